@@ -10,7 +10,7 @@
 
 #define PASTE(name, form)  name##_##form
 #define EXPAND(name, form) PASTE(name, form)
-#define FORM_NAME(name)    EXPAND(name, SL_FORM)
+#define FORM_NAME(name)    EXPAND(name, SL_SIMD)
 #define ALWAYS_INLINE      inline __attribute__((always_inline))
 
 extern const struct sl_bench_bare_rows_loops FORM_NAME(sl_bench_bare_rows_loops);

@@ -1,4 +1,4 @@
-/* The loops over rows, compiled once for each form of vector unit (SL_FORM), as the optimizers'
+/* The loops over rows, compiled once for each form of vector unit (SL_SIMD), as the optimizers'
  * kernels are and with their flags. */
 #ifndef SL_BENCH_BARE_ROWS_LOOPS_H
 #define SL_BENCH_BARE_ROWS_LOOPS_H

@@ -56,7 +56,7 @@ static int send_one(struct flow *flow)
                          : sl_step_dense_pull(step, flow->table, 0, count, values);
     err = err != 0 ? err : sl_step_submit(step, STEP_TIMEOUT_MS);
     if (err != 0) {
-        sl_step_end(&step);
+        sl_step_destroy(&step);
         return err;
     }
     flow->steps[place] = step;
@@ -72,7 +72,7 @@ static int finish_one(struct flow *flow)
         sl_log_error("a step of %llu bytes: %s", (unsigned long long)flow->transfer->bytes,
                      sl_step_error(*step));
     }
-    sl_step_end(step);
+    sl_step_destroy(step);
     flow->done++;
     return err;
 }

@@ -89,7 +89,7 @@ static int pull_row(struct sl_client *client, struct sl_table *table, float *row
     if (err != 0) {
         sl_log_error("a row cannot be pulled: %s: %s", sl_err_name(err), sl_step_error(step));
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 

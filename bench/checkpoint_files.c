@@ -41,7 +41,7 @@ static int push_some(struct sl_client *client, struct sl_table *table, const uin
     if (err != 0) {
         sl_log_error("rows cannot be pushed to: %s: %s", sl_err_name(err), sl_step_error(step));
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 

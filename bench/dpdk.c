@@ -15,8 +15,8 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "net/dpdk/module.h"
-#include "net/dpdk/port_fault.h"
 #include "net/transport.h"
+#include "tests/support/fault_port.h"
 
 /* Targets. */
 #define BULK_OF_BARE       0.8
@@ -517,7 +517,7 @@ static int parse(struct options *options, int argc, char **argv)
 
 static int check(void)
 {
-    const char *missing = sl_transport_missing(SL_ENDPOINT_DPDK);
+    const char *missing = sl_builtin_missing(SL_ENDPOINT_DPDK);
     if (missing == NULL && !sl_bench_memif_is_there()) {
         missing = "starling-bare-memif is not beside this program";
     }

@@ -234,9 +234,9 @@ static bool is_closed(void *ctx)
 static int open_side(struct side *side, enum sl_endpoint_scheme scheme)
 {
     const struct sl_bench_frames *frames = side->frames;
-    const struct sl_transport_ops *ops = sl_transport_find(scheme);
+    const struct sl_transport_ops *ops = sl_builtin_find(scheme);
     if (ops == NULL) {
-        sl_log_error("%s: %s", frames->endpoint, sl_transport_missing(scheme));
+        sl_log_error("%s: %s", frames->endpoint, sl_builtin_missing(scheme));
         return SL_ERR_UNSUPPORTED;
     }
     const uint32_t quarter = frames->depth / 4;

@@ -112,7 +112,7 @@ static int on_start(void *ctx)
     };
     load->source = sl_bench_load_source;
     sl_reactor_add_source(load->reactor, &load->source); /* before the transport: flushed first */
-    int err = sl_transport_open(sl_transport_find(SL_ENDPOINT_TCP), load->reactor, &options,
+    int err = sl_transport_open(sl_builtin_find(SL_ENDPOINT_TCP), load->reactor, &options,
                                 &load->transport);
     if (err != 0) {
         sl_reactor_remove_source(load->reactor, &load->source);

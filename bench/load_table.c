@@ -74,7 +74,7 @@ static int create_some(struct sl_client *client, struct sl_table *table, const u
     if (err != 0) {
         sl_log_error("rows cannot be created: %s: %s", sl_err_name(err), sl_step_error(step));
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 
@@ -216,7 +216,7 @@ static int read_table(const struct sl_bench_load *load, struct sl_client *client
     err = sl_step_dense_pull(step, table, of->first + connection->at, load->options.keys, values);
     err = err != 0 ? err : sl_step_submit(step, TIMEOUT_MS);
     err = err != 0 ? err : sl_step_wait(step);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 

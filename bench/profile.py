@@ -25,7 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_S = 30
 RUN_S = 90  # that a load, or a tool's answer, may take
-RECEIVED = ("ps/server.c", "on_received")  # called once for every frame that comes
+RECEIVED = ("ps/server/server.c", "on_received")  # called once for every frame that comes
 Load = collections.namedtuple("Load", "benchmark keys connections depth dim")
 LOADS = {
     "pull-1": Load("pull", 1, 16, 32, 16),

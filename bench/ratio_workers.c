@@ -173,7 +173,7 @@ static int finish(struct sl_step *step, int err)
     if (err != 0) {
         sl_log_error("a step: %s: %s", sl_err_name(err), sl_step_error(step));
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 

@@ -465,7 +465,7 @@ static int parse(struct options *options, int argc, char **argv)
 static int find_device(struct bench *bench)
 {
     char reason[REASON_BYTES];
-    const char *missing = sl_transport_missing(SL_ENDPOINT_RDMA);
+    const char *missing = sl_builtin_missing(SL_ENDPOINT_RDMA);
     int err = missing != NULL
                   ? SL_ERR_UNSUPPORTED
                   : sl_bench_rdma_device_find("/sys", bench->options.device, bench->options.address,

@@ -106,7 +106,7 @@ static int begin_push(struct bench *bench, const struct cluster *cluster, enum w
     }
     if (err != 0) {
         sl_log_error("a push cannot be sent: %s", sl_err_name(err));
-        sl_step_end(&flight.step);
+        sl_step_destroy(&flight.step);
         return err;
     }
     *out = flight;
@@ -120,7 +120,7 @@ static int end_push(struct flight *flight, uint64_t *took_ns)
     if (err != 0) {
         sl_log_error("a push has failed: %s: %s", sl_err_name(err), sl_step_error(flight->step));
     }
-    sl_step_end(&flight->step);
+    sl_step_destroy(&flight->step);
     return err;
 }
 

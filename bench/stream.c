@@ -72,9 +72,9 @@ static int open_transport(const struct sl_bench_stream *stream, enum sl_endpoint
                           uint32_t index, bool receives, struct sl_reactor **reactor,
                           struct sl_transport **transport)
 {
-    const struct sl_transport_ops *ops = sl_transport_find(scheme);
+    const struct sl_transport_ops *ops = sl_builtin_find(scheme);
     if (ops == NULL) {
-        sl_log_error("%s: %s", stream->endpoint, sl_transport_missing(scheme));
+        sl_log_error("%s: %s", stream->endpoint, sl_builtin_missing(scheme));
         return SL_ERR_UNSUPPORTED;
     }
     const struct sl_reactor_options options = {

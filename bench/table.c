@@ -18,7 +18,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
-#include "ps/table.h"
+#include "ps/table/sparse_table.h"
 #include "reactor/topology.h"
 
 #define GROUP_ROWS    256 /* created between two looks at the processor time */
@@ -51,7 +51,7 @@ struct bench {
     const struct sl_bench_table_options *options;
     uint64_t rows;
     uint32_t dim;
-    struct sl_table_store *store;
+    struct sl_sparse_table *store;
     struct sl_optimizer_state powers;
     struct drawn drawn[SL_BENCH_TABLE_DISTRIBUTIONS];
     uint32_t *found;  /* [batch] */
@@ -84,7 +84,7 @@ static int create_group(struct bench *bench, uint64_t first, uint64_t count, uin
     for (uint64_t rank = first; rank < first + count; rank++) {
         const uint64_t key = sl_bench_workload_key(rank);
         uint32_t record;
-        const int err = sl_table_store_find_or_create(bench->store, &key, 1, &record);
+        const int err = sl_sparse_table_find_or_create(bench->store, &key, 1, &record);
         if (err != 0) {
             sl_log_error("row %" PRIu64 " cannot be created: %s", rank, sl_err_name(err));
             return err;
@@ -104,13 +104,13 @@ static void serve(struct bench *bench, uint64_t row_count)
 {
     const struct sl_clock *clock = sl_clock_system();
     const uint32_t count = (uint32_t)bench->options->batch;
-    uint64_t keys[SL_LIMIT_TURN_KEYS];
+    uint64_t keys[SL_LIMIT_TURN_COST];
     for (uint32_t i = 0; i < count; i++) {
         keys[i] = sl_bench_workload_key(sl_hash_random(&bench->random) % row_count);
     }
     const uint64_t before = sl_clock_now_ns(clock);
-    sl_table_store_find(bench->store, keys, count, bench->found);
-    sl_table_store_gather(bench->store, bench->found, count, bench->values);
+    sl_sparse_table_find(bench->store, keys, count, bench->found);
+    sl_sparse_table_gather(bench->store, bench->found, count, bench->values);
     sl_metric_record(bench->serve, sl_clock_now_ns(clock) - before);
 }
 
@@ -164,23 +164,23 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
 {
     switch (phase) {
     case PHASE_LOOKUP:
-        sl_table_store_find(bench->store, keys, count, bench->found);
+        sl_sparse_table_find(bench->store, keys, count, bench->found);
         break;
     case PHASE_GATHER:
-        sl_table_store_gather(bench->store, records, count, bench->values);
+        sl_sparse_table_gather(bench->store, records, count, bench->values);
         break;
     case PHASE_UPDATE:
-        sl_table_store_apply(bench->store, records, count, bench->gradients, &bench->powers,
-                             ++bench->step);
+        sl_sparse_table_apply(bench->store, records, count, bench->gradients, &bench->powers,
+                              ++bench->step);
         break;
     case PHASE_PULL:
-        sl_table_store_find(bench->store, keys, count, bench->found);
-        sl_table_store_gather(bench->store, bench->found, count, bench->values);
+        sl_sparse_table_find(bench->store, keys, count, bench->found);
+        sl_sparse_table_gather(bench->store, bench->found, count, bench->values);
         break;
     case PHASE_PUSH:
-        sl_table_store_find(bench->store, keys, count, bench->found);
-        sl_table_store_apply(bench->store, bench->found, count, bench->gradients, &bench->powers,
-                             ++bench->step);
+        sl_sparse_table_find(bench->store, keys, count, bench->found);
+        sl_sparse_table_apply(bench->store, bench->found, count, bench->gradients, &bench->powers,
+                              ++bench->step);
         break;
     case PHASE_COUNT:
         break;
@@ -233,7 +233,7 @@ static int run_bare_update(void *ctx, const struct sl_bench_common *common, doub
 static bool wants_bare(const struct bench *bench)
 {
     return bench->options->bare && bench->options->distributions[SL_BENCH_UNIFORM] &&
-           sl_table_store_spec(bench->store)->optimizer.kind == SL_OPTIMIZER_ADAGRAD;
+           sl_sparse_table_spec(bench->store)->optimizer.kind == SL_OPTIMIZER_ADAGRAD;
 }
 
 static bool rows_on_axis(const struct bench *bench)
@@ -255,7 +255,7 @@ static void write_name(const struct bench *bench, const char *what, bool on_curv
         (void)snprintf(dim, sizeof dim, ", dim %u", bench->dim);
     }
     (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s, %s%s%s", what,
-                   sl_table_store_optimizer(bench->store)->name, rows, dim);
+                   sl_sparse_table_optimizer(bench->store)->name, rows, dim);
 }
 
 static void put_on_axis(const struct bench *bench, struct sl_bench_figure *figure)
@@ -277,9 +277,9 @@ static void add(const struct bench *bench, struct sl_bench_report *report, const
 
 static void report_memory(const struct bench *bench, struct sl_bench_report *report)
 {
-    const double record = (double)sl_table_store_record_bytes(bench->store);
-    const double bytes = (double)sl_table_store_memory_bytes(bench->store);
-    const double per_row = bytes / (double)sl_table_store_row_count(bench->store);
+    const double record = (double)sl_sparse_table_record_bytes(bench->store);
+    const double bytes = (double)sl_sparse_table_memory_bytes(bench->store);
+    const double per_row = bytes / (double)sl_sparse_table_row_count(bench->store);
     add(bench, report, "memory", "record", "B", record);
     add(bench, report, "memory", "all, per row", "B", per_row);
     add(bench, report, "memory", "all / records", "", per_row / record);
@@ -303,7 +303,7 @@ static void report_growth(const struct bench *bench, struct sl_bench_report *rep
     add(bench, report, "growth", "those of our own making", "", (double)pauses->own_count);
     add(bench, report, "growth", "longest of our own", "us", (double)pauses->own_max_ns / 1e3);
     add(bench, report, "growth", "late chunks", "",
-        (double)sl_table_store_chunks_late(bench->store));
+        (double)sl_sparse_table_chunks_late(bench->store));
     report_spread(bench, report, "creation of a row", create);
     report_spread(bench, report, "read of a batch between creations", bench->serve);
 }
@@ -438,7 +438,7 @@ static int bench_init(struct bench *bench, const struct sl_bench_table_options *
     for (uint64_t i = 0; i < options->batch * dim; i++) {
         bench->gradients[i] = (float)(i % 13) * 0.001F - 0.006F;
     }
-    const int err = sl_table_store_create(&spec, 0, &bench->store);
+    const int err = sl_sparse_table_create(&spec, 0, &bench->store);
     if (err != 0) {
         sl_log_error("the table cannot be made: %s", sl_err_name(err));
     }
@@ -447,7 +447,7 @@ static int bench_init(struct bench *bench, const struct sl_bench_table_options *
 
 static void bench_fini(struct bench *bench)
 {
-    sl_table_store_destroy(&bench->store);
+    sl_sparse_table_destroy(&bench->store);
     for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
         free(bench->drawn[i].keys);
         free(bench->drawn[i].records);
@@ -479,12 +479,12 @@ static double available_bytes(void)
 
 static bool fits(const struct bench *bench)
 {
-    const double records = (double)bench->rows * (double)sl_table_store_record_bytes(bench->store);
+    const double records = (double)bench->rows * (double)sl_sparse_table_record_bytes(bench->store);
     const double needed = records * MEMORY_FACTOR;
     const double available = available_bytes();
     if (available > 0 && needed > available) {
         sl_log_warn("left out: %" PRIu64 " rows of dim %u with %s take %.1f GB, %.1f GB are free",
-                    bench->rows, bench->dim, sl_table_store_optimizer(bench->store)->name,
+                    bench->rows, bench->dim, sl_sparse_table_optimizer(bench->store)->name,
                     needed / 1e9, available / 1e9);
         return false;
     }
@@ -500,7 +500,7 @@ static void draw_keys(struct bench *bench, enum sl_bench_distribution distributi
     for (uint64_t i = 0; i < options->operations; i++) {
         drawn->keys[i] = sl_bench_workload_next(&workload);
     }
-    sl_table_store_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
+    sl_sparse_table_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
 }
 
 /* The plain loops run over the table's own records, in the order in which the table is asked for
@@ -516,7 +516,7 @@ static int lay_bare(struct bench *bench)
     }
     for (uint64_t i = 0; i < count; i++) {
         const uint32_t record = bench->drawn[SL_BENCH_UNIFORM].records[i];
-        bench->places[i] = sl_table_store_record(bench->store, record)->values;
+        bench->places[i] = sl_sparse_table_record(bench->store, record)->values;
     }
     bench->bare = (struct sl_bench_bare_rows){.rows = bench->places,
                                               .row_count = count,

@@ -102,7 +102,7 @@ int sl_bench_table_parse(int argc, char **argv, struct sl_bench_table_options *o
                  "rows; the ratios to them are held against their targets."},
         sl_bench_number("operations", &o->operations, 1, 1e9,
                         "Keys drawn, which each measurement goes through again and again."),
-        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_KEYS, "Keys of one call."),
+        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_COST, "Keys of one call."),
         sl_bench_number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
     };
     const int result = sl_bench_parse("table", "Measures sparse tables in this process.", table,

@@ -6,13 +6,13 @@
 #include "bench/workload.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/table.h"
+#include "ps/table/sparse_table.h"
 
 #define KEYS_DRAWN      ((uint32_t)1 << 20)
 #define REQUESTS_A_LOOK 16 /* at the clock */
 
 struct sl_bench_table_reads {
-    struct sl_table_store *store;
+    struct sl_sparse_table *store;
     uint32_t request_keys, drawn, at;
     uint64_t *keys;    /* [drawn] */
     uint32_t *records; /* [request_keys] */
@@ -29,7 +29,7 @@ static int fill(struct sl_bench_table_reads *reads, uint64_t rows)
     int err = 0;
     for (uint64_t rank = 0; err == 0 && rank < rows; rank++) {
         const uint64_t key = sl_bench_workload_key(rank);
-        err = sl_table_store_find_or_create(reads->store, &key, 1, reads->records);
+        err = sl_sparse_table_find_or_create(reads->store, &key, 1, reads->records);
     }
     return err;
 }
@@ -53,7 +53,7 @@ int sl_bench_table_reads_create(uint64_t rows, uint32_t dim, uint32_t keys_of_re
         reads->records = malloc(keys_of_request * sizeof *reads->records);
         reads->rows = malloc((size_t)keys_of_request * dim * sizeof *reads->rows);
         const bool there = reads->keys != NULL && reads->records != NULL && reads->rows != NULL;
-        err = there ? sl_table_store_create(&spec, 0, &reads->store) : SL_ERR_NO_MEMORY;
+        err = there ? sl_sparse_table_create(&spec, 0, &reads->store) : SL_ERR_NO_MEMORY;
     }
     if (err == 0) {
         err = fill(reads, rows);
@@ -70,7 +70,7 @@ int sl_bench_table_reads_create(uint64_t rows, uint32_t dim, uint32_t keys_of_re
 void sl_bench_table_reads_destroy(struct sl_bench_table_reads **reads)
 {
     if (*reads != NULL) {
-        sl_table_store_destroy(&(*reads)->store);
+        sl_sparse_table_destroy(&(*reads)->store);
         free((*reads)->keys);
         free((*reads)->records);
         free((*reads)->rows);
@@ -82,9 +82,9 @@ void sl_bench_table_reads_destroy(struct sl_bench_table_reads **reads)
 static void read_requests(struct sl_bench_table_reads *reads, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        sl_table_store_find(reads->store, reads->keys + reads->at, reads->request_keys,
-                            reads->records);
-        sl_table_store_gather(reads->store, reads->records, reads->request_keys, reads->rows);
+        sl_sparse_table_find(reads->store, reads->keys + reads->at, reads->request_keys,
+                             reads->records);
+        sl_sparse_table_gather(reads->store, reads->records, reads->request_keys, reads->rows);
         reads->at = (reads->at + reads->request_keys) % reads->drawn;
     }
 }

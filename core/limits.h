@@ -37,7 +37,7 @@
 
 /* Data that one reactor turn may take from its sources, so that no one starves. */
 #define SL_LIMIT_TURN_EVENTS           256
-#define SL_LIMIT_TURN_KEYS             8192 /* keys a shard visits before it lets the loop go round */
+#define SL_LIMIT_TURN_COST             8192 /* keys a shard visits before it lets the loop go round */
 
 /* A turn longer than this is a stall: counted, logged. */
 #define SL_LIMIT_TURN_STALL_NS         1000000ULL

@@ -329,7 +329,7 @@ void sl_shared_detach(struct sl_shared *shared)
     }
 }
 
-bool sl_shared_hollow(struct sl_shared *attached)
+bool sl_shared_unmap_in_place(struct sl_shared *attached)
 {
     return mmap(attached->base, attached->bytes, protection_of(attached->access),
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;

@@ -72,7 +72,7 @@ void sl_shared_detach(struct sl_shared *shared);
 
 /* What is attached leaves its address to nothing: zeros of this process alone, which can be written
  * where it could be. It still has to be detached. False: no memory. */
-bool sl_shared_hollow(struct sl_shared *attached);
+bool sl_shared_unmap_in_place(struct sl_shared *attached);
 
 /* Moves what is attached to where something hollow of the same size and access is, which is
  * detached by that. False: it stays where it is. */

@@ -40,7 +40,7 @@ static int push_and_pull(struct sl_client *client)
     if (err != 0) {
         fprintf(stderr, "step: %s\n", sl_step_error(step));
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
 
     for (int i = 0; err == 0 && i < KEY_COUNT; i++) {
         printf("%llu: %g %g\n", (unsigned long long)keys[i], (double)rows[i][0],

@@ -3,9 +3,9 @@
  *
  * A client connects one worker process to every shard of a parameter server cluster. All work is
  * done in steps: a step gathers operations on any number of tables, is submitted once, and
- * completes once, within its deadline. Any thread may begin a step; from then until sl_step_end the
- * step belongs to that thread. Memory named in an operation belongs to the caller throughout, but
- * must stay valid and unmodified from sl_step_submit until sl_step_wait has returned.
+ * completes once, within its deadline. Any thread may begin a step; from then until sl_step_destroy
+ * the step belongs to that thread. Memory named in an operation belongs to the caller throughout,
+ * but must stay valid and unmodified from sl_step_submit until sl_step_wait has returned.
  *
  * Functions return 0 or a negative enum sl_err. Outputs are written only on success. */
 #ifndef STARLING_H
@@ -387,7 +387,7 @@ SL_API int sl_step_submit(struct sl_step *step, uint32_t timeout_ms);
  * step of a caller-driven client may stay until then, so that several leave as one. Nothing else
  * differs: its deadline counts from this call, a step that it ended may or may not have been
  * carried out, never twice, and it must be complete before the client is destroyed. */
-SL_API int sl_step_submit_more(struct sl_step *step, uint32_t timeout_ms);
+SL_API int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms);
 
 /* True once the step is complete. Never blocks. */
 SL_API bool sl_step_done(struct sl_step *step);
@@ -399,7 +399,7 @@ SL_API bool sl_step_done(struct sl_step *step);
  * NO_MEMORY, TOO_LARGE (a ps was restarted that takes less at once), PROTOCOL. */
 SL_API int sl_step_wait(struct sl_step *step);
 
-/* After a failed wait: which ps and shard failed and why; else "". Valid until sl_step_end. */
+/* After a failed wait: which ps and shard failed and why; else "". Valid until sl_step_destroy. */
 SL_API const char *sl_step_error(const struct sl_step *step);
 
 /* The greatest staleness, in steps, of what this step pulled: its clock minus the clock that every
@@ -407,7 +407,7 @@ SL_API const char *sl_step_error(const struct sl_step *step);
 SL_API uint32_t sl_step_staleness(const struct sl_step *step);
 
 /* Frees a step that is not outstanding (never submitted, or waited for). Nulls *step. */
-SL_API void sl_step_end(struct sl_step **step);
+SL_API void sl_step_destroy(struct sl_step **step);
 
 /* Blocking conveniences, each one step of one operation. */
 SL_API int sl_client_pull(struct sl_client *client, struct sl_table *table, const uint64_t *keys,

@@ -58,7 +58,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call)
         err = add_operation(call);
     }
     if (err == 0) {
-        err = sl_step_submit_more(call->step, time_left_ms(call->deadline_ns));
+        err = sl_step_submit_deferred(call->step, time_left_ms(call->deadline_ns));
     }
     if (err != 0) {
         call->err = err;
@@ -69,7 +69,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call)
 /* Those that are taken together leave together. */
 static void admit(struct sl_engine *engine)
 {
-    uint32_t room = SL_PORT_STEPS_MAX - engine->port->steps_out;
+    uint32_t room = SL_THREAD_CTX_STEPS_MAX - engine->port->steps_out;
     struct sl_engine_list taken = {0};
     sl_engine_lock(engine);
     engine->knocked = false;
@@ -145,7 +145,7 @@ static void close_call(struct sl_engine *engine, struct sl_engine_call *call)
         note_failure(engine, call);
     }
     if (call->step != NULL) {
-        sl_step_end(&call->step);
+        sl_step_destroy(&call->step);
     }
     while (call->waiters != NULL) {
         struct sl_engine_waiter *waiter = call->waiters;
@@ -207,14 +207,14 @@ static bool has_work(void *ctx)
 {
     const struct sl_engine *engine = ctx;
     return engine->woken || engine->ended.first != NULL ||
-           (engine->backlog && engine->port->steps_out < SL_PORT_STEPS_MAX);
+           (engine->backlog && engine->port->steps_out < SL_THREAD_CTX_STEPS_MAX);
 }
 
 void sl_engine_rest(struct sl_engine *engine)
 {
     if (engine->jobs != NULL) {
-        sl_port_wait(engine->port); /* any mail may be what a job waits for */
+        sl_thread_ctx_wait(engine->port); /* any mail may be what a job waits for */
     } else {
-        sl_port_wait_until(engine->port, has_work, engine);
+        sl_thread_ctx_wait_until(engine->port, has_work, engine);
     }
 }

@@ -104,7 +104,7 @@ struct sl_engine {
     struct sl_engine_failures failures;
 
     /* The driving thread's. */
-    struct sl_port *port;
+    struct sl_thread_ctx *port;
     bool woken;      /* the mail came */
     bool is_running; /* inside sl_engine_progress: what its callbacks begin is taken in there */
     bool backlog;    /* calls were left in the queue, since too many steps are out */

@@ -4,31 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cluster_store_settings.h"
 #include "config/dmlc.h"
 #include "config/env.h"
-#include "config/store_choice.h"
 #include "core/log.h"
+#include "net/trace.h"
 #include "net/transport.h"
-#include "net/verbose.h"
 #include "reactor/topology.h"
 
 static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dmlc, char *reason,
                    size_t reason_bytes)
 {
-    struct sl_store_choice store = {0};
+    struct sl_cluster_store_settings store = {0};
     const struct sl_cluster_flags no_flags = {.task_index = -1};
     const struct sl_security_flags no_security = {0};
-    const struct sl_rdma_choice_flags no_rdma = {0};
+    const struct sl_rdma_settings_flags no_rdma = {0};
     const struct sl_cli_list no_dpdk = {0};
     int err = sl_env_read(sl_topology_core_count(), env, reason, reason_bytes);
     if (err == 0) {
         err = sl_dmlc_read(dmlc, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_rdma_choice_read(&no_rdma, &join->rdma, reason, reason_bytes);
+        err = sl_rdma_settings_read(&no_rdma, &join->rdma, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_dpdk_choice_read(&no_dpdk, &join->dpdk, reason, reason_bytes);
+        err = sl_dpdk_settings_read(&no_dpdk, &join->dpdk, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_WORKER, &no_flags, getenv("TF_CONFIG"), dmlc,
@@ -36,14 +36,14 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
     }
     if (err == 0) {
         const bool is_asked = dmlc->in_use && dmlc->rdma != NULL && env->rdma;
-        err = sl_rdma_choice_check(&join->rdma, is_asked, reason, reason_bytes);
+        err = sl_rdma_settings_check(&join->rdma, is_asked, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_security_resolve(&no_security, getenv(SL_SECURITY_SECRET_VARIABLE),
                                   &join->security, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_store_choice_read(NULL, &store, reason, reason_bytes);
+        err = sl_cluster_store_settings_read(NULL, &store, reason, reason_bytes);
     }
     if (err == 0) {
         join->coordinator = sl_cluster_places(&join->cluster, store.is_given);
@@ -54,7 +54,7 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
 
 static void fill_options(struct sl_join *join, const struct sl_env *env, const struct sl_dmlc *dmlc)
 {
-    sl_verbose_set(dmlc->verbose);
+    sl_trace_set(dmlc->verbose);
     memcpy(join->congestion_control, env->congestion_control, sizeof join->congestion_control);
     join->client = (struct sl_client_options){
         .coordinator = join->coordinator,
@@ -101,7 +101,7 @@ int sl_join_read(struct sl_join *join)
         return err;
     }
     (void)pthread_once(&log_once, set_up_log);
-    if (join->rdma.flaw[0] != '\0' && env.rdma && sl_transport_missing(SL_ENDPOINT_RDMA) == NULL) {
+    if (join->rdma.flaw[0] != '\0' && env.rdma && sl_builtin_missing(SL_ENDPOINT_RDMA) == NULL) {
         sl_log_warn("kv: %s; goes on without RDMA", join->rdma.flaw);
     }
     fill_options(join, &env, &dmlc);

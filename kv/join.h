@@ -6,8 +6,8 @@
 #include <starling_kv.h>
 
 #include "config/cluster.h"
-#include "config/dpdk_choice.h"
-#include "config/rdma_choice.h"
+#include "config/dpdk_settings.h"
+#include "config/rdma_settings.h"
 #include "config/security.h"
 
 struct sl_join {
@@ -16,8 +16,8 @@ struct sl_join {
     struct sl_security security;
     char *coordinator; /* owned */
     char congestion_control[16];
-    struct sl_rdma_choice rdma;
-    struct sl_dpdk_choice dpdk;
+    struct sl_rdma_settings rdma;
+    struct sl_dpdk_settings dpdk;
 };
 
 /* Reads the environment, sets up the log; a caller-driven client. The reason of a failure is

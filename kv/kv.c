@@ -61,7 +61,7 @@ struct open_job {
     const struct sl_table_spec *spec;
     uint32_t timeout_ms;
     bool begun;
-    struct sl_opening opening;
+    struct sl_table_opening opening;
     struct sl_table *table;
 };
 
@@ -69,11 +69,12 @@ static int poll_open(struct sl_engine *engine, struct sl_engine_job *job)
 {
     struct open_job *open = (struct open_job *)(void *)job;
     if (!open->begun) {
-        int err = sl_opening_begin(&open->opening, engine->client, open->spec, open->timeout_ms);
+        int err =
+            sl_table_opening_begin(&open->opening, engine->client, open->spec, open->timeout_ms);
         open->begun = err == 0;
         return err == 0 ? SL_ERR_AGAIN : err;
     }
-    return sl_opening_poll(&open->opening, &open->table);
+    return sl_table_opening_poll(&open->opening, &open->table);
 }
 
 static int open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
@@ -307,7 +308,7 @@ void sl_kv_buffer_unregister(struct sl_kv *kv, void *base)
 
 struct barrier_job {
     struct sl_engine_job job; /* first: it is what the engine has */
-    struct sl_call call;
+    struct sl_control_op call;
     bool posted;
 };
 
@@ -317,7 +318,7 @@ static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
     if (!barrier->posted) {
         barrier->posted = true;
         barrier->call.hub = &engine->client->hubs[0];
-        sl_port_call(engine->port, &barrier->call);
+        sl_thread_ctx_call(engine->port, &barrier->call);
     }
     return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;
 }

@@ -7,24 +7,24 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/checkpoint_choice.h"
+#include "config/checkpoint_settings.h"
 #include "config/cli.h"
 #include "config/cluster.h"
+#include "config/cluster_store_settings.h"
 #include "config/dmlc.h"
-#include "config/dpdk_choice.h"
+#include "config/dpdk_settings.h"
 #include "config/env.h"
-#include "config/rdma_choice.h"
+#include "config/rdma_settings.h"
 #include "config/security.h"
 #include "config/size.h"
-#include "config/store_choice.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "kv/serve_parts.h"
 #include "net/dpdk/device_list.h"
+#include "net/trace.h"
 #include "net/transport.h"
-#include "net/verbose.h"
-#include "ps/process.h"
-#include "ps/store/etcd.h"
+#include "ps/metastore/etcd.h"
+#include "ps/process/process.h"
 #include "reactor/topology.h"
 
 #define EXIT_USAGE         2
@@ -49,10 +49,10 @@ struct flags {
     bool checksum;
     struct sl_security_flags security;
     bool insecure;
-    struct sl_rdma_choice_flags rdma;
+    struct sl_rdma_settings_flags rdma;
     bool offers_rdma;
     struct sl_cli_list dpdk;
-    struct sl_checkpoint_choice_flags checkpoint;
+    struct sl_checkpoint_settings_flags checkpoint;
     const char *store;
 };
 
@@ -63,10 +63,10 @@ struct sources {
     struct sl_cluster cluster;
     struct sl_security security;
     struct sl_transport_tls tls;
-    struct sl_rdma_choice rdma;
-    struct sl_dpdk_choice dpdk;
-    struct sl_checkpoint_choice checkpoint;
-    struct sl_store_choice store;
+    struct sl_rdma_settings rdma;
+    struct sl_dpdk_settings dpdk;
+    struct sl_checkpoint_settings checkpoint;
+    struct sl_cluster_store_settings store;
     struct sl_etcd_options etcd;
     struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
     int folder_lock;                     /* -1: none */
@@ -113,7 +113,7 @@ static const struct sl_cli_option OPTIONS[] = {
          "Lines control_host:port=data_uri; without the flag .endpoint_map, where there is "
          "one. The cluster may also come from TF_CONFIG, or from ps-lite's variables (DMLC_ROLE "
          "and others)."},
-    SL_STORE_CHOICE_OPTION(flags.store),
+    SL_CLUSTER_STORE_SETTINGS_OPTION(flags.store),
     {.kind = SL_CLI_SECTION, .help = "This process"},
     {.kind = SL_CLI_STRING,
      .name = "memory-limit",
@@ -165,14 +165,14 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &flags.insecure,
      .help = "Listens on a network without a secret: whoever reaches the endpoints may read "
              "and change the parameters."},
-    SL_RDMA_CHOICE_OPTIONS(flags.rdma),
+    SL_RDMA_SETTINGS_OPTIONS(flags.rdma),
     {.kind = SL_CLI_FLAG,
      .name = "rdma",
      .target = &flags.offers_rdma,
      .help = "Serves by RDMA beside TCP, at the same host and a free port. An endpoint map may say "
              "the port, or leave TCP out. `starling-ps doctor` says what is missing."},
-    SL_DPDK_CHOICE_OPTIONS(flags.dpdk),
-    SL_CHECKPOINT_CHOICE_OPTIONS(flags.checkpoint),
+    SL_DPDK_SETTINGS_OPTIONS(flags.dpdk),
+    SL_CHECKPOINT_SETTINGS_OPTIONS(flags.checkpoint),
 };
 
 static int parse_flags(int argc, char **argv, char *reason)
@@ -273,10 +273,10 @@ static int read_sources(struct sources *sources, char *reason)
         err = sl_dmlc_read(&sources->dmlc, reason, REASON_BYTES);
     }
     if (err == 0) {
-        err = sl_rdma_choice_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
+        err = sl_rdma_settings_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
     }
     if (err == 0) {
-        err = sl_dpdk_choice_read(&flags.dpdk, &sources->dpdk, reason, REASON_BYTES);
+        err = sl_dpdk_settings_read(&flags.dpdk, &sources->dpdk, reason, REASON_BYTES);
     }
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_PS, &flags.cluster, getenv("TF_CONFIG"), &sources->dmlc,
@@ -289,16 +289,16 @@ static int read_sources(struct sources *sources, char *reason)
         err = read_lease(&sources->dmlc, reason);
     }
     if (err == 0) {
-        err = sl_store_choice_read(flags.store, &sources->store, reason, REASON_BYTES);
+        err = sl_cluster_store_settings_read(flags.store, &sources->store, reason, REASON_BYTES);
     }
     if (err == 0) {
         err = sl_security_resolve(&flags.security, getenv(SL_SECURITY_SECRET_VARIABLE),
                                   &sources->security, reason, REASON_BYTES);
     }
     if (err == 0) {
-        err = sl_checkpoint_choice_read(&flags.checkpoint,
-                                        sources->cluster.role == SL_CLUSTER_SCHEDULER,
-                                        &sources->checkpoint, reason, REASON_BYTES);
+        err = sl_checkpoint_settings_read(&flags.checkpoint,
+                                          sources->cluster.role == SL_CLUSTER_SCHEDULER,
+                                          &sources->checkpoint, reason, REASON_BYTES);
     }
     return err;
 }
@@ -380,7 +380,7 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
     options->rdma_gid = sources->rdma.gid;
     options->shm = options->kind != SL_PROCESS_SCHEDULER && env->shm;
-    const struct sl_checkpoint_choice *checkpoint = &sources->checkpoint;
+    const struct sl_checkpoint_settings *checkpoint = &sources->checkpoint;
     options->checkpoint = (struct sl_process_checkpoint){
         .directory = options->kind == SL_PROCESS_SCHEDULER ? NULL : checkpoint->dir,
         .every_ns = checkpoint->every_s * SL_CLOCK_NS_PER_S,
@@ -469,10 +469,10 @@ static int settle_fast(const struct sources *sources, struct sl_process_options 
     }
     const bool is_fast_rdma = options->has_fast && options->fast.scheme == SL_ENDPOINT_RDMA;
     options->has_fast = options->has_fast && (!is_fast_rdma || sources->env.rdma);
-    return sl_rdma_choice_check(&sources->rdma,
-                                (is_fast_rdma && sources->env.rdma) ||
-                                    options->data.scheme == SL_ENDPOINT_RDMA,
-                                reason, REASON_BYTES);
+    return sl_rdma_settings_check(&sources->rdma,
+                                  (is_fast_rdma && sources->env.rdma) ||
+                                      options->data.scheme == SL_ENDPOINT_RDMA,
+                                  reason, REASON_BYTES);
 }
 
 /* The devices of an endpoint of dpdk. One beside tcp is done without where there are none. Errors:
@@ -543,7 +543,7 @@ static void name_log(const struct sources *sources)
         (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
     }
     sl_log_setup(sources->env.log_level, name);
-    sl_verbose_set(sources->dmlc.verbose);
+    sl_trace_set(sources->dmlc.verbose);
 }
 
 static void free_sources(struct sources *sources)

@@ -3,23 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/checkpoint_choice.h"
+#include "config/checkpoint_settings.h"
+#include "config/cluster_store_settings.h"
 #include "config/security.h"
-#include "config/store_choice.h"
 #include "core/log.h"
 #include "net/transport.h"
-#include "ps/memory_plan.h"
-#include "ps/process.h"
-#include "ps/store/etcd.h"
+#include "ps/metastore/etcd.h"
+#include "ps/process/memory_plan.h"
+#include "ps/process/process.h"
 #include "reactor/topology.h"
 
-_Static_assert(SL_STORE_CHOICE_SERVERS == SL_ETCD_SERVERS_MAX, "servers of a store");
+_Static_assert(SL_CLUSTER_STORE_SETTINGS_SERVERS == SL_ETCD_SERVERS_MAX, "servers of a store");
 
 int sl_serve_parts_check_data(const struct sl_process_options *options, char *reason,
                               size_t reason_bytes)
 {
     const char *missing =
-        options->kind == SL_PROCESS_SCHEDULER ? NULL : sl_transport_missing(options->data.scheme);
+        options->kind == SL_PROCESS_SCHEDULER ? NULL : sl_builtin_missing(options->data.scheme);
     if (missing == NULL) {
         return 0;
     }
@@ -27,7 +27,7 @@ int sl_serve_parts_check_data(const struct sl_process_options *options, char *re
     sl_endpoint_format(&options->data, text, sizeof text);
     const bool is_rdma = options->data.scheme == SL_ENDPOINT_RDMA;
     const enum sl_endpoint_scheme other = is_rdma ? SL_ENDPOINT_DPDK : SL_ENDPOINT_RDMA;
-    const char *also = sl_transport_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
+    const char *also = sl_builtin_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
     (void)snprintf(reason, reason_bytes,
                    "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor "
                    "--transport %.*s` says more)",
@@ -35,8 +35,8 @@ int sl_serve_parts_check_data(const struct sl_process_options *options, char *re
     return SL_ERR_UNSUPPORTED;
 }
 
-void sl_serve_parts_store(const struct sl_store_choice *choice, const struct sl_security *security,
-                          struct sl_etcd_options *out)
+void sl_serve_parts_store(const struct sl_cluster_store_settings *choice,
+                          const struct sl_security *security, struct sl_etcd_options *out)
 {
     *out = (struct sl_etcd_options){
         .server_count = choice->server_count,
@@ -50,18 +50,18 @@ void sl_serve_parts_store(const struct sl_store_choice *choice, const struct sl_
     memcpy(out->password, choice->password, sizeof out->password);
 }
 
-int sl_serve_parts_take_folder(const struct sl_checkpoint_choice *checkpoint,
+int sl_serve_parts_take_folder(const struct sl_checkpoint_settings *checkpoint,
                                const struct sl_process_options *options, int *lock, char *reason,
                                size_t reason_bytes)
 {
     if (options->kind == SL_PROCESS_SCHEDULER) {
         return 0;
     }
-    int err = sl_checkpoint_choice_check(checkpoint, reason, reason_bytes);
+    int err = sl_checkpoint_settings_check(checkpoint, reason, reason_bytes);
     if (err != 0 || options->any_task) {
         return err;
     }
-    return sl_checkpoint_choice_lock(checkpoint, options->task_index, lock, reason, reason_bytes);
+    return sl_checkpoint_settings_lock(checkpoint, options->task_index, lock, reason, reason_bytes);
 }
 
 int sl_serve_parts_check_memory(const struct sl_process_options *options, char *reason,

@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-struct sl_checkpoint_choice;
+struct sl_checkpoint_settings;
 struct sl_etcd_options;
 struct sl_process_options;
 struct sl_security;
-struct sl_store_choice;
+struct sl_cluster_store_settings;
 
 /* Whether this program can serve by the data endpoint's transport. Errors: UNSUPPORTED, with
  * reason.
@@ -17,12 +17,12 @@ int sl_serve_parts_check_data(const struct sl_process_options *options, char *re
                               size_t reason_bytes);
 
 /* How the store is reached: what `security` points to outlives it. */
-void sl_serve_parts_store(const struct sl_store_choice *choice, const struct sl_security *security,
-                          struct sl_etcd_options *out);
+void sl_serve_parts_store(const struct sl_cluster_store_settings *choice,
+                          const struct sl_security *security, struct sl_etcd_options *out);
 
 /* Makes and checks the checkpoint folder, and takes it for this ps where its task index is known
  * before it joins: until *lock is closed, if it is set. Errors: INVALID, IN_USE, with reason. */
-int sl_serve_parts_take_folder(const struct sl_checkpoint_choice *checkpoint,
+int sl_serve_parts_take_folder(const struct sl_checkpoint_settings *checkpoint,
                                const struct sl_process_options *options, int *lock, char *reason,
                                size_t reason_bytes);
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "net/trace.h"
 #include "net/transport.h"
-#include "net/verbose.h"
 
 const char *sl_conn_state_name(enum sl_conn_state state)
 {
@@ -52,8 +52,8 @@ static void report_open(struct sl_conn *conn, bool accepted)
     sl_assert(conn->state == SL_CONN_CONNECTING);
     conn->state = SL_CONN_OPEN;
     conn->accepted = accepted;
-    if (sl_verbose_wants(SL_VERBOSE_CONNECTIONS)) {
-        sl_verbose_connection(conn, accepted ? "accepted" : "made", "");
+    if (sl_trace_wants(SL_VERBOSE_CONNECTIONS)) {
+        sl_trace_connection(conn, accepted ? "accepted" : "made", "");
     }
     bool before = enter(conn->transport);
     if (accepted) {
@@ -83,7 +83,7 @@ void *sl_conn_ask_sink(struct sl_conn *conn, const struct sl_frame *header)
     leave(conn->transport, before);
     sl_assert((uintptr_t)memory % 8 == 0 ||
               (memory == SL_TRANSPORT_IN_PLACE &&
-               (conn->transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0));
+               (conn->transport->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0));
     return memory;
 }
 
@@ -91,8 +91,8 @@ void sl_conn_report_received(struct sl_conn *conn, const struct sl_transport_mes
 {
     sl_assert(conn->state == SL_CONN_OPEN);
     sl_assert((uintptr_t)message->payload % 8 == 0);
-    if (sl_verbose_wants(SL_VERBOSE_MESSAGES)) {
-        sl_verbose_received(conn, &message->header);
+    if (sl_trace_wants(SL_VERBOSE_MESSAGES)) {
+        sl_trace_received(conn, &message->header);
     }
     bool before = enter(conn->transport);
     conn->events->received(conn->ctx, conn, message);
@@ -118,8 +118,8 @@ void sl_conn_report_writable(struct sl_conn *conn)
 void sl_conn_report_closed(struct sl_conn *conn, int err)
 {
     sl_assert(conn->state != SL_CONN_CLOSED);
-    if (sl_verbose_wants(SL_VERBOSE_CONNECTIONS)) {
-        sl_verbose_connection(conn, "closed", sl_err_name(err));
+    if (sl_trace_wants(SL_VERBOSE_CONNECTIONS)) {
+        sl_trace_connection(conn, "closed", sl_err_name(err));
     }
     conn->state = SL_CONN_CLOSED;
     struct sl_transport *transport = conn->transport;

@@ -95,7 +95,8 @@ int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool check
 int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum,
                           struct sl_transport *transport)
 {
-    sl_assert((transport->ops->capabilities & (SL_TRANSPORT_SHARES | SL_TRANSPORT_REGISTERS)) != 0);
+    sl_assert(
+        (transport->ops->capabilities & (SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_REGISTERS)) != 0);
     int err = init(outbox, memory_bytes_max, checksum);
     if (err != 0) {
         return err;
@@ -344,7 +345,7 @@ static struct sl_outbox_waiting *joinable(const struct sl_outbox_queue *queue,
 {
     struct sl_outbox_waiting *last = queue->last;
     if (last == NULL || queue->offer != NULL || queue->is_open || last->block != block ||
-        last->rest != NULL || (conn->transport->ops->capabilities & SL_TRANSPORT_JOINS) == 0) {
+        last->rest != NULL || (conn->transport->ops->capabilities & SL_TRANSPORT_COALESCES) == 0) {
         return NULL;
     }
     return last;
@@ -358,7 +359,7 @@ static bool join(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbo
         return false;
     }
     struct sl_transport_frame offered = {
-        .head = head, .head_bytes = head_bytes, .cookie = SL_TRANSPORT_JOINED};
+        .head = head, .head_bytes = head_bytes, .cookie = SL_TRANSPORT_COALESCED};
     if (sl_transport_send_burst(conn, &offered, 1) == 0) {
         return false;
     }
@@ -472,7 +473,7 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
     if (outbox->checksum || seal) {
         seal_run(head, run_bytes);
     }
-    if ((conn->transport->ops->capabilities & SL_TRANSPORT_STREAMS) != 0) {
+    if ((conn->transport->ops->capabilities & SL_TRANSPORT_MULTI_FRAME) != 0) {
         commit_piece(outbox, conn, queue, block, run_bytes);
         return;
     }
@@ -499,7 +500,7 @@ void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
                            struct sl_outbox_queue *queue, uint32_t part_bytes, bool more)
 {
     struct sl_outbox_block *block = take_reserved(outbox, part_bytes);
-    sl_assert((conn->transport->ops->capabilities & SL_TRANSPORT_PARTS) != 0);
+    sl_assert((conn->transport->ops->capabilities & SL_TRANSPORT_CHUNKS) != 0);
     sl_assert(!outbox->checksum);
     queue->is_open = false;
     commit_piece(outbox, conn, queue, block, part_bytes);

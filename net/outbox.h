@@ -89,7 +89,7 @@ void sl_outbox_fini(struct sl_outbox *outbox);
 uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes);
 
 /* Where the payload of the answer to the frame that is committed next shall lie: see `landing` of
- * struct sl_transport_frame. For connections with SL_TRANSPORT_ONE_SIDED. */
+ * struct sl_transport_frame. For connections with SL_TRANSPORT_DIRECT_REPLIES. */
 static inline void sl_outbox_set_landing(struct sl_outbox *outbox, void *landing,
                                          uint32_t landing_bytes)
 {
@@ -126,7 +126,7 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
                           struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal);
 
 /* A frame whose payload is made part by part, each sent while it is still in the cache, over a
- * transport with SL_TRANSPORT_PARTS. Each part is reserved as a run of one frame, of a multiple of
+ * transport with SL_TRANSPORT_CHUNKS. Each part is reserved as a run of one frame, of a multiple of
  * 8 bytes. The first begins with the header, which the caller has encoded; nothing seals it.
  * `more`: it is not the last. Until the last one is committed, whatever else is committed to the
  * connection waits behind them. A frame that is begun must be completed, or its connection ended.

@@ -3,7 +3,7 @@
 #include "core/assert.h"
 #include "core/shared.h"
 
-const char sl_transport_joined;
+const char sl_transport_coalesced;
 
 static struct sl_transport *transport_of(struct sl_reactor_source *source)
 {
@@ -148,8 +148,8 @@ void sl_transport_disconnect(struct sl_conn *conn)
     conn->transport->ops->disconnect(conn);
 }
 
-int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
-                           const struct sl_transport_events *events, void *ctx, void *user)
+int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
+                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     sl_reactor_assert_owner(conn->transport->reactor);
     sl_assert(conn->transport->polling);

@@ -25,7 +25,7 @@
 #include "core/endpoint.h"
 #include "core/err.h"
 #include "net/conn.h"
-#include "net/verbose.h"
+#include "net/trace.h"
 #include "net/wire/frame.h"
 #include "reactor/reactor.h"
 
@@ -33,16 +33,16 @@ struct sl_transport;
 struct sl_dpdk_options; /* net/dpdk/dpdk.h */
 
 enum sl_transport_capability {
-    SL_TRANSPORT_ONE_SIDED = 1 << 0,  /* takes `landing` with a frame: the peer writes there */
-    SL_TRANSPORT_REGISTERS = 1 << 1,  /* the medium reads and writes registered memory by itself */
-    SL_TRANSPORT_CHECKSUMS = 1 << 2,  /* the medium checks integrity itself */
-    SL_TRANSPORT_HANDS_OVER = 1 << 3, /* hand_over works */
-    SL_TRANSPORT_STREAMS = 1 << 4,    /* the head of what is sent may be several whole frames, one
-                                       * behind the other: they count as one until `sent` */
-    SL_TRANSPORT_JOINS = 1 << 5,      /* takes frames whose cookie is SL_TRANSPORT_JOINED */
-    SL_TRANSPORT_PARTS = 1 << 6,      /* what is sent need not be a whole frame: the next is its
-                                       * continuation, as far as the receiver can tell */
-    SL_TRANSPORT_SHARES = 1 << 7      /* registered memory is read by the peer where it lies */
+    SL_TRANSPORT_DIRECT_REPLIES = 1 << 0, /* takes `landing` with a frame: the peer writes there */
+    SL_TRANSPORT_REGISTERS = 1 << 1,   /* the medium reads and writes registered memory by itself */
+    SL_TRANSPORT_CHECKSUMS = 1 << 2,   /* the medium checks integrity itself */
+    SL_TRANSPORT_MIGRATES = 1 << 3,    /* hand_over works */
+    SL_TRANSPORT_MULTI_FRAME = 1 << 4, /* the head of what is sent may be several whole frames, one
+                                        * behind the other: they count as one until `sent` */
+    SL_TRANSPORT_COALESCES = 1 << 5,   /* takes frames whose cookie is SL_TRANSPORT_COALESCED */
+    SL_TRANSPORT_CHUNKS = 1 << 6,      /* what is sent need not be a whole frame: the next is its
+                                        * continuation, as far as the receiver can tell */
+    SL_TRANSPORT_MAPS_MEMORY = 1 << 7  /* registered memory is read by the peer where it lies */
 };
 /* What REGISTERS means. What lies in memory registered with the transport is sent from there and
  * received there without a copy, but for what is so short that a copy is cheaper. Other memory may
@@ -65,8 +65,8 @@ enum sl_transport_capability {
 /* The cookie of a frame that goes with the one before it on the connection, which was taken and has
  * not been reported: that one's `sent` comes when both are sent, and this one has none. So a run of
  * short frames is reported once. */
-extern const char sl_transport_joined;
-#define SL_TRANSPORT_JOINED ((void *)(uintptr_t)&sl_transport_joined)
+extern const char sl_transport_coalesced;
+#define SL_TRANSPORT_COALESCED ((void *)(uintptr_t)&sl_transport_coalesced)
 
 /* TLS 1.3, both sides with a certificate: files in PEM. Strings must outlive the transport's open.
  * `accepted` and `connected` come when hands are shaken. A handshake that fails is `closed` with
@@ -201,12 +201,12 @@ struct sl_transport {
 /* ---- The facade: what callers use ------------------------------------------------------------ */
 
 /* The implementation of a scheme that is built in, or NULL. Any thread. */
-const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme);
+const struct sl_transport_ops *sl_builtin_find(enum sl_endpoint_scheme scheme);
 
 /* Why it cannot be used on this machine, for messages: "built without RDMA", "libibverbs.so.1: not
- * found", or that there is no device, where sl_transport_find gives one (which may be opened with a
+ * found", or that there is no device, where sl_builtin_find gives one (which may be opened with a
  * medium of its own); NULL: nothing is known against it. Any thread. */
-const char *sl_transport_missing(enum sl_endpoint_scheme scheme);
+const char *sl_builtin_missing(enum sl_endpoint_scheme scheme);
 
 /* Opens a transport on the calling reactor and adds it to the reactor's sources; options may be
  * NULL for the defaults. Asserts that the ops table is complete. Errors: NO_MEMORY, UNSUPPORTED,
@@ -249,8 +249,8 @@ void sl_transport_disconnect(struct sl_conn *conn);
  * that arrived in between. The frame being handled is not delivered again. connections_max is
  * enforced where connections are accepted, not where they are handed to. Errors: UNSUPPORTED,
  * NO_MEMORY: then `closed` follows here. */
-int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
-                           const struct sl_transport_events *events, void *ctx, void *user);
+int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
+                         const struct sl_transport_events *events, void *ctx, void *user);
 
 /* Offers `count` frames; returns how many it took, in order: fewer when its queue is full or the
  * connection is closing. What was taken goes out in this turn's burst. */
@@ -263,14 +263,14 @@ static inline uint32_t sl_transport_send_burst(struct sl_conn *conn,
     sl_assert(conn->state != SL_CONN_CLOSED);
     for (uint32_t i = 0; i < count; i++) {
         sl_assert(frames[i].head_bytes >= SL_FRAME_HEADER_BYTES ||
-                  (ops->capabilities & SL_TRANSPORT_PARTS) != 0);
+                  (ops->capabilities & SL_TRANSPORT_CHUNKS) != 0);
         sl_assert(frames[i].payload != NULL || frames[i].payload_bytes == 0);
-        sl_assert_slow(frames[i].cookie != SL_TRANSPORT_JOINED ||
-                       (ops->capabilities & SL_TRANSPORT_JOINS) != 0);
+        sl_assert_slow(frames[i].cookie != SL_TRANSPORT_COALESCED ||
+                       (ops->capabilities & SL_TRANSPORT_COALESCES) != 0);
     }
     uint32_t taken = ops->send_burst(conn, frames, count);
-    if (sl_verbose_wants(SL_VERBOSE_MESSAGES)) {
-        sl_verbose_sent(conn, frames, taken);
+    if (sl_trace_wants(SL_VERBOSE_MESSAGES)) {
+        sl_trace_sent(conn, frames, taken);
     }
     return taken;
 }

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "config/dmlc.h"
-#include "config/dpdk_choice.h"
+#include "config/dpdk_settings.h"
 #include "config/endpoint_map.h"
 #include "config/env.h"
-#include "config/rdma_choice.h"
+#include "config/rdma_settings.h"
 #include "core/log.h"
-#include "ps/doctor.h"
 #include "reactor/topology.h"
+#include "tools/doctor/doctor.h"
 
 #define EXIT_USAGE   2
 #define REASON_BYTES 1024
@@ -25,7 +25,7 @@ enum transport_choice { TRANSPORT_AUTO, TRANSPORT_FIRST };
 static struct {
     int transport;
     const char *endpoint_map;
-    struct sl_rdma_choice_flags rdma;
+    struct sl_rdma_settings_flags rdma;
     struct sl_cli_list dpdk;
     bool json;
 } flags;
@@ -48,16 +48,16 @@ static const struct sl_cli_option OPTIONS[] = {
      .name = "json",
      .target = &flags.json,
      .help = "Writes one JSON object instead of lines."},
-    SL_RDMA_CHOICE_OPTIONS(flags.rdma),
-    SL_DPDK_CHOICE_OPTIONS(flags.dpdk),
+    SL_RDMA_SETTINGS_OPTIONS(flags.rdma),
+    SL_DPDK_SETTINGS_OPTIONS(flags.dpdk),
 };
 
 /* What the options of the doctor point to. */
 struct sources {
     struct sl_env env;
     struct sl_dmlc dmlc;
-    struct sl_rdma_choice rdma;
-    struct sl_dpdk_choice dpdk;
+    struct sl_rdma_settings rdma;
+    struct sl_dpdk_settings dpdk;
     struct sl_endpoint *endpoints;      /* allocated */
     struct sl_endpoint_device *devices; /* likewise */
     struct sl_doctor_options options;
@@ -128,7 +128,7 @@ static int take_devices(struct sources *sources)
     struct sl_doctor_options *options = &sources->options;
     if (text[0] != '\0') {
         free(sources->devices);
-        sources->devices = calloc(SL_DPDK_CHOICE_DEVICES, sizeof *sources->devices);
+        sources->devices = calloc(SL_DPDK_SETTINGS_DEVICES, sizeof *sources->devices);
         if (sources->devices == NULL) {
             return SL_ERR_NO_MEMORY;
         }
@@ -191,10 +191,10 @@ static int read_sources(struct sources *sources, char *reason)
         err = sl_dmlc_read(&sources->dmlc, reason, REASON_BYTES);
     }
     if (err == 0) {
-        err = sl_rdma_choice_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
+        err = sl_rdma_settings_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
     }
     if (err == 0) {
-        err = sl_dpdk_choice_read(&flags.dpdk, &sources->dpdk, reason, REASON_BYTES);
+        err = sl_dpdk_settings_read(&flags.dpdk, &sources->dpdk, reason, REASON_BYTES);
     }
     if (err == 0) {
         err = read_map(sources, reason);
@@ -204,8 +204,8 @@ static int read_sources(struct sources *sources, char *reason)
     }
     choose_transports(sources);
     if (err == 0) {
-        err = sl_rdma_choice_check(&sources->rdma, (options->transports & rdma) != 0, reason,
-                                   REASON_BYTES);
+        err = sl_rdma_settings_check(&sources->rdma, (options->transports & rdma) != 0, reason,
+                                     REASON_BYTES);
     }
     options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
     options->rdma_gid = sources->rdma.gid;

@@ -9,7 +9,7 @@ struct spilled {
     struct sl_mail mail;
 };
 
-struct sl_outbound_way {
+struct sl_outbound_peer {
     struct sl_mailbox_lane *lane;
     struct spilled *first, *last;
 };
@@ -35,7 +35,7 @@ int sl_outbound_open_way(struct sl_outbound *outbound, uint32_t to, struct sl_ma
 void sl_outbound_close(struct sl_outbound *outbound)
 {
     for (uint32_t to = 0; to < outbound->way_count; to++) {
-        struct sl_outbound_way *way = &outbound->ways[to];
+        struct sl_outbound_peer *way = &outbound->ways[to];
         sl_mailbox_lane_close(&way->lane);
         while (way->first != NULL) {
             struct spilled *spilled = way->first;
@@ -50,7 +50,7 @@ void sl_outbound_close(struct sl_outbound *outbound)
     *outbound = (struct sl_outbound){0};
 }
 
-static void spill(struct sl_outbound *outbound, struct sl_outbound_way *way, struct sl_mail mail)
+static void spill(struct sl_outbound *outbound, struct sl_outbound_peer *way, struct sl_mail mail)
 {
     struct spilled *spilled = malloc(sizeof *spilled);
     sl_assert(spilled != NULL);
@@ -68,7 +68,7 @@ void sl_outbound_post(struct sl_outbound *outbound, uint32_t to, struct sl_mail 
 {
     sl_assert(to < outbound->way_count);
     sl_assert(mail.run != NULL);
-    struct sl_outbound_way *way = &outbound->ways[to];
+    struct sl_outbound_peer *way = &outbound->ways[to];
     if (way->first != NULL || sl_mailbox_post(way->lane, mail) != 0) {
         spill(outbound, way, mail);
     }
@@ -77,7 +77,7 @@ void sl_outbound_post(struct sl_outbound *outbound, uint32_t to, struct sl_mail 
 void sl_outbound_retry(struct sl_outbound *outbound)
 {
     for (uint32_t to = 0; to < outbound->way_count && outbound->spilled_count > 0; to++) {
-        struct sl_outbound_way *way = &outbound->ways[to];
+        struct sl_outbound_peer *way = &outbound->ways[to];
         struct spilled *spilled;
         while ((spilled = way->first) != NULL && sl_mailbox_post(way->lane, spilled->mail) == 0) {
             way->first = spilled->next;

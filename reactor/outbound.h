@@ -10,10 +10,10 @@
 #include "core/err.h"
 #include "reactor/mailbox.h"
 
-struct sl_outbound_way;
+struct sl_outbound_peer;
 
 struct sl_outbound {
-    struct sl_outbound_way *ways; /* way_count of them, by the receiver's index; NULL: none yet */
+    struct sl_outbound_peer *ways; /* way_count of them, by the receiver's index; NULL: none yet */
     uint32_t way_count;
     uint64_t spilled_count; /* over all ways */
 };

@@ -6,9 +6,9 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include "reactor/cpu_yield.h"
 #include "reactor/outbound.h"
 #include "reactor/reactor.h"
-#include "reactor/rest.h"
 #include "reactor/ring.h"
 #include "reactor/spin.h"
 #include "reactor/stall.h"
@@ -29,7 +29,7 @@ struct sl_reactor {
     uint64_t random_state;
     bool in_turn;
     struct sl_spin spin;
-    struct sl_rest rest;
+    struct sl_cpu_yield rest;
     struct sl_reactor_counters counters;
 
     struct sl_reactor_source *sources;

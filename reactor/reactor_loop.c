@@ -71,7 +71,7 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
 static uint64_t loop_pause(struct sl_reactor *reactor)
 {
     /* The kernel adds some 50 us to a sleep, unless told otherwise. */
-    const struct timespec pause = {.tv_nsec = SL_REST_NS - 50 * SL_CLOCK_NS_PER_US};
+    const struct timespec pause = {.tv_nsec = SL_CPU_YIELD_NS - 50 * SL_CLOCK_NS_PER_US};
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
     sl_stall_slept(&reactor->stall);
     return sl_clock_now_ns(reactor->clock);
@@ -130,7 +130,7 @@ static uint64_t loop_rest(struct sl_reactor *reactor, uint32_t did, uint64_t now
     } else if (!reactor->options.polling && !sl_spin_idle(&reactor->spin, now_ns)) {
         return loop_sleep(reactor, now_ns);
     }
-    if (reactor->untimed_turns == 0 && sl_rest_is_due(&reactor->rest, now_ns)) {
+    if (reactor->untimed_turns == 0 && sl_cpu_yield_is_due(&reactor->rest, now_ns)) {
         return did > 0 ? loop_pause(reactor) : loop_sleep(reactor, now_ns);
     }
     return now_ns;

@@ -100,20 +100,20 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
 
 /* ---- Life */
 
-static struct sl_port *port_of_caller(struct sl_client *client)
+static struct sl_thread_ctx *port_of_caller(struct sl_client *client)
 {
-    struct sl_port *port;
-    return sl_port_here(client->ports, &port) == 0 ? port : NULL;
+    struct sl_thread_ctx *port;
+    return sl_thread_ctx_here(client->ports, &port) == 0 ? port : NULL;
 }
 
 static void close_and_free(struct sl_client **client)
 {
     struct sl_client *closing = *client;
-    struct sl_port *port = port_of_caller(closing);
+    struct sl_thread_ctx *port = port_of_caller(closing);
     sl_assert(port != NULL); /* out of memory for a thread that only wants to leave */
     sl_start_close_begin(closing);
     while (!sl_start_close_poll(closing)) {
-        sl_port_wait(port);
+        sl_thread_ctx_wait(port);
     }
     struct sl_reactor **reactors = closing->own_reactors;
     uint32_t reactor_count = closing->own_reactor_count;
@@ -124,10 +124,10 @@ static void close_and_free(struct sl_client **client)
 
 static int wait_for_start(struct sl_client *client)
 {
-    struct sl_port *port = port_of_caller(client);
+    struct sl_thread_ctx *port = port_of_caller(client);
     int err;
     while ((err = sl_start_poll(client)) == SL_ERR_AGAIN) {
-        sl_port_wait(port);
+        sl_thread_ctx_wait(port);
     }
     return err;
 }
@@ -146,7 +146,7 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
     char host[SL_SHM_HOST_BYTES];
     sl_shm_host(host);
     struct sl_client_setup setup = {
-        .reactor_count = count, .find_transport = sl_transport_find, .host = host};
+        .reactor_count = count, .find_transport = sl_builtin_find, .host = host};
     if (getrandom(&setup.client_id, sizeof setup.client_id, 0) != sizeof setup.client_id) {
         return SL_ERR_IO;
     }
@@ -194,7 +194,7 @@ static void finish_clock(struct sl_client *client)
         sl_log_warn("client: a shard was not told that this worker has finished: %s",
                     sl_step_error(step)[0] == '\0' ? sl_err_name(err) : sl_step_error(step));
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
 }
 
 void sl_client_destroy(struct sl_client **client)
@@ -226,14 +226,14 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     sl_assert(client != NULL);
     sl_assert(spec != NULL);
     sl_assert(out != NULL);
-    struct sl_opening opening;
-    int err = sl_opening_begin(&opening, client, spec, timeout_ms);
+    struct sl_table_opening opening;
+    int err = sl_table_opening_begin(&opening, client, spec, timeout_ms);
     if (err != 0) {
         return err;
     }
-    struct sl_port *port = port_of_caller(client);
-    while ((err = sl_opening_poll(&opening, out)) == SL_ERR_AGAIN) {
-        sl_port_wait(port);
+    struct sl_thread_ctx *port = port_of_caller(client);
+    while ((err = sl_table_opening_poll(&opening, out)) == SL_ERR_AGAIN) {
+        sl_thread_ctx_wait(port);
     }
     return err;
 }
@@ -247,21 +247,21 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES) {
         return SL_ERR_INVALID;
     }
-    struct sl_port *port;
-    int err = sl_port_here(client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
-    struct sl_call call = {
+    struct sl_control_op call = {
         .hub = &client->hubs[0],
         .run = sl_control_barrier,
         .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
         .name = name,
         .count = count,
     };
-    sl_port_call(port, &call);
+    sl_thread_ctx_call(port, &call);
     while (!call.done) {
-        sl_port_wait(port);
+        sl_thread_ctx_wait(port);
     }
     if (call.err != 0) {
         sl_log_error("barrier %s: %s", name, call.text);
@@ -273,19 +273,19 @@ int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t
 {
     sl_assert(client != NULL);
     sl_assert(number != NULL);
-    struct sl_port *port;
-    int err = sl_port_here(client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
-    struct sl_call call = {
+    struct sl_control_op call = {
         .hub = &client->hubs[0],
         .run = sl_control_checkpoint,
         .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
     };
-    sl_port_call(port, &call);
+    sl_thread_ctx_call(port, &call);
     while (!call.done) {
-        sl_port_wait(port);
+        sl_thread_ctx_wait(port);
     }
     if (call.err != 0) {
         sl_log_error("no checkpoint: %s", call.text);
@@ -303,7 +303,7 @@ int32_t sl_client_task_index(const struct sl_client *client)
 int32_t sl_client_values_lost(const struct sl_client *client)
 {
     sl_assert(client != NULL);
-    return (int32_t)sl_hub_values_lost(&client->hubs[0]) - 1;
+    return (int32_t)sl_client_io_values_lost(&client->hubs[0]) - 1;
 }
 
 uint32_t sl_client_clock(const struct sl_client *client)
@@ -324,13 +324,14 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
     sl_assert(client != NULL);
     sl_assert(out != NULL);
     *out = (struct sl_client_stats){0};
-    struct sl_port *port = port_of_caller((struct sl_client *)(uintptr_t)client);
+    struct sl_thread_ctx *port = port_of_caller((struct sl_client *)(uintptr_t)client);
     for (uint32_t i = 0; port != NULL && i < client->hub_count; i++) {
         struct sl_client_stats stats = {0};
-        struct sl_call call = {.hub = &client->hubs[i], .run = sl_hub_stats, .stats = &stats};
-        sl_port_call(port, &call);
+        struct sl_control_op call = {
+            .hub = &client->hubs[i], .run = sl_client_io_stats, .stats = &stats};
+        sl_thread_ctx_call(port, &call);
         while (!call.done) {
-            sl_port_wait(port);
+            sl_thread_ctx_wait(port);
         }
         out->bytes_sent += stats.bytes_sent;
         out->bytes_received += stats.bytes_received;
@@ -346,7 +347,7 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
 static int run_step(struct sl_step *step, int err, uint32_t timeout_ms)
 {
     if (err == 0) {
-        err = sl_step_submit_more(step, timeout_ms); /* the wait sends it */
+        err = sl_step_submit_deferred(step, timeout_ms); /* the wait sends it */
     }
     if (err == 0) {
         err = sl_step_wait(step);
@@ -354,7 +355,7 @@ static int run_step(struct sl_step *step, int err, uint32_t timeout_ms)
             sl_log_debug("%s", sl_step_error(step));
         }
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 

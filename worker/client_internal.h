@@ -4,9 +4,9 @@
 #ifndef SL_WORKER_CLIENT_INTERNAL_H
 #define SL_WORKER_CLIENT_INTERNAL_H
 
-#include "worker/hub.h"
+#include "worker/client_io.h"
 #include "worker/operation.h"
-#include "worker/port.h"
+#include "worker/thread_ctx.h"
 
 /* What a client is made on; copied, what it points to must outlive the client. */
 struct sl_client_setup {
@@ -46,20 +46,20 @@ struct sl_client {
     enum sl_client_stage stage;
     enum sl_protocol protocol;
     int32_t task_index;
-    struct sl_hub_options hub_options;
+    struct sl_client_io_options hub_options;
     const struct sl_clock *clock;
     uint64_t start_deadline_ns;
     uint32_t start_clock; /* that was asked for, and at last agreed on: sl_client_clock */
     bool finished;        /* a step with sl_step_finish was submitted */
 
-    struct sl_port_set *ports;
-    struct sl_hub *hubs;
+    struct sl_thread_ctx_set *ports;
+    struct sl_client_io *hubs;
     uint32_t hub_count;
-    uint32_t first_hub;    /* that has shards: 1 when control is apart, else 0 */
-    struct sl_call *calls; /* one for each hub: of starting and closing */
+    uint32_t first_hub;          /* that has shards: 1 when control is apart, else 0 */
+    struct sl_control_op *calls; /* one for each hub: of starting and closing */
 
     struct sl_message_cluster cluster;
-    struct sl_link *links;
+    struct sl_shard_conn *links;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* the least of all shards' */
 
@@ -96,20 +96,20 @@ void sl_start_free(struct sl_client **client);
 void sl_client_buffer_destroy_all(struct sl_client *client);
 
 /* Opening a table in two stages: the coordinator gives it an id, then every shard makes it. */
-struct sl_opening {
+struct sl_table_opening {
     struct sl_client *client;
     struct sl_table_spec spec;
-    struct sl_call coordinator;
-    struct sl_call *shards; /* one for each hub, once the coordinator has answered */
+    struct sl_control_op coordinator;
+    struct sl_control_op *shards; /* one for each hub, once the coordinator has answered */
     struct sl_table *table;
 };
 
 /* Never blocks. The opening is the caller's storage, and must stay until poll says something else
  * than AGAIN. Errors: INVALID (logged), NO_MEMORY. */
-int sl_opening_begin(struct sl_opening *opening, struct sl_client *client,
-                     const struct sl_table_spec *spec, uint32_t timeout_ms);
+int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *client,
+                           const struct sl_table_spec *spec, uint32_t timeout_ms);
 
 /* AGAIN, 0 with *out, or an error, which has been logged. The thread that began it. */
-int sl_opening_poll(struct sl_opening *opening, struct sl_table **out);
+int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **out);
 
 #endif

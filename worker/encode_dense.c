@@ -33,7 +33,7 @@ uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t co
 }
 
 /* A range that is cut ends with a whole block, if it has one: each section that touches a block
- * counts as a visit of it (ps/dense.h). */
+ * counts as a visit of it (ps/table/dense_table.h). */
 static uint64_t whole_blocks(struct sl_encoder_range range)
 {
     const uint64_t part = (range.start + range.count) % SL_PARTITION_BLOCK_ELEMENTS;

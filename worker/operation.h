@@ -12,7 +12,7 @@
 #include "worker/route.h"
 
 struct sl_client;
-struct sl_part;
+struct sl_substep;
 
 struct sl_table {
     struct sl_client *client;
@@ -60,7 +60,7 @@ struct sl_read {
 /* One message to one shard. */
 struct sl_request {
     struct sl_request *next; /* in its part */
-    struct sl_part *part;
+    struct sl_substep *part;
     uint32_t shard;
     uint32_t body_bytes, tail_bytes;
     const uint8_t *body; /* prefix, sections and their bodies, in their final form */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
-#include "worker/wire_memory.h"
+#include "worker/send_arena.h"
 
 #define CHUNK_BYTES_MIN (32U << 10)
 
@@ -15,7 +15,7 @@ static struct sl_scratch_chunk *chunk_create(const struct sl_scratch *scratch, s
     size_t taken = 0;
     size_t all = sizeof(struct sl_scratch_chunk) + bytes;
     struct sl_scratch_chunk *chunk =
-        scratch->memory == NULL ? NULL : sl_wire_memory_take(scratch->memory, all, &taken);
+        scratch->memory == NULL ? NULL : sl_send_arena_take(scratch->memory, all, &taken);
     if (chunk == NULL) {
         chunk = malloc(all);
     } else {
@@ -33,7 +33,7 @@ void sl_scratch_fini(struct sl_scratch *scratch)
         struct sl_scratch_chunk *chunk = scratch->chunks;
         scratch->chunks = chunk->next;
         if (chunk->wire_bytes != 0) {
-            sl_wire_memory_put(scratch->memory, chunk, chunk->wire_bytes);
+            sl_send_arena_put(scratch->memory, chunk, chunk->wire_bytes);
         } else {
             free(chunk);
         }

@@ -9,7 +9,7 @@
 
 #define SL_SCRATCH_ALIGNMENT 16U
 
-struct sl_wire_memory;
+struct sl_send_arena;
 
 struct sl_scratch_chunk {
     struct sl_scratch_chunk *next;
@@ -20,7 +20,7 @@ struct sl_scratch_chunk {
 
 struct sl_scratch {
     struct sl_scratch_chunk *chunks; /* the first is the one being filled */
-    struct sl_wire_memory *memory;   /* what chunks are, as far as it goes; NULL: the heap */
+    struct sl_send_arena *memory;    /* what chunks are, as far as it goes; NULL: the heap */
 };
 
 /* A struct sl_scratch that is zeroed, but for `memory`, is empty and ready. Frees everything. */

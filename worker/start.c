@@ -10,9 +10,9 @@
 #include "worker/client_internal.h"
 #include "worker/control.h"
 #include "worker/encode.h"
-#include "worker/places.h"
+#include "worker/endpoint_list.h"
+#include "worker/send_arena.h"
 #include "worker/step_internal.h"
-#include "worker/wire_memory.h"
 
 #define START_TIMEOUT_MS  60000
 
@@ -22,11 +22,11 @@
 
 /* ---- Calls to all hubs */
 
-static void call_hub(struct sl_client *client, struct sl_port *port, uint32_t index,
-                     void (*run)(struct sl_call *call))
+static void call_hub(struct sl_client *client, struct sl_thread_ctx *port, uint32_t index,
+                     void (*run)(struct sl_control_op *call))
 {
-    struct sl_call *call = &client->calls[index];
-    *call = (struct sl_call){
+    struct sl_control_op *call = &client->calls[index];
+    *call = (struct sl_control_op){
         .hub = &client->hubs[index],
         .run = run,
         .deadline_ns = client->start_deadline_ns,
@@ -35,11 +35,11 @@ static void call_hub(struct sl_client *client, struct sl_port *port, uint32_t in
         .shard_count = client->shard_count,
         .clock_asked = client->start_clock,
     };
-    sl_port_call(port, call);
+    sl_thread_ctx_call(port, call);
 }
 
-static void call_hubs(struct sl_client *client, struct sl_port *port,
-                      void (*run)(struct sl_call *call))
+static void call_hubs(struct sl_client *client, struct sl_thread_ctx *port,
+                      void (*run)(struct sl_control_op *call))
 {
     for (uint32_t i = 0; i < client->hub_count; i++) {
         call_hub(client, port, i, run);
@@ -108,20 +108,20 @@ static int check_options(const struct sl_client_options *options,
     }
     if (options->congestion_control != NULL &&
         strlen(options->congestion_control) >=
-            sizeof((struct sl_hub_options *)0)->congestion_control) {
+            sizeof((struct sl_client_io_options *)0)->congestion_control) {
         sl_log_error("client: congestion_control %s: accepts names of up to 15 bytes",
                      options->congestion_control);
         return SL_ERR_INVALID;
     }
     if (options->rdma_device != NULL &&
-        strlen(options->rdma_device) >= sizeof((struct sl_hub_options *)0)->rdma_device) {
+        strlen(options->rdma_device) >= sizeof((struct sl_client_io_options *)0)->rdma_device) {
         sl_log_error("client: rdma_device: accepts names of up to 255 bytes in all");
         return SL_ERR_INVALID;
     }
     return check_security(options);
 }
 
-static int copy_devices(struct sl_hub_options *to, const struct sl_client_options *options)
+static int copy_devices(struct sl_client_io_options *to, const struct sl_client_options *options)
 {
     char reason[512];
     int err = is_given(options->dpdk_device)
@@ -135,13 +135,14 @@ static int copy_devices(struct sl_hub_options *to, const struct sl_client_option
     return err;
 }
 
-static int copy_coordinator(struct sl_hub_options *to, const struct sl_client_options *options)
+static int copy_coordinator(struct sl_client_io_options *to,
+                            const struct sl_client_options *options)
 {
     char reason[160] = "not given";
     int err = options->coordinator == NULL
                   ? SL_ERR_INVALID
-                  : sl_places_parse(options->coordinator, &to->coordinator, &to->others,
-                                    &to->other_count, reason, sizeof reason);
+                  : sl_endpoint_list_parse(options->coordinator, &to->coordinator, &to->others,
+                                           &to->other_count, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("client: coordinator: %s", reason);
     }
@@ -154,7 +155,7 @@ static int copy_path(const char **to, const char *from)
     return *to == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
-static int copy_security(struct sl_hub_options *to, const struct sl_client_options *options)
+static int copy_security(struct sl_client_io_options *to, const struct sl_client_options *options)
 {
     if (options->secret != NULL) {
         to->secret.byte_count = (uint32_t)options->secret_bytes;
@@ -177,7 +178,7 @@ static int copy_security(struct sl_hub_options *to, const struct sl_client_optio
     return err;
 }
 
-static void free_owned(struct sl_hub_options *options)
+static void free_owned(struct sl_client_io_options *options)
 {
     free((char *)(uintptr_t)options->tls.certificate);
     free((char *)(uintptr_t)options->tls.key);
@@ -193,7 +194,7 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
 {
     bool worker = options->task_index != -1;
     bool any_task = options->task_index == SL_CLIENT_ANY_TASK;
-    struct sl_hub_options *to = &client->hub_options;
+    struct sl_client_io_options *to = &client->hub_options;
     to->find_transport = setup->find_transport;
     to->transport.medium = setup->medium;
     if (options->congestion_control != NULL) {
@@ -263,7 +264,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     uint32_t timeout_ms =
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
     client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    struct sl_port *port;
+    struct sl_thread_ctx *port;
     err = copy_coordinator(&client->hub_options, options);
     if (err == 0) {
         fill_hub_options(client, options, setup);
@@ -271,8 +272,8 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     }
     err = err != 0 ? err : copy_devices(&client->hub_options, options);
     if (err == 0) {
-        err = sl_port_set_create(setup->reactors, setup->reactor_count, setup->driven,
-                                 &client->ports);
+        err = sl_thread_ctx_set_create(setup->reactors, setup->reactor_count, setup->driven,
+                                       &client->ports);
     }
     if (err != 0) {
         free_owned(&client->hub_options);
@@ -281,14 +282,14 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     }
     err = take_hubs(client, setup);
     if (err == 0) {
-        err = sl_port_here(client->ports, &port);
+        err = sl_thread_ctx_here(client->ports, &port);
     }
     if (err != 0) {
         sl_start_free(&client);
         return err;
     }
     client->stage = SL_CLIENT_STARTING;
-    call_hubs(client, port, sl_hub_start);
+    call_hubs(client, port, sl_client_io_start);
     *out = client;
     return 0;
 }
@@ -312,24 +313,25 @@ static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
 }
 
 static void fill_link(struct sl_client *client, const struct sl_message_ps *ps,
-                      uint32_t local_shard, const struct sl_link_place *place, struct sl_link *link)
+                      uint32_t local_shard, const struct sl_shard_address *place,
+                      struct sl_shard_conn *link)
 {
     link->place = *place;
     link->shard = (uint32_t)(link - client->links);
     link->hub = &client->hubs[sl_client_hub_of(client, link->shard)];
     link->ps_task = ps->task_index;
     link->local_shard = local_shard;
-    sl_link_set_name(link);
+    sl_shard_conn_set_name(link);
 }
 
 /* The next links, of all shards of this ps. */
 static int fill_links(struct sl_client *client, const struct sl_message_ps *ps,
-                      struct sl_link **next)
+                      struct sl_shard_conn **next)
 {
     char reason[SL_LIMIT_ENDPOINT_BYTES];
-    struct sl_link_place place;
-    int err = sl_link_find_place(&client->hub_options, client->cluster.ps, client->cluster.ps_count,
-                                 ps, &place, reason, sizeof reason);
+    struct sl_shard_address place;
+    int err = sl_shard_conn_find_place(&client->hub_options, client->cluster.ps,
+                                       client->cluster.ps_count, ps, &place, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
         return err;
@@ -344,7 +346,7 @@ static int fill_links(struct sl_client *client, const struct sl_message_ps *ps,
 static void say_what_is_left(const struct sl_client *client)
 {
     const struct sl_message_cluster *cluster = &client->cluster;
-    bool offered[SL_HUB_SCHEMES] = {false};
+    bool offered[SL_CLIENT_IO_SCHEMES] = {false};
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         struct sl_endpoint fast;
         if (cluster->ps[i].fast_endpoint[0] != '\0' &&
@@ -361,7 +363,7 @@ static void say_what_is_left(const struct sl_client *client)
     }
 }
 
-static bool leads_to(const struct sl_link_place *place, enum sl_endpoint_scheme scheme)
+static bool leads_to(const struct sl_shard_address *place, enum sl_endpoint_scheme scheme)
 {
     return place->endpoint.scheme == scheme || (place->has_near && place->near.scheme == scheme);
 }
@@ -369,7 +371,7 @@ static bool leads_to(const struct sl_link_place *place, enum sl_endpoint_scheme 
 /* The hubs that have links get a queue each of every device; others look at none. */
 static void share_devices(struct sl_client *client, uint32_t shard_count)
 {
-    struct sl_hub_options *options = &client->hub_options;
+    struct sl_client_io_options *options = &client->hub_options;
     const uint32_t hubs = client->hub_count - client->first_hub;
     if (options->devices == NULL) {
         return;
@@ -387,7 +389,7 @@ static void share_devices(struct sl_client *client, uint32_t shard_count)
 static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
 {
     for (uint32_t i = shard_count; i > 0; i--) {
-        const struct sl_link_place *place = &client->links[i - 1].place;
+        const struct sl_shard_address *place = &client->links[i - 1].place;
         if (place->has_near) {
             client->hub_options.spokesman[place->near.scheme] = sl_client_hub_of(client, i - 1);
         }
@@ -398,18 +400,18 @@ static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
  * machine, or the device, can read it. */
 static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
 {
-    bool leads[SL_HUB_SCHEMES] = {false};
+    bool leads[SL_CLIENT_IO_SCHEMES] = {false};
     for (uint32_t i = 0; i < shard_count; i++) {
-        const struct sl_link_place *place = &client->links[i].place;
+        const struct sl_shard_address *place = &client->links[i].place;
         leads[place->endpoint.scheme] = true;
         leads[place->has_near ? place->near.scheme : place->endpoint.scheme] = true;
     }
     bool is_wanted = false;
-    for (enum sl_endpoint_scheme scheme = 0; scheme < SL_HUB_SCHEMES; scheme++) {
+    for (enum sl_endpoint_scheme scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
         is_wanted = is_wanted || (scheme != SL_ENDPOINT_TCP && leads[scheme] &&
-                                  sl_hub_may_open(&client->hub_options, scheme));
+                                  sl_client_io_may_open(&client->hub_options, scheme));
     }
-    int err = is_wanted ? sl_wire_memory_create(WIRE_MEMORY_BYTES, &client->hub_options.wire) : 0;
+    int err = is_wanted ? sl_send_arena_create(WIRE_MEMORY_BYTES, &client->hub_options.wire) : 0;
     if (err != 0) {
         sl_log_warn("client: what is sent is not in shared memory: %s", sl_err_name(err));
     }
@@ -428,7 +430,7 @@ static int make_links(struct sl_client *client)
     if (client->links == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    struct sl_link *next = client->links;
+    struct sl_shard_conn *next = client->links;
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         err = fill_links(client, &cluster->ps[i], &next);
         if (err != 0) {
@@ -481,7 +483,7 @@ static bool clocks_agree(struct sl_client *client)
 
 /* One more round of joining, or none: each shard is asked for the greatest clock that one of them
  * has told, until they all say the same. */
-static int agree_on_clock(struct sl_client *client, struct sl_port *port)
+static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *port)
 {
     if (client->task_index < 0) {
         client->stage = SL_CLIENT_RUNNING;
@@ -489,7 +491,7 @@ static int agree_on_clock(struct sl_client *client, struct sl_port *port)
     }
     if (clocks_agree(client)) {
         client->stage = SL_CLIENT_BEGINNING;
-        call_hubs(client, port, sl_hub_begin);
+        call_hubs(client, port, sl_client_io_begin);
         return SL_ERR_AGAIN;
     }
     if (sl_clock_now_ns(client->clock) >= client->start_deadline_ns) {
@@ -497,12 +499,12 @@ static int agree_on_clock(struct sl_client *client, struct sl_port *port)
         return SL_ERR_DEADLINE;
     }
     client->stage = SL_CLIENT_AGREEING;
-    call_hubs(client, port, sl_hub_join);
+    call_hubs(client, port, sl_client_io_join);
     return SL_ERR_AGAIN;
 }
 
 /* The calls of the stage at hand have ended well; AGAIN: there is another stage. */
-static int next_stage(struct sl_client *client, struct sl_port *port)
+static int next_stage(struct sl_client *client, struct sl_thread_ctx *port)
 {
     int err;
     switch (client->stage) {
@@ -517,7 +519,7 @@ static int next_stage(struct sl_client *client, struct sl_port *port)
             return err;
         }
         client->stage = SL_CLIENT_CONNECTING;
-        call_hubs(client, port, sl_hub_connect);
+        call_hubs(client, port, sl_client_io_connect);
         return SL_ERR_AGAIN;
     case SL_CLIENT_CONNECTING:
         connected(client);
@@ -541,12 +543,12 @@ static int next_stage(struct sl_client *client, struct sl_port *port)
 
 int sl_start_poll(struct sl_client *client)
 {
-    struct sl_port *port;
-    int err = sl_port_here(client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
-    sl_port_drain(port);
+    sl_thread_ctx_drain(port);
     err = calls_result(client, client->stage == SL_CLIENT_JOINING ? 1 : client->hub_count);
     return err == 0 ? next_stage(client, port) : err;
 }
@@ -555,19 +557,19 @@ int sl_start_poll(struct sl_client *client)
 
 void sl_start_close_begin(struct sl_client *client)
 {
-    struct sl_port *port;
-    int err = sl_port_here(client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(client->ports, &port);
     sl_assert(err == 0);
     client->stage = SL_CLIENT_CLOSING;
-    call_hubs(client, port, sl_hub_close);
+    call_hubs(client, port, sl_client_io_close);
 }
 
 bool sl_start_close_poll(struct sl_client *client)
 {
-    struct sl_port *port;
-    int err = sl_port_here(client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(client->ports, &port);
     sl_assert(err == 0);
-    sl_port_drain(port);
+    sl_thread_ctx_drain(port);
     if (calls_result(client, client->hub_count) == SL_ERR_AGAIN) {
         return false;
     }
@@ -579,8 +581,8 @@ void sl_start_free(struct sl_client **client)
 {
     struct sl_client *gone = *client;
     *client = NULL;
-    sl_port_set_destroy(&gone->ports, sl_step_free);
-    sl_wire_memory_destroy(&gone->hub_options.wire);
+    sl_thread_ctx_set_destroy(&gone->ports, sl_step_free);
+    sl_send_arena_destroy(&gone->hub_options.wire);
     sl_client_buffer_destroy_all(gone);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
         free(gone->tables[id]);

@@ -14,7 +14,7 @@
 
 /* ---- Life */
 
-static int step_create(struct sl_client *client, struct sl_port *port, struct sl_step **out)
+static int step_create(struct sl_client *client, struct sl_thread_ctx *port, struct sl_step **out)
 {
     struct sl_step *step = calloc(1, sizeof *step + client->hub_count * sizeof *step->parts);
     if (step == NULL) {
@@ -49,8 +49,8 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     if (client->stage != SL_CLIENT_RUNNING) {
         return SL_ERR_CLOSED;
     }
-    struct sl_port *port;
-    int err = sl_port_here(client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(client->ports, &port);
     if (err != 0) {
         return err == SL_ERR_INVALID ? err : SL_ERR_NO_MEMORY;
     }
@@ -84,7 +84,7 @@ static void recycle(struct sl_step *step)
     step->port->free_steps = step;
 }
 
-void sl_step_end(struct sl_step **step)
+void sl_step_destroy(struct sl_step **step)
 {
     sl_assert(step != NULL);
     struct sl_step *ended = *step;
@@ -304,7 +304,7 @@ static void part_returned(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_part *part = ctx;
+    struct sl_substep *part = ctx;
     struct sl_step *step = part->step;
     sl_assert(step->parts_out > 0);
     step->parts_out--;
@@ -319,7 +319,7 @@ static void part_returned(void *ctx, uint64_t a, uint64_t b)
 static void part_completed(void *ctx, uint64_t is_returned, uint64_t b)
 {
     (void)b;
-    struct sl_part *part = ctx;
+    struct sl_substep *part = ctx;
     struct sl_step *step = part->step;
     if (part->err != 0 && step->err == 0) {
         step->err = part->err;
@@ -338,7 +338,7 @@ static void part_completed(void *ctx, uint64_t is_returned, uint64_t b)
 
 /* ---- Submission */
 
-static void append(struct sl_part *part, const struct sl_encode_list *list)
+static void append(struct sl_substep *part, const struct sl_encode_list *list)
 {
     if (list->count == 0) {
         return;
@@ -391,9 +391,9 @@ static void post_parts(struct sl_step *step, uint32_t timeout_ms)
     const struct sl_client *client = step->client;
     uint64_t now_ns = sl_clock_now_ns(client->clock);
     uint64_t deadline_ns = now_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
-    sl_port_catch_up(step->port, now_ns);
+    sl_thread_ctx_catch_up(step->port, now_ns);
     for (uint32_t i = 0; i < client->hub_count; i++) {
-        struct sl_part *part = &step->parts[i];
+        struct sl_substep *part = &step->parts[i];
         if (part->requests.count == 0) {
             continue;
         }
@@ -409,11 +409,11 @@ static void post_parts(struct sl_step *step, uint32_t timeout_ms)
         part->unsent = 0;
         step->parts_left++;
         step->parts_out++;
-        sl_port_post(step->port, i, (struct sl_mail){.run = sl_part_start, .ctx = part});
+        sl_thread_ctx_post(step->port, i, (struct sl_mail){.run = sl_substep_start, .ctx = part});
     }
 }
 
-int sl_step_submit_more(struct sl_step *step, uint32_t timeout_ms)
+int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
 {
     sl_assert(step != NULL);
     bool is_empty = step->operation_count == 0 && !step->tick && !step->finish;
@@ -421,9 +421,9 @@ int sl_step_submit_more(struct sl_step *step, uint32_t timeout_ms)
         timeout_ms > TIMEOUT_MS_MAX) {
         return SL_ERR_INVALID;
     }
-    if (step->port->steps_out == SL_PORT_STEPS_MAX) {
-        sl_port_drain(step->port);
-        if (step->port->steps_out == SL_PORT_STEPS_MAX) {
+    if (step->port->steps_out == SL_THREAD_CTX_STEPS_MAX) {
+        sl_thread_ctx_drain(step->port);
+        if (step->port->steps_out == SL_THREAD_CTX_STEPS_MAX) {
             return SL_ERR_AGAIN;
         }
     }
@@ -446,9 +446,9 @@ int sl_step_submit_more(struct sl_step *step, uint32_t timeout_ms)
 
 int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
 {
-    int err = sl_step_submit_more(step, timeout_ms);
+    int err = sl_step_submit_deferred(step, timeout_ms);
     if (err == 0) {
-        sl_port_kick(step->port);
+        sl_thread_ctx_kick(step->port);
     }
     return err;
 }
@@ -457,7 +457,7 @@ bool sl_step_done(struct sl_step *step)
 {
     sl_assert(step != NULL);
     if (step->state == SL_STEP_SUBMITTED) {
-        sl_port_drain(step->port);
+        sl_thread_ctx_drain(step->port);
     }
     return step->state == SL_STEP_COMPLETE;
 }
@@ -475,7 +475,7 @@ int sl_step_wait(struct sl_step *step)
         return SL_ERR_INVALID; /* never submitted */
     }
     if (step->state == SL_STEP_SUBMITTED) {
-        sl_port_wait_until(step->port, is_complete, step);
+        sl_thread_ctx_wait_until(step->port, is_complete, step);
     }
     return step->err;
 }

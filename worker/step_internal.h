@@ -6,9 +6,9 @@
 #include <starling.h>
 
 #include "worker/operation.h"
-#include "worker/part.h"
-#include "worker/port.h"
 #include "worker/scratch.h"
+#include "worker/substep.h"
+#include "worker/thread_ctx.h"
 
 enum sl_step_state {
     SL_STEP_FREE, /* in its port's list, or on its way back there: ended, parts_out > 0 */
@@ -21,7 +21,7 @@ struct sl_step {
     struct sl_step *next_of_port; /* all that the port ever made */
     struct sl_step *next_free;
     struct sl_client *client;
-    struct sl_port *port;
+    struct sl_thread_ctx *port;
     enum sl_step_state state;
     bool bad; /* an operation was refused */
     bool tick, finish;
@@ -42,7 +42,7 @@ struct sl_step {
      * reactor's turn; NULL: not. Since the step was begun. */
     void (*on_done)(void *ctx);
     void *on_done_ctx;
-    struct sl_part parts[]; /* one for each hub */
+    struct sl_substep parts[]; /* one for each hub */
 };
 
 void sl_step_free(struct sl_step *step);

@@ -19,8 +19,8 @@ struct files {
 struct build {
     Starling__Control control;
     struct files *files; /* where the kind has some */
-    Starling__Register__Pair pairs[SL_MESSAGE_PAIRS_MAX];
-    Starling__Register__Pair *pair_list[SL_MESSAGE_PAIRS_MAX];
+    Starling__Register__Pair pairs[SL_MESSAGE_REPLICA_REPORTS_MAX];
+    Starling__Register__Pair *pair_list[SL_MESSAGE_REPLICA_REPORTS_MAX];
     union {
         Starling__Hello hello;
         Starling__Welcome welcome;
@@ -136,7 +136,7 @@ static void build_proof(struct build *build, const struct sl_message_proof *from
     build->control.proof = &build->proof;
 }
 
-static void build_lost(struct build *build, const struct sl_message_lost *from)
+static void build_lost(struct build *build, const struct sl_message_expired *from)
 {
     build->lost = (Starling__Lost)STARLING__LOST__INIT;
     build->lost.role = (Starling__Role)from->role;
@@ -165,7 +165,7 @@ static uint64_t *numbers(const struct sl_message_numbers *from)
 
 static void build_register(struct build *build, const struct sl_message_register *from)
 {
-    sl_assert(from->pair_count <= SL_MESSAGE_PAIRS_MAX);
+    sl_assert(from->pair_count <= SL_MESSAGE_REPLICA_REPORTS_MAX);
     build->reg = (Starling__Register)STARLING__REGISTER__INIT;
     build->reg.data_endpoint = text(from->data_endpoint, sizeof from->data_endpoint);
     build->reg.shard_count = from->shard_count;
@@ -433,7 +433,7 @@ static void build_body(struct build *build, const struct sl_message *from)
         build->heartbeat = (Starling__Heartbeat)STARLING__HEARTBEAT__INIT;
         build->control.heartbeat = &build->heartbeat;
         break;
-    case SL_MESSAGE_LOST:
+    case SL_MESSAGE_EXPIRED:
         build_lost(build, &from->lost);
         break;
     case SL_MESSAGE_JOIN:

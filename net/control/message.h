@@ -33,7 +33,7 @@ enum sl_message_kind {
     SL_MESSAGE_CHALLENGE,
     SL_MESSAGE_PROOF,
     SL_MESSAGE_HEARTBEAT,
-    SL_MESSAGE_LOST,
+    SL_MESSAGE_EXPIRED,
     SL_MESSAGE_JOIN,
     SL_MESSAGE_JOINED,
     SL_MESSAGE_ENDED,
@@ -68,7 +68,7 @@ struct sl_message_hello {
     uint64_t epoch; /* replica: of the shard */
     uint64_t state; /* replica: the primary's: `incarnation` of its welcomes */
     bool has_nonce;
-    uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* when it has one: net/auth.h */
+    uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* when it has one: net/control/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
 };
 
@@ -97,7 +97,7 @@ struct sl_message_proof {
     uint8_t proof[SL_MESSAGE_PROOF_BYTES];
 };
 
-struct sl_message_lost {
+struct sl_message_expired {
     enum sl_message_role role; /* ps or worker */
     uint32_t task_index;
     uint64_t client_id;
@@ -111,24 +111,24 @@ struct sl_message_error {
 };
 
 /* What a ps is of shards that it and another have. */
-enum sl_message_part {
-    SL_MESSAGE_PART_PRIMARY,
-    SL_MESSAGE_PART_BACKUP,
-    SL_MESSAGE_PART_NEITHER, /* the other is alone */
+enum sl_message_replica_role {
+    SL_MESSAGE_REPLICA_PRIMARY,
+    SL_MESSAGE_REPLICA_BACKUP,
+    SL_MESSAGE_REPLICA_NEITHER, /* the other is alone */
 };
 
 /* How it is with them, as the sender knows. */
-struct sl_message_pair {
+struct sl_message_replica_report {
     uint32_t task_index; /* whose shards */
     uint64_t epoch;
-    enum sl_message_part part;
+    enum sl_message_replica_role part;
     bool in_step; /* the backup is, says the primary; or the backup: so the coordinator has said */
     bool is_undecided; /* the primary does not know yet; else, without in_step: it will not be */
 };
 
-#define SL_MESSAGE_PAIRS_MAX   2 /* a ps has its own shards and those of another */
+#define SL_MESSAGE_REPLICA_REPORTS_MAX 2 /* a ps has its own shards and those of another */
 
-#define SL_MESSAGE_NUMBERS_MAX 64
+#define SL_MESSAGE_NUMBERS_MAX         64
 
 /* Of checkpoints, the newest first. */
 struct sl_message_numbers {
@@ -151,7 +151,7 @@ struct sl_message_register {
     bool serving;                         /* ps: it has begun already, and restores nothing */
     bool has_tables;                      /* ps: its shards do */
     uint32_t replicas;                    /* ps: backups of each shard, 0 or 1 */
-    struct sl_message_pair pairs[SL_MESSAGE_PAIRS_MAX];
+    struct sl_message_replica_report pairs[SL_MESSAGE_REPLICA_REPORTS_MAX];
     uint32_t pair_count;
 };
 
@@ -257,7 +257,7 @@ struct sl_message {
         struct sl_message_stats stats;
         struct sl_message_challenge challenge;
         struct sl_message_proof proof;
-        struct sl_message_lost lost;
+        struct sl_message_expired lost;
         uint32_t clock;                  /* JOIN, JOINED */
         char why[SL_MESSAGE_TEXT_BYTES]; /* ENDED */
         struct sl_message_checkpoint checkpoint;

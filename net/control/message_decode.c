@@ -120,21 +120,21 @@ static bool read_error(const struct sl_message_memory *memory, const Starling__E
 
 static bool read_pairs(const Starling__Register *from, struct sl_message_register *to)
 {
-    if (!holds(from->n_pairs <= SL_MESSAGE_PAIRS_MAX, "register: too many pairs")) {
+    if (!holds(from->n_pairs <= SL_MESSAGE_REPLICA_REPORTS_MAX, "register: too many pairs")) {
         return false;
     }
     to->pair_count = (uint32_t)from->n_pairs;
     for (uint32_t i = 0; i < to->pair_count; i++) {
         const Starling__Register__Pair *pair = from->pairs[i];
-        to->pairs[i] = (struct sl_message_pair){
+        to->pairs[i] = (struct sl_message_replica_report){
             .task_index = pair->task_index,
             .epoch = pair->epoch,
-            .part = (enum sl_message_part)pair->part,
+            .part = (enum sl_message_replica_role)pair->part,
             .in_step = pair->in_step != 0,
             .is_undecided = pair->is_undecided != 0,
         };
         if (!holds(pair->task_index < SL_LIMIT_PS, "register: a pair's task over the limit") ||
-            !holds((uint32_t)pair->part <= SL_MESSAGE_PART_NEITHER,
+            !holds((uint32_t)pair->part <= SL_MESSAGE_REPLICA_NEITHER,
                    "register: a part that is none")) {
             return false;
         }
@@ -316,7 +316,7 @@ static bool read_barrier(const struct sl_message_memory *memory, const Starling_
 }
 
 static bool read_lost(const struct sl_message_memory *memory, const Starling__Lost *from,
-                      struct sl_message_lost *to)
+                      struct sl_message_expired *to)
 {
     to->role = (enum sl_message_role)from->role;
     to->task_index = from->task_index;

@@ -9,7 +9,8 @@
 #include "core/assert.h"
 #include "net/control/message.h"
 
-/* No value that is drawn from a normal distribution (ps/initializer.h) is farther from its mean. */
+/* No value that is drawn from a normal distribution (ps/optimizer/initializer.h) is farther from
+ * its mean. */
 #define DEVIATIONS_MAX 9.0F
 
 /* Writes why a specification is refused, and is the error. */

@@ -52,7 +52,7 @@ static void shut(struct sl_session *session, int err, const char *reason)
 {
     session->state = SL_SESSION_ENDED;
     sl_session_disarm_all(session);
-    sl_session_near_stop(session);
+    sl_session_path_stop(session);
     if (session->conn != NULL) {
         sl_transport_disconnect(session->conn);
     }
@@ -86,7 +86,7 @@ void sl_session_end_because(struct sl_session *session, int err, const char *why
     sl_session_end(session, err, reason);
 }
 
-void sl_session_set_obstacle(struct sl_session *session, const char *what)
+void sl_session_set_last_error(struct sl_session *session, const char *what)
 {
     (void)snprintf(session->obstacle, sizeof session->obstacle, "%s", what);
     if (sl_endpoint_same(&session->options.endpoint, &session->refused_at)) {
@@ -101,7 +101,7 @@ void sl_session_break(struct sl_session *session, int err, const char *why)
     }
     session->breaking = true;
     session->break_err = err;
-    sl_session_set_obstacle(session, why);
+    sl_session_set_last_error(session, why);
     sl_transport_disconnect(session->conn);
 }
 
@@ -140,7 +140,7 @@ int sl_session_send(struct sl_session *session, const struct sl_message *message
 
 /* ---- For the owner --------------------------------------------------------------------------- */
 
-static void check_near(const struct sl_session_near *near, const struct sl_reactor *reactor)
+static void check_near(const struct sl_session_preferred *near, const struct sl_reactor *reactor)
 {
     sl_assert(near->transport == NULL || near->transport->reactor == reactor);
     sl_assert(near->transport == NULL || near->outbox != NULL);
@@ -181,7 +181,7 @@ int sl_session_open(const struct sl_session_options *options, struct sl_session 
                    "starling %s", STARLING_VERSION);
     (void)snprintf(session->peer_name, sizeof session->peer_name, "%s", options->peer_name);
     session->options.peer_name = session->peer_name;
-    sl_session_take_way(session, false);
+    sl_session_take_path(session, false);
     session->first = options->endpoint;
     session->next_id = 1;
     sl_session_begin(session);
@@ -237,7 +237,7 @@ const char *sl_session_peer_name(const struct sl_session *session)
     return session->peer_name;
 }
 
-const char *sl_session_obstacle(const struct sl_session *session)
+const char *sl_session_last_error(const struct sl_session *session)
 {
     sl_assert(session != NULL);
     if (session->state == SL_SESSION_WELCOMED && !session->breaking) {
@@ -280,7 +280,7 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
     session->options.endpoint = *endpoint;
     session->first = *endpoint;
     if (!session->is_near || session->conn == NULL) {
-        sl_session_take_way(session, false);
+        sl_session_take_path(session, false);
     }
     sl_session_retry_soon(session);
 }
@@ -292,14 +292,14 @@ void sl_session_set_shard(struct sl_session *session, uint32_t shard)
     session->options.hello.shard = shard;
 }
 
-void sl_session_set_near(struct sl_session *session, const struct sl_session_near *near)
+void sl_session_set_preferred(struct sl_session *session, const struct sl_session_preferred *near)
 {
     sl_assert(session != NULL);
     sl_assert(near != NULL);
     sl_reactor_assert_owner(session->reactor);
     check_near(near, session->reactor);
     session->options.near = *near;
-    sl_session_near_changed(session);
+    sl_session_path_changed(session);
 }
 
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)
@@ -308,7 +308,7 @@ const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)
     return &session->way;
 }
 
-int sl_session_tell(struct sl_session *session, struct sl_message *message)
+int sl_session_notify(struct sl_session *session, struct sl_message *message)
 {
     sl_assert(session != NULL);
     sl_assert(message != NULL);

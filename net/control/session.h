@@ -1,8 +1,8 @@
 /* The connecting side of one connection up to its welcome, and of a control connection after it:
  * connects, again and again with back-off while nobody listens, says hello, proves that it has the
- * secret and has the peer prove it (net/auth.h), checks the welcome, then sends requests and
- * matches answers to them. Used by workers (to the coordinator, and to each shard, where the owner
- * sends its requests with the outbox on the session's connection) and by ps processes (to the
+ * secret and has the peer prove it (net/control/auth.h), checks the welcome, then sends requests
+ * and matches answers to them. Used by workers (to the coordinator, and to each shard, where the
+ * owner sends its requests with the outbox on the session's connection) and by ps processes (to the
  * coordinator). Owner reactor. Every request has a deadline; nothing hangs.
  *
  * A persistent session outlives its connections: when one breaks after the welcome it connects
@@ -25,20 +25,20 @@
  * follows. A session that is still refused at the start timeout ends with the error of the last
  * refusal.
  *
- * A host name is looked up anew for each attempt, without making the reactor wait (net/resolve.h);
- * of its addresses each attempt takes the next. Numeric hosts take no thread, nor do those of shm,
- * which are found by the name itself.
+ * A host name is looked up anew for each attempt, without making the reactor wait
+ * (net/control/resolve.h); of its addresses each attempt takes the next. Numeric hosts take no
+ * thread, nor do those of shm, which are found by the name itself.
  *
  * A session may have a nearer way to its peer than its endpoint, such as shared memory or RDMA.
  * Every connection is tried that way first, and where it fails before the welcome, whyever, by the
  * endpoint at once. When that one is welcomed, the log says so once, and the near way is left alone
- * for SL_SESSION_NEAR_PAUSE_NS, longer each time that it fails, or until the owner tells of it
+ * for SL_SESSION_PATH_PAUSE_NS, longer each time that it fails, or until the owner tells of it
  * anew; as long as neither is, both are tried. It is left alone, too, when its connections do not
  * last: when three in a row, or two by a fault of the medium (IO, DEADLINE), end within
- * SL_SESSION_NEAR_LASTS_NS of their welcomes, and the owner did not ask for it. A persistent
+ * SL_SESSION_PATH_LASTS_NS of their welcomes, and the owner did not ask for it. A persistent
  * session that goes by its endpoint then looks whether somebody takes connections by the near way
  * again: if so, it breaks its own and goes there. Where that comes to nothing it is left alone for
- * longer and longer, up to SL_SESSION_NEAR_PAUSE_MAX_NS.
+ * longer and longer, up to SL_SESSION_PATH_PAUSE_MAX_NS.
  *
  * A session may look for its peer, the coordinator, at several places: each attempt that fails is
  * followed by one at the next; an Error that answers the hello and says where the coordinator is
@@ -60,11 +60,11 @@
 
 #define SL_SESSION_GREETING_NS       (10 * SL_CLOCK_NS_PER_S)
 #define SL_SESSION_PLACE_NS          (2 * SL_CLOCK_NS_PER_S) /* where there are other places */
-#define SL_SESSION_NEAR_PAUSE_NS     (60 * SL_CLOCK_NS_PER_S)
-#define SL_SESSION_NEAR_PAUSE_MAX_NS (3600 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_PATH_PAUSE_NS     (60 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_PATH_PAUSE_MAX_NS (3600 * SL_CLOCK_NS_PER_S)
 /* Well beyond the 10 s after which a transport gives a silent peer up: a peer sees the other end of
  * a connection that carries no long frames fail, and is told that it is CLOSED. */
-#define SL_SESSION_NEAR_LASTS_NS     (60 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_PATH_LASTS_NS     (60 * SL_CLOCK_NS_PER_S)
 
 struct sl_session;
 
@@ -96,7 +96,7 @@ struct sl_session_events {
 };
 
 /* A nearer way to the same peer. */
-struct sl_session_near {
+struct sl_session_preferred {
     struct sl_transport *transport; /* of the same reactor; NULL: there is none */
     struct sl_outbox *outbox;       /* for it; as the session's */
     struct sl_endpoint endpoint;
@@ -106,7 +106,7 @@ struct sl_session_options {
     struct sl_transport *transport;
     struct sl_outbox *outbox; /* shared by the sessions of a reactor; outlives them */
     struct sl_endpoint endpoint;
-    struct sl_session_near near;
+    struct sl_session_preferred near;
     /* Where the coordinator may be, too: of the endpoint's scheme; outlive the session. */
     const struct sl_endpoint *others;
     uint32_t other_count;
@@ -122,7 +122,7 @@ struct sl_session_options {
 
 /* What keeps a persistent session from its next welcome: "refused: nobody listens there yet"; ""
  * while it is welcomed. */
-const char *sl_session_obstacle(const struct sl_session *session);
+const char *sl_session_last_error(const struct sl_session *session);
 
 /* Breaks the connection of a persistent session, as if the peer had: `lost` follows from inside a
  * later turn (only another attempt when it was not welcomed yet). Nothing when it has none. */
@@ -140,7 +140,7 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
 void sl_session_set_shard(struct sl_session *session, uint32_t shard);
 
 /* Which near way there is from now on, for the next attempts; its past is forgotten. */
-void sl_session_set_near(struct sl_session *session, const struct sl_session_near *near);
+void sl_session_set_preferred(struct sl_session *session, const struct sl_session_preferred *near);
 
 /* Where the connection goes that there is, or the last or next attempt. Valid until the session
  * changes. */
@@ -148,7 +148,7 @@ const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
 /* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE. Errors: CLOSED
  * (not welcomed), NO_MEMORY. */
-int sl_session_tell(struct sl_session *session, struct sl_message *message);
+int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
 /* The answer: a message of the kind that the request asks for (Register: Cluster; TableOpen:
  * TableOpened; Barrier: BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone), valid

@@ -39,7 +39,7 @@ static const char *obstacle_name(const struct sl_session *session, int err)
     }
 }
 
-void sl_session_take_way(struct sl_session *session, bool near)
+void sl_session_take_path(struct sl_session *session, bool near)
 {
     session->is_near = near;
     session->way = near ? session->options.near.endpoint : session->options.endpoint;
@@ -47,7 +47,7 @@ void sl_session_take_way(struct sl_session *session, bool near)
     sl_endpoint_format(&session->way, session->peer, sizeof session->peer);
 }
 
-bool sl_session_told_where(struct sl_session *session, const char *endpoint)
+bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint)
 {
     struct sl_endpoint where;
     if (!session->options.follows || endpoint[0] == '\0' ||
@@ -101,7 +101,7 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
     }
     session->state = SL_SESSION_CONNECTING;
     if (session->is_near) {
-        sl_session_arm(session, &session->greeting_deadline, sl_session_near_patience_ns(session));
+        sl_session_arm(session, &session->greeting_deadline, sl_session_path_patience_ns(session));
     } else if (session->options.other_count > 0) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_PLACE_NS);
     } else if (session->was_welcomed) {
@@ -125,7 +125,7 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
 
 static void attempt_by(struct sl_session *session, bool near)
 {
-    sl_session_take_way(session, near);
+    sl_session_take_path(session, near);
     const struct sl_endpoint *way = &session->way;
     if (way->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(way)) {
         connect_to(session, way);
@@ -149,7 +149,7 @@ static void attempt_failed(struct sl_session *session, const char *why)
         (void)snprintf(session->near_obstacle, sizeof session->near_obstacle, "%s", why);
         attempt_by(session, false);
     } else {
-        sl_session_set_obstacle(session, why);
+        sl_session_set_last_error(session, why);
         pause_and_retry(session);
     }
 }
@@ -242,7 +242,7 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     }
     session->state = SL_SESSION_GREETING;
     if (session->refused_since_ns == 0) {
-        sl_session_set_obstacle(session, "");
+        sl_session_set_last_error(session, "");
     }
     if (session->is_near && session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
@@ -345,7 +345,7 @@ static void closed_early(struct sl_session *session, int err)
     if (session->is_near && err != SL_ERR_CANCELLED) {
         attempt_failed(session, obstacle_name(session, err));
     } else if (may_change(err)) {
-        sl_session_set_obstacle(session, obstacle_name(session, err));
+        sl_session_set_last_error(session, obstacle_name(session, err));
         pause_and_retry(session);
     } else if (err == SL_ERR_CANCELLED) {
         sl_session_end_because(session, err, "given up");
@@ -378,9 +378,9 @@ static void lose(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     if (session->is_near) {
-        sl_session_near_lost(session, err);
+        sl_session_path_lost(session, err);
     }
-    sl_session_near_stop(session);
+    sl_session_path_stop(session);
     if (now_ns - session->welcomed_ns >= session->back_off_ns) {
         session->back_off_ns = BACK_OFF_MIN_NS;
     }
@@ -478,7 +478,7 @@ void sl_session_begin(struct sl_session *session)
     session->start_deadline.run = start_deadline_passed;
     session->greeting_deadline.run = greeting_deadline_passed;
     session->resend.run = resend;
-    session->near_timer.run = sl_session_near_timer;
+    session->near_timer.run = sl_session_path_timer;
     session->state = SL_SESSION_PAUSING;
     sl_session_arm(session, &session->retry, 0); /* so that no event comes before open returns */
     sl_session_arm(session, &session->report, REPORT_NS);

@@ -5,7 +5,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "net/auth.h"
+#include "net/control/auth.h"
 #include "net/control/session_internal.h"
 
 #define REFUSAL_LOG_NS (60 * SL_CLOCK_NS_PER_S)
@@ -61,7 +61,7 @@ void sl_session_reject(struct sl_session *session, int err, const char *why)
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     const uint64_t since_ns = session->refused_since_ns;
     sl_session_break(session, err, why);
-    sl_session_set_obstacle(session, why);
+    sl_session_set_last_error(session, why);
     session->refused_since_ns = since_ns != 0 ? since_ns : now_ns;
     session->refused_at = session->options.endpoint;
     session->refusal_err = err;
@@ -172,7 +172,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     session->welcomed_ns = sl_reactor_now_ns(session->reactor);
     sl_session_note_lease(session, message->lease_ms);
     sl_session_disarm_all(session);
-    sl_session_near_welcomed(session);
+    sl_session_path_welcomed(session);
     session->options.events->welcomed(session->options.ctx, session, message);
     if (session->state == SL_SESSION_WELCOMED) {
         sl_session_request_send_all(session);
@@ -184,7 +184,7 @@ static void refused(struct sl_session *session, const struct sl_message_error *e
     char why[SL_MESSAGE_TEXT_BYTES + 32];
     (void)snprintf(why, sizeof why, "it refuses this process: %s", error->text);
     const uint64_t since_ns = session->refused_since_ns;
-    if (!is_unproved(session) && sl_session_told_where(session, error->coordinator)) {
+    if (!is_unproved(session) && sl_session_follow_redirect(session, error->coordinator)) {
         sl_session_break(session, SL_ERR_AGAIN, why);
         session->refused_since_ns = since_ns; /* it may lead back to the endpoint that refused */
     } else if (is_unproved(session) || sl_session_is_final(error->err)) {

@@ -4,18 +4,18 @@
 #ifndef SL_NET_CONTROL_SESSION_INTERNAL_H
 #define SL_NET_CONTROL_SESSION_INTERNAL_H
 
+#include "net/control/resolve.h"
 #include "net/control/session.h"
-#include "net/resolve.h"
 
 #define SL_SESSION_REASON_BYTES                                                                    \
     (SL_MESSAGE_TEXT_BYTES + 2 * SL_LIMIT_ENDPOINT_BYTES +                                         \
      SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2))
 
 /* Why there is no welcome, without the peer's name. */
-#define SL_SESSION_OBSTACLE_BYTES (SL_MESSAGE_TEXT_BYTES + 64)
+#define SL_SESSION_LAST_ERROR_BYTES (SL_MESSAGE_TEXT_BYTES + 64)
 
 /* How long a host name may be looked up. */
-#define SL_SESSION_RESOLVE_NS     (5 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_RESOLVE_NS       (5 * SL_CLOCK_NS_PER_S)
 
 struct sl_session_request;
 
@@ -55,7 +55,7 @@ struct sl_session {
     struct sl_conn *probe; /* by it, beside conn: to see whether it is there again; or NULL */
     enum sl_session_probe probe_result;
     struct sl_timer near_timer; /* for the next probe, or of this one */
-    char near_obstacle[SL_SESSION_OBSTACLE_BYTES];
+    char near_obstacle[SL_SESSION_LAST_ERROR_BYTES];
     struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;
     uint8_t *control_memory; /* of a long control frame on its way in; NULL: none */
@@ -75,7 +75,7 @@ struct sl_session {
     struct sl_timer retry, report, start_deadline, greeting_deadline, resend;
     uint64_t opened_ns, deadline_ns, welcomed_ns;
     uint64_t back_off_ns, back_off_max_ns, report_wait_ns;
-    char obstacle[SL_SESSION_OBSTACLE_BYTES]; /* "": nothing is known */
+    char obstacle[SL_SESSION_LAST_ERROR_BYTES]; /* "": nothing is known */
     /* Refusals that cannot be trusted (sl_session_reject): the time of the first one in a row, and
      * the place of the last. Another obstacle at that place, or a welcome, ends the row; 0: none.
      */
@@ -108,7 +108,7 @@ void sl_session_end_because(struct sl_session *session, int err, const char *why
 void sl_session_name_reason(const struct sl_session *session, const char *why,
                             char reason[SL_SESSION_REASON_BYTES]);
 
-void sl_session_set_obstacle(struct sl_session *session, const char *what);
+void sl_session_set_last_error(struct sl_session *session, const char *what);
 
 /* Before the welcome: the peer refuses for good, or is no peer for this session. Ends the session
  * if the peer can be trusted: with a secret, a peer that has proved it on this connection; without
@@ -117,23 +117,23 @@ void sl_session_set_obstacle(struct sl_session *session, const char *what);
 void sl_session_reject(struct sl_session *session, int err, const char *why);
 
 /* The near way, or the endpoint, is in use from now on. */
-void sl_session_take_way(struct sl_session *session, bool near);
+void sl_session_take_path(struct sl_session *session, bool near);
 
 /* How long a connection by the near way may take. */
-uint64_t sl_session_near_patience_ns(const struct sl_session *session);
+uint64_t sl_session_path_patience_ns(const struct sl_session *session);
 
 /* The welcome has come, by whatever way. */
-void sl_session_near_welcomed(struct sl_session *session);
+void sl_session_path_welcomed(struct sl_session *session);
 
 /* A connection by the near way was lost after its welcome. */
-void sl_session_near_lost(struct sl_session *session, int err);
+void sl_session_path_lost(struct sl_session *session, int err);
 
 /* The near way is another one now. */
-void sl_session_near_changed(struct sl_session *session);
+void sl_session_path_changed(struct sl_session *session);
 
 /* The connection that it might take the place of is gone; a look-up ends, too. */
-void sl_session_near_stop(struct sl_session *session);
-void sl_session_near_timer(struct sl_timer *timer, uint64_t now_ns);
+void sl_session_path_stop(struct sl_session *session);
+void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns);
 
 /* The first attempt comes in the next turn. */
 void sl_session_begin(struct sl_session *session);
@@ -143,7 +143,7 @@ void sl_session_retry_soon(struct sl_session *session);
 void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms);
 
 /* A peer says that the coordinator is there. False: that is no endpoint for this session. */
-bool sl_session_told_where(struct sl_session *session, const char *endpoint);
+bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint);
 
 /* Disconnects, for another attempt to follow (or, after the welcome of a session that is not
  * persistent, the end). */

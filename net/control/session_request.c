@@ -89,7 +89,7 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     const char *what = session->waited_for;
     if (!is_up(session)) {
         more = ": it is not connected: ";
-        what = sl_session_obstacle(session);
+        what = sl_session_last_error(session);
     }
     char reason[SL_SESSION_REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s (%s) did not answer within %llu ms%s%s",
@@ -246,7 +246,7 @@ static void unasked(struct sl_session *session, const struct sl_message *message
         complained(session, &message->error);
     } else if (message->kind == SL_MESSAGE_GOODBYE) {
         sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
-    } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_LOST ||
+    } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_EXPIRED ||
                message->kind == SL_MESSAGE_ENDED || message->kind == SL_MESSAGE_CHECKPOINT ||
                message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
         if (events->told != NULL) {

@@ -112,7 +112,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         sl_dpdk_conn_end(conn, SL_OK, true);
         return;
     }
-    if (now_ns >= sl_dpdk_flights_timer(&conn->flights)) {
+    if (now_ns >= sl_dpdk_sent_packets_timer(&conn->flights)) {
         sl_dpdk_send_expired(conn);
     }
     sl_dpdk_mark_dirty(conn); /* flush sets the timer anew */
@@ -157,7 +157,7 @@ static void close_parts(struct sl_dpdk_conn *conn)
 {
     sl_dpdk_send_close(conn);
     sl_dpdk_receive_close(conn);
-    sl_dpdk_flights_close(&conn->flights);
+    sl_dpdk_sent_packets_close(&conn->flights);
 }
 
 struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
@@ -188,7 +188,7 @@ struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
         return NULL;
     }
     conn->first_sequence = (uint32_t)sl_dpdk_conn_random(dpdk);
-    if (sl_dpdk_flights_open(&conn->flights, conn->first_sequence) != 0) {
+    if (sl_dpdk_sent_packets_open(&conn->flights, conn->first_sequence) != 0) {
         leave(conn);
         close_parts(conn);
         put_spare(dpdk, conn);
@@ -210,7 +210,7 @@ struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
 /* One that is set and will ring before is left: it looks again then. */
 void sl_dpdk_conn_set_timer(struct sl_dpdk_conn *conn)
 {
-    uint64_t due_ns = sl_dpdk_flights_timer(&conn->flights);
+    uint64_t due_ns = sl_dpdk_sent_packets_timer(&conn->flights);
     due_ns = conn->pace_ns < due_ns ? conn->pace_ns : due_ns;
     if (conn->life == SL_DPDK_DRAINING && conn->deadline_ns < due_ns) {
         due_ns = conn->deadline_ns;
@@ -234,12 +234,12 @@ void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn)
 
 static bool is_numbered(uint8_t kind)
 {
-    return kind >= SL_DPDK_DATA && kind <= SL_DPDK_BYE;
+    return kind >= SL_DPDK_DATA && kind <= SL_DPDK_FIN;
 }
 
 /* The reactor that it has moved to may have another port, and says so itself; or that it ended
  * there, before that was heard. */
-bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_side *side,
+bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *side,
                                const struct sl_dpdk_parsed *parsed)
 {
     return side == conn->side &&
@@ -280,7 +280,7 @@ static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packe
 {
     switch (parsed->header.kind) {
     case SL_DPDK_DATA:
-    case SL_DPDK_TRAIN:
+    case SL_DPDK_BUNDLE:
         if (conn->life != SL_DPDK_LIVE) {
             return true;
         }
@@ -293,7 +293,7 @@ static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packe
             return true;
         case SL_DPDK_NO_ROOM:
             return false;
-        case SL_DPDK_MAD:
+        case SL_DPDK_PROTOCOL_ERROR:
             sl_dpdk_conn_refuse(conn, "it sent what is no part of a message");
             return false;
         }
@@ -301,7 +301,7 @@ static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packe
     case SL_DPDK_MOVED:
         sl_dpdk_move_take(conn, parsed);
         return true;
-    case SL_DPDK_BYE:
+    case SL_DPDK_FIN:
         take_bye(conn, parsed->header.message);
         return true;
     default:
@@ -313,18 +313,18 @@ static bool take_numbered(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *pack
                           const struct sl_dpdk_parsed *parsed)
 {
     bool kept = false;
-    switch (sl_dpdk_seen_ask(&conn->seen, parsed->header.sequence)) {
-    case SL_DPDK_SEEN_NEW:
+    switch (sl_dpdk_received_packets_ask(&conn->seen, parsed->header.sequence)) {
+    case SL_DPDK_RECEIVED_NEW:
         break;
-    case SL_DPDK_SEEN_AGAIN:
+    case SL_DPDK_RECEIVED_AGAIN:
         owe_acknowledgement(conn, parsed, true);
         return false;
-    case SL_DPDK_SEEN_OUTSIDE:
+    case SL_DPDK_RECEIVED_OUTSIDE:
         conn->dpdk->forged++;
         return false;
     }
     if (take_content(conn, packet, parsed, &kept)) {
-        sl_dpdk_seen_take(&conn->seen, parsed->header.sequence);
+        sl_dpdk_received_packets_take(&conn->seen, parsed->header.sequence);
         owe_acknowledgement(conn, parsed, false);
     }
     return kept;
@@ -348,7 +348,7 @@ static void take_reset(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *p
     sl_dpdk_mark_ready(conn);
 }
 
-bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
+bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *side,
                        struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
@@ -364,12 +364,12 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
     if (conn->life != SL_DPDK_LIVE && conn->life != SL_DPDK_DRAINING) {
         return false;
     }
-    if (!sl_dpdk_seen_allows(&conn->seen, header->sequence, header->behind) ||
+    if (!sl_dpdk_received_packets_allows(&conn->seen, header->sequence, header->behind) ||
         !sl_dpdk_send_acknowledged(conn, parsed)) {
         dpdk->forged++;
         return false;
     }
-    (void)sl_dpdk_seen_settle(&conn->seen, header->sequence, header->behind);
+    (void)sl_dpdk_received_packets_settle(&conn->seen, header->sequence, header->behind);
     conn->heard_ns = sl_dpdk_now_ns(dpdk);
     if (conn->heard_ns >= conn->confirm_ns) {
         conn->confirm_ns = conn->heard_ns + CONFIRM_NS;
@@ -392,15 +392,15 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
 void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
                              struct sl_dpdk_last_words *out)
 {
-    const uint32_t words =
-        sl_dpdk_seen_words(&conn->seen, (uint64_t *)(void *)out->body, SL_DPDK_SACK_WORDS);
+    const uint32_t words = sl_dpdk_received_packets_words(
+        &conn->seen, (uint64_t *)(void *)out->body, SL_DPDK_SACK_WORDS);
     const uint32_t sack_bytes = words * (uint32_t)sizeof(uint64_t);
     out->body[sack_bytes] = (uint8_t)-err;
     out->header = (struct sl_dpdk_header){.connection = conn->id_peers,
                                           .sequence = conn->flights.next,
                                           .acknowledged = conn->seen.next,
                                           .granted = conn->grant.granted,
-                                          .behind = sl_dpdk_flights_behind(&conn->flights),
+                                          .behind = sl_dpdk_sent_packets_behind(&conn->flights),
                                           .kind = SL_DPDK_RESET,
                                           .flags = (uint8_t)words,
                                           .body_bytes = (uint16_t)(sack_bytes + 1)};
@@ -413,7 +413,8 @@ static void send_reset(struct sl_dpdk_conn *conn, int err)
     }
     struct sl_dpdk_last_words last;
     sl_dpdk_conn_last_words(conn, err, &last);
-    sl_dpdk_send_loose(conn->dpdk, conn->side, &conn->route, conn->queue, &last.header, last.body);
+    sl_dpdk_send_unnumbered(conn->dpdk, conn->side, &conn->route, conn->queue, &last.header,
+                            last.body);
 }
 
 void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
@@ -443,7 +444,7 @@ void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn, const char *what)
 
 void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what)
 {
-    const struct sl_dpdk_side *side = conn->side;
+    const struct sl_dpdk_netif *side = conn->side;
     const bool is_up = side->port->ops->link_is_up(side->port);
     if (sl_dpdk_may_log(conn->dpdk)) {
         sl_log_warn("%s: closed, since %s%s%s", conn->base.peer, is_up ? what : "the link of ",
@@ -504,7 +505,7 @@ void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn)
 
 static void finish(struct sl_dpdk_conn *conn)
 {
-    sl_dpdk_past_ended(conn);
+    sl_dpdk_time_wait_ended(conn);
     unmake(conn);
     sl_conn_report_closed(&conn->base, conn->end_err);
     put_spare(conn->dpdk, conn);

@@ -10,7 +10,7 @@
 
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
-#define GRANT_STEP      (4U * SL_DPDK_BLIND_BYTES)
+#define GRANT_STEP      (4U * SL_DPDK_UNSCHEDULED_BYTES)
 
 bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
 {
@@ -27,7 +27,7 @@ bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
     return true;
 }
 
-struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr *ip)
+struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk, const struct in6_addr *ip)
 {
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
         if (memcmp(&dpdk->sides[i].facts.self.ip, ip, sizeof *ip) == 0) {
@@ -37,11 +37,11 @@ struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr
     return NULL;
 }
 
-struct sl_dpdk_side *sl_dpdk_side_like(struct sl_dpdk *dpdk, const char *device,
-                                       const struct in6_addr *ip)
+struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *device,
+                                         const struct in6_addr *ip)
 {
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        const struct sl_dpdk_facts *facts = &dpdk->sides[i].facts;
+        const struct sl_dpdk_port_info *facts = &dpdk->sides[i].facts;
         if (memcmp(&facts->self.ip, ip, sizeof *ip) == 0 && strcmp(facts->name, device) == 0) {
             return &dpdk->sides[i];
         }
@@ -72,7 +72,7 @@ static bool dpdk_arm(struct sl_transport *transport)
         return false;
     }
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_side *side = &dpdk->sides[i];
+        struct sl_dpdk_netif *side = &dpdk->sides[i];
         if (side->out_count > 0 || !side->port->ops->arm(side->port)) {
             return false;
         }
@@ -158,7 +158,7 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
     }
     int err = count > 0 ? 0 : SL_ERR_NOT_FOUND;
     for (int i = 0; i < count; i++) {
-        struct sl_dpdk_side *side = &dpdk->sides[dpdk->side_count++];
+        struct sl_dpdk_netif *side = &dpdk->sides[dpdk->side_count++];
         side->port = ports[i];
         side->port->ops->facts(side->port, &side->facts);
         if (err == 0) {
@@ -172,7 +172,7 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
  * and which tells whom a packet is for. */
 static int check_ports(const struct sl_dpdk *dpdk)
 {
-    const struct sl_dpdk_facts *first = &dpdk->sides[0].facts;
+    const struct sl_dpdk_port_info *first = &dpdk->sides[0].facts;
     if (first->port_base + first->queues.reactors - 1U > UINT16_MAX) {
         sl_log_error("dpdk: UDP port %u, and the next for each of %u reactors: there is none above "
                      "%u: take a lower one",
@@ -180,7 +180,7 @@ static int check_ports(const struct sl_dpdk *dpdk)
         return SL_ERR_INVALID;
     }
     for (uint32_t i = 1; i < dpdk->side_count; i++) {
-        const struct sl_dpdk_facts *facts = &dpdk->sides[i].facts;
+        const struct sl_dpdk_port_info *facts = &dpdk->sides[i].facts;
         if (facts->queues.reactors != first->queues.reactors ||
             facts->queues.index != first->queues.index) {
             sl_log_error("dpdk: %s and %s are not for the same reactors: give both all of them",
@@ -195,7 +195,7 @@ static int check_ports(const struct sl_dpdk *dpdk)
 static void close_ports(struct sl_dpdk *dpdk)
 {
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_side *side = &dpdk->sides[i];
+        struct sl_dpdk_netif *side = &dpdk->sides[i];
         if (side->out_count > 0) {
             sl_dpdk_send_out(dpdk, side);
             side->port->ops->release(side->port, side->out, side->out_count);
@@ -206,7 +206,7 @@ static void close_ports(struct sl_dpdk *dpdk)
         dpdk_memory_unregister(&dpdk->base, dpdk->regions[0].base);
     }
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_side *side = &dpdk->sides[i];
+        struct sl_dpdk_netif *side = &dpdk->sides[i];
         const struct sl_dpdk_port_ops *ops = side->port->ops;
         ops->release(side->port, side->spare, side->spare_count);
         sl_dpdk_neighbours_close(&side->neighbours);
@@ -230,7 +230,7 @@ static void make_secret(struct sl_dpdk *dpdk)
 
 static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options *options)
 {
-    const struct sl_dpdk_facts *facts = &dpdk->sides[0].facts;
+    const struct sl_dpdk_port_info *facts = &dpdk->sides[0].facts;
     dpdk->connections_max =
         options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
     dpdk->peer_timeout_ms =
@@ -244,7 +244,7 @@ static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options 
 static void unmake(struct sl_dpdk *dpdk)
 {
     close_ports(dpdk);
-    sl_dpdk_past_close(dpdk);
+    sl_dpdk_time_wait_close(dpdk);
     free(dpdk);
 }
 
@@ -281,7 +281,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     err = open_ports(dpdk, &medium);
     err = err != 0 ? err : check_ports(dpdk);
     if (err == 0) {
-        err = sl_dpdk_past_open(dpdk);
+        err = sl_dpdk_time_wait_open(dpdk);
     }
     if (err == 0) {
         err = sl_dpdk_store_open(dpdk);
@@ -292,9 +292,9 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     }
     set_options(dpdk, options);
     make_secret(dpdk);
-    sl_dpdk_grants_init(&dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_BLIND_BYTES, GRANT_STEP);
-    sl_dpdk_sweep_open(dpdk);
-    sl_dpdk_stray_open(dpdk);
+    sl_dpdk_grants_init(&dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_UNSCHEDULED_BYTES, GRANT_STEP);
+    sl_dpdk_liveness_open(dpdk);
+    sl_dpdk_misrouted_open(dpdk);
     *out = &dpdk->base;
     return 0;
 }
@@ -302,13 +302,13 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
 static void dpdk_close(struct sl_transport **transport)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)*transport;
-    sl_dpdk_stray_close(dpdk);
+    sl_dpdk_misrouted_close(dpdk);
     sl_dpdk_listen_close(dpdk);
     sl_dpdk_conn_end_all(dpdk);
     close_ports(dpdk); /* from now on no device reads what connections gave to be sent */
     sl_dpdk_conn_cancel_all(dpdk);
     (void)sl_dpdk_move_close_lost(dpdk, SL_ERR_CANCELLED);
-    sl_dpdk_sweep_close(dpdk);
+    sl_dpdk_liveness_close(dpdk);
     if (sl_timer_armed(&dpdk->idle)) {
         sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), &dpdk->idle);
     }
@@ -320,8 +320,8 @@ static void dpdk_close(struct sl_transport **transport)
 
 const struct sl_transport_ops sl_dpdk_ops = {
     .scheme = "dpdk",
-    .capabilities = SL_TRANSPORT_REGISTERS | SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS |
-                    SL_TRANSPORT_JOINS | SL_TRANSPORT_CHECKSUMS,
+    .capabilities = SL_TRANSPORT_REGISTERS | SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME |
+                    SL_TRANSPORT_COALESCES | SL_TRANSPORT_CHECKSUMS,
     .open = dpdk_open,
     .close = dpdk_close,
     .memory_register = dpdk_memory_register,

@@ -33,40 +33,40 @@
 #include "core/assert.h"
 #include "core/limits.h"
 #include "net/dpdk/dpdk.h"
-#include "net/dpdk/flight.h"
 #include "net/dpdk/grant.h"
 #include "net/dpdk/neighbour.h"
 #include "net/dpdk/port.h"
 #include "net/dpdk/rate.h"
-#include "net/dpdk/seen.h"
+#include "net/dpdk/received_packets.h"
+#include "net/dpdk/sent_packets.h"
 #include "net/dpdk/wire.h"
 #include "net/transport.h"
 #include "reactor/timer.h"
 
-#define SL_DPDK_PORTS           64U
-#define SL_DPDK_LOOSE           8U
-#define SL_DPDK_QUEUE           512U /* frames of one connection taken and not reported; 2^n */
-#define SL_DPDK_MESSAGES        512U /* ahead of the one at the head that a receiver takes; 2^n */
-#define SL_DPDK_BLIND_BYTES     65536U
-#define SL_DPDK_BUDGET_BYTES    (4U << 20)
-#define SL_DPDK_AHEAD_BYTES     (512U << 10) /* for what is queued and not known yet */
-#define SL_DPDK_PEER_TIMEOUT_MS 10000U
-#define SL_DPDK_IDLE_NS_MIN     (20 * SL_CLOCK_NS_PER_US)
+#define SL_DPDK_PORTS             64U
+#define SL_DPDK_UNNUMBERED        8U
+#define SL_DPDK_QUEUE             512U /* frames of one connection taken and not reported; 2^n */
+#define SL_DPDK_MESSAGES          512U /* ahead of the one at the head that a receiver takes; 2^n */
+#define SL_DPDK_UNSCHEDULED_BYTES 65536U
+#define SL_DPDK_BUDGET_BYTES      (4U << 20)
+#define SL_DPDK_AHEAD_BYTES       (512U << 10) /* for what is queued and not known yet */
+#define SL_DPDK_PEER_TIMEOUT_MS   10000U
+#define SL_DPDK_IDLE_NS_MIN       (20 * SL_CLOCK_NS_PER_US)
 
 struct sl_dpdk;
 struct sl_dpdk_conn;
 struct sl_dpdk_listener;
 
 /* One of the ports, and who is beside it. */
-struct sl_dpdk_side {
+struct sl_dpdk_netif {
     struct sl_dpdk_port *port;
-    struct sl_dpdk_facts facts;
+    struct sl_dpdk_port_info facts;
     struct sl_dpdk_neighbours *neighbours;
     struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved, to be given out by sl_dpdk_get */
     uint32_t spare_count;
     /* Written and not sent yet: sent by flush, and by sl_dpdk_put when full. The last places are
      * for what is said at once or never. */
-    struct sl_dpdk_packet out[SL_DPDK_BURST + SL_DPDK_LOOSE];
+    struct sl_dpdk_packet out[SL_DPDK_BURST + SL_DPDK_UNNUMBERED];
     uint32_t out_count;
     uint64_t refused_since_ns; /* the port takes nothing of these; 0: it does */
     bool is_stuck;             /* this queue of it has taken nothing for long */
@@ -85,7 +85,7 @@ struct sl_dpdk_region {
 
 struct sl_dpdk {
     struct sl_transport base;
-    struct sl_dpdk_side sides[SL_DPDK_PORTS];
+    struct sl_dpdk_netif sides[SL_DPDK_PORTS];
     uint32_t side_count;
     struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by our id */
     struct sl_dpdk_conn *conns;                  /* all, a list */
@@ -109,7 +109,7 @@ struct sl_dpdk {
     uint32_t untold_bytes; /* of packets that came since grants were dealt */
     uint32_t sweep_rounds;
     struct sl_dpdk *next_here; /* stray.c */
-    struct sl_dpdk_stray *strays_free;
+    struct sl_dpdk_misrouted *strays_free;
     uint32_t strays_out[SL_LIMIT_REACTORS]; /* posted to each, and not come back */
     uint64_t strays_owner;
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
@@ -131,7 +131,7 @@ enum sl_dpdk_life {
 };
 
 /* sweep.c: what it saw of a connection, and since when. */
-struct sl_dpdk_silence {
+struct sl_dpdk_liveness {
     uint64_t heard_ns, since_ns; /* nothing was heard since */
     uint32_t arrived;            /* grant.arrived */
     uint64_t stuck_since_ns;     /* that has not moved since, and the peer owes */
@@ -147,7 +147,7 @@ struct sl_dpdk_receiving; /* receive.c */
 struct sl_dpdk_conn {
     struct sl_conn base;
     struct sl_dpdk *dpdk;
-    struct sl_dpdk_side *side;
+    struct sl_dpdk_netif *side;
     enum sl_dpdk_life life;
     uint64_t id;       /* ours: the low 8 bits are the reactor's index, the rest is random */
     uint64_t id_peers; /* 0: not known yet */
@@ -169,8 +169,8 @@ struct sl_dpdk_conn {
     uint32_t bye_message;    /* the number of the message that will not follow */
     uint32_t first_sequence; /* of our direction: what ACCEPT says, however often */
     struct sl_dpdk_conn *id_next, *next, *previous, *dirty_next, *ready_next;
-    struct sl_dpdk_flights flights;
-    struct sl_dpdk_seen seen;
+    struct sl_dpdk_sent_packets flights;
+    struct sl_dpdk_received_packets seen;
     struct sl_dpdk_rate rate;
     struct sl_dpdk_grant grant;
     uint32_t granted_theirs; /* message bytes that we may send in all */
@@ -187,8 +187,8 @@ struct sl_dpdk_conn {
     uint32_t asked_count; /* with this cookie */
     uint32_t late_count;  /* ASKING: times that the timer rang behind the deadline */
     uint64_t cookie;
-    struct sl_dpdk_silence silence; /* sweep.c */
-    struct sl_dpdk_move *move;      /* LEAVING: move.c */
+    struct sl_dpdk_liveness silence; /* sweep.c */
+    struct sl_dpdk_move *move;       /* LEAVING: move.c */
     struct sl_dpdk_sending *send;
     struct sl_dpdk_receiving *receive;
 };
@@ -226,10 +226,11 @@ static inline void sl_dpdk_mark_ready(struct sl_dpdk_conn *conn)
     conn->dpdk->awake = true;
 }
 
-struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr *ip); /* or NULL */
-/* Of the same device as another reactor's, of which several may have the same address. */
-struct sl_dpdk_side *sl_dpdk_side_like(struct sl_dpdk *dpdk, const char *device,
+struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk,
                                        const struct in6_addr *ip); /* or NULL */
+/* Of the same device as another reactor's, of which several may have the same address. */
+struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *device,
+                                         const struct in6_addr *ip); /* or NULL */
 
 /* Memory that was registered, from which a port of the connection's gathers. */
 bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);
@@ -238,21 +239,21 @@ bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size
 
 uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget);
 void sl_dpdk_flush(struct sl_transport *transport);
-void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_side *side); /* what is in `out` */
+void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side); /* what is in `out` */
 
 /* A packet to be written, of the connection's side; false: none now, try again in a later turn.
  * Then filled (bytes, length, queue) it is passed to put, which sends it at the end of the turn at
  * the latest. */
-bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out);
+bool sl_dpdk_get(struct sl_dpdk_netif *side, struct sl_dpdk_packet *out);
 /* The same for what is not written again: an answer to who connects, an end, a neighbour's address.
  * Where all that can be sent is waiting, others would have to be lucky to find a place. */
-bool sl_dpdk_get_loose(struct sl_dpdk_side *side, struct sl_dpdk_packet *out);
-void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *side, struct sl_dpdk_packet *out);
+void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                  const struct sl_dpdk_packet *packet);
 
 /* A packet of class OURS for one of our addresses, received or from stray.c: whom it is for.
  * Returns whether its memory was kept. */
-bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_packet *packet,
+bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, struct sl_dpdk_packet *packet,
                   const struct sl_dpdk_parsed *parsed, bool is_stray);
 
 /* ---- route.c --------------------------------------------------------------------------------- */
@@ -267,7 +268,7 @@ void sl_dpdk_route_host(const struct in6_addr *ip, char host[SL_LIMIT_ENDPOINT_B
 void sl_dpdk_route_format(const struct sl_dpdk_address *address,
                           char text[SL_LIMIT_ENDPOINT_BYTES]);
 /* By which this address is reached; NULL: none of its family. */
-struct sl_dpdk_side *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_addr *ip);
+struct sl_dpdk_netif *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_addr *ip);
 struct sl_dpdk_queues sl_dpdk_route_queues(const struct sl_dpdk_hello *hello);
 /* One of ours, by which a packet gets to the peer's reactor where there is such a queue. */
 uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours,
@@ -280,7 +281,7 @@ bool sl_dpdk_route_find(struct sl_dpdk_conn *conn);
 /* It leads to our own device, whether or not that hears itself. */
 bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn);
 /* What a neighbour says; came: the packet, NULL when another reactor had it. */
-void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const uint8_t *bytes,
+void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, const uint8_t *bytes,
                              uint32_t length, const struct sl_dpdk_packet *came);
 
 /* ---- setup.c, listen.c ----------------------------------------------------------------------- */
@@ -289,15 +290,15 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
 
 /* RETRY, ACCEPT, REFUSE. conn: of the header's id, or NULL. */
-void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_conn *conn,
+void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, struct sl_dpdk_conn *conn,
                         const struct sl_dpdk_parsed *packet);
 /* A packet of another version: whoever asks is told, and who is told so need not wait. False: it is
  * none of these. */
-bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                          const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
                          bool is_stray);
 /* A PROBE of a connection that is not known: an answer when it was of a former life. */
-void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                             const struct sl_dpdk_parsed *packet);
 void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn);  /* ASKING */
 void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn); /* ASKING: its way has been found */
@@ -310,9 +311,9 @@ void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *
 int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
 void sl_dpdk_listen_close(struct sl_dpdk *dpdk);
-void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                          const struct sl_dpdk_parsed *packet); /* OPEN */
-void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                           const struct sl_dpdk_parsed *packet); /* OPEN of another version */
 
 /* ---- conn.c, sweep.c ------------------------------------------------------------------------- */
@@ -337,11 +338,11 @@ uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random);
 /* A sound packet of class OURS with a connection's id, from `side`: checks who sent it and its
  * number, then lets setup, send, receive, move do their part. Returns whether the packet's memory
  * was kept. */
-bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
+bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *side,
                        struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
 
 /* From the peer, as far as addresses tell. */
-bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_side *side,
+bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *side,
                                const struct sl_dpdk_parsed *parsed);
 
 /* Says `closed` with this error from the next poll. What has been received before CLOSED is
@@ -372,9 +373,9 @@ void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
                              struct sl_dpdk_last_words *out);
 
 uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk);
-void sl_dpdk_sweep_add(struct sl_dpdk_conn *conn); /* it is LIVE */
-void sl_dpdk_sweep_open(struct sl_dpdk *dpdk);
-void sl_dpdk_sweep_close(struct sl_dpdk *dpdk);
+void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn); /* it is LIVE */
+void sl_dpdk_liveness_open(struct sl_dpdk *dpdk);
+void sl_dpdk_liveness_close(struct sl_dpdk *dpdk);
 
 /* Of each piece of a message but the last. The same on both sides. */
 static inline uint32_t sl_dpdk_piece_bytes(const struct sl_dpdk_conn *conn)
@@ -424,9 +425,9 @@ struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending);
 void sl_dpdk_send_drop(struct sl_dpdk_sending *sending);
 /* Not numbered, at once: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
-void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                        const struct sl_dpdk_route *route, uint16_t queue,
-                        const struct sl_dpdk_header *header, const void *body);
+void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+                             const struct sl_dpdk_route *route, uint16_t queue,
+                             const struct sl_dpdk_header *header, const void *body);
 
 /* ---- store.c, receive.c, long.c, leave.c ----------------------------------------------------- */
 
@@ -438,10 +439,10 @@ int sl_dpdk_receive_open(struct sl_dpdk_conn *conn);
 void sl_dpdk_receive_close(struct sl_dpdk_conn *conn);
 
 enum sl_dpdk_taken {
-    SL_DPDK_TAKEN,   /* its content was copied */
-    SL_DPDK_PARKED,  /* the packet's memory was kept */
-    SL_DPDK_NO_ROOM, /* as if it had been lost */
-    SL_DPDK_MAD      /* the connection ends: PROTOCOL */
+    SL_DPDK_TAKEN,         /* its content was copied */
+    SL_DPDK_PARKED,        /* the packet's memory was kept */
+    SL_DPDK_NO_ROOM,       /* as if it had been lost */
+    SL_DPDK_PROTOCOL_ERROR /* the connection ends: PROTOCOL */
 };
 /* DATA, TRAIN that are NEW, of a connection that is LIVE; conn.c tells `seen` of what was taken or
  * parked, sets ack_due (ack_now: ANSWER, out of order, come again) and marks it dirty and ready.
@@ -478,27 +479,28 @@ void sl_dpdk_move_take(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *p
 
 /* ---- past.c, stray.c ------------------------------------------------------------------------- */
 
-int sl_dpdk_past_open(struct sl_dpdk *dpdk);
-void sl_dpdk_past_close(struct sl_dpdk *dpdk);
-void sl_dpdk_past_ended(const struct sl_dpdk_conn *conn);
-void sl_dpdk_past_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there);
-bool sl_dpdk_past_has(struct sl_dpdk *dpdk, uint64_t id);
+int sl_dpdk_time_wait_open(struct sl_dpdk *dpdk);
+void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk);
+void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn);
+void sl_dpdk_time_wait_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there);
+bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id);
 /* A packet whose id was ours: its sender is told again, or it is passed on. False: unknown. */
-bool sl_dpdk_past_take(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side,
-                       const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
+bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+                            const struct sl_dpdk_packet *packet,
+                            const struct sl_dpdk_parsed *parsed);
 
-void sl_dpdk_stray_open(struct sl_dpdk *dpdk); /* once the sides are known */
-void sl_dpdk_stray_close(struct sl_dpdk *dpdk);
+void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk); /* once the sides are known */
+void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk);
 /* To the reactor of this id, as a packet of that id; not to this reactor. */
-void sl_dpdk_stray_send(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, uint64_t id,
-                        const struct sl_dpdk_packet *packet);
+void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side, uint64_t id,
+                            const struct sl_dpdk_packet *packet);
 /* A packet that another reactor of this process should have: by the id, or for OPEN by the UDP
  * port. Copies it, and posts it. False: it is for us, or for nobody. */
-bool sl_dpdk_stray_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side,
-                           const struct sl_dpdk_packet *packet,
-                           const struct sl_dpdk_parsed *parsed);
+bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+                               const struct sl_dpdk_packet *packet,
+                               const struct sl_dpdk_parsed *parsed);
 /* What a neighbour said, to all other reactors of the device. */
-void sl_dpdk_stray_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side,
-                             const struct sl_dpdk_packet *packet);
+void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+                                 const struct sl_dpdk_packet *packet);
 
 #endif

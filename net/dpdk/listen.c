@@ -77,7 +77,7 @@ int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *end
     struct in6_addr ip;
     uint16_t port = 0;
     int err = sl_dpdk_route_parse(endpoint, true, &ip);
-    if (err == 0 && !sl_dpdk_route_is_any(&ip) && sl_dpdk_side_of(dpdk, &ip) == NULL) {
+    if (err == 0 && !sl_dpdk_route_is_any(&ip) && sl_dpdk_netif_of(dpdk, &ip) == NULL) {
         err = SL_ERR_NOT_FOUND;
     }
     if (err == 0) {
@@ -171,7 +171,7 @@ static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pac
  */
 
 /* words: "" where there are none. */
-static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                    const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
                    const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello,
                    const char *words)
@@ -187,11 +187,11 @@ static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     struct sl_dpdk_header header = {.connection = asked->connection,
                                     .kind = (uint8_t)kind,
                                     .body_bytes = (uint16_t)(SL_DPDK_HELLO_BYTES + words_bytes)};
-    sl_dpdk_send_loose(dpdk, side, &route, sl_dpdk_route_queue(&side->facts.queues, &queues),
-                       &header, body);
+    sl_dpdk_send_unnumbered(dpdk, side, &route, sl_dpdk_route_queue(&side->facts.queues, &queues),
+                            &header, body);
 }
 
-static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                    const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked, int err,
                    const char *words)
 {
@@ -202,7 +202,7 @@ static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
 
 /* That begins with its sender's id in every version. Its address is not known to be his, so that
  * there are no words. */
-void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                           const struct sl_dpdk_parsed *packet)
 {
     struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
@@ -220,7 +220,7 @@ void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     refuse(dpdk, side, packet, &asked, SL_ERR_VERSION, "");
 }
 
-static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                       const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES], words[WORDS_BYTES + 1];
@@ -233,7 +233,7 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     refuse(dpdk, side, packet, asked, SL_ERR_TOO_LARGE, words);
 }
 
-static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                        const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked,
                        uint64_t id)
 {
@@ -260,7 +260,7 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
 }
 
-void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                          const struct sl_dpdk_parsed *packet)
 {
     struct sl_dpdk_hello asked;
@@ -287,7 +287,7 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
         sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
     } else if (conn != NULL) {
         dpdk->foreign++; /* as good as impossible: another's has this id; he may ask with another */
-    } else if (sl_dpdk_past_has(dpdk, id)) {
+    } else if (sl_dpdk_time_wait_has(dpdk, id)) {
         refuse(dpdk, side, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
     } else {
         accept_one(dpdk, side, packet, &asked, id);

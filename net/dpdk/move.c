@@ -23,7 +23,7 @@ struct sl_dpdk_move {
 static void drop(void *ctx)
 {
     struct sl_dpdk_move *move = ctx;
-    sl_dpdk_flights_close(&move->was.flights);
+    sl_dpdk_sent_packets_close(&move->was.flights);
     if (move->sending != NULL) {
         sl_dpdk_send_drop(move->sending);
     }
@@ -39,7 +39,7 @@ int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
     struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
     sl_assert(conn->life == SL_DPDK_LIVE);
     const char *device = conn->side->facts.name;
-    if (sl_dpdk_side_like((struct sl_dpdk *)to, device, &conn->here.ip) == NULL) {
+    if (sl_dpdk_netif_like((struct sl_dpdk *)to, device, &conn->here.ip) == NULL) {
         sl_dpdk_conn_end(conn, SL_ERR_UNSUPPORTED, true);
         return SL_ERR_UNSUPPORTED;
     }
@@ -79,9 +79,9 @@ void sl_dpdk_move_depart(struct sl_dpdk_conn *conn)
     move->id =
         stays ? conn->id : sl_dpdk_conn_id((struct sl_dpdk *)move->to, sl_dpdk_conn_random(dpdk));
     move->was = *conn;
-    conn->flights = (struct sl_dpdk_flights){0};
+    conn->flights = (struct sl_dpdk_sent_packets){0};
     if (!stays) {
-        sl_dpdk_past_went(dpdk, conn->id, move->id);
+        sl_dpdk_time_wait_went(dpdk, conn->id, move->id);
     }
     sl_dpdk_conn_drop(conn);
     if (stays) {
@@ -102,7 +102,7 @@ static void set_way(struct sl_dpdk_conn *conn, const struct sl_dpdk_move *move)
     struct sl_dpdk *dpdk = conn->dpdk;
     uint8_t mac[6];
     memcpy(mac, was->route.outer, sizeof mac);
-    conn->side = sl_dpdk_side_like(dpdk, move->device, &was->here.ip);
+    conn->side = sl_dpdk_netif_like(dpdk, move->device, &was->here.ip);
     conn->here = was->here;
     if (conn->id != was->id) {
         conn->here.port = dpdk->port;
@@ -126,7 +126,7 @@ static void take_state(struct sl_dpdk_conn *conn, struct sl_dpdk_conn *was)
     conn->bye_received = was->bye_received;
     conn->bye_message = was->bye_message;
     conn->reset_received = was->reset_received;
-    was->flights = (struct sl_dpdk_flights){0};
+    was->flights = (struct sl_dpdk_sent_packets){0};
     memcpy(conn->base.peer, was->base.peer, sizeof conn->base.peer);
     sl_dpdk_grant_adopt(&conn->dpdk->grants, &conn->grant, &was->grant);
 }
@@ -156,11 +156,11 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_move *move)
     sl_log_error("%s: no memory for what was handed over", was->base.peer);
     was->dpdk = dpdk;
     was->id = move->id;
-    was->side = sl_dpdk_side_like(dpdk, move->device, &was->here.ip);
+    was->side = sl_dpdk_netif_like(dpdk, move->device, &was->here.ip);
     was->queue = sl_dpdk_route_queue(&was->side->facts.queues, &was->queues_peers);
     sl_dpdk_conn_last_words(was, SL_ERR_NO_MEMORY, &last);
-    sl_dpdk_send_loose(dpdk, was->side, &was->route, was->queue, &last.header, last.body);
-    sl_dpdk_past_ended(was);
+    sl_dpdk_send_unnumbered(dpdk, was->side, &was->route, was->queue, &last.header, last.body);
+    sl_dpdk_time_wait_ended(was);
     was->base.transport = &dpdk->base;
     was->base.events = move->events;
     was->base.ctx = move->ctx;
@@ -204,7 +204,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     conn->unannounced = true;
     take_state(conn, &move->was);
     set_way(conn, move);
-    sl_dpdk_sweep_add(conn);
+    sl_dpdk_liveness_add(conn);
     take_parts(conn, move);
     conn->ack_due = conn->ack_now = true;
     sl_dpdk_mark_dirty(conn);

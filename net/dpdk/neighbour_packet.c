@@ -112,7 +112,7 @@ static uint32_t write_arp(const struct sl_dpdk_self *self, uint8_t what, const u
 static uint16_t nd_sum(const uint8_t *addresses, uint32_t icmp_bytes)
 {
     uint64_t sum = __builtin_bswap16((uint16_t)icmp_bytes) + __builtin_bswap16(PROTOCOL_ICMPV6);
-    return sl_dpdk_sum_fold(sl_dpdk_sum(sum, addresses, 32 + icmp_bytes));
+    return sl_dpdk_checksum_fold(sl_dpdk_checksum(sum, addresses, 32 + icmp_bytes));
 }
 
 /* Options are of 8 bytes, times what their second byte says. */

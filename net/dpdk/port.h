@@ -51,7 +51,7 @@ struct sl_dpdk_queues {
 /* The reactors of a device follow one another in their group: this one's index there, less `index`,
  * is that of the first. */
 
-struct sl_dpdk_facts {
+struct sl_dpdk_port_info {
     char name[SL_DPDK_NAME_BYTES]; /* "net_memif0"; no two of a process have the same */
     struct sl_dpdk_self self;
     /* The UDP port of this process's reactor 0 at this device; the others' follow. One for all
@@ -79,7 +79,7 @@ struct sl_dpdk_port_ops {
     int (*open)(void *medium, struct sl_reactor *reactor, struct sl_dpdk_port **ports,
                 uint32_t max);
     void (*close)(struct sl_dpdk_port **port);
-    void (*facts)(const struct sl_dpdk_port *port, struct sl_dpdk_facts *out);
+    void (*facts)(const struct sl_dpdk_port *port, struct sl_dpdk_port_info *out);
     bool (*link_is_up)(struct sl_dpdk_port *port); /* not each turn */
     uint32_t (*receive)(struct sl_dpdk_port *port, struct sl_dpdk_packet *packets, uint32_t count);
     /* Received or reserved, and not sent. Leaves *pending as it is. */

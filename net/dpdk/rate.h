@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/dpdk/flight.h"
+#include "net/dpdk/sent_packets.h"
 
 struct sl_dpdk_rate {
     uint64_t window_q8;                     /* bytes, times 256; not used while bypassed */

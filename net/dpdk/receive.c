@@ -170,11 +170,11 @@ static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
 {
     for (const struct sl_dpdk_parked *at = slot->parked; at != NULL; at = at->next) {
         if (at->offset == parsed->header.offset) {
-            return at->bytes == parsed->body_bytes ? SL_DPDK_TAKEN : SL_DPDK_MAD;
+            return at->bytes == parsed->body_bytes ? SL_DPDK_TAKEN : SL_DPDK_PROTOCOL_ERROR;
         }
     }
     if (!sl_dpdk_grant_allows(&conn->grant, parsed->body_bytes)) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     struct sl_dpdk_parked *parked =
         sl_dpdk_park(conn->dpdk, conn->side, packet, parsed, !conn->base.is_welcome);
@@ -208,14 +208,14 @@ static enum sl_dpdk_taken take_short(struct sl_dpdk_conn *conn, struct sl_dpdk_s
 {
     uint32_t offset = parsed->header.offset, bytes = parsed->body_bytes;
     if (!sl_dpdk_receive_is_piece(conn, offset, bytes, slot->bytes)) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     if ((slot->pieces & bit_of(conn, offset)) != 0) {
         const bool is_same = offset != 0 || memcmp(slot->memory, parsed->body, bytes) == 0;
-        return is_same ? SL_DPDK_TAKEN : SL_DPDK_MAD;
+        return is_same ? SL_DPDK_TAKEN : SL_DPDK_PROTOCOL_ERROR;
     }
     if (!admit(conn, bytes)) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     place_short(conn, slot, offset, parsed->body, bytes);
     return SL_DPDK_TAKEN;
@@ -261,7 +261,9 @@ static enum sl_dpdk_taken begin_short(struct sl_dpdk_conn *conn, struct sl_dpdk_
     slot->bytes = slot->missing = bytes;
     begin_slot(conn->receive, slot, SL_DPDK_SLOT_SHORT);
     enum sl_dpdk_taken taken = take_short(conn, slot, parsed);
-    return taken == SL_DPDK_MAD || place_parked_short(conn, slot) ? taken : SL_DPDK_MAD;
+    return taken == SL_DPDK_PROTOCOL_ERROR || place_parked_short(conn, slot)
+               ? taken
+               : SL_DPDK_PROTOCOL_ERROR;
 }
 
 /* The header that the first piece of the slot's message brought before; NULL: none has come. */
@@ -300,14 +302,14 @@ static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     if (parsed->body_bytes < SL_FRAME_HEADER_BYTES ||
         sl_dpdk_receive_decode(parsed->body, &frame) != 0 ||
         !says_the_same(receive, slot, parsed->body)) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     uint32_t bytes = SL_FRAME_HEADER_BYTES + frame.payload_bytes;
     if (frame.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         return begin_short(conn, slot, parsed, bytes);
     }
     if (!sl_dpdk_receive_is_piece(conn, 0, parsed->body_bytes, bytes)) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     enum sl_dpdk_taken taken = park(conn, slot, packet, parsed);
     if (taken != SL_DPDK_NO_ROOM) {
@@ -330,20 +332,20 @@ static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_sl
     if (slot->kind == SL_DPDK_SLOT_SHORT) {
         return take_short(conn, slot, parsed);
     }
-    if (slot->kind == SL_DPDK_SLOT_TRAIN || !may_be_piece(conn, offset, bytes) ||
+    if (slot->kind == SL_DPDK_SLOT_BUNDLE || !may_be_piece(conn, offset, bytes) ||
         (slot->bytes > 0 && !sl_dpdk_receive_is_piece(conn, offset, bytes, slot->bytes))) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     if (receive->sink != NULL && parsed->header.message == receive->head) {
         if (offset == 0 && !says_the_same(receive, slot, parsed->body)) {
-            return SL_DPDK_MAD;
+            return SL_DPDK_PROTOCOL_ERROR;
         }
         if (sl_dpdk_long_has(conn, offset)) {
             return SL_DPDK_TAKEN;
         }
         return admit(conn, bytes) && sl_dpdk_long_place(conn, offset, parsed->body, bytes)
                    ? SL_DPDK_TAKEN
-                   : SL_DPDK_MAD;
+                   : SL_DPDK_PROTOCOL_ERROR;
     }
     return offset == 0 ? take_first(conn, slot, packet, parsed) : park(conn, slot, packet, parsed);
 }
@@ -352,15 +354,15 @@ static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_s
                                      const struct sl_dpdk_parsed *parsed)
 {
     uint32_t bytes = parsed->body_bytes;
-    if (slot->kind == SL_DPDK_SLOT_TRAIN) {
+    if (slot->kind == SL_DPDK_SLOT_BUNDLE) {
         return SL_DPDK_TAKEN;
     }
     if (slot->kind != SL_DPDK_SLOT_EMPTY || bytes < SL_FRAME_HEADER_BYTES || bytes % 8 != 0 ||
         bytes > SL_DPDK_SHORT_BYTES) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     if (!sl_dpdk_grant_allows(&conn->grant, bytes)) {
-        return SL_DPDK_MAD;
+        return SL_DPDK_PROTOCOL_ERROR;
     }
     uint8_t *memory = get_memory(conn, parsed, bytes, true, &slot->block);
     if (memory == NULL) {
@@ -371,7 +373,7 @@ static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     conn->dpdk->stats.copied_bytes += bytes;
     slot->memory = memory;
     slot->bytes = bytes;
-    begin_slot(conn->receive, slot, SL_DPDK_SLOT_TRAIN);
+    begin_slot(conn->receive, slot, SL_DPDK_SLOT_BUNDLE);
     return SL_DPDK_TAKEN;
 }
 
@@ -397,7 +399,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
         return SL_DPDK_NO_ROOM; /* many short ones behind one for which there is no memory */
     }
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, header->message);
-    enum sl_dpdk_taken taken = header->kind == SL_DPDK_TRAIN
+    enum sl_dpdk_taken taken = header->kind == SL_DPDK_BUNDLE
                                    ? take_train(conn, slot, parsed)
                                    : take_data(conn, slot, packet, parsed);
     if ((header->flags & SL_DPDK_FLAG_MORE) != 0 && taken <= SL_DPDK_PARKED) {
@@ -492,7 +494,7 @@ static bool deliver_head(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(conn->receive, conn->receive->head);
     switch ((enum sl_dpdk_slot_kind)slot->kind) {
-    case SL_DPDK_SLOT_TRAIN:
+    case SL_DPDK_SLOT_BUNDLE:
         deliver_train(conn, slot);
         return true;
     case SL_DPDK_SLOT_SHORT:

@@ -80,12 +80,12 @@ static bool is_beside(const struct sl_dpdk_self *self, const struct in6_addr *ip
 
 /* The port that the address is beside, else one that has a gateway, else the first of its family.
  */
-struct sl_dpdk_side *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_addr *ip)
+struct sl_dpdk_netif *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_addr *ip)
 {
-    struct sl_dpdk_side *best = NULL;
+    struct sl_dpdk_netif *best = NULL;
     uint32_t best_rank = 0;
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_side *side = &dpdk->sides[i];
+        struct sl_dpdk_netif *side = &dpdk->sides[i];
         const struct sl_dpdk_self *self = &side->facts.self;
         if (sl_dpdk_route_is_v4(&self->ip) != sl_dpdk_route_is_v4(ip)) {
             continue;
@@ -128,7 +128,7 @@ uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours, const struct sl_
 
 void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6])
 {
-    const struct sl_dpdk_facts *facts = &conn->side->facts;
+    const struct sl_dpdk_port_info *facts = &conn->side->facts;
     sl_dpdk_route_build(&conn->route, facts->self.mac, mac, &conn->here, &conn->there);
     conn->queue = sl_dpdk_route_queue(&facts->queues, &conn->queues_peers);
     conn->routed = true;
@@ -160,7 +160,7 @@ bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn)
     return memcmp(&conn->here.ip, &conn->there.ip, sizeof conn->here.ip) == 0;
 }
 
-static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                            const struct in6_addr *ip, uint8_t mac[6])
 {
     uint8_t question[128];
@@ -168,7 +168,7 @@ static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     bool known =
         sl_dpdk_neighbours_find(side->neighbours, ip, sl_dpdk_now_ns(dpdk), mac, question, &bytes);
     struct sl_dpdk_packet packet;
-    if (bytes > 0 && sl_dpdk_get_loose(side, &packet)) {
+    if (bytes > 0 && sl_dpdk_get_unnumbered(side, &packet)) {
         memcpy(packet.bytes, question, bytes);
         packet.length = bytes;
         packet.queue = sl_dpdk_route_queue(&side->facts.queues, &(struct sl_dpdk_queues){0});
@@ -214,7 +214,7 @@ static bool is_for_all(const uint8_t *bytes, uint32_t length)
            (!said.asks || memcmp(&said.target, &said.who, sizeof said.who) == 0);
 }
 
-static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side)
+static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side)
 {
     uint8_t mac[6];
     if (sl_dpdk_neighbours_rival(side->neighbours, mac) && sl_dpdk_may_log(dpdk)) {
@@ -226,7 +226,7 @@ static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side
     }
 }
 
-void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const uint8_t *bytes,
+void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, const uint8_t *bytes,
                              uint32_t length, const struct sl_dpdk_packet *came)
 {
     uint8_t answer[128];
@@ -234,13 +234,13 @@ void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, co
         sl_dpdk_neighbours_take(side->neighbours, bytes, length, sl_dpdk_now_ns(dpdk), answer);
     struct sl_dpdk_packet packet;
     look_for_rival(dpdk, side);
-    if (came != NULL && answer_bytes > 0 && sl_dpdk_get_loose(side, &packet)) {
+    if (came != NULL && answer_bytes > 0 && sl_dpdk_get_unnumbered(side, &packet)) {
         memcpy(packet.bytes, answer, answer_bytes);
         packet.length = answer_bytes;
         packet.queue = came->queue;
         sl_dpdk_put(dpdk, side, &packet);
     } else if (came != NULL && is_for_all(bytes, length)) {
-        sl_dpdk_stray_neighbour(dpdk, side, came);
+        sl_dpdk_misrouted_neighbour(dpdk, side, came);
     }
     for (struct sl_dpdk_conn *conn = sl_dpdk_neighbours_news(side->neighbours) ? dpdk->conns : NULL;
          conn != NULL; conn = conn->next) {

@@ -56,7 +56,7 @@ static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_
     };
     draft->sack_words = 0;
     if (conn->seen.end != conn->seen.next) {
-        draft->sack_words = sl_dpdk_seen_words(&conn->seen, words, SL_DPDK_SACK_WORDS);
+        draft->sack_words = sl_dpdk_received_packets_words(&conn->seen, words, SL_DPDK_SACK_WORDS);
         uint32_t bytes = draft->sack_words * (uint32_t)sizeof words[0];
         if (body_bytes + bytes > conn->body_max) {
             draft->sack_words = 0;
@@ -88,7 +88,7 @@ static void emit(struct draft *draft, struct sl_dpdk_header *header)
     header->sequence = conn->flights.next;
     header->acknowledged = conn->seen.next;
     header->granted = conn->grant.granted;
-    header->behind = sl_dpdk_flights_behind(&conn->flights);
+    header->behind = sl_dpdk_sent_packets_behind(&conn->flights);
     header->flags = (uint8_t)(header->flags | draft->sack_words);
     header->body_bytes = (uint16_t)(draft->body.bytes + packet->rest_length);
     packet->length = sl_dpdk_write(packet->bytes, &conn->route, header) + draft->body.bytes;
@@ -120,14 +120,14 @@ static void emit_numbered(struct turn *turn, struct draft *draft, struct sl_dpdk
                           uint32_t content_bytes)
 {
     struct sl_dpdk_conn *conn = turn->conn;
-    struct sl_dpdk_flight flight = {
+    struct sl_dpdk_sent_packet flight = {
         .message = header->message,
         .offset = header->offset,
         .body_bytes = (uint16_t)content_bytes,
         .kind = header->kind,
     };
     emit(draft, header);
-    sl_dpdk_flights_sent(&conn->flights, &flight, turn->now_ns);
+    sl_dpdk_sent_packets_sent(&conn->flights, &flight, turn->now_ns);
 }
 
 static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_header *header,
@@ -144,7 +144,7 @@ static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_
 static bool may_send(struct turn *turn)
 {
     struct sl_dpdk_conn *conn = turn->conn;
-    if (sl_dpdk_flights_full(&conn->flights) || !sl_dpdk_queue_takes_lost(conn)) {
+    if (sl_dpdk_sent_packets_full(&conn->flights) || !sl_dpdk_queue_takes_lost(conn)) {
         return false;
     }
     if (turn->packets == 0) {
@@ -166,8 +166,8 @@ static void add_rest(struct draft *draft, const uint8_t *from, uint32_t bytes, u
     draft->packet.pending = reading;
     ++*reading;
     if (draft->body.sums) {
-        uint64_t sum = sl_dpdk_sum(0, from, bytes);
-        draft->body.sum += draft->body.bytes % 2 == 0 ? sum : sl_dpdk_sum_odd(sum);
+        uint64_t sum = sl_dpdk_checksum(0, from, bytes);
+        draft->body.sum += draft->body.bytes % 2 == 0 ? sum : sl_dpdk_checksum_odd(sum);
     }
 }
 
@@ -206,8 +206,8 @@ static bool send_again(struct turn *turn)
     if (!begin(&draft, conn, lost->body_bytes)) {
         return false;
     }
-    if (lost->kind == SL_DPDK_TRAIN) {
-        (void)sl_dpdk_train_fill(send, &place, &draft.body, lost->body_bytes);
+    if (lost->kind == SL_DPDK_BUNDLE) {
+        (void)sl_dpdk_bundle_fill(send, &place, &draft.body, lost->body_bytes);
     } else {
         add_piece(&draft, message, lost->offset, lost->body_bytes);
     }
@@ -273,9 +273,9 @@ static bool send_train(struct turn *turn, uint32_t bytes_min)
     uint32_t before = draft.body.bytes, room = train_bytes_max(conn);
     room = room < room_of(&draft) ? room : room_of(&draft);
     room = room < left ? room : left;
-    struct sl_dpdk_header header = {.kind = SL_DPDK_TRAIN, .message = send->message_next};
+    struct sl_dpdk_header header = {.kind = SL_DPDK_BUNDLE, .message = send->message_next};
     struct sl_dpdk_message *message = begin_message(send);
-    conn->dpdk->stats.frames_sent += sl_dpdk_train_fill(send, &send->next, &draft.body, room);
+    conn->dpdk->stats.frames_sent += sl_dpdk_bundle_fill(send, &send->next, &draft.body, room);
     message->entries_end = send->next.entry;
     uint32_t bytes = draft.body.bytes - before;
     conn->offered += bytes;
@@ -393,11 +393,11 @@ static bool send_probe(struct turn *turn)
 static void send_due(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
-    struct sl_dpdk_flights *flights = &turn->conn->flights;
-    if (send->moved_due && !sl_dpdk_flights_full(flights)) {
+    struct sl_dpdk_sent_packets *flights = &turn->conn->flights;
+    if (send->moved_due && !sl_dpdk_sent_packets_full(flights)) {
         send->moved_due = !send_moved(turn);
     }
-    if ((send->probe_due || send->wide_due) && !sl_dpdk_flights_full(flights)) {
+    if ((send->probe_due || send->wide_due) && !sl_dpdk_sent_packets_full(flights)) {
         send->probe_due = !send_probe(turn);
     }
 }
@@ -406,10 +406,10 @@ static void send_bye(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
     struct sl_dpdk_header header = {
-        .kind = SL_DPDK_BYE, .flags = SL_DPDK_FLAG_ANSWER, .message = send->message_next};
+        .kind = SL_DPDK_FIN, .flags = SL_DPDK_FLAG_ANSWER, .message = send->message_next};
     struct draft draft;
     if (send->bye_due && send->next.entry == send->tail &&
-        !sl_dpdk_flights_full(&turn->conn->flights) && begin(&draft, turn->conn, 0)) {
+        !sl_dpdk_sent_packets_full(&turn->conn->flights) && begin(&draft, turn->conn, 0)) {
         emit_numbered(turn, &draft, &header, 0);
         send->bye_due = false;
     }
@@ -420,7 +420,7 @@ static void ask_for_grant(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
     if (send->next.entry == send->tail || send->goes_on || turn->when_ns != SL_CLOCK_NEVER ||
-        !sl_dpdk_flights_none(&turn->conn->flights)) {
+        !sl_dpdk_sent_packets_none(&turn->conn->flights)) {
         send->ask_ns = 0;
     } else if (send->ask_ns == 0) {
         send->ask_ns = turn->when_ns = turn->now_ns + send->ask_pause_ns;
@@ -493,12 +493,12 @@ void sl_dpdk_send_moved(struct sl_dpdk_conn *conn)
     sl_dpdk_mark_dirty(conn);
 }
 
-void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                        const struct sl_dpdk_route *route, uint16_t queue,
-                        const struct sl_dpdk_header *header, const void *body)
+void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+                             const struct sl_dpdk_route *route, uint16_t queue,
+                             const struct sl_dpdk_header *header, const void *body)
 {
     struct sl_dpdk_packet packet;
-    if (!sl_dpdk_get_loose(side, &packet)) {
+    if (!sl_dpdk_get_unnumbered(side, &packet)) {
         return; /* whoever waits for it asks again */
     }
     uint32_t before = sl_dpdk_write(packet.bytes, route, header);

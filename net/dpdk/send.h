@@ -9,8 +9,8 @@
 /* How long is waited before a peer is asked whether it has granted more, at first. */
 #define SL_DPDK_ASK_NS_MIN SL_CLOCK_NS_PER_MS
 
-/* A frame that was taken, or several in a row (SL_TRANSPORT_STREAMS): the bytes of head, then those
- * of payload. */
+/* A frame that was taken, or several in a row (SL_TRANSPORT_MULTI_FRAME): the bytes of head, then
+ * those of payload. */
 struct sl_dpdk_entry {
     const uint8_t *head, *payload;
     uint32_t head_bytes, payload_bytes;
@@ -108,8 +108,8 @@ uint32_t sl_dpdk_frame_bytes(struct sl_dpdk_sending *send, const struct sl_dpdk_
 
 /* Whole frames from *place on, as many as there are and fit into `room`; *place moves behind them.
  * Returns how many. */
-uint32_t sl_dpdk_train_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place *place,
-                            struct sl_dpdk_body *body, uint32_t room);
+uint32_t sl_dpdk_bundle_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place *place,
+                             struct sl_dpdk_body *body, uint32_t room);
 
 /* `bytes` of an entry from `at` on, copied. */
 void sl_dpdk_piece_fill(const struct sl_dpdk_entry *entry, uint32_t at, struct sl_dpdk_body *body,

@@ -32,7 +32,7 @@ struct sl_dpdk_store {
     uint32_t copy_bytes;
 };
 
-static uint32_t waiting_max(const struct sl_dpdk_side *side)
+static uint32_t waiting_max(const struct sl_dpdk_netif *side)
 {
     return side->facts.packets / 2U;
 }
@@ -71,7 +71,7 @@ static bool open_parked(const struct sl_dpdk *dpdk, struct sl_dpdk_store *store)
     size_t count = 1;
     bool has_strays = false;
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        const struct sl_dpdk_facts *facts = &dpdk->sides[i].facts;
+        const struct sl_dpdk_port_info *facts = &dpdk->sides[i].facts;
         count += waiting_max(&dpdk->sides[i]);
         has_strays = has_strays || facts->queues.reactors > 1;
         store->copy_bytes =
@@ -232,7 +232,7 @@ static const uint8_t *copy_body(struct sl_dpdk_store *store, const struct sl_dpd
     return memcpy(copy, parsed->body, parsed->body_bytes);
 }
 
-struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                                     const struct sl_dpdk_packet *packet,
                                     const struct sl_dpdk_parsed *parsed, bool of_stranger)
 {
@@ -257,7 +257,7 @@ struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *s
 
 void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked)
 {
-    struct sl_dpdk_side *side = parked->side;
+    struct sl_dpdk_netif *side = parked->side;
     if (side == NULL) {
         free(parked);
         return;

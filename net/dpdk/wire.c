@@ -51,7 +51,7 @@ static uint32_t route_ipv4(uint8_t *ip, const struct in6_addr *from, const struc
     memcpy(ip + 12, from->s6_addr + 12, 4);
     memcpy(ip + 16, to->s6_addr + 12, 4);
     /* What the length is still to be added to. */
-    uint16_t sum = (uint16_t)~sl_dpdk_sum_fold(sl_dpdk_sum(0, ip, IPV4_BYTES));
+    uint16_t sum = (uint16_t)~sl_dpdk_checksum_fold(sl_dpdk_checksum(0, ip, IPV4_BYTES));
     memcpy(ip + 10, &sum, sizeof sum);
     return IPV4_BYTES;
 }
@@ -97,7 +97,7 @@ static void write_lengths(uint8_t *packet, bool is_v6, uint32_t udp_bytes)
     write_be16(ip + 2, total);
     uint16_t sum;
     memcpy(&sum, ip + 10, sizeof sum);
-    sum = sl_dpdk_sum_fold(sum + sum_of_be16(total));
+    sum = sl_dpdk_checksum_fold(sum + sum_of_be16(total));
     memcpy(ip + 10, &sum, sizeof sum);
     write_be16(ip + IPV4_BYTES + 4, udp_bytes);
 }
@@ -132,10 +132,10 @@ static const struct shape shapes[] = {
     [SL_DPDK_ACCEPT] = {SL_DPDK_HELLO_BYTES, UINT16_MAX, false},
     [SL_DPDK_REFUSE] = {SL_DPDK_HELLO_BYTES, UINT16_MAX, false},
     [SL_DPDK_DATA] = {1, UINT16_MAX, true},
-    [SL_DPDK_TRAIN] = {1, UINT16_MAX, true},
+    [SL_DPDK_BUNDLE] = {1, UINT16_MAX, true},
     [SL_DPDK_PROBE] = {0, UINT16_MAX, true},
     [SL_DPDK_MOVED] = {SL_DPDK_HELLO_BYTES, UINT16_MAX, true},
-    [SL_DPDK_BYE] = {0, 0, true},
+    [SL_DPDK_FIN] = {0, 0, true},
     [SL_DPDK_ACK] = {0, 0, true},
     [SL_DPDK_RESET] = {1, UINT16_MAX, true},
 };
@@ -171,7 +171,7 @@ static bool body_decode(struct sl_bytes *cursor, struct sl_dpdk_parsed *out)
     uint8_t flags = out->header.flags;
     out->sack_words = flags & SL_DPDK_FLAG_SACK;
     uint8_t known = SL_DPDK_FLAG_SACK | SL_DPDK_FLAG_ANSWER;
-    if (out->header.kind == SL_DPDK_DATA || out->header.kind == SL_DPDK_TRAIN) {
+    if (out->header.kind == SL_DPDK_DATA || out->header.kind == SL_DPDK_BUNDLE) {
         known |= SL_DPDK_FLAG_MORE;
     }
     if ((flags & ~known) != 0 || out->sack_words > SL_DPDK_SACK_WORDS ||
@@ -206,14 +206,14 @@ static uint64_t head_sum(uint8_t **udp)
     uint32_t addresses = is_v6 ? 32 : 8;
     *udp = packet + ETHER_BYTES + (is_v6 ? IPV6_BYTES : IPV4_BYTES);
     memset(*udp + 6, 0, 2);
-    return sl_dpdk_sum(sum_of_be16(PROTOCOL_UDP) + sum_of_be16(read_be16(*udp + 4)),
-                       *udp - addresses, addresses + UDP_BYTES + SL_DPDK_HEADER_BYTES);
+    return sl_dpdk_checksum(sum_of_be16(PROTOCOL_UDP) + sum_of_be16(read_be16(*udp + 4)),
+                            *udp - addresses, addresses + UDP_BYTES + SL_DPDK_HEADER_BYTES);
 }
 
 static void store_sum(uint8_t *udp, uint64_t sum)
 {
     /* 0 says that there is none; all ones is the same number. */
-    uint16_t folded = sl_dpdk_sum_fold(sum);
+    uint16_t folded = sl_dpdk_checksum_fold(sum);
     folded = folded == 0 ? 0xffff : folded;
     memcpy(udp + 6, &folded, sizeof folded);
 }
@@ -227,9 +227,9 @@ void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *rest, uint32_
     sl_assert(length >= head_bytes);
     sl_assert_slow(read_be16(udp + 4) ==
                    UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes + rest_length);
-    sum = sl_dpdk_sum(sum, body, length - head_bytes);
-    uint64_t rest_sum = rest_length > 0 ? sl_dpdk_sum(0, rest, rest_length) : 0;
-    store_sum(udp, sum + (length % 2 == 0 ? rest_sum : sl_dpdk_sum_odd(rest_sum)));
+    sum = sl_dpdk_checksum(sum, body, length - head_bytes);
+    uint64_t rest_sum = rest_length > 0 ? sl_dpdk_checksum(0, rest, rest_length) : 0;
+    store_sum(udp, sum + (length % 2 == 0 ? rest_sum : sl_dpdk_checksum_odd(rest_sum)));
 }
 
 void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_sum)
@@ -249,27 +249,27 @@ static enum sl_dpdk_class parse_udp(struct sl_bytes datagram, const uint8_t *add
     uint32_t bytes = (uint32_t)datagram.left;
     const uint8_t *udp = sl_bytes_take(&datagram, UDP_BYTES);
     if (udp == NULL || read_be16(udp + 4) != bytes || (udp[6] == 0 && udp[7] == 0)) {
-        return SL_DPDK_BROKEN;
+        return SL_DPDK_MALFORMED;
     }
     if (!checked) {
         uint64_t sum = sum_of_be16(PROTOCOL_UDP) + sum_of_be16(bytes);
-        if (sl_dpdk_sum_fold(sl_dpdk_sum(sum, addresses, address_bytes + bytes)) != 0) {
-            return SL_DPDK_BROKEN;
+        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(sum, addresses, address_bytes + bytes)) != 0) {
+            return SL_DPDK_MALFORMED;
         }
     }
     out->from.port = read_be16(udp);
     out->to.port = read_be16(udp + 2);
     uint8_t version;
     if (!header_decode(&datagram, &out->header, &version)) {
-        return SL_DPDK_BROKEN;
+        return SL_DPDK_MALFORMED;
     }
     if (version != SL_DPDK_VERSION) {
         out->version = version;
         out->body = datagram.next;
         out->body_bytes = (uint32_t)datagram.left;
-        return SL_DPDK_BROKEN;
+        return SL_DPDK_MALFORMED;
     }
-    return body_decode(&datagram, out) ? SL_DPDK_OURS : SL_DPDK_BROKEN;
+    return body_decode(&datagram, out) ? SL_DPDK_OURS : SL_DPDK_MALFORMED;
 }
 
 static bool ipv4_head_is_sound(const uint8_t *ip)
@@ -280,7 +280,7 @@ static bool ipv4_head_is_sound(const uint8_t *ip)
         memcpy(&word, ip + i, sizeof word);
         sum += word;
     }
-    return sl_dpdk_sum_fold(sum) == 0;
+    return sl_dpdk_checksum_fold(sum) == 0;
 }
 
 static void map_ipv4(struct in6_addr *to, const uint8_t *from)
@@ -296,11 +296,11 @@ static enum sl_dpdk_class parse_ipv4(struct sl_bytes cursor, bool checked,
     const uint8_t *ip = sl_bytes_take(&cursor, IPV4_BYTES);
     if (ip == NULL || ip[0] != IPV4_SIMPLE || ip[9] != PROTOCOL_UDP ||
         (read_be16(ip + 6) & IPV4_FRAGMENT) != 0) {
-        return SL_DPDK_FOREIGN;
+        return SL_DPDK_NOT_OURS;
     }
     uint32_t total = read_be16(ip + 2);
     if (!ipv4_head_is_sound(ip) || total < IPV4_BYTES || total - IPV4_BYTES > cursor.left) {
-        return SL_DPDK_BROKEN;
+        return SL_DPDK_MALFORMED;
     }
     map_ipv4(&out->from.ip, ip + 12);
     map_ipv4(&out->to.ip, ip + 16);
@@ -314,26 +314,26 @@ static enum sl_dpdk_class parse_ipv6(struct sl_bytes cursor, bool checked,
 {
     const uint8_t *ip = sl_bytes_take(&cursor, IPV6_BYTES);
     if (ip == NULL || ip[0] >> 4 != 6) {
-        return SL_DPDK_FOREIGN;
+        return SL_DPDK_NOT_OURS;
     }
     if (ip[6] == PROTOCOL_ICMPV6) {
         uint8_t type = sl_bytes_u8(&cursor);
         return type == ND_SOLICITATION || type == ND_ADVERTISEMENT ? SL_DPDK_NEIGHBOUR
-                                                                   : SL_DPDK_FOREIGN;
+                                                                   : SL_DPDK_NOT_OURS;
     }
     if (ip[6] != PROTOCOL_UDP) {
-        return SL_DPDK_FOREIGN;
+        return SL_DPDK_NOT_OURS;
     }
     uint32_t bytes = read_be16(ip + 4);
     if (bytes > cursor.left) {
-        return SL_DPDK_BROKEN;
+        return SL_DPDK_MALFORMED;
     }
     memcpy(&out->from.ip, ip + 8, sizeof out->from.ip);
     memcpy(&out->to.ip, ip + 24, sizeof out->to.ip);
     /* ::ffff:a.b.c.d stands for IPv4 here (map_ipv4). No host sends it in an IPv6 packet, and an
      * answer could not be built. */
     if (IN6_IS_ADDR_V4MAPPED(&out->from.ip) || IN6_IS_ADDR_V4MAPPED(&out->to.ip)) {
-        return SL_DPDK_FOREIGN;
+        return SL_DPDK_NOT_OURS;
     }
     cursor.left = bytes;
     return parse_udp(cursor, ip + 8, 32, checked, out);
@@ -345,7 +345,7 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
     struct sl_bytes cursor = sl_bytes_over(packet, length);
     const uint8_t *ether = sl_bytes_take(&cursor, ETHER_BYTES);
     if (ether == NULL || (ether[6] & 1) != 0) { /* from a group: nobody sends so */
-        return SL_DPDK_FOREIGN;
+        return SL_DPDK_NOT_OURS;
     }
     out->from_mac = ether + 6;
     out->version = 0;
@@ -357,7 +357,7 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
     case ETHER_ARP:
         return SL_DPDK_NEIGHBOUR;
     default:
-        return SL_DPDK_FOREIGN;
+        return SL_DPDK_NOT_OURS;
     }
 }
 

@@ -23,13 +23,13 @@ enum sl_dpdk_kind {
     SL_DPDK_REFUSE = 4, /* who listens: no; behind the hello words for people may follow */
     /* Of a connection. Numbered by `sequence`, acknowledged, sent again in a packet of another
      * number: */
-    SL_DPDK_DATA = 5,  /* a piece of one message: it lies at `offset` */
-    SL_DPDK_TRAIN = 6, /* whole frames, each padded to 8 bytes: together one message */
+    SL_DPDK_DATA = 5,   /* a piece of one message: it lies at `offset` */
+    SL_DPDK_BUNDLE = 6, /* whole frames, each padded to 8 bytes: together one message */
     /* To be acknowledged, for keep-alive and lost tails. The body begins with the sender's id, for
      * whom does not know the connection. */
     SL_DPDK_PROBE = 7,
     SL_DPDK_MOVED = 8, /* the body is struct sl_dpdk_hello: from now on my id and port are these */
-    SL_DPDK_BYE = 9,   /* behind the last message: `message` does not follow */
+    SL_DPDK_FIN = 9,   /* behind the last message: `message` does not follow */
     /* Not numbered: `sequence` is the next that its sender will use. */
     SL_DPDK_ACK = 10,
     SL_DPDK_RESET = 11, /* the connection is gone here; the last byte of the body is an sl_err */
@@ -53,7 +53,7 @@ struct sl_dpdk_header {
     uint32_t offset;  /* in the message, whose first 32 bytes are the frame header */
     /* All packets before sequence - behind are settled: acknowledged, or lost, and then what they
      * carried goes in packets of other numbers. Whoever receives this waits for none of them any
-     * more. sl_dpdk_flights_behind; set-up: 0. */
+     * more. sl_dpdk_sent_packets_behind; set-up: 0. */
     uint16_t behind;
     uint8_t kind;  /* sl_dpdk_kind; sl_dpdk_write adds the version, sl_dpdk_parse removes it */
     uint8_t flags; /* sl_dpdk_flag */
@@ -118,15 +118,15 @@ static inline uint32_t sl_dpdk_route_bytes(const struct sl_dpdk_route *route)
 /* Fills in the UDP checksum of what sl_dpdk_write wrote, once the body is there, but for its end
  * `rest`, which may be NULL with 0 bytes. length: of packet[], without rest. */
 void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *rest, uint32_t rest_length);
-/* The same where the body's sum (SACK words, rest and all) is known, from sl_dpdk_sum_copy. */
+/* The same where the body's sum (SACK words, rest and all) is known, from sl_dpdk_checksum_copy. */
 void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_sum);
 
 /* What a received packet is. */
 enum sl_dpdk_class {
     SL_DPDK_OURS,      /* UDP with our header: all of *out is filled. To whom, the caller looks */
     SL_DPDK_NEIGHBOUR, /* ARP, or ICMPv6 neighbour discovery; not checked further */
-    SL_DPDK_FOREIGN,   /* nothing to us: other protocols, fragments, options */
-    SL_DPDK_BROKEN     /* UDP, and a checksum, a length, a version, a kind or a flag is wrong */
+    SL_DPDK_NOT_OURS,  /* nothing to us: other protocols, fragments, options */
+    SL_DPDK_MALFORMED  /* UDP, and a checksum, a length, a version, a kind or a flag is wrong */
 };
 
 struct sl_dpdk_parsed {
@@ -153,15 +153,16 @@ void sl_dpdk_hello_encode(const struct sl_dpdk_hello *hello, uint8_t to[SL_DPDK_
 int sl_dpdk_hello_decode(const uint8_t *body, uint32_t bytes, struct sl_dpdk_hello *out);
 
 /* The Internet checksum (RFC 1071) of bytes that follow others whose sum is `sum` (0 at first): the
- * total is folded by sl_dpdk_sum_fold, and stored as it stands. `sum_copy` copies on the way; the
- * two do not overlap. A piece that begins at an odd place, behind others of odd length together, is
- * summed by itself and added as sl_dpdk_sum_odd has it. Sums of up to 2^28 pieces may be added. */
-uint64_t sl_dpdk_sum(uint64_t sum, const uint8_t *bytes, uint32_t length);
-uint64_t sl_dpdk_sum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32_t length);
+ * total is folded by sl_dpdk_checksum_fold, and stored as it stands. `sum_copy` copies on the way;
+ * the two do not overlap. A piece that begins at an odd place, behind others of odd length
+ * together, is summed by itself and added as sl_dpdk_checksum_odd has it. Sums of up to 2^28 pieces
+ * may be added. */
+uint64_t sl_dpdk_checksum(uint64_t sum, const uint8_t *bytes, uint32_t length);
+uint64_t sl_dpdk_checksum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32_t length);
 
 /* Each half is added to the other, and what is carried out of the lower one into the upper: that is
  * the sum of both, modulo what they can count. */
-static inline uint16_t sl_dpdk_sum_fold(uint64_t sum)
+static inline uint16_t sl_dpdk_checksum_fold(uint64_t sum)
 {
     sum += sum << 32 | sum >> 32;
     uint32_t half = (uint32_t)(sum >> 32);
@@ -170,9 +171,9 @@ static inline uint16_t sl_dpdk_sum_fold(uint64_t sum)
 }
 
 /* What a piece's sum counts when a byte stands before it. */
-static inline uint64_t sl_dpdk_sum_odd(uint64_t sum)
+static inline uint64_t sl_dpdk_checksum_odd(uint64_t sum)
 {
-    return (uint64_t)(uint16_t)~sl_dpdk_sum_fold(sum) << 8;
+    return (uint64_t)(uint16_t)~sl_dpdk_checksum_fold(sum) << 8;
 }
 
 /* Sequence numbers and offsets run over: a before b. */

@@ -1,4 +1,4 @@
-#include "net/rdma/devices.h"
+#include "net/rdma/device_list.h"
 #include "net/rdma/rdma.h"
 
 /* What stands for the folder where verbs' headers were not there, or not wanted. */
@@ -10,7 +10,7 @@ const struct sl_transport_ops *sl_rdma_find(const char **why)
     return NULL;
 }
 
-uint32_t sl_rdma_devices_list(char names[][SL_RDMA_DEVICES_NAME_BYTES], uint32_t most)
+uint32_t sl_rdma_device_list(char names[][SL_RDMA_DEVICE_NAME_BYTES], uint32_t most)
 {
     (void)names;
     (void)most;

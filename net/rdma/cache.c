@@ -21,7 +21,7 @@ struct sl_rdma_hold {
 };
 
 struct sl_rdma_cache {
-    struct sl_rdma_rail *rail;
+    struct sl_rdma_nic *rail;
     struct sl_rdma_hold **index; /* by base */
     uint32_t count, capacity;
     struct sl_rdma_hold *newest, *oldest;
@@ -268,7 +268,7 @@ const struct ibv_mr *sl_rdma_cache_region(const struct sl_rdma_hold *hold)
 /* ---- Open and close ---------------------------------------------------------------------------
  */
 
-struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_rail *rail, size_t bytes_max,
+struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_nic *rail, size_t bytes_max,
                                          uint32_t entries_max)
 {
     struct sl_rdma_cache *cache = calloc(1, sizeof *cache);

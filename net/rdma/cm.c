@@ -170,7 +170,7 @@ static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
         sl_rdma_conn_disconnected(conn);
         return;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        sl_rdma_rail_remove(conn->rdma, event->id->verbs);
+        sl_rdma_nic_remove(conn->rdma, event->id->verbs);
         sl_rdma_conn_end(conn, SL_ERR_IO);
         return;
     case RDMA_CM_EVENT_ADDR_CHANGE:

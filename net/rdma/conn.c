@@ -20,7 +20,7 @@ static struct sl_rdma_conn **bucket_of(struct sl_rdma *rdma, uint32_t queue_pair
     return &rdma->by_queue_pair[queue_pair % SL_RDMA_BUCKETS];
 }
 
-struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_rail *rail, uint32_t number)
+struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *rail, uint32_t number)
 {
     struct sl_rdma_conn *conn = *bucket_of(rail->rdma, number);
     while (conn != NULL && (conn->link.id->qp->qp_num != number || conn->rail != rail)) {
@@ -142,7 +142,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         sl_rdma_mark_ready(conn);
         return;
     case SL_RDMA_LIVE:
-        sl_rdma_sweep_look(conn);
+        sl_rdma_liveness_look(conn);
         return;
     default:
         sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
@@ -216,8 +216,7 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
     return conn;
 }
 
-static struct ibv_qp_init_attr attributes(const struct sl_rdma_rail *rail,
-                                          struct sl_rdma_link *link)
+static struct ibv_qp_init_attr attributes(const struct sl_rdma_nic *rail, struct sl_rdma_link *link)
 {
     /* With iWARP reads may be outstanding that count as completed, as what was sent behind them is.
      */
@@ -239,8 +238,8 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
     struct sl_rdma_link *link = &conn->link;
-    struct sl_rdma_rail *rail;
-    int err = sl_rdma_rail_get(rdma, link->id->verbs, &rail);
+    struct sl_rdma_nic *rail;
+    int err = sl_rdma_nic_get(rdma, link->id->verbs, &rail);
     if (err != 0) {
         return err;
     }
@@ -261,7 +260,7 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     struct sl_rdma_conn **bucket = bucket_of(rdma, link->id->qp->qp_num);
     conn->queue_pair_next = *bucket;
     *bucket = conn;
-    if (sl_rdma_pool_promise(rail, conn, conn->window)) {
+    if (sl_rdma_pool_reserve(rail, conn, conn->window)) {
         return 0;
     }
     const bool is_full = sl_rdma_pool_is_full(rail);
@@ -310,7 +309,7 @@ void sl_rdma_conn_established(struct sl_rdma_conn *conn)
     sl_rdma_connect_done(conn);
     conn->life = SL_RDMA_LIVE;
     conn->unannounced = false;
-    sl_rdma_sweep_add(conn->rdma, conn);
+    sl_rdma_liveness_add(conn->rdma, conn);
     sl_conn_report_accepted(&conn->base);
     if (conn->move != NULL) {
         sl_rdma_move_deliver(conn);
@@ -395,7 +394,7 @@ void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err)
     sl_rdma_conn_set_timer(conn, SUSPECT_NS);
 }
 
-void sl_rdma_conn_said_bye(struct sl_rdma_conn *conn)
+void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn)
 {
     conn->bye_received = conn->all_received = true;
     sl_rdma_mark_ready(conn);
@@ -444,7 +443,7 @@ static bool visit_open(struct sl_rdma_conn *conn)
         sl_rdma_send_report(conn);
     }
     if (conn->life == SL_RDMA_DRAINING && !conn->bye_sent && sl_rdma_send_is_done(conn)) {
-        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_BYE, 0, 0);
+        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
     }
     if (conn->life != SL_RDMA_LIVE && conn->life != SL_RDMA_DRAINING) {
         return work;
@@ -465,7 +464,7 @@ static bool says_farewell(struct sl_rdma_conn *conn)
         return false;
     }
     if (!conn->bye_sent) {
-        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_BYE, 0, 0);
+        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
     }
     return !conn->bye_sent || link->sends_completed != link->sends_posted;
 }

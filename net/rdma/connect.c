@@ -169,7 +169,7 @@ void sl_rdma_connect_done(struct sl_rdma_conn *conn)
 static void begin_to_speak(struct sl_rdma_conn *conn)
 {
     if (conn->rail->can.is_iwarp && conn->life == SL_RDMA_LIVE) {
-        sl_rdma_sweep_speak(conn);
+        sl_rdma_liveness_speak(conn);
     }
 }
 
@@ -189,7 +189,7 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
     conn->attempts = 0;
     if (conn->life == SL_RDMA_RESOLVING) {
         conn->life = SL_RDMA_LIVE;
-        sl_rdma_sweep_add(conn->rdma, conn);
+        sl_rdma_liveness_add(conn->rdma, conn);
         begin_to_speak(conn);
         sl_conn_report_connected(&conn->base);
         return;

@@ -12,7 +12,7 @@ void sl_rdma_credit_tell(struct sl_rdma_conn *conn, struct sl_rdma_packet *packe
     conn->limit_told = conn->limit_ours;
     conn->reads_told = conn->reads_done;
     conn->note_due = false;
-    if (packet->kind == SL_RDMA_NOTE && ++conn->send->notes_unheard == NOTES_MAX) {
+    if (packet->kind == SL_RDMA_CREDIT_UPDATE && ++conn->send->notes_unheard == NOTES_MAX) {
         packet->flags |= SL_RDMA_PING;
     }
     if ((packet->flags & SL_RDMA_STALLED) != 0) {
@@ -27,7 +27,7 @@ static void widen(struct sl_rdma_conn *conn)
     if (conn->link.id == NULL || !conn->link.established) {
         return; /* nothing comes any more, and nobody would give back what is promised */
     }
-    if (window <= SL_RDMA_WINDOW_MAX && sl_rdma_pool_promise(conn->rail, conn, window)) {
+    if (window <= SL_RDMA_WINDOW_MAX && sl_rdma_pool_reserve(conn->rail, conn, window)) {
         conn->window = window;
         conn->limit_ours = conn->counted_consumed + window;
         sl_rdma_mark_dirty(conn);

@@ -48,7 +48,7 @@ static struct sl_rdma_device *find_or_make(struct ibv_context *verbs)
     return device;
 }
 
-int sl_rdma_device_join(struct sl_rdma_rail *rail, struct sl_rdma_member *member, bool *is_first)
+int sl_rdma_device_join(struct sl_rdma_nic *rail, struct sl_rdma_member *member, bool *is_first)
 {
     *member = (struct sl_rdma_member){.rail = rail, .wake_fd = -1};
     if (sl_rdma_make_non_blocking(rail->verbs->async_fd) != 0) {
@@ -160,8 +160,8 @@ bool sl_rdma_device_is_there(const struct sl_rdma_member *member)
 }
 
 /* NULL: all of the device's. What it concerns is there until the event is acknowledged. */
-static const struct sl_rdma_rail *rail_of(const struct ibv_async_event *event,
-                                          struct sl_rdma_device_event *out)
+static const struct sl_rdma_nic *rail_of(const struct ibv_async_event *event,
+                                         struct sl_rdma_device_event *out)
 {
     switch (event->event_type) {
     case IBV_EVENT_QP_FATAL:
@@ -189,7 +189,7 @@ static void read_device(const struct sl_rdma_device *device, const struct sl_rdm
     struct ibv_async_event event;
     while (library->get_async_event(device->verbs, &event) == 0) {
         struct sl_rdma_device_event out = {.type = event.event_type};
-        const struct sl_rdma_rail *rail = rail_of(&event, &out);
+        const struct sl_rdma_nic *rail = rail_of(&event, &out);
         for (struct sl_rdma_member *member = device->members; member != NULL;
              member = member->next) {
             if (rail == NULL || member->rail == rail) {

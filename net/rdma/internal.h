@@ -19,8 +19,8 @@
 
 #include "core/assert.h"
 #include "net/rdma/library.h"
+#include "net/rdma/nic.h"
 #include "net/rdma/packet.h"
-#include "net/rdma/rail.h"
 #include "net/rdma/rdma.h"
 #include "net/transport.h"
 #include "reactor/ring.h"
@@ -35,7 +35,7 @@
 #define SL_RDMA_SPARE           4U     /* receive buffers of a connection for uncounted packets */
 #define SL_RDMA_READS           16U    /* RDMA reads outstanding on a queue pair, at most */
 #define SL_RDMA_LONG_BYTES      6144U /* an answer's payload from here on is written to its landing */
-#define SL_RDMA_LANDINGS        512U /* requests of one connection whose landing is remembered */
+#define SL_RDMA_REPLY_BUFFERS   512U /* requests of one connection whose landing is remembered */
 #define SL_RDMA_CHUNK_BYTES     (4U << 20) /* of registered memory: one memory region each */
 #define SL_RDMA_PEER_TIMEOUT_MS 10000U
 #define SL_RDMA_BUFFERS         4096U /* of each kind on a rail, at most, where no option says so */
@@ -68,8 +68,8 @@ struct sl_rdma {
     bool awake;    /* a connection was marked ready since the last poll looked */
     struct rdma_event_channel *cm;
     struct sl_rdma_channel *channel; /* that it is of */
-    struct sl_rdma_rail *rails;
-    struct sl_rdma_rail *lost; /* whose device is gone: nothing open, but messages may lie there */
+    struct sl_rdma_nic *rails;
+    struct sl_rdma_nic *lost; /* whose device is gone: nothing open, but messages may lie there */
     struct sl_rdma_conn **conns; /* [conn_capacity], by index; NULL: free */
     uint32_t conn_count, conn_capacity;
     struct sl_rdma_conn *dirty; /* to be looked at by the next flush */
@@ -129,8 +129,8 @@ struct sl_rdma_receive; /* receive.c */
 struct sl_rdma_conn {
     struct sl_conn base;
     struct sl_rdma *rdma;
-    struct sl_rdma_rail *rail; /* NULL until it is known */
-    uint32_t promised;         /* pool.c: receive buffers that it may count on */
+    struct sl_rdma_nic *rail; /* NULL until it is known */
+    uint32_t promised;        /* pool.c: receive buffers that it may count on */
     enum sl_rdma_life life;
     uint32_t index; /* in conns: part of wr_id */
     uint64_t serial;
@@ -179,7 +179,7 @@ struct sl_rdma_conn {
 bool sl_rdma_may_log(struct sl_rdma *rdma); /* one line in a second about peers' misdeeds */
 
 /* Adds a descriptor to what wakes the reactor; `what` comes back: a rail, or NULL for rdma_cm. */
-int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_rail *what);
+int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what);
 void sl_rdma_unwatch(struct sl_rdma *rdma, int fd);
 
 static inline void sl_rdma_mark_dirty(struct sl_rdma_conn *conn)
@@ -362,15 +362,15 @@ void sl_rdma_conn_free_all(struct sl_rdma *rdma);   /* nobody releases messages 
 
 /* From a completion; NULL: of the past. */
 struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id);
-struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_rail *rail, uint32_t number);
+struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *rail, uint32_t number);
 
 /* Packets that have to do with the queue pair and not with frames; receive.c has checked them and
  * taken what their head says. From inside receive_block. */
-void sl_rdma_conn_said_bye(struct sl_rdma_conn *conn);
+void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn);
 void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket); /* MOVE */
 
-int sl_rdma_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
-                           const struct sl_transport_events *events, void *ctx, void *user);
+int sl_rdma_move_migrate(struct sl_conn *conn, struct sl_transport *to,
+                         const struct sl_transport_events *events, void *ctx, void *user);
 
 /* LEAVING: keeps a copy of a packet for the next owner, who will take it as if it came there: it
  * must not be counted in counted_received here. What comes from the queue pair in this state does
@@ -416,19 +416,19 @@ void sl_rdma_move_drop(struct sl_rdma_conn *conn);
 
 /* For all connections: a few times within the peer's timeout each is looked at, and ended with
  * DEADLINE where its peer has shown no life for that long, though it owes some. */
-void sl_rdma_sweep_open(struct sl_rdma *rdma);
-void sl_rdma_sweep_close(struct sl_rdma *rdma);
-void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
-void sl_rdma_sweep_start(struct sl_rdma *rdma); /* there is a rail, or a connection */
+void sl_rdma_liveness_open(struct sl_rdma *rdma);
+void sl_rdma_liveness_close(struct sl_rdma *rdma);
+void sl_rdma_liveness_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
+void sl_rdma_liveness_start(struct sl_rdma *rdma); /* there is a rail, or a connection */
 
 /* Who connected, LIVE: says something, and again where no answer comes soon. */
-void sl_rdma_sweep_speak(struct sl_rdma_conn *conn);
+void sl_rdma_liveness_speak(struct sl_rdma_conn *conn);
 
 /* Its timer has run out, LIVE: it was suspected, or has spoken. */
-void sl_rdma_sweep_look(struct sl_rdma_conn *conn);
+void sl_rdma_liveness_look(struct sl_rdma_conn *conn);
 
 /* Some milliseconds from now, a round of retries: connections that wait for memory are visited. */
-void sl_rdma_sweep_retry(struct sl_rdma *rdma);
+void sl_rdma_liveness_retry(struct sl_rdma *rdma);
 
 /* ---- send.c -----------------------------------------------------------------------------------
  */
@@ -458,10 +458,11 @@ void sl_rdma_send_report(
 
 /* Landings of the peer's requests, given back or used up by the frame of their id. */
 void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
-                           const struct sl_rdma_piece *pieces, uint32_t count);
+                           const struct sl_rdma_remote_sge *pieces, uint32_t count);
 
 /* Whether a request of this id was sent with a landing, and where; NULL: no. */
-void *sl_rdma_send_landing(const struct sl_rdma_conn *conn, uint64_t request_id, uint32_t *bytes);
+void *sl_rdma_send_reply_buffer(const struct sl_rdma_conn *conn, uint64_t request_id,
+                                uint32_t *bytes);
 
 /* ---- receive.c --------------------------------------------------------------------------------
  */

@@ -164,9 +164,9 @@ static int open_id(struct sl_rdma_listener *listener, struct sockaddr_storage *a
 /* What could not be had for a connection is told to who listens, not to everybody who connects. */
 static int open_rail(struct sl_rdma_listener *listener)
 {
-    struct sl_rdma_rail *rail;
+    struct sl_rdma_nic *rail;
     int err = listener->id->verbs != NULL
-                  ? sl_rdma_rail_get(listener->rdma, listener->id->verbs, &rail)
+                  ? sl_rdma_nic_get(listener->rdma, listener->id->verbs, &rail)
                   : 0;
     if (err != 0) {
         (void)listener->rdma->library->destroy_id(listener->id);
@@ -196,7 +196,7 @@ void sl_rdma_listen_lost(struct sl_rdma_listener *listener)
     }
     sl_log_warn("rdma: the device of %s:%u was removed; listening again when there is one",
                 listener->bound.host, listener->bound.port);
-    sl_rdma_rail_remove(rdma, listener->id->verbs);
+    sl_rdma_nic_remove(rdma, listener->id->verbs);
     (void)rdma->library->destroy_id(listener->id);
     listener->id = NULL;
     sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &listener->timer,

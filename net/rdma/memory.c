@@ -33,7 +33,7 @@ bool sl_rdma_memory_is_short(int reason)
     return reason == ENOMEM || reason == EAGAIN;
 }
 
-static void explain(struct sl_rdma_rail *rail, size_t bytes, int reason)
+static void explain(struct sl_rdma_nic *rail, size_t bytes, int reason)
 {
     if (rail->limit_told) {
         return;
@@ -53,22 +53,21 @@ static void explain(struct sl_rdma_rail *rail, size_t bytes, int reason)
                 rail->name, bytes, strerror(reason), (unsigned long long)limit.rlim_cur);
 }
 
-void sl_rdma_memory_refused(struct sl_rdma_rail *rail, struct sl_rdma_refusal *refusal,
-                            size_t bytes)
+void sl_rdma_memory_refused(struct sl_rdma_nic *rail, struct sl_rdma_refusal *refusal, size_t bytes)
 {
     explain(rail, bytes, errno);
     *refusal = (struct sl_rdma_refusal){.round = rail->rdma->retry_rounds, .bytes = bytes};
-    sl_rdma_sweep_retry(rail->rdma);
+    sl_rdma_liveness_retry(rail->rdma);
 }
 
-bool sl_rdma_memory_is_refused(const struct sl_rdma_rail *rail,
+bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *rail,
                                const struct sl_rdma_refusal *refusal, size_t bytes)
 {
     return refusal->bytes != 0 && bytes >= refusal->bytes &&
            refusal->round == rail->rdma->retry_rounds;
 }
 
-struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access)
+struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *rail, void *at, size_t bytes, int access)
 {
     const struct sl_rdma_library *library = rail->rdma->library;
     access |= rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
@@ -84,7 +83,7 @@ struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t by
     return mr;
 }
 
-void sl_rdma_memory_relieve(struct sl_rdma_rail *rail)
+void sl_rdma_memory_relieve(struct sl_rdma_nic *rail)
 {
     const uint32_t now = sl_rdma_device_shortages();
     if (now != rail->shortages_seen) {
@@ -118,7 +117,7 @@ int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t b
     return 0;
 }
 
-static void drop_chunks(struct sl_rdma_rail *rail, uint32_t index)
+static void drop_chunks(struct sl_rdma_nic *rail, uint32_t index)
 {
     struct region_chunks *region = &rail->chunks->regions[index];
     for (size_t i = 0; i < LEVELS * region->count; i++) {
@@ -137,7 +136,7 @@ void sl_rdma_memory_unregister(struct sl_transport *transport, void *base)
         if (rdma->regions[index].base != base) {
             continue;
         }
-        for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
             if (rail->chunks != NULL) {
                 drop_chunks(rail, index);
             }
@@ -157,7 +156,7 @@ static bool holds(const struct sl_rdma_region *region, const void *at, size_t by
            offset <= region->bytes && bytes <= region->bytes - offset;
 }
 
-static const struct sl_rdma_region *find_region(struct sl_rdma_rail *rail, const void *at,
+static const struct sl_rdma_region *find_region(struct sl_rdma_nic *rail, const void *at,
                                                 size_t bytes)
 {
     const struct sl_rdma *rdma = rail->rdma;
@@ -174,7 +173,7 @@ static const struct sl_rdma_region *find_region(struct sl_rdma_rail *rail, const
     return NULL;
 }
 
-static bool make_chunks(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+static bool make_chunks(struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
                         uint32_t index)
 {
     struct region_chunks *chunks = &rail->chunks->regions[index];
@@ -193,10 +192,10 @@ static bool make_chunks(struct sl_rdma_rail *rail, const struct sl_rdma_region *
 
 /* What peers may write anyhow is registered once. On iWARP what we read from a peer is written by
  * it. */
-static enum level level_of(const struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+static enum level level_of(const struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
                            enum sl_rdma_use use)
 {
-    const bool is_written = region->peers_write || use == SL_RDMA_USE_LANDING ||
+    const bool is_written = region->peers_write || use == SL_RDMA_USE_REPLY_BUFFER ||
                             (use == SL_RDMA_USE_SINK && rail->can.is_iwarp);
     return is_written ? WRITABLE : use == SL_RDMA_USE_READ ? READABLE : LOCAL;
 }
@@ -214,7 +213,7 @@ static struct ibv_mr **place_of(const struct region_chunks *chunks, size_t numbe
     return &chunks->chunks[level * chunks->count + number];
 }
 
-static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+static struct ibv_mr *chunk_get(struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
                                 size_t number, enum sl_rdma_use use)
 {
     struct sl_rdma_chunks *all = rail->chunks;
@@ -244,9 +243,9 @@ static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_
     return *chunk;
 }
 
-static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+static uint32_t find_in_region(struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
                                uint8_t *at, uint32_t bytes, enum sl_rdma_use use,
-                               struct sl_rdma_span *spans, uint32_t span_max)
+                               struct sl_rdma_local_sge *spans, uint32_t span_max)
 {
     uint32_t count = 0;
     while (bytes > 0) {
@@ -258,7 +257,7 @@ static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_r
         if (mr == NULL) {
             return 0;
         }
-        spans[count++] = (struct sl_rdma_span){
+        spans[count++] = (struct sl_rdma_local_sge){
             .at = at, .bytes = part, .local_key = mr->lkey, .remote_key = mr->rkey};
         at += part;
         bytes -= part;
@@ -266,7 +265,7 @@ static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_r
     return count;
 }
 
-static int access_needed(const struct sl_rdma_rail *rail, enum sl_rdma_use use)
+static int access_needed(const struct sl_rdma_nic *rail, enum sl_rdma_use use)
 {
     switch (use) {
     case SL_RDMA_USE_SEND:
@@ -275,15 +274,15 @@ static int access_needed(const struct sl_rdma_rail *rail, enum sl_rdma_use use)
         return IBV_ACCESS_REMOTE_READ;
     case SL_RDMA_USE_SINK:
         break;
-    case SL_RDMA_USE_LANDING:
+    case SL_RDMA_USE_REPLY_BUFFER:
         sl_assert(false); /* never for the occasion */
     }
     return IBV_ACCESS_LOCAL_WRITE | (rail->can.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
 }
 
-uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
+uint32_t sl_rdma_memory_find(struct sl_rdma_nic *rail, const void *at, uint32_t bytes,
                              enum sl_rdma_use use, bool for_the_occasion,
-                             struct sl_rdma_span *spans, uint32_t span_max)
+                             struct sl_rdma_local_sge *spans, uint32_t span_max)
 {
     sl_assert(bytes > 0);
     sl_assert(span_max > 0);
@@ -291,7 +290,7 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t
         return 0;
     }
     const struct sl_rdma_region *region = find_region(rail, at, bytes);
-    if (use == SL_RDMA_USE_LANDING && (region == NULL || !region->lands)) {
+    if (use == SL_RDMA_USE_REPLY_BUFFER && (region == NULL || !region->lands)) {
         return 0;
     }
     if (region != NULL) {
@@ -305,15 +304,15 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t
         return 0;
     }
     const struct ibv_mr *mr = sl_rdma_cache_region(hold);
-    spans[0] = (struct sl_rdma_span){.at = (uint8_t *)(uintptr_t)at,
-                                     .bytes = bytes,
-                                     .local_key = mr->lkey,
-                                     .remote_key = mr->rkey,
-                                     .hold = hold};
+    spans[0] = (struct sl_rdma_local_sge){.at = (uint8_t *)(uintptr_t)at,
+                                          .bytes = bytes,
+                                          .local_key = mr->lkey,
+                                          .remote_key = mr->rkey,
+                                          .hold = hold};
     return 1;
 }
 
-void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *spans,
+void sl_rdma_memory_drop(struct sl_rdma_nic *rail, const struct sl_rdma_local_sge *spans,
                          uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -326,7 +325,7 @@ void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *s
 /* ---- Open and close ---------------------------------------------------------------------------
  */
 
-int sl_rdma_memory_open(struct sl_rdma_rail *rail)
+int sl_rdma_memory_open(struct sl_rdma_nic *rail)
 {
     rail->shortages_seen = sl_rdma_device_shortages();
     rail->chunks = calloc(1, sizeof *rail->chunks);
@@ -342,7 +341,7 @@ int sl_rdma_memory_open(struct sl_rdma_rail *rail)
     return 0;
 }
 
-void sl_rdma_memory_close(struct sl_rdma_rail *rail)
+void sl_rdma_memory_close(struct sl_rdma_nic *rail)
 {
     if (rail->chunks == NULL) {
         return;

@@ -75,8 +75,8 @@ static void leave_tickets(struct sl_rdma *rdma, const struct sl_rdma_move *move)
     }
 }
 
-int sl_rdma_move_hand_over(struct sl_conn *base, struct sl_transport *to,
-                           const struct sl_transport_events *events, void *ctx, void *user)
+int sl_rdma_move_migrate(struct sl_conn *base, struct sl_transport *to,
+                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
     struct sl_rdma *rdma = conn->rdma;
@@ -169,9 +169,9 @@ void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_
     } else if (head.kind == SL_RDMA_MOVED) {
         conn->move->moved = true;
         sl_rdma_mark_ready(conn);
-    } else if (head.kind == SL_RDMA_BYE) {
-        sl_rdma_conn_said_bye(conn);
-    } else if (head.kind != SL_RDMA_NOTE) {
+    } else if (head.kind == SL_RDMA_FIN) {
+        sl_rdma_conn_sent_fin(conn);
+    } else if (head.kind != SL_RDMA_CREDIT_UPDATE) {
         take_counted(conn, &head, packet, bytes);
     }
 }
@@ -344,7 +344,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     if (!settle(rdma, move)) {
         move->next = rdma->arrivals;
         rdma->arrivals = move;
-        sl_rdma_sweep_retry(rdma);
+        sl_rdma_liveness_retry(rdma);
     }
 }
 
@@ -436,8 +436,8 @@ void sl_rdma_move_announce(struct sl_rdma_conn *conn)
 void sl_rdma_move_bury(struct sl_rdma_conn *conn)
 {
     int err = conn->end_err;
-    struct sl_rdma_rail *rail;
-    if (sl_rdma_rail_get(conn->rdma, conn->move->verbs, &rail) == 0) {
+    struct sl_rdma_nic *rail;
+    if (sl_rdma_nic_get(conn->rdma, conn->move->verbs, &rail) == 0) {
         conn->rail = rail;
         cut_longs(conn->move);
     } else {

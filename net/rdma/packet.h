@@ -27,17 +27,17 @@
 #define SL_RDMA_MAGIC        0x4d52504cU /* in private data */
 #define SL_RDMA_VERSION      1
 #define SL_RDMA_PACKET_BYTES 8192U /* at most, head included */
-#define SL_RDMA_PIECES       8U    /* of one kind in a packet */
+#define SL_RDMA_REMOTE_SGES  8U    /* of one kind in a packet */
 
 enum sl_rdma_packet_kind {
     SL_RDMA_FRAMES = 1,
-    SL_RDMA_LANDING = 2,
+    SL_RDMA_REPLY_BUFFER = 2,
     SL_RDMA_LONG = 3,
     SL_RDMA_WRITTEN = 4,
-    SL_RDMA_NOTE = 5,
+    SL_RDMA_CREDIT_UPDATE = 5,
     SL_RDMA_MOVE = 6,
     SL_RDMA_MOVED = 7,
-    SL_RDMA_BYE = 8
+    SL_RDMA_FIN = 8
 };
 
 enum sl_rdma_packet_flag {
@@ -52,12 +52,12 @@ struct sl_rdma_packet {
     uint32_t done;  /* LONG packets of the receiver of this whose payload has been read, in all */
     uint8_t kind;
     uint8_t flags;
-    uint8_t piece_count, landing_count; /* at most SL_RDMA_PIECES each; no piece is empty */
+    uint8_t piece_count, landing_count; /* at most SL_RDMA_REMOTE_SGES each; no piece is empty */
     uint32_t frame_bytes;               /* FRAMES: of all, with the padding between them */
 };
 
 /* Memory of the sender's process. */
-struct sl_rdma_piece {
+struct sl_rdma_remote_sge {
     uint64_t at;
     uint32_t key; /* remote */
     uint32_t bytes;
@@ -84,7 +84,7 @@ struct sl_rdma_hello {
 };
 
 _Static_assert(sizeof(struct sl_rdma_packet) == 16, "the wire");
-_Static_assert(sizeof(struct sl_rdma_piece) == 16, "the wire");
+_Static_assert(sizeof(struct sl_rdma_remote_sge) == 16, "the wire");
 _Static_assert(sizeof(struct sl_rdma_hello) == 24, "fits 56 bytes of private data");
 
 #endif

@@ -46,7 +46,7 @@ static struct sl_rdma_block *pop_free(struct sl_rdma_pool *pool, enum sl_rdma_bl
 /* ---- Slabs ------------------------------------------------------------------------------------
  */
 
-static int access_of(const struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind)
+static int access_of(const struct sl_rdma_nic *rail, enum sl_rdma_block_kind kind)
 {
     int access = IBV_ACCESS_LOCAL_WRITE;
     if (kind == SL_RDMA_BLOCK_STAGING) {
@@ -64,7 +64,7 @@ static void slab_close(struct sl_rdma_slab *slab)
     free(slab);
 }
 
-static struct sl_rdma_slab *slab_open(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind,
+static struct sl_rdma_slab *slab_open(struct sl_rdma_nic *rail, enum sl_rdma_block_kind kind,
                                       size_t bytes)
 {
     uint32_t count = (uint32_t)(bytes / block_bytes[kind]);
@@ -106,7 +106,7 @@ static size_t next_slab_bytes(const struct sl_rdma_pool *pool, enum sl_rdma_bloc
 }
 
 /* What could not be had a moment ago cannot be now: asking the system takes long. */
-static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool at_all_costs)
+static bool grow(struct sl_rdma_nic *rail, enum sl_rdma_block_kind kind, bool at_all_costs)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     if (rail->gone ||
@@ -131,14 +131,14 @@ static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool a
     return true;
 }
 
-int sl_rdma_pool_open(struct sl_rdma_rail *rail)
+int sl_rdma_pool_open(struct sl_rdma_nic *rail)
 {
     bool can = grow(rail, SL_RDMA_BLOCK_RECEIVE, true) && grow(rail, SL_RDMA_BLOCK_SEND, true) &&
                grow(rail, SL_RDMA_BLOCK_STAGING, true);
     return can ? 0 : SL_ERR_NO_MEMORY;
 }
 
-void sl_rdma_pool_close(struct sl_rdma_rail *rail)
+void sl_rdma_pool_close(struct sl_rdma_nic *rail)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     sl_rdma_pool_unpin(rail);
@@ -150,7 +150,7 @@ void sl_rdma_pool_close(struct sl_rdma_rail *rail)
     *pool = (struct sl_rdma_pool){0};
 }
 
-void sl_rdma_pool_unpin(struct sl_rdma_rail *rail)
+void sl_rdma_pool_unpin(struct sl_rdma_nic *rail)
 {
     for (struct sl_rdma_slab *slab = rail->pool.slabs; slab != NULL; slab = slab->next) {
         if (slab->mr != NULL) {
@@ -186,7 +186,7 @@ static void chain_add(struct chain *chain, struct sl_rdma_block *block)
 
 /* With `conn` to its queue pair. What the device does not take is free again: it is about to fail,
  * or its connection is. */
-static void chain_post(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, struct chain *chain)
+static void chain_post(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn, struct chain *chain)
 {
     if (chain->count == 0) {
         return;
@@ -214,7 +214,7 @@ static void chain_post(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, str
 
 /* What is free: to the shared receive queue as far as it goes, or to a connection up to what it was
  * promised. */
-static void post_free(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
+static void post_free(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     uint32_t posted = conn != NULL ? conn->link.receives : pool->posted;
@@ -245,7 +245,7 @@ static struct sl_rdma_conn *who_misses(const struct sl_rdma_block *block, uint32
     return misses ? conn : NULL;
 }
 
-void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
+void sl_rdma_pool_flush(struct sl_rdma_nic *rail)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     struct sl_rdma_conn *conn = NULL;
@@ -273,7 +273,7 @@ void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
 }
 
 /* Whoever has no shared receive queue looks after each connection's. */
-void sl_rdma_pool_refill(struct sl_rdma_rail *rail)
+void sl_rdma_pool_refill(struct sl_rdma_nic *rail)
 {
     const struct sl_rdma *rdma = rail->rdma;
     if (rail->gone || rail->pool.free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
@@ -295,7 +295,7 @@ void sl_rdma_pool_refill(struct sl_rdma_rail *rail)
 /* ---- Promises ---------------------------------------------------------------------------------
  */
 
-static bool grow_completion_queue(struct sl_rdma_rail *rail, uint32_t needed)
+static bool grow_completion_queue(struct sl_rdma_nic *rail, uint32_t needed)
 {
     uint32_t entries = rail->cq_entries;
     while (entries < needed) {
@@ -313,7 +313,7 @@ static bool grow_completion_queue(struct sl_rdma_rail *rail, uint32_t needed)
 }
 
 /* Every work request outstanding may complete, those in error although they are not signalled. */
-static bool reserve_completions(struct sl_rdma_rail *rail, uint32_t promised)
+static bool reserve_completions(struct sl_rdma_nic *rail, uint32_t promised)
 {
     uint32_t needed = promised + CQ_SLACK;
     if (needed > rail->cq_entries && !grow_completion_queue(rail, needed)) {
@@ -323,7 +323,7 @@ static bool reserve_completions(struct sl_rdma_rail *rail, uint32_t promised)
     return true;
 }
 
-static bool reserve_buffers(struct sl_rdma_rail *rail, uint32_t promised, bool at_all_costs)
+static bool reserve_buffers(struct sl_rdma_nic *rail, uint32_t promised, bool at_all_costs)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     if (rail->srq != NULL && promised > rail->srq_entries) {
@@ -340,12 +340,12 @@ static bool reserve_buffers(struct sl_rdma_rail *rail, uint32_t promised, bool a
 
 /* Work requests of a queue pair that may complete. With iWARP reads may be outstanding that count
  * as completed, as what was sent behind them is. */
-static uint32_t sends_of(const struct sl_rdma_rail *rail)
+static uint32_t sends_of(const struct sl_rdma_nic *rail)
 {
     return SL_RDMA_SENDS + (rail->can.is_iwarp ? rail->can.reads_max : 0);
 }
 
-bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window)
+bool sl_rdma_pool_reserve(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn, uint32_t window)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     uint32_t wanted = window + SL_RDMA_SPARE;
@@ -372,7 +372,7 @@ bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, 
     return true;
 }
 
-bool sl_rdma_pool_is_full(const struct sl_rdma_rail *rail)
+bool sl_rdma_pool_is_full(const struct sl_rdma_nic *rail)
 {
     const uint32_t buffers = SL_RDMA_WINDOW_MIN + SL_RDMA_SPARE;
     const uint32_t entries = rail->can.resizes ? rail->can.cqe_max : rail->cq_entries;
@@ -380,7 +380,7 @@ bool sl_rdma_pool_is_full(const struct sl_rdma_rail *rail)
            (rail->srq != NULL && rail->pool.promised + buffers > rail->srq_entries);
 }
 
-static void take_back(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
+static void take_back(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     for (struct sl_rdma_slab *slab = pool->slabs; slab != NULL; slab = slab->next) {
@@ -396,14 +396,14 @@ static void take_back(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
     conn->link.receives = 0;
 }
 
-void sl_rdma_pool_forget(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
+void sl_rdma_pool_forget(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn)
 {
     if (rail->srq == NULL && conn->link.receives > 0) {
         take_back(rail, conn);
     }
 }
 
-void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
+void sl_rdma_pool_release(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn)
 {
     sl_rdma_pool_forget(rail, conn);
     if (conn->promised == 0) {
@@ -418,7 +418,7 @@ void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
 /* ---- Blocks -----------------------------------------------------------------------------------
  */
 
-struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind)
+struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_nic *rail, enum sl_rdma_block_kind kind)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     sl_assert(kind != SL_RDMA_BLOCK_RECEIVE);
@@ -429,7 +429,7 @@ struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_b
     return block;
 }
 
-struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_rail *rail)
+struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_nic *rail)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     const uint32_t total = pool->total[SL_RDMA_BLOCK_STAGING];
@@ -456,7 +456,7 @@ static bool is_posted_to(const struct sl_rdma_block *block, uint32_t queue_pair)
     return conn != NULL && conn->link.id->qp->qp_num == queue_pair;
 }
 
-struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, const struct ibv_wc *completion)
+struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_nic *rail, const struct ibv_wc *completion)
 {
     struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(completion->wr_id - 1);
     bool good = completion->status == IBV_WC_SUCCESS;

@@ -34,7 +34,7 @@ bool sl_rdma_may_log(struct sl_rdma *rdma)
 /* ---- What wakes the reactor -------------------------------------------------------------------
  * One submission watches all descriptors; it is renewed whenever it has told of some. */
 
-int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_rail *what)
+int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
     return epoll_ctl(rdma->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : SL_ERR_NO_MEMORY;
@@ -45,7 +45,7 @@ void sl_rdma_unwatch(struct sl_rdma *rdma, int fd)
     (void)epoll_ctl(rdma->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static void read_channel(struct sl_rdma_rail *rail)
+static void read_channel(struct sl_rdma_nic *rail)
 {
     const struct sl_rdma_library *library = rail->rdma->library;
     struct ibv_cq *cq;
@@ -81,12 +81,12 @@ static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flag
     }
     int count = epoll_wait(rdma->epoll_fd, events, WATCHED_A_TURN, 0);
     for (int i = 0; i < count; i++) {
-        struct sl_rdma_rail *rail = events[i].data.ptr;
+        struct sl_rdma_nic *rail = events[i].data.ptr;
         if (rail == NULL) {
             rdma->cm_ready = true;
         } else {
             read_channel(rail);
-            sl_rdma_rail_read_events(rail);
+            sl_rdma_nic_read_events(rail);
         }
     }
     watch(rdma);
@@ -157,7 +157,7 @@ static int rdma_open(struct sl_reactor *reactor, const struct sl_transport_optio
         free(rdma);
         return err;
     }
-    sl_rdma_sweep_open(rdma);
+    sl_rdma_liveness_open(rdma);
     watch(rdma);
     *out = &rdma->base;
     return 0;
@@ -171,7 +171,7 @@ static void rdma_close(struct sl_transport **transport)
     sl_rdma_move_retry(rdma);
     sl_rdma_conn_cancel_all(rdma);
     sl_rdma_move_close(rdma);
-    sl_rdma_sweep_close(rdma);
+    sl_rdma_liveness_close(rdma);
     if (rdma->watching) {
         io_uring_prep_cancel(sl_ring_sqe(rdma->ring, NULL), &rdma->op, 0);
     }
@@ -182,7 +182,7 @@ static void rdma_close(struct sl_transport **transport)
     }
     sl_rdma_cm_close(rdma);
     sl_rdma_receive_free_copies(rdma);
-    sl_rdma_rail_close_all(rdma);
+    sl_rdma_nic_close_all(rdma);
     sl_rdma_conn_free_all(rdma);
     close(rdma->epoll_fd);
     free(rdma);
@@ -234,7 +234,7 @@ static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
     sl_rdma_conn_refuse(conn, what, err);
 }
 
-static void take_packet(struct sl_rdma_rail *rail, const struct ibv_wc *wc)
+static void take_packet(struct sl_rdma_nic *rail, const struct ibv_wc *wc)
 {
     struct sl_rdma_block *block = sl_rdma_pool_take(rail, wc);
     if (block == NULL) {
@@ -300,7 +300,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
 /* ---- The turn ---------------------------------------------------------------------------------
  */
 
-static void fetch(struct sl_rdma_rail *rail)
+static void fetch(struct sl_rdma_nic *rail)
 {
     int count = ibv_poll_cq(rail->cq, SL_RDMA_POLL_BATCH, rail->seen);
     rail->seen_next = 0;
@@ -309,7 +309,7 @@ static void fetch(struct sl_rdma_rail *rail)
 
 /* What a connection had received when its end was seen has been looked at once `empties` has moved
  * on. */
-static uint32_t poll_rail(struct sl_rdma_rail *rail, uint32_t budget)
+static uint32_t poll_rail(struct sl_rdma_nic *rail, uint32_t budget)
 {
     uint32_t work = 0;
     do {
@@ -350,21 +350,21 @@ static uint32_t rdma_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
     uint32_t work = 0;
-    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
         work += poll_rail(rail, budget - (work < budget ? work : budget));
     }
     if (rdma->cm_ready) {
         work += sl_rdma_cm_poll(rdma);
     }
     work += visit_ready(rdma);
-    sl_rdma_rail_close_gone(rdma);
+    sl_rdma_nic_close_gone(rdma);
     return work;
 }
 
 static void rdma_flush(struct sl_transport *transport)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
-    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
         if (rail->pool.again != NULL) {
             sl_rdma_pool_flush(rail);
         }
@@ -383,7 +383,7 @@ static void rdma_flush(struct sl_transport *transport)
 
 /* Completions that come before the queue is armed do not wake anybody: it is looked at once more.
  */
-static bool arm_rail(struct sl_rdma_rail *rail)
+static bool arm_rail(struct sl_rdma_nic *rail)
 {
     if (rail->seen_next < rail->seen_count) {
         return false;
@@ -405,7 +405,7 @@ static bool rdma_arm(struct sl_transport *transport)
     if (rdma->dirty != NULL || rdma->awake || rdma->cm_ready) {
         return false;
     }
-    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
         if (!arm_rail(rail)) {
             return false;
         }
@@ -420,8 +420,8 @@ static void rdma_stats(const struct sl_transport *transport, struct sl_transport
 
 static const struct sl_transport_ops ops = {
     .scheme = "rdma",
-    .capabilities = SL_TRANSPORT_ONE_SIDED | SL_TRANSPORT_REGISTERS | SL_TRANSPORT_HANDS_OVER |
-                    SL_TRANSPORT_STREAMS | SL_TRANSPORT_JOINS | SL_TRANSPORT_CHECKSUMS,
+    .capabilities = SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_REGISTERS | SL_TRANSPORT_MIGRATES |
+                    SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_COALESCES | SL_TRANSPORT_CHECKSUMS,
     .open = rdma_open,
     .close = rdma_close,
     .memory_register = sl_rdma_memory_register,
@@ -429,7 +429,7 @@ static const struct sl_transport_ops ops = {
     .listen = sl_rdma_listen,
     .connect = sl_rdma_connect,
     .disconnect = sl_rdma_conn_disconnect,
-    .hand_over = sl_rdma_move_hand_over,
+    .hand_over = sl_rdma_move_migrate,
     .send_burst = sl_rdma_send_burst,
     .release = sl_rdma_receive_release,
     .flush = rdma_flush,

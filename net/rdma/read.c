@@ -8,8 +8,8 @@
 #include "net/rdma/send.h"
 
 #define REQUESTS_MAX                                                                               \
-    (2 * SL_RDMA_PIECES) /* of one payload: pieces of the peer's, spans of ours                    \
-                          */
+    (2 * SL_RDMA_REMOTE_SGES) /* of one payload: pieces of the peer's, spans of ours               \
+                               */
 
 static bool is_short(const struct sl_rdma_item *item)
 {
@@ -21,24 +21,25 @@ struct range {
     uint32_t from, bytes;
 };
 
-static void add_read(struct sl_rdma_chain *chain, const struct sl_rdma_piece *piece, uint32_t from,
-                     const struct sl_rdma_span *to, uint32_t bytes)
+static void add_read(struct sl_rdma_send_batch *chain, const struct sl_rdma_remote_sge *piece,
+                     uint32_t from, const struct sl_rdma_local_sge *to, uint32_t bytes)
 {
-    struct ibv_send_wr *request = sl_rdma_chain_add(chain, SL_RDMA_WR_READ, IBV_WR_RDMA_READ);
+    struct ibv_send_wr *request = sl_rdma_send_batch_add(chain, SL_RDMA_WR_READ, IBV_WR_RDMA_READ);
     request->wr.rdma.remote_addr = piece->at + from;
     request->wr.rdma.rkey = piece->key;
-    sl_rdma_chain_add_piece(chain, to->at, bytes, to->local_key);
+    sl_rdma_send_batch_add_piece(chain, to->at, bytes, to->local_key);
 }
 
 /* From the peer's pieces to the spans, which together are as long as the range. */
-static void add_reads(struct sl_rdma_chain *chain, const struct sl_rdma_item *item,
-                      struct range range, const struct sl_rdma_span *spans)
+static void add_reads(struct sl_rdma_send_batch *chain, const struct sl_rdma_item *item,
+                      struct range range, const struct sl_rdma_local_sge *spans)
 {
-    struct sl_bytes cursor = sl_bytes_over(item->block->at + sizeof(struct sl_rdma_packet),
-                                           item->head.piece_count * sizeof(struct sl_rdma_piece));
-    struct sl_rdma_span to = *spans;
+    struct sl_bytes cursor =
+        sl_bytes_over(item->block->at + sizeof(struct sl_rdma_packet),
+                      item->head.piece_count * sizeof(struct sl_rdma_remote_sge));
+    struct sl_rdma_local_sge to = *spans;
     while (range.bytes > 0) {
-        struct sl_rdma_piece piece;
+        struct sl_rdma_remote_sge piece;
         sl_bytes_copy(&cursor, &piece, sizeof piece);
         sl_assert(!cursor.bad);
         if (range.from >= piece.bytes) {
@@ -64,20 +65,21 @@ static void add_reads(struct sl_rdma_chain *chain, const struct sl_rdma_item *it
 
 /* False: not now. */
 static bool post_reads(struct sl_rdma_conn *conn, struct sl_rdma_item *item, struct range range,
-                       const struct sl_rdma_span *spans)
+                       const struct sl_rdma_local_sge *spans)
 {
-    struct sl_rdma_chain chain;
-    sl_rdma_chain_begin(&chain, conn);
-    if (!sl_rdma_may_post(conn) || !sl_rdma_chain_reserve(&chain, REQUESTS_MAX, REQUESTS_MAX)) {
+    struct sl_rdma_send_batch chain;
+    sl_rdma_send_batch_begin(&chain, conn);
+    if (!sl_rdma_may_post(conn) ||
+        !sl_rdma_send_batch_reserve(&chain, REQUESTS_MAX, REQUESTS_MAX)) {
         sl_rdma_mark_waiting(conn);
         return false;
     }
     add_reads(&chain, item, range, spans);
     chain.wants_signal = true;
-    item->read_end = sl_rdma_chain_number(&chain);
+    item->read_end = sl_rdma_send_batch_number(&chain);
     item->state = SL_RDMA_ITEM_READING;
     conn->receive->reading++;
-    return sl_rdma_chain_post(&chain);
+    return sl_rdma_send_batch_post(&chain);
 }
 
 /* ---- Short payloads ---------------------------------------------------------------------------
@@ -102,7 +104,7 @@ static void begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     }
     uint32_t prefix = sl_rdma_item_prefix(item);
     uint32_t bytes = item->frame.payload_bytes - prefix;
-    struct sl_rdma_span span = {
+    struct sl_rdma_local_sge span = {
         .at = staging->at + prefix, .bytes = bytes, .local_key = staging->key};
     memcpy(staging->at, sl_rdma_item_frames(item) + SL_FRAME_HEADER_BYTES, prefix);
     item->staging = staging;
@@ -159,7 +161,7 @@ static void find_keys(struct sl_rdma_conn *conn, const struct sl_rdma_item *item
         receive->has_keys = true;
         receive->span_count = sl_rdma_memory_find(
             conn->rail, receive->sink + receive->have, item->frame.payload_bytes - receive->have,
-            SL_RDMA_USE_SINK, true, receive->spans, SL_RDMA_PIECES);
+            SL_RDMA_USE_SINK, true, receive->spans, SL_RDMA_REMOTE_SGES);
     }
 }
 
@@ -176,7 +178,7 @@ static void begin_block(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     }
     uint32_t left = item->frame.payload_bytes - receive->have;
     uint32_t bytes = left < SL_RDMA_STAGING_BYTES ? left : SL_RDMA_STAGING_BYTES;
-    struct sl_rdma_span span = {
+    struct sl_rdma_local_sge span = {
         .at = item->staging->at, .bytes = bytes, .local_key = item->staging->key};
     struct range range = {.from = receive->have - sl_rdma_item_prefix(item), .bytes = bytes};
     if (post_reads(conn, item, range, &span)) {

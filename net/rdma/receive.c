@@ -29,7 +29,7 @@ bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn)
  */
 
 /* Hand-overs are rare, and what came before them may be more than the pool has blocks for. */
-static struct sl_rdma_block *get_copy(struct sl_rdma_rail *rail)
+static struct sl_rdma_block *get_copy(struct sl_rdma_nic *rail)
 {
     size_t before = (sizeof(struct sl_rdma_block) + 63) & ~(size_t)63;
     struct sl_rdma_block *block = aligned_alloc(64, before + SL_RDMA_PACKET_BYTES);
@@ -135,7 +135,7 @@ static void deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame, con
     conn->rdma->stats.frames_received++;
     conn->rdma->stats.bytes_received += SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes;
     if (frame->type == SL_FRAME_REPLY) {
-        sl_rdma_landing_take_back(conn, frame->request_id);
+        sl_rdma_reply_buffer_unexport(conn, frame->request_id);
     }
     sl_conn_report_received(&conn->base, &message);
     conn->receive->stayed = true;
@@ -176,7 +176,7 @@ static const uint8_t *next_frame(struct sl_rdma_conn *conn, struct sl_bytes *cur
 static void remember_landing(struct sl_rdma_conn *conn, const struct sl_rdma_item *item,
                              const struct sl_frame *frame)
 {
-    struct sl_rdma_piece pieces[SL_RDMA_PIECES];
+    struct sl_rdma_remote_sge pieces[SL_RDMA_REMOTE_SGES];
     if (item->head.landing_count > 0) {
         memcpy(pieces,
                item->block->at + sizeof(struct sl_rdma_packet) +
@@ -290,7 +290,7 @@ static bool deliver_written(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_item *at = sl_rdma_item_at(conn->receive, conn->receive->head);
     uint32_t bytes = at->frame.payload_bytes, landing_bytes;
-    uint8_t *landing = sl_rdma_send_landing(conn, at->frame.request_id, &landing_bytes);
+    uint8_t *landing = sl_rdma_send_reply_buffer(conn, at->frame.request_id, &landing_bytes);
     if (landing == NULL || landing_bytes < bytes || at->frame.type != SL_FRAME_REPLY) {
         sl_rdma_conn_refuse(conn, "it answered in a place that it was not given", SL_ERR_PROTOCOL);
         return false;
@@ -367,7 +367,7 @@ static bool add_up(struct sl_bytes *cursor, uint32_t count, uint64_t *bytes)
     bool good = true;
     *bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct sl_rdma_piece piece;
+        struct sl_rdma_remote_sge piece;
         sl_bytes_copy(cursor, &piece, sizeof piece);
         good = good && piece.bytes > 0;
         *bytes += piece.bytes;
@@ -400,21 +400,21 @@ static int check_single(struct sl_rdma_item *item)
 static bool has_right_counts(const struct sl_rdma_packet *head)
 {
     bool pieces = head->piece_count > 0, landing = head->landing_count > 0;
-    if (head->piece_count > SL_RDMA_PIECES || head->landing_count > SL_RDMA_PIECES) {
+    if (head->piece_count > SL_RDMA_REMOTE_SGES || head->landing_count > SL_RDMA_REMOTE_SGES) {
         return false;
     }
     switch (head->kind) {
     case SL_RDMA_FRAMES:
     case SL_RDMA_WRITTEN:
         return !pieces && !landing && head->frame_bytes >= SL_FRAME_HEADER_BYTES;
-    case SL_RDMA_LANDING:
+    case SL_RDMA_REPLY_BUFFER:
         return !pieces && landing;
     case SL_RDMA_LONG:
         return pieces;
     case SL_RDMA_MOVE:
         return !pieces && !landing && head->frame_bytes == sizeof(uint64_t);
-    case SL_RDMA_NOTE:
-    case SL_RDMA_BYE:
+    case SL_RDMA_CREDIT_UPDATE:
+    case SL_RDMA_FIN:
         return !pieces && !landing && head->frame_bytes == 0;
     default: /* MOVED is for who leaves, and does not get as far as this */
         return false;
@@ -430,10 +430,10 @@ static int check(struct sl_rdma_item *item)
         return SL_ERR_PROTOCOL;
     }
     uint64_t pieces = (uint64_t)head->piece_count + head->landing_count;
-    if (cursor.left != pieces * sizeof(struct sl_rdma_piece) + head->frame_bytes) {
+    if (cursor.left != pieces * sizeof(struct sl_rdma_remote_sge) + head->frame_bytes) {
         return SL_ERR_PROTOCOL;
     }
-    bool is_single = head->kind == SL_RDMA_LANDING || head->kind == SL_RDMA_LONG ||
+    bool is_single = head->kind == SL_RDMA_REPLY_BUFFER || head->kind == SL_RDMA_LONG ||
                      head->kind == SL_RDMA_WRITTEN;
     return is_single ? check_single(item) : 0;
 }
@@ -449,8 +449,8 @@ static void take_uncounted(struct sl_rdma_conn *conn, const struct sl_rdma_item 
 {
     uint64_t ticket = item->head.kind == SL_RDMA_MOVE ? ticket_of(item) : 0;
     put_block(item->block);
-    if (item->head.kind == SL_RDMA_BYE) {
-        sl_rdma_conn_said_bye(conn);
+    if (item->head.kind == SL_RDMA_FIN) {
+        sl_rdma_conn_sent_fin(conn);
     } else if (item->head.kind == SL_RDMA_MOVE) {
         sl_rdma_move_told(conn, ticket);
     }

@@ -32,7 +32,7 @@ void sl_rdma_send_close(struct sl_rdma_conn *conn)
     for (uint32_t i = send->head; i != send->tail; i++) {
         sl_rdma_long_drop(conn, sl_rdma_entry_at(send, i));
     }
-    sl_rdma_landing_close(conn);
+    sl_rdma_reply_buffer_close(conn);
     sl_rdma_long_close(send);
     free(send);
     conn->send = NULL;
@@ -80,7 +80,8 @@ static uint32_t sent_run(struct sl_rdma_conn *conn)
         return send->head;
     }
     uint32_t end = send->head + 1;
-    while (end != send->tail && sl_rdma_entry_at(send, end)->frame.cookie == SL_TRANSPORT_JOINED) {
+    while (end != send->tail &&
+           sl_rdma_entry_at(send, end)->frame.cookie == SL_TRANSPORT_COALESCED) {
         if (!is_sent(conn, end)) {
             return send->head;
         }
@@ -161,33 +162,33 @@ void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
  */
 
 /* NOTE, BYE, and so on. False: no room. */
-static bool add_uncounted(struct sl_rdma_chain *chain, enum sl_rdma_packet_kind kind, uint8_t flags,
-                          const void *body, uint32_t bytes)
+static bool add_uncounted(struct sl_rdma_send_batch *chain, enum sl_rdma_packet_kind kind,
+                          uint8_t flags, const void *body, uint32_t bytes)
 {
     bool by_reference;
-    struct sl_rdma_draft draft = {.kind = kind, .flags = flags};
-    if (!sl_rdma_chain_reserve(chain, 1, chain->conn->rail->can.sge_max)) {
+    struct sl_rdma_packet_builder draft = {.kind = kind, .flags = flags};
+    if (!sl_rdma_send_batch_reserve(chain, 1, chain->conn->rail->can.sge_max)) {
         return false;
     }
-    sl_rdma_draft_add(&draft, body, bytes);
-    chain->wants_signal = chain->wants_signal || kind != SL_RDMA_NOTE;
-    return sl_rdma_draft_emit(chain, &draft, &by_reference);
+    sl_rdma_packet_builder_add(&draft, body, bytes);
+    chain->wants_signal = chain->wants_signal || kind != SL_RDMA_CREDIT_UPDATE;
+    return sl_rdma_packet_builder_emit(chain, &draft, &by_reference);
 }
 
 bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind kind, uint8_t flags,
                             uint64_t ticket)
 {
-    struct sl_rdma_chain chain;
-    sl_rdma_chain_begin(&chain, conn);
+    struct sl_rdma_send_batch chain;
+    sl_rdma_send_batch_begin(&chain, conn);
     return add_uncounted(&chain, kind, flags, &ticket, kind == SL_RDMA_MOVE ? sizeof ticket : 0) &&
-           sl_rdma_chain_post(&chain);
+           sl_rdma_send_batch_post(&chain);
 }
 
-static void add_note(struct sl_rdma_chain *chain)
+static void add_note(struct sl_rdma_send_batch *chain)
 {
     struct sl_rdma_conn *conn = chain->conn;
     bool stalls = conn->send->next != conn->send->tail && !sl_rdma_credit_left(conn);
-    if (!add_uncounted(chain, SL_RDMA_NOTE, stalls ? SL_RDMA_STALLED : 0, NULL, 0)) {
+    if (!add_uncounted(chain, SL_RDMA_CREDIT_UPDATE, stalls ? SL_RDMA_STALLED : 0, NULL, 0)) {
         sl_rdma_mark_waiting(conn);
     }
 }
@@ -195,7 +196,7 @@ static void add_note(struct sl_rdma_chain *chain)
 void sl_rdma_send_flush(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
-    struct sl_rdma_chain chain;
+    struct sl_rdma_send_batch chain;
     if (!sl_rdma_may_post(conn)) {
         return;
     }
@@ -203,13 +204,13 @@ void sl_rdma_send_flush(struct sl_rdma_conn *conn)
         return;
     }
     send->starved = false;
-    sl_rdma_chain_begin(&chain, conn);
+    sl_rdma_send_batch_begin(&chain, conn);
     while (sl_rdma_pack(&chain)) {
     }
     if (sl_rdma_credit_owes(conn)) {
         add_note(&chain);
     }
-    if (!sl_rdma_chain_post(&chain) || conn->life == SL_RDMA_ENDED) {
+    if (!sl_rdma_send_batch_post(&chain) || conn->life == SL_RDMA_ENDED) {
         return;
     }
     if (has_reports(conn)) {

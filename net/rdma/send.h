@@ -19,20 +19,20 @@
 #define SL_RDMA_OCCASION_BYTES (32U << 10)
 
 /* What a frame that is sent from where it lies needs until its entry is reported. */
-struct sl_rdma_kept {
-    struct sl_rdma_kept *next;
+struct sl_rdma_pins {
+    struct sl_rdma_pins *next;
     struct sl_rdma_block *blocks; /* STAGING: copies */
     uint32_t span_count;
-    struct sl_rdma_span spans[SL_RDMA_PIECES];
+    struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
 };
 
-/* A frame that was taken, or with SL_TRANSPORT_STREAMS several. */
+/* A frame that was taken, or with SL_TRANSPORT_MULTI_FRAME several. */
 struct sl_rdma_entry {
     struct sl_transport_frame frame;
     uint32_t device_due; /* waits_device: for so many work requests to be completed */
     uint32_t peer_due;   /* waits_peer: for so many LONG packets to be read */
     bool waits_device, waits_peer;
-    struct sl_rdma_kept *kept;
+    struct sl_rdma_pins *kept;
 };
 
 /* A block that the device reads. */
@@ -41,7 +41,7 @@ struct sl_rdma_flight {
     struct sl_rdma_block *block;
 };
 
-struct sl_rdma_landings; /* landing.c */
+struct sl_rdma_reply_buffers; /* landing.c */
 
 struct sl_rdma_send {
     uint32_t head, next, tail; /* of the queue: not reported from, not packed from, end */
@@ -55,8 +55,8 @@ struct sl_rdma_send {
     uint32_t notes_unheard;    /* NOTEs sent since the peer was heard last */
     uint32_t signalled;        /* the last work request that reports its completion */
     uint32_t flight_head, flight_tail;
-    struct sl_rdma_landings *landings; /* NULL: none yet */
-    struct sl_rdma_kept *kept_free;
+    struct sl_rdma_reply_buffers *landings; /* NULL: none yet */
+    struct sl_rdma_pins *kept_free;
     struct sl_rdma_flight flights[SL_RDMA_SENDS];
     struct sl_rdma_entry queue[SL_RDMA_QUEUE];
 };
@@ -75,22 +75,23 @@ static inline bool sl_rdma_may_post(const struct sl_rdma_conn *conn)
 /* ---- chain.c ----------------------------------------------------------------------------------
  */
 
-#define SL_RDMA_CHAIN       32U
-#define SL_RDMA_CHAIN_SGES  160U
-#define SL_RDMA_FRONT_BYTES (sizeof(struct sl_rdma_packet) + 2 * SL_RDMA_PIECES * 16)
+#define SL_RDMA_SEND_BATCH      32U
+#define SL_RDMA_SEND_BATCH_SGES 160U
+#define SL_RDMA_FRONT_BYTES     (sizeof(struct sl_rdma_packet) + 2 * SL_RDMA_REMOTE_SGES * 16)
 
 /* Work requests of one queue pair, and what those that are inline refer to; on the stack, and not
  * cleared. */
-struct sl_rdma_chain {
+struct sl_rdma_send_batch {
     struct sl_rdma_conn *conn;
     uint32_t count, sge_count;
     bool wants_signal; /* something waits for the last of them */
-    struct ibv_send_wr requests[SL_RDMA_CHAIN];
-    struct ibv_sge sges[SL_RDMA_CHAIN_SGES];
-    uint8_t fronts[SL_RDMA_CHAIN][SL_RDMA_FRONT_BYTES];
+    struct ibv_send_wr requests[SL_RDMA_SEND_BATCH];
+    struct ibv_sge sges[SL_RDMA_SEND_BATCH_SGES];
+    uint8_t fronts[SL_RDMA_SEND_BATCH][SL_RDMA_FRONT_BYTES];
 };
 
-static inline void sl_rdma_chain_begin(struct sl_rdma_chain *chain, struct sl_rdma_conn *conn)
+static inline void sl_rdma_send_batch_begin(struct sl_rdma_send_batch *chain,
+                                            struct sl_rdma_conn *conn)
 {
     chain->conn = conn;
     chain->count = chain->sge_count = 0;
@@ -99,25 +100,25 @@ static inline void sl_rdma_chain_begin(struct sl_rdma_chain *chain, struct sl_rd
 
 /* Makes sure that so many work requests with so many pieces in all can be added; posts what is
  * there if they would not fit. False: the send queue is full, or the connection has ended. */
-bool sl_rdma_chain_reserve(struct sl_rdma_chain *chain, uint32_t requests, uint32_t sges);
+bool sl_rdma_send_batch_reserve(struct sl_rdma_send_batch *chain, uint32_t requests, uint32_t sges);
 
 /* Adds one without pieces. kind: SL_RDMA_WR_*. */
-struct ibv_send_wr *sl_rdma_chain_add(struct sl_rdma_chain *chain, uint32_t kind,
-                                      enum ibv_wr_opcode opcode);
-void sl_rdma_chain_add_piece(struct sl_rdma_chain *chain, const void *at, uint32_t bytes,
-                             uint32_t key);
+struct ibv_send_wr *sl_rdma_send_batch_add(struct sl_rdma_send_batch *chain, uint32_t kind,
+                                           enum ibv_wr_opcode opcode);
+void sl_rdma_send_batch_add_piece(struct sl_rdma_send_batch *chain, const void *at, uint32_t bytes,
+                                  uint32_t key);
 
 /* How many work requests are completed when the last one that was added is. */
-static inline uint32_t sl_rdma_chain_number(const struct sl_rdma_chain *chain)
+static inline uint32_t sl_rdma_send_batch_number(const struct sl_rdma_send_batch *chain)
 {
     return chain->conn->link.sends_posted + chain->count;
 }
 
 /* Posts what is there. False: it failed, and the connection has ended. */
-bool sl_rdma_chain_post(struct sl_rdma_chain *chain);
+bool sl_rdma_send_batch_post(struct sl_rdma_send_batch *chain);
 
 /* The block goes back to its pool when the last one that was added is completed. */
-void sl_rdma_chain_keep_block(struct sl_rdma_chain *chain, struct sl_rdma_block *block);
+void sl_rdma_send_batch_keep_block(struct sl_rdma_send_batch *chain, struct sl_rdma_block *block);
 
 /* ---- pack.c -----------------------------------------------------------------------------------
  */
@@ -125,13 +126,13 @@ void sl_rdma_chain_keep_block(struct sl_rdma_chain *chain, struct sl_rdma_block 
 #define SL_RDMA_PARTS 48U
 
 /* A packet that is being made. */
-struct sl_rdma_draft {
+struct sl_rdma_packet_builder {
     enum sl_rdma_packet_kind kind;
     uint8_t flags;
     uint8_t piece_count, landing_count;
     uint32_t frame_bytes, part_count;
     struct sl_rdma_block *block; /* SEND: for what cannot go inline; NULL: not taken yet */
-    struct sl_rdma_piece pieces[SL_RDMA_PIECES], landing[SL_RDMA_PIECES];
+    struct sl_rdma_remote_sge pieces[SL_RDMA_REMOTE_SGES], landing[SL_RDMA_REMOTE_SGES];
     struct sl_rdma_part {
         const uint8_t *at;
         uint32_t bytes;
@@ -147,24 +148,26 @@ struct sl_rdma_view {
     uint32_t head_left; /* of the entry's head, this frame's included */
 };
 
-void sl_rdma_draft_add(struct sl_rdma_draft *draft, const uint8_t *at, uint32_t bytes);
+void sl_rdma_packet_builder_add(struct sl_rdma_packet_builder *draft, const uint8_t *at,
+                                uint32_t bytes);
 
-static inline uint32_t sl_rdma_draft_bytes(const struct sl_rdma_draft *draft)
+static inline uint32_t sl_rdma_packet_builder_bytes(const struct sl_rdma_packet_builder *draft)
 {
     return (uint32_t)sizeof(struct sl_rdma_packet) +
-           (uint32_t)sizeof(struct sl_rdma_piece) * (draft->piece_count + draft->landing_count) +
+           (uint32_t)sizeof(struct sl_rdma_remote_sge) *
+               (draft->piece_count + draft->landing_count) +
            draft->frame_bytes;
 }
 
 /* Adds the packet to the chain, which has room reserved for one work request with all its pieces.
  * False: it needs a block, and there is none. *by_reference: parts of it stay where they are until
  * it is completed. */
-bool sl_rdma_draft_emit(struct sl_rdma_chain *chain, struct sl_rdma_draft *draft,
-                        bool *by_reference);
+bool sl_rdma_packet_builder_emit(struct sl_rdma_send_batch *chain,
+                                 struct sl_rdma_packet_builder *draft, bool *by_reference);
 
 /* Makes one packet of the next frames in the queue, if there are any. False: no more can be made
  * now. */
-bool sl_rdma_pack(struct sl_rdma_chain *chain);
+bool sl_rdma_pack(struct sl_rdma_send_batch *chain);
 
 /* ---- long.c -----------------------------------------------------------------------------------
  */
@@ -174,7 +177,8 @@ bool sl_rdma_long_is(const struct sl_rdma_conn *conn, const struct sl_rdma_view 
 
 /* Makes its packet, and the work requests in front of it. False: not now, or the connection has
  * ended. */
-bool sl_rdma_long_pack(struct sl_rdma_chain *chain, const struct sl_rdma_view *view, bool more);
+bool sl_rdma_long_pack(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view,
+                       bool more);
 
 /* The frames of the entry need nothing more. */
 void sl_rdma_long_drop(struct sl_rdma_conn *conn, struct sl_rdma_entry *entry);
@@ -185,20 +189,20 @@ void sl_rdma_long_close(struct sl_rdma_send *send);
 
 /* Memory of ours where the answer to this request may be written, as pieces for the peer. Returns
  * their count; 0: it goes without. */
-uint8_t sl_rdma_landing_lend(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
-                             uint32_t bytes, struct sl_rdma_piece *pieces);
+uint8_t sl_rdma_reply_buffer_export(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
+                                    uint32_t bytes, struct sl_rdma_remote_sge *pieces);
 
 /* The answer is there, whatever way it came, or the request was not sent. */
-void sl_rdma_landing_take_back(struct sl_rdma_conn *conn, uint64_t request_id);
+void sl_rdma_reply_buffer_unexport(struct sl_rdma_conn *conn, uint64_t request_id);
 
 /* Of the peer's request of this id; NULL: none of so many bytes. Returns their number in *count. */
-const struct sl_rdma_piece *sl_rdma_landing_find(const struct sl_rdma_conn *conn,
-                                                 uint64_t request_id, uint32_t bytes,
-                                                 uint32_t *count);
+const struct sl_rdma_remote_sge *sl_rdma_reply_buffer_find(const struct sl_rdma_conn *conn,
+                                                           uint64_t request_id, uint32_t bytes,
+                                                           uint32_t *count);
 
 /* The peer's request is answered. */
-void sl_rdma_landing_forget(struct sl_rdma_conn *conn, uint64_t request_id);
-void sl_rdma_landing_close(struct sl_rdma_conn *conn);
+void sl_rdma_reply_buffer_forget(struct sl_rdma_conn *conn, uint64_t request_id);
+void sl_rdma_reply_buffer_close(struct sl_rdma_conn *conn);
 
 /* ---- credit.c ---------------------------------------------------------------------------------
  */

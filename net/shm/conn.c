@@ -30,7 +30,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     struct sl_shm_conn *conn =
         (struct sl_shm_conn *)((char *)timer - offsetof(struct sl_shm_conn, timer));
     if (conn->life == SL_SHM_RETRYING) {
-        sl_shm_shake_connect(conn);
+        sl_shm_handshake_connect(conn);
     } else {
         sl_shm_conn_end(conn, SL_ERR_CLOSED);
     }
@@ -51,7 +51,7 @@ static void reset(struct sl_shm_conn *conn)
     conn->timer.run = on_timer;
     for (uint32_t i = 0; i < SL_SHM_SLOTS; i++) {
         conn->receive.claims[i] =
-            (struct sl_shm_claim){.token.kind = SL_SHM_TOKEN_CLAIM, .conn = conn};
+            (struct sl_shm_loan){.token.kind = SL_SHM_TOKEN_LOAN, .conn = conn};
     }
 }
 
@@ -91,7 +91,7 @@ static int link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
     conn->index = shm->conn_count;
     shm->conns[shm->conn_count++] = conn;
     shm->stats.connections++;
-    sl_shm_sweep_add(shm, conn);
+    sl_shm_liveness_add(shm, conn);
     return 0;
 }
 
@@ -120,7 +120,7 @@ struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side
         return NULL;
     }
     sl_conn_init(&conn->base, &shm->base, events, ctx);
-    conn->life = SL_SHM_SHAKING;
+    conn->life = SL_SHM_HANDSHAKE;
     conn->link = (struct sl_shm_link){.fd = fd, .side = side, .memory.fd = -1};
     if (link_to(shm, conn) != 0) {
         put_spare(shm, conn);
@@ -156,7 +156,7 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     }
     sl_shm_socket_address(endpoint, &conn->address, &conn->address_bytes);
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
-    sl_shm_shake_connect(conn);
+    sl_shm_handshake_connect(conn);
     *out = &conn->base;
     return 0;
 }
@@ -185,7 +185,7 @@ void sl_shm_conn_attach(struct sl_shm_conn *conn)
 
 static void unmap(struct sl_shm_link *link)
 {
-    sl_shm_region_drop_lent(&link->lent);
+    sl_shm_region_drop_imported(&link->lent);
     if (link->side == 0) {
         sl_shared_destroy(&link->memory);
     } else {
@@ -222,7 +222,7 @@ void sl_shm_conn_finish(struct sl_shm_conn *conn)
     if (conn->link.segment != NULL) {
         sl_shm_side_leave(sl_shm_our_side(conn)); /* our memory is the owner's again */
     }
-    sl_shm_landing_close(conn);
+    sl_shm_reply_buffer_close(conn);
     if (!conn->unannounced) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
@@ -301,7 +301,7 @@ static void drain(struct sl_shm_conn *conn)
         return;
     }
     const bool is_sent = send->head == send->tail && send->consumed == send->number;
-    if (conn->eof || (is_sent && !sl_shm_landing_is_lent(conn))) {
+    if (conn->eof || (is_sent && !sl_shm_reply_buffer_is_exported(conn))) {
         sl_shm_conn_end(conn, SL_OK);
     } else if (is_sent && !conn->has_shut) {
         await_close(conn);
@@ -313,7 +313,7 @@ static void drain(struct sl_shm_conn *conn)
 
 static void see_end(struct sl_shm_conn *conn)
 {
-    if (conn->life == SL_SHM_SHAKING) {
+    if (conn->life == SL_SHM_HANDSHAKE) {
         sl_shm_conn_end(conn, SL_ERR_REFUSED);
         return;
     }
@@ -322,21 +322,22 @@ static void see_end(struct sl_shm_conn *conn)
     stop_watching(conn); /* it would be readable for ever */
 }
 
-static void take_note(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd)
+static void take_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
 {
     int err = 0;
     switch (note->kind) {
-    case SL_SHM_NOTE_REGION:
-        err = sl_shm_region_lent(conn, note, fd);
+    case SL_SHM_CTRL_MSG_REGION:
+        err = sl_shm_region_imported(conn, note, fd);
         break;
-    case SL_SHM_NOTE_WITHDRAW:
+    case SL_SHM_CTRL_MSG_WITHDRAW:
         err = sl_shm_region_withdrawn(conn, note);
         break;
-    case SL_SHM_NOTE_PING:
-        (void)sl_shm_note_send(conn, (struct sl_shm_note){.kind = SL_SHM_NOTE_PONG}, -1);
+    case SL_SHM_CTRL_MSG_PING:
+        (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PONG},
+                                   -1);
         break;
-    case SL_SHM_NOTE_WAKE:
-    case SL_SHM_NOTE_PONG:
+    case SL_SHM_CTRL_MSG_WAKE:
+    case SL_SHM_CTRL_MSG_PONG:
         break;
     default:
         if (fd >= 0) {
@@ -351,12 +352,12 @@ static void take_note(struct sl_shm_conn *conn, const struct sl_shm_note *note, 
 
 void sl_shm_conn_read(struct sl_shm_conn *conn)
 {
-    for (uint32_t i = 0; i < NOTES_A_TURN && !conn->eof && conn->life >= SL_SHM_SHAKING &&
+    for (uint32_t i = 0; i < NOTES_A_TURN && !conn->eof && conn->life >= SL_SHM_HANDSHAKE &&
                          conn->life <= SL_SHM_DRAINING;
          i++) {
-        struct sl_shm_note note;
+        struct sl_shm_ctrl_msg note;
         int fd;
-        int err = sl_shm_note_receive(conn->link.fd, &note, &fd);
+        int err = sl_shm_ctrl_msg_receive(conn->link.fd, &note, &fd);
         if (err == SL_ERR_AGAIN) {
             return;
         }
@@ -366,8 +367,8 @@ void sl_shm_conn_read(struct sl_shm_conn *conn)
             see_end(conn);
         } else if (err != 0) {
             sl_shm_conn_refuse(conn, "what came on its socket is not ours", err);
-        } else if (conn->life == SL_SHM_SHAKING) {
-            sl_shm_shake_note(conn, &note, fd);
+        } else if (conn->life == SL_SHM_HANDSHAKE) {
+            sl_shm_handshake_note(conn, &note, fd);
         } else {
             take_note(conn, &note, fd);
         }
@@ -377,8 +378,8 @@ void sl_shm_conn_read(struct sl_shm_conn *conn)
 /* ---- To another reactor -----------------------------------------------------------------------
  */
 
-int sl_shm_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
-                          const struct sl_transport_events *events, void *ctx, void *user)
+int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
+                        const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_shm_conn *conn = (struct sl_shm_conn *)base;
     sl_assert(conn->life == SL_SHM_LIVE);
@@ -471,7 +472,7 @@ static void depart(struct sl_shm_conn *conn)
     conn->link.acknowledged = conn->send.consumed;
     conn->link.received = conn->receive.head;
     moved->link = conn->link;
-    sl_shm_landing_close(conn);
+    sl_shm_reply_buffer_close(conn);
     unlink_from(conn);
     put_spare(shm, conn);
     if (from == to) {
@@ -493,7 +494,8 @@ void sl_shm_conn_wake(struct sl_shm_conn *conn)
         conn->notified = conn->send.number;
     }
     if (sl_shm_side_must_wake(sl_shm_peer_side(conn), reasons)) {
-        (void)sl_shm_note_send(conn, (struct sl_shm_note){.kind = SL_SHM_NOTE_WAKE}, -1);
+        (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_WAKE},
+                                   -1);
     }
 }
 

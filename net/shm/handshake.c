@@ -16,8 +16,8 @@ static int send_segment(struct sl_shm_conn *conn)
         return err;
     }
     link->segment = (struct sl_shm_segment *)link->memory.base;
-    struct sl_shm_note hello = {.kind = SL_SHM_NOTE_HELLO, .bytes = link->memory.bytes};
-    return sl_shm_note_send(conn, hello, link->memory.fd);
+    struct sl_shm_ctrl_msg hello = {.kind = SL_SHM_CTRL_MSG_HELLO, .bytes = link->memory.bytes};
+    return sl_shm_ctrl_msg_send(conn, hello, link->memory.fd);
 }
 
 static void go_on(struct sl_shm_conn *conn)
@@ -31,7 +31,7 @@ static void go_on(struct sl_shm_conn *conn)
         sl_shm_conn_end(conn, SL_ERR_REFUSED);
         return;
     }
-    conn->life = SL_SHM_SHAKING;
+    conn->life = SL_SHM_HANDSHAKE;
     int err = send_segment(conn);
     if (err == 0) {
         err = sl_shm_watch(conn->shm, conn->link.fd, conn, false);
@@ -41,7 +41,7 @@ static void go_on(struct sl_shm_conn *conn)
     }
 }
 
-void sl_shm_shake_connect(struct sl_shm_conn *conn)
+void sl_shm_handshake_connect(struct sl_shm_conn *conn)
 {
     if (connect(conn->link.fd, (struct sockaddr *)&conn->address, conn->address_bytes) == 0) {
         go_on(conn);
@@ -56,7 +56,7 @@ void sl_shm_shake_connect(struct sl_shm_conn *conn)
     }
 }
 
-static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd)
+static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
 {
     struct sl_shm_link *link = &conn->link;
     int err = sl_shared_attach(fd, note->bytes, sizeof(struct sl_shm_segment), SL_SHARED_WRITE,
@@ -72,7 +72,7 @@ static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_note *not
         return;
     }
     link->segment = (struct sl_shm_segment *)link->memory.base;
-    err = sl_shm_note_send(conn, (struct sl_shm_note){.kind = SL_SHM_NOTE_ACCEPT}, -1);
+    err = sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_ACCEPT}, -1);
     if (err != 0) {
         sl_shm_conn_end(conn, SL_ERR_CLOSED);
         return;
@@ -82,11 +82,11 @@ static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_note *not
     sl_conn_report_accepted(&conn->base);
 }
 
-void sl_shm_shake_note(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd)
+void sl_shm_handshake_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
 {
-    if (conn->unannounced && note->kind == SL_SHM_NOTE_HELLO) {
+    if (conn->unannounced && note->kind == SL_SHM_CTRL_MSG_HELLO) {
         accept_hello(conn, note, fd);
-    } else if (!conn->unannounced && note->kind == SL_SHM_NOTE_ACCEPT) {
+    } else if (!conn->unannounced && note->kind == SL_SHM_CTRL_MSG_ACCEPT) {
         sl_shm_conn_attach(conn);
         sl_conn_report_connected(&conn->base);
     } else {

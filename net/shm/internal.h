@@ -18,7 +18,7 @@
 #define SL_SHM_QUEUE           512U /* frames of one connection taken and not reported; 2^n */
 #define SL_SHM_REGIONS         256U /* registered with a transport; lent by one peer */
 #define SL_SHM_REGION_NAMES    (1U << 30)
-#define SL_SHM_LENT_BYTES      (1ULL << 40) /* by one peer */
+#define SL_SHM_IMPORTED_BYTES  (1ULL << 40) /* by one peer */
 #define SL_SHM_BY_REF_BYTES    1024U /* of a payload's part from here on are left where they lie */
 #define SL_SHM_COPY_BYTES      (256U << 10) /* into a sink, of one connection in a turn */
 #define SL_SHM_ARENA_WARM      (256U << 10) /* of an arena are used over and over */
@@ -39,7 +39,7 @@ struct sl_shm_region {
 
 /* What a peer has lent. An address that was named to the layer above stays mapped until the
  * connection's end: to nothing, or to what the same peer lends later. */
-struct sl_shm_lent {
+struct sl_shm_imported {
     struct sl_shared live[SL_SHM_REGIONS]; /* base NULL: nothing */
     uint32_t names[SL_SHM_REGIONS];        /* of what is live */
     struct sl_shared *retired;             /* [retired_capacity]: retired.c */
@@ -49,7 +49,7 @@ struct sl_shm_lent {
 };
 
 struct sl_shm_listener;
-struct sl_shm_landings; /* landing.c */
+struct sl_shm_reply_buffers; /* landing.c */
 
 struct sl_shm {
     struct sl_transport base;
@@ -79,7 +79,7 @@ struct sl_shm {
 };
 
 /* A message that is read in the peer's memory; its token. */
-struct sl_shm_claim {
+struct sl_shm_loan {
     struct sl_shm_token token;
     bool done;
     struct sl_shm_conn *conn;
@@ -108,7 +108,7 @@ struct sl_shm_receive {
     void *landing;
     uint32_t landing_bytes;
     struct sl_shm_slot slot; /* the copy that is looked at */
-    struct sl_shm_claim claims[SL_SHM_SLOTS];
+    struct sl_shm_loan claims[SL_SHM_SLOTS];
 };
 
 /* A frame that was taken. */
@@ -132,8 +132,8 @@ struct sl_shm_send {
 };
 
 enum sl_shm_life {
-    SL_SHM_RETRYING, /* the listener's queue is full */
-    SL_SHM_SHAKING,  /* waits for the peer's part of the handshake */
+    SL_SHM_RETRYING,  /* the listener's queue is full */
+    SL_SHM_HANDSHAKE, /* waits for the peer's part of the handshake */
     SL_SHM_LIVE,
     SL_SHM_DRAINING, /* disconnect: what is queued is sent, what arrives is dropped */
     SL_SHM_LEAVING,  /* handed over */
@@ -146,7 +146,7 @@ struct sl_shm_link {
     uint32_t side; /* of the segment: 0 who connected */
     struct sl_shared memory;
     struct sl_shm_segment *segment;
-    struct sl_shm_lent *lent; /* NULL: nothing yet */
+    struct sl_shm_imported *lent; /* NULL: nothing yet */
     /* Frames, as the last owner left them. */
     uint32_t sent, acknowledged, received;
 };
@@ -176,8 +176,8 @@ struct sl_shm_conn {
     struct sl_shm_conn *moved; /* LEAVING: what it will be on the other reactor, which is: */
     struct sl_reactor *bound_for;
     uint8_t announced[SL_SHM_REGIONS];
-    bool has_shut;                    /* DRAINING: the peer is asked to close */
-    struct sl_shm_landings *landings; /* NULL: none yet */
+    bool has_shut;                         /* DRAINING: the peer is asked to close */
+    struct sl_shm_reply_buffers *landings; /* NULL: none yet */
     struct sl_shm_receive receive;
     struct sl_shm_send send;
 };
@@ -211,21 +211,21 @@ static inline struct sl_shm_side *sl_shm_peer_side(const struct sl_shm_conn *con
 /* ---- socket.c ---------------------------------------------------------------------------------
  */
 
-enum sl_shm_note_kind {
-    SL_SHM_NOTE_HELLO = 1,    /* who connects: with the segment */
-    SL_SHM_NOTE_ACCEPT = 2,   /* the answer */
-    SL_SHM_NOTE_REGION = 3,   /* lends memory, which comes with it */
-    SL_SHM_NOTE_WITHDRAW = 4, /* the region is lent no more */
-    SL_SHM_NOTE_WAKE = 5,
-    SL_SHM_NOTE_PING = 6, /* who turns answers */
-    SL_SHM_NOTE_PONG = 7
+enum sl_shm_ctrl_msg_kind {
+    SL_SHM_CTRL_MSG_HELLO = 1,    /* who connects: with the segment */
+    SL_SHM_CTRL_MSG_ACCEPT = 2,   /* the answer */
+    SL_SHM_CTRL_MSG_REGION = 3,   /* lends memory, which comes with it */
+    SL_SHM_CTRL_MSG_WITHDRAW = 4, /* the region is lent no more */
+    SL_SHM_CTRL_MSG_WAKE = 5,
+    SL_SHM_CTRL_MSG_PING = 6, /* who turns answers */
+    SL_SHM_CTRL_MSG_PONG = 7
 };
 
-#define SL_SHM_NOTE_MAGIC   0x4d53534cU /* "LSSM" in memory order */
-#define SL_SHM_NOTE_VERSION 2
+#define SL_SHM_CTRL_MSG_MAGIC   0x4d53534cU /* "LSSM" in memory order */
+#define SL_SHM_CTRL_MSG_VERSION 2
 
 /* One packet on the socket. */
-struct sl_shm_note {
+struct sl_shm_ctrl_msg {
     uint32_t magic;
     uint16_t version;
     uint16_t kind;
@@ -233,7 +233,7 @@ struct sl_shm_note {
     uint32_t access; /* REGION: sl_shared_access */
     uint64_t bytes;  /* HELLO, REGION: of the memory */
 };
-static_assert(sizeof(struct sl_shm_note) == 24, "note size");
+static_assert(sizeof(struct sl_shm_ctrl_msg) == 24, "note size");
 
 /* The abstract address of an endpoint, for this user. */
 void sl_shm_socket_address(const struct sl_endpoint *endpoint, struct sockaddr_un *out,
@@ -249,11 +249,11 @@ int sl_shm_socket_lift(int fd);
 bool sl_shm_socket_is_ours(int fd, int *pid);
 
 /* Sends one note; fd -1: without. AGAIN: the peer does not read; CLOSED: it is gone. */
-int sl_shm_note_send(const struct sl_shm_conn *conn, struct sl_shm_note note, int fd);
+int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg note, int fd);
 
 /* Receives one; *fd is -1 or the caller's to close. AGAIN: there is none; CLOSED: there never will
  * be; PROTOCOL: it is no note; VERSION. */
-int sl_shm_note_receive(int socket_fd, struct sl_shm_note *out, int *fd);
+int sl_shm_ctrl_msg_receive(int socket_fd, struct sl_shm_ctrl_msg *out, int *fd);
 
 /* ---- listen.c ---------------------------------------------------------------------------------
  */
@@ -277,8 +277,8 @@ struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side
 int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                         const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
 void sl_shm_conn_disconnect(struct sl_conn *base);
-int sl_shm_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
-                          const struct sl_transport_events *events, void *ctx, void *user);
+int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
+                        const struct sl_transport_events *events, void *ctx, void *user);
 
 /* Its segment is there: both directions begin where the link says. */
 void sl_shm_conn_attach(struct sl_shm_conn *conn);
@@ -314,10 +314,10 @@ void sl_shm_conn_free_all(struct sl_shm *shm);
  */
 
 /* Connects, or tries again. Ends the connection where it fails. */
-void sl_shm_shake_connect(struct sl_shm_conn *conn);
+void sl_shm_handshake_connect(struct sl_shm_conn *conn);
 
 /* A note of the peer while SHAKING; takes fd. */
-void sl_shm_shake_note(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd);
+void sl_shm_handshake_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd);
 
 /* ---- region.c ---------------------------------------------------------------------------------
  */
@@ -339,43 +339,43 @@ bool sl_shm_region_piece(struct sl_shm_conn *conn, const void *at, uint32_t byte
 const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_shm_piece *piece);
 
 /* As resolve, in memory that the peer has lent to be written. */
-uint8_t *sl_shm_region_landing(struct sl_shm_conn *conn, const struct sl_shm_piece *piece);
+uint8_t *sl_shm_region_reply_buffer(struct sl_shm_conn *conn, const struct sl_shm_piece *piece);
 
 /* The peer lends (takes fd), or withdraws. Errors: PROTOCOL, NO_MEMORY, TOO_LARGE. */
-int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd);
-int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *note);
+int sl_shm_region_imported(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd);
+int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note);
 
 /* Takes back all that was announced on the connection: it goes to another transport. False: the
  * peer cannot be told. */
 bool sl_shm_region_recall(struct sl_shm_conn *conn);
 
-void sl_shm_region_drop_lent(struct sl_shm_lent **lent);
+void sl_shm_region_drop_imported(struct sl_shm_imported **lent);
 
 /* ---- landing.c --------------------------------------------------------------------------------
  * The requests of a connection whose answer the peer may write into memory of ours. */
 
 /* The place for the answer to the frame, as a piece, remembered until it is taken back. False: the
  * peer is not to write there. */
-bool sl_shm_landing_lend(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
-                         struct sl_shm_piece *out);
+bool sl_shm_reply_buffer_export(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
+                                struct sl_shm_piece *out);
 
 /* The answer has come: the peer writes there no more. */
-void sl_shm_landing_take_back(struct sl_shm_conn *conn, uint64_t request_id);
-bool sl_shm_landing_is_lent(const struct sl_shm_conn *conn);
+void sl_shm_reply_buffer_unexport(struct sl_shm_conn *conn, uint64_t request_id);
+bool sl_shm_reply_buffer_is_exported(const struct sl_shm_conn *conn);
 
 /* Before `closed`: what the peer may still write, since it has not closed its end, is revoked
  * (core/shared.h). */
-void sl_shm_landing_close(struct sl_shm_conn *conn);
+void sl_shm_reply_buffer_close(struct sl_shm_conn *conn);
 
 /* ---- retired.c --------------------------------------------------------------------------------
  */
 
 /* Keeps the address of what was withdrawn, which is hollow. Errors: NO_MEMORY, TOO_LARGE. */
-int sl_shm_retired_add(struct sl_shm_lent *lent, const struct sl_shared *hollow);
+int sl_shm_retired_add(struct sl_shm_imported *lent, const struct sl_shared *hollow);
 
 /* Moves what comes now to an address that was withdrawn, where there is one for it. */
-void sl_shm_retired_reuse(struct sl_shm_lent *lent, struct sl_shared *fresh);
-void sl_shm_retired_drop(struct sl_shm_lent *lent);
+void sl_shm_retired_reuse(struct sl_shm_imported *lent, struct sl_shared *fresh);
+void sl_shm_retired_drop(struct sl_shm_imported *lent);
 
 /* ---- receive.c --------------------------------------------------------------------------------
  */
@@ -422,8 +422,8 @@ static inline bool sl_shm_send_waits(const struct sl_shm_conn *conn)
 /* One timer for all connections of a transport: a few times within the peer's timeout each is
  * looked at, and ended with DEADLINE where its peer has shown no life for that long, though it owes
  * some. */
-void sl_shm_sweep_open(struct sl_shm *shm);
-void sl_shm_sweep_close(struct sl_shm *shm);
-void sl_shm_sweep_add(struct sl_shm *shm, struct sl_shm_conn *conn);
+void sl_shm_liveness_open(struct sl_shm *shm);
+void sl_shm_liveness_close(struct sl_shm *shm);
+void sl_shm_liveness_add(struct sl_shm *shm, struct sl_shm_conn *conn);
 
 #endif

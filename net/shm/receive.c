@@ -6,7 +6,7 @@
 /* ---- What has been dealt with -----------------------------------------------------------------
  */
 
-static struct sl_shm_claim *claim_at(struct sl_shm_receive *receive, uint32_t number)
+static struct sl_shm_loan *claim_at(struct sl_shm_receive *receive, uint32_t number)
 {
     return &receive->claims[number % SL_SHM_SLOTS];
 }
@@ -37,7 +37,7 @@ static void finish_slot(struct sl_shm_conn *conn)
 static struct sl_shm_token *claim_slot(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
-    struct sl_shm_claim *claim = claim_at(receive, receive->head);
+    struct sl_shm_loan *claim = claim_at(receive, receive->head);
     claim->done = false;
     receive->claims_open++;
     receive->head++;
@@ -48,11 +48,11 @@ static struct sl_shm_token *claim_slot(struct sl_shm_conn *conn)
 void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_message *message)
 {
     struct sl_shm_token *token = message->token;
-    if (token->kind != SL_SHM_TOKEN_CLAIM) {
+    if (token->kind != SL_SHM_TOKEN_LOAN) {
         sl_shm_staging_put(&((struct sl_shm *)base->transport)->staging, token);
         return;
     }
-    struct sl_shm_claim *claim = (struct sl_shm_claim *)token;
+    struct sl_shm_loan *claim = (struct sl_shm_loan *)token;
     struct sl_shm_conn *conn = claim->conn;
     sl_assert(!claim->done);
     claim->done = true;
@@ -80,7 +80,7 @@ static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *toke
     conn->base.landing = receive->landing;
     conn->base.landing_bytes = receive->landing_bytes;
     if (message.header.type == SL_FRAME_REPLY) {
-        sl_shm_landing_take_back(conn, message.header.request_id);
+        sl_shm_reply_buffer_unexport(conn, message.header.request_id);
     }
     conn->shm->stats.frames_received++;
     conn->shm->stats.bytes_received += SL_FRAME_HEADER_BYTES + message.header.payload_bytes;
@@ -286,7 +286,7 @@ static bool find_landing(struct sl_shm_conn *conn)
     if (slot->has_landing == 0) {
         return true;
     }
-    receive->landing = sl_shm_region_landing(conn, &slot->landing);
+    receive->landing = sl_shm_region_reply_buffer(conn, &slot->landing);
     receive->landing_bytes = slot->landing.bytes;
     receive->is_lent = true;
     return receive->landing != NULL && (uintptr_t)receive->landing % 8 == 0;

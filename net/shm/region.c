@@ -50,9 +50,9 @@ int sl_shm_region_register(struct sl_transport *transport, void *base, size_t by
 static bool withdraw(struct sl_shm_conn *conn, uint32_t index)
 {
     conn->announced[index] = false;
-    struct sl_shm_note note = {.kind = SL_SHM_NOTE_WITHDRAW,
-                               .region = conn->shm->regions[index].name};
-    return sl_shm_note_send(conn, note, -1) == 0;
+    struct sl_shm_ctrl_msg note = {.kind = SL_SHM_CTRL_MSG_WITHDRAW,
+                                   .region = conn->shm->regions[index].name};
+    return sl_shm_ctrl_msg_send(conn, note, -1) == 0;
 }
 
 void sl_shm_region_unregister(struct sl_transport *transport, void *base)
@@ -87,11 +87,11 @@ static bool announce(struct sl_shm_conn *conn, const struct sl_shm_region *regio
     if (conn->announced[index]) {
         return true;
     }
-    struct sl_shm_note note = {.kind = SL_SHM_NOTE_REGION,
-                               .region = region->name,
-                               .access = region->shared.access,
-                               .bytes = region->shared.bytes};
-    conn->announced[index] = sl_shm_note_send(conn, note, region->shared.fd) == 0;
+    struct sl_shm_ctrl_msg note = {.kind = SL_SHM_CTRL_MSG_REGION,
+                                   .region = region->name,
+                                   .access = region->shared.access,
+                                   .bytes = region->shared.bytes};
+    conn->announced[index] = sl_shm_ctrl_msg_send(conn, note, region->shared.fd) == 0;
     return conn->announced[index];
 }
 
@@ -127,7 +127,7 @@ static bool piece_of_ours(struct sl_shm_conn *conn, const void *at, uint32_t byt
 static bool piece_of_theirs(const struct sl_shm_conn *conn, const void *at, uint32_t bytes,
                             struct sl_shm_piece *out)
 {
-    const struct sl_shm_lent *lent = conn->link.lent;
+    const struct sl_shm_imported *lent = conn->link.lent;
     for (uint32_t i = 0; lent != NULL && lent->writable_count > 0 && i < SL_SHM_REGIONS; i++) {
         const struct sl_shared *live = &lent->live[i];
         if (live->access == SL_SHARED_WRITE && holds(live->base, live->bytes, at, bytes)) {
@@ -160,7 +160,7 @@ static uint8_t *within(uint8_t *base, uint64_t base_bytes, const struct sl_shm_p
 /* What is lent by that name, as far as notes have been read; NULL: nothing. */
 static struct sl_shared *lent_by(struct sl_shm_conn *conn, uint32_t name)
 {
-    struct sl_shm_lent *lent = conn->link.lent;
+    struct sl_shm_imported *lent = conn->link.lent;
     const uint32_t index = name % SL_SHM_REGIONS;
     const bool is_there =
         lent != NULL && lent->live[index].base != NULL && lent->names[index] == name;
@@ -211,15 +211,15 @@ const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_s
     return resolve_lent(conn, piece);
 }
 
-uint8_t *sl_shm_region_landing(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+uint8_t *sl_shm_region_reply_buffer(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
     const struct sl_shared *live = await_lent(conn, piece->region);
     return live != NULL && live->access == SL_SHARED_WRITE ? resolve_lent(conn, piece) : NULL;
 }
 
-int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd)
+int sl_shm_region_imported(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
 {
-    struct sl_shm_lent *lent = conn->link.lent;
+    struct sl_shm_imported *lent = conn->link.lent;
     if (lent == NULL) {
         lent = conn->link.lent = calloc(1, sizeof *lent);
     }
@@ -233,7 +233,7 @@ int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note,
     }
     struct sl_shared fresh;
     if (err == 0) {
-        err = sl_shared_attach(fd, note->bytes, SL_SHM_LENT_BYTES - lent->bytes,
+        err = sl_shared_attach(fd, note->bytes, SL_SHM_IMPORTED_BYTES - lent->bytes,
                                (enum sl_shared_access)note->access, &fresh);
     }
     if (err != 0) {
@@ -249,14 +249,14 @@ int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note,
 }
 
 /* The layer above may still have a pointer into it. */
-int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *note)
+int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note)
 {
-    struct sl_shm_lent *lent = conn->link.lent;
+    struct sl_shm_imported *lent = conn->link.lent;
     struct sl_shared *live = lent_by(conn, note->region);
     if (live == NULL) {
         return SL_ERR_PROTOCOL;
     }
-    if (!sl_shared_hollow(live)) {
+    if (!sl_shared_unmap_in_place(live)) {
         return SL_ERR_NO_MEMORY;
     }
     const int err = sl_shm_retired_add(lent, live);
@@ -268,7 +268,7 @@ int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *
     return 0;
 }
 
-void sl_shm_region_drop_lent(struct sl_shm_lent **lent)
+void sl_shm_region_drop_imported(struct sl_shm_imported **lent)
 {
     if (*lent == NULL) {
         return;

@@ -9,12 +9,12 @@
 #define RANGES_FIRST 16U
 #define RANGES_MAX   4096U
 
-static void remove_at(struct sl_shm_lent *lent, uint32_t index)
+static void remove_at(struct sl_shm_imported *lent, uint32_t index)
 {
     lent->retired[index] = lent->retired[--lent->retired_count];
 }
 
-static bool grow(struct sl_shm_lent *lent)
+static bool grow(struct sl_shm_imported *lent)
 {
     const uint32_t capacity =
         lent->retired_capacity == 0 ? RANGES_FIRST : 2 * lent->retired_capacity;
@@ -28,7 +28,7 @@ static bool grow(struct sl_shm_lent *lent)
 }
 
 /* Joins the last range with those before and behind it. */
-static void join_last(struct sl_shm_lent *lent)
+static void join_last(struct sl_shm_imported *lent)
 {
     uint32_t last = lent->retired_count - 1;
     for (uint32_t i = 0; i < lent->retired_count;) {
@@ -48,7 +48,7 @@ static void join_last(struct sl_shm_lent *lent)
     }
 }
 
-int sl_shm_retired_add(struct sl_shm_lent *lent, const struct sl_shared *hollow)
+int sl_shm_retired_add(struct sl_shm_imported *lent, const struct sl_shared *hollow)
 {
     if (lent->retired_count == RANGES_MAX) {
         return SL_ERR_TOO_LARGE;
@@ -62,7 +62,7 @@ int sl_shm_retired_add(struct sl_shm_lent *lent, const struct sl_shared *hollow)
 }
 
 /* It must be as writable: the layer above may still be about to write there. */
-static uint32_t find_fit(const struct sl_shm_lent *lent, const struct sl_shared *fresh)
+static uint32_t find_fit(const struct sl_shm_imported *lent, const struct sl_shared *fresh)
 {
     uint32_t found = lent->retired_count;
     for (uint32_t i = 0; i < lent->retired_count; i++) {
@@ -75,7 +75,7 @@ static uint32_t find_fit(const struct sl_shm_lent *lent, const struct sl_shared 
     return found;
 }
 
-void sl_shm_retired_reuse(struct sl_shm_lent *lent, struct sl_shared *fresh)
+void sl_shm_retired_reuse(struct sl_shm_imported *lent, struct sl_shared *fresh)
 {
     const uint32_t index = find_fit(lent, fresh);
     if (index == lent->retired_count) {
@@ -98,7 +98,7 @@ void sl_shm_retired_reuse(struct sl_shm_lent *lent, struct sl_shared *fresh)
     }
 }
 
-void sl_shm_retired_drop(struct sl_shm_lent *lent)
+void sl_shm_retired_drop(struct sl_shm_imported *lent)
 {
     for (uint32_t i = 0; i < lent->retired_count; i++) {
         sl_shared_detach(&lent->retired[i]);

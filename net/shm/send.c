@@ -129,7 +129,7 @@ static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame 
 {
     struct payload payload = payload_of(frame);
     struct sl_shm_piece pieces[2], landing;
-    bool has_landing = sl_shm_landing_lend(conn, frame, &landing);
+    bool has_landing = sl_shm_reply_buffer_export(conn, frame, &landing);
     uint32_t inline_max = SL_SHM_INLINE_BYTES - (has_landing ? sizeof landing : 0);
     slot->piece_count = 0;
     *by_ref = false;
@@ -222,7 +222,7 @@ static uint32_t sent_run(struct sl_shm_send *send)
         return send->head;
     }
     uint32_t end = send->head + 1;
-    while (end != send->tail && entry_at(send, end)->frame.cookie == SL_TRANSPORT_JOINED) {
+    while (end != send->tail && entry_at(send, end)->frame.cookie == SL_TRANSPORT_COALESCED) {
         if (!is_sent(send, end)) {
             return send->head;
         }

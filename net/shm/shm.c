@@ -123,7 +123,7 @@ static int shm_open_transport(struct sl_reactor *reactor,
         free(shm);
         return SL_ERR_IO;
     }
-    sl_shm_sweep_open(shm);
+    sl_shm_liveness_open(shm);
     watch(shm);
     *out = &shm->base;
     return 0;
@@ -146,7 +146,7 @@ static void shm_close_transport(struct sl_transport **transport)
     shm->closing = true;
     sl_shm_listen_close(shm);
     cancel_connections(shm);
-    sl_shm_sweep_close(shm);
+    sl_shm_liveness_close(shm);
     if (shm->watching) {
         io_uring_prep_cancel(sl_ring_sqe(shm->ring, NULL), &shm->op, 0);
     }
@@ -282,8 +282,8 @@ static void shm_stats(const struct sl_transport *transport, struct sl_transport_
 
 const struct sl_transport_ops sl_shm_ops = {
     .scheme = "shm",
-    .capabilities = SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED | SL_TRANSPORT_HANDS_OVER |
-                    SL_TRANSPORT_JOINS | SL_TRANSPORT_CHECKSUMS,
+    .capabilities = SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_MIGRATES |
+                    SL_TRANSPORT_COALESCES | SL_TRANSPORT_CHECKSUMS,
     .open = shm_open_transport,
     .close = shm_close_transport,
     .memory_register = sl_shm_region_register,
@@ -291,7 +291,7 @@ const struct sl_transport_ops sl_shm_ops = {
     .listen = sl_shm_listen_open,
     .connect = sl_shm_conn_connect,
     .disconnect = sl_shm_conn_disconnect,
-    .hand_over = sl_shm_conn_hand_over,
+    .hand_over = sl_shm_conn_migrate,
     .send_burst = sl_shm_send_burst,
     .release = sl_shm_receive_release,
     .flush = shm_flush,

@@ -57,10 +57,10 @@ bool sl_shm_socket_is_ours(int fd, int *pid)
     return known && peer.uid == geteuid();
 }
 
-int sl_shm_note_send(const struct sl_shm_conn *conn, struct sl_shm_note note, int fd)
+int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg note, int fd)
 {
-    note.magic = SL_SHM_NOTE_MAGIC;
-    note.version = SL_SHM_NOTE_VERSION;
+    note.magic = SL_SHM_CTRL_MSG_MAGIC;
+    note.version = SL_SHM_CTRL_MSG_VERSION;
     struct iovec piece = {.iov_base = &note, .iov_len = sizeof note};
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof fd)] = {0};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
@@ -105,22 +105,22 @@ static uint32_t take_fds(struct msghdr *message, int *fd)
     return count;
 }
 
-static int check(const struct sl_shm_note *note, ssize_t bytes, uint32_t fds, int flags)
+static int check(const struct sl_shm_ctrl_msg *note, ssize_t bytes, uint32_t fds, int flags)
 {
     bool whole = bytes == (ssize_t)sizeof *note && (flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-    if (!whole || note->magic != SL_SHM_NOTE_MAGIC) {
+    if (!whole || note->magic != SL_SHM_CTRL_MSG_MAGIC) {
         return SL_ERR_PROTOCOL;
     }
-    if (note->version != SL_SHM_NOTE_VERSION) {
+    if (note->version != SL_SHM_CTRL_MSG_VERSION) {
         return SL_ERR_VERSION;
     }
-    bool brings = note->kind == SL_SHM_NOTE_HELLO || note->kind == SL_SHM_NOTE_REGION;
+    bool brings = note->kind == SL_SHM_CTRL_MSG_HELLO || note->kind == SL_SHM_CTRL_MSG_REGION;
     return fds == (brings ? 1 : 0) ? 0 : SL_ERR_PROTOCOL;
 }
 
-int sl_shm_note_receive(int socket_fd, struct sl_shm_note *out, int *fd)
+int sl_shm_ctrl_msg_receive(int socket_fd, struct sl_shm_ctrl_msg *out, int *fd)
 {
-    struct sl_shm_note note = {0};
+    struct sl_shm_ctrl_msg note = {0};
     struct iovec piece = {.iov_base = &note, .iov_len = sizeof note};
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(FDS_MAX * sizeof(int))];
     struct msghdr message = {.msg_iov = &piece,

@@ -12,7 +12,7 @@ enum sl_shm_token_kind {
     SL_SHM_TOKEN_EMPTY,  /* of messages without a payload; nothing to give back */
     SL_SHM_TOKEN_BUFFER, /* struct sl_shm_buffer */
     SL_SHM_TOKEN_HEAP,   /* struct sl_shm_heap */
-    SL_SHM_TOKEN_CLAIM   /* struct sl_shm_claim: the peer's memory */
+    SL_SHM_TOKEN_LOAN    /* struct sl_shm_loan: the peer's memory */
 };
 
 struct sl_shm_token {

@@ -9,7 +9,7 @@
 #define HUGE_PAGE_BYTES  (2U << 20)
 #define RING_ALIGN       4096 /* the kernel wants the ring's entries on a page */
 
-static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
+static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *hold)
 {
     void *base = buffers->memory + (size_t)hold->id * buffers->buffer_bytes;
     if (buffers->shared != NULL) {
@@ -69,7 +69,7 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
         .buffer_bytes = buffer_bytes,
         .aside_bytes_max = aside_bytes_max,
     };
-    buffers->empty = (struct sl_tcp_hold){.refs = 1, .kind = SL_TCP_HOLD_EMPTY};
+    buffers->empty = (struct sl_tcp_rx_buf){.refs = 1, .kind = SL_TCP_RX_BUF_EMPTY};
     int err = sl_pool_init(&buffers->staging, sizeof(struct sl_tcp_staging), buffer_count);
     if (err != 0) {
         return err;
@@ -85,7 +85,7 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
         register_ring(buffers, entries);
     }
     for (uint32_t i = 0; i < buffer_count; i++) {
-        buffers->holds[i].kind = SL_TCP_HOLD_BUFFER;
+        buffers->holds[i].kind = SL_TCP_RX_BUF_BUFFER;
         buffers->holds[i].id = (uint16_t)i;
         offer(buffers, &buffers->holds[i]);
     }
@@ -104,13 +104,13 @@ void sl_tcp_buffers_fini(struct sl_tcp_buffers *buffers)
     sl_pool_fini(&buffers->staging);
 }
 
-struct sl_tcp_hold *sl_tcp_buffers_take(struct sl_tcp_buffers *buffers, uint32_t cqe_flags,
-                                        uint32_t bytes)
+struct sl_tcp_rx_buf *sl_tcp_buffers_take(struct sl_tcp_buffers *buffers, uint32_t cqe_flags,
+                                          uint32_t bytes)
 {
     uint32_t id = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
     sl_assert(id < buffers->buffer_count);
     sl_assert(bytes <= buffers->buffer_bytes);
-    struct sl_tcp_hold *hold = &buffers->holds[id];
+    struct sl_tcp_rx_buf *hold = &buffers->holds[id];
     sl_assert(hold->refs == 0);
     hold->refs = 1;
     hold->next = NULL;
@@ -129,60 +129,60 @@ struct sl_tcp_staging *sl_tcp_buffers_stage(struct sl_tcp_buffers *buffers,
     }
     struct sl_tcp_staging *staging = sl_pool_get(&buffers->staging);
     if (staging != NULL) {
-        staging->hold = (struct sl_tcp_hold){.refs = 1, .kind = SL_TCP_HOLD_POOLED};
+        staging->hold = (struct sl_tcp_rx_buf){.refs = 1, .kind = SL_TCP_RX_BUF_POOLED};
     }
     return staging;
 }
 
-struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload)
+struct sl_tcp_rx_buf *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload)
 {
-    struct sl_tcp_hold *hold = malloc(sizeof *hold + bytes);
+    struct sl_tcp_rx_buf *hold = malloc(sizeof *hold + bytes);
     if (hold == NULL) {
         return NULL;
     }
     *payload = (uint8_t *)(hold + 1);
-    *hold =
-        (struct sl_tcp_hold){.at = *payload, .left = bytes, .refs = 1, .kind = SL_TCP_HOLD_HEAP};
+    *hold = (struct sl_tcp_rx_buf){
+        .at = *payload, .left = bytes, .refs = 1, .kind = SL_TCP_RX_BUF_HEAP};
     return hold;
 }
 
-struct sl_tcp_hold *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
-                                             struct sl_tcp_hold *hold)
+struct sl_tcp_rx_buf *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
+                                               struct sl_tcp_rx_buf *hold)
 {
     sl_assert(hold->left > 0);
     uint8_t *to;
-    struct sl_tcp_hold *aside = hold->left > buffers->aside_bytes_max - buffers->aside_bytes
-                                    ? NULL
-                                    : sl_tcp_buffers_heap(hold->left, &to);
+    struct sl_tcp_rx_buf *aside = hold->left > buffers->aside_bytes_max - buffers->aside_bytes
+                                      ? NULL
+                                      : sl_tcp_buffers_heap(hold->left, &to);
     if (aside == NULL) {
         return NULL;
     }
     memcpy(to, hold->at, hold->left);
-    aside->kind = SL_TCP_HOLD_ASIDE;
+    aside->kind = SL_TCP_RX_BUF_ASIDE;
     aside->bytes = hold->left;
     buffers->aside_bytes += hold->left;
     sl_tcp_buffers_put(buffers, hold);
     return aside;
 }
 
-void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
+void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *hold)
 {
-    if (hold->kind == SL_TCP_HOLD_EMPTY) {
+    if (hold->kind == SL_TCP_RX_BUF_EMPTY) {
         return; /* which always has one */
     }
     hold->refs = 0;
     switch (hold->kind) {
-    case SL_TCP_HOLD_BUFFER:
+    case SL_TCP_RX_BUF_BUFFER:
         offer(buffers, hold);
         break;
-    case SL_TCP_HOLD_POOLED:
+    case SL_TCP_RX_BUF_POOLED:
         sl_pool_put(&buffers->staging, hold);
         break;
-    case SL_TCP_HOLD_ASIDE:
+    case SL_TCP_RX_BUF_ASIDE:
         buffers->aside_bytes -= hold->bytes;
         free(hold);
         break;
-    case SL_TCP_HOLD_HEAP:
+    case SL_TCP_RX_BUF_HEAP:
         free(hold);
         break;
     default: /* OWNED: its connection sees that refs is 0 */

@@ -14,18 +14,18 @@
 #include "core/pool.h"
 #include "reactor/ring.h"
 
-enum sl_tcp_hold_kind {
-    SL_TCP_HOLD_BUFFER, /* goes back to the kernel */
-    SL_TCP_HOLD_POOLED, /* a staging block of the pool */
-    SL_TCP_HOLD_OWNED,  /* the staging block that every connection has of its own */
-    SL_TCP_HOLD_HEAP,   /* freed */
-    SL_TCP_HOLD_ASIDE,  /* freed; its bytes count in aside_bytes */
-    SL_TCP_HOLD_EMPTY   /* of messages without a payload; nothing to give back */
+enum sl_tcp_rx_buf_kind {
+    SL_TCP_RX_BUF_BUFFER, /* goes back to the kernel */
+    SL_TCP_RX_BUF_POOLED, /* a staging block of the pool */
+    SL_TCP_RX_BUF_OWNED,  /* the staging block that every connection has of its own */
+    SL_TCP_RX_BUF_HEAP,   /* freed */
+    SL_TCP_RX_BUF_ASIDE,  /* freed; its bytes count in aside_bytes */
+    SL_TCP_RX_BUF_EMPTY   /* of messages without a payload; nothing to give back */
 };
 
-struct sl_tcp_hold {
-    struct sl_tcp_hold *next; /* in a connection's queue of bytes to parse */
-    const uint8_t *at;        /* what of it is not parsed yet */
+struct sl_tcp_rx_buf {
+    struct sl_tcp_rx_buf *next; /* in a connection's queue of bytes to parse */
+    const uint8_t *at;          /* what of it is not parsed yet */
     uint32_t left;
     uint32_t refs;
     uint32_t bytes; /* ASIDE: its part of aside_bytes */
@@ -35,7 +35,7 @@ struct sl_tcp_hold {
 
 /* A block in which a frame's payload is put together. */
 struct sl_tcp_staging {
-    struct sl_tcp_hold hold;
+    struct sl_tcp_rx_buf hold;
     _Alignas(64) uint8_t payload[SL_LIMIT_INLINE_PAYLOAD_BYTES];
 };
 
@@ -44,9 +44,9 @@ struct sl_tcp_buffers {
     struct sl_arena arena;
     struct io_uring_buf_ring *shared; /* with the kernel; NULL: buffers are provided one by one */
     uint8_t *memory;                  /* buffer i at i * buffer_bytes */
-    struct sl_tcp_hold *holds;        /* one for each buffer */
+    struct sl_tcp_rx_buf *holds;      /* one for each buffer */
     struct sl_pool staging;           /* of struct sl_tcp_staging */
-    struct sl_tcp_hold empty;
+    struct sl_tcp_rx_buf empty;
     uint32_t buffer_bytes, buffer_count;
     size_t aside_bytes, aside_bytes_max; /* of all blocks that were set aside */
     uint32_t offered; /* buffers that the kernel may fill, as far as its completions say */
@@ -60,8 +60,8 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
 void sl_tcp_buffers_fini(struct sl_tcp_buffers *buffers);
 
 /* The buffer that a completion names, with one user and `bytes` to parse. */
-struct sl_tcp_hold *sl_tcp_buffers_take(struct sl_tcp_buffers *buffers, uint32_t cqe_flags,
-                                        uint32_t bytes);
+struct sl_tcp_rx_buf *sl_tcp_buffers_take(struct sl_tcp_buffers *buffers, uint32_t cqe_flags,
+                                          uint32_t bytes);
 
 /* A staging block with one user: `own` when it is free, else one of the pool; NULL when that is
  * empty. */
@@ -69,18 +69,18 @@ struct sl_tcp_staging *sl_tcp_buffers_stage(struct sl_tcp_buffers *buffers,
                                             struct sl_tcp_staging *own);
 
 /* A heap block of `bytes`, all to be parsed, with one user; NULL without memory. */
-struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload);
+struct sl_tcp_rx_buf *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload);
 
 /* The bytes of `hold` that are not parsed, in a heap block instead; takes the user of `hold`. NULL,
  * and `hold` stays as it is: without memory, or beyond aside_bytes_max. */
-struct sl_tcp_hold *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
-                                             struct sl_tcp_hold *hold);
+struct sl_tcp_rx_buf *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
+                                               struct sl_tcp_rx_buf *hold);
 
 /* The last user has gone. */
-void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold);
+void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *hold);
 
 /* One user less. */
-static inline void sl_tcp_buffers_put(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
+static inline void sl_tcp_buffers_put(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *hold)
 {
     sl_assert(hold->refs > 0);
     if (hold->refs > 1) {

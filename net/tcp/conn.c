@@ -67,7 +67,7 @@ static struct sl_tcp_conn *allocate(void)
 {
     struct sl_tcp_conn *conn = aligned_alloc(_Alignof(struct sl_tcp_conn), sizeof *conn);
     if (conn != NULL) {
-        conn->staging.hold = (struct sl_tcp_hold){.kind = SL_TCP_HOLD_OWNED};
+        conn->staging.hold = (struct sl_tcp_rx_buf){.kind = SL_TCP_RX_BUF_OWNED};
         conn->held = 0;
     }
     return conn;
@@ -78,7 +78,7 @@ static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
     conn->tcp = tcp;
     sl_tcp_list_append(&tcp->all, &conn->all);
     tcp->stats.connections++;
-    sl_tcp_sweep_add(tcp, conn);
+    sl_tcp_liveness_add(tcp, conn);
 }
 
 static void unlink_and_spare(struct sl_tcp_conn *conn)
@@ -291,7 +291,7 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
         return SL_ERR_NO_MEMORY;
     }
     const char *host = endpoint->name[0] != '\0' ? endpoint->name : endpoint->host;
-    if (tcp->tls != NULL && sl_tcp_secure_begin(conn, host) != 0) {
+    if (tcp->tls != NULL && sl_tcp_tls_conn_begin(conn, host) != 0) {
         close(fd);
         unlink_and_spare(conn);
         return SL_ERR_NO_MEMORY;
@@ -352,7 +352,7 @@ void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
     }
     if (conn->tls != NULL && conn->tls->done && !conn->tls->notified && !conn->receive.eof) {
         sl_tcp_tls_notify(conn->tls);
-        sl_tcp_secure_queue(conn);
+        sl_tcp_tls_conn_queue(conn);
         return;
     }
     if (conn->receive.eof) {
@@ -377,8 +377,8 @@ void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn)
 /* ---- To another reactor -----------------------------------------------------------------------
  */
 
-int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
-                          const struct sl_transport_events *events, void *ctx, void *user)
+int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
+                        const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
     sl_assert(conn->life == SL_TCP_LIVE);
@@ -405,10 +405,10 @@ int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
 }
 
 /* All that was received and not parsed, in one piece: *out is NULL when there is none. */
-static int collect(struct sl_tcp_conn *conn, struct sl_tcp_hold **out)
+static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
 {
     uint32_t bytes = 0;
-    for (struct sl_tcp_hold *hold = conn->receive.first; hold != NULL; hold = hold->next) {
+    for (struct sl_tcp_rx_buf *hold = conn->receive.first; hold != NULL; hold = hold->next) {
         bytes += hold->left;
     }
     *out = NULL;
@@ -420,7 +420,7 @@ static int collect(struct sl_tcp_conn *conn, struct sl_tcp_hold **out)
     if (*out == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    for (struct sl_tcp_hold *hold = conn->receive.first; hold != NULL; hold = hold->next) {
+    for (struct sl_tcp_rx_buf *hold = conn->receive.first; hold != NULL; hold = hold->next) {
         memcpy(to, hold->at, hold->left);
         to += hold->left;
     }
@@ -457,7 +457,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     link_to(tcp, conn);
     sl_tcp_list_append(&tcp->pending, &conn->waiting);
     if (conn->tls != NULL) {
-        sl_tcp_secure_queue(conn);
+        sl_tcp_tls_conn_queue(conn);
     }
 }
 

@@ -92,8 +92,8 @@ struct sl_tcp_receive {
     bool stalled;    /* parsing waits for memory */
     bool dry;        /* TLS: nothing can be opened until more is received */
     enum sl_tcp_phase phase;
-    struct sl_tcp_hold *first, *last; /* received and not parsed yet */
-    struct sl_frame frame;            /* in all phases but HEADER */
+    struct sl_tcp_rx_buf *first, *last; /* received and not parsed yet */
+    struct sl_frame frame;              /* in all phases but HEADER */
     uint32_t header_have;
     uint32_t payload_have;
     uint32_t low_bytes; /* the socket is readable from so many on, as it was told; 0: from one */
@@ -291,8 +291,8 @@ struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
 int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                         const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
 void sl_tcp_conn_disconnect(struct sl_conn *base);
-int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
-                          const struct sl_transport_events *events, void *ctx, void *user);
+int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
+                        const struct sl_transport_events *events, void *ctx, void *user);
 
 /* Counts an operation as in flight, or as completed. */
 void sl_tcp_conn_op_begin(struct sl_tcp_conn *conn);
@@ -333,11 +333,11 @@ void sl_tcp_conn_trim_spares(struct sl_tcp *tcp);
 /* One timer for all connections of a transport: a few times within the peer's timeout each is
  * looked at, and ended with DEADLINE where its peer has been silent in the middle of a frame, or
  * while connecting, for that long. */
-void sl_tcp_sweep_open(struct sl_tcp *tcp);
-void sl_tcp_sweep_close(struct sl_tcp *tcp);
+void sl_tcp_liveness_open(struct sl_tcp *tcp);
+void sl_tcp_liveness_close(struct sl_tcp *tcp);
 
 /* The connection is new to the transport. */
-void sl_tcp_sweep_add(struct sl_tcp *tcp, struct sl_tcp_conn *conn);
+void sl_tcp_liveness_add(struct sl_tcp *tcp, struct sl_tcp_conn *conn);
 
 /* ---- receive.c --------------------------------------------------------------------------------
  */
@@ -399,19 +399,19 @@ static inline bool sl_tcp_send_idle(const struct sl_tcp_conn *conn)
 
 /* Gives the connection its channel; the host is that which it connects to, NULL when it was
  * accepted. Errors: NO_MEMORY. */
-int sl_tcp_secure_begin(struct sl_tcp_conn *conn, const char *host);
+int sl_tcp_tls_conn_begin(struct sl_tcp_conn *conn, const char *host);
 
 /* Goes on with the handshake, with `accepted` or `connected` at its end. */
-void sl_tcp_secure_shake(struct sl_tcp_conn *conn);
+void sl_tcp_tls_conn_shake(struct sl_tcp_conn *conn);
 
 /* Up to `wanted` bytes of the stream; none when it is dry, or over. */
-uint32_t sl_tcp_secure_take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted);
+uint32_t sl_tcp_tls_conn_take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted);
 
 /* Puts a receive in flight, or a send for what is queued. */
-void sl_tcp_secure_receive(struct sl_tcp_conn *conn);
-void sl_tcp_secure_send(struct sl_tcp_conn *conn);
+void sl_tcp_tls_conn_receive(struct sl_tcp_conn *conn);
+void sl_tcp_tls_conn_send(struct sl_tcp_conn *conn);
 
 /* Sees to it that what TLS has to say of itself is sent. */
-void sl_tcp_secure_queue(struct sl_tcp_conn *conn);
+void sl_tcp_tls_conn_queue(struct sl_tcp_conn *conn);
 
 #endif

@@ -73,7 +73,7 @@ static void take(struct sl_tcp_listener *listener, int fd)
         sl_conn_report_accepted(&conn->base);
     } else {
         conn->unannounced = true;
-        if (sl_tcp_secure_begin(conn, NULL) != 0) {
+        if (sl_tcp_tls_conn_begin(conn, NULL) != 0) {
             sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
             return;
         }

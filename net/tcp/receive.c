@@ -9,7 +9,7 @@
 /* ---- The queue of received bytes --------------------------------------------------------------
  */
 
-static void push_hold(struct sl_tcp_receive *receive, struct sl_tcp_hold *hold)
+static void push_hold(struct sl_tcp_receive *receive, struct sl_tcp_rx_buf *hold)
 {
     hold->next = NULL;
     if (receive->last != NULL) {
@@ -23,7 +23,7 @@ static void push_hold(struct sl_tcp_receive *receive, struct sl_tcp_hold *hold)
 static void pop_hold(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    struct sl_tcp_hold *hold = receive->first;
+    struct sl_tcp_rx_buf *hold = receive->first;
     receive->first = hold->next;
     if (receive->first == NULL) {
         receive->last = NULL;
@@ -33,7 +33,7 @@ static void pop_hold(struct sl_tcp_conn *conn)
 
 static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
 {
-    struct sl_tcp_hold *hold = conn->receive.first;
+    struct sl_tcp_rx_buf *hold = conn->receive.first;
     hold->at += bytes;
     hold->left -= bytes;
     if (hold->left == 0) {
@@ -45,9 +45,9 @@ static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
 static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
 {
     if (conn->tls != NULL) {
-        return sl_tcp_secure_take(conn, to, wanted);
+        return sl_tcp_tls_conn_take(conn, to, wanted);
     }
-    struct sl_tcp_hold *hold = conn->receive.first;
+    struct sl_tcp_rx_buf *hold = conn->receive.first;
     uint32_t bytes = hold->left < wanted ? hold->left : wanted;
     memcpy(to, hold->at, bytes);
     conn->tcp->stats.copied_bytes += bytes;
@@ -108,10 +108,10 @@ static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *toke
 static bool set_aside(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
-    for (struct sl_tcp_hold **at = &conn->receive.first; *at != NULL; at = &(*at)->next) {
-        struct sl_tcp_hold *next = (*at)->next;
-        if ((*at)->kind == SL_TCP_HOLD_BUFFER) {
-            struct sl_tcp_hold *aside = sl_tcp_buffers_set_aside(buffers, *at);
+    for (struct sl_tcp_rx_buf **at = &conn->receive.first; *at != NULL; at = &(*at)->next) {
+        struct sl_tcp_rx_buf *next = (*at)->next;
+        if ((*at)->kind == SL_TCP_RX_BUF_BUFFER) {
+            struct sl_tcp_rx_buf *aside = sl_tcp_buffers_set_aside(buffers, *at);
             if (aside == NULL) {
                 return false;
             }
@@ -188,7 +188,7 @@ static bool step_header(struct sl_tcp_conn *conn)
         return refuse(conn, err);
     }
     if (receive->frame.payload_bytes == 0) {
-        struct sl_tcp_hold *empty = &conn->tcp->buffers.empty;
+        struct sl_tcp_rx_buf *empty = &conn->tcp->buffers.empty;
         return deliver(conn, (const uint8_t *)empty, empty);
     }
     receive->payload_have = 0;
@@ -204,7 +204,7 @@ static bool step_inline(struct sl_tcp_conn *conn)
     uint32_t payload_bytes = receive->frame.payload_bytes;
     if (receive->staging == NULL && lies_here(conn, payload_bytes) &&
         (uintptr_t)receive->first->at % 8 == 0) {
-        struct sl_tcp_hold *hold = receive->first;
+        struct sl_tcp_rx_buf *hold = receive->first;
         const uint8_t *payload = hold->at;
         hold->refs++;
         consume(conn, payload_bytes);
@@ -259,7 +259,7 @@ static bool step_long(struct sl_tcp_conn *conn)
  * one after the other; whatever is different in any way is left to the steps. */
 static bool deliver_whole(struct sl_tcp_conn *conn)
 {
-    struct sl_tcp_hold *hold = conn->receive.first;
+    struct sl_tcp_rx_buf *hold = conn->receive.first;
     struct sl_transport_message message = {.token = hold};
     while (hold->left > SL_FRAME_HEADER_BYTES && (uintptr_t)hold->at % 8 == 0) {
         if (!sl_frame_decode_plain(hold->at, &message.header)) {
@@ -466,7 +466,7 @@ static void receive_next(struct sl_tcp_conn *conn)
             sl_tcp_conn_end(conn, end_err(conn));
         }
     } else if (conn->tls != NULL) {
-        sl_tcp_secure_receive(conn);
+        sl_tcp_tls_conn_receive(conn);
     } else if (wants_direct(conn) && is_sliced(conn)) {
         sl_tcp_list_append(&conn->tcp->sliced, &conn->waiting);
     } else if (wants_direct(conn)) {
@@ -482,11 +482,11 @@ void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     if (conn->tls != NULL && !conn->tls->done && conn->life == SL_TCP_LIVE) {
-        sl_tcp_secure_shake(conn);
+        sl_tcp_tls_conn_shake(conn);
     }
     parse(conn);
     if (conn->tls != NULL && conn->life != SL_TCP_ENDING) {
-        sl_tcp_secure_queue(conn);
+        sl_tcp_tls_conn_queue(conn);
     }
     if (conn->life == SL_TCP_DRAINING) {
         sl_tcp_receive_drop(conn);
@@ -567,7 +567,7 @@ static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     }
     if ((cqe_flags & IORING_CQE_F_BUFFER) != 0) {
         uint32_t bytes = result > 0 ? (uint32_t)result : 0;
-        struct sl_tcp_hold *hold = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
+        struct sl_tcp_rx_buf *hold = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
         conn->tcp->stats.bytes_received += bytes;
         if (bytes == 0 || conn->life == SL_TCP_ENDING || conn->life == SL_TCP_DRAINING) {
             sl_tcp_buffers_put(buffers, hold);

@@ -44,7 +44,7 @@ static void add_frame(struct sl_tcp_send *send, const struct sl_transport_frame 
         add_piece(send, frame->payload, frame->payload_bytes);
     }
     uint32_t bytes = frame->head_bytes + frame->payload_bytes;
-    if (frame->cookie == SL_TRANSPORT_JOINED) {
+    if (frame->cookie == SL_TRANSPORT_COALESCED) {
         sl_assert(send->run_tail != send->run_head);
         struct sl_tcp_run *run = run_at(send, send->run_tail - 1);
         sl_assert(bytes <= UINT32_MAX - run->bytes);
@@ -130,7 +130,7 @@ void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes)
         send->run_head = send->run_tail = 0;
     }
     if (conn->tls != NULL) {
-        sl_tcp_secure_queue(conn);
+        sl_tcp_tls_conn_queue(conn);
     }
     if (send->wants_room && conn->base.state == SL_CONN_OPEN && has_room(send)) {
         send->wants_room = false;
@@ -223,7 +223,7 @@ static struct msghdr gather(struct sl_tcp_conn *conn)
 void sl_tcp_send_start(struct sl_tcp_conn *conn)
 {
     if (conn->tls != NULL) {
-        sl_tcp_secure_send(conn);
+        sl_tcp_tls_conn_send(conn);
         return;
     }
     struct sl_tcp_send *send = &conn->send;

@@ -106,7 +106,7 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
         free(tcp);
         return err;
     }
-    sl_tcp_sweep_open(tcp);
+    sl_tcp_liveness_open(tcp);
     *out = &tcp->base;
     return 0;
 }
@@ -128,7 +128,7 @@ static void tcp_close(struct sl_transport **transport)
     struct sl_tcp *tcp = (struct sl_tcp *)*transport;
     tcp->closing = true;
     sl_tcp_listen_stop(tcp);
-    sl_tcp_sweep_close(tcp);
+    sl_tcp_liveness_close(tcp);
     struct sl_tcp_link *next;
     for (struct sl_tcp_link *link = tcp->all.head.next; link != &tcp->all.head; link = next) {
         next = link->next;
@@ -252,8 +252,8 @@ static void memory_unregister(struct sl_transport *transport, void *base)
 
 const struct sl_transport_ops sl_tcp_ops = {
     .scheme = "tcp",
-    .capabilities =
-        SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_JOINS | SL_TRANSPORT_PARTS,
+    .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_COALESCES |
+                    SL_TRANSPORT_CHUNKS,
     .open = tcp_open,
     .close = tcp_close,
     .memory_register = memory_register,
@@ -261,7 +261,7 @@ const struct sl_transport_ops sl_tcp_ops = {
     .listen = sl_tcp_listen_open,
     .connect = sl_tcp_conn_connect,
     .disconnect = sl_tcp_conn_disconnect,
-    .hand_over = sl_tcp_conn_hand_over,
+    .hand_over = sl_tcp_conn_migrate,
     .send_burst = sl_tcp_send_burst,
     .release = sl_tcp_receive_release,
     .flush = tcp_flush,

@@ -309,9 +309,9 @@ int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_sectio
     return SL_OK;
 }
 
-int sl_request_read_body_apart(struct sl_bytes *cursor, struct sl_bytes values,
-                               const struct sl_request_section *section, uint32_t dim,
-                               struct sl_request_view *out)
+int sl_request_read_body_out_of_line(struct sl_bytes *cursor, struct sl_bytes values,
+                                     const struct sl_request_section *section, uint32_t dim,
+                                     struct sl_request_view *out)
 {
     sl_assert(cursor != NULL);
     sl_assert(section != NULL);

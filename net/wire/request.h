@@ -141,9 +141,9 @@ int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_sectio
 /* As above, of a section that pushes, where the values and their padding, the last bytes of the
  * body, stand elsewhere, in memory that may change at any time: they are not looked at. All of
  * `values` belongs to the section; aligned to 8 (asserted). */
-int sl_request_read_body_apart(struct sl_bytes *cursor, struct sl_bytes values,
-                               const struct sl_request_section *section, uint32_t dim,
-                               struct sl_request_view *out);
+int sl_request_read_body_out_of_line(struct sl_bytes *cursor, struct sl_bytes values,
+                                     const struct sl_request_section *section, uint32_t dim,
+                                     struct sl_request_view *out);
 
 /* The most frequent request, all of it at once: true when it is a PULL alone, and as valid as the
  * functions above could find it, but for the table's kind; false: ask them. */

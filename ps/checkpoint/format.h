@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
-#include "ps/image.h"
+#include "ps/snapshot/block.h"
 
 #define SL_FORMAT_VERSION       1
 #define SL_FORMAT_HEADER_BYTES  64
@@ -29,7 +29,7 @@
 #define SL_FORMAT_KINDS         16 /* kinds of blocks are 1 to 15 */
 
 /* Of one block's payload, before and after packing. */
-#define SL_FORMAT_RAW_BYTES_MAX SL_IMAGE_BLOCK_BYTES
+#define SL_FORMAT_RAW_BYTES_MAX SL_SNAPSHOT_BLOCK_BYTES
 
 struct sl_format_header {
     uint64_t number, base;

@@ -8,7 +8,7 @@
 #include <zstd.h>
 
 #include "core/assert.h"
-#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/format.h"
 
 struct buffer {
@@ -26,7 +26,7 @@ struct sl_checkpoint_reader {
     int failed; /* the error that all calls give */
     ZSTD_DCtx *zstd;
     struct buffer packed;
-    struct sl_image_block *block;          /* NULL: to be made */
+    struct sl_snapshot_block *block;       /* NULL: to be made */
     char reason[SL_DISK_PATH_BYTES + 256]; /* of `failed` */
 };
 
@@ -109,8 +109,8 @@ static int open_file(struct sl_checkpoint_reader *reader, const struct sl_disk *
     char name[SL_CHECKPOINT_NAME_BYTES];
     char path[SL_DISK_PATH_BYTES];
     sl_checkpoint_file_name(reader->entry.shard, manifest->shard_count, name);
-    int err = sl_checkpoint_folder_path(directory, manifest->number, name, path, reader->reason,
-                                        sizeof reader->reason);
+    int err = sl_checkpoint_directory_path(directory, manifest->number, name, path, reader->reason,
+                                           sizeof reader->reason);
     if (err == 0) {
         err = sl_disk_open(disk, path, SL_DISK_READ, &reader->file, reader->reason,
                            sizeof reader->reason);
@@ -200,7 +200,7 @@ static int make_block(struct sl_checkpoint_reader *reader)
     if (reader->block != NULL) {
         return 0;
     }
-    const int err = sl_image_block_create(SL_FORMAT_RAW_BYTES_MAX, &reader->block);
+    const int err = sl_snapshot_block_create(SL_FORMAT_RAW_BYTES_MAX, &reader->block);
     return err == 0 ? 0 : refuse(reader, err, "no memory to read it");
 }
 
@@ -269,7 +269,7 @@ static int read_block(struct sl_checkpoint_reader *reader, const uint8_t *bytes,
 }
 
 int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
-                              const struct sl_image_block **block, char *reason,
+                              const struct sl_snapshot_block **block, char *reason,
                               size_t reason_bytes)
 {
     uint8_t bytes[SL_FORMAT_BLOCK_BYTES];
@@ -290,12 +290,12 @@ int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
     return 0;
 }
 
-struct sl_image_block *sl_checkpoint_reader_take(struct sl_checkpoint_reader *reader,
-                                                 struct sl_image_block *other)
+struct sl_snapshot_block *sl_checkpoint_reader_take(struct sl_checkpoint_reader *reader,
+                                                    struct sl_snapshot_block *other)
 {
     sl_assert(reader->block != NULL);
     sl_assert(other == NULL || other->capacity >= SL_FORMAT_RAW_BYTES_MAX);
-    struct sl_image_block *block = reader->block;
+    struct sl_snapshot_block *block = reader->block;
     reader->block = other;
     return block;
 }
@@ -309,7 +309,7 @@ void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader)
     (void)sl_disk_close(&self->file, NULL, 0);
     (void)ZSTD_freeDCtx(self->zstd);
     free(self->packed.at);
-    sl_image_block_destroy(&self->block);
+    sl_snapshot_block_destroy(&self->block);
     free(self);
     *reader = NULL;
 }

@@ -12,7 +12,7 @@
 
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
-#include "ps/image.h"
+#include "ps/snapshot/block.h"
 
 struct sl_checkpoint_reader;
 
@@ -32,13 +32,13 @@ int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
  * end, which has been checked then: the file is whole. Errors: CORRUPT, NO_MEMORY, IO; with a
  * reason, and again whenever it is asked. */
 int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
-                              const struct sl_image_block **block, char *reason,
+                              const struct sl_snapshot_block **block, char *reason,
                               size_t reason_bytes);
 
 /* The block that `next` has just given is the caller's from now on. The reader reads into `other`
  * in its place, which is the reader's then: a block that it has given before, or NULL. */
-struct sl_image_block *sl_checkpoint_reader_take(struct sl_checkpoint_reader *reader,
-                                                 struct sl_image_block *other);
+struct sl_snapshot_block *sl_checkpoint_reader_take(struct sl_checkpoint_reader *reader,
+                                                    struct sl_snapshot_block *other);
 
 /* Nulls *reader; NULL is allowed. */
 void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader);

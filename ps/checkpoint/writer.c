@@ -7,7 +7,7 @@
 #include <zstd.h>
 
 #include "core/assert.h"
-#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/format.h"
 
 struct sl_checkpoint_writer {
@@ -44,7 +44,7 @@ static int prepare_packer(struct sl_checkpoint_writer *writer)
 }
 
 /* All of it, touched: what is written later may be written by a thread that must not allocate
- * (reactor/spare.h). */
+ * (reactor/idle_thread.h). */
 static int make_memory(struct sl_checkpoint_writer *writer)
 {
     const size_t packed =
@@ -82,8 +82,8 @@ static int check_unpublished(const struct sl_checkpoint_writer *writer, const ch
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_disk_file file;
-    int err = sl_checkpoint_folder_path(directory, writer->header.number,
-                                        SL_CHECKPOINT_MANIFEST_NAME, path, reason, reason_bytes);
+    int err = sl_checkpoint_directory_path(directory, writer->header.number,
+                                           SL_CHECKPOINT_MANIFEST_NAME, path, reason, reason_bytes);
     if (err != 0) {
         return err;
     }
@@ -103,8 +103,8 @@ static int set_paths(struct sl_checkpoint_writer *writer, const char *directory,
     char part_name[SL_CHECKPOINT_NAME_BYTES + 8];
     sl_checkpoint_file_name(writer->header.shard, writer->header.shard_count, name);
     (void)snprintf(part_name, sizeof part_name, "%s.part", name);
-    int err = sl_checkpoint_folder_path(directory, writer->header.number, NULL, writer->folder,
-                                        reason, reason_bytes);
+    int err = sl_checkpoint_directory_path(directory, writer->header.number, NULL, writer->folder,
+                                           reason, reason_bytes);
     if (err == 0) {
         err = sl_disk_join(writer->folder, name, writer->path, reason, reason_bytes);
     }
@@ -190,7 +190,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
 
 /* Into the buffer, behind the header's place; as it is where packing saves nothing. Errors:
  * NO_MEMORY. */
-static int pack(struct sl_checkpoint_writer *writer, const struct sl_image_block *block,
+static int pack(struct sl_checkpoint_writer *writer, const struct sl_snapshot_block *block,
                 struct sl_format_block *out)
 {
     uint8_t *to = writer->buffer + SL_FORMAT_BLOCK_BYTES;
@@ -215,7 +215,7 @@ static int pack(struct sl_checkpoint_writer *writer, const struct sl_image_block
 }
 
 int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
-                               const struct sl_image_block *block, char *reason,
+                               const struct sl_snapshot_block *block, char *reason,
                                size_t reason_bytes)
 {
     sl_assert(block->kind > 0 && block->kind < SL_FORMAT_KINDS);
@@ -284,7 +284,7 @@ int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
         .shard = self->header.shard,
         .bytes = self->end.file_bytes,
         .hash = self->end.hash,
-        .rows = self->end.records[SL_IMAGE_ROWS],
+        .rows = self->end.records[SL_SNAPSHOT_ROWS],
     };
     sl_checkpoint_file_name(self->header.shard, self->header.shard_count, out->name);
     free_writer(writer);

@@ -12,7 +12,7 @@
 
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
-#include "ps/image.h"
+#include "ps/snapshot/block.h"
 
 struct sl_checkpoint_writer;
 
@@ -39,7 +39,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
  * SL_FORMAT_RAW_BYTES_MAX (TOO_LARGE). The payload is opaque here. After an error nothing but
  * abandon is allowed. Errors: TOO_LARGE, NO_MEMORY, IO; with a reason. */
 int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
-                               const struct sl_image_block *block, char *reason,
+                               const struct sl_snapshot_block *block, char *reason,
                                size_t reason_bytes);
 
 /* Ends the file: it has its name and survives a crash now. Frees the writer, also on an error,

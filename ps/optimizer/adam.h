@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "ps/optimizer/form.h"
+#include "ps/optimizer/simd.h"
 
 /* What differs between the members, as single factors, so that one loop serves all:
  *     m = beta1 * m + (1 - beta1) * g,   v = beta2 * v + (1 - beta2) * g^2

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "ps/optimizer/form.h"
+#include "ps/optimizer/simd.h"
 
 /* n^q for q = -lr_power >= 0. The square root, which nearly everybody uses, has instructions of its
  * own; any other power is the C library's, whose last bit may differ between machines. */

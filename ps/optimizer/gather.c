@@ -2,15 +2,15 @@
  * moves of the vector unit. */
 #include <string.h>
 
-#include "ps/optimizer/form.h"
+#include "ps/optimizer/simd.h"
 
-#define LINE_FLOATS (SL_FORM_CACHE_LINE / sizeof(float))
+#define LINE_FLOATS (SL_SIMD_CACHE_LINE / sizeof(float))
 
 /* Line by line, so that the compiler makes moves of them and no call. */
-static SL_FORM_INLINE void copy(float *restrict to, const float *restrict from, size_t floats)
+static SL_SIMD_INLINE void copy(float *restrict to, const float *restrict from, size_t floats)
 {
     for (; floats >= LINE_FLOATS; floats -= LINE_FLOATS) {
-        memcpy(to, from, SL_FORM_CACHE_LINE);
+        memcpy(to, from, SL_SIMD_CACHE_LINE);
         to += LINE_FLOATS;
         from += LINE_FLOATS;
     }
@@ -19,24 +19,23 @@ static SL_FORM_INLINE void copy(float *restrict to, const float *restrict from, 
     }
 }
 
-static SL_FORM_INLINE void gather(struct sl_table_record *const *records, uint32_t count,
-                                  uint32_t dim, float *values)
+static SL_SIMD_INLINE void gather(struct sl_row *const *records, uint32_t count, uint32_t dim,
+                                  float *values)
 {
     const size_t bytes = dim * sizeof *values;
-    const uint32_t ahead = sl_form_ahead(bytes);
+    const uint32_t ahead = sl_simd_ahead(bytes);
     for (uint32_t i = 0; i < ahead && i < count; i++) {
-        sl_form_fetch(records[i]->values, bytes);
+        sl_simd_fetch(records[i]->values, bytes);
     }
     for (uint32_t i = 0; i < count; i++) {
         if (count - i > ahead) {
-            sl_form_fetch(records[i + ahead]->values, bytes);
+            sl_simd_fetch(records[i + ahead]->values, bytes);
         }
         copy(values + (size_t)i * dim, records[i]->values, dim);
     }
 }
 
-static void gather_rows(struct sl_table_record *const *records, uint32_t count, uint32_t dim,
-                        float *values)
+static void gather_rows(struct sl_row *const *records, uint32_t count, uint32_t dim, float *values)
 {
     switch (dim) {
     case 8:
@@ -60,4 +59,4 @@ static void gather_rows(struct sl_table_record *const *records, uint32_t count, 
     }
 }
 
-const sl_optimizer_gather_fn SL_FORM_NAME(sl_gather) = gather_rows;
+const sl_optimizer_gather_fn SL_SIMD_NAME(sl_gather) = gather_rows;

@@ -7,9 +7,9 @@
  * initial_accumulator. */
 #include <math.h>
 
-#include "ps/optimizer/form.h"
+#include "ps/optimizer/simd.h"
 
-static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     const float lr = visit->spec->lr;
@@ -24,13 +24,13 @@ static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
 {
-    sl_form_apply_rows(visit, rows, 1, apply);
+    sl_simd_apply_rows(visit, rows, 1, apply);
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_adagrad) = {
+const struct sl_optimizer SL_SIMD_NAME(sl_opt_adagrad) = {
     .name = "adagrad",
     .slots_per_value = 1,
-    .init = sl_form_init_accumulator,
+    .init = sl_simd_init_accumulator,
     .apply = apply,
     .apply_rows = apply_rows,
 };

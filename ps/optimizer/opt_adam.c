@@ -7,7 +7,7 @@
  * keep m and v. Slot 0: m, from 0. Slot 1: v, from 0. */
 #include "ps/optimizer/adam.h"
 
-static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     const struct sl_adam_factors factors = sl_adam_corrected(visit);
@@ -17,10 +17,10 @@ static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
 {
-    sl_form_apply_rows(visit, rows, 2, apply);
+    sl_simd_apply_rows(visit, rows, 2, apply);
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_adam) = {
+const struct sl_optimizer SL_SIMD_NAME(sl_opt_adam) = {
     .name = "adam",
     .slots_per_value = 2,
     .apply = apply,

@@ -15,7 +15,7 @@ static void end_push(const struct sl_optimizer_spec *spec, struct sl_optimizer_s
     state->beta2_power *= spec->beta2;
 }
 
-static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     const struct sl_optimizer_spec *spec = visit->spec;
@@ -34,10 +34,10 @@ static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
 {
-    sl_form_apply_rows(visit, rows, 2, apply);
+    sl_simd_apply_rows(visit, rows, 2, apply);
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_adam_async) = {
+const struct sl_optimizer SL_SIMD_NAME(sl_opt_adam_async) = {
     .name = "adam_async",
     .slots_per_value = 2,
     .end_push = end_push,

@@ -25,7 +25,7 @@ static inline __attribute__((always_inline)) void update(const struct sl_optimiz
     }
 }
 
-static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     float *z = s + visit->slot_stride;
@@ -39,13 +39,13 @@ static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
 {
-    sl_form_apply_rows(visit, rows, 2, apply);
+    sl_simd_apply_rows(visit, rows, 2, apply);
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl) = {
+const struct sl_optimizer SL_SIMD_NAME(sl_opt_ftrl) = {
     .name = "ftrl",
     .slots_per_value = 2,
-    .init = sl_form_init_accumulator,
+    .init = sl_simd_init_accumulator,
     .apply = apply,
     .apply_rows = apply_rows,
 };

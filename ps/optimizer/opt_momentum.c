@@ -4,9 +4,9 @@
  * Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the form of
  * TensorFlow's MomentumOptimizer and PyTorch's SGD: the velocity holds gradients, so that a changed
  * learning rate acts at once; not Nesterov's. Slot 0: v, from 0. */
-#include "ps/optimizer/form.h"
+#include "ps/optimizer/simd.h"
 
-static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     const float lr = visit->spec->lr;
@@ -21,10 +21,10 @@ static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
 {
-    sl_form_apply_rows(visit, rows, 1, apply);
+    sl_simd_apply_rows(visit, rows, 1, apply);
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_momentum) = {
+const struct sl_optimizer SL_SIMD_NAME(sl_opt_momentum) = {
     .name = "momentum",
     .slots_per_value = 1,
     .apply = apply,

@@ -7,7 +7,7 @@
  * from 0, kept also when momentum is 0, so that the record's shape depends on the kind alone. */
 #include <math.h>
 
-#include "ps/optimizer/form.h"
+#include "ps/optimizer/simd.h"
 
 static void update(const struct sl_optimizer_spec *spec, uint32_t dim, float *restrict w,
                    float *restrict a, float *restrict v, const float *restrict g)
@@ -24,7 +24,7 @@ static void update(const struct sl_optimizer_spec *spec, uint32_t dim, float *re
     }
 }
 
-static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     (void)r;
@@ -33,10 +33,10 @@ static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
 {
-    sl_form_apply_rows(visit, rows, 2, apply);
+    sl_simd_apply_rows(visit, rows, 2, apply);
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_rmsprop) = {
+const struct sl_optimizer SL_SIMD_NAME(sl_opt_rmsprop) = {
     .name = "rmsprop",
     .slots_per_value = 2,
     .apply = apply,

@@ -2,9 +2,9 @@
  *
  * The default handler of ps-lite's servers (dmlc/ps-lite, KVServerDefaultHandle): what arrives is
  * added. No slots, no hyper-parameters. */
-#include "ps/optimizer/form.h"
+#include "ps/optimizer/simd.h"
 
-static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     (void)s;
@@ -16,8 +16,8 @@ static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
 {
-    sl_form_apply_rows(visit, rows, 0, apply);
+    sl_simd_apply_rows(visit, rows, 0, apply);
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_sum) = {
+const struct sl_optimizer SL_SIMD_NAME(sl_opt_sum) = {
     .name = "sum", .apply = apply, .apply_rows = apply_rows};

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
-#include "ps/table_record.h"
+#include "ps/optimizer/row.h"
 
 /* State of a table that is not per row: AdamAsync's beta powers. They begin as beta1 and beta2 and
  * are multiplied by them once after each push (end_push). */
@@ -35,8 +35,8 @@ struct sl_optimizer_visit {
 /* Rows of a table that are visited one after the other. A row may come more than once. */
 struct sl_optimizer_rows {
     uint32_t count;
-    struct sl_table_record *const *records; /* [count]: dim values each, behind them their slots */
-    const float *gradients;                 /* [count][dim] */
+    struct sl_row *const *records; /* [count]: dim values each, behind them their slots */
+    const float *gradients;        /* [count][dim] */
 };
 
 struct sl_optimizer {
@@ -61,26 +61,26 @@ struct sl_optimizer {
                        const struct sl_optimizer_rows *rows);
 };
 
-enum sl_optimizer_form {
-    SL_OPTIMIZER_FORM_BEST,   /* what this processor runs fastest */
-    SL_OPTIMIZER_FORM_SCALAR, /* the reference */
-    SL_OPTIMIZER_FORM_AVX2,
-    SL_OPTIMIZER_FORM_AVX512,
-    SL_OPTIMIZER_FORM_NATIVE, /* what the compiler makes of the baseline of other machines */
+enum sl_optimizer_simd {
+    SL_OPTIMIZER_SIMD_BEST,   /* what this processor runs fastest */
+    SL_OPTIMIZER_SIMD_SCALAR, /* the reference */
+    SL_OPTIMIZER_SIMD_AVX2,
+    SL_OPTIMIZER_SIMD_AVX512,
+    SL_OPTIMIZER_SIMD_NATIVE, /* what the compiler makes of the baseline of other machines */
 };
-#define SL_OPTIMIZER_FORM_COUNT 5
+#define SL_OPTIMIZER_SIMD_COUNT 5
 
 /* The type object of a kind; NULL when there is no such kind, or when this build or this processor
  * has not that form. BEST and SCALAR are there for every kind. Any thread. */
 const struct sl_optimizer *sl_optimizer_find(enum sl_optimizer_kind kind,
-                                             enum sl_optimizer_form form);
+                                             enum sl_optimizer_simd form);
 
 /* values[count][dim] := the rows of the records, which need not be in the cache. */
-typedef void (*sl_optimizer_gather_fn)(struct sl_table_record *const *records, uint32_t count,
-                                       uint32_t dim, float *values);
+typedef void (*sl_optimizer_gather_fn)(struct sl_row *const *records, uint32_t count, uint32_t dim,
+                                       float *values);
 
 /* That copy, whatever the optimizer; NULL as above. Any thread. */
-sl_optimizer_gather_fn sl_optimizer_find_gather(enum sl_optimizer_form form);
+sl_optimizer_gather_fn sl_optimizer_find_gather(enum sl_optimizer_simd form);
 
 /* The name of the form that BEST stands for on this processor: "avx2". */
 const char *sl_optimizer_best_form_name(void);

@@ -12,9 +12,9 @@ struct sl_select_kernels {
 
 /* The kernels of the form; NULL when the build has no such form or this processor cannot
  * run it. SCALAR is always there. BEST is resolved by the caller through sl_select_best. */
-const struct sl_select_kernels *sl_select_form(enum sl_optimizer_form form);
+const struct sl_select_kernels *sl_select_simd(enum sl_optimizer_simd form);
 
-/* What this processor runs fastest; its sl_select_form is not NULL. */
-enum sl_optimizer_form sl_select_best(void);
+/* What this processor runs fastest; its sl_select_simd is not NULL. */
+enum sl_optimizer_simd sl_select_best(void);
 
 #endif

@@ -2,36 +2,36 @@
  * than resolved by the loader (ifunc), which sanitizers do not survive. */
 #include "ps/optimizer/select.h"
 
-extern const struct sl_select_kernels sl_forms_kernels_scalar;
-extern const struct sl_select_kernels sl_forms_kernels_avx2;
-extern const struct sl_select_kernels sl_forms_kernels_avx512;
+extern const struct sl_select_kernels sl_simd_kernels_scalar;
+extern const struct sl_select_kernels sl_simd_kernels_avx2;
+extern const struct sl_select_kernels sl_simd_kernels_avx512;
 
-const struct sl_select_kernels *sl_select_form(enum sl_optimizer_form form)
+const struct sl_select_kernels *sl_select_simd(enum sl_optimizer_simd form)
 {
     switch (form) {
-    case SL_OPTIMIZER_FORM_SCALAR:
-        return &sl_forms_kernels_scalar;
-    case SL_OPTIMIZER_FORM_AVX2:
-        return __builtin_cpu_supports("avx2") ? &sl_forms_kernels_avx2 : NULL;
-    case SL_OPTIMIZER_FORM_AVX512:
+    case SL_OPTIMIZER_SIMD_SCALAR:
+        return &sl_simd_kernels_scalar;
+    case SL_OPTIMIZER_SIMD_AVX2:
+        return __builtin_cpu_supports("avx2") ? &sl_simd_kernels_avx2 : NULL;
+    case SL_OPTIMIZER_SIMD_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                        __builtin_cpu_supports("avx512dq")
-                   ? &sl_forms_kernels_avx512
+                   ? &sl_simd_kernels_avx512
                    : NULL;
-    case SL_OPTIMIZER_FORM_BEST:
-    case SL_OPTIMIZER_FORM_NATIVE:
+    case SL_OPTIMIZER_SIMD_BEST:
+    case SL_OPTIMIZER_SIMD_NATIVE:
         break;
     }
     return NULL;
 }
 
-enum sl_optimizer_form sl_select_best(void)
+enum sl_optimizer_simd sl_select_best(void)
 {
-    if (sl_select_form(SL_OPTIMIZER_FORM_AVX512) != NULL) {
-        return SL_OPTIMIZER_FORM_AVX512;
+    if (sl_select_simd(SL_OPTIMIZER_SIMD_AVX512) != NULL) {
+        return SL_OPTIMIZER_SIMD_AVX512;
     }
-    if (sl_select_form(SL_OPTIMIZER_FORM_AVX2) != NULL) {
-        return SL_OPTIMIZER_FORM_AVX2;
+    if (sl_select_simd(SL_OPTIMIZER_SIMD_AVX2) != NULL) {
+        return SL_OPTIMIZER_SIMD_AVX2;
     }
-    return SL_OPTIMIZER_FORM_SCALAR;
+    return SL_OPTIMIZER_SIMD_SCALAR;
 }

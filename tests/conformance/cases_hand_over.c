@@ -11,7 +11,7 @@ static void set_policy(struct node *node, void *ctx)
 
 static bool hands_over(void)
 {
-    return (conformance_target->ops->capabilities & SL_TRANSPORT_HANDS_OVER) != 0;
+    return (conformance_target->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0;
 }
 
 /* Node 0 accepts, node 1 owns, node 2 connects. */

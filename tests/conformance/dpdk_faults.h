@@ -2,7 +2,7 @@
 #ifndef TESTS_CONFORMANCE_DPDK_FAULTS_H
 #define TESTS_CONFORMANCE_DPDK_FAULTS_H
 
-#include "net/dpdk/port_fault.h"
+#include "tests/support/fault_port.h"
 
 /* As STARLING_TEST_FAULTS says, or where it is not set as `otherwise`, which may be NULL: none.
  * Returns whether there are any; the program ends when they cannot be read. */

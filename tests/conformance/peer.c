@@ -100,9 +100,9 @@ static struct outgoing *pop(struct outgoing **first)
  * reported it. */
 static void choose_cookie(struct outgoing *outgoing, bool follows)
 {
-    bool joins = (conformance_target->ops->capabilities & SL_TRANSPORT_JOINS) != 0;
+    bool joins = (conformance_target->ops->capabilities & SL_TRANSPORT_COALESCES) != 0;
     outgoing->frame.cookie =
-        joins && follows && outgoing->number % 4 < 2 ? SL_TRANSPORT_JOINED : (void *)outgoing;
+        joins && follows && outgoing->number % 4 < 2 ? SL_TRANSPORT_COALESCED : (void *)outgoing;
 }
 
 /* Offers what waits, a burst at a time, until the transport takes fewer than it was offered. */
@@ -279,7 +279,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
         peer->sink_refused = true;
         return NULL;
     }
-    bool shares = (conformance_target->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+    bool shares = (conformance_target->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0;
     if (shares && is_read_in_place((uint32_t)header->request_id)) {
         return SL_TRANSPORT_IN_PLACE;
     }
@@ -296,7 +296,7 @@ static void hand_over(struct peer *peer)
     peer->conn = NULL;
     peer->handed_over = 1;
     peer->node->closed_count++; /* as far as this node is concerned */
-    sl_assert(sl_transport_hand_over(conn, owner->transport, &peer_events, owner, peer) == 0);
+    sl_assert(sl_transport_migrate(conn, owner->transport, &peer_events, owner, peer) == 0);
 }
 
 static void check_message(struct peer *peer, const struct sl_transport_message *message)
@@ -352,7 +352,8 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
     do {
         put_outgoing(pop(&peer->first_taken));
         peer->sent++;
-    } while (peer->first_taken != NULL && peer->first_taken->frame.cookie == SL_TRANSPORT_JOINED);
+    } while (peer->first_taken != NULL &&
+             peer->first_taken->frame.cookie == SL_TRANSPORT_COALESCED);
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)

@@ -12,7 +12,7 @@ bool rdma_target_init(struct conformance_target *target, const char *name, const
 {
     static char endpoint[SL_LIMIT_ENDPOINT_BYTES];
     const char *address = getenv(variable);
-    const char *missing = sl_transport_missing(SL_ENDPOINT_RDMA);
+    const char *missing = sl_builtin_missing(SL_ENDPOINT_RDMA);
     if (missing != NULL || address == NULL || address[0] == '\0') {
         fprintf(stderr, "skipped: %s%s\n", missing != NULL ? "" : "no device: set ",
                 missing != NULL ? missing : variable);
@@ -22,7 +22,7 @@ bool rdma_target_init(struct conformance_target *target, const char *name, const
     snprintf(endpoint, sizeof endpoint, "rdma://%s%s%s:0", is_v6 ? "[" : "", address,
              is_v6 ? "]" : "");
     target->name = name;
-    target->ops = sl_transport_find(SL_ENDPOINT_RDMA);
+    target->ops = sl_builtin_find(SL_ENDPOINT_RDMA);
     target->endpoint = endpoint;
     target->shakes_hands = true;
     target->is_slow = true;

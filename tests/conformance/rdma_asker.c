@@ -152,8 +152,8 @@ static void on_request(void *ctx, struct sl_conn *conn, const struct sl_transpor
         listener->kept[0] = wish;
         listener->handed_over = true;
         forget(listener);
-        sl_assert(sl_transport_hand_over(conn, hand_over_to->transport, &answerer_events,
-                                         hand_over_to, listener) == 0);
+        sl_assert(sl_transport_migrate(conn, hand_over_to->transport, &answerer_events,
+                                       hand_over_to, listener) == 0);
     } else if ((wish.manner & ANSWER_LATER) != 0) {
         sl_assert(listener->kept_count < KEPT_MAX);
         listener->kept[listener->kept_count++] = wish;

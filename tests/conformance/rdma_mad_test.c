@@ -201,7 +201,7 @@ static void packet__with_frames_that_are_none(void **state)
 /* A LONG, or a LANDING, of pieces like this one; the first with the header of a frame, the other
  * with all of it. */
 static struct rdma_raw_packet packet_of_pieces(struct sl_rdma_packet head,
-                                               struct sl_rdma_piece piece, uint32_t count,
+                                               struct sl_rdma_remote_sge piece, uint32_t count,
                                                uint32_t payload_bytes)
 {
     const struct sl_frame header = {
@@ -222,9 +222,10 @@ static struct rdma_raw_packet packet_of_pieces(struct sl_rdma_packet head,
     return packet;
 }
 
-static struct sl_rdma_piece lent_piece(const struct rdma_raw *raw, uint32_t bytes)
+static struct sl_rdma_remote_sge lent_piece(const struct rdma_raw *raw, uint32_t bytes)
 {
-    return (struct sl_rdma_piece){.at = (uintptr_t)raw->lent, .key = raw->mr->rkey, .bytes = bytes};
+    return (struct sl_rdma_remote_sge){
+        .at = (uintptr_t)raw->lent, .key = raw->mr->rkey, .bytes = bytes};
 }
 
 static void expect_long_refused(uint8_t claimed, uint32_t count, uint32_t piece_bytes,
@@ -258,9 +259,10 @@ static void landing__whose_pieces_do_not_fit(void **state)
     const uint32_t claims[] = {0, 2, 9, 255};
     for (size_t i = 0; i < sizeof claims / sizeof claims[0]; i++) {
         struct session session = begin();
-        struct rdma_raw_packet bad = packet_of_pieces(
-            (struct sl_rdma_packet){.kind = SL_RDMA_LANDING, .landing_count = (uint8_t)claims[i]},
-            lent_piece(&session.raw, 1000), 1, 40);
+        struct rdma_raw_packet bad =
+            packet_of_pieces((struct sl_rdma_packet){.kind = SL_RDMA_REPLY_BUFFER,
+                                                     .landing_count = (uint8_t)claims[i]},
+                             lent_piece(&session.raw, 1000), 1, 40);
         rdma_raw_send(&session.raw, bad.bytes, bad.count);
         expect_end(&session, SL_ERR_PROTOCOL);
     }
@@ -272,7 +274,7 @@ static void long__that_lies_nowhere(void **state)
     (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         struct session session = begin();
-        struct sl_rdma_piece piece = lent_piece(&session.raw, 50000);
+        struct sl_rdma_remote_sge piece = lent_piece(&session.raw, 50000);
         piece.key += i % 2 == 0 ? 0x100 : 0;
         piece.at = i % 2 == 0 ? piece.at : i % 4 == 1 ? 0 : UINT64_MAX - 100;
         struct rdma_raw_packet bad = packet_of_pieces(
@@ -334,8 +336,8 @@ static void written__for_nothing(void **state)
 static void done__more_than_was_sent(void **state)
 {
     (void)state;
-    expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_NOTE, .done = 1});
-    expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_NOTE, .done = 1U << 31});
+    expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE, .done = 1});
+    expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE, .done = 1U << 31});
 }
 
 /* He has been told how many the other side has room for. */
@@ -385,7 +387,7 @@ static void bye__and_then_more(void **state)
 {
     (void)state;
     struct session session = begin();
-    struct rdma_raw_packet bye = rdma_raw_begin((struct sl_rdma_packet){.kind = SL_RDMA_BYE});
+    struct rdma_raw_packet bye = rdma_raw_begin((struct sl_rdma_packet){.kind = SL_RDMA_FIN});
     struct rdma_raw_packet more = rdma_raw_frames(2, 40);
     rdma_raw_send(&session.raw, bye.bytes, bye.count);
     rdma_raw_send(&session.raw, more.bytes, more.count);
@@ -406,12 +408,12 @@ static void landing__that_is_nowhere(void **state)
     answerer_open(&world->nodes[0], &at);
     for (uint32_t i = 0; i < 4; i++) {
         struct rdma_raw raw = rdma_raw_connect(&at);
-        struct sl_rdma_piece piece = lent_piece(&raw, 100000);
+        struct sl_rdma_remote_sge piece = lent_piece(&raw, 100000);
         piece.key += i % 2 == 0 ? 0x100 : 0;
         piece.at = i % 2 == 0 ? piece.at : 4096;
         const uint32_t question[2] = {100000, ANSWER_FROM_REGISTERED};
         struct rdma_raw_packet packet = packet_of_pieces(
-            (struct sl_rdma_packet){.kind = SL_RDMA_LANDING, .landing_count = 1}, piece, 1, 8);
+            (struct sl_rdma_packet){.kind = SL_RDMA_REPLY_BUFFER, .landing_count = 1}, piece, 1, 8);
         memcpy(packet.bytes + packet.count - sizeof question, question, sizeof question);
         rdma_raw_send(&raw, packet.bytes, packet.count);
         rdma_raw_await_end(&raw);
@@ -503,12 +505,12 @@ static struct rdma_raw_packet random_packet(uint64_t *seed, const struct rdma_ra
                                   .flags = (uint8_t)(sl_hash_random(seed) % 4)};
     struct rdma_raw_packet packet = rdma_raw_frames(2, bytes % 3000);
     if (sl_hash_random(seed) % 2 == 0) {
-        head.kind = sl_hash_random(seed) % 2 == 0 ? SL_RDMA_LONG : SL_RDMA_LANDING;
+        head.kind = sl_hash_random(seed) % 2 == 0 ? SL_RDMA_LONG : SL_RDMA_REPLY_BUFFER;
     }
     if (sl_hash_random(seed) % 3 != 0) {
         const uint32_t payload = head.kind != SL_RDMA_LONG ? 40 : bytes * pieces;
-        head.landing_count = head.kind == SL_RDMA_LANDING ? pieces : 0;
-        head.piece_count = head.kind == SL_RDMA_LANDING ? 0 : pieces;
+        head.landing_count = head.kind == SL_RDMA_REPLY_BUFFER ? pieces : 0;
+        head.piece_count = head.kind == SL_RDMA_REPLY_BUFFER ? 0 : pieces;
         packet = packet_of_pieces(head, lent_piece(raw, bytes), pieces, payload);
     }
     const bool is_right = sl_hash_random(seed) % 2 == 0;

@@ -139,7 +139,7 @@ bool rdma_raw_is_iwarp(const struct rdma_raw *raw)
 static void speak_first(struct rdma_raw *raw)
 {
     const struct rdma_raw_packet note =
-        rdma_raw_begin((struct sl_rdma_packet){.kind = SL_RDMA_NOTE});
+        rdma_raw_begin((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE});
     rdma_raw_send(raw, note.bytes, note.count);
     usleep(SPEAK_US);
     rdma_raw_send(raw, note.bytes, note.count);

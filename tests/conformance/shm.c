@@ -7,7 +7,7 @@ int shm_run(const char *name, bool polling)
     sl_log_setup(SL_LOG_OFF, name); /* a peer that is turned away is no news here */
     struct conformance_target target = {
         .name = name,
-        .ops = sl_transport_find(SL_ENDPOINT_SHM),
+        .ops = sl_builtin_find(SL_ENDPOINT_SHM),
         .endpoint = "shm://conformance:0",
         .polling = polling,
         .shakes_hands = true,

@@ -172,7 +172,7 @@ static void stopped__is_given_up(void **state)
 
 int main(void)
 {
-    target.ops = sl_transport_find(SL_ENDPOINT_SHM);
+    target.ops = sl_builtin_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, target.name);
     if (!nursery_open(sizeof(struct order), live)) {

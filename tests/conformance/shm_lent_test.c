@@ -122,8 +122,8 @@ static struct sl_shm_slot slot_of_piece(uint64_t number, uint32_t bytes)
 
 static void lend(const struct shm_raw *raw, uint32_t region, enum sl_shared_access access, int fd)
 {
-    const struct sl_shm_note note = {
-        .kind = SL_SHM_NOTE_REGION, .region = region, .access = access, .bytes = LENT_BYTES};
+    const struct sl_shm_ctrl_msg note = {
+        .kind = SL_SHM_CTRL_MSG_REGION, .region = region, .access = access, .bytes = LENT_BYTES};
     assert_true(shm_raw_note(raw, note, fd));
 }
 
@@ -144,8 +144,8 @@ static void lend_for_one_frame(struct shm_raw *raw, int fd)
     lend(raw, 0, SL_SHARED_WRITE, fd);
     shm_raw_publish(raw, &slot);
     WAIT_UNTIL(heard == before + 1);
-    assert_true(
-        shm_raw_note(raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WITHDRAW, .region = 0}, -1));
+    assert_true(shm_raw_note(
+        raw, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_WITHDRAW, .region = 0}, -1));
 }
 
 /* Where it was lent to write, there is nothing that cannot be written, until the end. */
@@ -238,14 +238,14 @@ static void lent__and_taken_back(void **state)
 static void lent__more_than_there_are_addresses(void **state)
 {
     (void)state;
-    const uint64_t half = SL_SHM_LENT_BYTES / 2;
+    const uint64_t half = SL_SHM_IMPORTED_BYTES / 2;
     struct shm_raw raw = shm_raw_connect(&world->nodes[0].bound);
     struct peer *accepted = node_peer(&world->nodes[0], 0);
     for (uint32_t i = 0; i < 3; i++) {
         const int fd = make_memory(half + i * 4096, F_SEAL_SHRINK);
-        struct sl_shm_note note = {.kind = SL_SHM_NOTE_REGION, .bytes = half + i * 4096};
+        struct sl_shm_ctrl_msg note = {.kind = SL_SHM_CTRL_MSG_REGION, .bytes = half + i * 4096};
         assert_true(shm_raw_note(&raw, note, fd));
-        note.kind = SL_SHM_NOTE_WITHDRAW;
+        note.kind = SL_SHM_CTRL_MSG_WITHDRAW;
         (void)shm_raw_note(&raw, note, -1);
         close(fd);
     }
@@ -271,12 +271,12 @@ static void lend_and_withdraw(const struct shm_raw *raw, uint32_t number, uint32
 {
     const uint64_t bytes = pages * 4096ULL;
     const int fd = make_memory(bytes, F_SEAL_SHRINK);
-    struct sl_shm_note note = {.kind = SL_SHM_NOTE_REGION,
-                               .region = number * SL_SHM_REGIONS,
-                               .access = SL_SHARED_WRITE,
-                               .bytes = bytes};
+    struct sl_shm_ctrl_msg note = {.kind = SL_SHM_CTRL_MSG_REGION,
+                                   .region = number * SL_SHM_REGIONS,
+                                   .access = SL_SHARED_WRITE,
+                                   .bytes = bytes};
     assert_true(shm_raw_note(raw, note, fd));
-    note.kind = SL_SHM_NOTE_WITHDRAW;
+    note.kind = SL_SHM_CTRL_MSG_WITHDRAW;
     assert_true(shm_raw_note(raw, note, -1));
     close(fd);
 }
@@ -294,7 +294,7 @@ static uint32_t retired_after(struct shm_raw *raw, struct peer *accepted, uint32
     assert_int_equal(accepted->closed, 0);
     struct retired retired = {.conn = accepted->conn};
     node_run(&world->nodes[0], count_retired, &retired);
-    const struct sl_shm_note note = {.kind = SL_SHM_NOTE_WITHDRAW, .region = region};
+    const struct sl_shm_ctrl_msg note = {.kind = SL_SHM_CTRL_MSG_WITHDRAW, .region = region};
     assert_true(shm_raw_note(raw, note, -1));
     close(fd);
     return retired.count;
@@ -343,7 +343,7 @@ int main(void)
 {
     static struct conformance_target target = {
         .name = "shm lent", .endpoint = "shm://conformance-lent:0", .shakes_hands = true};
-    target.ops = sl_transport_find(SL_ENDPOINT_SHM);
+    target.ops = sl_builtin_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, "shm lent");
     const struct CMUnitTest tests[] = {

@@ -71,7 +71,7 @@ static int make_memory(size_t bytes, int seals)
     return fd;
 }
 
-static void expect_hello_refused(struct sl_shm_note hello, size_t bytes, int fd)
+static void expect_hello_refused(struct sl_shm_ctrl_msg hello, size_t bytes, int fd)
 {
     struct shm_raw raw = shm_raw_dial(server_endpoint());
     shm_raw_say(&raw, &hello, bytes, &fd, fd >= 0 ? 1 : 0);
@@ -81,19 +81,19 @@ static void expect_hello_refused(struct sl_shm_note hello, size_t bytes, int fd)
     }
 }
 
-static struct sl_shm_note right_hello(void)
+static struct sl_shm_ctrl_msg right_hello(void)
 {
-    return (struct sl_shm_note){.magic = SL_SHM_NOTE_MAGIC,
-                                .version = SL_SHM_NOTE_VERSION,
-                                .kind = SL_SHM_NOTE_HELLO,
-                                .bytes = sizeof(struct sl_shm_segment)};
+    return (struct sl_shm_ctrl_msg){.magic = SL_SHM_CTRL_MSG_MAGIC,
+                                    .version = SL_SHM_CTRL_MSG_VERSION,
+                                    .kind = SL_SHM_CTRL_MSG_HELLO,
+                                    .bytes = sizeof(struct sl_shm_segment)};
 }
 
 static void hello__of_something_else(void **state)
 {
     (void)state;
     const size_t bytes = sizeof(struct sl_shm_segment);
-    struct sl_shm_note bad = right_hello();
+    struct sl_shm_ctrl_msg bad = right_hello();
     bad.magic++;
     expect_hello_refused(bad, sizeof bad, make_memory(bytes, F_SEAL_SHRINK));
     bad = right_hello();
@@ -112,7 +112,7 @@ static void hello__with_memory_that_cannot_be_trusted(void **state)
 {
     (void)state;
     const size_t bytes = sizeof(struct sl_shm_segment);
-    struct sl_shm_note hello = right_hello();
+    struct sl_shm_ctrl_msg hello = right_hello();
     expect_hello_refused(hello, sizeof hello, make_memory(bytes, F_SEAL_GROW));
     expect_hello_refused(hello, sizeof hello, make_memory(bytes / 2, F_SEAL_SHRINK));
     expect_hello_refused(hello, sizeof hello, make_memory(bytes, F_SEAL_SHRINK | F_SEAL_WRITE));
@@ -144,7 +144,7 @@ static void hello__with_more_descriptors_than_one(void **state)
     }
     for (uint32_t count = 2; count <= 6; count++) {
         struct shm_raw raw = shm_raw_dial(server_endpoint());
-        struct sl_shm_note hello = right_hello();
+        struct sl_shm_ctrl_msg hello = right_hello();
         assert_true(shm_raw_say(&raw, &hello, sizeof hello, fds, count));
         expect_turned_away(&raw);
     }
@@ -159,7 +159,7 @@ static void hello__and_the_peer_is_gone(void **state)
 {
     (void)state;
     int fd = make_memory(sizeof(struct sl_shm_segment), F_SEAL_SHRINK);
-    struct sl_shm_note hello = right_hello();
+    struct sl_shm_ctrl_msg hello = right_hello();
     for (uint32_t i = 0; i < 50; i++) {
         struct shm_raw raw = shm_raw_dial(server_endpoint());
         shm_raw_say(&raw, &hello, sizeof hello, &fd, i % 2);
@@ -175,7 +175,7 @@ static void hello__that_never_comes(void **state)
     struct sl_transport_options options = {.peer_timeout_ms = 20000};
     struct world *amber = world_open_in_amber(1, &options);
     struct shm_raw raw = shm_raw_dial(&amber->nodes[0].bound);
-    struct sl_shm_note note;
+    struct sl_shm_ctrl_msg note;
     while (recv(raw.fd, &note, sizeof note, MSG_DONTWAIT) < 0 && errno == EAGAIN) {
         world_pass(amber, 1000);
     }
@@ -211,7 +211,7 @@ static int connect_and_hear_nothing(int fd, const struct sockaddr_un *address, s
     if (connect(fd, (const struct sockaddr *)address, bytes) != 0) {
         return 3;
     }
-    struct sl_shm_note hello = right_hello();
+    struct sl_shm_ctrl_msg hello = right_hello();
     (void)send(fd, &hello, sizeof hello, MSG_NOSIGNAL);
     return recv(fd, &hello, sizeof hello, 0) <= 0 ? 0 : 4;
 }
@@ -395,23 +395,23 @@ static void consumed__more_than_was_sent(void **state)
 static void note__that_cannot_be(void **state)
 {
     (void)state;
-    const struct sl_shm_note notes[] = {
+    const struct sl_shm_ctrl_msg notes[] = {
         {.kind = 0},
         {.kind = 99},
-        {.kind = SL_SHM_NOTE_ACCEPT},
-        {.kind = SL_SHM_NOTE_HELLO, .bytes = sizeof(struct sl_shm_segment)},
-        {.kind = SL_SHM_NOTE_REGION, .bytes = 4096},
-        {.kind = SL_SHM_NOTE_REGION, .bytes = 8192, .region = 1},
-        {.kind = SL_SHM_NOTE_REGION, .bytes = 4096, .region = SL_SHM_REGION_NAMES},
-        {.kind = SL_SHM_NOTE_REGION, .bytes = 4096, .access = 2},
-        {.kind = SL_SHM_NOTE_WITHDRAW, .region = 3},
-        {.kind = SL_SHM_NOTE_WITHDRAW, .region = UINT32_MAX},
+        {.kind = SL_SHM_CTRL_MSG_ACCEPT},
+        {.kind = SL_SHM_CTRL_MSG_HELLO, .bytes = sizeof(struct sl_shm_segment)},
+        {.kind = SL_SHM_CTRL_MSG_REGION, .bytes = 4096},
+        {.kind = SL_SHM_CTRL_MSG_REGION, .bytes = 8192, .region = 1},
+        {.kind = SL_SHM_CTRL_MSG_REGION, .bytes = 4096, .region = SL_SHM_REGION_NAMES},
+        {.kind = SL_SHM_CTRL_MSG_REGION, .bytes = 4096, .access = 2},
+        {.kind = SL_SHM_CTRL_MSG_WITHDRAW, .region = 3},
+        {.kind = SL_SHM_CTRL_MSG_WITHDRAW, .region = UINT32_MAX},
     };
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
         uint32_t before = world->nodes[0].peer_count;
         struct shm_raw raw = shm_raw_connect(server_endpoint());
         struct peer *accepted = last_accepted(before);
-        bool brings = i >= 5 && notes[i].kind == SL_SHM_NOTE_REGION;
+        bool brings = i >= 5 && notes[i].kind == SL_SHM_CTRL_MSG_REGION;
         int fd = brings ? make_memory(4096, F_SEAL_SHRINK) : -1;
         assert_true(shm_raw_note(&raw, notes[i], fd));
         WAIT_UNTIL(accepted->closed == 1);
@@ -455,14 +455,14 @@ static void play_at_random(uint64_t seed)
     struct shm_raw raw = shm_raw_connect(server_endpoint());
     int fd = make_memory(65536, F_SEAL_SHRINK);
     for (uint64_t moves = 1 + sl_hash_random(&seed) % 12; moves > 0; moves--) {
-        struct sl_shm_note note = {.kind = (uint16_t)(3 + sl_hash_random(&seed) % 5),
-                                   .region = (uint32_t)(sl_hash_random(&seed) % 3),
-                                   .access = (uint32_t)(sl_hash_random(&seed) % 2),
-                                   .bytes = 65536};
+        struct sl_shm_ctrl_msg note = {.kind = (uint16_t)(3 + sl_hash_random(&seed) % 5),
+                                       .region = (uint32_t)(sl_hash_random(&seed) % 3),
+                                       .access = (uint32_t)(sl_hash_random(&seed) % 2),
+                                       .bytes = 65536};
         struct sl_shm_slot slot = random_slot(&seed, raw.sent + 1);
         switch (sl_hash_random(&seed) % 6) {
         case 0:
-            (void)shm_raw_note(&raw, note, note.kind == SL_SHM_NOTE_REGION ? fd : -1);
+            (void)shm_raw_note(&raw, note, note.kind == SL_SHM_CTRL_MSG_REGION ? fd : -1);
             break;
         case 1:
             scribble(&seed, &raw.segment->sides[sl_hash_random(&seed) % 2],
@@ -577,7 +577,7 @@ int main(void)
 {
     static struct conformance_target target = {
         .name = "shm mad", .endpoint = "shm://conformance-mad:0", .shakes_hands = true};
-    target.ops = sl_transport_find(SL_ENDPOINT_SHM);
+    target.ops = sl_builtin_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, "shm mad");
     const struct CMUnitTest tests[] = {

@@ -90,7 +90,7 @@ static int start(void *ctx)
 {
     struct side *side = ctx;
     struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_SHM, .host = "memory-test"};
-    const struct sl_transport_ops *ops = sl_transport_find(SL_ENDPOINT_SHM);
+    const struct sl_transport_ops *ops = sl_builtin_find(SL_ENDPOINT_SHM);
     sl_assert(sl_transport_open(ops, side->reactor, NULL, &side->transport) == 0);
     sl_assert(sl_shared_create("sends", REGION_BYTES, SL_SHARED_READ, &side->sends) == 0);
     sl_assert(sl_shared_create("lands", REGION_BYTES, SL_SHARED_WRITE, &side->lands) == 0);

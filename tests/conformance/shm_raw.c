@@ -25,11 +25,12 @@ struct shm_raw shm_raw_connect(const struct sl_endpoint *endpoint)
     assert_int_equal(
         sl_shared_create("raw", sizeof(struct sl_shm_segment), SL_SHARED_WRITE, &raw.memory), 0);
     raw.segment = (struct sl_shm_segment *)raw.memory.base;
-    struct sl_shm_note hello = {.kind = SL_SHM_NOTE_HELLO, .bytes = raw.memory.bytes}, answer;
+    struct sl_shm_ctrl_msg hello = {.kind = SL_SHM_CTRL_MSG_HELLO, .bytes = raw.memory.bytes},
+                           answer;
     assert_true(shm_raw_note(&raw, hello, raw.memory.fd));
     /* Who was stopped meanwhile hears of it here, since the socket has a timeout. */
     assert_int_equal(TEMP_FAILURE_RETRY(recv(raw.fd, &answer, sizeof answer, 0)), sizeof answer);
-    assert_int_equal(answer.kind, SL_SHM_NOTE_ACCEPT);
+    assert_int_equal(answer.kind, SL_SHM_CTRL_MSG_ACCEPT);
     return raw;
 }
 
@@ -52,16 +53,16 @@ bool shm_raw_say(const struct shm_raw *raw, const void *packet, size_t bytes, co
     return sendmsg(raw->fd, &message, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-bool shm_raw_note(const struct shm_raw *raw, struct sl_shm_note note, int fd)
+bool shm_raw_note(const struct shm_raw *raw, struct sl_shm_ctrl_msg note, int fd)
 {
-    note.magic = SL_SHM_NOTE_MAGIC;
-    note.version = SL_SHM_NOTE_VERSION;
+    note.magic = SL_SHM_CTRL_MSG_MAGIC;
+    note.version = SL_SHM_CTRL_MSG_VERSION;
     return shm_raw_say(raw, &note, sizeof note, &fd, fd >= 0 ? 1 : 0);
 }
 
 uint32_t shm_raw_await_end(const struct shm_raw *raw)
 {
-    struct sl_shm_note note;
+    struct sl_shm_ctrl_msg note;
     uint32_t count = 0;
     while (TEMP_FAILURE_RETRY(recv(raw->fd, &note, sizeof note, 0)) > 0) {
         count++;
@@ -92,7 +93,7 @@ void shm_raw_put(struct shm_raw *raw, const struct sl_shm_slot *slot)
 void shm_raw_publish(struct shm_raw *raw, const struct sl_shm_slot *slot)
 {
     shm_raw_put(raw, slot);
-    (void)shm_raw_note(raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WAKE}, -1);
+    (void)shm_raw_note(raw, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_WAKE}, -1);
 }
 
 void shm_raw_close(struct shm_raw *raw)

@@ -23,7 +23,7 @@ bool shm_raw_say(const struct shm_raw *raw, const void *packet, size_t bytes, co
                  uint32_t fd_count);
 
 /* A right note, but for what is in it. */
-bool shm_raw_note(const struct shm_raw *raw, struct sl_shm_note note, int fd);
+bool shm_raw_note(const struct shm_raw *raw, struct sl_shm_ctrl_msg note, int fd);
 
 /* Reads what the other side says until it closes; returns the number of notes. */
 uint32_t shm_raw_await_end(const struct shm_raw *raw);

@@ -49,7 +49,7 @@ int tcp_run(const char *name, const char *endpoint, bool polling,
     sl_log_setup(SL_LOG_ERROR, name);
     struct conformance_target target = {
         .name = name,
-        .ops = sl_transport_find(SL_ENDPOINT_TCP),
+        .ops = sl_builtin_find(SL_ENDPOINT_TCP),
         .endpoint = endpoint,
         .polling = polling,
         .cripple = cripple,

@@ -141,7 +141,7 @@ int main(void)
     sl_log_setup(SL_LOG_OFF, "tcp cut");
     struct conformance_target target = {
         .name = "tcp cut",
-        .ops = sl_transport_find(SL_ENDPOINT_TCP),
+        .ops = sl_builtin_find(SL_ENDPOINT_TCP),
         .endpoint = "10.77.0.1:0",
         .cripple = take_side,
     };

@@ -461,7 +461,7 @@ int main(void)
     sl_log_setup(SL_LOG_OFF, "tcp options");
     struct conformance_target target = {
         .name = "tcp options",
-        .ops = sl_transport_find(SL_ENDPOINT_TCP),
+        .ops = sl_builtin_find(SL_ENDPOINT_TCP),
         .endpoint = "127.0.0.1:0",
         .cripple = single_shot,
     };

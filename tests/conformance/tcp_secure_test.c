@@ -354,7 +354,7 @@ int main(void)
     authority_make();
     struct conformance_target target = {
         .name = "tcp secure",
-        .ops = sl_transport_find(SL_ENDPOINT_TCP),
+        .ops = sl_builtin_find(SL_ENDPOINT_TCP),
         .endpoint = "127.0.0.1:0",
     };
     conformance_target = &target;

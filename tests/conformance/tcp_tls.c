@@ -13,7 +13,7 @@ int tcp_tls_run(const char *name, const char *endpoint, bool polling)
     authority_make();
     struct conformance_target target = {
         .name = name,
-        .ops = sl_transport_find(SL_ENDPOINT_TCP),
+        .ops = sl_builtin_find(SL_ENDPOINT_TCP),
         .endpoint = endpoint,
         .polling = polling,
         .tls = authority_files(AUTHORITY_NODE),

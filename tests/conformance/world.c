@@ -197,7 +197,7 @@ static int register_memory(struct node *node)
 {
     uint32_t can = conformance_target->ops->capabilities;
     int err = 0;
-    if ((can & (SL_TRANSPORT_SHARES | SL_TRANSPORT_REGISTERS)) != 0) {
+    if ((can & (SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_REGISTERS)) != 0) {
         err = make_memory(node, SLAB_BYTES, &node->slab);
     }
     if (err == 0 && (can & SL_TRANSPORT_REGISTERS) != 0) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/format.h"
 #include "ps/checkpoint/reader.h"
 #include "ps/checkpoint/writer.h"
@@ -21,7 +21,7 @@ static struct memory_disk disk;
 static int64_t read_all(const struct sl_checkpoint_manifest *manifest, uint32_t kinds)
 {
     struct sl_checkpoint_reader *reader;
-    const struct sl_image_block *block;
+    const struct sl_snapshot_block *block;
     char reason[512] = "";
     uint32_t sum = 0;
     int64_t blocks = 0;
@@ -112,8 +112,8 @@ static void write_and_change(struct sl_bytes *input, struct sl_checkpoint_manife
     manifest->number = 1;
     sl_assert(sl_checkpoint_writer_create(&options, &writer, reason, sizeof reason) == 0);
     while (fuzz_input_has_more(input)) {
-        struct sl_image_block block = {.kind = (uint8_t)(1 + sl_bytes_u8(input) % 15),
-                                       .count = sl_bytes_u8(input)};
+        struct sl_snapshot_block block = {.kind = (uint8_t)(1 + sl_bytes_u8(input) % 15),
+                                          .count = sl_bytes_u8(input)};
         struct sl_bytes piece = fuzz_input_piece(input, 4096);
         block.payload = (uint8_t *)(uintptr_t)piece.next;
         block.bytes = (uint32_t)piece.left;

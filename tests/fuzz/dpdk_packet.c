@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "net/dpdk/flight.h"
 #include "net/dpdk/neighbour.h"
-#include "net/dpdk/seen.h"
+#include "net/dpdk/received_packets.h"
+#include "net/dpdk/sent_packets.h"
 #include "net/dpdk/wire.h"
 #include "tests/fuzz/input.h"
 
@@ -18,14 +18,14 @@
 
 struct victim {
     struct sl_dpdk_neighbours *neighbours;
-    struct sl_dpdk_flights flights;
-    struct sl_dpdk_seen seen;
+    struct sl_dpdk_sent_packets flights;
+    struct sl_dpdk_received_packets seen;
     uint32_t outstanding; /* packets */
     uint64_t now_ns;
     bool is_v6;
 };
 
-static void settled(void *ctx, const struct sl_dpdk_flight *packet)
+static void settled(void *ctx, const struct sl_dpdk_sent_packet *packet)
 {
     struct victim *victim = ctx;
     sl_assert(packet->body_bytes == 1);
@@ -44,7 +44,7 @@ static void mend(uint8_t *packet, uint32_t length)
         packet[38] = (uint8_t)(udp_bytes >> 8);
         packet[39] = (uint8_t)udp_bytes;
         memset(packet + 24, 0, 2);
-        uint16_t sum = sl_dpdk_sum_fold(sl_dpdk_sum(0, packet + 14, 20));
+        uint16_t sum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet + 14, 20));
         memcpy(packet + 24, &sum, sizeof sum);
         sl_dpdk_seal(packet, length, NULL, 0);
     } else if (length >= 86 && packet[20] == 58) {
@@ -52,7 +52,7 @@ static void mend(uint8_t *packet, uint32_t length)
         packet[19] = (uint8_t)(length - 54);
         memset(packet + 56, 0, 2);
         uint64_t start = (uint64_t)(packet[18] | packet[19] << 8) + (58U << 8);
-        uint16_t sum = sl_dpdk_sum_fold(sl_dpdk_sum(start, packet + 22, length - 22));
+        uint16_t sum = sl_dpdk_checksum_fold(sl_dpdk_checksum(start, packet + 22, length - 22));
         memcpy(packet + 56, &sum, sizeof sum);
     }
 }
@@ -102,19 +102,21 @@ static void take_numbers(struct victim *victim, const struct sl_dpdk_parsed *par
     const struct sl_dpdk_header *header = &parsed->header;
     const struct sl_dpdk_flight_events events = {.came = settled, .lost = settled, .ctx = victim};
     uint32_t before = victim->seen.next;
-    if (sl_dpdk_seen_settle(&victim->seen, header->sequence, header->behind)) {
-        sl_assert(victim->seen.next - before <= SL_DPDK_SEEN_JUMP + SL_DPDK_SEEN);
-        if (sl_dpdk_seen_ask(&victim->seen, header->sequence) == SL_DPDK_SEEN_NEW) {
-            sl_dpdk_seen_take(&victim->seen, header->sequence);
-            sl_assert(sl_dpdk_seen_ask(&victim->seen, header->sequence) == SL_DPDK_SEEN_AGAIN);
+    if (sl_dpdk_received_packets_settle(&victim->seen, header->sequence, header->behind)) {
+        sl_assert(victim->seen.next - before <= SL_DPDK_RECEIVED_JUMP + SL_DPDK_RECEIVED_PACKETS);
+        if (sl_dpdk_received_packets_ask(&victim->seen, header->sequence) == SL_DPDK_RECEIVED_NEW) {
+            sl_dpdk_received_packets_take(&victim->seen, header->sequence);
+            sl_assert(sl_dpdk_received_packets_ask(&victim->seen, header->sequence) ==
+                      SL_DPDK_RECEIVED_AGAIN);
         }
     } else {
         sl_assert(victim->seen.next == before);
     }
     uint64_t words[SL_DPDK_SACK_WORDS];
-    sl_assert(sl_dpdk_seen_words(&victim->seen, words, SL_DPDK_SACK_WORDS) <= SL_DPDK_SACK_WORDS);
-    (void)sl_dpdk_flights_acknowledged(&victim->flights, header->acknowledged, parsed->sack,
-                                       parsed->sack_words, victim->now_ns, &events);
+    sl_assert(sl_dpdk_received_packets_words(&victim->seen, words, SL_DPDK_SACK_WORDS) <=
+              SL_DPDK_SACK_WORDS);
+    (void)sl_dpdk_sent_packets_acknowledged(&victim->flights, header->acknowledged, parsed->sack,
+                                            parsed->sack_words, victim->now_ns, &events);
     sl_assert(victim->flights.outstanding_bytes == victim->outstanding);
 }
 
@@ -158,8 +160,8 @@ static void step(struct victim *victim, struct sl_bytes *input)
     free(packet);
     victim->now_ns += (uint64_t)what << 16;
     const struct sl_dpdk_flight_events events = {.came = settled, .lost = settled, .ctx = victim};
-    if ((what & 4) != 0 && sl_dpdk_flights_timer(&victim->flights) <= victim->now_ns) {
-        (void)sl_dpdk_flights_expire(&victim->flights, victim->now_ns, &events);
+    if ((what & 4) != 0 && sl_dpdk_sent_packets_timer(&victim->flights) <= victim->now_ns) {
+        (void)sl_dpdk_sent_packets_expire(&victim->flights, victim->now_ns, &events);
         sl_assert(victim->flights.outstanding_bytes == victim->outstanding);
     }
     if ((what & 8) != 0) {
@@ -180,11 +182,11 @@ static void victim_open(struct victim *victim, bool is_v6)
     self.ip.s6_addr[10] = self.ip.s6_addr[11] = is_v6 ? 0 : 0xff;
     *victim = (struct victim){.is_v6 = is_v6, .outstanding = SENT};
     sl_assert(sl_dpdk_neighbours_open(&self, &victim->neighbours) == 0);
-    sl_assert(sl_dpdk_flights_open(&victim->flights, 0U - SENT / 2) == 0);
-    sl_dpdk_seen_init(&victim->seen, 0U - 100);
-    const struct sl_dpdk_flight packet = {.body_bytes = 1};
+    sl_assert(sl_dpdk_sent_packets_open(&victim->flights, 0U - SENT / 2) == 0);
+    sl_dpdk_received_packets_init(&victim->seen, 0U - 100);
+    const struct sl_dpdk_sent_packet packet = {.body_bytes = 1};
     for (uint32_t i = 0; i < SENT; i++) {
-        sl_dpdk_flights_sent(&victim->flights, &packet, i);
+        sl_dpdk_sent_packets_sent(&victim->flights, &packet, i);
     }
 }
 
@@ -197,6 +199,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
         step(&victim, &input);
     }
     sl_dpdk_neighbours_close(&victim.neighbours);
-    sl_dpdk_flights_close(&victim.flights);
+    sl_dpdk_sent_packets_close(&victim.flights);
     return 0;
 }

@@ -71,7 +71,7 @@ static void say(struct dpdk_world_peer *peer, struct sl_dpdk_header *header, con
 /* As an honest peer has it. */
 static struct sl_dpdk_header header_of(struct dpdk_world_peer *peer, uint8_t kind)
 {
-    const bool is_numbered = kind >= SL_DPDK_DATA && kind <= SL_DPDK_BYE;
+    const bool is_numbered = kind >= SL_DPDK_DATA && kind <= SL_DPDK_FIN;
     struct sl_dpdk_header header = {.connection = peer->id_there,
                                     .sequence = peer->sequence,
                                     .acknowledged = peer->acknowledged,
@@ -292,7 +292,7 @@ static void say_train(struct sl_bytes *input, struct dpdk_world_peer *peer)
         fill(peer, head, 0, body + bytes, frame_bytes);
         bytes += padded;
     }
-    struct sl_dpdk_header header = header_of(peer, SL_DPDK_TRAIN);
+    struct sl_dpdk_header header = header_of(peer, SL_DPDK_BUNDLE);
     spoil(&header, input, (how & 8) != 0 ? sl_bytes_u8(input) : 0);
     bytes -= (how & 16) != 0 && bytes > 0 ? sl_bytes_u8(input) % bytes : 0;
     say(peer, &header, body, bytes, (how & 32) != 0);
@@ -325,7 +325,7 @@ static uint32_t write_body(struct sl_bytes *input, struct dpdk_world_peer *peer,
 
 static void say_other(struct sl_bytes *input, struct dpdk_world_peer *peer)
 {
-    static const uint8_t kinds[] = {SL_DPDK_PROBE, SL_DPDK_MOVED, SL_DPDK_BYE, SL_DPDK_ACK,
+    static const uint8_t kinds[] = {SL_DPDK_PROBE, SL_DPDK_MOVED, SL_DPDK_FIN, SL_DPDK_ACK,
                                     SL_DPDK_RESET, SL_DPDK_ACK,   SL_DPDK_ACK, SL_DPDK_PROBE};
     const uint8_t how = sl_bytes_u8(input);
     uint8_t body[SL_DPDK_SACK_WORDS * 8 + SL_DPDK_HELLO_BYTES] = {0};
@@ -356,7 +356,7 @@ static bool is_of_the_friend(const uint8_t *packet, uint32_t length, bool *carri
     *carries = false;
     switch (sl_dpdk_parse(packet, length, true, &parsed)) {
     case SL_DPDK_OURS:
-        *carries = parsed.header.kind == SL_DPDK_DATA || parsed.header.kind == SL_DPDK_TRAIN;
+        *carries = parsed.header.kind == SL_DPDK_DATA || parsed.header.kind == SL_DPDK_BUNDLE;
         return is_friends(&parsed.from.ip);
     case SL_DPDK_NEIGHBOUR:
         return sl_dpdk_neighbour_parse(packet, length, &said) && said.tells &&
@@ -371,7 +371,7 @@ static void mend(uint8_t *packet, uint32_t length)
 {
     if (length >= 74 && packet[12] == 8 && packet[13] == 0) {
         memset(packet + 24, 0, 2);
-        const uint16_t sum = sl_dpdk_sum_fold(sl_dpdk_sum(0, packet + 14, 20));
+        const uint16_t sum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet + 14, 20));
         memcpy(packet + 24, &sum, sizeof sum);
         const uint32_t bytes = length - 34;
         packet[38] = (uint8_t)(bytes >> 8);

@@ -165,8 +165,8 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     if (world->policy.hands_over && conn->accepted && node == &world->nodes[0] &&
         link->first == NULL) {
         link->conn = NULL;
-        const int err = sl_transport_hand_over(conn, world->nodes[1].transport, conn->events,
-                                               &world->nodes[1], link);
+        const int err = sl_transport_migrate(conn, world->nodes[1].transport, conn->events,
+                                             &world->nodes[1], link);
         sl_assert(err == 0);
     }
 }
@@ -225,7 +225,7 @@ static const struct sl_transport_events events = {
 
 static bool is_numbered(uint8_t kind)
 {
-    return kind >= SL_DPDK_DATA && kind <= SL_DPDK_BYE;
+    return kind >= SL_DPDK_DATA && kind <= SL_DPDK_FIN;
 }
 
 static void hear_hello(struct dpdk_world_peer *peer, const struct sl_dpdk_parsed *parsed)

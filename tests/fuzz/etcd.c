@@ -1,6 +1,6 @@
 /* Answers of an etcd: whatever a server says, over HTTP to the client or as JSON to what reads it,
- * is an error with a reason, or an answer that keeps what ps/store/store.h promises. The input:
- * what is asked, and the answers, one an exchange: what kind of one, and its bytes. */
+ * is an error with a reason, or an answer that keeps what ps/metastore/metastore.h promises. The
+ * input: what is asked, and the answers, one an exchange: what kind of one, and its bytes. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/store/etcd.h"
-#include "ps/store/etcd_json.h"
+#include "ps/metastore/etcd.h"
+#include "ps/metastore/etcd_json.h"
 #include "tests/fuzz/input.h"
 
 #define ANSWERS_MAX 8
@@ -112,17 +112,17 @@ static void stop_serving(pthread_t thread)
 
 /* ---- What is asked, and what must hold ------------------------------------------------------- */
 
-static struct sl_store_change changes[1] = {{.key = KEY "job", .removes = true}};
+static struct sl_metastore_change changes[1] = {{.key = KEY "job", .removes = true}};
 
-static struct sl_store_ask ask_of(uint8_t what)
+static struct sl_metastore_request ask_of(uint8_t what)
 {
-    struct sl_store_ask ask = {
-        .kind = (enum sl_store_kind)(SL_STORE_GRANT + what % 5),
+    struct sl_metastore_request ask = {
+        .kind = (enum sl_metastore_kind)(SL_METASTORE_LEASE_GRANT + what % 5),
         .timeout_ns = TIMEOUT,
         .ttl_s = 5,
         .lease = 7,
         .is_prefix = (what & 8) != 0,
-        .guard = (enum sl_store_guard)(what / 16 % 3),
+        .guard = (enum sl_metastore_guard)(what / 16 % 3),
         .revision = 3,
         .changes = changes,
         .change_count = 1,
@@ -131,28 +131,29 @@ static struct sl_store_ask ask_of(uint8_t what)
     return ask;
 }
 
-static void check(const struct sl_store_ask *ask)
+static void check(const struct sl_metastore_request *ask)
 {
-    const struct sl_store_answer *answer = &ask->answer;
+    const struct sl_metastore_answer *answer = &ask->answer;
     sl_assert(answer->err <= 0);
     sl_assert(answer->err == 0 || answer->reason[0] != '\0');
     if (answer->err == 0) {
-        sl_assert(ask->kind != SL_STORE_GRANT || (answer->lease != 0 && answer->ttl_s != 0));
-        sl_assert(ask->kind != SL_STORE_KEEP || answer->ttl_s != 0);
-        sl_assert(!answer->held || (ask->kind == SL_STORE_WRITE && answer->revision != 0));
+        sl_assert(ask->kind != SL_METASTORE_LEASE_GRANT ||
+                  (answer->lease != 0 && answer->ttl_s != 0));
+        sl_assert(ask->kind != SL_METASTORE_LEASE_RENEW || answer->ttl_s != 0);
+        sl_assert(!answer->held || (ask->kind == SL_METASTORE_WRITE && answer->revision != 0));
     }
     for (size_t i = 0; i < answer->pair_count && answer->err == 0; i++) {
-        const struct sl_store_pair *pair = &answer->pairs[i];
+        const struct sl_metastore_item *pair = &answer->pairs[i];
         sl_assert(strncmp(pair->key, KEY, strlen(KEY)) == 0);
-        sl_assert(ask->is_prefix || ask->kind != SL_STORE_READ || strcmp(pair->key, KEY) == 0);
-        sl_assert(pair->value_bytes <= SL_STORE_VALUE_BYTES_MAX);
+        sl_assert(ask->is_prefix || ask->kind != SL_METASTORE_READ || strcmp(pair->key, KEY) == 0);
+        sl_assert(pair->value_bytes <= SL_METASTORE_VALUE_BYTES_MAX);
         sl_assert(pair->value[pair->value_bytes] == '\0');
         sl_assert(pair->created != 0);
     }
 }
 
 /* By the client. */
-static void ask_over_http(struct sl_store_ask *ask, bool has_user, struct sl_bytes *input)
+static void ask_over_http(struct sl_metastore_request *ask, bool has_user, struct sl_bytes *input)
 {
     listen_once();
     server.input = input;
@@ -170,7 +171,7 @@ static void ask_over_http(struct sl_store_ask *ask, bool has_user, struct sl_byt
 }
 
 /* Without a client: page by page. */
-static void ask_in_json(struct sl_store_ask *ask, struct sl_bytes *input)
+static void ask_in_json(struct sl_metastore_request *ask, struct sl_bytes *input)
 {
     bool more = true;
     while (more && ask->answer.err == 0) {
@@ -185,7 +186,7 @@ static void ask_in_json(struct sl_store_ask *ask, struct sl_bytes *input)
 
 static void refuse_in_json(uint8_t how, struct sl_bytes *input)
 {
-    struct sl_store_answer answer = {0};
+    struct sl_metastore_answer answer = {0};
     char token[64];
     struct sl_bytes piece = fuzz_input_piece(input, UINT16_MAX);
     const char *text = (const char *)piece.next;
@@ -203,7 +204,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     sl_log_setup(SL_LOG_OFF, "fuzz");
     struct sl_bytes input = sl_bytes_over(bytes, byte_count);
     const uint8_t how = sl_bytes_u8(&input);
-    struct sl_store_ask ask = ask_of(sl_bytes_u8(&input));
+    struct sl_metastore_request ask = ask_of(sl_bytes_u8(&input));
     if (how % 4 == 0) {
         ask_over_http(&ask, (how & 4) != 0, &input);
     } else if (how % 4 == 1) {
@@ -211,6 +212,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     } else {
         ask_in_json(&ask, &input);
     }
-    sl_store_answer_fini(&ask.answer);
+    sl_metastore_answer_fini(&ask.answer);
     return 0;
 }

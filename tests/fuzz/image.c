@@ -6,8 +6,8 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/shard_cut.h"
-#include "ps/shard_load.h"
+#include "ps/shard/load.h"
+#include "ps/shard/snapshot.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/shard_image.h"
 
@@ -33,21 +33,21 @@ static struct sl_shard *shard_of(uint32_t index, uint32_t count, size_t memory_b
 
 static void commit(struct sl_shard *shard)
 {
-    for (uint32_t i = 0; sl_shard_commit_due(shard); i++) {
+    for (uint32_t i = 0; sl_shard_iteration_due(shard); i++) {
         sl_assert(i < COMMITS);
-        (void)sl_shard_commit(shard, 1000);
+        (void)sl_shard_apply_iteration(shard, 1000);
     }
 }
 
 /* What a cut makes of the shard, makes the shard again. */
 static void check_cut(struct sl_shard *shard, uint32_t index, uint32_t count)
 {
-    const struct sl_shard_cut_options options = {.base = NULL};
+    const struct sl_shard_snapshot_options options = {.base = NULL};
     struct shard_image image = {0};
-    sl_assert(sl_shard_cut_begin(shard, &options) == 0);
+    sl_assert(sl_shard_snapshot_begin(shard, &options) == 0);
     while (shard_image_cut(shard, 1000, &image)) {
     }
-    sl_shard_cut_end(shard, NULL);
+    sl_shard_snapshot_end(shard, NULL);
     struct sl_shard *again = shard_of(index, count, 0);
     sl_assert(shard_image_load(&image, again, 1000, reason, sizeof reason) == 0);
     sl_assert(shard_image_differ_at_all(shard, again) == NULL);
@@ -63,7 +63,7 @@ static void use(struct sl_shard *shard)
         const struct sl_shard_worker at = sl_shard_worker_find(shard, worker);
         (void)sl_shard_worker_join(shard, worker, at.clock);
         if (worker % 2 == 0) {
-            sl_shard_worker_lost(shard, worker);
+            sl_shard_worker_expired(shard, worker);
         } else {
             sl_shard_worker_left(shard, worker);
         }
@@ -81,20 +81,20 @@ static void use(struct sl_shard *shard)
 static void check_sessions(const uint8_t *bytes, size_t byte_count)
 {
     static _Alignas(8) uint8_t payload[4096];
-    struct sl_image_block *block;
-    struct sl_image_session session;
+    struct sl_snapshot_block *block;
+    struct sl_snapshot_session session;
     byte_count = (byte_count < sizeof payload ? byte_count : sizeof payload) / 8 * 8;
     if (byte_count > 0) {
         memcpy(payload, bytes, byte_count);
     }
-    sl_assert(sl_image_block_create(sizeof payload, &block) == 0);
-    sl_image_block_begin(block, SL_IMAGE_SESSIONS, 0);
+    sl_assert(sl_snapshot_block_create(sizeof payload, &block) == 0);
+    sl_snapshot_block_begin(block, SL_SNAPSHOT_SESSIONS, 0);
     struct sl_bytes cursor = sl_bytes_over(payload, byte_count);
-    while (sl_image_take_session(&cursor, &session)) {
-        sl_assert(sl_image_put_session(block, &session));
+    while (sl_snapshot_take_session(&cursor, &session)) {
+        sl_assert(sl_snapshot_put_session(block, &session));
     }
     sl_assert(memcmp(block->payload, payload, block->bytes) == 0);
-    sl_image_block_destroy(&block);
+    sl_snapshot_block_destroy(&block);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)

@@ -4,7 +4,7 @@
 #define SL_TESTS_FUZZ_MEMBERS_H
 
 #include "core/bytes.h"
-#include "ps/coordinator.h"
+#include "ps/coordinator/coordinator.h"
 
 #define FUZZ_MEMBERS 6
 

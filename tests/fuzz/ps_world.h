@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "net/control/message.h"
-#include "ps/server_internal.h"
+#include "ps/server/internal.h"
 #include "tests/support/loop_transport.h"
 
 #define FUZZ_SERVERS       2

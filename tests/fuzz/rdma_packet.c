@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "core/shared.h"
 #include "tests/fuzz/input.h"
-#include "tests/unit/net/rdma_wire.h"
+#include "tests/unit/net/rdma/wire.h"
 
 #define STEPS_MAX     64 /* of one input */
 #define SINK_BYTES    SL_LIMIT_FRAME_PAYLOAD_BYTES
@@ -39,8 +39,8 @@ static void mend(uint8_t *packet, uint32_t bytes)
         return;
     }
     memcpy(&head, packet, sizeof head);
-    uint32_t pieces =
-        ((uint32_t)head.piece_count + head.landing_count) * (uint32_t)sizeof(struct sl_rdma_piece);
+    uint32_t pieces = ((uint32_t)head.piece_count + head.landing_count) *
+                      (uint32_t)sizeof(struct sl_rdma_remote_sge);
     head.limit = victim()->conn->limit_theirs + head.limit % 4;
     head.done = victim()->conn->longs_done;
     if (bytes >= sizeof head + pieces) {

@@ -6,7 +6,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/server_replica.h"
+#include "ps/replication/internal.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
 #include "tests/fuzz/request_make.h"
@@ -22,7 +22,7 @@ static struct fuzz_peer *const client = &world.peers[0];
 static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
 {
     (void)ctx;
-    const struct sl_server_replica *replica = world.servers[local_index]->replica;
+    const struct sl_replication *replica = world.servers[local_index]->replica;
     sl_assert(epoch == replica->pair.epoch);
     sl_assert(!in_step || replica->ended >= replica->answered);
 }
@@ -36,7 +36,7 @@ static void on_failed(void *ctx, int err)
 
 static void tell(bool has_backup)
 {
-    const struct sl_server_pair pair = {
+    const struct sl_replica_config pair = {
         .epoch = world.servers[0]->replica->pair.epoch + 1,
         .is_primary = true,
         .has_backup = has_backup,
@@ -44,7 +44,7 @@ static void tell(bool has_backup)
         .backup_shard = 1,
         .backup = backup_endpoint,
     };
-    sl_server_set_pair(world.servers[0], &pair);
+    sl_replication_set_config(world.servers[0], &pair);
 }
 
 static void start(void)
@@ -227,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     for (uint32_t turns = 0; turns < ON_THE_WAY; turns++) {
         fuzz_world_turn(&world);
     }
-    sl_assert(!sl_server_log_is_awaited(world.servers[0]));
+    sl_assert(!sl_replication_log_is_awaited(world.servers[0]));
     sl_assert(world.servers[0]->replica->entry_count == 0);
     fuzz_world_end(&world);
     return 0;

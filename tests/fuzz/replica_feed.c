@@ -7,8 +7,8 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/server_replica.h"
-#include "ps/shard_cut.h"
+#include "ps/replication/internal.h"
+#include "ps/shard/snapshot.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
 #include "tests/fuzz/request_make.h"
@@ -17,7 +17,7 @@
 #define STEPS_MAX    64
 #define ON_THE_WAY   30 /* turns in which what was sent last arrives */
 #define MEMORY_BYTES ((size_t)4 << 20)
-#define HEAD_BYTES   ((uint32_t)sizeof(struct sl_server_entry_head))
+#define HEAD_BYTES   ((uint32_t)sizeof(struct sl_replication_entry_head))
 #define BODY_MAX     (FUZZ_PAYLOAD_BYTES - HEAD_BYTES)
 #define BACKUP       1 /* behind the process's own shard */
 
@@ -49,8 +49,8 @@ static struct sl_server *backup_of(void)
 
 static void tell(struct sl_server *server, uint64_t epoch, bool is_primary)
 {
-    const struct sl_server_pair pair = {.epoch = epoch, .is_primary = is_primary};
-    sl_server_set_pair(server, &pair);
+    const struct sl_replica_config pair = {.epoch = epoch, .is_primary = is_primary};
+    sl_replication_set_config(server, &pair);
 }
 
 static void start(void)
@@ -101,7 +101,7 @@ static void make_hello(struct sl_bytes *input)
 }
 
 /* The body lies behind where the head goes. */
-static void send_entry(const struct sl_server_entry_head *head, uint32_t body_bytes)
+static void send_entry(const struct sl_replication_entry_head *head, uint32_t body_bytes)
 {
     if (fuzz_peer_may_send(primary)) {
         memcpy(primary->head + SL_FRAME_HEADER_BYTES, head, sizeof *head);
@@ -124,7 +124,7 @@ static uint8_t *body(void)
 static void make_raw_entry(struct sl_bytes *input)
 {
     const uint8_t how = sl_bytes_u8(input);
-    struct sl_server_entry_head head;
+    struct sl_replication_entry_head head;
     sl_bytes_copy(input, &head, sizeof head);
     struct sl_bytes piece = fuzz_input_piece(input, BODY_MAX);
     const uint32_t bytes = (uint32_t)piece.left;
@@ -137,7 +137,7 @@ static void make_raw_entry(struct sl_bytes *input)
 }
 
 /* Of a client that comes again: 0: of none. */
-static void name_client(struct sl_server_entry_head *head, uint8_t who)
+static void name_client(struct sl_replication_entry_head *head, uint8_t who)
 {
     head->role = (uint8_t)(who % 4 == 0   ? 0
                            : who % 4 == 1 ? SL_MESSAGE_ROLE_CLIENT
@@ -152,8 +152,8 @@ static void make_write(struct sl_bytes *input)
     const uint8_t who = sl_bytes_u8(input);
     const uint8_t how = sl_bytes_u8(input);
     const uint8_t shape = sl_bytes_u8(input);
-    struct sl_server_entry_head head = {
-        .kind = SL_SERVER_ENTRY_WRITE,
+    struct sl_replication_entry_head head = {
+        .kind = SL_REPLICATION_ENTRY_WRITE,
         .request_id = how,
         .error = how % 16 == 15 ? -SL_ERR_INVALID : 0,
         .first = how / 16 == 1,
@@ -182,8 +182,8 @@ static void make_message(struct sl_bytes *input)
     } else {
         message.clock = how / 2;
     }
-    struct sl_server_entry_head head = {
-        .kind = is_table ? SL_SERVER_ENTRY_TABLE : SL_SERVER_ENTRY_JOIN,
+    struct sl_replication_entry_head head = {
+        .kind = is_table ? SL_REPLICATION_ENTRY_TABLE : SL_REPLICATION_ENTRY_JOIN,
         .message_bytes = (uint32_t)sl_message_encoded_bytes(&message),
     };
     name_client(&head, who);
@@ -197,9 +197,9 @@ static void make_client(struct sl_bytes *input)
 {
     const uint8_t who = sl_bytes_u8(input);
     const uint8_t how = sl_bytes_u8(input);
-    static const uint8_t KINDS[] = {SL_SERVER_ENTRY_HEARD, SL_SERVER_ENTRY_END,
-                                    SL_SERVER_ENTRY_LOST};
-    struct sl_server_entry_head head = {.kind = KINDS[how % 3], .is_lost = how / 4 % 2 != 0};
+    static const uint8_t KINDS[] = {SL_REPLICATION_ENTRY_SESSION, SL_REPLICATION_ENTRY_END,
+                                    SL_REPLICATION_ENTRY_EXPIRED};
+    struct sl_replication_entry_head head = {.kind = KINDS[how % 3], .is_lost = how / 4 % 2 != 0};
     name_client(&head, who);
     send_entry(&head, 0);
 }
@@ -208,7 +208,7 @@ static void make_client(struct sl_bytes *input)
 static void make_image(struct sl_bytes *input)
 {
     while (fuzz_input_has_more(input)) {
-        struct sl_server_entry_head head = {.kind = SL_SERVER_ENTRY_IMAGE};
+        struct sl_replication_entry_head head = {.kind = SL_REPLICATION_ENTRY_SNAPSHOT};
         head.role = (uint8_t)sl_bytes_u32(input);
         head.task_index = sl_bytes_u32(input);
         head.end = sl_bytes_u32(input);
@@ -260,12 +260,12 @@ static void step(struct sl_bytes *input)
 
 static void check_cut(struct sl_shard *shard)
 {
-    const struct sl_shard_cut_options options = {.base = NULL};
+    const struct sl_shard_snapshot_options options = {.base = NULL};
     struct shard_image image = {0};
-    sl_assert(sl_shard_cut_begin(shard, &options) == 0);
+    sl_assert(sl_shard_snapshot_begin(shard, &options) == 0);
     while (shard_image_cut(shard, 1000, &image)) {
     }
-    sl_shard_cut_end(shard, NULL);
+    sl_shard_snapshot_end(shard, NULL);
     shard_image_fini(&image);
 }
 
@@ -273,17 +273,18 @@ static void finish(void)
 {
     struct sl_server *backup = backup_of();
     for (uint32_t turns = 0;
-         turns < ON_THE_WAY || (turns < FUZZ_TURNS_MAX && sl_server_feed_waits(backup)); turns++) {
+         turns < ON_THE_WAY || (turns < FUZZ_TURNS_MAX && sl_replication_receiver_waits(backup));
+         turns++) {
         fuzz_world_turn(&world);
     }
-    sl_assert(!sl_server_feed_waits(backup));
+    sl_assert(!sl_replication_receiver_waits(backup));
     sl_assert(backup->replica->position <= backup->replica->received);
     tell(backup, backup->replica->pair.epoch + 1, true);
     fuzz_world_turn(&world);
     const bool is_whole = !backup->replica->is_broken && !backup->replica->is_loading;
     sl_assert(must_end == !is_whole);
     if (is_whole) {
-        sl_assert(sl_server_replica_serves(backup));
+        sl_assert(sl_replication_serves(backup));
         check_cut(backup->shard);
     }
 }

@@ -8,7 +8,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/coordinator.h"
+#include "ps/coordinator/coordinator.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
 #include "tests/fuzz/request_kv.h"

@@ -4,7 +4,7 @@
 #define SL_TESTS_FUZZ_REQUEST_MAKE_H
 
 #include "core/bytes.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 
 #define FUZZ_REQUEST_KV     4 /* the first KV table */
 #define FUZZ_REQUEST_TABLES 6

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ckpt/export.h"
-#include "ckpt/import.h"
 #include "core/assert.h"
 #include "tests/fuzz/input.h"
+#include "tools/ckpt/export.h"
+#include "tools/ckpt/import.h"
 
 static char directory[64];
 
@@ -46,7 +46,7 @@ static void forget(uint64_t number, const char *path)
     char folder[SL_DISK_PATH_BYTES];
     char file[SL_DISK_PATH_BYTES];
     (void)unlink(path);
-    sl_assert(sl_checkpoint_folder_path(directory, number, NULL, folder, NULL, 0) == 0);
+    sl_assert(sl_checkpoint_directory_path(directory, number, NULL, folder, NULL, 0) == 0);
     sl_assert(sl_disk_list(disk, folder, &names, NULL, 0) == 0);
     for (uint32_t i = 0; i < names.count; i++) {
         sl_assert(sl_disk_join(folder, names.items[i].name, file, NULL, 0) == 0);
@@ -59,7 +59,7 @@ static void forget(uint64_t number, const char *path)
 static void import(const char *path, uint8_t shards)
 {
     static const char *const with[] = {"lr=0.5"};
-    const struct sl_checkpoint_scope all = {0};
+    const struct sl_checkpoint_shard_range all = {0};
     const struct sl_import_options options = {.path = path,
                                               .directory = directory,
                                               .shard_count = 1U + shards % 3U,
@@ -78,8 +78,8 @@ static void import(const char *path, uint8_t shards)
         .directory = directory, .number = result.number, .path = out, .slots = (shards & 16) != 0};
     uint64_t number;
     uint32_t tensors;
-    sl_assert(sl_checkpoint_folder_verify(sl_disk_system(), directory, result.number, all, NULL,
-                                          reason, sizeof reason) == 0);
+    sl_assert(sl_checkpoint_directory_verify(sl_disk_system(), directory, result.number, all, NULL,
+                                             reason, sizeof reason) == 0);
     int err = sl_export_run(&back, &number, &tensors, reason, sizeof reason);
     /* Two tables may make tensors of one name. */
     sl_assert(err == 0 || err == SL_ERR_EXISTS);

@@ -10,8 +10,8 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "net/control/message.h"
-#include "ps/coordinator_internal.h"
-#include "ps/ledger.h"
+#include "ps/coordinator/internal.h"
+#include "ps/leader/coordinator_log.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/members.h"
 #include "tests/fuzz/request_make.h"
@@ -26,8 +26,8 @@
 struct world {
     struct fuzz_members members;
     struct memory_store *memory;
-    struct sl_store *handle;
-    struct sl_ledger *ledger;
+    struct sl_metastore *handle;
+    struct sl_coordinator_log *ledger;
     struct sl_coordinator_options options; /* of every coordinator */
     bool is_ready, has_failed;
 };
@@ -93,7 +93,7 @@ static bool put_pair(struct world *world, struct sl_bytes *input)
     const uint8_t what = sl_bytes_u8(input);
     const uint32_t kind = what % 8;
     const uint32_t index = what / 8U;
-    char key[SL_STORE_KEY_BYTES] = PREFIX "/state/";
+    char key[SL_METASTORE_KEY_BYTES] = PREFIX "/state/";
     if (kind < 5) {
         (void)snprintf(key, sizeof key, PREFIX "/state/%s/%05u", KINDS[kind], index);
     } else if (kind == 5) {
@@ -131,7 +131,7 @@ static void start(struct world *world, struct sl_bytes *input)
         .start_timeout_ns = (how & 8) != 0 ? 60 * SL_CLOCK_NS_PER_S : 0,
         .ctx = &world->members,
     };
-    const struct sl_ledger_options options = {
+    const struct sl_coordinator_log_options options = {
         .store = world->handle,
         .prefix = PREFIX,
         .key = TERM,
@@ -145,8 +145,8 @@ static void start(struct world *world, struct sl_bytes *input)
         .may_act = may_act,
         .ctx = world,
     };
-    sl_assert(sl_ledger_create(&options, &world->ledger) == 0);
-    world->members.coordinator = sl_ledger_coordinator(world->ledger);
+    sl_assert(sl_coordinator_log_create(&options, &world->ledger) == 0);
+    world->members.coordinator = sl_coordinator_log_coordinator(world->ledger);
     while (memory_store_answer(world->memory)) {
     }
     sl_assert(world->is_ready != world->has_failed);
@@ -163,7 +163,7 @@ static void copy_record(const struct sl_coordinator *from, struct sl_coordinator
     uint8_t *again;
     size_t bytes;
     size_t again_bytes;
-    char reason[SL_STORE_REASON_BYTES];
+    char reason[SL_METASTORE_REASON_BYTES];
     sl_assert(sl_coordinator_record_write(from, kind, index, &value, &bytes) == 0);
     sl_assert(sl_coordinator_record_read(to, kind, index, value, bytes, reason, sizeof reason) ==
               0);
@@ -211,7 +211,7 @@ static void step(struct world *world, struct sl_bytes *input)
         memory_store_cut(world->handle, (what & 4) != 0, (what & 8) != 0);
         break;
     case 1:
-        sl_ledger_run(world->ledger);
+        sl_coordinator_log_run(world->ledger);
         (void)memory_store_answer(world->memory);
         break;
     default:
@@ -237,7 +237,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     if (!world.has_failed) {
         check_round_trip(&world);
     }
-    sl_ledger_destroy(&world.ledger);
+    sl_coordinator_log_destroy(&world.ledger);
     while (memory_store_answer(world.memory)) {
     }
     memory_store_destroy(world.memory);

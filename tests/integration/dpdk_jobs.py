@@ -57,7 +57,7 @@ class DpdkTest(failures_test.FaultTest):
     """Processes on one machine, which would choose shared memory otherwise."""
 
     links = None   # while they are over TCP
-    faults = None  # of all devices: net/dpdk/port_fault.h
+    faults = None  # of all devices: tests/support/fault_port.h
 
     def start(self, name, *args, env=None, **options):
         """Whoever is a worker has the device of its index, and is where that is."""

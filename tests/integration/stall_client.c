@@ -75,7 +75,7 @@ static bool run_round(struct sl_client *client, struct sl_table *table, pid_t ps
     (void)nanosleep(&pause, NULL);
     (void)kill(ps, SIGSTOP);
     const int err = sl_step_wait(step);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     for (uint32_t i = 0; err != 0 && i < COUNT; i++) {
         values[i] = OURS;
     }
@@ -83,7 +83,7 @@ static bool run_round(struct sl_client *client, struct sl_table *table, pid_t ps
     /* Its answer shows that the ps has gone on with what it was at. */
     step = begin(client, table, other, PATIENCE);
     check(sl_step_wait(step), "the next pull");
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     expect(other, FIRST, "the next pull");
     expect(values, err == 0 ? FIRST : OURS, err == 0 ? "the pull" : "after a failed pull");
     sl_client_buffer_free(client, &memory);

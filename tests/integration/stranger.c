@@ -264,7 +264,7 @@ static int run(struct stranger *stranger, const char *device)
     if (err == 0 && device != NULL) {
         err = sl_dpdk_device_list_create(device, NULL, &devices, reason, sizeof reason);
     }
-    const struct sl_transport_ops *ops = sl_transport_find(stranger->to.scheme);
+    const struct sl_transport_ops *ops = sl_builtin_find(stranger->to.scheme);
     const struct sl_transport_options options = {.dpdk = sl_dpdk_device_list_options(devices)};
     if (err == 0) {
         err = ops == NULL

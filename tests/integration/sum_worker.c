@@ -156,7 +156,7 @@ static int iterate(struct worker *worker, uint32_t iteration)
         printf("iteration %u failed: %s: %s\n", iteration, sl_err_name(err), sl_step_error(step));
         (void)fflush(stdout);
     }
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 

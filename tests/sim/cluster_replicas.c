@@ -3,9 +3,9 @@
 
 #include "core/clock.h"
 #include "core/hash.h"
-#include "ps/coordinator_internal.h"
-#include "ps/server_replica.h"
-#include "ps/shard_internal.h"
+#include "ps/coordinator/internal.h"
+#include "ps/replication/internal.h"
+#include "ps/shard/internal.h"
 #include "tests/sim/cluster.h"
 
 #define SCHEDULER_TASK 999 /* no ps */
@@ -164,7 +164,7 @@ void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster)
     for (uint32_t i = 0; cluster->plan->replica.is_there && i < cluster->plan->ps_count; i++) {
         const struct sl_sim_ps *ps = &cluster->ps[i];
         for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
-            const struct sl_server_replica *replica = ps->servers[k]->replica;
+            const struct sl_replication *replica = ps->servers[k]->replica;
             const bool is_backup = !replica->pair.is_primary || replica->takes_over;
             const bool is_limited = cluster->is_without_memory[i] && is_backup;
             if (ps->servers[k]->shard != NULL) {
@@ -197,20 +197,19 @@ static float value_of(const struct sl_server *server, uint32_t table_id, uint64_
         return 0;
     }
     if (table->dense != NULL) {
-        sl_dense_store_read(table->dense, key, 1, &value);
+        sl_dense_table_read(table->dense, key, 1, &value);
         return value;
     }
     uint32_t record;
-    sl_table_store_find(table->sparse, &key, 1, &record);
-    return record == SL_TABLE_NO_RECORD ? 0
-                                        : sl_table_store_record(table->sparse, record)->values[0];
+    sl_sparse_table_find(table->sparse, &key, 1, &record);
+    return record == SL_ROW_NONE ? 0 : sl_sparse_table_record(table->sparse, record)->values[0];
 }
 
 /* The server of its backup, if that has what is acknowledged; else NULL. */
 static const struct sl_server *in_step_with(const struct sl_sim_cluster *cluster,
                                             const struct sl_server *primary)
 {
-    const struct sl_server_replica *replica = primary->replica;
+    const struct sl_replication *replica = primary->replica;
     const struct sl_sim_ps *ps = &cluster->ps[replica->pair.backup_task];
     if (!replica->pair.has_backup || !replica->is_in_step || !ps->running) {
         return NULL;

@@ -276,7 +276,7 @@ static void check_sent(struct end *end, const void *cookie)
         sl_assert(sum_of(&taken->frame) == taken->sum); /* left alone meanwhile */
         end->first++;
         end->count--;
-    } while (end->count > 0 && end->queue[end->first].frame.cookie == SL_TRANSPORT_JOINED);
+    } while (end->count > 0 && end->queue[end->first].frame.cookie == SL_TRANSPORT_COALESCED);
 }
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)

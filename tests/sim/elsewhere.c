@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/server_internal.h"
-#include "ps/shard_internal.h"
+#include "ps/server/internal.h"
+#include "ps/shard/internal.h"
 #include "tests/sim/random.h"
 #include "tests/support/shard_image.h"
 

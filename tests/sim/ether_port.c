@@ -131,11 +131,11 @@ static void port_close(struct sl_dpdk_port **closing)
     *closing = NULL;
 }
 
-static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_facts *out)
+static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
 {
     const struct sl_sim_port *port = (const struct sl_sim_port *)base;
     const struct sl_sim_ether_options *options = &ether_of(port)->options;
-    *out = (struct sl_dpdk_facts){
+    *out = (struct sl_dpdk_port_info){
         .name = "sim",
         .self = port->device->self,
         .port_base = SL_SIM_PORT_BASE,

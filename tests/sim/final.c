@@ -3,8 +3,8 @@
 #include <inttypes.h>
 
 #include "core/clock.h"
-#include "ps/server_internal.h"
-#include "ps/shard_internal.h"
+#include "ps/server/internal.h"
+#include "ps/shard/internal.h"
 #include "tests/sim/elsewhere.h"
 
 #define PULL_TIMEOUT_MS           60000
@@ -91,9 +91,10 @@ static void check_credit(struct sl_sim_cluster *cluster)
 {
     const struct sl_client *client = cluster->observer.worker->client;
     for (uint32_t i = 0; i < client->shard_count; i++) {
-        const struct sl_link *link = &client->links[i];
-        if (link->state == SL_LINK_OPEN && (link->credit.requests != SL_LIMIT_CREDIT_REQUESTS ||
-                                            link->credit.bytes != SL_LIMIT_CREDIT_BYTES)) {
+        const struct sl_shard_conn *link = &client->links[i];
+        if (link->state == SL_SHARD_CONN_OPEN &&
+            (link->credit.requests != SL_LIMIT_CREDIT_REQUESTS ||
+             link->credit.bytes != SL_LIMIT_CREDIT_BYTES)) {
             sl_sim_oracle_fail(&cluster->oracle, "memory",
                                "the observer waits for nothing, and has credit for %u requests and "
                                "%" PRIu64 " bytes on shard %u",

@@ -5,9 +5,9 @@
 
 #include "core/assert.h"
 #include "core/limits.h"
-#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/reader.h"
-#include "ps/shard_load.h"
+#include "ps/shard/load.h"
 #include "tests/sim/windows.h"
 
 #define EACH_RUN_MAX 6
@@ -58,12 +58,12 @@ static bool is_wanted(const struct sl_sim_cluster *cluster, uint64_t number)
 /* ---- One ------------------------------------------------------------------------------------- */
 
 static int load_block(struct part *part, struct sl_shard_load *load,
-                      const struct sl_image_block *block)
+                      const struct sl_snapshot_block *block)
 {
     int result = SL_SHARD_AGAIN;
     while (result == SL_SHARD_AGAIN) {
         result =
-            sl_shard_load_block(load, block, SL_LIMIT_TURN_KEYS, part->reason, sizeof part->reason);
+            sl_shard_load_block(load, block, SL_LIMIT_TURN_COST, part->reason, sizeof part->reason);
     }
     return result;
 }
@@ -71,11 +71,11 @@ static int load_block(struct part *part, struct sl_shard_load *load,
 static int load_blocks(struct part *part, struct sl_checkpoint_reader *reader,
                        struct sl_shard_load *load, uint32_t index, bool is_newest)
 {
-    const struct sl_image_block *block;
+    const struct sl_snapshot_block *block;
     int err = sl_checkpoint_reader_next(reader, &block, part->reason, sizeof part->reason);
     while (err == 0 && block != NULL) {
         int result = load_block(part, load, block);
-        if (result >= 0 && block->kind == SL_IMAGE_SESSIONS && is_newest &&
+        if (result >= 0 && block->kind == SL_SNAPSHOT_SESSIONS && is_newest &&
             !sl_sim_windows_of_block(&part->windows, index, block)) {
             (void)snprintf(part->reason, sizeof part->reason, "a block of sessions is none");
             result = SL_ERR_CORRUPT;
@@ -112,10 +112,10 @@ static int load_part(struct part *part)
 {
     const struct sl_sim_plan *plan = part->cluster->plan;
     const uint32_t first = part->checkpoint->ps * plan->shards_of_ps;
-    const struct sl_checkpoint_scope scope = {.first = first, .count = plan->shards_of_ps};
-    int err = sl_checkpoint_folder_chain(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
-                                         part->checkpoint->number, scope, NULL, &part->chain,
-                                         part->reason, sizeof part->reason);
+    const struct sl_checkpoint_shard_range scope = {.first = first, .count = plan->shards_of_ps};
+    int err = sl_checkpoint_directory_chain(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
+                                            part->checkpoint->number, scope, NULL, &part->chain,
+                                            part->reason, sizeof part->reason);
     if (err != 0) {
         return err;
     }

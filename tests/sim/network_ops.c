@@ -342,7 +342,7 @@ static void sim_stats(const struct sl_transport *base, struct sl_transport_stats
 
 const struct sl_transport_ops sl_sim_transport_ops = {
     .scheme = "sim",
-    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_PARTS,
+    .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_CHUNKS,
     .open = sim_open,
     .close = sim_close,
     .memory_register = sim_memory_register,

@@ -6,7 +6,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "ps/shard_internal.h"
+#include "ps/shard/internal.h"
 #include "tests/sim/windows.h"
 
 struct rows {
@@ -59,16 +59,16 @@ static struct view view_row(const struct rows *rows, uint64_t key)
     for (uint32_t i = 0; i < rows->shard_count; i++) {
         const struct sl_shard_options *options = &rows->shards[i]->options;
         const struct sl_shard_table *table = held_by(rows, i);
-        uint32_t number = SL_TABLE_NO_RECORD;
+        uint32_t number = SL_ROW_NONE;
         if (sl_partition_owner(key, options->count) != options->index) {
             continue;
         }
         view.is_held = true;
         if (table != NULL) {
-            sl_table_store_find(table->sparse, &key, 1, &number);
+            sl_sparse_table_find(table->sparse, &key, 1, &number);
         }
-        if (number != SL_TABLE_NO_RECORD) {
-            const struct sl_table_record *record = sl_table_store_record(table->sparse, number);
+        if (number != SL_ROW_NONE) {
+            const struct sl_row *record = sl_sparse_table_record(table->sparse, number);
             view.value = record->values[0];
             view.slot = has_slots(rows) ? record->values[table->spec.dim] : 0;
             view.visits = record->count;
@@ -96,7 +96,7 @@ static struct view view_element(const struct rows *rows, uint64_t element)
         if (table != NULL) {
             const uint32_t at = (uint32_t)(element - start);
             const struct sl_dense_block block =
-                sl_dense_store_block(table->dense, at / SL_PARTITION_BLOCK_ELEMENTS);
+                sl_dense_table_block(table->dense, at / SL_PARTITION_BLOCK_ELEMENTS);
             const uint32_t in_block = at % SL_PARTITION_BLOCK_ELEMENTS;
             view.value = block.floats[in_block];
             view.slot = has_slots(rows) ? block.floats[block.elements + in_block] : 0;
@@ -140,20 +140,20 @@ static void add_parts(const struct rows *rows, const struct sl_sim_unit *unit, s
     }
 }
 
-static bool keeps_aside(const struct sl_shard_table *table, const struct sl_shard_staged *entry,
-                        uint64_t at)
+static bool keeps_aside(const struct sl_shard_table *table,
+                        const struct sl_shard_buffered_push *entry, uint64_t at)
 {
-    uint32_t number = SL_TABLE_NO_RECORD;
+    uint32_t number = SL_ROW_NONE;
     if (entry->records == NULL) {
         return at >= entry->start && at - entry->start < entry->count &&
                entry->gradients[at - entry->start] != 0; /* others push to the same range */
     }
-    sl_table_store_find(table->sparse, &at, 1, &number);
+    sl_sparse_table_find(table->sparse, &at, 1, &number);
     uint32_t i = 0;
     while (i < entry->count && entry->records[i] != number) {
         i++;
     }
-    return i < entry->count && number != SL_TABLE_NO_RECORD;
+    return i < entry->count && number != SL_ROW_NONE;
 }
 
 /* BSP keeps it aside until its iteration is complete. */
@@ -166,7 +166,7 @@ static bool is_aside(const struct rows *rows, const struct sl_sim_unit *unit)
             worker >= table->queue_count) {
             continue;
         }
-        for (const struct sl_shard_staged *at = table->staged[worker].first; at != NULL;
+        for (const struct sl_shard_buffered_push *at = table->staged[worker].first; at != NULL;
              at = at->next) {
             if (at->clock == unit->clock && keeps_aside(table, at, unit->witness[0])) {
                 return true;
@@ -244,7 +244,7 @@ struct walk {
 };
 
 /* All columns are alike; and a row without a visit has nothing, also of what is kept beside it. */
-static void check_row(void *ctx, const struct sl_table_record *record)
+static void check_row(void *ctx, const struct sl_row *record)
 {
     struct walk *walk = ctx;
     walk->visited += record->count > 0;
@@ -269,7 +269,7 @@ static void check_rows(struct rows *rows)
             walk.dim = table->spec.dim;
             walk.float_count =
                 walk.dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, walk.dim);
-            sl_table_store_each(table->sparse, check_row, &walk);
+            sl_sparse_table_each(table->sparse, check_row, &walk);
         }
     }
     if (walk.visited != rows->visited) {

@@ -5,11 +5,11 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
-#include "ps/server_internal.h"
+#include "ps/server/internal.h"
 
 struct sl_sim_lost {
     struct sl_sim_lost *next;
-    struct sl_message_lost lost;
+    struct sl_message_expired lost;
 };
 
 static void set_shard(void *ctx, uint64_t shards, uint64_t restore)
@@ -34,7 +34,7 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
     const uint64_t shards = (uint64_t)first_shard << 32 | shard_count;
     ps->lease_ns = lease_ns;
     const uint64_t restore = sl_sim_ps_wire_joined(ps, first_shard, shard_count);
-    ps->seats = sl_process_replica_seats(&ps->wiring);
+    ps->seats = sl_process_replica_hosted(&ps->wiring);
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         const bool is_guest = i >= ps->options.shard_count;
         const uint64_t of =
@@ -60,10 +60,10 @@ static void tell_lost(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     struct sl_sim_core *core = ctx;
     const struct sl_sim_lost *lost = (const struct sl_sim_lost *)(uintptr_t)a;
-    sl_server_lost(core->ps->servers[core->index], &lost->lost);
+    sl_server_on_expired(core->ps->servers[core->index], &lost->lost);
 }
 
-static void lost(void *ctx, const struct sl_message_lost *told)
+static void lost(void *ctx, const struct sl_message_expired *told)
 {
     struct sl_sim_ps *ps = ctx;
     struct sl_sim_lost *record = malloc(sizeof *record);
@@ -133,7 +133,7 @@ static void listen_here(struct sl_sim_ps *ps)
 void sl_sim_ps_join(struct sl_sim_ps *ps)
 {
     const struct sl_sim_ps_options *options = &ps->options;
-    struct sl_member_options member = {
+    struct sl_agent_options member = {
         .reactor = ps->process.reactors[0],
         .transport = sl_sim_network_transport(options->network),
         .transport_options = {.medium = sl_sim_network_medium(options->network, options->host, 1),
@@ -154,7 +154,7 @@ void sl_sim_ps_join(struct sl_sim_ps *ps)
     sl_sim_network_endpoint(options->network, options->coordinator_host, &member.coordinator);
     sl_sim_ps_wire_member(ps, &member);
     sl_sim_ps_pair_member(ps, &member);
-    int err = sl_member_open(&member, &ps->member);
+    int err = sl_agent_open(&member, &ps->member);
     sl_assert(err == 0);
     ps->wiring.member = ps->member;
 }
@@ -227,7 +227,7 @@ void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent)
     sl_assert(ps->running);
     ps->running = false;
     sl_sim_network_kill(ps->options.network, ps->options.host, silent);
-    sl_member_close(&ps->member);
+    sl_agent_close(&ps->member);
     sl_sim_ps_unwire(ps);
     for (uint32_t i = sl_sim_ps_server_count(ps); i-- > 0;) {
         sl_server_destroy(&ps->servers[i]);

@@ -1,9 +1,9 @@
 /* A ps process of a simulated cluster: the real servers, member and, for task 0, coordinator, put
- * together as ps/process.c does with threads. One thread. */
+ * together as ps/process/process.c does with threads. One thread. */
 #ifndef SL_TESTS_SIM_PS_H
 #define SL_TESTS_SIM_PS_H
 
-#include "ps/process_internal.h"
+#include "ps/process/internal.h"
 #include "tests/sim/disks.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
@@ -42,7 +42,7 @@ struct sl_sim_ps {
     struct sl_sim_core cores[2 * SL_SIM_REACTORS_MAX];
     struct sl_server *servers[2 * SL_SIM_REACTORS_MAX]; /* with backups, those behind the own */
     struct sl_coordinator *coordinator;
-    struct sl_member *member;
+    struct sl_agent *member;
     struct sl_endpoint bound;
     struct sl_sim_lost *lost;
     uint64_t lease_ns; /* as the coordinator says */
@@ -54,7 +54,7 @@ struct sl_sim_ps {
      * what knows who has them. */
     struct sl_process wiring;
     struct sl_process_core wired[SL_SIM_REACTORS_MAX];
-    struct sl_process_stand_in stand_in;
+    struct sl_process_sim_hooks stand_in;
     uint32_t seats;   /* it serves, when it joins: bits */
     bool was_checked; /* what it has restored */
 };
@@ -65,7 +65,7 @@ struct sl_sim_ps {
 void sl_sim_ps_wire(struct sl_sim_ps *ps);
 
 /* Of the member, which is about to be opened: what it is told of checkpoints. */
-void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_member_options *member);
+void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_agent_options *member);
 
 /* The cluster is known: the checkpoint that it begins from. */
 uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint32_t shard_count);
@@ -82,7 +82,7 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps);
 void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *server);
 
 /* Of the member, which is about to be opened. */
-void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_member_options *member);
+void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_agent_options *member);
 
 /* The servers have been told their shards. */
 void sl_sim_ps_pair_joined(struct sl_sim_ps *ps);

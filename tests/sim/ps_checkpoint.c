@@ -1,10 +1,10 @@
 /* A ps with a disk: what a process does about checkpoints, with its own code
- * (ps/process_checkpoint.c, process_restore.c), and what the oracles hear of it. */
+ * (ps/process/checkpoint.c, process_restore.c), and what the oracles hear of it. */
 #include <stdio.h>
 
 #include "core/assert.h"
-#include "ps/checkpoint/folder.h"
-#include "ps/server_internal.h"
+#include "ps/checkpoint/directory.h"
+#include "ps/server/internal.h"
 #include "tests/sim/ps.h"
 #include "tests/sim/windows.h"
 
@@ -50,10 +50,10 @@ static void check_files(struct sl_sim_ps *ps, uint32_t which, uint64_t number)
     char reason[SL_DISK_PATH_BYTES];
     struct sl_sim_disk_troubles troubles;
     sl_sim_disk_spare(disk, &troubles);
-    const struct sl_checkpoint_scope scope = {.first = sl_process_replica_first(&ps->wiring, which),
-                                              .count = ps->options.shard_count};
-    int err = sl_checkpoint_folder_chain(&disk->memory.disk, SL_SIM_DISK_FOLDER, number, scope,
-                                         NULL, &chain, reason, sizeof reason);
+    const struct sl_checkpoint_shard_range scope = {
+        .first = sl_process_replica_first(&ps->wiring, which), .count = ps->options.shard_count};
+    int err = sl_checkpoint_directory_chain(&disk->memory.disk, SL_SIM_DISK_FOLDER, number, scope,
+                                            NULL, &chain, reason, sizeof reason);
     sl_sim_disk_go_on(disk, &troubles);
     if (err != 0) {
         sl_sim_oracle_fail(ps->options.oracle, "damage", "ps/%u has restored: %s",
@@ -73,13 +73,13 @@ static void check_files(struct sl_sim_ps *ps, uint32_t which, uint64_t number)
 
 static void check_restored(struct sl_sim_ps *ps)
 {
-    const uint64_t number = sl_member_restore(ps->member);
+    const uint64_t number = sl_agent_restore(ps->member);
     if (ps->was_checked || number == 0 || disk_of(ps)->memory.stopped ||
         ps->options.oracle->is_elsewhere) {
         return;
     }
     ps->was_checked = true;
-    for (uint32_t which = 0; which < SL_PROCESS_SEATS; which++) {
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
         if ((ps->wired[0].loads & 1U << which) != 0) {
             check_rows(ps, which, number);
             check_files(ps, which, number);
@@ -112,14 +112,14 @@ static int64_t time_s(void *ctx)
 static uint32_t owner_of(const struct sl_sim_ps *ps, uint32_t which)
 {
     const uint32_t ps_count = ps->options.ps_count;
-    return (ps->options.task_index + (which == SL_PROCESS_OWN ? 0 : ps_count - 1)) % ps_count;
+    return (ps->options.task_index + (which == SL_PROCESS_HOME ? 0 : ps_count - 1)) % ps_count;
 }
 
 static void begins(void *ctx, const struct sl_message_checkpoint *begun)
 {
     struct sl_sim_ps *ps = ctx;
-    const uint32_t seats = sl_process_replica_seats(&ps->wiring);
-    for (uint32_t which = 0; which < SL_PROCESS_SEATS; which++) {
+    const uint32_t seats = sl_process_replica_hosted(&ps->wiring);
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
         if ((seats & 1U << which) != 0) {
             sl_sim_oracle_checkpoint_begins(ps->options.oracle, owner_of(ps, which), begun->number);
         }
@@ -145,10 +145,10 @@ static bool has_tables(void *ctx)
     return sl_process_has_tables(&ps->wiring);
 }
 
-void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_member_options *member)
+void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_agent_options *member)
 {
     if (ps->options.disk != NULL) {
-        const struct sl_process_found found = sl_process_restore_found(&ps->wiring);
+        const struct sl_process_restore_candidate found = sl_process_restore_found(&ps->wiring);
         member->restore = found.number;
         member->checkpoint_newest = found.greatest;
         member->complete = found.complete;
@@ -168,7 +168,7 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
         ps->wiring.shard_count = shard_count;
         uint64_t above;
         uint64_t to;
-        sl_member_abandoned(ps->member, &above, &to);
+        sl_agent_abandoned(ps->member, &above, &to);
         sl_sim_oracle_abandons(ps->options.oracle, above, to);
         number = sl_process_restore_joined(&ps->wiring);
     }
@@ -185,7 +185,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
     const struct sl_sim_ps_options *options = &ps->options;
     const struct sl_sim_disk *disk = disk_of(ps);
     ps->stand_in =
-        (struct sl_process_stand_in){.join = join, .answer = answer, .time_s = time_s, .ctx = ps};
+        (struct sl_process_sim_hooks){.join = join, .answer = answer, .time_s = time_s, .ctx = ps};
     ps->wiring = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .task_index = options->task_index,

@@ -1,4 +1,4 @@
-/* A ps with backups: who has which, with the process's own code (ps/process_replica.c). */
+/* A ps with backups: who has which, with the process's own code (ps/process/replica_groups.c). */
 #include "core/assert.h"
 #include "tests/sim/ps.h"
 
@@ -15,7 +15,7 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
     if (!options->has_replica) {
         return;
     }
-    ps->stand_in = (struct sl_process_stand_in){.answer = answer, .ctx = ps};
+    ps->stand_in = (struct sl_process_sim_hooks){.answer = answer, .ctx = ps};
     ps->wiring = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .task_index = options->task_index,
@@ -41,8 +41,8 @@ void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *serve
     if (ps->options.has_replica) {
         server->has_replica = true;
         server->image_keys = ps->options.image_keys;
-        server->pair_moved = sl_process_on_pair_moved;
-        server->pair_failed = sl_process_on_pair_failed;
+        server->pair_moved = sl_process_on_replica_state_changed;
+        server->pair_failed = sl_process_on_replica_failed;
         server->pair_ctx = &ps->wired[server->local_index % ps->options.shard_count];
     }
 }
@@ -52,7 +52,7 @@ static void on_cluster(void *ctx, const struct sl_message_cluster *cluster)
     sl_process_on_cluster(&((struct sl_sim_ps *)ctx)->wiring, cluster);
 }
 
-void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_member_options *member)
+void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_agent_options *member)
 {
     if (ps->options.has_replica) {
         member->replicas = 1;

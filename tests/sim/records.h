@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "ps/coordinator.h"
+#include "ps/coordinator/coordinator.h"
 
 struct sl_sim_record {
     enum sl_coordinator_record kind;

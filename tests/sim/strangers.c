@@ -146,7 +146,7 @@ static void say_garbage(struct sl_sim_strangers *strangers, struct sl_sim_strang
                         struct sl_sim_device *to)
 {
     uint64_t body[16];
-    struct sl_dpdk_header header = numbered(stranger, SL_DPDK_TRAIN);
+    struct sl_dpdk_header header = numbered(stranger, SL_DPDK_BUNDLE);
     for (uint32_t i = 0; i < 16; i++) {
         body[i] = sl_hash_random(&strangers->random);
     }
@@ -159,12 +159,12 @@ static void say_garbage(struct sl_sim_strangers *strangers, struct sl_sim_strang
 static void say_end(struct sl_sim_strangers *strangers, struct sl_sim_stranger *stranger,
                     struct sl_sim_device *to)
 {
-    static const uint8_t kinds[] = {SL_DPDK_BYE, SL_DPDK_MOVED, SL_DPDK_RESET, SL_DPDK_PROBE};
+    static const uint8_t kinds[] = {SL_DPDK_FIN, SL_DPDK_MOVED, SL_DPDK_RESET, SL_DPDK_PROBE};
     uint8_t body[SL_DPDK_HELLO_BYTES];
     struct sl_dpdk_header header = numbered(stranger, kinds[sl_sim_below(&strangers->random, 4)]);
     header.message = sl_sim_below(&strangers->random, 3);
     sl_dpdk_hello_encode(&stranger->hello, body);
-    const uint32_t bytes = header.kind == SL_DPDK_BYE     ? 0
+    const uint32_t bytes = header.kind == SL_DPDK_FIN     ? 0
                            : header.kind == SL_DPDK_RESET ? 1
                                                           : sizeof body;
     say(strangers, stranger, to, &header, body, bytes, 0);
@@ -229,7 +229,7 @@ static void say_of_nobody(struct sl_sim_strangers *strangers, struct sl_sim_stra
         .connection = sl_hash_random(&strangers->random),
         .kind = (uint8_t)sl_sim_between(&strangers->random, SL_DPDK_RETRY, SL_DPDK_RESET)};
     sl_dpdk_hello_encode(&stranger->hello, body);
-    const bool is_empty = header.kind == SL_DPDK_BYE || header.kind == SL_DPDK_ACK;
+    const bool is_empty = header.kind == SL_DPDK_FIN || header.kind == SL_DPDK_ACK;
     say(strangers, stranger, to, &header, body, is_empty ? 0 : sizeof body, 0);
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
-#include "ps/image.h"
+#include "ps/snapshot/block.h"
 
 void sl_sim_windows_fini(struct sl_sim_windows *windows)
 {
@@ -41,12 +41,12 @@ static void add_failed(struct sl_sim_windows *windows, uint64_t id)
 }
 
 bool sl_sim_windows_of_block(struct sl_sim_windows *windows, uint32_t shard,
-                             const struct sl_image_block *block)
+                             const struct sl_snapshot_block *block)
 {
-    struct sl_bytes cursor = sl_image_records(block);
-    struct sl_image_session session;
+    struct sl_bytes cursor = sl_snapshot_records(block);
+    struct sl_snapshot_session session;
     for (uint32_t i = 0; i < block->count; i++) {
-        if (!sl_image_take_session(&cursor, &session)) {
+        if (!sl_snapshot_take_session(&cursor, &session)) {
             return false;
         }
         const struct sl_sim_window window = {.shard = shard,

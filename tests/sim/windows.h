@@ -5,14 +5,14 @@
 #ifndef SL_TESTS_SIM_WINDOWS_H
 #define SL_TESTS_SIM_WINDOWS_H
 
-#include "ps/server_internal.h"
+#include "ps/server/internal.h"
 #include "tests/sim/oracle.h"
 
 /* One client's, on one shard. */
 struct sl_sim_window {
     uint32_t shard;
     uint64_t client_id;
-    uint64_t last_write_id, partial_id; /* as in struct sl_image_session */
+    uint64_t last_write_id, partial_id; /* as in struct sl_snapshot_session */
     uint32_t partial_sections;
     uint32_t failed_first, failed_count; /* in `failed` */
 };
@@ -30,7 +30,7 @@ void sl_sim_windows_fini(struct sl_sim_windows *windows);
 /* Those of a block of sessions; of all sessions of a server. False: the block holds something
  * else. */
 bool sl_sim_windows_of_block(struct sl_sim_windows *windows, uint32_t shard,
-                             const struct sl_image_block *block);
+                             const struct sl_snapshot_block *block);
 void sl_sim_windows_of_server(struct sl_sim_windows *windows, const struct sl_server *server);
 
 /* Whether the unit's effect is there: in rows, or kept aside. */

@@ -484,7 +484,7 @@ void sl_sim_work_forsake(struct sl_sim_work *work)
 
 void sl_sim_work_free(struct sl_sim_work *work)
 {
-    sl_step_end(&work->step);
+    sl_step_destroy(&work->step);
     for (uint32_t i = 0; i < work->operation_count; i++) {
         free(work->operations[i].keys);
         free(work->operations[i].gradients);

@@ -95,7 +95,8 @@ void sl_sim_worker_start(struct sl_sim_worker *worker, const struct sl_sim_worke
 
 static void open_next(struct sl_sim_worker *worker)
 {
-    int err = sl_opening_begin(&worker->opening, worker->client,
+    int err =
+        sl_table_opening_begin(&worker->opening, worker->client,
                                &worker->options.plan->tables[worker->opened], OPEN_TIMEOUT_MS);
     sl_assert(err == 0);
     worker->is_opening = true;
@@ -104,11 +105,11 @@ static void open_next(struct sl_sim_worker *worker)
 
 static void begin_barrier(struct sl_sim_worker *worker)
 {
-    struct sl_port *port;
-    int err = sl_port_here(worker->client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(worker->client->ports, &port);
     sl_assert(err == 0);
     uint64_t timeout_ns = worker->options.plan->start_timeout_ns;
-    worker->barrier = (struct sl_call){
+    worker->barrier = (struct sl_control_op){
         .hub = &worker->client->hubs[0],
         .run = sl_control_barrier,
         .deadline_ns = sl_sim_process_now(&worker->process) + timeout_ns,
@@ -116,7 +117,7 @@ static void begin_barrier(struct sl_sim_worker *worker)
         .count = 0,
     };
     worker->in_barrier = true;
-    sl_port_call(port, &worker->barrier);
+    sl_thread_ctx_call(port, &worker->barrier);
     enter(worker, SL_SIM_STAGE_BARRIER, timeout_ns);
 }
 
@@ -155,7 +156,7 @@ static void poll_starting(struct sl_sim_worker *worker)
 
 static void poll_opening(struct sl_sim_worker *worker)
 {
-    int err = sl_opening_poll(&worker->opening, &worker->tables[worker->opened]);
+    int err = sl_table_opening_poll(&worker->opening, &worker->tables[worker->opened]);
     if (err == SL_ERR_AGAIN) {
         return;
     }
@@ -182,10 +183,10 @@ static void poll_opening(struct sl_sim_worker *worker)
 /* A barrier whose deadline passes is no reason to stop: somebody may be gone for good. */
 static void poll_barrier(struct sl_sim_worker *worker)
 {
-    struct sl_port *port;
-    int err = sl_port_here(worker->client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(worker->client->ports, &port);
     sl_assert(err == 0);
-    sl_port_drain(port);
+    sl_thread_ctx_drain(port);
     if (worker->barrier.done) {
         worker->in_barrier = false;
         begin_training(worker);
@@ -504,14 +505,14 @@ static bool is_quiet(void *ctx)
     }
     worker->stage = worker->stage == SL_SIM_STAGE_STARTING ? SL_SIM_STAGE_TRAINING : worker->stage;
     struct sl_table *table;
-    if (worker->is_opening && sl_opening_poll(&worker->opening, &table) == SL_ERR_AGAIN) {
+    if (worker->is_opening && sl_table_opening_poll(&worker->opening, &table) == SL_ERR_AGAIN) {
         return false;
     }
     worker->is_opening = false;
-    struct sl_port *port;
-    int err = sl_port_here(worker->client->ports, &port);
+    struct sl_thread_ctx *port;
+    int err = sl_thread_ctx_here(worker->client->ports, &port);
     sl_assert(err == 0);
-    sl_port_drain(port);
+    sl_thread_ctx_drain(port);
     if (worker->in_barrier && !worker->barrier.done) {
         return false;
     }

@@ -41,10 +41,10 @@ struct sl_sim_worker {
     uint32_t instance;
     struct sl_client *client;
     struct sl_table *tables[SL_SIM_TABLES_MAX];
-    struct sl_opening opening;
+    struct sl_table_opening opening;
     bool is_opening;
     uint32_t opened;
-    struct sl_call barrier;
+    struct sl_control_op barrier;
     bool in_barrier;
     uint64_t stage_ns, late_ns; /* when the stage began; when its deadline was found over */
     uint64_t deadline_ns;       /* of the stage, by its own clock */

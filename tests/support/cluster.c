@@ -12,9 +12,9 @@
 
 #include "core/assert.h"
 #include "net/shm/shm.h"
-#include "ps/coordinator.h"
-#include "ps/member.h"
-#include "ps/server.h"
+#include "ps/agent/agent.h"
+#include "ps/coordinator/coordinator.h"
+#include "ps/server/server.h"
 
 #define START_TIMEOUT_NS (20 * SL_CLOCK_NS_PER_S)
 
@@ -40,8 +40,8 @@ struct ps {
     struct sl_endpoint bound;
     char host[SL_SHM_HOST_BYTES];
 
-    struct sl_member *member; /* on reactor 0 */
-    uint32_t numbered;        /* shards that know their number; under the cluster's lock */
+    struct sl_agent *member; /* on reactor 0 */
+    uint32_t numbered;       /* shards that know their number; under the cluster's lock */
 };
 
 struct sl_cluster {
@@ -98,7 +98,7 @@ static _Thread_local bool is_mute;
 static uint32_t send_unless_mute(struct sl_conn *conn, const struct sl_transport_frame *frames,
                                  uint32_t count)
 {
-    return is_mute ? 0 : sl_transport_find(SL_ENDPOINT_TCP)->send_burst(conn, frames, count);
+    return is_mute ? 0 : sl_builtin_find(SL_ENDPOINT_TCP)->send_burst(conn, frames, count);
 }
 
 static struct sl_transport_ops link_ops;
@@ -106,7 +106,7 @@ static pthread_once_t link_ops_once = PTHREAD_ONCE_INIT; /* clusters may be seve
 
 static void make_link_ops(void)
 {
-    link_ops = *sl_transport_find(SL_ENDPOINT_TCP);
+    link_ops = *sl_builtin_find(SL_ENDPOINT_TCP);
     link_ops.send_burst = send_unless_mute;
 }
 
@@ -121,8 +121,8 @@ static int create_server(void *ctx)
     struct ps *ps = seat->ps;
     const struct sl_server_options options = {
         .reactor = seat->reactor,
-        .transport = sl_transport_find(SL_ENDPOINT_TCP),
-        .local = ps->cluster->options.shm ? sl_transport_find(SL_ENDPOINT_SHM) : NULL,
+        .transport = sl_builtin_find(SL_ENDPOINT_TCP),
+        .local = ps->cluster->options.shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL,
         .shard.memory_bytes_max = (size_t)ps->cluster->options.memory_bytes_max,
         .task_index = ps->task_index,
         .local_index = seat->local_index,
@@ -145,7 +145,7 @@ static void destroy_server(void *ctx)
     struct ps *ps = seat->ps;
     if (seat->local_index == 0) {
         is_mute = true;
-        sl_member_close(&ps->member);
+        sl_agent_close(&ps->member);
     }
     sl_server_destroy(&ps->servers[seat->local_index]);
 }
@@ -219,16 +219,16 @@ static void join_failed(void *ctx, int err)
 static void lose_worker(void *ctx, uint64_t task_index, uint64_t client_id)
 {
     const struct seat *seat = ctx;
-    const struct sl_message_lost lost = {
+    const struct sl_message_expired lost = {
         .role = SL_MESSAGE_ROLE_WORKER,
         .task_index = (uint32_t)task_index,
         .client_id = client_id,
         .why = "the coordinator says so",
     };
-    sl_server_lost(seat->ps->servers[seat->local_index], &lost);
+    sl_server_on_expired(seat->ps->servers[seat->local_index], &lost);
 }
 
-static void lost(void *ctx, const struct sl_message_lost *who)
+static void lost(void *ctx, const struct sl_message_expired *who)
 {
     run_on_all(ctx,
                (struct sl_mail){.run = lose_worker, .a = who->task_index, .b = who->client_id});
@@ -240,7 +240,7 @@ static void join_cluster(struct seat *seat)
     if (ps->cluster->options.shm) {
         sl_shm_host(ps->host);
     }
-    const struct sl_member_options options = {
+    const struct sl_agent_options options = {
         .reactor = seat->reactor,
         .transport = &link_ops,
         .coordinator = ps->cluster->coordinator_endpoint,
@@ -256,7 +256,7 @@ static void join_cluster(struct seat *seat)
         .lost = lost,
         .ctx = ps,
     };
-    int err = sl_member_open(&options, &ps->member);
+    int err = sl_agent_open(&options, &ps->member);
     sl_assert(err == 0);
 }
 

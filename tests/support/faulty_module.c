@@ -1,12 +1,12 @@
 /* A plug-in for tests: that of DPDK's devices, with faults on purpose around each port, as the
- * variable STARLING_TEST_FAULTS says (net/dpdk/port_fault.h). A program uses it where
+ * variable STARLING_TEST_FAULTS says (tests/support/fault_port.h). A program uses it where
  * STARLING_DPDK_MODULE names it. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/dpdk/module.h"
-#include "net/dpdk/port_fault.h"
+#include "tests/support/fault_port.h"
 
 #define FAULTS "STARLING_TEST_FAULTS"
 

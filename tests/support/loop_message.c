@@ -70,7 +70,7 @@ static void carry_bytes(struct loop_conn *peer, const uint8_t *bytes, uint32_t c
 
 static bool shares(const struct loop_conn *conn)
 {
-    return (conn->base.transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+    return (conn->base.transport->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0;
 }
 
 static bool has_device(const struct loop_conn *conn)

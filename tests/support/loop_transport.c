@@ -385,7 +385,7 @@ static void loop_stats(const struct sl_transport *transport, struct sl_transport
 
 const struct sl_transport_ops sl_loop_transport_ops = {
     .scheme = "loop",
-    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_PARTS,
+    .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_CHUNKS,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,
@@ -404,7 +404,7 @@ const struct sl_transport_ops sl_loop_transport_ops = {
 
 const struct sl_transport_ops sl_loop_shared_ops = {
     .scheme = "loop-shared",
-    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED,
+    .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_DIRECT_REPLIES,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,
@@ -423,8 +423,8 @@ const struct sl_transport_ops sl_loop_shared_ops = {
 
 const struct sl_transport_ops sl_loop_device_ops = {
     .scheme = "loop-device",
-    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_REGISTERS |
-                    SL_TRANSPORT_ONE_SIDED,
+    .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_REGISTERS |
+                    SL_TRANSPORT_DIRECT_REPLIES,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,

@@ -13,7 +13,7 @@
 #define ASKED_MAX   256
 
 struct handle {
-    struct sl_store base;
+    struct sl_metastore base;
     struct memory_store *memory;
     bool is_cut, is_late, is_held, repeats, remembers, is_full;
 };
@@ -26,20 +26,20 @@ struct lease {
 
 struct memory_store {
     uint64_t now_ns, revision, lease_id;
-    struct sl_store_pair *pairs[PAIRS_MAX]; /* by key */
+    struct sl_metastore_item *pairs[PAIRS_MAX]; /* by key */
     uint32_t pair_count;
     struct lease leases[LEASES_MAX];
     struct handle handles[HANDLES_MAX];
     uint32_t handle_count;
     struct {
         struct handle *handle;
-        struct sl_store_ask *ask;
+        struct sl_metastore_request *ask;
     } asked[ASKED_MAX];
     uint32_t asked_count;
-    struct sl_store_ask past; /* a write that was remembered; no changes: none */
+    struct sl_metastore_request past; /* a write that was remembered; no changes: none */
 };
 
-static void on_ask(struct sl_store *base, struct sl_store_ask *ask)
+static void on_ask(struct sl_metastore *base, struct sl_metastore_request *ask)
 {
     struct handle *handle = (struct handle *)base;
     struct memory_store *memory = handle->memory;
@@ -49,7 +49,7 @@ static void on_ask(struct sl_store *base, struct sl_store_ask *ask)
     memory->asked_count++;
 }
 
-static const struct sl_store_ops OPS = {.ask = on_ask};
+static const struct sl_metastore_ops OPS = {.ask = on_ask};
 
 struct memory_store *memory_store_create(void)
 {
@@ -73,7 +73,7 @@ static void forget_past(struct memory_store *memory)
     }
     free(memory->past.changes);
     free((void *)(uintptr_t)memory->past.was);
-    memory->past = (struct sl_store_ask){.change_count = 0};
+    memory->past = (struct sl_metastore_request){.change_count = 0};
 }
 
 void memory_store_destroy(struct memory_store *memory)
@@ -85,7 +85,7 @@ void memory_store_destroy(struct memory_store *memory)
     free(memory);
 }
 
-struct sl_store *memory_store_handle(struct memory_store *memory)
+struct sl_metastore *memory_store_handle(struct memory_store *memory)
 {
     sl_assert(memory->handle_count < HANDLES_MAX);
     struct handle *handle = &memory->handles[memory->handle_count++];
@@ -110,7 +110,8 @@ static uint32_t find(const struct memory_store *memory, const char *key)
     return at;
 }
 
-const struct sl_store_pair *memory_store_look(const struct memory_store *memory, const char *key)
+const struct sl_metastore_item *memory_store_look(const struct memory_store *memory,
+                                                  const char *key)
 {
     uint32_t at = find(memory, key);
     bool found = at < memory->pair_count && strcmp(memory->pairs[at]->key, key) == 0;
@@ -157,7 +158,7 @@ void memory_store_pass(struct memory_store *memory, uint64_t now_ns)
     }
 }
 
-static void put(struct memory_store *memory, const struct sl_store_change *change)
+static void put(struct memory_store *memory, const struct sl_metastore_change *change)
 {
     uint32_t at = find(memory, change->key);
     bool is_new = memory_store_look(memory, change->key) == NULL;
@@ -170,7 +171,7 @@ static void put(struct memory_store *memory, const struct sl_store_change *chang
         memcpy(memory->pairs[at]->key, change->key, sizeof change->key);
         memory->pairs[at]->created = memory->revision;
     }
-    struct sl_store_pair *pair = memory->pairs[at];
+    struct sl_metastore_item *pair = memory->pairs[at];
     free(pair->value);
     pair->value = malloc(change->value_bytes + 1);
     if (change->value_bytes > 0) {
@@ -181,7 +182,7 @@ static void put(struct memory_store *memory, const struct sl_store_change *chang
     pair->lease = change->lease;
 }
 
-static void apply(struct memory_store *memory, const struct sl_store_change *change)
+static void apply(struct memory_store *memory, const struct sl_metastore_change *change)
 {
     for (uint32_t i = memory->pair_count; change->removes && i-- > 0;) {
         const char *key = memory->pairs[i]->key;
@@ -197,9 +198,9 @@ static void apply(struct memory_store *memory, const struct sl_store_change *cha
 /* ---- Asks -------------------------------------------------------------------------------------
  */
 
-static void add_pair(const struct sl_store_pair *pair, struct sl_store_answer *answer)
+static void add_pair(const struct sl_metastore_item *pair, struct sl_metastore_answer *answer)
 {
-    struct sl_store_pair *to = sl_store_answer_add(answer, pair->value_bytes);
+    struct sl_metastore_item *to = sl_metastore_answer_add(answer, pair->value_bytes);
     sl_assert(to != NULL);
     memcpy(to->key, pair->key, sizeof to->key);
     memcpy(to->value, pair->value, pair->value_bytes + 1);
@@ -207,27 +208,27 @@ static void add_pair(const struct sl_store_pair *pair, struct sl_store_answer *a
     to->lease = pair->lease;
 }
 
-static void read_pairs(const struct memory_store *memory, struct sl_store_ask *ask)
+static void read_pairs(const struct memory_store *memory, struct sl_metastore_request *ask)
 {
     for (uint32_t i = 0; i < memory->pair_count; i++) {
-        const struct sl_store_pair *pair = memory->pairs[i];
+        const struct sl_metastore_item *pair = memory->pairs[i];
         if (ask->is_prefix ? begins(pair->key, ask->key) : strcmp(pair->key, ask->key) == 0) {
             add_pair(pair, &ask->answer);
         }
     }
 }
 
-static void write_pairs(struct memory_store *memory, struct sl_store_ask *ask);
+static void write_pairs(struct memory_store *memory, struct sl_metastore_request *ask);
 
-static void remember(struct memory_store *memory, const struct sl_store_ask *ask)
+static void remember(struct memory_store *memory, const struct sl_metastore_request *ask)
 {
     memory->past = *ask;
-    memory->past.answer = (struct sl_store_answer){0};
+    memory->past.answer = (struct sl_metastore_answer){0};
     memory->past.was = ask->was == NULL ? NULL : strdup(ask->was);
     memory->past.changes = calloc(ask->change_count, sizeof *ask->changes);
     sl_assert(memory->past.changes != NULL);
     for (size_t i = 0; i < ask->change_count; i++) {
-        const struct sl_store_change *from = &ask->changes[i];
+        const struct sl_metastore_change *from = &ask->changes[i];
         memory->past.changes[i] = *from;
         memory->past.changes[i].value = malloc(from->value_bytes + 1);
         sl_assert(memory->past.changes[i].value != NULL);
@@ -237,7 +238,7 @@ static void remember(struct memory_store *memory, const struct sl_store_ask *ask
     }
 }
 
-void memory_store_remember(struct sl_store *handle)
+void memory_store_remember(struct sl_metastore *handle)
 {
     forget_past(((struct handle *)handle)->memory);
     ((struct handle *)handle)->remembers = true;
@@ -246,25 +247,25 @@ void memory_store_remember(struct sl_store *handle)
 bool memory_store_play(struct memory_store *memory)
 {
     sl_assert(memory->past.change_count > 0);
-    struct sl_store_ask ask = memory->past;
+    struct sl_metastore_request ask = memory->past;
     write_pairs(memory, &ask);
-    sl_store_answer_fini(&ask.answer);
+    sl_metastore_answer_fini(&ask.answer);
     return ask.answer.held;
 }
 
-static void write_pairs(struct memory_store *memory, struct sl_store_ask *ask)
+static void write_pairs(struct memory_store *memory, struct sl_metastore_request *ask)
 {
-    const struct sl_store_pair *guard = memory_store_look(memory, ask->key);
-    sl_assert(ask->change_count <= SL_STORE_CHANGES_MAX);
+    const struct sl_metastore_item *guard = memory_store_look(memory, ask->key);
+    sl_assert(ask->change_count <= SL_METASTORE_CHANGES_MAX);
     for (size_t i = 0; i < ask->change_count; i++) {
         if (ask->changes[i].lease != 0 && lease_of(memory, ask->changes[i].lease) == NULL) {
-            sl_store_answer_fail(&ask->answer, SL_ERR_NOT_FOUND, "no such lease");
+            sl_metastore_answer_fail(&ask->answer, SL_ERR_NOT_FOUND, "no such lease");
             return;
         }
     }
     ask->answer.held =
-        ask->guard == SL_STORE_ALWAYS || (ask->guard == SL_STORE_ABSENT && guard == NULL) ||
-        (ask->guard == SL_STORE_CREATED && guard != NULL && guard->created == ask->revision &&
+        ask->guard == SL_METASTORE_ALWAYS || (ask->guard == SL_METASTORE_ABSENT && guard == NULL) ||
+        (ask->guard == SL_METASTORE_CREATED && guard != NULL && guard->created == ask->revision &&
          (ask->was == NULL || strcmp((const char *)guard->value, ask->was) == 0));
     if (!ask->answer.held) {
         if (guard != NULL) {
@@ -278,11 +279,11 @@ static void write_pairs(struct memory_store *memory, struct sl_store_ask *ask)
     }
 }
 
-static void carry_out(struct memory_store *memory, struct sl_store_ask *ask)
+static void carry_out(struct memory_store *memory, struct sl_metastore_request *ask)
 {
     struct lease *lease = NULL;
     switch (ask->kind) {
-    case SL_STORE_GRANT:
+    case SL_METASTORE_LEASE_GRANT:
         lease = lease_of(memory, 0);
         sl_assert(lease != NULL);
         *lease = (struct lease){.id = ++memory->lease_id,
@@ -291,25 +292,25 @@ static void carry_out(struct memory_store *memory, struct sl_store_ask *ask)
         ask->answer.lease = lease->id;
         ask->answer.ttl_s = ask->ttl_s;
         break;
-    case SL_STORE_KEEP:
+    case SL_METASTORE_LEASE_RENEW:
         lease = lease_of(memory, ask->lease);
         if (lease == NULL) {
-            sl_store_answer_fail(&ask->answer, SL_ERR_NOT_FOUND, "no such lease");
+            sl_metastore_answer_fail(&ask->answer, SL_ERR_NOT_FOUND, "no such lease");
             break;
         }
         lease->until_ns = memory->now_ns + lease->ttl_s * SL_CLOCK_NS_PER_S;
         ask->answer.ttl_s = lease->ttl_s;
         break;
-    case SL_STORE_REVOKE:
+    case SL_METASTORE_LEASE_REVOKE:
         lease = lease_of(memory, ask->lease);
         if (lease != NULL && ask->lease != 0) {
             end_lease(memory, lease);
         }
         break;
-    case SL_STORE_READ:
+    case SL_METASTORE_READ:
         read_pairs(memory, ask);
         break;
-    case SL_STORE_WRITE:
+    case SL_METASTORE_WRITE:
         write_pairs(memory, ask);
         break;
     }
@@ -332,59 +333,59 @@ bool memory_store_answer(struct memory_store *memory)
         return false;
     }
     struct handle *handle = memory->asked[at].handle;
-    struct sl_store_ask *ask = memory->asked[at].ask;
+    struct sl_metastore_request *ask = memory->asked[at].ask;
     take(memory, at);
-    const bool is_refused =
-        handle->is_full && (ask->kind == SL_STORE_GRANT || ask->kind == SL_STORE_WRITE);
+    const bool is_refused = handle->is_full && (ask->kind == SL_METASTORE_LEASE_GRANT ||
+                                                ask->kind == SL_METASTORE_WRITE);
     if (is_refused) {
-        sl_store_answer_fail(&ask->answer, SL_ERR_IO, "database space exceeded");
+        sl_metastore_answer_fail(&ask->answer, SL_ERR_IO, "database space exceeded");
     } else if (!handle->is_cut || handle->is_late) {
         carry_out(memory, ask);
     }
-    if (handle->remembers && ask->kind == SL_STORE_WRITE && ask->answer.held) {
+    if (handle->remembers && ask->kind == SL_METASTORE_WRITE && ask->answer.held) {
         remember(memory, ask);
         handle->remembers = false;
     }
     if (!handle->is_cut && handle->repeats) {
-        sl_store_answer_fini(&ask->answer);
-        ask->answer = (struct sl_store_answer){0};
+        sl_metastore_answer_fini(&ask->answer);
+        ask->answer = (struct sl_metastore_answer){0};
         carry_out(memory, ask);
     }
     if (handle->is_cut) {
-        sl_store_answer_fini(&ask->answer);
-        ask->answer = (struct sl_store_answer){0};
-        sl_store_answer_fail(&ask->answer, SL_ERR_IO, "cut off");
+        sl_metastore_answer_fini(&ask->answer);
+        ask->answer = (struct sl_metastore_answer){0};
+        sl_metastore_answer_fail(&ask->answer, SL_ERR_IO, "cut off");
     }
     ask->done(ask->ctx, ask);
     return true;
 }
 
-void memory_store_cut(struct sl_store *handle, bool cut, bool late)
+void memory_store_cut(struct sl_metastore *handle, bool cut, bool late)
 {
     ((struct handle *)handle)->is_cut = cut;
     ((struct handle *)handle)->is_late = late;
 }
 
-void memory_store_fill(struct sl_store *handle, bool full)
+void memory_store_fill(struct sl_metastore *handle, bool full)
 {
     ((struct handle *)handle)->is_full = full;
 }
 
-void memory_store_repeat(struct sl_store *handle, bool repeat)
+void memory_store_repeat(struct sl_metastore *handle, bool repeat)
 {
     ((struct handle *)handle)->repeats = repeat;
 }
 
-void memory_store_hold(struct sl_store *handle, bool hold)
+void memory_store_hold(struct sl_metastore *handle, bool hold)
 {
     ((struct handle *)handle)->is_held = hold;
 }
 
-void memory_store_forget(struct sl_store *handle, bool carries_out)
+void memory_store_forget(struct sl_metastore *handle, bool carries_out)
 {
     struct memory_store *memory = ((struct handle *)handle)->memory;
     for (uint32_t i = 0; i < memory->asked_count;) {
-        struct sl_store_ask *ask = memory->asked[i].ask;
+        struct sl_metastore_request *ask = memory->asked[i].ask;
         if (&memory->asked[i].handle->base != handle) {
             i++;
             continue;
@@ -392,11 +393,11 @@ void memory_store_forget(struct sl_store *handle, bool carries_out)
         take(memory, i);
         if (carries_out) {
             carry_out(memory, ask);
-            sl_store_answer_fini(&ask->answer);
-            ask->answer = (struct sl_store_answer){0};
+            sl_metastore_answer_fini(&ask->answer);
+            ask->answer = (struct sl_metastore_answer){0};
         }
         carries_out = false; /* the rest was never asked */
-        sl_store_answer_fail(&ask->answer, SL_ERR_CANCELLED, "closed");
+        sl_metastore_answer_fail(&ask->answer, SL_ERR_CANCELLED, "closed");
         ask->done(ask->ctx, ask);
     }
 }
@@ -409,7 +410,7 @@ void memory_store_set(struct memory_store *memory, const char *key, const char *
 void memory_store_put(struct memory_store *memory, const char *key, const void *value,
                       size_t value_bytes)
 {
-    struct sl_store_change change = {
+    struct sl_metastore_change change = {
         .removes = value == NULL,
         .value = (uint8_t *)(uintptr_t)value,
         .value_bytes = value_bytes,

@@ -1,10 +1,10 @@
-/* A cluster store in memory (ps/store/store.h), for several askers in one thread and a time that
- * the test makes pass: real comparisons, revisions and leases. Each asker has a handle of its own,
- * which may be cut off: what it asks then takes effect or not, as the test says, and fails. */
+/* A cluster store in memory (ps/metastore/metastore.h), for several askers in one thread and a time
+ * that the test makes pass: real comparisons, revisions and leases. Each asker has a handle of its
+ * own, which may be cut off: what it asks then takes effect or not, as the test says, and fails. */
 #ifndef SL_TESTS_SUPPORT_MEMORY_STORE_H
 #define SL_TESTS_SUPPORT_MEMORY_STORE_H
 
-#include "ps/store/store.h"
+#include "ps/metastore/metastore.h"
 
 struct memory_store;
 
@@ -12,7 +12,7 @@ struct memory_store *memory_store_create(void);
 void memory_store_destroy(struct memory_store *memory);
 
 /* A handle; it lives as long as the memory. */
-struct sl_store *memory_store_handle(struct memory_store *memory);
+struct sl_metastore *memory_store_handle(struct memory_store *memory);
 
 /* Leases end by this clock. */
 void memory_store_pass(struct memory_store *memory, uint64_t now_ns);
@@ -23,28 +23,28 @@ bool memory_store_answer(struct memory_store *memory);
 
 /* What this handle asks fails, IO, when it is answered: before it has had its effect or, `late`,
  * after it. */
-void memory_store_cut(struct sl_store *handle, bool cut, bool late);
+void memory_store_cut(struct sl_metastore *handle, bool cut, bool late);
 
 /* Whatever adds to it is refused, IO, to this handle: it is read and prolonged as ever. */
-void memory_store_fill(struct sl_store *handle, bool full);
+void memory_store_fill(struct sl_metastore *handle, bool full);
 
 /* What this handle asks is carried out twice, and the second answer comes, as by a client that was
  * not answered at first. */
-void memory_store_repeat(struct sl_store *handle, bool repeat);
+void memory_store_repeat(struct sl_metastore *handle, bool repeat);
 
 /* A write of this handle's that happens is remembered: the first from now on. */
-void memory_store_remember(struct sl_store *handle);
+void memory_store_remember(struct sl_metastore *handle);
 
 /* That one is carried out again, as by a server that was asked and did not answer, long after
  * another was; true: it happens. */
 bool memory_store_play(struct memory_store *memory);
 
 /* What this handle asks is carried out and answered later: when it is not held any more. */
-void memory_store_hold(struct sl_store *handle, bool hold);
+void memory_store_hold(struct sl_metastore *handle, bool hold);
 
 /* The handle's process is gone: what it has asked and was not answered is carried out, or not, and
  * answered CANCELLED; likewise what it asks then. */
-void memory_store_forget(struct sl_store *handle, bool carries_out);
+void memory_store_forget(struct sl_metastore *handle, bool carries_out);
 
 /* As if somebody else had written it; value NULL: it is removed. */
 void memory_store_set(struct memory_store *memory, const char *key, const char *value);
@@ -52,7 +52,8 @@ void memory_store_put(struct memory_store *memory, const char *key, const void *
                       size_t value_bytes);
 
 /* The value under a key; NULL: none. Valid until the next answer. */
-const struct sl_store_pair *memory_store_look(const struct memory_store *memory, const char *key);
+const struct sl_metastore_item *memory_store_look(const struct memory_store *memory,
+                                                  const char *key);
 
 /* How many keys begin so. */
 uint32_t memory_store_count(const struct memory_store *memory, const char *prefix);

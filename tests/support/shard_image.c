@@ -6,18 +6,18 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "ps/shard_cut.h"
-#include "ps/shard_internal.h"
-#include "ps/shard_load.h"
+#include "ps/shard/internal.h"
+#include "ps/shard/load.h"
+#include "ps/shard/snapshot.h"
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-struct sl_image_block *shard_image_append(struct shard_image *image, enum sl_image_kind kind,
-                                          uint32_t table_id, uint32_t capacity)
+struct sl_snapshot_block *shard_image_append(struct shard_image *image, enum sl_snapshot_kind kind,
+                                             uint32_t table_id, uint32_t capacity)
 {
-    struct sl_image_block *block;
-    sl_assert(sl_image_block_create(capacity, &block) == 0);
-    sl_image_block_begin(block, kind, table_id);
+    struct sl_snapshot_block *block;
+    sl_assert(sl_snapshot_block_create(capacity, &block) == 0);
+    sl_snapshot_block_begin(block, kind, table_id);
     block->next = NULL;
     if (image->last == NULL) {
         image->first = block;
@@ -31,9 +31,9 @@ struct sl_image_block *shard_image_append(struct shard_image *image, enum sl_ima
 void shard_image_fini(struct shard_image *image)
 {
     while (image->first != NULL) {
-        struct sl_image_block *block = image->first;
+        struct sl_snapshot_block *block = image->first;
         image->first = block->next;
-        sl_image_block_destroy(&block);
+        sl_snapshot_block_destroy(&block);
     }
     image->last = NULL;
 }
@@ -46,8 +46,8 @@ struct maker {
     uint32_t block_bytes;
     bool adds;
     uint64_t base_step, base_rows;
-    uint64_t number;              /* of the row that comes next */
-    struct sl_image_block *block; /* of this table and kind; NULL: none yet */
+    uint64_t number;                 /* of the row that comes next */
+    struct sl_snapshot_block *block; /* of this table and kind; NULL: none yet */
 };
 
 static bool is_new(const struct maker *maker, uint64_t number, uint32_t last_step)
@@ -57,32 +57,32 @@ static bool is_new(const struct maker *maker, uint64_t number, uint32_t last_ste
     return !maker->adds || number >= maker->base_rows || (since >= 1 && since <= span);
 }
 
-static void another_block(struct maker *maker, enum sl_image_kind kind)
+static void another_block(struct maker *maker, enum sl_snapshot_kind kind)
 {
     maker->block = shard_image_append(maker->image, kind, maker->table_id, maker->block_bytes);
 }
 
-static void put_record(struct maker *maker, enum sl_image_kind kind,
-                       const struct sl_image_record *record, uint32_t float_count)
+static void put_record(struct maker *maker, enum sl_snapshot_kind kind,
+                       const struct sl_snapshot_record *record, uint32_t float_count)
 {
-    if (maker->block == NULL || !sl_image_put_record(maker->block, record, float_count)) {
+    if (maker->block == NULL || !sl_snapshot_put_record(maker->block, record, float_count)) {
         another_block(maker, kind);
-        sl_assert(sl_image_put_record(maker->block, record, float_count));
+        sl_assert(sl_snapshot_put_record(maker->block, record, float_count));
     }
 }
 
-static void put_row(void *ctx, const struct sl_table_record *record)
+static void put_row(void *ctx, const struct sl_row *record)
 {
     struct maker *maker = ctx;
     const struct sl_shard_table *table = maker->table;
-    const struct sl_image_record image = {
+    const struct sl_snapshot_record image = {
         .key = record->key,
         .last_step = record->last_step,
         .count = record->count,
         .floats = record->values,
     };
     if (is_new(maker, maker->number++, record->last_step)) {
-        put_record(maker, SL_IMAGE_ROWS, &image,
+        put_record(maker, SL_SNAPSHOT_ROWS, &image,
                    table->spec.dim +
                        (uint32_t)sl_optimizer_slot_floats(table->optimizer, table->spec.dim));
     }
@@ -91,16 +91,16 @@ static void put_row(void *ctx, const struct sl_table_record *record)
 static void put_blocks(struct maker *maker)
 {
     maker->base_rows = UINT64_MAX;
-    for (uint32_t i = 0; i < sl_dense_store_block_count(maker->table->dense); i++) {
-        const struct sl_dense_block block = sl_dense_store_block(maker->table->dense, i);
-        const struct sl_image_record image = {
+    for (uint32_t i = 0; i < sl_dense_table_block_count(maker->table->dense); i++) {
+        const struct sl_dense_block block = sl_dense_table_block(maker->table->dense, i);
+        const struct sl_snapshot_record image = {
             .key = block.number,
             .last_step = block.last_step,
             .count = block.count,
             .floats = block.floats,
         };
         if (is_new(maker, 0, block.last_step)) {
-            put_record(maker, SL_IMAGE_DENSE, &image, block.float_count);
+            put_record(maker, SL_SNAPSHOT_DENSE, &image, block.float_count);
         }
     }
 }
@@ -109,7 +109,7 @@ static void put_array(struct maker *maker, const struct sl_kv_array *array)
 {
     const uint32_t value_bytes = maker->table->spec.dim;
     for (uint32_t done = 0; done < array->length;) {
-        const struct sl_image_kv piece = {
+        const struct sl_snapshot_kv piece = {
             .key = array->key,
             .length = array->length,
             .written = array->written,
@@ -118,20 +118,21 @@ static void put_array(struct maker *maker, const struct sl_kv_array *array)
             .values = array->values + (size_t)done * value_bytes,
         };
         const uint32_t put =
-            maker->block == NULL ? 0 : sl_image_put_kv(maker->block, &piece, value_bytes);
+            maker->block == NULL ? 0 : sl_snapshot_put_kv(maker->block, &piece, value_bytes);
         if (put == 0) {
-            another_block(maker, SL_IMAGE_KV);
+            another_block(maker, SL_SNAPSHOT_KV);
         }
         done += put;
     }
 }
 
-static void put_staged(struct maker *maker, uint32_t worker, const struct sl_shard_staged *staged)
+static void put_staged(struct maker *maker, uint32_t worker,
+                       const struct sl_shard_buffered_push *staged)
 {
     const uint32_t dim = maker->table->sparse == NULL ? 0 : maker->table->spec.dim;
     const uint32_t floats = dim == 0 ? 1 : dim;
     for (uint64_t done = 0; done < staged->count;) {
-        const struct sl_image_staged piece = {
+        const struct sl_snapshot_buffered_push piece = {
             .worker = worker,
             .clock = staged->clock,
             .count = staged->count,
@@ -140,15 +141,16 @@ static void put_staged(struct maker *maker, uint32_t worker, const struct sl_sha
         };
         uint64_t *keys;
         float *gradients;
-        const uint32_t put = maker->block == NULL ? 0
-                                                  : sl_image_put_staged(maker->block, &piece, dim,
-                                                                        &keys, &gradients);
+        const uint32_t put =
+            maker->block == NULL
+                ? 0
+                : sl_snapshot_put_buffered_push(maker->block, &piece, dim, &keys, &gradients);
         if (put == 0) {
-            another_block(maker, SL_IMAGE_STAGED);
+            another_block(maker, SL_SNAPSHOT_BUFFERED_PUSH);
             continue;
         }
         for (uint32_t i = 0; dim != 0 && i < put; i++) {
-            keys[i] = sl_table_store_record(maker->table->sparse, staged->records[done + i])->key;
+            keys[i] = sl_sparse_table_record(maker->table->sparse, staged->records[done + i])->key;
         }
         memcpy(gradients, staged->gradients + done * floats,
                (size_t)put * floats * sizeof *gradients);
@@ -160,8 +162,8 @@ static void put_queues(struct maker *maker)
 {
     maker->block = NULL;
     for (uint32_t worker = 0; worker < maker->table->queue_count; worker++) {
-        for (const struct sl_shard_staged *at = maker->table->staged[worker].first; at != NULL;
-             at = at->next) {
+        for (const struct sl_shard_buffered_push *at = maker->table->staged[worker].first;
+             at != NULL; at = at->next) {
             put_staged(maker, worker, at);
         }
     }
@@ -170,23 +172,23 @@ static void put_queues(struct maker *maker)
 static void put_table(struct maker *maker)
 {
     const struct sl_shard_table *table = maker->table;
-    const struct sl_image_table image = {
+    const struct sl_snapshot_table image = {
         .spec = table->spec,
         .step = table->step,
         .state = table->state,
         .pulled_rows = table->pulled_rows,
         .pushed_rows = table->pushed_rows,
     };
-    another_block(maker, SL_IMAGE_TABLE);
-    sl_image_put_table(maker->block, maker->table_id, &image);
+    another_block(maker, SL_SNAPSHOT_TABLE);
+    sl_snapshot_put_table(maker->block, maker->table_id, &image);
     maker->block = NULL;
     if (table->sparse != NULL) {
-        sl_table_store_each(table->sparse, put_row, maker);
+        sl_sparse_table_each(table->sparse, put_row, maker);
     } else if (table->dense != NULL) {
         put_blocks(maker);
     } else {
-        for (uint32_t i = 0; i < sl_kv_store_record_count(table->kv); i++) {
-            const struct sl_kv_array *array = sl_kv_store_at(table->kv, i);
+        for (uint32_t i = 0; i < sl_kv_table_record_count(table->kv); i++) {
+            const struct sl_kv_array *array = sl_kv_table_at(table->kv, i);
             if (array->values != NULL) {
                 put_array(maker, array);
             }
@@ -197,8 +199,8 @@ static void put_table(struct maker *maker)
 
 static bool is_known(const struct sl_clocks_worker *who)
 {
-    return who->clock != 0 || who->standing != SL_CLOCKS_PRESENT || who->heard || who->joined ||
-           who->began || who->pushed;
+    return who->clock != 0 || who->standing != SL_CLOCKS_STATE_ACTIVE || who->heard ||
+           who->joined || who->began || who->pushed;
 }
 
 static void put_clocks(struct maker *maker)
@@ -207,7 +209,7 @@ static void put_clocks(struct maker *maker)
     maker->block = NULL;
     for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
         const struct sl_clocks_worker *who = &maker->shard->clocks.workers[worker];
-        const struct sl_image_clock clock = {
+        const struct sl_snapshot_clock clock = {
             .worker = worker,
             .clock = who->clock,
             .standing = who->standing,
@@ -216,9 +218,10 @@ static void put_clocks(struct maker *maker)
             .began = who->began,
             .pushed = who->pushed,
         };
-        if (is_known(who) && (maker->block == NULL || !sl_image_put_clock(maker->block, &clock))) {
-            another_block(maker, SL_IMAGE_CLOCKS);
-            sl_assert(sl_image_put_clock(maker->block, &clock));
+        if (is_known(who) &&
+            (maker->block == NULL || !sl_snapshot_put_clock(maker->block, &clock))) {
+            another_block(maker, SL_SNAPSHOT_CLOCKS);
+            sl_assert(sl_snapshot_put_clock(maker->block, &clock));
         }
     }
 }
@@ -230,7 +233,7 @@ void shard_image_base_of(const struct sl_shard *shard, struct shard_image_base *
         const struct sl_shard_table *table = shard->tables[id];
         if (table != NULL) {
             out->steps[id] = table->step;
-            out->rows[id] = table->sparse == NULL ? 0 : sl_table_store_row_count(table->sparse);
+            out->rows[id] = table->sparse == NULL ? 0 : sl_sparse_table_row_count(table->sparse);
         }
     }
 }
@@ -253,35 +256,36 @@ void shard_image_make(const struct sl_shard *shard, const struct shard_image_bas
         }
     }
     put_clocks(&maker);
-    for (const struct sl_image_block *block = out->first; block != NULL; block = block->next) {
-        sl_image_end_add(&out->end, block);
+    for (const struct sl_snapshot_block *block = out->first; block != NULL; block = block->next) {
+        sl_snapshot_end_add(&out->end, block);
     }
-    sl_image_put_end(shard_image_append(out, SL_IMAGE_END, 0, SL_IMAGE_END_BYTES), &out->end);
+    sl_snapshot_put_end(shard_image_append(out, SL_SNAPSHOT_END, 0, SL_SNAPSHOT_END_BYTES),
+                        &out->end);
 }
 
 bool shard_image_cut(struct sl_shard *shard, uint32_t key_budget, struct shard_image *out)
 {
-    (void)sl_shard_cut_run(shard, key_budget);
-    struct sl_image_block *block;
-    while ((block = sl_shard_cut_take(shard)) != NULL) {
-        struct sl_image_block *copy =
-            shard_image_append(out, (enum sl_image_kind)block->kind, block->table_id, block->bytes);
+    (void)sl_shard_snapshot_run(shard, key_budget);
+    struct sl_snapshot_block *block;
+    while ((block = sl_shard_snapshot_take(shard)) != NULL) {
+        struct sl_snapshot_block *copy = shard_image_append(out, (enum sl_snapshot_kind)block->kind,
+                                                            block->table_id, block->bytes);
         copy->count = block->count;
         copy->bytes = block->bytes;
         memcpy(copy->payload, block->payload, block->bytes);
-        if (block->kind == SL_IMAGE_END) {
-            sl_assert(sl_image_take_end(block, &out->end));
+        if (block->kind == SL_SNAPSHOT_END) {
+            sl_assert(sl_snapshot_take_end(block, &out->end));
         }
-        sl_shard_cut_put(shard, block);
+        sl_shard_snapshot_put(shard, block);
     }
-    const enum sl_shard_cut_state state = sl_shard_cut_state(shard);
-    sl_assert(state == SL_SHARD_CUT_RUNNING || state == SL_SHARD_CUT_DONE);
-    return state == SL_SHARD_CUT_RUNNING;
+    const enum sl_shard_snapshot_state state = sl_shard_snapshot_state(shard);
+    sl_assert(state == SL_SHARD_SNAPSHOT_RUNNING || state == SL_SHARD_SNAPSHOT_DONE);
+    return state == SL_SHARD_SNAPSHOT_RUNNING;
 }
 
 /* ---- Loading --------------------------------------------------------------------------------- */
 
-static int load_block(struct sl_shard_load *load, const struct sl_image_block *block,
+static int load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
                       uint32_t key_budget, char *reason, size_t reason_bytes)
 {
     int result = SL_SHARD_AGAIN;
@@ -297,7 +301,7 @@ int shard_image_load(const struct shard_image *image, struct sl_shard *shard, ui
     struct sl_shard_load load;
     int err = sl_shard_load_begin(&load, shard, image->end.shard, image->end.shard_count, reason,
                                   reason_bytes);
-    for (const struct sl_image_block *block = image->first; block != NULL && err == 0;
+    for (const struct sl_snapshot_block *block = image->first; block != NULL && err == 0;
          block = block->next) {
         err = load_block(&load, block, key_budget, reason, reason_bytes);
     }
@@ -311,7 +315,7 @@ int shard_image_load(const struct shard_image *image, struct sl_shard *shard, ui
 size_t shard_image_pack(const struct shard_image *image, uint8_t *to)
 {
     size_t bytes = 0;
-    for (const struct sl_image_block *block = image->first; block != NULL; block = block->next) {
+    for (const struct sl_snapshot_block *block = image->first; block != NULL; block = block->next) {
         if (to != NULL) {
             const uint32_t header[4] = {block->kind, block->table_id, block->count, block->bytes};
             memcpy(to + bytes, header, sizeof header);
@@ -323,18 +327,18 @@ size_t shard_image_pack(const struct shard_image *image, uint8_t *to)
 }
 
 /* The next block, a copy; NULL: there is none. One that is cut short has what there is. */
-static struct sl_image_block *unpack(struct sl_bytes *cursor)
+static struct sl_snapshot_block *unpack(struct sl_bytes *cursor)
 {
     if (cursor->left < PACK_HEADER_BYTES) {
         return NULL;
     }
-    struct sl_image_block head = {.kind = (uint8_t)sl_bytes_u32(cursor)};
+    struct sl_snapshot_block head = {.kind = (uint8_t)sl_bytes_u32(cursor)};
     head.table_id = sl_bytes_u32(cursor);
     head.count = sl_bytes_u32(cursor);
     head.bytes = sl_bytes_u32(cursor);
     head.bytes = head.bytes < cursor->left ? head.bytes : (uint32_t)cursor->left;
-    struct sl_image_block *block;
-    sl_assert(sl_image_block_create(head.bytes, &block) == 0);
+    struct sl_snapshot_block *block;
+    sl_assert(sl_snapshot_block_create(head.bytes, &block) == 0);
     if (head.bytes > 0) {
         memcpy(block->payload, sl_bytes_take(cursor, head.bytes), head.bytes);
     }
@@ -351,12 +355,12 @@ int shard_image_load_packed(const uint8_t *from, size_t bytes, uint32_t image_sh
 {
     struct sl_shard_load load;
     struct sl_bytes cursor = sl_bytes_over(from, bytes);
-    struct sl_image_block *block;
+    struct sl_snapshot_block *block;
     int err =
         sl_shard_load_begin(&load, shard, image_shard, image_shard_count, reason, reason_bytes);
     while (err == 0 && (block = unpack(&cursor)) != NULL) {
         err = load_block(&load, block, 64, reason, reason_bytes);
-        sl_image_block_destroy(&block);
+        sl_snapshot_block_destroy(&block);
     }
     return err != 0 ? err : sl_shard_load_end(&load, reason, reason_bytes);
 }
@@ -381,33 +385,33 @@ struct others {
     const char *found;
 };
 
-static void compare_row(void *ctx, const struct sl_table_record *record)
+static void compare_row(void *ctx, const struct sl_row *record)
 {
     struct others *others = ctx;
     const struct sl_shard *shard = others->shards[sl_partition_owner(record->key, others->count)];
     const struct sl_shard_table *table = shard->tables[others->table_id];
     uint32_t number;
     others->seen++;
-    sl_table_store_find(table->sparse, &record->key, 1, &number);
-    if (number == SL_TABLE_NO_RECORD || memcmp(record, sl_table_store_record(table->sparse, number),
-                                               sl_table_store_record_bytes(table->sparse)) != 0) {
+    sl_sparse_table_find(table->sparse, &record->key, 1, &number);
+    if (number == SL_ROW_NONE || memcmp(record, sl_sparse_table_record(table->sparse, number),
+                                        sl_sparse_table_record_bytes(table->sparse)) != 0) {
         others->found = differ(table, "the row of key", record->key);
     }
 }
 
 static const char *compare_dense(const struct others *others)
 {
-    for (uint32_t i = 0; i < sl_dense_store_block_count(others->table->dense); i++) {
-        const struct sl_dense_block block = sl_dense_store_block(others->table->dense, i);
+    for (uint32_t i = 0; i < sl_dense_table_block_count(others->table->dense); i++) {
+        const struct sl_dense_block block = sl_dense_table_block(others->table->dense, i);
         bool same = false;
         for (uint32_t s = 0; s < others->count; s++) {
-            const struct sl_dense_store *store = others->shards[s]->tables[others->table_id]->dense;
-            const uint64_t first = sl_dense_store_start(store) / SL_PARTITION_BLOCK_ELEMENTS;
-            if (block.number < first || block.number - first >= sl_dense_store_block_count(store)) {
+            const struct sl_dense_table *store = others->shards[s]->tables[others->table_id]->dense;
+            const uint64_t first = sl_dense_table_start(store) / SL_PARTITION_BLOCK_ELEMENTS;
+            if (block.number < first || block.number - first >= sl_dense_table_block_count(store)) {
                 continue;
             }
             const struct sl_dense_block other =
-                sl_dense_store_block(store, (uint32_t)(block.number - first));
+                sl_dense_table_block(store, (uint32_t)(block.number - first));
             same = other.last_step == block.last_step && other.count == block.count &&
                    other.float_count == block.float_count &&
                    memcmp(other.floats, block.floats, block.float_count * sizeof(float)) == 0;
@@ -421,9 +425,9 @@ static const char *compare_dense(const struct others *others)
 
 static const char *compare_kv(struct others *others)
 {
-    const struct sl_kv_store *store = others->table->kv;
-    for (uint32_t i = 0; i < sl_kv_store_record_count(store); i++) {
-        const struct sl_kv_array *array = sl_kv_store_at(store, i);
+    const struct sl_kv_table *store = others->table->kv;
+    for (uint32_t i = 0; i < sl_kv_table_record_count(store); i++) {
+        const struct sl_kv_array *array = sl_kv_table_at(store, i);
         if (array->values == NULL) {
             continue;
         }
@@ -431,7 +435,7 @@ static const char *compare_kv(struct others *others)
         struct sl_kv_array *other;
         const struct sl_shard *shard =
             others->shards[sl_partition_kv_owner(array->key, others->count)];
-        sl_kv_store_find(shard->tables[others->table_id]->kv, &array->key, 1, &other);
+        sl_kv_table_find(shard->tables[others->table_id]->kv, &array->key, 1, &other);
         if (other == NULL || other->length != array->length || other->written != array->written ||
             memcmp(other->values, array->values, (size_t)array->length * others->table->spec.dim) !=
                 0) {
@@ -446,8 +450,8 @@ static uint64_t records_of(struct sl_shard *const *shards, uint32_t count, uint3
     uint64_t records = 0;
     for (uint32_t s = 0; s < count; s++) {
         const struct sl_shard_table *table = shards[s]->tables[id];
-        records += table->sparse != NULL ? sl_table_store_row_count(table->sparse)
-                   : table->kv != NULL   ? sl_kv_store_key_count(table->kv)
+        records += table->sparse != NULL ? sl_sparse_table_row_count(table->sparse)
+                   : table->kv != NULL   ? sl_kv_table_key_count(table->kv)
                                          : 0;
     }
     return records;
@@ -461,7 +465,7 @@ static const char *compare_table(struct sl_shard *const *a, uint32_t a_count, st
         b->seen = 0;
         b->found = NULL;
         if (b->table->sparse != NULL) {
-            sl_table_store_each(b->table->sparse, compare_row, b);
+            sl_sparse_table_each(b->table->sparse, compare_row, b);
         } else {
             b->found = b->table->dense != NULL ? compare_dense(b) : compare_kv(b);
         }
@@ -497,8 +501,8 @@ static const char *compare_queues(const struct sl_shard_table *a, const struct s
         return differ(a, "what is kept aside,", a->staged_count);
     }
     for (uint32_t w = 0; w < a->queue_count && w < b->queue_count; w++) {
-        const struct sl_shard_staged *x = a->staged[w].first;
-        const struct sl_shard_staged *y = b->staged[w].first;
+        const struct sl_shard_buffered_push *x = a->staged[w].first;
+        const struct sl_shard_buffered_push *y = b->staged[w].first;
         const size_t floats = a->sparse == NULL ? 1 : a->spec.dim;
         for (; x != NULL && y != NULL; x = x->next, y = y->next) {
             if (x->clock != y->clock || x->start != y->start || x->count != y->count ||
@@ -506,8 +510,8 @@ static const char *compare_queues(const struct sl_shard_table *a, const struct s
                 return differ(a, "a push of worker", w);
             }
             for (uint64_t i = 0; a->sparse != NULL && i < x->count; i++) {
-                if (sl_table_store_record(a->sparse, x->records[i])->key !=
-                    sl_table_store_record(b->sparse, y->records[i])->key) {
+                if (sl_sparse_table_record(a->sparse, x->records[i])->key !=
+                    sl_sparse_table_record(b->sparse, y->records[i])->key) {
                     return differ(a, "a key pushed by worker", w);
                 }
             }
@@ -531,9 +535,9 @@ static const char *compare_state(const struct sl_shard *a, const struct sl_shard
         x->pulled_rows != y->pulled_rows || x->pushed_rows != y->pushed_rows) {
         return differ(x, "the state at step", x->step);
     }
-    if (x->spec.consistency.worker_count > 0 && sl_clocks_floor(&a->clocks, x->clock_group) !=
-                                                    sl_clocks_floor(&b->clocks, y->clock_group)) {
-        return differ(x, "the floor,", sl_clocks_floor(&a->clocks, x->clock_group));
+    if (x->spec.consistency.worker_count > 0 &&
+        sl_clocks_min(&a->clocks, x->clock_group) != sl_clocks_min(&b->clocks, y->clock_group)) {
+        return differ(x, "the floor,", sl_clocks_min(&a->clocks, x->clock_group));
     }
     return compare_queues(x, y);
 }
@@ -556,9 +560,8 @@ const char *shard_image_differ_at_all(struct sl_shard *a, struct sl_shard *b)
             found = difference;
         }
     }
-    if (found == NULL &&
-        (sl_clocks_floor_of_all(&a->clocks) != sl_clocks_floor_of_all(&b->clocks) ||
-         a->commit.due != b->commit.due)) {
+    if (found == NULL && (sl_clocks_min_of_all(&a->clocks) != sl_clocks_min_of_all(&b->clocks) ||
+                          a->commit.due != b->commit.due)) {
         found = "the floor of all, or whether a commit is due, differs";
     }
     return found;

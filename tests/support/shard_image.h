@@ -4,12 +4,12 @@
 #ifndef SL_TESTS_SUPPORT_SHARD_IMAGE_H
 #define SL_TESTS_SUPPORT_SHARD_IMAGE_H
 
-#include "ps/image.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
+#include "ps/snapshot/block.h"
 
 struct shard_image {
-    struct sl_image_block *first, *last;
-    struct sl_image_end end;
+    struct sl_snapshot_block *first, *last;
+    struct sl_snapshot_end end;
 };
 
 /* Where an image adds to another: the tables' steps then, by id. */
@@ -21,18 +21,19 @@ struct shard_image_base {
 /* What a later image of the shard may add to the one that is made now. */
 void shard_image_base_of(const struct sl_shard *shard, struct shard_image_base *out);
 
-/* base NULL: a full image. block_bytes: how long blocks are, at least SL_IMAGE_TABLE_BYTES. */
+/* base NULL: a full image. block_bytes: how long blocks are, at least SL_SNAPSHOT_TABLE_BYTES. */
 void shard_image_make(const struct sl_shard *shard, const struct shard_image_base *base,
                       uint32_t block_bytes, struct shard_image *out);
 void shard_image_fini(struct shard_image *image);
 
-/* Walks a cut of the shard (ps/shard_cut.h) that has begun, and moves what it gives to the image.
- * True: it goes on; false: it is done, and has not failed (asserted). `out` is zeroed before. */
+/* Walks a cut of the shard (ps/shard/snapshot.h) that has begun, and moves what it gives to the
+ * image. True: it goes on; false: it is done, and has not failed (asserted). `out` is zeroed
+ * before. */
 bool shard_image_cut(struct sl_shard *shard, uint32_t key_budget, struct shard_image *out);
 
 /* Appends an empty block. */
-struct sl_image_block *shard_image_append(struct shard_image *image, enum sl_image_kind kind,
-                                          uint32_t table_id, uint32_t capacity);
+struct sl_snapshot_block *shard_image_append(struct shard_image *image, enum sl_snapshot_kind kind,
+                                             uint32_t table_id, uint32_t capacity);
 
 /* Loads all of it, in slices of that budget; 0 or the loader's error. */
 int shard_image_load(const struct shard_image *image, struct sl_shard *shard, uint32_t key_budget,

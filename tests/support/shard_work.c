@@ -6,7 +6,7 @@
 #include "core/assert.h"
 #include "core/hash.h"
 #include "core/partition.h"
-#include "tests/unit/ps/shard_request.h"
+#include "tests/support/shard_request.h"
 
 #define SPARSE  0                       /* and up: a table of each optimizer */
 #define DENSE   SL_OPTIMIZER_KIND_COUNT /* likewise */
@@ -92,17 +92,17 @@ static uint32_t draw(struct shard_work *work, uint32_t below)
 
 static void commit(struct sl_shard *shard)
 {
-    while (sl_shard_commit_due(shard)) {
-        (void)sl_shard_commit(shard, 100);
+    while (sl_shard_iteration_due(shard)) {
+        (void)sl_shard_apply_iteration(shard, 100);
     }
 }
 
 static void serve(struct sl_shard *shard, uint32_t worker, const struct shard_request *request)
 {
     static _Alignas(8) uint8_t reply[64 << 10];
-    const struct sl_shard_caller caller = {.has_clock = worker != NOBODY,
+    const struct sl_shard_client caller = {.has_clock = worker != NOBODY,
                                            .worker = worker == NOBODY ? 0 : worker};
-    struct sl_shard_work work;
+    struct sl_shard_exec work;
     char reason[512];
     uint32_t spent;
     sl_assert(sl_shard_begin(shard, &caller, request->payload, request->bytes, &work, reason,
@@ -250,9 +250,9 @@ void shard_work_come_and_go(struct shard_work *work)
     const uint32_t worker = draw(work, SHARD_WORK_WORKERS);
     const bool is_lost = draw(work, 2) == 0;
     for (uint32_t s = 0; s < work->count; s++) {
-        sl_shard_worker_heard(work->shards[s], SHARD_WORK_WORKERS + worker);
+        sl_shard_worker_seen(work->shards[s], SHARD_WORK_WORKERS + worker);
         if (is_lost) {
-            sl_shard_worker_lost(work->shards[s], worker);
+            sl_shard_worker_expired(work->shards[s], worker);
         } else {
             sl_shard_worker_left(work->shards[s], worker);
         }

@@ -4,7 +4,7 @@
 #ifndef SL_TESTS_SUPPORT_SHARD_WORK_H
 #define SL_TESTS_SUPPORT_SHARD_WORK_H
 
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 
 #define SHARD_WORK_MAX     4 /* shards */
 #define SHARD_WORK_WORKERS 3

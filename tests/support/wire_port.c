@@ -164,11 +164,11 @@ static void wire_close(struct sl_dpdk_port **closing)
     *closing = NULL;
 }
 
-static void wire_facts(const struct sl_dpdk_port *base, struct sl_dpdk_facts *out)
+static void wire_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
 {
     const struct sl_wire_port *port = (const struct sl_wire_port *)base;
     const struct sl_wire_device_options *options = &port->device->options;
-    *out = (struct sl_dpdk_facts){
+    *out = (struct sl_dpdk_port_info){
         .self = port->device->self,
         .port_base = options->port_base,
         .frame_bytes_max = options->frame_bytes_max,

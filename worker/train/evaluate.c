@@ -77,7 +77,7 @@ static int score_all(struct evaluation *run)
     return got;
 }
 
-static int summarize(struct evaluation *run, struct sl_report *report)
+static int summarize(struct evaluation *run, struct sl_train_report *report)
 {
     report->test_rows = run->auc.count;
     int err = sl_auc_compute(&run->auc, &report->test_auc);
@@ -92,12 +92,12 @@ static int summarize(struct evaluation *run, struct sl_report *report)
 
 int sl_evaluate_run(const struct sl_model *model, const struct sl_model_shape *shape,
                     const struct sl_pipeline_options *pipeline_options, struct sl_reader *test,
-                    uint32_t batch_rows, struct sl_report *report)
+                    uint32_t batch_rows, struct sl_train_report *report)
 {
     batch_rows = batch_rows < BATCH_ROWS_LEAST ? BATCH_ROWS_LEAST : batch_rows;
     struct sl_loader *loader = NULL;
-    struct sl_report unused; /* the pipeline's figures are of training only */
-    sl_report_init(&unused);
+    struct sl_train_report unused; /* the pipeline's figures are of training only */
+    sl_train_report_init(&unused);
     struct sl_pipeline_options options = *pipeline_options;
     options.report = &unused;
     struct evaluation run = {.model = model, .pass = {.shape = shape}};

@@ -9,6 +9,6 @@
  * or the model gives no number. */
 int sl_evaluate_run(const struct sl_model *model, const struct sl_model_shape *shape,
                     const struct sl_pipeline_options *pipeline_options, struct sl_reader *test,
-                    uint32_t batch_rows, struct sl_report *report);
+                    uint32_t batch_rows, struct sl_train_report *report);
 
 #endif

@@ -1,5 +1,5 @@
 #include "worker/train/flags.h"
-#include "config/store_choice.h"
+#include "config/cluster_store_settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ struct raw {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
     const char *store;
-    struct sl_rdma_choice_flags rdma;
+    struct sl_rdma_settings_flags rdma;
     struct sl_cli_list dpdk;
     struct sl_cli_list data;
     const char *test, *hidden, *consistency, *report;
@@ -88,10 +88,10 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &raw.cluster.joins,
      .help = "Comes to a job that runs: the task index may be beyond the job's workers. It trains,"
              " from where the job is, on the part of the data of index modulo workers."},
-    SL_STORE_CHOICE_OPTION(raw.store),
+    SL_CLUSTER_STORE_SETTINGS_OPTION(raw.store),
     SL_SECURITY_OPTIONS(raw.security),
-    SL_RDMA_CHOICE_OPTIONS(raw.rdma),
-    SL_DPDK_CHOICE_OPTIONS(raw.dpdk),
+    SL_RDMA_SETTINGS_OPTIONS(raw.rdma),
+    SL_DPDK_SETTINGS_OPTIONS(raw.dpdk),
 
     {.kind = SL_CLI_SECTION, .name = "Data"},
     {.kind = SL_CLI_STRINGS,

@@ -7,8 +7,8 @@
 
 #include "config/cli.h"
 #include "config/cluster.h"
-#include "config/dpdk_choice.h"
-#include "config/rdma_choice.h"
+#include "config/dpdk_settings.h"
+#include "config/rdma_settings.h"
 #include "config/security.h"
 #include "worker/train/model.h"
 #include "worker/train/reader.h"
@@ -17,8 +17,8 @@
 struct sl_flags {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
-    const char *store; /* config/store_choice.h */
-    struct sl_rdma_choice_flags rdma;
+    const char *store; /* config/cluster_store_settings.h */
+    struct sl_rdma_settings_flags rdma;
     struct sl_cli_list dpdk; /* --dpdk-device */
     struct sl_cli_list data; /* may be empty */
     const char *test;        /* or NULL */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
-#include "worker/train/processor.h"
+#include "worker/train/cpu_time.h"
 
 #define PASS_ROWS 1024 /* between two looks whether to stop */
 
@@ -153,7 +153,7 @@ static void *run(void *ctx)
         }
         result = begun != 0 ? begun : fill_any(loader, &place, &loader->slots[at].batch);
         loader->slots[at].result = result;
-        loader->slots[at].processor_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID);
+        loader->slots[at].processor_ns = sl_cpu_time_ns(CLOCK_THREAD_CPUTIME_ID);
         at = (at + 1) % SL_LOADER_BATCHES;
         (void)sem_post(&loader->full);
     }

@@ -167,7 +167,7 @@ int sl_pipeline_submit(struct sl_pipeline *pipeline, uint32_t clock,
     pipeline->options.report->sending_seconds += seconds_since(pipeline, begin_ns);
     if (err != 0) {
         err = fail(pipeline, err, "submission of a step", sl_step_error(step));
-        sl_step_end(&step);
+        sl_step_destroy(&step);
         return err;
     }
     pipeline->steps[pipeline->submitted_count++ % SL_PIPELINE_STEPS] = (struct sl_pipeline_step){
@@ -177,7 +177,7 @@ int sl_pipeline_submit(struct sl_pipeline *pipeline, uint32_t clock,
 
 static void record(const struct sl_pipeline *pipeline, const struct sl_pipeline_step *done)
 {
-    struct sl_report *report = pipeline->options.report;
+    struct sl_train_report *report = pipeline->options.report;
     uint64_t ns = sl_clock_now_ns(pipeline->options.clock) - done->submitted_ns;
     if (done->pulls != NULL) {
         sl_metric_record(&report->pull_ns, ns);
@@ -210,7 +210,7 @@ static int finish_one(struct sl_pipeline *pipeline)
     if (oldest->pushes != NULL) {
         sl_pipeline_release(pipeline, oldest->pushes);
     }
-    sl_step_end(&oldest->step);
+    sl_step_destroy(&oldest->step);
     return err;
 }
 

@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "worker/train/loader.h"
 #include "worker/train/model.h"
-#include "worker/train/report.h"
+#include "worker/train/train_report.h"
 
 /* One being computed on, two that wait for rows or for their push's answer, one being loaded. */
 #define SL_PIPELINE_LANES 4
@@ -40,7 +40,7 @@ struct sl_pipeline_options {
     bool pushing;             /* lanes have gradients */
     uint32_t staleness_added; /* to what a step reports: its clock is that many before the use */
     const struct sl_clock *clock;
-    struct sl_report *report; /* gets latencies, staleness, waiting and reading seconds */
+    struct sl_train_report *report; /* gets latencies, staleness, waiting and reading seconds */
 };
 
 struct sl_pipeline {

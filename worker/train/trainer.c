@@ -7,10 +7,10 @@
 #include "core/assert.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "worker/train/cpu_time.h"
 #include "worker/train/evaluate.h"
-#include "worker/train/milestone.h"
+#include "worker/train/job_progress.h"
 #include "worker/train/pipeline.h"
-#include "worker/train/processor.h"
 #include "worker/train/progress.h"
 
 #define LEAD_MAX         1
@@ -27,7 +27,7 @@
 
 struct trainer {
     const struct sl_trainer_options *options;
-    struct sl_report *report;
+    struct sl_train_report *report;
     struct sl_table_spec specs[SL_MODEL_TABLES];
     struct sl_table *tables[SL_MODEL_TABLES];
     uint32_t table_count;
@@ -82,7 +82,7 @@ static int open_tables(struct trainer *trainer)
             return err;
         }
     }
-    return sl_milestone_open(&trainer->milestones, options->client, options->step_timeout_ms);
+    return sl_job_progress_open(&trainer->milestones, options->client, options->step_timeout_ms);
 }
 
 static struct sl_pipeline_options pipeline_options(struct trainer *trainer, bool pushing)
@@ -166,13 +166,13 @@ static int meet_at_start(const struct trainer *trainer)
 {
     const uint32_t timeout_ms = trainer->options->start_timeout_ms;
     bool started = false;
-    int err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_STARTED, &started);
+    int err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_STARTED, &started);
     if (err != 0 || started) {
         return err;
     }
     int met = meet(trainer, START_BARRIER, timeout_ms);
     if (met == SL_ERR_DEADLINE) {
-        err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_STARTED, &started);
+        err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_STARTED, &started);
         if (err == 0 && started) {
             return 0;
         }
@@ -180,7 +180,7 @@ static int meet_at_start(const struct trainer *trainer)
     if (met != 0) {
         return log_meeting(met, START_BARRIER, timeout_ms);
     }
-    return sl_milestone_reach(&trainer->milestones, SL_MILESTONE_STARTED);
+    return sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_STARTED);
 }
 
 /* ---- One batch ------------------------------------------------------------------------------- */
@@ -213,15 +213,15 @@ static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
     }
     const struct sl_batch *batch = lane->batch;
     uint64_t begin_ns = sl_clock_now_ns(trainer->options->clock);
-    uint64_t spent_before_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t spent_before_ns = sl_cpu_time_ns(CLOCK_THREAD_CPUTIME_ID);
     double loss = sl_model_train(trainer->options->model, &pass, batch);
     if (trainer->options->optimizer.kind == SL_OPTIMIZER_SUM) {
         turn_into_step(trainer, lane);
     }
-    uint64_t spent_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID) - spent_before_ns;
+    uint64_t spent_ns = sl_cpu_time_ns(CLOCK_THREAD_CPUTIME_ID) - spent_before_ns;
     uint64_t end_ns = sl_clock_now_ns(trainer->options->clock);
 
-    struct sl_report *report = trainer->report;
+    struct sl_train_report *report = trainer->report;
     report->computing_seconds += seconds_of(end_ns - begin_ns);
     report->processor.computing += seconds_of(spent_ns);
     report->rows += batch->row_count;
@@ -366,8 +366,8 @@ struct spent {
 static struct spent spent_so_far(const struct trainer *trainer)
 {
     return (struct spent){
-        .process_ns = sl_processor_ns(CLOCK_PROCESS_CPUTIME_ID),
-        .thread_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID),
+        .process_ns = sl_cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID),
+        .thread_ns = sl_cpu_time_ns(CLOCK_THREAD_CPUTIME_ID),
         .loader_ns = sl_loader_processor_ns(trainer->loader),
     };
 }
@@ -375,7 +375,7 @@ static struct spent spent_so_far(const struct trainer *trainer)
 static void account_processor(struct trainer *trainer, const struct spent *before)
 {
     const struct spent after = spent_so_far(trainer);
-    struct sl_report_processor *spent = &trainer->report->processor;
+    struct sl_train_report_processor *spent = &trainer->report->processor;
     const double others = seconds_of(after.process_ns - before->process_ns) -
                           seconds_of(after.thread_ns - before->thread_ns);
     spent->reading = seconds_of(after.loader_ns - before->loader_ns);
@@ -432,8 +432,9 @@ static int evaluate(struct trainer *trainer)
                               options->batch_rows, trainer->report);
     }
     /* Also when it failed: another worker would not fare better. */
-    int told = err != 0 ? sl_milestone_reach(&trainer->milestones, SL_MILESTONE_FAILED) : 0;
-    told = told != 0 ? told : sl_milestone_reach(&trainer->milestones, SL_MILESTONE_EVALUATED);
+    int told = err != 0 ? sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_FAILED) : 0;
+    told =
+        told != 0 ? told : sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED);
     return err != 0 ? err : told;
 }
 
@@ -441,9 +442,9 @@ static int evaluate(struct trainer *trainer)
 static int look_at_evaluation(const struct trainer *trainer, bool *over)
 {
     bool failed = false;
-    int err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_EVALUATED, over);
+    int err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED, over);
     if (err == 0 && *over) {
-        err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_FAILED, &failed);
+        err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_FAILED, &failed);
     }
     if (err == 0 && failed) {
         sl_log_error(
@@ -516,7 +517,7 @@ static int train_and_evaluate(struct trainer *trainer)
 }
 
 int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train_reader,
-                   struct sl_report *report)
+                   struct sl_train_report *report)
 {
     uint32_t lead = sl_trainer_lead(&options->consistency);
     const uint32_t begin = sl_client_clock(options->client);

@@ -24,7 +24,7 @@
 
 #include "core/clock.h"
 #include "worker/train/model.h"
-#include "worker/train/report.h"
+#include "worker/train/train_report.h"
 
 struct sl_trainer_options {
     struct sl_client *client;
@@ -49,7 +49,7 @@ struct sl_trainer_options {
  * caller's; `complete` tells whether the training was done. Errors, logged with the reason: those
  * of the client and the readers; CANCELLED after *stop. */
 int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train,
-                   struct sl_report *report);
+                   struct sl_train_report *report);
 
 /* Batches whose parameters are under way while one is computed on: 0 or 1. */
 uint32_t sl_trainer_lead(const struct sl_consistency_spec *consistency);

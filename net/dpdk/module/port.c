@@ -142,11 +142,11 @@ static int port_open(void *medium, struct sl_reactor *reactor, struct sl_dpdk_po
     return (int)count;
 }
 
-static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_facts *out)
+static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
 {
     const struct sl_module_port *port = (const struct sl_module_port *)base;
     const struct sl_module_device *device = port->device;
-    *out = (struct sl_dpdk_facts){
+    *out = (struct sl_dpdk_port_info){
         .self = device->self,
         .port_base = device->port_base,
         .frame_bytes_max = device->frame_bytes_max,

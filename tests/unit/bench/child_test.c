@@ -99,7 +99,7 @@ static void find__looks_along_the_path(void **state)
     assert_true(sl_bench_child_find("sh", path));
     assert_string_equal(strrchr(path, '/'), "/sh");
     assert_false(sl_bench_child_find("no-program-has-this-name", path));
-    assert_true(sl_bench_child_beside("unit_bench_child", path));
+    assert_true(sl_bench_child_beside("unit_bench_threads", path));
 }
 
 static void listens__not_before_somebody_does(void **state)

@@ -164,7 +164,7 @@ static void shared_attach__leaves_mappings_to_others(void **state)
     expect_refused(dup(made.fd), PAGE, PAGE, SL_ERR_NO_MEMORY);
     sl_shared_detach(&attached[7]);
     assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_READ, &more), 0);
-    assert_true(sl_shared_hollow(&attached[8]));
+    assert_true(sl_shared_unmap_in_place(&attached[8]));
     assert_true(sl_shared_move_into(&more, &attached[8])); /* one less */
     assert_null(attached[8].base);
     assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_READ, &attached[8]), 0);
@@ -183,7 +183,7 @@ static void shared_hollow__is_there_and_holds_nothing(void **state)
     assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_WRITE, &seen), 0);
     uint8_t *at = seen.base;
     at[3] = 3;
-    assert_true(sl_shared_hollow(&seen));
+    assert_true(sl_shared_unmap_in_place(&seen));
     assert_int_equal(at[3], 0);
     at[3] = 4;
     assert_int_equal(made.base[3], 3);
@@ -311,7 +311,7 @@ static void shared_split__and_join(void **state)
     struct sl_shared made = create(PAGE, SL_SHARED_WRITE);
     struct sl_shared big = create(3 * PAGE, SL_SHARED_WRITE), range, rest, fresh;
     assert_int_equal(sl_shared_attach(dup(big.fd), 3 * PAGE, 3 * PAGE, SL_SHARED_WRITE, &range), 0);
-    assert_true(sl_shared_hollow(&range));
+    assert_true(sl_shared_unmap_in_place(&range));
     uint8_t *at = range.base;
     assert_true(sl_shared_split(&range, PAGE, &rest));
     assert_int_equal(range.bytes, PAGE);
@@ -323,7 +323,7 @@ static void shared_split__and_join(void **state)
     at[PAGE] = 8;
     assert_int_equal(made.base[0], 7);
     assert_false(sl_shared_join(&rest, &fresh)); /* the other way round */
-    assert_true(sl_shared_hollow(&fresh));
+    assert_true(sl_shared_unmap_in_place(&fresh));
     assert_true(sl_shared_join(&fresh, &rest));
     assert_int_equal(fresh.bytes, 3 * PAGE);
     assert_null(rest.base);

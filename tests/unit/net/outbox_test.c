@@ -258,7 +258,7 @@ static void outbox_commit_run__delivers_frames_in_order(void **state)
 {
     (void)state;
     struct sl_transport_ops one_by_one = sl_loop_transport_ops;
-    one_by_one.capabilities &= ~(uint32_t)SL_TRANSPORT_STREAMS;
+    one_by_one.capabilities &= ~(uint32_t)SL_TRANSPORT_MULTI_FRAME;
     for (uint64_t seed = 1; seed <= 8; seed++) {
         struct fixture fixture;
         uint64_t random = seed;

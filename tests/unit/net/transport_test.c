@@ -385,7 +385,7 @@ static void breach_hand_over(struct fixture *fixture)
 {
     struct sl_conn *conn = connect_one(fixture);
     sl_conn_report_accepted(conn);
-    sl_transport_hand_over(conn, fixture->transport, &events, NULL, NULL); /* not in an upcall */
+    sl_transport_migrate(conn, fixture->transport, &events, NULL, NULL); /* not in an upcall */
 }
 
 static void breach_short_head(struct fixture *fixture)
@@ -420,8 +420,8 @@ static void transport__asserts_the_contract(void **state)
 static void transport_find__knows_what_is_built_in(void **state)
 {
     (void)state;
-    assert_string_equal(sl_transport_find(SL_ENDPOINT_TCP)->scheme, "tcp");
-    assert_null(sl_transport_find((enum sl_endpoint_scheme)99));
+    assert_string_equal(sl_builtin_find(SL_ENDPOINT_TCP)->scheme, "tcp");
+    assert_null(sl_builtin_find((enum sl_endpoint_scheme)99));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

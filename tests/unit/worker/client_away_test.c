@@ -49,7 +49,7 @@ static struct sl_step *tick(struct peer_world *world, uint32_t clock)
     return submit(step);
 }
 
-static const struct sl_link *link_of(const struct peer_world *world)
+static const struct sl_shard_conn *link_of(const struct peer_world *world)
 {
     return &world->client->links[0];
 }
@@ -63,7 +63,7 @@ static void hear(struct peer_world *world, uint32_t count)
     assert_int_equal(world->heard_count, count);
 }
 
-static void wait_for(struct peer_world *world, enum sl_link_state state)
+static void wait_for(struct peer_world *world, enum sl_shard_conn_state state)
 {
     for (int turns = 0; link_of(world)->state != state && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
@@ -150,7 +150,7 @@ static void link__does_not_send_again_what_was_given_up(void **state)
     world->is_deaf = false;
     world->welcome.resumed = true;
     world->manner = PEER_CORRECT;
-    wait_for(world, SL_LINK_OPEN);
+    wait_for(world, SL_SHARD_CONN_OPEN);
     peer_expect(world, push(world), 0, "");
     assert_int_equal(world->heard_count, 3);
     assert_int_equal(world->heard[2].id, 3);
@@ -235,7 +235,7 @@ static void link__ends_when_a_table_cannot_be_restored(void **state)
     peer_hang_up(world);
     peer_expect(world, push(world), SL_ERR_CLOSED, "cannot be opened again: not this table");
     peer_expect(world, pull(world, 0), SL_ERR_CLOSED, "cannot be opened again: not this table");
-    assert_int_equal(link_of(world)->state, SL_LINK_CLOSED);
+    assert_int_equal(link_of(world)->state, SL_SHARD_CONN_CLOSED);
 }
 
 static void link__ends_when_the_shard_is_of_another_cluster_now(void **state)
@@ -321,7 +321,7 @@ static void start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says(void 
     assert_int_equal(world->heard[0].kind, SL_MESSAGE_JOIN);
     world->welcome.incarnation++;
     peer_hang_up(world);
-    wait_for(world, SL_LINK_OPEN);
+    wait_for(world, SL_SHARD_CONN_OPEN);
     assert_int_equal(world->heard_count, 2);
     assert_int_equal(world->heard[1].kind, SL_MESSAGE_JOIN);
 }
@@ -337,7 +337,7 @@ static void start__joins_nothing_in_the_place_of_one_that_had_finished(void **st
     world->welcome.clock = 0;
     world->welcome.incarnation++;
     peer_hang_up(world);
-    wait_for(world, SL_LINK_OPEN);
+    wait_for(world, SL_SHARD_CONN_OPEN);
     assert_int_equal(world->heard_count, 0);
 }
 
@@ -379,7 +379,7 @@ static void link__counts_ticks_that_were_given_up(void **state)
     world->welcome.clock = 1;
     world->manner = PEER_CORRECT;
     peer_hang_up(world);
-    wait_for(world, SL_LINK_OPEN);
+    wait_for(world, SL_SHARD_CONN_OPEN);
     assert_int_equal(link_of(world)->clock, 1);
 }
 
@@ -391,7 +391,7 @@ static void link__ends_when_the_others_went_on(void **state)
     world->joined = 9;
     peer_hang_up(world);
     peer_expect(world, push(world), SL_ERR_CLOSED, "the others went on without this worker");
-    assert_int_equal(link_of(world)->state, SL_LINK_CLOSED);
+    assert_int_equal(link_of(world)->state, SL_SHARD_CONN_CLOSED);
 }
 
 /* A worker that has finished must not hold up those of a shard that began anew. */
@@ -479,31 +479,31 @@ static void control__hears_who_is_lost(void **state)
 {
     struct peer_world *world = *state;
     start(world, -1);
-    struct sl_message message = {.kind = SL_MESSAGE_LOST};
-    message.lost = (struct sl_message_lost){
+    struct sl_message message = {.kind = SL_MESSAGE_EXPIRED};
+    message.lost = (struct sl_message_expired){
         .role = SL_MESSAGE_ROLE_PS, .task_index = 1, .client_id = 4, .why = "not heard for 10 s"};
     peer_tell(world, &message);
     peer_turns(world, 50);
     peer_expect(world, push(world), 0, "");
 }
 
-static void run_call(struct peer_world *world, struct sl_call *call)
+static void run_call(struct peer_world *world, struct sl_control_op *call)
 {
-    struct sl_port *port;
-    assert_int_equal(sl_port_here(world->client->ports, &port), 0);
+    struct sl_thread_ctx *port;
+    assert_int_equal(sl_thread_ctx_here(world->client->ports, &port), 0);
     call->hub = &world->client->hubs[0];
     call->deadline_ns = world->now_ns + 500 * SL_CLOCK_NS_PER_MS;
-    sl_port_call(port, call);
+    sl_thread_ctx_call(port, call);
     for (int turns = 0; !call->done && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
-        sl_port_drain(port);
+        sl_thread_ctx_drain(port);
     }
     assert_true(call->done);
 }
 
 static int barrier(struct peer_world *world, uint32_t count)
 {
-    struct sl_call call = {.run = sl_control_barrier, .name = "b", .count = count};
+    struct sl_control_op call = {.run = sl_control_barrier, .name = "b", .count = count};
     run_call(world, &call);
     return call.err;
 }
@@ -524,25 +524,25 @@ static void control__asks_for_checkpoints(void **state)
 {
     struct peer_world *world = *state;
     start(world, -1);
-    struct sl_call silent = {.run = sl_control_checkpoint};
+    struct sl_control_op silent = {.run = sl_control_checkpoint};
     run_call(world, &silent);
     assert_int_equal(silent.err, SL_ERR_DEADLINE);
     assert_in_range(world->checkpoint_timeout_ms, 450, 501);
     world->checkpoint_answer =
         (struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_DONE, .checkpoint_number = 77};
-    struct sl_call good = {.run = sl_control_checkpoint};
+    struct sl_control_op good = {.run = sl_control_checkpoint};
     run_call(world, &good);
     assert_int_equal(good.err, 0);
     assert_int_equal(good.number, 77);
     world->checkpoint_answer = (struct sl_message){
         .kind = SL_MESSAGE_ERROR,
         .error = {.err = SL_ERR_IO, .text = "checkpoint 78 is given up: ps/1: No space left"}};
-    struct sl_call bad = {.run = sl_control_checkpoint};
+    struct sl_control_op bad = {.run = sl_control_checkpoint};
     run_call(world, &bad);
     assert_int_equal(bad.err, SL_ERR_IO);
     assert_non_null(strstr(bad.text, "ps/1: No space left"));
     world->checkpoint_answer = (struct sl_message){.kind = SL_MESSAGE_BARRIER_DONE};
-    struct sl_call odd = {.run = sl_control_checkpoint};
+    struct sl_control_op odd = {.run = sl_control_checkpoint};
     run_call(world, &odd);
     assert_int_equal(odd.err, SL_ERR_PROTOCOL);
 }

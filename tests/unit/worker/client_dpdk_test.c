@@ -5,7 +5,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
-#include "tests/unit/worker/client_near.h"
+#include "tests/unit/worker/client_path.h"
 
 #define DEVICES "net_null0?addr=10.1.0.2/24;net_null1?addr=10.1.1.2"
 
@@ -82,7 +82,7 @@ static int open_not(struct sl_reactor *reactor, const struct sl_transport_option
 static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme)
 {
     static struct sl_transport_ops ops;
-    ops = *sl_transport_find(SL_ENDPOINT_TCP);
+    ops = *sl_builtin_find(SL_ENDPOINT_TCP);
     ops.open = open_not;
     return scheme == SL_ENDPOINT_DPDK ? &ops : NULL;
 }
@@ -90,17 +90,17 @@ static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme
 static void hub_transport__of_devices_that_cannot_be_is_not_tried_again(void **state)
 {
     struct peer_world *world = *state;
-    const struct sl_hub_options options = {.find_transport = find_broken};
-    struct sl_hub *hub = calloc(1, sizeof *hub);
+    const struct sl_client_io_options options = {.find_transport = find_broken};
+    struct sl_client_io *hub = calloc(1, sizeof *hub);
     struct sl_transport *transport = NULL;
     assert_non_null(hub);
     start_dpdk(world, NULL);
     hub->reactor = world->reactors[1];
     hub->options = &options;
     open_count = 0;
-    assert_int_equal(sl_hub_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
-    assert_int_equal(sl_hub_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
-    assert_null(sl_hub_near_transport(hub, SL_ENDPOINT_DPDK));
+    assert_int_equal(sl_client_io_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
+    assert_int_equal(sl_client_io_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
+    assert_null(sl_client_io_near_transport(hub, SL_ENDPOINT_DPDK));
     assert_int_equal(open_count, 1);
     assert_null(transport);
     free(hub);

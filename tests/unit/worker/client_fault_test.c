@@ -72,7 +72,7 @@ static void pull_until_named(struct sl_table *table, uint32_t timeout_ms, const 
         const char *error = sl_step_error(step);
         assert_contains(error, deadline);
         count -= strstr(error, ps) != NULL && strstr(error, why) != NULL ? 1 : 0;
-        sl_step_end(&step);
+        sl_step_destroy(&step);
     }
 }
 
@@ -105,7 +105,7 @@ static void step_wait__ends_at_the_deadline_without_credit_too(void **state)
         }
         for (uint32_t i = 0; i < STEPS; i++) {
             assert_int_equal(sl_step_wait(steps[round][i]), SL_ERR_DEADLINE);
-            sl_step_end(&steps[round][i]);
+            sl_step_destroy(&steps[round][i]);
         }
     }
     sl_cluster_resume(fixture.cluster, 1);
@@ -127,7 +127,7 @@ static void step_wait__gives_memory_back_in_the_middle_of_a_push(void **state)
     assert_int_equal(sl_step_submit(step, 200), 0);
     assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
     assert_contains(sl_step_error(step), "): deadline of 200 ms passed");
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     free(gradients);
     sl_cluster_resume(fixture.cluster, 1);
 }
@@ -289,7 +289,7 @@ static void step_wait__tells_what_the_shard_says(void **state)
     assert_int_equal(sl_step_wait(step), SL_ERR_NO_MEMORY);
     assert_contains(sl_step_error(step),
                     fixture_shm ? "ps/0 shard 0 (shm://" : "ps/0 shard 0 (tcp://");
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     free(many);
     free(values);
     sl_client_destroy(&client);

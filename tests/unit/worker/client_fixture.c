@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "worker/client_internal.h"
-#include "worker/hub.h"
-#include "worker/link.h"
+#include "worker/client_io.h"
+#include "worker/shard_conn.h"
 
 bool fixture_caller_driven, fixture_shm;
 
 /* What a link is called, read on its reactor, which may give it another name at any time. */
 struct look {
-    char name[SL_LINK_NAME_BYTES];
+    char name[SL_SHARD_CONN_NAME_BYTES];
     sem_t done;
 };
 
@@ -20,11 +20,11 @@ static void look_at(void *ctx, uint64_t link, uint64_t unused)
 {
     (void)unused;
     struct look *look = ctx;
-    memcpy(look->name, ((const struct sl_link *)(uintptr_t)link)->name, sizeof look->name);
+    memcpy(look->name, ((const struct sl_shard_conn *)(uintptr_t)link)->name, sizeof look->name);
     sem_post(&look->done);
 }
 
-static void look_from_afar(struct look *look, const struct sl_link *link)
+static void look_from_afar(struct look *look, const struct sl_shard_conn *link)
 {
     struct sl_mailbox_lane *lane = NULL;
     assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(link->hub->reactor), &lane), 0);
@@ -39,7 +39,7 @@ void fixture_expect_ways(struct sl_client *client, bool shm)
     struct look look;
     assert_int_equal(sem_init(&look.done, 0, 0), 0);
     for (uint32_t shard = 0; shard < client->shard_count; shard++) {
-        const struct sl_link *link = &client->links[shard];
+        const struct sl_shard_conn *link = &client->links[shard];
         if (sl_reactor_is_owner(link->hub->reactor)) {
             memcpy(look.name, link->name, sizeof look.name);
         } else {
@@ -122,6 +122,6 @@ void fixture_run(struct sl_step *step)
     assert_string_equal(sl_step_error(step), "");
     assert_int_equal(err, 0);
     assert_true(sl_step_done(step));
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     assert_null(step);
 }

@@ -371,7 +371,7 @@ static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme sch
     near_ops = *near_base();
     near_ops.capabilities |= near_world->near.is_plain || scheme != SL_ENDPOINT_SHM
                                  ? 0
-                                 : SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED;
+                                 : SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_DIRECT_REPLIES;
     near_ops.open = open_near;
     near_ops.memory_register = register_near;
     near_ops.memory_unregister = unregister_near;
@@ -493,12 +493,12 @@ void peer_start_with_table(struct peer_world *world, int32_t task_index)
     assert_int_equal(peer_start_client(world, task_index), 0);
     struct sl_table_spec spec = {.name = "t", .kind = SL_TABLE_SPARSE, .dim = PEER_DIM};
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
-    struct sl_opening opening;
-    assert_int_equal(sl_opening_begin(&opening, world->client, &spec, 1000), 0);
+    struct sl_table_opening opening;
+    assert_int_equal(sl_table_opening_begin(&opening, world->client, &spec, 1000), 0);
     int err = SL_ERR_AGAIN;
     for (int turns = 0; err == SL_ERR_AGAIN && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
-        err = sl_opening_poll(&opening, &world->table);
+        err = sl_table_opening_poll(&opening, &world->table);
     }
     assert_int_equal(err, 0);
 }
@@ -531,11 +531,11 @@ void peer_hang_up(struct peer_world *world)
 {
     assert_non_null(world->data);
     sl_transport_disconnect(world->data);
-    const struct sl_link *link = &world->client->links[0];
-    for (int turns = 0; link->state == SL_LINK_OPEN && turns < PEER_TURNS_MAX; turns++) {
+    const struct sl_shard_conn *link = &world->client->links[0];
+    for (int turns = 0; link->state == SL_SHARD_CONN_OPEN && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
     }
-    assert_int_not_equal(link->state, SL_LINK_OPEN);
+    assert_int_not_equal(link->state, SL_SHARD_CONN_OPEN);
 }
 
 void peer_assert_contains(const char *text, const char *part)
@@ -553,5 +553,5 @@ void peer_expect(struct peer_world *world, struct sl_step *step, int err, const 
     assert_true(sl_step_done(step));
     assert_int_equal(sl_step_wait(step), err);
     peer_assert_contains(sl_step_error(step), text);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
 }

@@ -6,8 +6,8 @@
 
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
-#include "tests/unit/worker/client_near.h"
-#include "worker/wire_memory.h"
+#include "tests/unit/worker/client_path.h"
+#include "worker/send_arena.h"
 
 static void set_rdma(struct peer_world *world)
 {
@@ -58,7 +58,7 @@ static void link_find_place__takes_the_nearest(void **state)
         {"shm://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sl_hub_options options = {.host = "here", .no_rdma = cases[i].no_rdma};
+        struct sl_client_io_options options = {.host = "here", .no_rdma = cases[i].no_rdma};
         options.transport.tls = cases[i].tls ? &tls : NULL;
         assert_int_equal(sl_dpdk_device_list_create(cases[i].device == NULL ? "" : DEVICE, NULL,
                                                     &options.devices, NULL, 0),
@@ -67,10 +67,10 @@ static void link_find_place__takes_the_nearest(void **state)
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", cases[i].data);
         snprintf(ps.fast_endpoint, sizeof ps.fast_endpoint, "%s", cases[i].fast);
         snprintf(ps.host, sizeof ps.host, "%s", cases[i].ps_host);
-        struct sl_link_place place;
+        struct sl_shard_address place;
         char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
-        assert_int_equal(sl_link_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
-                         0);
+        assert_int_equal(
+            sl_shard_conn_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason), 0);
         sl_endpoint_format(&place.endpoint, text, sizeof text);
         assert_string_equal(text, cases[i].data);
         assert_int_equal(place.has_near, cases[i].near != NULL);
@@ -83,11 +83,11 @@ static void link_find_place__takes_the_nearest(void **state)
 static void link_find_place__refuses_dpdk_alone_without_a_device(void **state)
 {
     (void)state;
-    const struct sl_hub_options options = {.no_rdma = true};
+    const struct sl_client_io_options options = {.no_rdma = true};
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
-    struct sl_link_place place;
+    struct sl_shard_address place;
     char reason[256];
-    assert_int_equal(sl_link_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
+    assert_int_equal(sl_shard_conn_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason, "dpdk://10.1.0.1:6: this process needs a device"));
     assert_non_null(strstr(reason, "--dpdk-device"));
@@ -97,11 +97,11 @@ static void link_find_place__refuses_rdma_alone_with_tls(void **state)
 {
     (void)state;
     static const struct sl_transport_tls tls;
-    const struct sl_hub_options options = {.transport = {.tls = &tls}};
+    const struct sl_client_io_options options = {.transport = {.tls = &tls}};
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
-    struct sl_link_place place;
+    struct sl_shard_address place;
     char reason[160];
-    assert_int_equal(sl_link_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
+    assert_int_equal(sl_shard_conn_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_string_equal(
         reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");
@@ -169,7 +169,7 @@ static void start__says_why_there_is_no_rdma(void **state)
     world->near.is_missing = true;
     set_rdma(world);
     assert_int_equal(peer_start_client(world, -1), SL_ERR_UNSUPPORTED);
-    const char *missing = sl_transport_missing(SL_ENDPOINT_RDMA);
+    const char *missing = sl_builtin_missing(SL_ENDPOINT_RDMA);
     char text[256];
     snprintf(text, sizeof text, "ps/0 shard 0 (rdma://127.0.0.1:%u): cannot connect: %s",
              world->near.endpoint.port, missing != NULL ? missing : "unsupported");
@@ -203,18 +203,18 @@ static void hub_share__registers_all_that_is_sent_and_received(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    const struct sl_hub *hub = &world->client->hubs[0];
+    const struct sl_client_io *hub = &world->client->hubs[0];
     assert_true(near_is_registered(world, hub->outbox.base));
     assert_true(near_is_registered(world, hub->buffers.base));
-    assert_true(near_is_registered(world, sl_wire_memory_shared(hub->options->wire)->base));
+    assert_true(near_is_registered(world, sl_send_arena_shared(hub->options->wire)->base));
     assert_int_equal(world->near.registered_count, 3);
     assert_ptr_equal(world->client->links[0].outbox, &hub->outbox);
     /* The caller's, which no other process can map, too. */
-    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
     assert_true(near_is_registered(world, near_rows));
-    assert_true(sl_hub_lends(hub, SL_ENDPOINT_RDMA, near_rows, NEAR_LENT_BYTES));
-    assert_false(sl_hub_lends(hub, SL_ENDPOINT_SHM, near_rows, NEAR_LENT_BYTES));
-    near_call_hub(world, sl_hub_take_back, near_rows, NEAR_LENT_BYTES);
+    assert_true(sl_client_io_lends(hub, SL_ENDPOINT_RDMA, near_rows, NEAR_LENT_BYTES));
+    assert_false(sl_client_io_lends(hub, SL_ENDPOINT_SHM, near_rows, NEAR_LENT_BYTES));
+    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
     assert_false(near_is_registered(world, near_rows));
 }
 
@@ -224,7 +224,7 @@ static void link__asks_for_long_answers_in_memory_that_is_lent(void **state)
     start_rdma(world);
     peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
     assert_null(world->near.landing); /* the transport does not know it, and fetches the answer */
-    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
     peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
     assert_ptr_equal(world->near.landing, near_rows);
     assert_int_equal(world->near.landing_bytes, NEAR_KEYS * sizeof *near_rows);
@@ -232,7 +232,7 @@ static void link__asks_for_long_answers_in_memory_that_is_lent(void **state)
     assert_ptr_equal(world->near.landing, near_rows);
     peer_expect(world, near_submit_pull(world, near_rows, 10), 0, "");
     assert_null(world->near.landing);
-    near_call_hub(world, sl_hub_take_back, near_rows, NEAR_LENT_BYTES);
+    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
 }
 
 /* The device may write there as long as the connection stands. */
@@ -240,7 +240,7 @@ static void part__ends_the_connection_before_it_gives_up_memory_that_is_lent(voi
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
     struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
     for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
@@ -271,7 +271,7 @@ static void part__keeps_the_connection_to_a_shard_that_keeps_the_deadline(void *
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
     struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
     peer_turns(world, 510);
@@ -318,9 +318,9 @@ static uint32_t count_lines(const char *text)
  * lines go to words. */
 static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
 {
-    const struct sl_hub_options options = {.find_transport = find_broken,
-                                           .spokesman = {[SL_ENDPOINT_RDMA] = 2}};
-    struct sl_hub *hubs = calloc(3, sizeof *hubs);
+    const struct sl_client_io_options options = {.find_transport = find_broken,
+                                                 .spokesman = {[SL_ENDPOINT_RDMA] = 2}};
+    struct sl_client_io *hubs = calloc(3, sizeof *hubs);
     int ends[2];
     int old = dup(STDERR_FILENO);
     assert_non_null(hubs);
@@ -335,7 +335,7 @@ static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
         hubs[i].first_shard = i;
     }
     for (uint32_t i = 0; i < 9; i++) {
-        assert_null(sl_hub_near_transport(&hubs[2 - i % 2], SL_ENDPOINT_RDMA));
+        assert_null(sl_client_io_near_transport(&hubs[2 - i % 2], SL_ENDPOINT_RDMA));
     }
     sl_log_setup(SL_LOG_OFF, "test");
     assert_true(dup2(old, STDERR_FILENO) >= 0);
@@ -351,14 +351,14 @@ static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
 static void hub_may_open__what_the_system_has(void **state)
 {
     (void)state;
-    struct sl_hub_options options = {.find_transport = sl_transport_find};
-    assert_int_equal(sl_hub_may_open(&options, SL_ENDPOINT_RDMA),
-                     sl_transport_missing(SL_ENDPOINT_RDMA) == NULL);
-    assert_true(sl_hub_may_open(&options, SL_ENDPOINT_TCP));
-    assert_int_equal(sl_hub_may_open(&options, SL_ENDPOINT_DPDK),
-                     sl_transport_missing(SL_ENDPOINT_DPDK) == NULL);
+    struct sl_client_io_options options = {.find_transport = sl_builtin_find};
+    assert_int_equal(sl_client_io_may_open(&options, SL_ENDPOINT_RDMA),
+                     sl_builtin_missing(SL_ENDPOINT_RDMA) == NULL);
+    assert_true(sl_client_io_may_open(&options, SL_ENDPOINT_TCP));
+    assert_int_equal(sl_client_io_may_open(&options, SL_ENDPOINT_DPDK),
+                     sl_builtin_missing(SL_ENDPOINT_DPDK) == NULL);
     options.find_transport = find_broken;
-    assert_true(sl_hub_may_open(&options, SL_ENDPOINT_RDMA));
+    assert_true(sl_client_io_may_open(&options, SL_ENDPOINT_RDMA));
 }
 
 static void hub_near_transport__says_once_what_is_missing(void **state)
@@ -378,7 +378,7 @@ static void hub_near_transport__says_once_what_is_missing(void **state)
 /* What does not end where its place does is moved there: nothing is written behind it. */
 #define STAGED_KEYS (NEAR_KEYS + 1)
 
-static bool is_in_buffers(const struct sl_hub *hub, const void *at)
+static bool is_in_buffers(const struct sl_client_io *hub, const void *at)
 {
     const struct sl_pool *buffers = &hub->buffers;
     return (const uint8_t *)at >= buffers->base &&
@@ -389,7 +389,7 @@ static void link__lets_long_answers_land_before_they_are_scattered(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    const struct sl_hub *hub = &world->client->hubs[0];
+    const struct sl_client_io *hub = &world->client->hubs[0];
     assert_int_equal(hub->buffers.free_count, 2);
     memset(near_rows, 1, sizeof near_rows);
     struct sl_step *step = near_submit_pull(world, near_rows, STAGED_KEYS);
@@ -420,7 +420,7 @@ static void link_forget__leaves_the_buffer_to_the_shard(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    const struct sl_hub *hub = &world->client->hubs[0];
+    const struct sl_client_io *hub = &world->client->hubs[0];
     world->manner = PEER_SILENT;
     peer_expect(world, near_submit_pull(world, near_rows, STAGED_KEYS), SL_ERR_DEADLINE,
                 "500 ms passed");

@@ -74,7 +74,7 @@ static void finish(struct sl_step **step)
     int err = sl_step_wait(*step);
     assert_string_equal(sl_step_error(*step), "");
     assert_int_equal(err, 0);
-    sl_step_end(step);
+    sl_step_destroy(step);
 }
 
 /* A window of steps stays outstanding for as long as connections break: more or fewer of them are
@@ -184,7 +184,7 @@ static void bsp__goes_on_when_connections_break(void **state)
             int err = sl_step_wait(steps[w]);
             assert_string_equal(sl_step_error(steps[w]), "");
             assert_int_equal(err, 0);
-            sl_step_end(&steps[w]);
+            sl_step_destroy(&steps[w]);
             for (uint32_t i = 0; i < KEYS; i++) {
                 assert_true(pulled[w][i] == (float)(WORKERS * (clock + 1)));
             }
@@ -214,7 +214,7 @@ static void client__goes_on_with_a_ps_that_was_restarted(void **state)
         assert_contains(sl_step_error(lost), "ps/1 shard ");
         assert_contains(sl_step_error(lost), "the ps was restarted: its tables began anew");
     }
-    sl_step_end(&lost);
+    sl_step_destroy(&lost);
     assert_int_equal(sl_client_pull(client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
     uint32_t zeros = 0;
     for (uint32_t i = 0; i < KEYS; i++) {

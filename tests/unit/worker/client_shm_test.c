@@ -171,7 +171,7 @@ static void client_create__goes_over_tcp_when_told_to(void **state)
 static struct sl_transport_stats stats_of(struct sl_client *client)
 {
     struct sl_transport_stats stats;
-    struct sl_hub *hub = &client->hubs[client->first_hub];
+    struct sl_client_io *hub = &client->hubs[client->first_hub];
     sl_transport_get_stats(hub->transports[SL_ENDPOINT_SHM], &stats);
     return stats;
 }
@@ -256,7 +256,7 @@ static void step_wait__of_a_pull_into_a_buffer_ends_by_its_deadline(void **state
         assert_int_equal(sl_step_dense_pull(step, table, 0, COUNT, memory), 0);
         assert_int_equal(sl_step_submit(step, 30), 0);
         assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
-        sl_step_end(&step);
+        sl_step_destroy(&step);
     }
     step = fixture_step(client, 0);
     assert_int_equal(sl_step_dense_pull(step, table, 0, COUNT, memory), 0);
@@ -282,7 +282,7 @@ step_wait__of_a_pull_into_a_buffer_does_not_wait_for_a_ps_that_stands_still(void
         assert_int_equal(sl_step_dense_pull(step, table, 0, COUNT, memory), 0);
         assert_int_equal(sl_step_submit(step, 30), 0);
         assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
-        sl_step_end(&step);
+        sl_step_destroy(&step);
         sl_cluster_resume(cluster, 0);
         memset(memory, 1, COUNT * sizeof(float));
         step = fixture_step(client, 0);

@@ -12,9 +12,9 @@
 
 #include "core/hash.h"
 #include "core/log.h"
-#include "net/fault.h"
-#include "ps/coordinator.h"
-#include "ps/server.h"
+#include "ps/coordinator/coordinator.h"
+#include "ps/server/server.h"
+#include "tests/support/fault_transport.h"
 #include "tests/support/loop_transport.h"
 #include "worker/client_internal.h"
 
@@ -195,13 +195,13 @@ static void stop(struct world *world)
 
 static struct sl_table *open_table(struct world *world, const struct sl_table_spec *spec)
 {
-    struct sl_opening opening;
+    struct sl_table_opening opening;
     struct sl_table *table = NULL;
-    assert_int_equal(sl_opening_begin(&opening, world->client, spec, 10000), 0);
+    assert_int_equal(sl_table_opening_begin(&opening, world->client, spec, 10000), 0);
     int err = SL_ERR_AGAIN;
     for (int turns = 0; err == SL_ERR_AGAIN && turns < TURNS_MAX; turns++) {
         turn(world);
-        err = sl_opening_poll(&opening, &table);
+        err = sl_table_opening_poll(&opening, &table);
     }
     assert_int_equal(err, 0);
     return table;
@@ -243,7 +243,7 @@ static void train(struct world *world)
         assert_int_equal(sl_step_dense_push(step, dense, 0, LENGTH, dense_gradients), 0);
         assert_int_equal(sl_step_dense_pull(step, dense, 0, LENGTH, values), 0);
         assert_int_equal(run(world, step, 10000), 0);
-        sl_step_end(&step);
+        sl_step_destroy(&step);
         for (uint32_t i = 0; i < KEYS * DIM; i++) {
             assert_true(rows[i] == (float)round * gradients[i]);
         }
@@ -294,12 +294,12 @@ static void step_done__ends_at_the_deadline(void **state)
             assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
             assert_non_null(strstr(sl_step_error(step), "deadline of 100 ms passed"));
         }
-        sl_step_end(&step);
+        sl_step_destroy(&step);
         world.ps_stands_still = false;
         assert_int_equal(sl_step_begin(world.client, 0, &step), 0);
         assert_int_equal(sl_step_pull(step, sparse, keys, KEYS, rows), 0);
         assert_int_equal(run(&world, step, 10000), 0); /* whatever it cost, the link is back */
-        sl_step_end(&step);
+        sl_step_destroy(&step);
         stop(&world);
     }
 }
@@ -356,7 +356,7 @@ static void finish_push(struct world *world, struct pushes *pushes, uint32_t i)
         assert_true(step_rows[i][key] == 1);
     }
     pushes->errs[i] = err;
-    sl_step_end(&pushes->steps[i]);
+    sl_step_destroy(&pushes->steps[i]);
 }
 
 static void push_all(struct world *world, struct pushes *pushes)
@@ -388,7 +388,7 @@ static void pull_all(struct world *world, const struct pushes *pushes)
             turn(world);
         }
         assert_int_equal(run(world, step, 60000), 0);
-        sl_step_end(&step);
+        sl_step_destroy(&step);
     }
 }
 
@@ -481,14 +481,14 @@ static void step__is_not_carried_out_twice_when_a_welcome_is_lost(void **state)
     for (uint32_t shard = 0; shard < SHARDS; shard++) {
         sl_session_reconnect(world.client->links[shard].session, "the reply is lost");
     }
-    while (world.client->links[0].state != SL_LINK_AWAY ||
-           world.client->links[1].state != SL_LINK_AWAY) {
+    while (world.client->links[0].state != SL_SHARD_CONN_AWAY ||
+           world.client->links[1].state != SL_SHARD_CONN_AWAY) {
         turn(&world);
     }
     turn_ps(&world, 200, SL_SERVER_LEASE_DEFAULT_NS / 100);
     for (uint32_t shard = 0; shard < SHARDS; shard++) {
         struct sl_session *session = world.client->links[shard].session;
-        while (strcmp(sl_session_obstacle(session), "its welcome has not come yet") != 0) {
+        while (strcmp(sl_session_last_error(session), "its welcome has not come yet") != 0) {
             turn(&world);
         }
         turn_ps(&world, 100, SL_CLOCK_NS_PER_MS);
@@ -498,11 +498,11 @@ static void step__is_not_carried_out_twice_when_a_welcome_is_lost(void **state)
         turn(&world);
     }
     bool acknowledged = sl_step_wait(step) == 0;
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     assert_int_equal(sl_step_begin(world.client, 0, &step), 0);
     assert_int_equal(sl_step_pull(step, table, step_keys[0], KEYS_OF_STEP, step_rows[0]), 0);
     assert_int_equal(run(&world, step, 60000), 0);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     check_values(step_rows[0], KEYS_OF_STEP, true, acknowledged);
     stop(&world);
 }

@@ -71,7 +71,7 @@ static void wait_for_rows(struct sl_step **step, const float *rows, float expect
     for (uint32_t i = 0; i < KEYS; i++) {
         assert_true(rows[i] == expected);
     }
-    sl_step_end(step);
+    sl_step_destroy(step);
 }
 
 /* A pull of iteration c sees the pushes of all workers of the iterations before c, and no other. */
@@ -135,7 +135,7 @@ static void bsp_pull__behind_the_tick_is_of_the_next_iteration(void **state)
     struct sl_step *twice = fixture_step(workers[0], 5);
     assert_int_equal(sl_step_tick(twice), 0);
     assert_int_equal(sl_step_tick(twice), SL_ERR_INVALID);
-    sl_step_end(&twice);
+    sl_step_destroy(&twice);
     for (uint32_t i = 0; i < WORKERS; i++) {
         sl_client_destroy(&workers[i]);
     }
@@ -156,7 +156,7 @@ static void bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass(void **state)
     assert_int_equal(sl_step_pull(step, tables[0], keys, KEYS, rows), 0);
     assert_int_equal(sl_step_submit(step, 100), 0);
     assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     step = begin_iteration(workers[0], tables[0], 1, rows);
     end_iteration(workers[1], tables[1], 0);
     wait_for_rows(&step, rows, WORKERS);
@@ -180,20 +180,20 @@ static void ssp_pull__runs_ahead_as_far_as_its_staleness(void **state)
         step = begin_iteration(workers[0], tables[0], clock, rows);
         assert_int_equal(sl_step_wait(step), 0);
         assert_int_equal(sl_step_staleness(step), clock);
-        sl_step_end(&step);
+        sl_step_destroy(&step);
         end_iteration(workers[0], tables[0], clock);
     }
     step = begin_iteration(workers[0], tables[0], 3, rows);
     float other[KEYS];
     struct sl_step *behind = begin_iteration(workers[1], tables[1], 0, other);
     assert_int_equal(sl_step_wait(behind), 0);
-    sl_step_end(&behind);
+    sl_step_destroy(&behind);
     assert_false(sl_step_done(step));
     /* A worker that has finished holds nobody up. */
     sl_client_destroy(&workers[1]);
     assert_int_equal(sl_step_wait(step), 0);
     assert_int_equal(sl_step_staleness(step), 0);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     sl_client_destroy(&workers[0]);
 }
 
@@ -313,7 +313,7 @@ static int wait_late(struct sl_client *client, struct sl_table *table, float *ro
     assert_int_equal(sl_step_submit(step, ms), 0);
     poll(NULL, 0, (int)(ms + ms / 2));
     const int err = sl_step_wait(step);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     return err;
 }
 
@@ -346,11 +346,11 @@ static void step_submit_more__ends_by_its_deadline_unsent(void **state)
     struct sl_table *table = fixture_table(client, &spec);
     struct sl_step *step = fixture_step(client, 0);
     assert_int_equal(sl_step_push(step, table, keys, KEYS, ones), 0);
-    assert_int_equal(sl_step_submit_more(step, SHORT_MS), 0);
+    assert_int_equal(sl_step_submit_deferred(step, SHORT_MS), 0);
     poll(NULL, 0, AWAY_MS);
     int err = sl_step_wait(step);
     assert_true(err == SL_ERR_DEADLINE || err == 0);
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     float rows[KEYS];
     assert_int_equal(sl_client_pull(client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
     for (uint32_t i = 0; i < KEYS; i++) {

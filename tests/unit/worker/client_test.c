@@ -242,7 +242,7 @@ static void check_outstanding(struct sl_client *client)
         for (uint32_t i = 0; i < KEYS; i++) {
             assert_true(rows[s - 1][i] == (float)s);
         }
-        sl_step_end(&steps[s - 1]);
+        sl_step_destroy(&steps[s - 1]);
     }
 }
 
@@ -268,12 +268,12 @@ static void pull_in_many_steps(struct sl_client *client)
     for (uint32_t i = 0; i < STEPS; i++) {
         steps[i] = fixture_step(client, 0);
         assert_int_equal(sl_step_pull(steps[i], table, &keys[i], 1, &rows[i]), 0);
-        assert_int_equal(sl_step_submit_more(steps[i], TIMEOUT_MS), 0);
+        assert_int_equal(sl_step_submit_deferred(steps[i], TIMEOUT_MS), 0);
     }
     for (uint32_t i = STEPS; i > 0; i--) {
         assert_int_equal(sl_step_wait(steps[i - 1]), 0);
         assert_true(rows[i - 1] == 1);
-        sl_step_end(&steps[i - 1]);
+        sl_step_destroy(&steps[i - 1]);
     }
 }
 
@@ -306,7 +306,7 @@ static void step_submit__says_again_when_too_many_are_outstanding(void **state)
     sl_cluster_resume(fixtures[0].cluster, 0);
     for (uint32_t i = 0; i < count - 1; i++) {
         assert_int_equal(sl_step_wait(steps[i]), 0);
-        sl_step_end(&steps[i]);
+        sl_step_destroy(&steps[i]);
     }
     fixture_run(steps[count - 1]); /* what was refused can be submitted again */
 }
@@ -327,7 +327,7 @@ static void step_submit__refuses_bad_steps(void **state)
     assert_int_equal(sl_step_submit(step, 0), SL_ERR_INVALID);
     assert_int_equal(sl_step_submit(step, 4294968), SL_ERR_INVALID);
     assert_int_equal(sl_step_wait(step), SL_ERR_INVALID); /* never submitted */
-    sl_step_end(&step);
+    sl_step_destroy(&step);
     step = fixture_step(client, 0);
     assert_int_equal(sl_step_pull(step, dense, &key, 1, &value), SL_ERR_INVALID);
     assert_int_equal(sl_step_dense_pull(step, sparse, 0, 1, &value), SL_ERR_INVALID);
@@ -342,7 +342,7 @@ static void step_submit__refuses_bad_steps(void **state)
     assert_int_equal(sl_step_tick(step), SL_ERR_INVALID); /* a client without a clock */
     assert_int_equal(sl_step_pull(step, sparse, &key, 1, &value), 0);
     assert_int_equal(sl_step_submit(step, 1000), SL_ERR_INVALID); /* for what came before */
-    sl_step_end(&step);
+    sl_step_destroy(&step);
 }
 
 /* Several operations on several tables in one step, by both protocols, with each optimizer: the

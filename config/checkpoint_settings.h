@@ -1,0 +1,112 @@
+/* Where and how often a ps writes checkpoints, and which one it begins from: flags of starling-ps,
+ * which starling-launch passes on, or variables. Before start. */
+#ifndef SL_CONFIG_CHECKPOINT_SETTINGS_H
+#define SL_CONFIG_CHECKPOINT_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/cli.h"
+#include "core/err.h"
+
+/* What the flags said; NULL where they said nothing. */
+struct sl_checkpoint_settings_flags {
+    const char *dir, *every, *adds, *keep, *level, *restore;
+    bool fall_back;
+};
+
+#define SL_CHECKPOINT_EVERY_DEFAULT        600
+#define SL_CHECKPOINT_INCREMENTALS_DEFAULT 7
+#define SL_CHECKPOINT_KEEP_DEFAULT         2
+#define SL_CHECKPOINT_LEVEL_DEFAULT        1
+
+/* Rows of a program's table of options (config/cli.h); `flags` is a struct
+ * sl_checkpoint_settings_flags. */
+#define SL_CHECKPOINT_SETTINGS_OPTIONS(flags)                                                      \
+    {.kind = SL_CLI_SECTION, .name = "Checkpoints"},                                               \
+        {.kind = SL_CLI_STRING,                                                                    \
+         .name = "checkpoint-dir",                                                                 \
+         .target = &(flags).dir,                                                                   \
+         .metavar = "DIR",                                                                         \
+         .help = "Where checkpoints are written, and found: a folder of all ps, or one of each "   \
+                 "ps's own. It is made where it is missing. Else STARLING_CHECKPOINT_DIR; else "   \
+                 "there are none."},                                                               \
+        {.kind = SL_CLI_STRING,                                                                    \
+         .name = "checkpoint-every",                                                               \
+         .target = &(flags).every,                                                                 \
+         .metavar = "SECONDS",                                                                     \
+         .help = "How long from one checkpoint to the next; what ps 0, or the scheduler, says "    \
+                 "counts. 0: only when a client asks, and at an orderly end. Else "                \
+                 "STARLING_CHECKPOINT_EVERY; else 600."},                                          \
+        {.kind = SL_CLI_STRING,                                                                    \
+         .name = "checkpoint-adds",                                                                \
+         .target = &(flags).adds,                                                                  \
+         .metavar = "N",                                                                           \
+         .help = "How many checkpoints in a row hold only what has changed since the one before, " \
+                 "until one holds everything again; 0: each does. What ps 0, or the scheduler, "   \
+                 "says counts. Else STARLING_CHECKPOINT_ADDS; else 7."},                           \
+        {.kind = SL_CLI_STRING,                                                                    \
+         .name = "checkpoint-keep",                                                                \
+         .target = &(flags).keep,                                                                  \
+         .metavar = "N",                                                                           \
+         .help = "How many complete checkpoints are kept, and with them those that they add to. "  \
+                 "Else STARLING_CHECKPOINT_KEEP; else 2."},                                        \
+        {.kind = SL_CLI_STRING,                                                                    \
+         .name = "checkpoint-level",                                                               \
+         .target = &(flags).level,                                                                 \
+         .metavar = "N",                                                                           \
+         .help = "zstd's level, 1 (fast) to 19 (small); 0: not compressed. Else "                  \
+                 "STARLING_CHECKPOINT_LEVEL; else 1."},                                            \
+        {.kind = SL_CLI_STRING,                                                                    \
+         .name = "restore",                                                                        \
+         .target = &(flags).restore,                                                               \
+         .metavar = "newest|N",                                                                    \
+         .help = "Begins from the newest complete checkpoint in the folder, or from the one of "   \
+                 "this number. With newest, a folder that holds none begins empty. Else "          \
+                 "STARLING_RESTORE."},                                                             \
+    {                                                                                              \
+        .kind = SL_CLI_FLAG, .name = "restore-fallback", .target = &(flags).fall_back,             \
+        .help = "Where the checkpoint is damaged, begins from the newest before it that is not. "  \
+                "Every byte of it is read before. Without the flag damage ends the start."         \
+    }
+
+enum sl_checkpoint_restore {
+    SL_CHECKPOINT_RESTORE_NONE,
+    SL_CHECKPOINT_RESTORE_NEWEST,
+    SL_CHECKPOINT_RESTORE_NUMBER
+};
+
+struct sl_checkpoint_settings {
+    const char *dir;  /* of the flags, or the environment; NULL: there are no checkpoints */
+    uint32_t every_s; /* 0: only when asked */
+    uint32_t adds;    /* between two full ones */
+    uint32_t keep;    /* 1 at least */
+    uint32_t level;   /* of zstd; 0: not packed */
+    enum sl_checkpoint_restore restore;
+    uint64_t number; /* RESTORE_NUMBER */
+    bool fall_back;
+};
+
+/* Flags, else the environment: STARLING_CHECKPOINT_DIR, _EVERY, _ADDS, _KEEP, _LEVEL,
+ * STARLING_RESTORE. An empty variable is an error; unset it instead. Without a folder any other
+ * setting is an error too, except how often, for `orders`: a scheduler has no folder but orders
+ * checkpoints. On error, reason names the flag or variable and what is accepted. Errors: INVALID.
+ */
+int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags, bool orders,
+                                struct sl_checkpoint_settings *out, char *reason,
+                                size_t reason_bytes);
+
+/* Makes the folder where it is missing, and looks whether files can be written in it. Errors:
+ * INVALID; reason names it and says why. */
+int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *choice, char *reason,
+                                 size_t reason_bytes);
+
+/* Takes the folder for ps `task_index`, so that no other job writes there: a lock (flock) on
+ * FOLDER/.ps-N.lock, which stays behind. The lock lasts until *lock, a descriptor, is closed; -1
+ * where the file system has no locks, or there is no folder. Before start. Errors: IN_USE, INVALID;
+ * reason names the folder and the holder. */
+int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *choice, uint32_t task_index,
+                                int *lock, char *reason, size_t reason_bytes);
+
+#endif

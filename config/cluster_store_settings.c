@@ -1,0 +1,181 @@
+#include "config/cluster_store_settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/endpoint.h"
+
+#define ACCEPTED "accepts etcd://host:port,host:port/prefix, or etcds:// for TLS"
+
+struct reading {
+    const char *by; /* the flag, or the variable */
+    const char *text;
+    char *reason;
+    size_t reason_bytes;
+};
+
+static int refuse(const struct reading *reading, const char *what)
+{
+    (void)snprintf(reading->reason, reading->reason_bytes, "%s=%.200s: %s; " ACCEPTED, reading->by,
+                   reading->text, what);
+    return SL_ERR_INVALID;
+}
+
+/* "host:port" up to a comma; checked as an endpoint, kept as it is written. */
+static int read_server(const struct reading *reading, const char *text, size_t length,
+                       struct sl_cluster_store_settings *out)
+{
+    char why[160];
+    struct sl_endpoint endpoint;
+    if (out->server_count == SL_CLUSTER_STORE_SETTINGS_SERVERS) {
+        return refuse(reading, "more than 9 servers");
+    }
+    char *server = out->servers[out->server_count];
+    if (length == 0 || length >= sizeof out->servers[0] || memchr(text, '@', length) != NULL) {
+        return refuse(reading, "a server is missing, too long, or has a user, who belongs into the "
+                               "file of " SL_CLUSTER_STORE_SETTINGS_USER_FILE);
+    }
+    memcpy(server, text, length);
+    server[length] = '\0';
+    if (strstr(server, "://") != NULL ||
+        sl_endpoint_parse(server, &endpoint, why, sizeof why) != 0 || endpoint.port == 0) {
+        return refuse(reading, "a server is not host:port");
+    }
+    out->server_count++;
+    return 0;
+}
+
+static int read_prefix(const struct reading *reading, const char *text,
+                       struct sl_cluster_store_settings *out)
+{
+    static const char ACCEPTS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "._-/";
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == '/') {
+        length--;
+    }
+    if (length < 2) {
+        return refuse(reading, "it has no prefix, which tells this job's keys from others'");
+    }
+    if (length >= sizeof out->prefix || strspn(text, ACCEPTS) != strlen(text)) {
+        return refuse(reading, "the prefix has more than 127 characters, or others than letters, "
+                               "digits, '.', '_', '-' and '/'");
+    }
+    memcpy(out->prefix, text, length);
+    out->prefix[length] = '\0';
+    return 0;
+}
+
+static int read_url(const struct reading *reading, struct sl_cluster_store_settings *out)
+{
+    static const char PLAIN[] = "etcd://";
+    static const char TLS[] = "etcds://";
+    const char *at = reading->text;
+    if (strncmp(at, TLS, sizeof TLS - 1) == 0) {
+        out->tls = true;
+        at += sizeof TLS - 1;
+    } else if (strncmp(at, PLAIN, sizeof PLAIN - 1) == 0) {
+        at += sizeof PLAIN - 1;
+    } else {
+        return refuse(reading, "it is of no kind that is known");
+    }
+    const char *end = at + strcspn(at, "/");
+    int err = 0;
+    while (err == 0) {
+        size_t length = strcspn(at, ",/");
+        err = read_server(reading, at, length, out);
+        at += length;
+        if (at >= end) {
+            break;
+        }
+        at++;
+    }
+    return err != 0 ? err : read_prefix(reading, end, out);
+}
+
+/* The first line of an open file, without its end. */
+static bool read_line(FILE *file, char *line, size_t bytes)
+{
+    if (fgets(line, (int)bytes, file) == NULL) {
+        return false;
+    }
+    size_t length = strcspn(line, "\r\n");
+    bool is_whole = line[length] != '\0' || feof(file) != 0;
+    line[length] = '\0';
+    return is_whole;
+}
+
+static int split_user(const char *path, char *line, struct sl_cluster_store_settings *out,
+                      char *reason, size_t reason_bytes)
+{
+    char *colon = strchr(line, ':');
+    if (colon == NULL || colon == line || (size_t)(colon - line) >= sizeof out->user ||
+        strlen(colon + 1) >= sizeof out->password) {
+        (void)snprintf(reason, reason_bytes,
+                       SL_CLUSTER_STORE_SETTINGS_USER_FILE
+                       "=%.200s: accepts one line user:password, each of "
+                       "up to 127 characters",
+                       path);
+        return SL_ERR_INVALID;
+    }
+    *colon = '\0';
+    memcpy(out->user, line, (size_t)(colon - line) + 1);
+    memcpy(out->password, colon + 1, strlen(colon + 1) + 1);
+    return 0;
+}
+
+static int read_user(const char *path, struct sl_cluster_store_settings *out, char *reason,
+                     size_t reason_bytes)
+{
+    FILE *file = fopen(path, "re");
+    struct stat status;
+    if (file == NULL || fstat(fileno(file), &status) != 0) {
+        int err = errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
+        (void)snprintf(reason, reason_bytes, SL_CLUSTER_STORE_SETTINGS_USER_FILE "=%.200s: %s",
+                       path, strerror(errno));
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        return err;
+    }
+    char line[sizeof out->user + sizeof out->password + 2] = "";
+    bool is_open = (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
+    bool is_line = read_line(file, line, sizeof line);
+    (void)fclose(file);
+    if (is_open) {
+        (void)snprintf(reason, reason_bytes,
+                       SL_CLUSTER_STORE_SETTINGS_USER_FILE
+                       "=%.200s: others may use it (mode %04o): chmod 600 it",
+                       path, (unsigned)status.st_mode & 07777);
+        return SL_ERR_INVALID;
+    }
+    int err = split_user(path, is_line ? line : (char[]){""}, out, reason, reason_bytes);
+    explicit_bzero(line, sizeof line);
+    return err;
+}
+
+int sl_cluster_store_settings_read(const char *flag, struct sl_cluster_store_settings *out,
+                                   char *reason, size_t reason_bytes)
+{
+    const char *variable = getenv(SL_CLUSTER_STORE_SETTINGS_VARIABLE);
+    const struct reading reading = {
+        .by = flag != NULL ? "--cluster-store" : SL_CLUSTER_STORE_SETTINGS_VARIABLE,
+        .text = flag != NULL ? flag : variable,
+        .reason = reason,
+        .reason_bytes = reason_bytes,
+    };
+    struct sl_cluster_store_settings choice = {.is_given = reading.text != NULL};
+    int err = choice.is_given ? read_url(&reading, &choice) : 0;
+    const char *path = choice.is_given ? getenv(SL_CLUSTER_STORE_SETTINGS_USER_FILE) : NULL;
+    if (err == 0 && path != NULL) {
+        err = read_user(path, &choice, reason, reason_bytes);
+    }
+    if (err == 0) {
+        *out = choice;
+    }
+    explicit_bzero(&choice, sizeof choice);
+    return err;
+}

@@ -1,0 +1,45 @@
+/* The cluster store, which says where the coordinator is and keeps what it must not forget: a flag
+ * that starling-ps, starling-worker and starling-launch share, or a variable. Before start. */
+#ifndef SL_CONFIG_CLUSTER_STORE_SETTINGS_H
+#define SL_CONFIG_CLUSTER_STORE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/cli.h"
+#include "core/err.h"
+#include "core/limits.h"
+
+#define SL_CLUSTER_STORE_SETTINGS_SERVERS   9
+#define SL_CLUSTER_STORE_SETTINGS_VARIABLE  "STARLING_CLUSTER_STORE"
+#define SL_CLUSTER_STORE_SETTINGS_USER_FILE "STARLING_CLUSTER_STORE_USER_FILE"
+
+/* A row of a program's table of options (config/cli.h); `flag` is a const char *. */
+#define SL_CLUSTER_STORE_SETTINGS_OPTION(flag)                                                     \
+    {                                                                                              \
+        .kind = SL_CLI_STRING, .name = "cluster-store", .target = &(flag),                         \
+        .metavar = "etcd://HOST:PORT,.../PREFIX",                                                  \
+        .help = "An etcd by which the coordinator outlives the process that hosts it: whichever "  \
+                "ps, or scheduler, wins it goes on. All processes of the job have the same, and "  \
+                "no other job has this PREFIX. etcds:// for TLS. Else STARLING_CLUSTER_STORE; "    \
+                "else the coordinator is on ps 0, or in the scheduler."                            \
+    }
+
+struct sl_cluster_store_settings {
+    bool is_given;
+    bool tls;
+    uint32_t server_count;
+    char servers[SL_CLUSTER_STORE_SETTINGS_SERVERS][SL_LIMIT_ENDPOINT_BYTES]; /* "host:port" */
+    char prefix[128];                                                         /* "/jobs/a" */
+    char user[128], password[128];                                            /* "": none */
+};
+
+/* flag: NULL: it said nothing. An empty variable is an error; unset it instead. The user and
+ * password, "user:password", are the first line of the file that STARLING_CLUSTER_STORE_USER_FILE
+ * names, which nobody else may read. On error, reason names the flag or variable and what is
+ * accepted. Errors: INVALID, NOT_FOUND, IO. */
+int sl_cluster_store_settings_read(const char *flag, struct sl_cluster_store_settings *out,
+                                   char *reason, size_t reason_bytes);
+
+#endif

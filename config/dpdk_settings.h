@@ -1,0 +1,37 @@
+/* The packet devices of a process: --dpdk-device, which starling-ps and starling-worker share, and
+ * the variable STARLING_DPDK_DEVICE. Before start. */
+#ifndef SL_CONFIG_DPDK_SETTINGS_H
+#define SL_CONFIG_DPDK_SETTINGS_H
+
+#include <stddef.h>
+
+#include "config/cli.h"
+#include "core/endpoint_device.h"
+#include "core/err.h"
+
+#define SL_DPDK_SETTINGS_DEVICES 64 /* as many as a process may have */
+
+/* A row of a program's table of options (config/cli.h); `list` is a struct sl_cli_list. */
+#define SL_DPDK_SETTINGS_OPTIONS(list)                                                             \
+    {.kind = SL_CLI_SECTION, .name = "DPDK"},                                                      \
+    {                                                                                              \
+        .kind = SL_CLI_STRINGS, .name = "dpdk-device", .target = &(list),                          \
+        .metavar = "DEVICE?addr=A[/PREFIX]...",                                                    \
+        .help = "A device of DPDK's that this process polls, and its address there: "              \
+                "0000:3b:00.0?addr=10.0.0.1/24, or, made here, "                                   \
+                "net_memif0,role=client,socket=/run/m.sock,socket-abstract=no?addr=10.0.0.2. "     \
+                "Behind the address &gateway=G, &mtu=N, &queues=N. May be repeated. Else "         \
+                "STARLING_DPDK_DEVICE, with ; between several."                                    \
+    }
+
+struct sl_dpdk_settings {
+    char text[SL_DPDK_SETTINGS_DEVICES * SL_LIMIT_ENDPOINT_BYTES]; /* with ';' between; "": none */
+    struct sl_endpoint_device first;                               /* where there is one */
+};
+
+/* The flags, else the variable. On error, reason names the flag or the variable and what is
+ * accepted. Errors: INVALID (also: a device twice), TOO_LARGE. */
+int sl_dpdk_settings_read(const struct sl_cli_list *flags, struct sl_dpdk_settings *out,
+                          char *reason, size_t reason_bytes);
+
+#endif

@@ -1,0 +1,137 @@
+#include "config/rdma_settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/env.h"
+
+/* Beyond every table that a device has. */
+#define GID_INDEX_MAX UINT16_MAX
+
+static const char *value_of(const char *name)
+{
+    const char *value = getenv(name);
+    return value == NULL || value[0] == '\0' ? NULL : value;
+}
+
+/* "name" or "name,name": what the kernel would call a device. */
+static bool is_device_list(const char *text)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    if (strlen(text) >= sizeof((struct sl_rdma_settings *)0)->device) {
+        return false;
+    }
+    for (;;) {
+        const size_t length = strspn(text, letters);
+        if (length == 0) {
+            return false;
+        }
+        if (text[length] == '\0') {
+            return true;
+        }
+        if (text[length] != ',') {
+            return false;
+        }
+        text += length + 1;
+    }
+}
+
+static int read_device(const char *source, const char *value, struct sl_rdma_settings *out,
+                       char *reason, size_t reason_bytes)
+{
+    if (!is_device_list(value)) {
+        (void)snprintf(reason, reason_bytes,
+                       "%s=%.80s: accepts the names of RDMA devices with commas between, such as "
+                       "mlx5_0 or mlx5_0,mlx5_1",
+                       source, value);
+        return SL_ERR_INVALID;
+    }
+    memcpy(out->device, value, strlen(value) + 1);
+    return 0;
+}
+
+static int read_gid(const char *source, const char *value, uint32_t *out, char *reason,
+                    size_t reason_bytes)
+{
+    uint32_t index;
+    if (!sl_env_parse_u32(value, 0, GID_INDEX_MAX, &index)) {
+        (void)snprintf(reason, reason_bytes,
+                       "%s=%.80s: accepts an index of the device's GID table, from 0 to %d", source,
+                       value, GID_INDEX_MAX);
+        return SL_ERR_INVALID;
+    }
+    *out = index + 1;
+    return 0;
+}
+
+static bool is_own(const char *name)
+{
+    return strncmp(name, "STARLING_", 9) == 0;
+}
+
+/* Without an index the address decides, which need not be what the variables mean: whoever finds a
+ * flaw does without RDMA. */
+static int read_gid_variables(struct sl_rdma_settings *out, char *reason, size_t reason_bytes)
+{
+    static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",
+                                        "NCCL_IB_GID_INDEX"};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = value_of(names[i]);
+        const bool is_automatic =
+            value != NULL && strcmp(names[i], "NCCL_IB_GID_INDEX") == 0 && strcmp(value, "-1") == 0;
+        if (value == NULL || is_automatic) {
+            continue;
+        }
+        uint32_t gid;
+        int err = is_own(names[i]) ? read_gid(names[i], value, &gid, reason, reason_bytes)
+                                   : read_gid(names[i], value, &gid, out->flaw, sizeof out->flaw);
+        if (err != 0) {
+            return is_own(names[i]) ? err : 0;
+        }
+        if (first != NULL && gid != out->gid) {
+            (void)snprintf(out->flaw, sizeof out->flaw,
+                           "%s is %u, but %s is %u; they must agree, unless --rdma-gid-index says "
+                           "which counts",
+                           first, out->gid - 1, names[i], gid - 1);
+            return 0;
+        }
+        first = first == NULL ? names[i] : first;
+        out->gid = gid;
+    }
+    return 0;
+}
+
+int sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags, struct sl_rdma_settings *out,
+                          char *reason, size_t reason_bytes)
+{
+    struct sl_rdma_settings choice = {0};
+    const char *variable = value_of("STARLING_RDMA_DEVICE");
+    int err = 0;
+    if (flags->device != NULL) {
+        err = read_device("--rdma-device", flags->device, &choice, reason, reason_bytes);
+    } else if (variable != NULL) {
+        err = read_device("STARLING_RDMA_DEVICE", variable, &choice, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = flags->gid_index != NULL ? read_gid("--rdma-gid-index", flags->gid_index, &choice.gid,
+                                                  reason, reason_bytes)
+                                       : read_gid_variables(&choice, reason, reason_bytes);
+    }
+    if (err == 0) {
+        *out = choice;
+    }
+    return err;
+}
+
+int sl_rdma_settings_check(const struct sl_rdma_settings *choice, bool is_asked, char *reason,
+                           size_t reason_bytes)
+{
+    if (!is_asked || choice->flaw[0] == '\0') {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes, "%s", choice->flaw);
+    return SL_ERR_INVALID;
+}

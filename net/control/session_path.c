@@ -1,0 +1,257 @@
+/* The nearer way to a session's peer: how long it is waited for, when it is left alone, and how it
+ * is found to be there again while the connection goes another way. */
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "net/control/session_internal.h"
+
+/* A peer that is there takes a connection by the near way at once, unless its reactor is held up,
+ * or everybody comes at a time, as when a job starts: then who gives up would do without the near
+ * way for long. Later there is a lease to keep, and the endpoint to be tried within it. */
+#define CONNECT_NS     (3 * SL_CLOCK_NS_PER_S)
+#define CONNECT_MAX_NS (10 * SL_CLOCK_NS_PER_S)
+#define START_SHARE    4 /* of the start timeout one part */
+
+/* Of losses, weighed. What the medium is at fault for costs seconds each time: over RDMA the device
+ * repeats on its own, for so long, what is lost. */
+#define LOSSES_MAX     6
+#define LOSS           2
+#define FAULT          3
+
+/* As long as it costs nothing to ask; a probe that leads astray costs a connection. */
+#define PAUSE_MAX_NS   (4 * SL_SESSION_PATH_PAUSE_NS)
+
+uint64_t sl_session_path_patience_ns(const struct sl_session *session)
+{
+    if (session->was_welcomed) {
+        return CONNECT_NS;
+    }
+    uint64_t share_ns = session->options.start_timeout_ns / START_SHARE;
+    return share_ns < CONNECT_MAX_NS ? share_ns : CONNECT_MAX_NS;
+}
+
+/* ---- When it is left alone ------------------------------------------------------------------- */
+
+/* Longer from time to time. */
+static void leave_alone(struct sl_session *session)
+{
+    uint64_t max_ns = session->near_found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
+    if (session->near_pause_ns == 0) {
+        session->near_pause_ns = SL_SESSION_PATH_PAUSE_NS;
+    } else if (session->near_pause_ns < max_ns) {
+        uint64_t doubled_ns = 2 * session->near_pause_ns;
+        session->near_pause_ns = doubled_ns < max_ns ? doubled_ns : max_ns;
+    }
+    session->near_found = false;
+    session->near_from_ns = sl_reactor_now_ns(session->reactor) + session->near_pause_ns;
+}
+
+/* The connection by the endpoint is there, and the near way may take its place. */
+static bool may_go_back(const struct sl_session *session)
+{
+    return session->state == SL_SESSION_WELCOMED && !session->is_near && !session->breaking &&
+           session->options.persistent && session->options.near.transport != NULL;
+}
+
+/* With some jitter: those who lost it together would come back together. */
+static void probe_later(struct sl_session *session)
+{
+    if (!may_go_back(session)) {
+        return;
+    }
+    uint64_t now_ns = sl_reactor_now_ns(session->reactor);
+    uint64_t wait_ns = session->near_from_ns > now_ns ? session->near_from_ns - now_ns : 0;
+    wait_ns = wait_ns > SL_SESSION_PATH_PAUSE_NS ? wait_ns : SL_SESSION_PATH_PAUSE_NS;
+    uint64_t jitter_ns = sl_reactor_random(session->reactor) % (wait_ns / 4);
+    sl_session_arm(session, &session->near_timer, wait_ns + jitter_ns);
+}
+
+/* What does not last by the near way may last by the other. */
+void sl_session_path_lost(struct sl_session *session, int err)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
+    const uint64_t lasted_ns = now_ns - session->welcomed_ns;
+    const bool is_fault = err == SL_ERR_IO || err == SL_ERR_DEADLINE;
+    if (lasted_ns >= SL_SESSION_PATH_LASTS_NS) {
+        session->near_pause_ns = 0;
+        session->near_losses = 0;
+        session->near_found = false;
+        return;
+    }
+    if (session->is_given_up) {
+        return;
+    }
+    session->near_losses += is_fault ? FAULT : LOSS;
+    if (session->near_losses >= LOSSES_MAX) {
+        session->near_losses = 0;
+        leave_alone(session);
+        sl_log_warn("%s: connections by %s do not last: it is left alone for %llu s",
+                    session->peer_name, session->peer, session->near_pause_ns / SL_CLOCK_NS_PER_S);
+    }
+}
+
+void sl_session_path_welcomed(struct sl_session *session)
+{
+    if (session->near_failed && !session->is_near) {
+        char near[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(&session->options.near.endpoint, near, sizeof near);
+        sl_log_warn("%s: not through %s: %s; over %s", session->peer_name, near,
+                    session->near_obstacle, session->peer);
+        leave_alone(session);
+    }
+    session->near_failed = false;
+    probe_later(session);
+}
+
+void sl_session_path_changed(struct sl_session *session)
+{
+    session->near_failed = false;
+    session->near_from_ns = 0;
+    session->near_pause_ns = 0;
+    session->near_losses = 0;
+    session->near_found = false;
+    if (session->state == SL_SESSION_WELCOMED) {
+        sl_session_path_stop(session);
+        probe_later(session);
+    } else if (session->is_near && session->state == SL_SESSION_RESOLVING) {
+        sl_session_retry_soon(session); /* the look-up is for the other one */
+    }
+}
+
+/* ---- Whether it is there again --------------------------------------------------------------- */
+
+static void probe_failed(struct sl_session *session)
+{
+    if (may_go_back(session)) {
+        leave_alone(session);
+        probe_later(session);
+    }
+}
+
+/* It is only seen whether the near way leads to somebody; the session's next connection says the
+ * rest. */
+static void on_connected(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    if (session->probe_result == SL_SESSION_PROBE_FAILED) {
+        session->probe_result = SL_SESSION_PROBE_CONNECTED;
+    }
+    sl_transport_disconnect(conn);
+}
+
+static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)ctx;
+    (void)conn;
+    (void)header;
+    return NULL;
+}
+
+static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    (void)ctx;
+    sl_transport_release(conn, message);
+}
+
+static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)ctx;
+    (void)conn;
+    (void)cookie;
+}
+
+static void on_writable(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    sl_session_enter(session);
+    session->probe = NULL;
+    if (session->probe_result == SL_SESSION_PROBE_STOPPED || err == SL_ERR_CANCELLED) {
+        sl_session_leave(session);
+        return;
+    }
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->near_timer);
+    if (session->probe_result == SL_SESSION_PROBE_FAILED) {
+        probe_failed(session);
+    } else if (may_go_back(session)) {
+        session->near_from_ns = 0;
+        session->near_found = true;
+        sl_session_break(session, SL_ERR_CLOSED, "it can be reached by a nearer way again");
+    }
+    sl_session_leave(session);
+}
+
+static const struct sl_transport_events probe_events = {
+    .connected = on_connected,
+    .sink = on_sink,
+    .received = on_received,
+    .sent = on_sent,
+    .writable = on_writable,
+    .closed = on_closed,
+};
+
+static void probe_at(struct sl_session *session, const struct sl_endpoint *numeric)
+{
+    session->probe_result = SL_SESSION_PROBE_FAILED; /* unless it says otherwise */
+    int err = sl_transport_connect(session->options.near.transport, numeric, &probe_events, NULL,
+                                   session, &session->probe);
+    if (err != SL_OK) {
+        session->probe = NULL;
+        probe_failed(session);
+        return;
+    }
+    sl_session_arm(session, &session->near_timer, CONNECT_NS);
+}
+
+static void resolved(void *ctx, const struct sl_resolve_found *found)
+{
+    struct sl_session *session = ctx;
+    session->resolve = NULL;
+    if (found->err != SL_OK) {
+        probe_failed(session);
+        return;
+    }
+    uint32_t attempt = session->attempt_counts[true]++;
+    probe_at(session, &found->addresses[attempt % found->address_count]);
+}
+
+/* None is under way: one that was stopped may not have ended yet. */
+static void probe(struct sl_session *session)
+{
+    const struct sl_endpoint *near = &session->options.near.endpoint;
+    if (near->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(near)) {
+        probe_at(session, near);
+    } else if (sl_resolve_start(session->reactor, near, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
+                                resolved, session, &session->resolve) != SL_OK) {
+        probe_failed(session);
+    }
+}
+
+void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, near_timer));
+    if (session->probe != NULL) {
+        sl_transport_disconnect(session->probe); /* nobody answers */
+    } else if (may_go_back(session)) {
+        probe(session);
+    }
+}
+
+void sl_session_path_stop(struct sl_session *session)
+{
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->near_timer);
+    sl_resolve_cancel(&session->resolve);
+    if (session->probe != NULL) {
+        session->probe_result = SL_SESSION_PROBE_STOPPED;
+        sl_transport_disconnect(session->probe);
+    }
+}

@@ -1,0 +1,56 @@
+#include <string.h>
+
+#include "net/dpdk/checksum_blocks.h"
+#include "net/dpdk/wire.h"
+
+/* Fewer bytes than a block; copied too when `to` is not NULL. */
+static inline uint64_t rest(uint8_t *to, const uint8_t *from, uint32_t length)
+{
+    uint64_t sum = 0;
+    uint32_t at = 0;
+#define ADD(type)                                                                                  \
+    do {                                                                                           \
+        type word;                                                                                 \
+        memcpy(&word, from + at, sizeof word);                                                     \
+        if (to != NULL) {                                                                          \
+            memcpy(to + at, &word, sizeof word);                                                   \
+        }                                                                                          \
+        sum += sl_dpdk_checksum_narrow(word);                                                      \
+        at += (uint32_t)sizeof word;                                                               \
+    } while (0)
+    while (length - at >= 8) {
+        ADD(uint64_t);
+    }
+    if ((length & 4) != 0) {
+        ADD(uint32_t);
+    }
+    if ((length & 2) != 0) {
+        ADD(uint16_t);
+    }
+    if ((length & 1) != 0) {
+        ADD(uint8_t);
+    }
+#undef ADD
+    return sum;
+}
+
+uint64_t sl_dpdk_checksum(uint64_t sum, const uint8_t *bytes, uint32_t length)
+{
+    if (length == 0) {
+        return sum; /* of what may be nowhere */
+    }
+    const uint32_t blocks = length / SL_DPDK_CHECKSUM_BLOCK, at = blocks * SL_DPDK_CHECKSUM_BLOCK;
+    if (blocks > 0) {
+        sum += sl_dpdk_checksum_form_best()->sum(bytes, blocks);
+    }
+    return sum + rest(NULL, bytes + at, length - at);
+}
+
+uint64_t sl_dpdk_checksum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32_t length)
+{
+    const uint32_t blocks = length / SL_DPDK_CHECKSUM_BLOCK, at = blocks * SL_DPDK_CHECKSUM_BLOCK;
+    if (blocks > 0) {
+        sum += sl_dpdk_checksum_form_best()->copy(to, from, blocks);
+    }
+    return sum + rest(to + at, from + at, length - at);
+}

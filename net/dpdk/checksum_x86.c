@@ -1,0 +1,11 @@
+/* x86-64: asked of the processor at each call rather than resolved by the loader (ifunc), which
+ * sanitizers do not survive. */
+#include "net/dpdk/checksum_blocks.h"
+
+extern const struct sl_dpdk_checksum_form sl_dpdk_checksum_form_plain, sl_dpdk_checksum_form_avx2;
+
+const struct sl_dpdk_checksum_form *sl_dpdk_checksum_form_best(void)
+{
+    return __builtin_cpu_supports("avx2") ? &sl_dpdk_checksum_form_avx2
+                                          : &sl_dpdk_checksum_form_plain;
+}

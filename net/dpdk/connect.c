@@ -1,0 +1,313 @@
+/* How a connection begins, on the side that connects; and what both sides say of themselves. OPEN
+ * is sent until it is answered, first by a cookie, then by the id of a connection. */
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/log.h"
+#include "net/dpdk/internal.h"
+
+#define WORDS_BYTES  120U /* of a reason that is said */
+#define PAUSE_MIN_NS (20 * SL_CLOCK_NS_PER_MS)
+#define PAUSE_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
+
+/* A thread that was stopped until the deadline of a connect has not looked at the answers yet: the
+ * timer rings this often more, PAUSE_MIN_NS apart, before the connect fails. Each of the three
+ * answers that a connect waits for may lead to the next. */
+#define LATE_COUNT   3U
+
+/* A peer that shares its core with others answers late, however little it is sent: delay alone does
+ * not make us slower in a round trip than by what we may send unasked. */
+#define WINDOW_MIN   SL_DPDK_UNSCHEDULED_BYTES
+
+/* ---- Hellos -----------------------------------------------------------------------------------
+ */
+
+static uint16_t body_max_of(const struct sl_dpdk_netif *side)
+{
+    const uint32_t outer = sl_dpdk_route_is_v4(&side->facts.self.ip) ? 42U : SL_DPDK_OUTER_MAX;
+    return (uint16_t)(side->facts.frame_bytes_max - outer - SL_DPDK_HEADER_BYTES);
+}
+
+void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello)
+{
+    const struct sl_dpdk_queues *queues = &conn->side->facts.queues;
+    *hello = (struct sl_dpdk_hello){.connection = conn->id,
+                                    .cookie = conn->cookie,
+                                    .sequence = conn->first_sequence,
+                                    .granted = conn->grant.granted,
+                                    .body_max = body_max_of(conn->side),
+                                    .port = conn->here.port,
+                                    .queues = queues->straight ? queues->queues : 0,
+                                    .reactors = queues->reactors,
+                                    .index = queues->index,
+                                    .blocks = queues->blocks};
+}
+
+/* Both sides know of each other what they need. */
+void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
+                         const uint8_t mac[6])
+{
+    const uint16_t ours = body_max_of(conn->side);
+    conn->id_peers = hello->connection;
+    conn->body_max = hello->body_max < ours ? hello->body_max : ours;
+    conn->granted_theirs = hello->granted;
+    sl_dpdk_received_packets_init(&conn->seen, hello->sequence);
+    sl_dpdk_rate_init(&conn->rate, conn->body_max, SL_DPDK_BUDGET_BYTES);
+    conn->rate.bytes_min = WINDOW_MIN;
+    conn->queues_peers = sl_dpdk_route_queues(hello);
+    sl_dpdk_route_set(conn, mac);
+    conn->life = SL_DPDK_LIVE;
+    conn->unannounced = true;
+    sl_dpdk_liveness_add(conn);
+    sl_dpdk_mark_ready(conn);
+}
+
+void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
+{
+    struct sl_dpdk_hello hello;
+    uint8_t body[SL_DPDK_HELLO_BYTES];
+    sl_dpdk_setup_hello(conn, &hello);
+    sl_dpdk_hello_encode(&hello, body);
+    struct sl_dpdk_header header = {.connection = kind == SL_DPDK_OPEN ? 0 : conn->id_peers,
+                                    .sequence = conn->flights.next,
+                                    .acknowledged = kind == SL_DPDK_OPEN ? 0 : conn->seen.next,
+                                    .granted = conn->grant.granted,
+                                    .kind = (uint8_t)kind,
+                                    .body_bytes = sizeof body};
+    sl_dpdk_send_unnumbered(conn->dpdk, conn->side, &conn->route, conn->queue, &header, body);
+}
+
+/* ---- Who connects -----------------------------------------------------------------------------
+ */
+
+static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    if (conn->routed || sl_dpdk_route_find(conn)) {
+        sl_dpdk_setup_say(conn, SL_DPDK_OPEN);
+        conn->asked_ns = now_ns;
+        conn->asked_count++;
+    }
+    uint64_t due_ns = now_ns + conn->pause_ns;
+    if (now_ns < conn->deadline_ns && conn->deadline_ns < due_ns) {
+        due_ns = conn->deadline_ns;
+    }
+    sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
+}
+
+/* What a look at our side tells. */
+static void explain(const struct sl_dpdk_conn *conn)
+{
+    const char *name = conn->side->facts.name;
+    if (!conn->side->port->ops->link_is_up(conn->side->port)) {
+        sl_log_warn("%s: no answer: the link of %s is down", conn->base.peer, name);
+    } else if (sl_dpdk_route_is_own(conn)) {
+        sl_log_warn("%s: no answer: this is the device's own address, and it may be that "
+                    "neither %s nor its switch returns what it sends to itself",
+                    conn->base.peer, name);
+    } else if (!conn->routed) {
+        sl_log_warn("%s: no answer: nobody in the network of %s says that it has this address, or "
+                    "the gateway's",
+                    conn->base.peer, name);
+    }
+}
+
+void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
+{
+    const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
+    const bool is_late = now_ns >= conn->deadline_ns;
+    if (is_late && conn->late_count++ == LATE_COUNT) {
+        if (sl_dpdk_may_log(conn->dpdk)) {
+            explain(conn);
+        }
+        sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, false);
+        return;
+    }
+    conn->pause_ns = 2 * conn->pause_ns < PAUSE_MAX_NS ? 2 * conn->pause_ns : PAUSE_MAX_NS;
+    conn->pause_ns = is_late ? PAUSE_MIN_NS : conn->pause_ns;
+    ask(conn, now_ns);
+}
+
+void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn)
+{
+    conn->pause_ns = PAUSE_MIN_NS;
+    ask(conn, sl_dpdk_now_ns(conn->dpdk));
+}
+
+int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+{
+    struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
+    if (dpdk->stats.connections >= dpdk->connections_max) {
+        return SL_ERR_TOO_LARGE;
+    }
+    struct in6_addr ip;
+    int err = sl_dpdk_route_parse(endpoint, false, &ip);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_dpdk_netif *side = sl_dpdk_route_side(dpdk, &ip);
+    if (side == NULL) {
+        sl_log_error("dpdk: %s: no device has an address of this family", endpoint->host);
+        return SL_ERR_NOT_FOUND;
+    }
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_new(dpdk, events, ctx);
+    if (conn == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
+    sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
+    conn->side = side;
+    conn->here = (struct sl_dpdk_address){.ip = side->facts.self.ip, .port = dpdk->port};
+    conn->there = (struct sl_dpdk_address){.ip = ip, .port = endpoint->port};
+    conn->deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
+    conn->pause_ns = PAUSE_MIN_NS;
+    ask(conn, now_ns);
+    *out = &conn->base;
+    return 0;
+}
+
+static void take_retry(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello)
+{
+    if (hello->cookie == 0 || hello->cookie == conn->cookie) {
+        return; /* an answer to a question that was sent twice */
+    }
+    conn->cookie = hello->cookie;
+    conn->asked_count = 0;
+    ask(conn, sl_dpdk_now_ns(conn->dpdk));
+}
+
+static void take_accept(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
+                        const struct sl_dpdk_parsed *packet)
+{
+    const uint64_t took_ns = sl_dpdk_now_ns(conn->dpdk) - conn->asked_ns;
+    sl_dpdk_conn_stop_timer(conn);
+    if (conn->asked_count == 1 && took_ns > 0) {
+        sl_dpdk_sent_packets_measured(&conn->flights, took_ns);
+    }
+    sl_dpdk_setup_begin(conn, hello, packet->from_mac);
+}
+
+/* What he says in words, as far as it is fit to be read. */
+static void read_words(const uint8_t *body, uint32_t bytes, char words[WORDS_BYTES + 1])
+{
+    uint32_t length = 0;
+    for (uint32_t i = SL_DPDK_HELLO_BYTES; i < bytes && length < WORDS_BYTES; i++) {
+        words[length++] = body[i] >= ' ' && body[i] <= '~' ? (char)body[i] : '?';
+    }
+    words[length] = '\0';
+}
+
+/* That nobody listens, yet or any more, is usual. */
+static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
+                        const struct sl_dpdk_parsed *packet)
+{
+    char words[WORDS_BYTES + 1];
+    read_words(packet->body, packet->body_bytes, words);
+    if (err == SL_ERR_REFUSED || err == SL_ERR_CLOSED) {
+        sl_log_debug("%s: refused: %s: %s", conn->base.peer, sl_err_name(err), words);
+    } else if (!sl_dpdk_may_log(conn->dpdk)) {
+        /* so soon after another line */
+    } else if (version != SL_DPDK_VERSION) {
+        sl_log_warn("%s: refused: it speaks version %u of the protocol on the wire, we version %u: "
+                    "both sides must run releases that go together",
+                    conn->base.peer, version, SL_DPDK_VERSION);
+    } else {
+        sl_log_warn("%s: refused: %s: %s", conn->base.peer, sl_err_name(err), words);
+    }
+    sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false);
+}
+
+bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+                         const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
+                         bool is_stray)
+{
+    const struct sl_dpdk_header *header = &parsed->header;
+    if (memcmp(&parsed->to.ip, &side->facts.self.ip, sizeof parsed->to.ip) != 0 ||
+        parsed->body_bytes < SL_DPDK_HELLO_BYTES) {
+        return false;
+    }
+    if (header->kind == SL_DPDK_OPEN && header->connection == 0) {
+        sl_dpdk_listen_other(dpdk, side, parsed);
+        return true;
+    }
+    struct sl_dpdk_conn *conn =
+        header->kind == SL_DPDK_REFUSE ? sl_dpdk_conn_find(dpdk, header->connection) : NULL;
+    if (conn == NULL) {
+        return header->kind == SL_DPDK_REFUSE && !is_stray &&
+               sl_dpdk_misrouted_forward(dpdk, side, packet, parsed);
+    }
+    if (conn->life != SL_DPDK_ASKING || !sl_dpdk_conn_is_from_peer(conn, side, parsed)) {
+        return false;
+    }
+    take_refuse(conn, parsed->version, SL_ERR_VERSION, parsed);
+    return true;
+}
+
+/* RESET of a connection that we do not have: the numbers are as its owner has them. */
+static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+                 const struct sl_dpdk_parsed *packet, uint64_t id, uint32_t acknowledged)
+{
+    const struct sl_dpdk_queues no_queues = {0};
+    struct sl_dpdk_route route;
+    if (!sl_dpdk_route_is_answerable(&packet->from)) {
+        dpdk->foreign++;
+        return;
+    }
+    sl_dpdk_route_build(&route, side->facts.self.mac, packet->from_mac, &packet->to, &packet->from);
+    const uint8_t err = (uint8_t)-SL_ERR_CLOSED;
+    struct sl_dpdk_header header = {.connection = id,
+                                    .sequence = packet->header.acknowledged,
+                                    .acknowledged = acknowledged,
+                                    .kind = SL_DPDK_RESET,
+                                    .body_bytes = sizeof err};
+    sl_dpdk_send_unnumbered(dpdk, side, &route,
+                            sl_dpdk_route_queue(&side->facts.queues, &no_queues), &header, &err);
+}
+
+/* It may be that this process has begun anew, and the peer has not heard of it. An id of this life
+ * is not denied: its connection may be on its way to another reactor. */
+void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+                            const struct sl_dpdk_parsed *packet)
+{
+    const struct sl_dpdk_header *header = &packet->header;
+    struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
+    const uint64_t id = sl_bytes_u64(&body);
+    if (body.bad || id == 0 || (uint16_t)(header->connection >> 8) == dpdk->era) {
+        dpdk->foreign++;
+        return;
+    }
+    deny(dpdk, side, packet, id, header->sequence - header->behind); /* the oldest on its way */
+}
+
+void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, struct sl_dpdk_conn *conn,
+                        const struct sl_dpdk_parsed *packet)
+{
+    struct sl_dpdk_hello hello;
+    if (sl_dpdk_hello_decode(packet->body, packet->body_bytes, &hello) != 0) {
+        dpdk->broken++;
+        return;
+    }
+    if (conn == NULL) {
+        if (packet->header.kind == SL_DPDK_ACCEPT) {
+            /* Its sender need not wait until he finds out. */
+            deny(dpdk, side, packet, hello.connection, hello.sequence);
+        }
+        return;
+    }
+    if (conn->life != SL_DPDK_ASKING || conn->inbound) {
+        return; /* an answer that came twice */
+    }
+    switch (packet->header.kind) {
+    case SL_DPDK_RETRY:
+        take_retry(conn, &hello);
+        return;
+    case SL_DPDK_ACCEPT:
+        take_accept(conn, &hello, packet);
+        return;
+    case SL_DPDK_REFUSE:
+        take_refuse(conn, SL_DPDK_VERSION, -(int)hello.err, packet);
+        return;
+    default:
+        return;
+    }
+}

@@ -1,0 +1,219 @@
+/* Peers that say nothing. A reactor's peers are looked at four times in their timeout: who owes an
+ * answer is asked, and given up when a timeout has passed in which he was asked often enough: when
+ * this thread was stopped, time went by in which the peer may have answered. Nobody need be waited
+ * for whose link goes down with him. */
+#include "core/log.h"
+#include "net/dpdk/internal.h"
+
+#define ROUNDS_PER_TIMEOUT 4U
+#define ROUNDS_PER_PROBE   2U /* of a connection on which nothing happens */
+#define LINKS_NS           (100 * SL_CLOCK_NS_PER_MS)
+
+uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk)
+{
+    return dpdk->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
+}
+
+static bool is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_ns, uint64_t now_ns)
+{
+    return rounds > ROUNDS_PER_TIMEOUT && now_ns - since_ns >= sl_dpdk_patience_ns(dpdk);
+}
+
+static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    struct sl_dpdk_liveness *silence = &conn->silence;
+    if (silence->heard_ns != conn->heard_ns) {
+        silence->heard_ns = conn->heard_ns;
+        silence->since_ns = now_ns;
+        silence->rounds = 0;
+    }
+    const bool waits = !sl_dpdk_sent_packets_none(&conn->flights) || !sl_dpdk_send_is_done(conn);
+    if (!waits) {
+        silence->since_ns = now_ns;
+        silence->rounds = 0;
+        sl_dpdk_send_shrink(conn);
+        sl_dpdk_receive_shrink(conn);
+        if (conn->dpdk->sweep_rounds % ROUNDS_PER_PROBE == 0) {
+            sl_dpdk_send_probe(conn); /* a machine that is gone does not say so */
+        }
+        return;
+    }
+    silence->rounds++;
+    sl_dpdk_send_probe(conn);
+    if (is_over(conn->dpdk, silence->rounds, silence->since_ns, now_ns)) {
+        sl_dpdk_conn_lost(conn, "it takes nothing and does not answer");
+    }
+}
+
+/* It answers, and takes nothing. It may have no room; or what is long does not reach it, since
+ * something on the way has a smaller MTU, and says nothing. */
+static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    struct sl_dpdk_liveness *silence = &conn->silence;
+    const uint32_t progress = sl_dpdk_send_progress(conn);
+    if (sl_dpdk_send_is_done(conn) || progress != silence->progress || conn->wide_came) {
+        silence->progress = progress;
+        silence->narrow_since_ns = now_ns;
+        silence->narrow_rounds = 0;
+    }
+    conn->wide_came = false;
+    if (sl_dpdk_send_is_done(conn) || conn->life != SL_DPDK_LIVE) {
+        return;
+    }
+    if (silence->narrow_rounds++ > 0) {
+        sl_dpdk_send_wide_probe(conn);
+    }
+    if (silence->rounds <= 1 &&
+        is_over(conn->dpdk, silence->narrow_rounds, silence->narrow_since_ns, now_ns)) {
+        sl_dpdk_conn_lost(conn, "it answers, but no packet of full length reaches it: something on "
+                                "the way has a smaller MTU than the devices of both sides");
+    }
+}
+
+/* Nothing comes of what the peer owes. */
+static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const char *what,
+                                uint64_t now_ns)
+{
+    struct sl_dpdk_liveness *silence = &conn->silence;
+    if (conn->life != SL_DPDK_LIVE) {
+        return;
+    }
+    if (!is_owed || silence->arrived != conn->grant.arrived) {
+        silence->arrived = conn->grant.arrived;
+        silence->stuck_since_ns = now_ns;
+        silence->stuck_rounds = 0;
+        return;
+    }
+    silence->stuck_rounds++;
+    if (is_over(conn->dpdk, silence->stuck_rounds, silence->stuck_since_ns, now_ns)) {
+        sl_dpdk_conn_lost(conn, what);
+    }
+}
+
+static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    if (conn->life != SL_DPDK_LIVE) {
+        return; /* it has a deadline of its own */
+    }
+    if (conn->bye_received) { /* whose sender waits for nothing, and has been gone since */
+        look_for_standstill(conn, !sl_dpdk_receive_waits_for_sink(conn),
+                            "it has gone before all that it sent had come", now_ns);
+        return;
+    }
+    look_for_silence(conn, now_ns);
+    look_for_narrows(conn, now_ns);
+    look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
+                        now_ns);
+    if (conn->silence.rounds > 1) { /* the neighbour's Ethernet address may be another now */
+        sl_dpdk_neighbours_doubt(conn->side->neighbours, &conn->there.ip);
+        (void)sl_dpdk_route_find(conn);
+    }
+}
+
+static void arm(struct sl_dpdk *dpdk, uint64_t now_ns)
+{
+    sl_timer_arm(sl_reactor_timers(dpdk->base.reactor), &dpdk->sweep,
+                 now_ns + sl_dpdk_patience_ns(dpdk) / ROUNDS_PER_TIMEOUT);
+}
+
+/* The next one is not lost when a visit ends a connection: it only marks it. */
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, sweep));
+    dpdk->sweep_rounds++;
+    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
+        visit(conn, now_ns);
+    }
+    if (dpdk->conns != NULL) {
+        arm(dpdk, now_ns);
+    }
+}
+
+/* ---- Links that are one peer's ----------------------------------------------------------------
+ */
+
+/* What a peer sent before it said BYE is here, or on its way to its user: that is delivered. */
+static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side)
+{
+    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
+        const bool waits =
+            conn->life == SL_DPDK_DRAINING || (conn->life == SL_DPDK_LIVE && !conn->bye_received);
+        if (conn->side == side && waits) {
+            sl_dpdk_conn_lost(conn, "its process has gone");
+        }
+    }
+}
+
+/* Only of one that was up here: each reactor hears of it in its own time, and a connection may come
+ * from another before. */
+static void look_at_link(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side)
+{
+    const bool is_up = side->port->ops->link_is_up(side->port);
+    if (side->link_was_up && !is_up) {
+        end_those(dpdk, side);
+    }
+    side->link_was_up = is_up;
+}
+
+static void arm_links(struct sl_dpdk *dpdk)
+{
+    sl_timer_arm(sl_reactor_timers(dpdk->base.reactor), &dpdk->links,
+                 sl_dpdk_now_ns(dpdk) + LINKS_NS);
+}
+
+static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, links));
+    (void)now_ns;
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        if (dpdk->sides[i].facts.is_one_peers) {
+            look_at_link(dpdk, &dpdk->sides[i]);
+        }
+    }
+    arm_links(dpdk);
+}
+
+/* ---- Both -------------------------------------------------------------------------------------
+ */
+
+void sl_dpdk_liveness_open(struct sl_dpdk *dpdk)
+{
+    bool has_links = false;
+    dpdk->sweep.run = on_timer;
+    dpdk->links.run = on_links_timer;
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        has_links = has_links || dpdk->sides[i].facts.is_one_peers;
+    }
+    if (has_links) {
+        arm_links(dpdk);
+    }
+}
+
+static void disarm(struct sl_dpdk *dpdk, struct sl_timer *timer)
+{
+    if (sl_timer_armed(timer)) {
+        sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), timer);
+    }
+}
+
+void sl_dpdk_liveness_close(struct sl_dpdk *dpdk)
+{
+    disarm(dpdk, &dpdk->sweep);
+    disarm(dpdk, &dpdk->links);
+}
+
+void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
+    conn->heard_ns = now_ns;
+    conn->silence = (struct sl_dpdk_liveness){.heard_ns = now_ns,
+                                              .since_ns = now_ns,
+                                              .arrived = conn->grant.arrived,
+                                              .progress = sl_dpdk_send_progress(conn),
+                                              .narrow_since_ns = now_ns,
+                                              .stuck_since_ns = now_ns};
+    if (!sl_timer_armed(&dpdk->sweep)) {
+        arm(dpdk, now_ns);
+    }
+}

@@ -1,0 +1,236 @@
+/* Packets that came to a reactor of this process that is not the one they are for: copied, and
+ * posted. Also what neighbours say, which a device gives to one reactor only. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/dpdk/internal.h"
+
+/* From one reactor to another, on their way and not come back, so that one which stands still is
+ * not filled with what comes for it meanwhile, and others get theirs. The memory goes there and
+ * back, and is used again. */
+#define STRAYS_OUT 1024U
+
+struct sl_dpdk_misrouted {
+    struct sl_dpdk_misrouted *next;
+    /* Where it came from: the transport, if it still is what it was, and its reactor. */
+    const struct sl_dpdk *from;
+    uint64_t from_owner;
+    uint32_t from_reactor;
+    uint32_t room;
+    /* Of the device: which of the transports of the reactor's thread. */
+    struct in6_addr ip;
+    char device[SL_DPDK_NAME_BYTES];
+    uint32_t reactor;
+    uint64_t id; /* the connection's there; 0: as the packet says */
+    uint32_t length;
+    uint16_t queue;
+    bool for_neighbours;
+    _Alignas(8) uint8_t bytes[];
+};
+
+/* The transports of this thread: usually one. Several of one thread's are told apart by reactor and
+ * address. */
+static _Thread_local struct sl_dpdk *here;
+static _Thread_local uint64_t opened;
+
+void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk)
+{
+    dpdk->strays_owner = ++opened;
+    dpdk->next_here = here;
+    here = dpdk;
+}
+
+void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk)
+{
+    struct sl_dpdk **at = &here;
+    while (*at != NULL && *at != dpdk) {
+        at = &(*at)->next_here;
+    }
+    if (*at != NULL) {
+        *at = dpdk->next_here;
+    }
+    while (dpdk->strays_free != NULL) {
+        struct sl_dpdk_misrouted *stray = dpdk->strays_free;
+        dpdk->strays_free = stray->next;
+        free(stray);
+    }
+}
+
+/* On the thread that it came from. */
+static void come_back(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_dpdk_misrouted *stray = ctx;
+    struct sl_dpdk *dpdk = here;
+    while (dpdk != NULL && (dpdk != stray->from || dpdk->strays_owner != stray->from_owner)) {
+        dpdk = dpdk->next_here;
+    }
+    if (dpdk == NULL) {
+        free(stray);
+        return;
+    }
+    dpdk->strays_out[stray->reactor]--;
+    stray->next = dpdk->strays_free;
+    dpdk->strays_free = stray;
+}
+
+/* Also where there is no transport, yet or any more. */
+static void send_back(struct sl_dpdk_misrouted *stray)
+{
+    sl_reactor_post(sl_reactor_running(), stray->from_reactor,
+                    (struct sl_mail){.run = come_back, .ctx = stray, .drop = free});
+}
+
+static struct sl_dpdk_netif *find_side(const struct sl_dpdk_misrouted *stray, struct sl_dpdk **out)
+{
+    for (struct sl_dpdk *dpdk = here; dpdk != NULL; dpdk = dpdk->next_here) {
+        if (sl_reactor_index(dpdk->base.reactor) != stray->reactor) {
+            continue;
+        }
+        struct sl_dpdk_netif *side = sl_dpdk_netif_like(dpdk, stray->device, &stray->ip);
+        if (side != NULL) {
+            *out = dpdk;
+            return side;
+        }
+    }
+    return NULL;
+}
+
+/* Who keeps it copies it: its memory goes back at once. One of the port's own is not taken for it:
+ * those are few, and what waits in them could keep the answer from being sent for which its sender
+ * waits. */
+static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+                        struct sl_dpdk_misrouted *stray)
+{
+    struct sl_dpdk_packet packet = {.bytes = stray->bytes,
+                                    .length = stray->length,
+                                    .queue = stray->queue,
+                                    .checked = true}; /* else it were not here */
+    struct sl_dpdk_parsed parsed;
+    if (stray->length > side->facts.frame_bytes_max) {
+        return;
+    }
+    if (sl_dpdk_parse(packet.bytes, packet.length, true, &parsed) == SL_DPDK_OURS) {
+        parsed.header.connection = stray->id != 0 ? stray->id : parsed.header.connection;
+        (void)sl_dpdk_take(dpdk, side, &packet, &parsed, true);
+    } else if (parsed.version != 0) {
+        (void)sl_dpdk_setup_other(dpdk, side, &packet, &parsed, true);
+    }
+}
+
+static void arrive(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_dpdk_misrouted *stray = ctx;
+    struct sl_dpdk *dpdk;
+    struct sl_dpdk_netif *side = find_side(stray, &dpdk);
+    if (side == NULL) {
+        /* Not open yet, or closed: as if it had been lost. */
+    } else if (stray->for_neighbours) {
+        sl_dpdk_route_neighbour(dpdk, side, stray->bytes, stray->length, NULL);
+    } else {
+        dpdk->strays_taken++;
+        take_packet(dpdk, side, stray);
+    }
+    send_back(stray);
+}
+
+static struct sl_dpdk_misrouted *get_stray(struct sl_dpdk *dpdk, uint32_t bytes)
+{
+    struct sl_dpdk_misrouted *stray = dpdk->strays_free;
+    if (stray != NULL) {
+        dpdk->strays_free = stray->next;
+        if (stray->room >= bytes) {
+            return stray;
+        }
+        free(stray);
+    }
+    stray = malloc(sizeof *stray + bytes);
+    if (stray != NULL) {
+        stray->room = bytes;
+    }
+    return stray;
+}
+
+static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side, uint32_t reactor,
+                 uint64_t id, const struct sl_dpdk_packet *packet, bool for_neighbours)
+{
+    const uint32_t most = side->facts.frame_bytes_max;
+    const uint32_t room = packet->length > most ? packet->length : most;
+    struct sl_dpdk_misrouted *stray =
+        dpdk->strays_out[reactor] < STRAYS_OUT ? get_stray(dpdk, room) : NULL;
+    if (stray == NULL) {
+        return; /* as if it had been lost */
+    }
+    *stray = (struct sl_dpdk_misrouted){.from = dpdk,
+                                        .from_owner = dpdk->strays_owner,
+                                        .from_reactor = sl_reactor_index(dpdk->base.reactor),
+                                        .room = stray->room,
+                                        .ip = side->facts.self.ip,
+                                        .reactor = reactor,
+                                        .id = id,
+                                        .length = packet->length,
+                                        .queue = packet->queue,
+                                        .for_neighbours = for_neighbours};
+    memcpy(stray->device, side->facts.name, sizeof stray->device);
+    memcpy(stray->bytes, packet->bytes, packet->length);
+    dpdk->strays_out[reactor]++;
+    dpdk->strays_sent++;
+    sl_reactor_post(dpdk->base.reactor, reactor,
+                    (struct sl_mail){.run = arrive, .ctx = stray, .drop = free});
+}
+
+/* A device's reactors follow one another in their group. */
+static bool is_one_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+                      uint32_t reactor)
+{
+    const struct sl_dpdk_queues *queues = &side->facts.queues;
+    const uint32_t first = sl_reactor_index(dpdk->base.reactor) - queues->index;
+    return reactor >= first && reactor - first < queues->reactors &&
+           reactor < sl_reactor_group_count(dpdk->base.reactor);
+}
+
+void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side, uint64_t id,
+                            const struct sl_dpdk_packet *packet)
+{
+    const uint32_t reactor = sl_dpdk_id_reactor(id);
+    if (is_one_of(dpdk, side, reactor)) {
+        post(dpdk, side, reactor, id, packet, false);
+    }
+}
+
+bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+                               const struct sl_dpdk_packet *packet,
+                               const struct sl_dpdk_parsed *parsed)
+{
+    const struct sl_dpdk_queues *queues = &side->facts.queues;
+    const uint32_t index = sl_reactor_index(dpdk->base.reactor);
+    uint32_t reactor = sl_dpdk_id_reactor(parsed->header.connection);
+    if (parsed->header.kind == SL_DPDK_OPEN) {
+        const uint32_t place = (uint16_t)(parsed->to.port - dpdk->port_base) % queues->reactors;
+        reactor = index - queues->index + place;
+    }
+    if (reactor == index || !is_one_of(dpdk, side, reactor)) {
+        return false;
+    }
+    post(dpdk, side, reactor, 0, packet, false);
+    return true;
+}
+
+void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+                                 const struct sl_dpdk_packet *packet)
+{
+    const struct sl_dpdk_queues *queues = &side->facts.queues;
+    const uint32_t index = sl_reactor_index(dpdk->base.reactor);
+    if (queues->straight) {
+        return; /* the answer comes back by the queue that the question left by */
+    }
+    for (uint32_t i = 0; i < queues->reactors; i++) {
+        const uint32_t reactor = index - queues->index + i;
+        if (reactor != index && is_one_of(dpdk, side, reactor)) {
+            post(dpdk, side, reactor, 0, packet, true);
+        }
+    }
+}

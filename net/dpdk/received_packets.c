@@ -1,0 +1,119 @@
+#include "net/dpdk/received_packets.h"
+
+#include <string.h>
+
+#include "core/assert.h"
+#include "net/dpdk/wire.h"
+
+/* The bit of number n is bits[n / 64 % WORDS] >> n % 64. Only those of numbers in (next, end) are
+ * ever set, so that a bit is 0 when its number comes into the window. */
+#define WORDS (SL_DPDK_RECEIVED_PACKETS / 64)
+
+static uint64_t *word_of(struct sl_dpdk_received_packets *seen, uint32_t sequence)
+{
+    return &seen->bits[sequence / 64 % WORDS];
+}
+
+static bool is_set(const struct sl_dpdk_received_packets *seen, uint32_t sequence)
+{
+    return (seen->bits[sequence / 64 % WORDS] >> sequence % 64 & 1) != 0;
+}
+
+void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *seen, uint32_t first)
+{
+    *seen = (struct sl_dpdk_received_packets){.next = first, .end = first};
+}
+
+/* Past what has come already, word by word. */
+static void advance(struct sl_dpdk_received_packets *seen)
+{
+    while (seen->next != seen->end) {
+        uint64_t *word = word_of(seen, seen->next);
+        uint32_t at = seen->next % 64;
+        uint64_t missing = ~(*word >> at);
+        uint32_t run = missing == 0 ? 64 : (uint32_t)__builtin_ctzll(missing);
+        run = run < 64 - at ? run : 64 - at;
+        if (run == 0) {
+            return;
+        }
+        *word &= ~((run == 64 ? ~0ULL : (1ULL << run) - 1) << at);
+        seen->next += run;
+    }
+}
+
+/* Forgets the bits of count numbers from `next` on. */
+static void clear(struct sl_dpdk_received_packets *seen, uint32_t count)
+{
+    for (uint32_t sequence = seen->next; count > 0;) {
+        uint32_t at = sequence % 64;
+        uint32_t run = count < 64 - at ? count : 64 - at;
+        *word_of(seen, sequence) &= ~((run == 64 ? ~0ULL : (1ULL << run) - 1) << at);
+        sequence += run;
+        count -= run;
+    }
+}
+
+bool sl_dpdk_received_packets_settle(struct sl_dpdk_received_packets *seen, uint32_t sequence,
+                                     uint32_t behind)
+{
+    if (!sl_dpdk_received_packets_allows(seen, sequence, behind)) {
+        return false;
+    }
+    uint32_t settled = sequence - behind, count = settled - seen->next;
+    if (!sl_dpdk_before(seen->next, settled)) {
+        return true;
+    }
+    clear(seen, count < SL_DPDK_RECEIVED_PACKETS ? count : SL_DPDK_RECEIVED_PACKETS);
+    seen->next = settled;
+    if (sl_dpdk_before(seen->end, settled)) {
+        seen->end = settled;
+    }
+    advance(seen);
+    return true;
+}
+
+enum sl_dpdk_received_packets_answer
+sl_dpdk_received_packets_ask(const struct sl_dpdk_received_packets *seen, uint32_t sequence)
+{
+    if (sequence - seen->next < SL_DPDK_RECEIVED_PACKETS) {
+        return is_set(seen, sequence) ? SL_DPDK_RECEIVED_AGAIN : SL_DPDK_RECEIVED_NEW;
+    }
+    return seen->next - sequence <= SL_DPDK_RECEIVED_JUMP ? SL_DPDK_RECEIVED_AGAIN
+                                                          : SL_DPDK_RECEIVED_OUTSIDE;
+}
+
+void sl_dpdk_received_packets_take(struct sl_dpdk_received_packets *seen, uint32_t sequence)
+{
+    sl_assert_slow(sl_dpdk_received_packets_ask(seen, sequence) == SL_DPDK_RECEIVED_NEW);
+    seen->unacked++;
+    if (sequence == seen->next && seen->next == seen->end) {
+        seen->next++;
+        seen->end++;
+        return;
+    }
+    *word_of(seen, sequence) |= 1ULL << sequence % 64;
+    if (!sl_dpdk_before(sequence, seen->end)) {
+        seen->end = sequence + 1;
+    }
+    if (sequence == seen->next) {
+        advance(seen);
+    }
+}
+
+uint32_t sl_dpdk_received_packets_words(const struct sl_dpdk_received_packets *seen,
+                                        uint64_t *words, uint32_t max)
+{
+    if (seen->next == seen->end) {
+        return 0;
+    }
+    uint32_t first = seen->next + 1;
+    uint32_t needed = (seen->end - first + 63) / 64;
+    uint32_t count = needed < max ? needed : max;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = (first + 64 * i) % 64;
+        const uint64_t *low = &seen->bits[(first / 64 + i) % WORDS];
+        const uint64_t *high = &seen->bits[(first / 64 + i + 1) % WORDS];
+        words[i] = at == 0 ? *low : *low >> at | *high << (64 - at);
+    }
+    return count;
+}

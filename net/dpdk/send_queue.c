@@ -1,0 +1,261 @@
+#include <stdlib.h>
+
+#include "net/dpdk/send.h"
+
+void sl_dpdk_send_drop(struct sl_dpdk_sending *sending)
+{
+    free(sending->entries);
+    free(sending->messages);
+    free(sending->lost);
+    free(sending);
+}
+
+int sl_dpdk_send_open(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = calloc(1, sizeof *send);
+    if (send == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    send->ask_pause_ns = SL_DPDK_ASK_NS_MIN;
+    send->entries = sl_dpdk_ring_open(&send->entries_mask, sizeof *send->entries);
+    send->messages = sl_dpdk_ring_open(&send->messages_mask, sizeof *send->messages);
+    send->lost = sl_dpdk_ring_open(&send->lost_mask, sizeof *send->lost);
+    if (send->entries == NULL || send->messages == NULL || send->lost == NULL) {
+        sl_dpdk_send_drop(send);
+        return SL_ERR_NO_MEMORY;
+    }
+    conn->send = send;
+    return 0;
+}
+
+void sl_dpdk_send_close(struct sl_dpdk_conn *conn)
+{
+    if (conn->send != NULL) {
+        sl_dpdk_send_drop(conn->send);
+        conn->send = NULL;
+    }
+}
+
+struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    sl_assert(send->head == send->tail);
+    conn->send = NULL;
+    return send;
+}
+
+void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending)
+{
+    sl_dpdk_send_close(conn);
+    conn->send = sending;
+}
+
+bool sl_dpdk_send_is_done(const struct sl_dpdk_conn *conn)
+{
+    return conn->send->head == conn->send->tail;
+}
+
+/* ---- Memory -----------------------------------------------------------------------------------
+ */
+
+static bool grow_entries(struct sl_dpdk_sending *send)
+{
+    if (send->entries_mask + 1 == SL_DPDK_QUEUE) {
+        return false;
+    }
+    struct sl_dpdk_entry *grown = sl_dpdk_ring_grow(send->entries, &send->entries_mask,
+                                                    sizeof *send->entries, send->head, send->tail);
+    send->entries = grown != NULL ? grown : send->entries;
+    return grown != NULL;
+}
+
+static bool has_room(struct sl_dpdk_sending *send)
+{
+    return send->tail - send->head <= send->entries_mask || grow_entries(send);
+}
+
+/* Not while the device counts in one of them what it has read. */
+bool sl_dpdk_queue_takes_message(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    if (send->message_next - send->message_first <= send->messages_mask) {
+        return true;
+    }
+    if (send->messages_mask + 1 == SL_DPDK_MESSAGES || sl_dpdk_send_is_reading(conn)) {
+        return false;
+    }
+    struct sl_dpdk_message *grown =
+        sl_dpdk_ring_grow(send->messages, &send->messages_mask, sizeof *send->messages,
+                          send->message_first, send->message_next);
+    send->messages = grown != NULL ? grown : send->messages;
+    return grown != NULL;
+}
+
+bool sl_dpdk_queue_takes_lost(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    while (send->lost_mask < conn->flights.mask) {
+        struct sl_dpdk_lost *grown = sl_dpdk_ring_grow(
+            send->lost, &send->lost_mask, sizeof *send->lost, send->lost_head, send->lost_tail);
+        if (grown == NULL) {
+            return false;
+        }
+        send->lost = grown;
+    }
+    return true;
+}
+
+void sl_dpdk_send_shrink(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    if (!sl_dpdk_sent_packets_none(&conn->flights) || send->head != send->tail ||
+        send->message_first != send->message_next || send->lost_head != send->lost_tail) {
+        return;
+    }
+    sl_dpdk_sent_packets_shrink(&conn->flights);
+    send->entries = sl_dpdk_ring_shrink(send->entries, &send->entries_mask, sizeof *send->entries);
+    send->messages =
+        sl_dpdk_ring_shrink(send->messages, &send->messages_mask, sizeof *send->messages);
+    send->lost = sl_dpdk_ring_shrink(send->lost, &send->lost_mask, sizeof *send->lost);
+}
+
+uint32_t sl_dpdk_send_progress(const struct sl_dpdk_conn *conn)
+{
+    return conn->offered + conn->send->message_first;
+}
+
+/* ---- What is taken ----------------------------------------------------------------------------
+ */
+
+uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
+                            uint32_t count)
+{
+    struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
+    struct sl_dpdk_sending *send = conn->send;
+    uint32_t taken = 0;
+    if (base->state != SL_CONN_OPEN) {
+        return 0;
+    }
+    while (taken < count && has_room(send)) {
+        const struct sl_transport_frame *frame = &frames[taken++];
+        *sl_dpdk_entry_at(send, send->tail++) = (struct sl_dpdk_entry){
+            .head = frame->head,
+            .payload = frame->payload,
+            .head_bytes = frame->head_bytes,
+            .payload_bytes = frame->payload_bytes,
+            .cookie = frame->cookie,
+        };
+        conn->dpdk->stats.bytes_sent += frame->head_bytes + (uint64_t)frame->payload_bytes;
+    }
+    send->wants_room = send->wants_room || taken < count;
+    sl_dpdk_mark_dirty(conn);
+    return taken;
+}
+
+/* ---- What has come ----------------------------------------------------------------------------
+ */
+
+static bool first_has_come(struct sl_dpdk_sending *send)
+{
+    return send->message_first != send->message_next &&
+           sl_dpdk_message_at(send, send->message_first)->pending == 0;
+}
+
+/* What has come may still be in a packet that was sent again, and that the device has not read. */
+static void advance(struct sl_dpdk_sending *send)
+{
+    const struct sl_dpdk_message *first;
+    while (first_has_come(send) &&
+           (first = sl_dpdk_message_at(send, send->message_first))->reading == 0) {
+        send->done = first->entries_end;
+        send->message_first++;
+    }
+}
+
+void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t number)
+{
+    sl_dpdk_message_at(conn->send, number)->pending--;
+    advance(conn->send);
+}
+
+bool sl_dpdk_queue_is_ready(struct sl_dpdk_sending *send)
+{
+    return send->head != send->done || first_has_come(send);
+}
+
+bool sl_dpdk_send_is_reading(const struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    for (uint32_t number = send->message_first; number != send->message_next; number++) {
+        if (sl_dpdk_message_at(send, number)->reading > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sl_dpdk_send_all_came(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    if (send->next.entry == send->tail && !sl_dpdk_send_is_reading(conn)) {
+        send->done = send->tail;
+        send->message_first = send->message_next;
+        send->lost_head = send->lost_tail;
+    }
+}
+
+/* The end of the run that begins at the head, when all of it has come; else the head. */
+static uint32_t sent_run(struct sl_dpdk_sending *send)
+{
+    if (send->head == send->done) {
+        return send->head;
+    }
+    uint32_t end = send->head + 1;
+    while (end != send->tail && sl_dpdk_entry_at(send, end)->cookie == SL_TRANSPORT_COALESCED) {
+        if (end == send->done) {
+            return send->head;
+        }
+        end++;
+    }
+    return end;
+}
+
+static bool reports_to(const struct sl_dpdk_conn *conn)
+{
+    return (conn->base.state == SL_CONN_OPEN || conn->base.state == SL_CONN_CLOSING) &&
+           (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING);
+}
+
+static void take_out(struct sl_dpdk_sending *send, uint32_t end)
+{
+    send->head = end;
+    if (end == send->tail) { /* the same memory again, while it is warm */
+        send->head = send->done = send->tail = 0;
+        send->next = (struct sl_dpdk_place){0};
+    }
+}
+
+/* The upcalls may queue more, and may disconnect. */
+void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    uint32_t end;
+    advance(send);
+    while (reports_to(conn) && (end = sent_run(send)) != send->head) {
+        void *cookie = sl_dpdk_entry_at(send, send->head)->cookie;
+        take_out(send, end);
+        sl_conn_report_sent(&conn->base, cookie);
+    }
+    if (send->wants_room && conn->life == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN &&
+        has_room(send)) {
+        send->wants_room = false;
+        sl_conn_report_writable(&conn->base);
+    }
+    if (first_has_come(send)) {
+        sl_dpdk_mark_ready(conn);
+    }
+    if (send->goes_on) {
+        send->goes_on = false;
+        sl_dpdk_mark_dirty(conn);
+    }
+}

@@ -1,0 +1,125 @@
+/* Ids that were ours: a peer that has not heard of the end is told again when it speaks; what is
+ * meant for a connection that went to another reactor is passed on. A table with one place for each
+ * hash, where the newest displaces: it is a courtesy, and peers come to their end without it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/dpdk/internal.h"
+
+#define PASTS    1024U /* 2^n */
+#define AGAIN_NS SL_CLOCK_NS_PER_MS
+#define LEAST_NS (10 * SL_CLOCK_NS_PER_S) /* a cookie that was good is so no longer */
+
+enum past_kind { NOBODY, ENDED, WENT };
+
+struct past {
+    enum past_kind kind;
+    uint64_t id, until_ns;
+    /* WENT */
+    uint64_t id_there;
+    /* ENDED */
+    struct sl_dpdk_netif *side;
+    struct sl_dpdk_address there;
+    struct sl_dpdk_route route;
+    struct sl_dpdk_last_words last;
+    uint64_t told_ns;
+    uint16_t queue;
+};
+
+struct sl_dpdk_pasts {
+    struct past places[PASTS];
+};
+
+int sl_dpdk_time_wait_open(struct sl_dpdk *dpdk)
+{
+    dpdk->pasts = calloc(1, sizeof *dpdk->pasts);
+    return dpdk->pasts != NULL ? 0 : SL_ERR_NO_MEMORY;
+}
+
+void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk)
+{
+    free(dpdk->pasts);
+    dpdk->pasts = NULL;
+}
+
+static struct past *place_of(struct sl_dpdk *dpdk, uint64_t id)
+{
+    return &dpdk->pasts->places[(id >> SL_DPDK_ID_SHIFT) % PASTS];
+}
+
+static struct past *find(struct sl_dpdk *dpdk, uint64_t id)
+{
+    struct past *past = place_of(dpdk, id);
+    bool is_it = past->kind != NOBODY && past->id == id && sl_dpdk_now_ns(dpdk) < past->until_ns;
+    return is_it ? past : NULL;
+}
+
+static uint64_t until_ns(const struct sl_dpdk *dpdk)
+{
+    const uint64_t ns = 2 * sl_dpdk_patience_ns(dpdk);
+    return sl_dpdk_now_ns(dpdk) + (ns > LEAST_NS ? ns : LEAST_NS);
+}
+
+void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    if (conn->id_peers == 0 || !conn->routed) {
+        return;
+    }
+    struct past *past = place_of(dpdk, conn->id);
+    *past = (struct past){.kind = ENDED,
+                          .id = conn->id,
+                          .until_ns = until_ns(dpdk),
+                          .side = conn->side,
+                          .there = conn->there,
+                          .route = conn->route,
+                          .queue = conn->queue};
+    const bool was_orderly = conn->all_delivered || (conn->end_err == SL_OK && conn->bye_acked);
+    sl_dpdk_conn_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &past->last);
+}
+
+void sl_dpdk_time_wait_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there)
+{
+    *place_of(dpdk, id) =
+        (struct past){.kind = WENT, .id = id, .until_ns = until_ns(dpdk), .id_there = id_there};
+}
+
+bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id)
+{
+    return find(dpdk, id) != NULL;
+}
+
+/* Only what waits for an answer gets one: two that have ended do not tell each other for ever. */
+static bool waits(const struct sl_dpdk_header *header)
+{
+    return header->kind >= SL_DPDK_DATA && header->kind <= SL_DPDK_FIN;
+}
+
+static void tell_again(struct sl_dpdk *dpdk, struct past *past, const struct sl_dpdk_parsed *parsed)
+{
+    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
+    if (!waits(&parsed->header) ||
+        memcmp(&past->there.ip, &parsed->from.ip, sizeof past->there.ip) != 0 ||
+        (past->told_ns != 0 && now_ns - past->told_ns < AGAIN_NS)) {
+        return;
+    }
+    past->told_ns = now_ns;
+    sl_dpdk_send_unnumbered(dpdk, past->side, &past->route, past->queue, &past->last.header,
+                            past->last.body);
+}
+
+bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+                            const struct sl_dpdk_packet *packet,
+                            const struct sl_dpdk_parsed *parsed)
+{
+    struct past *past = find(dpdk, parsed->header.connection);
+    if (past == NULL) {
+        return false;
+    }
+    if (past->kind == WENT) {
+        sl_dpdk_misrouted_send(dpdk, side, past->id_there, packet);
+    } else {
+        tell_again(dpdk, past, parsed);
+    }
+    return true;
+}

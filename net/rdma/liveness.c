@@ -1,0 +1,196 @@
+#include "core/log.h"
+#include "net/rdma/internal.h"
+
+#define ROUNDS_PER_TIMEOUT 4
+#define ROUNDS_PER_PROBE   2  /* of a connection on which nothing happens */
+#define PROBES_UNHEARD     2U /* each takes a receive buffer of a peer that does not look */
+#define SPEAK_NS           (20 * SL_CLOCK_NS_PER_MS) /* doubled with each time */
+#define SPEAK_MAX          3U
+#define RETRY_NS           (10 * SL_CLOCK_NS_PER_MS)
+
+static uint64_t timeout_ns(const struct sl_rdma *rdma)
+{
+    return rdma->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
+}
+
+static void forget(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    conn->quiet_since_ns = now_ns;
+    conn->quiet_rounds = 0;
+    conn->heard = false;
+    conn->pings = 0;
+}
+
+static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
+{
+    if (conn->pings < pings_max &&
+        sl_rdma_send_uncounted(conn, SL_RDMA_CREDIT_UPDATE, SL_RDMA_PING, 0)) {
+        conn->pings++;
+    }
+}
+
+/* Nobody waits for it. But a machine that is gone does not say so: its device does not acknowledge
+ * what is sent to it, which ours reports. */
+static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    conn->quiet_since_ns = now_ns;
+    conn->quiet_rounds = 0;
+    if (conn->rdma->sweep_rounds % ROUNDS_PER_PROBE == 0) {
+        ping(conn, PROBES_UNHEARD);
+    }
+}
+
+/* It takes a timeout's worth of rounds that saw nothing: when this thread was stopped, time went by
+ * in which the peer may have answered. A peer that takes nothing may wait for memory, and for long;
+ * but then it turns, and answers. */
+static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    ping(conn, SL_RDMA_SPARE);
+    conn->quiet_rounds++;
+    if (conn->quiet_rounds > ROUNDS_PER_TIMEOUT &&
+        now_ns - conn->quiet_since_ns >= timeout_ns(conn->rdma)) {
+        sl_rdma_conn_refuse(conn, "it takes nothing and does not answer", SL_ERR_DEADLINE);
+    }
+}
+
+static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    if (conn->life != SL_RDMA_LIVE) {
+        return; /* it has a timer of its own */
+    }
+    if (conn->heard) {
+        forget(conn, now_ns);
+    }
+    if (sl_rdma_send_waits(conn)) {
+        visit_waiting(conn, now_ns);
+    } else {
+        visit_idle(conn, now_ns);
+    }
+}
+
+/* ---- Soon after something has happened --------------------------------------------------------
+ */
+
+void sl_rdma_liveness_speak(struct sl_rdma_conn *conn)
+{
+    forget(conn, sl_reactor_now_ns(conn->rdma->base.reactor)); /* what it said before it moved */
+    conn->note_due = true;
+    sl_rdma_mark_dirty(conn);
+    sl_rdma_conn_set_timer(conn, SPEAK_NS);
+}
+
+/* Soft-iWARP overlooks what comes at the moment in which it accepts, until more comes. */
+static void speak_again(struct sl_rdma_conn *conn)
+{
+    if (!conn->heard && conn->pings < SPEAK_MAX) {
+        ping(conn, SPEAK_MAX);
+        sl_rdma_conn_set_timer(conn, SPEAK_NS << conn->pings);
+    }
+}
+
+void sl_rdma_liveness_look(struct sl_rdma_conn *conn)
+{
+    switch (conn->suspect_err) {
+    case 0:
+        speak_again(conn);
+        return;
+    case SL_ERR_PROTOCOL:
+        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use", SL_ERR_PROTOCOL);
+        return;
+    default:
+        sl_rdma_conn_refuse(conn, "its queue pair has failed", conn->suspect_err);
+    }
+}
+
+/* ---- Timers -----------------------------------------------------------------------------------
+ */
+
+static void arm(struct sl_rdma *rdma, uint64_t now_ns)
+{
+    sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &rdma->sweep,
+                 now_ns + timeout_ns(rdma) / ROUNDS_PER_TIMEOUT);
+}
+
+/* Of a device's removal connections are told, and listeners at an address of its, but nobody else.
+ */
+static bool has_device(const struct sl_rdma *rdma)
+{
+    const struct sl_rdma_nic *rail = rdma->rails;
+    while (rail != NULL && rail->gone) {
+        rail = rail->next;
+    }
+    return rail != NULL;
+}
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, sweep));
+    rdma->sweep_rounds++;
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        if (rdma->conns[i] != NULL) {
+            visit(rdma->conns[i], now_ns);
+        }
+    }
+    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        sl_rdma_pool_refill(rail);
+        if (!rail->gone) {
+            sl_rdma_memory_relieve(rail);
+        }
+        if (!rail->gone && !sl_rdma_device_is_there(&rail->member)) {
+            sl_rdma_nic_remove(rdma, rail->verbs);
+        }
+    }
+    if (rdma->conn_count > 0 || has_device(rdma)) {
+        arm(rdma, now_ns);
+    }
+}
+
+static void on_retry(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, retry));
+    (void)now_ns;
+    rdma->retry_rounds++;
+    rdma->awake = rdma->awake || rdma->ready != NULL;
+    sl_rdma_move_retry(rdma);
+}
+
+void sl_rdma_liveness_retry(struct sl_rdma *rdma)
+{
+    struct sl_reactor *reactor = rdma->base.reactor;
+    if (!sl_timer_armed(&rdma->retry)) {
+        sl_timer_arm(sl_reactor_timers(reactor), &rdma->retry,
+                     sl_reactor_now_ns(reactor) + RETRY_NS);
+    }
+}
+
+void sl_rdma_liveness_open(struct sl_rdma *rdma)
+{
+    rdma->sweep.run = on_timer;
+    rdma->retry.run = on_retry;
+}
+
+static void stop(struct sl_rdma *rdma, struct sl_timer *timer)
+{
+    if (sl_timer_armed(timer)) {
+        sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), timer);
+    }
+}
+
+void sl_rdma_liveness_close(struct sl_rdma *rdma)
+{
+    stop(rdma, &rdma->sweep);
+    stop(rdma, &rdma->retry);
+}
+
+void sl_rdma_liveness_start(struct sl_rdma *rdma)
+{
+    if (!sl_timer_armed(&rdma->sweep)) {
+        arm(rdma, sl_reactor_now_ns(rdma->base.reactor));
+    }
+}
+
+void sl_rdma_liveness_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
+{
+    forget(conn, sl_reactor_now_ns(rdma->base.reactor));
+    sl_rdma_liveness_start(rdma);
+}

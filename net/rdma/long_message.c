@@ -1,0 +1,452 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "net/rdma/send.h"
+
+/* Where a payload is read from: by the peer, or by the device that writes it to the peer. */
+struct source {
+    struct sl_rdma_conn *conn;
+    struct sl_rdma_pins *kept;
+    enum sl_rdma_use use;
+    uint32_t count;
+    struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
+};
+
+enum outcome {
+    FOUND,
+    LATER,  /* the blocks that would be needed are in use by other frames */
+    REFUSED /* memory can neither be registered nor copied now */
+};
+
+static uint32_t frame_bytes(const struct sl_rdma_view *view)
+{
+    return view->head_bytes + view->rest_bytes;
+}
+
+static struct sl_frame header_of(const struct sl_rdma_view *view)
+{
+    struct sl_frame header;
+    memcpy(&header, view->head, sizeof header);
+    return header;
+}
+
+static bool has_landing(const struct sl_rdma_view *view)
+{
+    const struct sl_transport_frame *frame = &view->entry->frame;
+    return frame->landing != NULL && frame->landing_bytes >= SL_RDMA_LONG_BYTES;
+}
+
+/* Where the peer wants this answer; NULL: it is none, it is short, or anywhere. */
+static const struct sl_rdma_remote_sge *target_of(const struct sl_rdma_conn *conn,
+                                                  const struct sl_rdma_view *view, uint32_t *count)
+{
+    uint32_t payload_bytes = frame_bytes(view) - SL_FRAME_HEADER_BYTES;
+    if (conn->send->landings == NULL || payload_bytes < SL_RDMA_LONG_BYTES) {
+        return NULL;
+    }
+    struct sl_frame header = header_of(view);
+    return header.type == SL_FRAME_REPLY
+               ? sl_rdma_reply_buffer_find(conn, header.request_id, payload_bytes, count)
+               : NULL;
+}
+
+bool sl_rdma_long_is(const struct sl_rdma_conn *conn, const struct sl_rdma_view *view)
+{
+    uint32_t count;
+    return sizeof(struct sl_rdma_packet) + (uint64_t)view->head_bytes + view->rest_bytes >
+               SL_RDMA_PACKET_BYTES ||
+           has_landing(view) || target_of(conn, view, &count) != NULL;
+}
+
+/* ---- What is kept while a frame is read -------------------------------------------------------
+ */
+
+static struct sl_rdma_pins *get_kept(struct sl_rdma_send *send)
+{
+    struct sl_rdma_pins *kept = send->kept_free;
+    if (kept != NULL) {
+        send->kept_free = kept->next;
+    } else {
+        kept = malloc(sizeof *kept);
+    }
+    if (kept != NULL) {
+        kept->next = NULL;
+        kept->blocks = NULL;
+        kept->span_count = 0;
+    }
+    return kept;
+}
+
+static void put_kept(struct sl_rdma_conn *conn, struct sl_rdma_pins *kept)
+{
+    sl_rdma_memory_drop(conn->rail, kept->spans, kept->span_count);
+    while (kept->blocks != NULL) {
+        struct sl_rdma_block *block = kept->blocks;
+        kept->blocks = block->next;
+        sl_rdma_pool_unlend(block);
+    }
+    kept->next = conn->send->kept_free;
+    conn->send->kept_free = kept;
+}
+
+void sl_rdma_long_drop(struct sl_rdma_conn *conn, struct sl_rdma_entry *entry)
+{
+    while (entry->kept != NULL) {
+        struct sl_rdma_pins *kept = entry->kept;
+        entry->kept = kept->next;
+        put_kept(conn, kept);
+    }
+}
+
+void sl_rdma_long_close(struct sl_rdma_send *send)
+{
+    while (send->kept_free != NULL) {
+        struct sl_rdma_pins *kept = send->kept_free;
+        send->kept_free = kept->next;
+        free(kept);
+    }
+}
+
+/* ---- Where the payload is read from -----------------------------------------------------------
+ */
+
+/* Where it is. */
+static bool find_keys(struct source *source, const uint8_t *at, uint32_t bytes,
+                      bool for_the_occasion)
+{
+    if (source->count == SL_RDMA_REMOTE_SGES) {
+        return false;
+    }
+    struct sl_rdma_local_sge *spans = source->spans + source->count;
+    uint32_t count =
+        sl_rdma_memory_find(source->conn->rail, at, bytes, source->use, for_the_occasion, spans,
+                            SL_RDMA_REMOTE_SGES - source->count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (spans[i].hold != NULL) {
+            source->kept->spans[source->kept->span_count++] = spans[i];
+        }
+    }
+    source->count += count;
+    return count > 0;
+}
+
+/* Through blocks. The peer may leave them unread for long, and may wait itself for some of ours to
+ * be free: so they are never all in use for this. */
+static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t bytes)
+{
+    struct sl_rdma *rdma = source->conn->rdma;
+    struct sl_rdma_pool *pool = &source->conn->rail->pool;
+    uint32_t needed = (bytes + SL_RDMA_STAGING_BYTES - 1) / SL_RDMA_STAGING_BYTES;
+    if (needed > SL_RDMA_REMOTE_SGES - source->count) {
+        return REFUSED;
+    }
+    if (pool->lent > 0 && pool->lent + needed > rdma->buffers_max / 2) {
+        return LATER;
+    }
+    while (bytes > 0) {
+        struct sl_rdma_block *block = sl_rdma_pool_lend(source->conn->rail);
+        if (block == NULL) {
+            bool is_full = pool->total[SL_RDMA_BLOCK_STAGING] >= rdma->buffers_max;
+            return is_full && pool->lent > source->count ? LATER : REFUSED;
+        }
+        uint32_t some = bytes < SL_RDMA_STAGING_BYTES ? bytes : SL_RDMA_STAGING_BYTES;
+        memcpy(block->at, at, some);
+        block->next = source->kept->blocks;
+        source->kept->blocks = block;
+        source->spans[source->count++] =
+            (struct sl_rdma_local_sge){.at = block->at,
+                                       .bytes = some,
+                                       .local_key = block->key,
+                                       .remote_key = block->remote_key};
+        rdma->stats.copied_bytes += some;
+        at += some;
+        bytes -= some;
+    }
+    return FOUND;
+}
+
+static enum outcome add_part(struct source *source, const uint8_t *at, uint32_t bytes)
+{
+    if (bytes == 0) {
+        return FOUND;
+    }
+    bool occasion = bytes >= SL_RDMA_OCCASION_BYTES;
+    if (bytes >= SL_RDMA_GATHER_BYTES && find_keys(source, at, bytes, occasion)) {
+        return FOUND;
+    }
+    uint32_t count = source->count;
+    enum outcome outcome = copy_part(source, at, bytes);
+    if (outcome == FOUND) {
+        return FOUND;
+    }
+    source->count = count; /* what was copied of the part goes with the rest of `kept` */
+    return !occasion && find_keys(source, at, bytes, true) ? FOUND : outcome;
+}
+
+/* All of the payload but the first bytes, which go another way. */
+static enum outcome find_source(struct source *source, const struct sl_rdma_view *view,
+                                uint32_t skip)
+{
+    source->count = 0;
+    source->kept = get_kept(source->conn->send);
+    if (source->kept == NULL) {
+        return REFUSED;
+    }
+    uint32_t begin = SL_FRAME_HEADER_BYTES + skip;
+    enum outcome outcome = add_part(source, view->head + begin, view->head_bytes - begin);
+    if (outcome == FOUND) {
+        outcome = add_part(source, view->rest, view->rest_bytes);
+    }
+    source->conn->send->refused = source->conn->send->refused && outcome != FOUND;
+    if (outcome != FOUND) {
+        bool awake = source->conn->rdma->awake;
+        put_kept(source->conn, source->kept);
+        source->conn->rdma->awake = awake; /* what was too little for this is so for others */
+    }
+    return outcome;
+}
+
+/* Others give back what they use, on this device or another: so the frame is tried again in each
+ * round of retries. But as long as it waits all behind it does; and it may be too much for ever. */
+static void wait_for_memory(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    struct sl_rdma_send *send = conn->send;
+    const uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
+    if (!send->refused) {
+        send->refused = true;
+        send->refused_since_ns = now_ns;
+    }
+    send->refused_round = rdma->retry_rounds;
+    if (now_ns - send->refused_since_ns < sl_rdma_patience_ns(rdma)) {
+        send->starved = true;
+        sl_rdma_liveness_retry(rdma);
+        return;
+    }
+    if (sl_rdma_may_log(rdma)) {
+        sl_log_warn("%s: closed, since for %u ms memory for what is sent could not be registered: "
+                    "raise the limit of locked memory (ulimit -l), see starling-ps doctor",
+                    conn->base.peer, rdma->peer_timeout_ms);
+    }
+    sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
+}
+
+/* Whether it was tried in this round of retries already. */
+static bool waits_for_memory(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_send *send = conn->send;
+    bool waits = send->refused && send->refused_round == conn->rdma->retry_rounds;
+    send->starved = send->starved || waits;
+    return waits;
+}
+
+static void fail(struct sl_rdma_conn *conn, enum outcome outcome)
+{
+    if (outcome == LATER) {
+        conn->send->starved = true;
+    } else {
+        wait_for_memory(conn);
+    }
+}
+
+static void keep(struct sl_rdma_entry *entry, struct sl_rdma_pins *kept)
+{
+    kept->next = entry->kept;
+    entry->kept = kept;
+}
+
+/* ---- Packets ----------------------------------------------------------------------------------
+ */
+
+static bool begin_draft(struct sl_rdma_conn *conn, bool more, struct sl_rdma_packet_builder *draft)
+{
+    bool stalls = more && conn->counted_sent + 1 == conn->limit_theirs;
+    draft->flags = stalls ? SL_RDMA_STALLED : 0;
+    draft->piece_count = draft->landing_count = 0;
+    draft->frame_bytes = draft->part_count = 0;
+    draft->block = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_SEND);
+    conn->send->starved = conn->send->starved || draft->block == NULL;
+    return draft->block != NULL;
+}
+
+static void end_draft(struct sl_rdma_packet_builder *draft)
+{
+    if (draft->block != NULL) {
+        sl_rdma_pool_put(draft->block);
+    }
+}
+
+/* It has a block, so that it cannot fail. */
+static void emit(struct sl_rdma_send_batch *chain, struct sl_rdma_packet_builder *draft,
+                 struct sl_rdma_entry *entry)
+{
+    bool by_reference;
+    bool done = sl_rdma_packet_builder_emit(chain, draft, &by_reference);
+    sl_assert(done);
+    if (by_reference) {
+        entry->waits_device = true;
+        entry->device_due = sl_rdma_send_batch_number(chain);
+    }
+    end_draft(draft);
+}
+
+/* A frame that the peer reads. The beginning of the payload that lies with the header comes with
+ * the packet: a read less. */
+static bool draft_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
+                       struct sl_rdma_packet_builder *draft)
+{
+    uint32_t first_bytes = view->head_bytes - SL_FRAME_HEADER_BYTES;
+    uint32_t prefix_bytes =
+        view->rest_bytes > 0 && first_bytes <= SL_RDMA_GATHER_BYTES ? first_bytes : 0;
+    struct source source = {.conn = conn, .use = SL_RDMA_USE_READ};
+    enum outcome outcome = find_source(&source, view, prefix_bytes);
+    if (outcome != FOUND) {
+        fail(conn, outcome);
+        return false;
+    }
+    keep(view->entry, source.kept);
+    draft->kind = SL_RDMA_LONG;
+    draft->piece_count = (uint8_t)source.count;
+    for (uint32_t i = 0; i < source.count; i++) {
+        draft->pieces[i] = (struct sl_rdma_remote_sge){.at = (uintptr_t)source.spans[i].at,
+                                                       .key = source.spans[i].remote_key,
+                                                       .bytes = source.spans[i].bytes};
+    }
+    sl_rdma_packet_builder_add(draft, view->head, SL_FRAME_HEADER_BYTES + prefix_bytes);
+    view->entry->waits_peer = true;
+    view->entry->peer_due = ++conn->longs_sent;
+    return true;
+}
+
+/* Whether it fits a packet that says where the answer may go. */
+static bool fits_packet(const struct sl_rdma_view *view)
+{
+    size_t front =
+        sizeof(struct sl_rdma_packet) +
+        (has_landing(view) ? SL_RDMA_REMOTE_SGES * sizeof(struct sl_rdma_remote_sge) : 0);
+    return front + (uint64_t)frame_bytes(view) <= SL_RDMA_PACKET_BYTES;
+}
+
+static void lend_landing(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
+                         uint64_t request_id, struct sl_rdma_packet_builder *draft)
+{
+    const struct sl_transport_frame *frame = &view->entry->frame;
+    sl_assert(view->head_bytes == view->head_left); /* no other frame is in its entry */
+    draft->landing_count = sl_rdma_reply_buffer_export(conn, request_id, frame->landing,
+                                                       frame->landing_bytes, draft->landing);
+}
+
+/* A frame that is read, or comes with where its answer may go, or both; or neither, when that
+ * cannot be written. The landing comes second, since the frame goes without where there is no
+ * memory for both. */
+static bool pack_alone(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view, bool more)
+{
+    struct sl_rdma_conn *conn = chain->conn;
+    struct sl_rdma_packet_builder draft;
+    struct sl_frame header = header_of(view);
+    if (!sl_rdma_send_batch_reserve(chain, 1, conn->rail->can.sge_max) ||
+        !begin_draft(conn, more, &draft)) {
+        return false;
+    }
+    bool fits = fits_packet(view);
+    if (!fits && !draft_long(conn, view, &draft)) {
+        end_draft(&draft);
+        return false;
+    }
+    if (has_landing(view)) {
+        lend_landing(conn, view, header.request_id, &draft);
+    }
+    if (fits) {
+        draft.kind = draft.landing_count > 0 ? SL_RDMA_REPLY_BUFFER : SL_RDMA_FRAMES;
+        sl_rdma_packet_builder_add(&draft, view->head, view->head_bytes);
+        sl_rdma_packet_builder_add(&draft, view->rest, view->rest_bytes);
+    }
+    if (header.type == SL_FRAME_REPLY) {
+        sl_rdma_reply_buffer_forget(conn, header.request_id);
+    }
+    emit(chain, &draft, view->entry);
+    return true;
+}
+
+/* ---- Answers that go to their landing ---------------------------------------------------------
+ */
+
+#define WRITES_MAX (2 * SL_RDMA_REMOTE_SGES)
+
+/* Of what is left of the source, the next that one work request can write into what is left of the
+ * target. Both shrink. */
+static void add_write(struct sl_rdma_send_batch *chain, struct sl_rdma_local_sge **span,
+                      struct sl_rdma_remote_sge *target, uint32_t *left)
+{
+    struct ibv_send_wr *request = sl_rdma_send_batch_add(chain, SL_RDMA_WR_SEND, IBV_WR_RDMA_WRITE);
+    uint32_t sge_max = chain->conn->rail->can.sge_max;
+    request->wr.rdma.remote_addr = target->at;
+    request->wr.rdma.rkey = target->key;
+    while (*left > 0 && target->bytes > 0 && (uint32_t)request->num_sge < sge_max) {
+        struct sl_rdma_local_sge *from = *span;
+        uint32_t bytes = from->bytes < target->bytes ? from->bytes : target->bytes;
+        sl_rdma_send_batch_add_piece(chain, from->at, bytes, from->local_key);
+        from->at += bytes;
+        from->bytes -= bytes;
+        target->at += bytes;
+        target->bytes -= bytes;
+        *left -= bytes;
+        if (from->bytes == 0) {
+            (*span)++;
+        }
+    }
+}
+
+static void write_all(struct sl_rdma_send_batch *chain, struct source *source,
+                      const struct sl_rdma_remote_sge *targets, uint32_t bytes)
+{
+    struct sl_rdma_local_sge *span = source->spans;
+    while (bytes > 0) {
+        struct sl_rdma_remote_sge target = *targets++;
+        while (bytes > 0 && target.bytes > 0) {
+            add_write(chain, &span, &target, &bytes);
+        }
+    }
+}
+
+/* The writes, and the header behind them: they arrive in this order. */
+static bool pack_written(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view,
+                         bool more, const struct sl_rdma_remote_sge *targets)
+{
+    struct sl_rdma_conn *conn = chain->conn;
+    struct sl_rdma_packet_builder draft;
+    uint32_t sge_max = conn->rail->can.sge_max;
+    if (!sl_rdma_send_batch_reserve(chain, WRITES_MAX + 1, WRITES_MAX + sge_max) ||
+        !begin_draft(conn, more, &draft)) {
+        return false;
+    }
+    struct source source = {.conn = conn, .use = SL_RDMA_USE_SEND};
+    enum outcome outcome = find_source(&source, view, 0);
+    if (outcome != FOUND) {
+        fail(conn, outcome);
+        end_draft(&draft);
+        return false;
+    }
+    keep(view->entry, source.kept);
+    write_all(chain, &source, targets, frame_bytes(view) - SL_FRAME_HEADER_BYTES);
+    sl_rdma_reply_buffer_forget(conn, header_of(view).request_id);
+    draft.kind = SL_RDMA_WRITTEN;
+    sl_rdma_packet_builder_add(&draft, view->head, SL_FRAME_HEADER_BYTES);
+    emit(chain, &draft, view->entry);
+    view->entry->waits_device = true;
+    view->entry->device_due = sl_rdma_send_batch_number(chain);
+    chain->wants_signal = true;
+    return true;
+}
+
+bool sl_rdma_long_pack(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view, bool more)
+{
+    uint32_t count;
+    if (waits_for_memory(chain->conn)) {
+        return false;
+    }
+    const struct sl_rdma_remote_sge *targets = target_of(chain->conn, view, &count);
+    return targets != NULL ? pack_written(chain, view, more, targets)
+                           : pack_alone(chain, view, more);
+}

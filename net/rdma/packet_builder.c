@@ -1,0 +1,280 @@
+#include <string.h>
+
+#include "core/bytes.h"
+#include "net/rdma/send.h"
+
+static const uint8_t zeros[8];
+
+void sl_rdma_packet_builder_add(struct sl_rdma_packet_builder *draft, const uint8_t *at,
+                                uint32_t bytes)
+{
+    if (bytes == 0) {
+        return;
+    }
+    struct sl_rdma_part *last = draft->part_count > 0 ? &draft->parts[draft->part_count - 1] : NULL;
+    draft->frame_bytes += bytes;
+    if (last != NULL && last->at + last->bytes == at) {
+        last->bytes += bytes;
+        return;
+    }
+    sl_assert(draft->part_count < SL_RDMA_PARTS);
+    draft->parts[draft->part_count++] = (struct sl_rdma_part){.at = at, .bytes = bytes};
+}
+
+/* ---- A packet's way into a work request -------------------------------------------------------
+ */
+
+/* Head and pieces. Returns their length. */
+static uint32_t write_front(struct sl_rdma_conn *conn, const struct sl_rdma_packet_builder *draft,
+                            uint8_t *to)
+{
+    struct sl_rdma_packet head = {.kind = (uint8_t)draft->kind,
+                                  .flags = draft->flags,
+                                  .piece_count = draft->piece_count,
+                                  .landing_count = draft->landing_count,
+                                  .frame_bytes = draft->frame_bytes};
+    sl_rdma_credit_tell(conn, &head);
+    struct sl_bytes_writer writer = sl_bytes_writer_over(to, SL_RDMA_FRONT_BYTES);
+    sl_bytes_put(&writer, &head, sizeof head);
+    sl_bytes_put(&writer, draft->pieces, draft->piece_count * sizeof draft->pieces[0]);
+    sl_bytes_put(&writer, draft->landing, draft->landing_count * sizeof draft->landing[0]);
+    return (uint32_t)(SL_RDMA_FRONT_BYTES - writer.left);
+}
+
+static void emit_inline(struct sl_rdma_send_batch *chain,
+                        const struct sl_rdma_packet_builder *draft)
+{
+    struct ibv_send_wr *request = sl_rdma_send_batch_add(chain, SL_RDMA_WR_SEND, IBV_WR_SEND);
+    uint8_t *front = chain->fronts[chain->count - 1];
+    request->send_flags |= IBV_SEND_INLINE;
+    sl_rdma_send_batch_add_piece(chain, front, write_front(chain->conn, draft, front), 0);
+    for (uint32_t i = 0; i < draft->part_count; i++) {
+        sl_rdma_send_batch_add_piece(chain, draft->parts[i].at, draft->parts[i].bytes, 0);
+    }
+}
+
+/* Through a block, which holds the front and every part that is short or not registered; between
+ * those the others are read from where they are. */
+struct gather {
+    struct sl_rdma_send_batch *chain;
+    struct sl_rdma_block *block;
+    uint32_t filled, given; /* of the block: written, and made a piece of the request */
+    uint32_t pieces, limit;
+};
+
+static void give_filled(struct gather *gather)
+{
+    if (gather->filled != gather->given) {
+        sl_rdma_send_batch_add_piece(gather->chain, gather->block->at + gather->given,
+                                     gather->filled - gather->given, gather->block->key);
+        gather->given = gather->filled;
+        gather->pieces++;
+    }
+}
+
+/* One piece for the part, one for what is in the block before it, and one for what follows. */
+static bool give_part(struct gather *gather, const struct sl_rdma_part *part)
+{
+    struct sl_rdma_local_sge spans[2];
+    if (part->bytes < SL_RDMA_GATHER_BYTES || gather->pieces + 4 > gather->limit) {
+        return false;
+    }
+    uint32_t count = sl_rdma_memory_find(gather->chain->conn->rail, part->at, part->bytes,
+                                         SL_RDMA_USE_SEND, false, spans, 2);
+    if (count == 0) {
+        return false;
+    }
+    give_filled(gather);
+    for (uint32_t i = 0; i < count; i++) {
+        sl_rdma_send_batch_add_piece(gather->chain, spans[i].at, spans[i].bytes,
+                                     spans[i].local_key);
+        gather->pieces++;
+    }
+    return true;
+}
+
+static bool emit_block(struct sl_rdma_send_batch *chain, const struct sl_rdma_packet_builder *draft,
+                       struct sl_rdma_block *block)
+{
+    struct sl_rdma_conn *conn = chain->conn;
+    struct gather gather = {.chain = chain, .block = block, .limit = conn->rail->can.sge_max};
+    bool by_reference = false;
+    (void)sl_rdma_send_batch_add(chain, SL_RDMA_WR_SEND, IBV_WR_SEND);
+    gather.filled = write_front(conn, draft, block->at);
+    for (uint32_t i = 0; i < draft->part_count; i++) {
+        const struct sl_rdma_part *part = &draft->parts[i];
+        if (give_part(&gather, part)) {
+            by_reference = true;
+        } else {
+            memcpy(block->at + gather.filled, part->at, part->bytes);
+            gather.filled += part->bytes;
+            conn->rdma->stats.copied_bytes += part->bytes;
+        }
+    }
+    give_filled(&gather);
+    sl_rdma_send_batch_keep_block(chain, block);
+    return by_reference;
+}
+
+bool sl_rdma_packet_builder_emit(struct sl_rdma_send_batch *chain,
+                                 struct sl_rdma_packet_builder *draft, bool *by_reference)
+{
+    const struct sl_rdma_caps *can = &chain->conn->rail->can;
+    *by_reference = false;
+    if (sl_rdma_packet_builder_bytes(draft) <= can->inline_max &&
+        1 + draft->part_count <= can->sge_max) {
+        emit_inline(chain, draft);
+    } else {
+        struct sl_rdma_block *block = draft->block;
+        draft->block = NULL;
+        if (block == NULL) {
+            block = sl_rdma_pool_get(chain->conn->rail, SL_RDMA_BLOCK_SEND);
+        }
+        if (block == NULL) {
+            return false;
+        }
+        *by_reference = emit_block(chain, draft, block);
+    }
+    return true;
+}
+
+/* ---- From the queue ---------------------------------------------------------------------------
+ */
+
+/* A place in the queue. */
+struct cursor {
+    uint32_t next, offset;
+};
+
+static uint32_t payload_bytes_of(const uint8_t *head)
+{
+    uint32_t bytes;
+    memcpy(&bytes, head + offsetof(struct sl_frame, payload_bytes), sizeof bytes);
+    return bytes;
+}
+
+/* The frame that begins there: all that is left of its entry, unless its header says that others
+ * follow in the entry's head. */
+static struct sl_rdma_view view_at(struct sl_rdma_send *send, const struct cursor *cursor)
+{
+    struct sl_rdma_entry *entry = sl_rdma_entry_at(send, cursor->next);
+    const struct sl_transport_frame *frame = &entry->frame;
+    struct sl_rdma_view view = {.entry = entry,
+                                .head = (const uint8_t *)frame->head + cursor->offset,
+                                .rest = frame->payload,
+                                .head_bytes = frame->head_bytes - cursor->offset,
+                                .rest_bytes = frame->payload_bytes,
+                                .head_left = frame->head_bytes - cursor->offset};
+    uint64_t bytes = (uint64_t)SL_FRAME_HEADER_BYTES + payload_bytes_of(view.head);
+    if (view.head_left > bytes && view.head_left - bytes >= SL_FRAME_HEADER_BYTES) {
+        view.head_bytes = (uint32_t)bytes;
+        view.rest_bytes = 0;
+    }
+    return view;
+}
+
+static void step_over(struct cursor *cursor, const struct sl_rdma_view *view)
+{
+    cursor->offset += view->head_bytes;
+    if (view->head_bytes == view->head_left) {
+        cursor->next++;
+        cursor->offset = 0;
+    }
+}
+
+/* Whether it was added. */
+static bool add_frame(struct sl_rdma_conn *conn, struct sl_rdma_packet_builder *draft,
+                      const struct sl_rdma_view *view)
+{
+    uint32_t pad = (uint32_t)sl_bytes_pad8(draft->frame_bytes) - draft->frame_bytes;
+    if (draft->part_count + 3 > SL_RDMA_PARTS ||
+        sl_rdma_packet_builder_bytes(draft) + pad + view->head_bytes + view->rest_bytes >
+            SL_RDMA_PACKET_BYTES ||
+        sl_rdma_long_is(conn, view)) {
+        return false;
+    }
+    sl_rdma_packet_builder_add(draft, zeros, pad);
+    sl_rdma_packet_builder_add(draft, view->head, view->head_bytes);
+    sl_rdma_packet_builder_add(draft, view->rest, view->rest_bytes);
+    return true;
+}
+
+/* An answer in a packet is one that does not go to its landing. */
+static void forget_landing(struct sl_rdma_conn *conn, const struct sl_rdma_view *view)
+{
+    struct sl_frame header;
+    if (conn->send->landings != NULL) {
+        memcpy(&header, view->head, sizeof header);
+        if (header.type == SL_FRAME_REPLY) {
+            sl_rdma_reply_buffer_forget(conn, header.request_id);
+        }
+    }
+}
+
+/* The frames up to the cursor are in the packet that was made last. */
+static void advance(struct sl_rdma_send_batch *chain, const struct cursor *to, bool by_reference)
+{
+    struct sl_rdma_send *send = chain->conn->send;
+    uint32_t end = to->offset > 0 ? to->next + 1 : to->next;
+    for (uint32_t i = send->next; by_reference && i != end; i++) {
+        struct sl_rdma_entry *entry = sl_rdma_entry_at(send, i);
+        entry->waits_device = true;
+        entry->device_due = sl_rdma_send_batch_number(chain);
+    }
+    send->next = to->next;
+    send->offset = to->offset;
+    chain->conn->counted_sent++;
+}
+
+static bool pack_short(struct sl_rdma_send_batch *chain)
+{
+    struct sl_rdma_conn *conn = chain->conn;
+    struct sl_rdma_send *send = conn->send;
+    struct sl_rdma_packet_builder draft;
+    draft.kind = SL_RDMA_FRAMES;
+    draft.piece_count = draft.landing_count = 0;
+    draft.frame_bytes = draft.part_count = 0;
+    draft.block = NULL;
+    struct cursor cursor = {.next = send->next, .offset = send->offset};
+    uint32_t frames = 0;
+    while (cursor.next != send->tail) {
+        struct sl_rdma_view view = view_at(send, &cursor);
+        if (!add_frame(conn, &draft, &view)) {
+            break;
+        }
+        forget_landing(conn, &view);
+        step_over(&cursor, &view);
+        frames++;
+    }
+    bool stalls = conn->counted_sent + 1 == conn->limit_theirs && cursor.next != send->tail;
+    draft.flags = stalls ? SL_RDMA_STALLED : 0;
+    bool by_reference;
+    if (!sl_rdma_packet_builder_emit(chain, &draft, &by_reference)) {
+        send->starved = true;
+        return false;
+    }
+    conn->rdma->stats.frames_sent += frames;
+    advance(chain, &cursor, by_reference);
+    return true;
+}
+
+bool sl_rdma_pack(struct sl_rdma_send_batch *chain)
+{
+    struct sl_rdma_conn *conn = chain->conn;
+    struct sl_rdma_send *send = conn->send;
+    if (send->next == send->tail || !sl_rdma_credit_left(conn)) {
+        return false;
+    }
+    struct cursor cursor = {.next = send->next, .offset = send->offset};
+    struct sl_rdma_view view = view_at(send, &cursor);
+    if (!sl_rdma_long_is(conn, &view)) {
+        return sl_rdma_send_batch_reserve(chain, 1, conn->rail->can.sge_max) && pack_short(chain);
+    }
+    step_over(&cursor, &view);
+    if (!sl_rdma_long_pack(chain, &view, cursor.next != send->tail)) {
+        return false;
+    }
+    conn->rdma->stats.frames_sent++;
+    advance(chain, &cursor, false);
+    return true;
+}

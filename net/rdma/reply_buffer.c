@@ -1,0 +1,162 @@
+#include <stdlib.h>
+
+#include "net/rdma/send.h"
+
+/* Requests are numbered one by one, and a connection has far fewer than SL_RDMA_REPLY_BUFFERS of
+ * them unanswered: each has the place of its number. One whose place is taken goes without. */
+
+#define SPANS_MAX 4U /* a landing is as long as a frame at most: this is ample */
+
+/* Of a request of ours: the peer may write there until it has answered. */
+struct lent {
+    uint64_t request_id;
+    void *at; /* NULL: free */
+    uint32_t bytes;
+};
+
+/* Of a request of the peer's. */
+struct remembered {
+    uint64_t request_id;
+    uint64_t bytes;
+    uint32_t count; /* 0: free */
+    struct sl_rdma_remote_sge pieces[SL_RDMA_REMOTE_SGES];
+};
+
+struct sl_rdma_reply_buffers {
+    uint32_t lent_count, remembered_count;
+    struct lent lent[SL_RDMA_REPLY_BUFFERS];
+    struct remembered remembered[SL_RDMA_REPLY_BUFFERS];
+};
+
+/* Most of it is never touched. */
+static struct sl_rdma_reply_buffers *get_landings(struct sl_rdma_conn *conn)
+{
+    if (conn->send->landings == NULL) {
+        conn->send->landings = calloc(1, sizeof *conn->send->landings);
+    }
+    return conn->send->landings;
+}
+
+/* ---- Ours -------------------------------------------------------------------------------------
+ */
+
+static struct lent *find_lent(const struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct sl_rdma_reply_buffers *landings = conn->send->landings;
+    if (landings == NULL || landings->lent_count == 0) {
+        return NULL;
+    }
+    struct lent *lent = &landings->lent[request_id % SL_RDMA_REPLY_BUFFERS];
+    return lent->at != NULL && lent->request_id == request_id ? lent : NULL;
+}
+
+uint8_t sl_rdma_reply_buffer_export(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
+                                    uint32_t bytes, struct sl_rdma_remote_sge *pieces)
+{
+    struct sl_rdma_reply_buffers *landings = get_landings(conn);
+    if (landings == NULL || (uintptr_t)at % 8 != 0) {
+        return 0;
+    }
+    struct lent *lent = &landings->lent[request_id % SL_RDMA_REPLY_BUFFERS];
+    if (lent->at != NULL) {
+        return 0;
+    }
+    struct sl_rdma_local_sge spans[SPANS_MAX];
+    uint32_t count = sl_rdma_memory_find(conn->rail, at, bytes, SL_RDMA_USE_REPLY_BUFFER, false,
+                                         spans, SPANS_MAX);
+    if (count == 0) {
+        return 0;
+    }
+    lent->request_id = request_id;
+    lent->at = at;
+    lent->bytes = bytes;
+    landings->lent_count++;
+    for (uint32_t i = 0; i < count; i++) {
+        pieces[i] = (struct sl_rdma_remote_sge){
+            .at = (uintptr_t)spans[i].at, .key = spans[i].remote_key, .bytes = spans[i].bytes};
+    }
+    return (uint8_t)count;
+}
+
+void sl_rdma_reply_buffer_unexport(struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct lent *lent = find_lent(conn, request_id);
+    if (lent != NULL) {
+        lent->at = NULL;
+        conn->send->landings->lent_count--;
+    }
+}
+
+void *sl_rdma_send_reply_buffer(const struct sl_rdma_conn *conn, uint64_t request_id,
+                                uint32_t *bytes)
+{
+    const struct lent *lent = find_lent(conn, request_id);
+    if (lent == NULL) {
+        return NULL;
+    }
+    *bytes = lent->bytes;
+    return lent->at;
+}
+
+/* ---- The peer's -------------------------------------------------------------------------------
+ */
+
+static struct remembered *find_remembered(const struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct sl_rdma_reply_buffers *landings = conn->send->landings;
+    if (landings == NULL || landings->remembered_count == 0) {
+        return NULL;
+    }
+    struct remembered *remembered = &landings->remembered[request_id % SL_RDMA_REPLY_BUFFERS];
+    return remembered->count > 0 && remembered->request_id == request_id ? remembered : NULL;
+}
+
+void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
+                           const struct sl_rdma_remote_sge *pieces, uint32_t count)
+{
+    sl_assert(count >= 1);
+    sl_assert(count <= SL_RDMA_REMOTE_SGES);
+    struct sl_rdma_reply_buffers *landings = get_landings(conn);
+    if (landings == NULL) {
+        return;
+    }
+    struct remembered *remembered = &landings->remembered[request_id % SL_RDMA_REPLY_BUFFERS];
+    if (remembered->count > 0) {
+        return;
+    }
+    remembered->request_id = request_id;
+    remembered->count = count;
+    remembered->bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        remembered->pieces[i] = pieces[i];
+        remembered->bytes += pieces[i].bytes;
+    }
+    landings->remembered_count++;
+}
+
+const struct sl_rdma_remote_sge *sl_rdma_reply_buffer_find(const struct sl_rdma_conn *conn,
+                                                           uint64_t request_id, uint32_t bytes,
+                                                           uint32_t *count)
+{
+    const struct remembered *remembered = find_remembered(conn, request_id);
+    if (remembered == NULL || remembered->bytes < bytes) {
+        return NULL;
+    }
+    *count = remembered->count;
+    return remembered->pieces;
+}
+
+void sl_rdma_reply_buffer_forget(struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct remembered *remembered = find_remembered(conn, request_id);
+    if (remembered != NULL) {
+        remembered->count = 0;
+        conn->send->landings->remembered_count--;
+    }
+}
+
+void sl_rdma_reply_buffer_close(struct sl_rdma_conn *conn)
+{
+    free(conn->send->landings);
+    conn->send->landings = NULL;
+}

@@ -1,0 +1,66 @@
+#include "net/trace.h"
+
+#include <inttypes.h>
+
+#include "core/log.h"
+#include "net/transport.h"
+
+_Atomic uint32_t sl_trace_level;
+
+void sl_trace_set(uint32_t level)
+{
+    atomic_store_explicit(&sl_trace_level, level, memory_order_relaxed);
+}
+
+/* Where a connect fails before there is one, the endpoint is in nobody's hands any more. */
+static const char *peer_of(const struct sl_conn *conn)
+{
+    return conn->peer[0] == '\0' ? "a peer without an address" : conn->peer;
+}
+
+void sl_trace_connection(const struct sl_conn *conn, const char *what, const char *why)
+{
+    sl_log_info("connection %s: %s by %s%s%s", what, peer_of(conn), conn->transport->ops->scheme,
+                why[0] == '\0' ? "" : ": ", why);
+}
+
+static void write_frame(const struct sl_conn *conn, const char *what, const struct sl_frame *frame)
+{
+    static const char *const types[] = {
+        [SL_FRAME_CONTROL] = "control",
+        [SL_FRAME_REQUEST] = "request",
+        [SL_FRAME_REPLY] = "reply",
+        [SL_FRAME_CREDIT] = "credit",
+    };
+    const bool is_known = frame->type >= SL_FRAME_CONTROL && frame->type <= SL_FRAME_CREDIT;
+    sl_log_info("%s %s %" PRIu64 ", %u bytes%s, %s by %s", what,
+                is_known ? types[frame->type] : "something", frame->request_id,
+                frame->payload_bytes, frame->status == 0 ? "" : ", an error", peer_of(conn),
+                conn->transport->ops->scheme);
+}
+
+void sl_trace_received(const struct sl_conn *conn, const struct sl_frame *frame)
+{
+    write_frame(conn, "received", frame);
+}
+
+/* What is sent is one frame, several in a row, or the continuation of one that was begun. */
+void sl_trace_sent(const struct sl_conn *conn, const struct sl_transport_frame *frames,
+                   uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *head = frames[i].head;
+        uint64_t at = 0;
+        struct sl_frame frame;
+        while (at + SL_FRAME_HEADER_BYTES <= frames[i].head_bytes &&
+               sl_frame_decode(head + at, &frame) == 0) {
+            write_frame(conn, "sent", &frame);
+            at += SL_FRAME_HEADER_BYTES + (uint64_t)frame.payload_bytes;
+        }
+        if (at == 0) {
+            sl_log_info("sent %u bytes more, %s by %s",
+                        frames[i].head_bytes + frames[i].payload_bytes, peer_of(conn),
+                        conn->transport->ops->scheme);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+/* Checkpoints: what the coordinator says about them, and what this process answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/agent/internal.h"
+
+static bool has_answer(const struct sl_agent_checkpoint *checkpoint)
+{
+    return checkpoint->answer.kind == SL_MESSAGE_CHECKPOINT_PART ||
+           checkpoint->answer.kind == SL_MESSAGE_CHECKPOINT_DONE;
+}
+
+static void forget_answer(struct sl_agent_checkpoint *checkpoint)
+{
+    if (has_answer(checkpoint)) {
+        sl_message_fini(&checkpoint->answer);
+    }
+    memset(&checkpoint->answer, 0, sizeof checkpoint->answer);
+    checkpoint->is_unsent = false;
+}
+
+static void send_answer(struct sl_agent *member)
+{
+    struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
+    if (has_answer(checkpoint) && member->session != NULL && !member->failed) {
+        checkpoint->is_unsent = sl_session_notify(member->session, &checkpoint->answer) != 0;
+    }
+}
+
+static struct sl_message failure_of(uint64_t number, int err, const char *why)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CHECKPOINT_PART,
+        .checkpoint_part = {.number = number, .err = err},
+    };
+    (void)snprintf(message.checkpoint_part.text, sizeof message.checkpoint_part.text, "%s", why);
+    return message;
+}
+
+/* What has no place in the course of the checkpoints that it knows. */
+static void contradict(struct sl_agent *member, uint64_t number, int err, const char *why)
+{
+    struct sl_message message = failure_of(number, err, why);
+    (void)sl_session_notify(member->session, &message); /* without it, the coordinator times out */
+}
+
+void sl_agent_checkpoint_notified(struct sl_agent *member, const struct sl_message_checkpoint *told)
+{
+    struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
+    if (told->number == checkpoint->number) {
+        send_answer(member); /* or it comes when the files are there */
+        return;
+    }
+    if (!member->joined) {
+        contradict(member, told->number, SL_ERR_AGAIN, "it has not joined the cluster yet");
+        return;
+    }
+    if (told->number < checkpoint->number) {
+        contradict(member, told->number, SL_ERR_EXISTS, "it has been told a later one already");
+        return;
+    }
+    forget_answer(checkpoint);
+    if (told->complete > checkpoint->latest) {
+        checkpoint->latest = told->complete;
+    }
+    checkpoint->number = told->number;
+    checkpoint->is_complete = false;
+    if (member->options.checkpoint == NULL) {
+        sl_agent_checkpoint_fail(member, told->number, SL_ERR_UNSUPPORTED,
+                                 "it was started without a folder for checkpoints");
+        return;
+    }
+    member->options.checkpoint(member->options.ctx, told);
+}
+
+void sl_agent_checkpoint_complete_notified(struct sl_agent *member,
+                                           const struct sl_message_checkpoint_complete *told)
+{
+    struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
+    bool is_known = told->number == checkpoint->number;
+    if (!is_known || !(checkpoint->is_complete || has_answer(checkpoint))) {
+        contradict(member, told->number, SL_ERR_NOT_FOUND, "it has no files of that checkpoint");
+        return;
+    }
+    if (checkpoint->is_complete || checkpoint->answer.checkpoint_part.err != 0) {
+        send_answer(member); /* or it comes when the manifest is written */
+        return;
+    }
+    forget_answer(checkpoint);
+    checkpoint->is_complete = true;
+    member->options.checkpoint_complete(member->options.ctx, told);
+}
+
+void sl_agent_checkpoint_beat(struct sl_agent *member)
+{
+    if (member->checkpoint.is_unsent) {
+        send_answer(member);
+    }
+}
+
+uint64_t sl_agent_checkpoint_newest(const struct sl_agent *member)
+{
+    uint64_t newest = member->options.checkpoint_newest;
+    return newest > member->checkpoint.number ? newest : member->checkpoint.number;
+}
+
+/* Whether the one whose manifest it wrote last is complete everywhere it may not know. */
+uint64_t sl_agent_checkpoint_latest(const struct sl_agent *member)
+{
+    const uint64_t latest = member->checkpoint.latest;
+    return latest > member->restore ? latest : member->restore;
+}
+
+void sl_agent_checkpoint_fini(struct sl_agent *member)
+{
+    forget_answer(&member->checkpoint);
+}
+
+/* ---- For the owner -------------------------------------------------------------------------- */
+
+/* Takes over what the message owns. What is not about the checkpoint that was told last comes too
+ * late: the coordinator has given that one up. */
+static void answer(struct sl_agent *member, uint64_t number, struct sl_message *message)
+{
+    sl_reactor_assert_owner(member->options.reactor);
+    if (number != member->checkpoint.number) {
+        sl_message_fini(message);
+        return;
+    }
+    forget_answer(&member->checkpoint);
+    member->checkpoint.answer = *message;
+    send_answer(member);
+}
+
+void sl_agent_checkpoint_part(struct sl_agent *member, uint64_t number,
+                              const struct sl_message_checkpoint_file *files, uint32_t file_count,
+                              bool has_worker)
+{
+    sl_assert(file_count > 0);
+    sl_assert(file_count <= 2 * SL_LIMIT_REACTORS);
+    struct sl_message_checkpoint_file *copy = malloc(file_count * sizeof *copy);
+    if (copy == NULL) {
+        sl_agent_checkpoint_fail(member, number, SL_ERR_NO_MEMORY, "no memory to name its files");
+        return;
+    }
+    memcpy(copy, files, file_count * sizeof *copy);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CHECKPOINT_PART,
+        .checkpoint_part = {.number = number,
+                            .files = copy,
+                            .file_count = file_count,
+                            .has_worker = has_worker},
+    };
+    answer(member, number, &message);
+}
+
+void sl_agent_checkpoint_fail(struct sl_agent *member, uint64_t number, int err, const char *why)
+{
+    sl_assert(err < 0);
+    struct sl_message message = failure_of(number, err, why);
+    answer(member, number, &message);
+}
+
+void sl_agent_checkpoint_done(struct sl_agent *member, uint64_t number)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_CHECKPOINT_DONE, .checkpoint_number = number};
+    if (number == member->checkpoint.number) {
+        member->checkpoint.latest = number;
+    }
+    answer(member, number, &message);
+}
+
+void sl_agent_checkpoint_ask(struct sl_agent *member, uint64_t timeout_ns,
+                             sl_session_answer_fn *answered, void *ctx)
+{
+    sl_reactor_assert_owner(member->options.reactor);
+    sl_assert(member->session != NULL);
+    uint64_t timeout_ms = timeout_ns / SL_CLOCK_NS_PER_MS;
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CHECKPOINT_ASK,
+        .timeout_ms = timeout_ms < UINT32_MAX ? (uint32_t)timeout_ms : UINT32_MAX,
+    };
+    sl_session_request(member->session, &message, timeout_ns, answered, ctx);
+}
+
+uint32_t sl_agent_losses(const struct sl_agent *member)
+{
+    return member->losses;
+}
+
+void sl_agent_table_keep(struct sl_agent *member, uint32_t table_id,
+                         const struct sl_table_spec *spec, uint64_t timeout_ns,
+                         sl_session_answer_fn *answered, void *ctx)
+{
+    sl_reactor_assert_owner(member->options.reactor);
+    sl_assert(member->session != NULL);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .table_open = {.spec = *spec, .table_id = table_id, .keep_id = true},
+    };
+    sl_session_request(member->session, &message, timeout_ns, answered, ctx);
+}

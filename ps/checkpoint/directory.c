@@ -1,0 +1,284 @@
+#include "ps/checkpoint/directory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/checkpoint/directory_internal.h"
+
+#define PREFIX "checkpoint-"
+
+static void folder_name(uint64_t number, char name[SL_DISK_NAME_BYTES])
+{
+    (void)snprintf(name, SL_DISK_NAME_BYTES, PREFIX "%06" PRIu64, number);
+}
+
+/* 0: it is no checkpoint's name. A number is spelt in one way only. */
+static uint64_t number_of(const char *name)
+{
+    char again[SL_DISK_NAME_BYTES];
+    if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0) {
+        return 0;
+    }
+    const char *digits = name + sizeof PREFIX - 1;
+    if (strlen(digits) > 12 || strspn(digits, "0123456789") != strlen(digits)) {
+        return 0;
+    }
+    const uint64_t number = strtoull(digits, NULL, 10);
+    folder_name(number, again);
+    return strcmp(name, again) == 0 ? number : 0;
+}
+
+int sl_checkpoint_directory_path(const char *directory, uint64_t number, const char *name,
+                                 char *path, char *reason, size_t reason_bytes)
+{
+    char folder[SL_DISK_NAME_BYTES];
+    char inner[2 * SL_DISK_NAME_BYTES];
+    folder_name(number, folder);
+    if (name == NULL) {
+        return sl_disk_join(directory, folder, path, reason, reason_bytes);
+    }
+    (void)snprintf(inner, sizeof inner, "%s/%.255s", folder, name);
+    return sl_disk_join(directory, inner, path, reason, reason_bytes);
+}
+
+/* ---- One manifest ---------------------------------------------------------------------------- */
+
+int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *directory,
+                                     uint64_t number, struct sl_checkpoint_manifest *out,
+                                     char *reason, size_t reason_bytes)
+{
+    char path[SL_DISK_PATH_BYTES];
+    char why[256];
+    char *text;
+    size_t bytes;
+    int err = sl_checkpoint_directory_path(directory, number, SL_CHECKPOINT_MANIFEST_NAME, path,
+                                           reason, reason_bytes);
+    if (err == 0) {
+        err = sl_disk_load(disk, path, SL_CHECKPOINT_MANIFEST_BYTES_MAX, &text, &bytes, reason,
+                           reason_bytes);
+        err = err == SL_ERR_TOO_LARGE ? SL_ERR_CORRUPT : err;
+    }
+    if (err != 0) {
+        return err;
+    }
+    err = sl_checkpoint_manifest_decode(text, bytes, out, why, sizeof why);
+    free(text);
+    if (err == 0 && out->number != number) {
+        (void)snprintf(why, sizeof why, "it is the manifest of checkpoint %" PRIu64, out->number);
+        sl_checkpoint_manifest_fini(out);
+        err = SL_ERR_CORRUPT;
+    }
+    if (err != 0) {
+        (void)snprintf(reason, reason_bytes, "%s: %s", path, why);
+    }
+    return err;
+}
+
+/* ---- All of a directory ---------------------------------------------------------------------- */
+
+static int look_at(const struct sl_disk *disk, const char *directory,
+                   struct sl_checkpoint_found *found, char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_manifest manifest;
+    int err = sl_checkpoint_directory_manifest(disk, directory, found->number, &manifest, reason,
+                                               reason_bytes);
+    if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
+        return err;
+    }
+    found->state = err == 0                  ? SL_CHECKPOINT_PUBLISHED
+                   : err == SL_ERR_NOT_FOUND ? SL_CHECKPOINT_INCOMPLETE
+                                             : SL_CHECKPOINT_DAMAGED;
+    if (err == 0) {
+        found->base = manifest.base;
+        sl_checkpoint_manifest_fini(&manifest);
+    }
+    return 0;
+}
+
+static int by_number(const void *one, const void *other)
+{
+    const uint64_t a = ((const struct sl_checkpoint_found *)one)->number;
+    const uint64_t b = ((const struct sl_checkpoint_found *)other)->number;
+    return (a > b) - (a < b);
+}
+
+int sl_checkpoint_directory_numbers(const struct sl_disk *disk, const char *directory,
+                                    struct sl_checkpoint_list *out, char *reason,
+                                    size_t reason_bytes)
+{
+    struct sl_disk_names names;
+    int err = sl_disk_list(disk, directory, &names, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_checkpoint_list list = {.items = calloc(names.count + 1, sizeof *list.items)};
+    if (list.items == NULL) {
+        (void)snprintf(reason, reason_bytes, "no memory to list %s", directory);
+        err = SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; err == 0 && i < names.count; i++) {
+        const uint64_t number = names.items[i].is_folder ? number_of(names.items[i].name) : 0;
+        if (number != 0) {
+            list.items[list.count++].number = number;
+        }
+    }
+    sl_disk_names_fini(&names);
+    if (err != 0) {
+        return err;
+    }
+    qsort(list.items, list.count, sizeof list.items[0], by_number);
+    *out = list;
+    return 0;
+}
+
+int sl_checkpoint_directory_list(const struct sl_disk *disk, const char *directory,
+                                 struct sl_checkpoint_list *out, char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_list list;
+    int err = sl_checkpoint_directory_numbers(disk, directory, &list, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; err == 0 && i < list.count; i++) {
+        err = look_at(disk, directory, &list.items[i], reason, reason_bytes);
+    }
+    if (err != 0) {
+        sl_checkpoint_list_fini(&list);
+        return err;
+    }
+    *out = list;
+    return 0;
+}
+
+void sl_checkpoint_list_fini(struct sl_checkpoint_list *list)
+{
+    free(list->items);
+    *list = (struct sl_checkpoint_list){0};
+}
+
+uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_t *first)
+{
+    uint64_t newest = 0;
+    uint32_t kept = 0;
+    uint32_t dropped = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct sl_checkpoint_found found = list->items[i];
+        newest = found.state == SL_CHECKPOINT_PUBLISHED ? found.number : newest;
+    }
+    for (uint32_t i = 0; i < list->count; i++) {
+        const uint64_t number = list->items[i].number;
+        if (number > newest && number - newest > SL_CHECKPOINT_STRAY_GAP) {
+            *first = dropped++ == 0 ? number : *first;
+        } else {
+            list->items[kept++] = list->items[i];
+        }
+    }
+    list->count = kept;
+    return dropped;
+}
+
+/* ---- Newest ---------------------------------------------------------------------------------- */
+
+/* 0: complete; NOT_FOUND: it has no manifest. */
+static int check_complete(const struct sl_disk *disk, const char *directory, uint64_t number,
+                          struct sl_checkpoint_shard_range scope,
+                          const struct sl_checkpoint_report *report, char *reason,
+                          size_t reason_bytes)
+{
+    struct sl_checkpoint_chain chain;
+    int err = sl_checkpoint_directory_chain(disk, directory, number, scope, report, &chain, reason,
+                                            reason_bytes);
+    if (err == 0) {
+        sl_checkpoint_chain_fini(&chain);
+    }
+    return err;
+}
+
+int sl_checkpoint_directory_newest(const struct sl_disk *disk, const char *directory,
+                                   const struct sl_checkpoint_newest_options *options,
+                                   uint64_t *number, char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_list list;
+    int err = sl_checkpoint_directory_numbers(disk, directory, &list, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    bool found = false;
+    for (uint32_t i = list.count; err == 0 && !found && i-- > 0;) {
+        const uint64_t one = list.items[i].number;
+        if (options->below != 0 && one >= options->below) {
+            continue;
+        }
+        err = check_complete(disk, directory, one, options->scope, options->report, reason,
+                             reason_bytes);
+        found = err == 0;
+        if (found) {
+            *number = one;
+        }
+        const bool passed_over =
+            err == SL_ERR_NOT_FOUND ||
+            (options->fall_back && err != SL_ERR_NO_MEMORY && err != SL_ERR_TOO_LARGE);
+        err = passed_over ? 0 : err;
+    }
+    sl_checkpoint_list_fini(&list);
+    if (err == 0 && !found) {
+        (void)snprintf(reason, reason_bytes, "there is no complete checkpoint in %s", directory);
+        err = SL_ERR_NOT_FOUND;
+    }
+    return err;
+}
+
+/* ---- Publish --------------------------------------------------------------------------------- */
+
+static int set_base(const struct sl_disk *disk, const char *directory,
+                    struct sl_checkpoint_manifest *manifest, char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_manifest base;
+    manifest->base_id = 0;
+    if (manifest->base != 0) {
+        int err = sl_checkpoint_directory_manifest(disk, directory, manifest->base, &base, reason,
+                                                   reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        manifest->base_id = base.id;
+        sl_checkpoint_manifest_fini(&base);
+    }
+    manifest->id = sl_checkpoint_manifest_id(manifest);
+    return 0;
+}
+
+int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *directory,
+                                    struct sl_checkpoint_manifest *manifest,
+                                    struct sl_checkpoint_shard_range scope, uint32_t writer,
+                                    char *reason, size_t reason_bytes)
+{
+    char folder[SL_DISK_PATH_BYTES];
+    char part[SL_DISK_NAME_BYTES];
+    size_t bytes;
+    int err = set_base(disk, directory, manifest, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_checkpoint_directory_check_files(disk, directory, manifest, scope, NULL, reason,
+                                                  reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_checkpoint_directory_path(directory, manifest->number, NULL, folder, reason,
+                                           reason_bytes);
+    }
+    if (err != 0) {
+        return err;
+    }
+    char *text = sl_checkpoint_manifest_encode(manifest, &bytes);
+    if (text == NULL) {
+        (void)snprintf(reason, reason_bytes, "no memory to write the manifest of %s", folder);
+        return SL_ERR_NO_MEMORY;
+    }
+    (void)snprintf(part, sizeof part, SL_CHECKPOINT_MANIFEST_NAME SL_FOLDER_PART "%u", writer);
+    err = sl_disk_replace(disk, folder, SL_CHECKPOINT_MANIFEST_NAME, part, text, bytes, reason,
+                          reason_bytes);
+    free(text);
+    return err;
+}

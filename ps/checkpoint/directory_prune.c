@@ -1,0 +1,249 @@
+/* Removes checkpoints that nobody needs any more, and what crashes left. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/checkpoint/directory_internal.h"
+
+/* Those of other checkpoints that may be removed with their folder. */
+static bool is_ours(const char *name)
+{
+    char again[SL_DISK_NAME_BYTES];
+    char part[SL_DISK_NAME_BYTES];
+    unsigned int shard;
+    unsigned int count;
+    if (strncmp(name, SL_CHECKPOINT_MANIFEST_NAME, sizeof SL_CHECKPOINT_MANIFEST_NAME - 1) == 0) {
+        const char *rest = name + sizeof SL_CHECKPOINT_MANIFEST_NAME - 1;
+        return *rest == '\0' || strcmp(name, SL_CHECKPOINT_ABANDONED_NAME) == 0 ||
+               strncmp(rest, SL_FOLDER_PART, sizeof SL_FOLDER_PART - 1) == 0;
+    }
+    if (sscanf(name, "shard-%4u-of-%4u.slc", &shard, &count) != 2) {
+        return false;
+    }
+    sl_checkpoint_file_name(shard, count, again);
+    (void)snprintf(part, sizeof part, "%.31s" SL_FOLDER_PART, again);
+    return strcmp(name, again) == 0 || strcmp(name, part) == 0;
+}
+
+/* Gone is gone: another ps may remove the same. */
+static int unless_gone(int err)
+{
+    return err == SL_ERR_NOT_FOUND ? 0 : err;
+}
+
+static bool is_set_aside(const struct sl_disk_names *names)
+{
+    bool is_found = false;
+    for (uint32_t i = 0; i < names->count; i++) {
+        is_found = is_found || strcmp(names->items[i].name, SL_CHECKPOINT_ABANDONED_NAME) == 0;
+    }
+    return is_found;
+}
+
+/* Of one that is set aside, only if that is asked for. *count: files removed. */
+static int remove_files(const struct sl_disk *disk, const char *folder, bool set_aside_too,
+                        uint32_t *count, char *reason, size_t reason_bytes)
+{
+    char path[SL_DISK_PATH_BYTES];
+    struct sl_disk_names names = {0};
+    *count = 0;
+    int err = unless_gone(sl_disk_list(disk, folder, &names, reason, reason_bytes));
+    const bool stays = !set_aside_too && is_set_aside(&names);
+    for (uint32_t i = 0; err == 0 && !stays && i < names.count; i++) {
+        if (names.items[i].is_folder || !is_ours(names.items[i].name)) {
+            continue;
+        }
+        err = sl_disk_join(folder, names.items[i].name, path, reason, reason_bytes);
+        if (err == 0) {
+            err = unless_gone(sl_disk_remove(disk, path, reason, reason_bytes));
+            *count += err == 0;
+        }
+    }
+    sl_disk_names_fini(&names);
+    return err;
+}
+
+/* Gone, or other people's files are in it. */
+static int remove_folder(const struct sl_disk *disk, const char *folder, char *reason,
+                         size_t reason_bytes)
+{
+    int err = unless_gone(sl_disk_remove_folder(disk, folder, reason, reason_bytes));
+    return err == SL_ERR_EXISTS ? 0 : err;
+}
+
+/* The manifest first, for good: what is left after a crash is no checkpoint, rather than a damaged
+ * one. */
+static int remove_checkpoint(const struct sl_disk *disk, const char *directory, uint64_t number,
+                             char *reason, size_t reason_bytes)
+{
+    char folder[SL_DISK_PATH_BYTES];
+    char manifest[SL_DISK_PATH_BYTES];
+    uint32_t count;
+    int err = sl_checkpoint_directory_path(directory, number, NULL, folder, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_disk_join(folder, SL_CHECKPOINT_MANIFEST_NAME, manifest, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = unless_gone(sl_disk_remove(disk, manifest, reason, reason_bytes));
+    }
+    if (err == 0) {
+        err = unless_gone(sl_disk_sync_folder(disk, folder, reason, reason_bytes));
+    }
+    if (err == 0) {
+        err = remove_files(disk, folder, true, &count, reason, reason_bytes);
+    }
+    return err != 0 ? err : remove_folder(disk, folder, reason, reason_bytes);
+}
+
+static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint64_t number)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        kept[i] = kept[i] || list->items[i].number == number;
+    }
+}
+
+/* Marks the newest `keep` that are complete, with what they stand on, and whatever is damaged;
+ * *newest: the greatest complete number, 0: none. */
+static int choose(const struct sl_disk *disk, const char *directory,
+                  const struct sl_checkpoint_list *list,
+                  const struct sl_checkpoint_prune_options *options, bool *kept, uint64_t *newest,
+                  char *reason, size_t reason_bytes)
+{
+    uint32_t keep = options->keep;
+    for (uint32_t i = list->count; i-- > 0;) {
+        struct sl_checkpoint_chain chain;
+        const struct sl_checkpoint_found *found = &list->items[i];
+        if (options->newest != 0 && found->number > options->newest) {
+            kept[i] = found->number <= options->above || found->state == SL_CHECKPOINT_DAMAGED;
+            continue;
+        }
+        if (found->state == SL_CHECKPOINT_INCOMPLETE) {
+            continue;
+        }
+        int err =
+            found->state == SL_CHECKPOINT_DAMAGED
+                ? SL_ERR_CORRUPT
+                : sl_checkpoint_directory_chain(disk, directory, found->number, options->scope,
+                                                NULL, &chain, reason, reason_bytes);
+        if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
+            return err;
+        }
+        kept[i] = kept[i] || err != 0;
+        if (err != 0) {
+            continue;
+        }
+        *newest = *newest == 0 ? found->number : *newest;
+        for (uint32_t k = 0; keep > 0 && k < chain.count; k++) {
+            keep_number(list, kept, chain.items[k].number);
+        }
+        keep -= keep > 0;
+        sl_checkpoint_chain_fini(&chain);
+    }
+    return 0;
+}
+
+/* Of those below `end`. What stands on others goes before them. */
+static int remove_others(const struct sl_disk *disk, const char *directory,
+                         const struct sl_checkpoint_list *list, const bool *kept, uint64_t end,
+                         uint32_t *removed, char *reason, size_t reason_bytes)
+{
+    int err = 0;
+    uint32_t count = 0;
+    for (uint32_t i = list->count; err == 0 && i-- > 0;) {
+        const struct sl_checkpoint_found *found = &list->items[i];
+        if (kept[i] || found->number >= end) {
+            continue;
+        }
+        err = remove_checkpoint(disk, directory, found->number, reason, reason_bytes);
+        count += err == 0 && found->state == SL_CHECKPOINT_PUBLISHED;
+    }
+    if (err == 0) {
+        err = sl_disk_sync_folder(disk, directory, reason, reason_bytes);
+    }
+    if (err == 0) {
+        *removed = count;
+    }
+    return err;
+}
+
+int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *directory,
+                                  const struct sl_checkpoint_prune_options *options,
+                                  uint32_t *removed, char *reason, size_t reason_bytes)
+{
+    sl_assert(options->keep > 0);
+    sl_assert(options->newest <= options->above);
+    sl_assert(options->newest == 0 || options->above < options->below);
+    struct sl_checkpoint_list list;
+    uint64_t newest = 0;
+    int err = sl_checkpoint_directory_list(disk, directory, &list, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    bool *kept = calloc(list.count + 1, sizeof *kept);
+    if (kept == NULL) {
+        (void)snprintf(reason, reason_bytes, "no memory to prune %s", directory);
+        err = SL_ERR_NO_MEMORY;
+    } else {
+        err = choose(disk, directory, &list, options, kept, &newest, reason, reason_bytes);
+    }
+    if (err == 0) {
+        const bool is_here = newest != 0 && newest == options->newest;
+        err = remove_others(disk, directory, &list, kept, is_here ? options->below : newest,
+                            removed, reason, reason_bytes);
+    }
+    free(kept);
+    sl_checkpoint_list_fini(&list);
+    return err;
+}
+
+/* ---- What was given up ----------------------------------------------------------------------- */
+
+/* Twice: another ps that shares the folder may have been about to write the manifest, late. */
+static int clear_files(const struct sl_disk *disk, const char *folder, char *reason,
+                       size_t reason_bytes)
+{
+    uint32_t count;
+    int err = remove_files(disk, folder, false, &count, reason, reason_bytes);
+    if (err != 0 || count == 0) {
+        return err;
+    }
+    err = remove_files(disk, folder, false, &count, reason, reason_bytes);
+    return err != 0 ? err : unless_gone(sl_disk_sync_folder(disk, folder, reason, reason_bytes));
+}
+
+static int clear_one(const struct sl_disk *disk, const char *directory, uint64_t number,
+                     bool folder_too, char *reason, size_t reason_bytes)
+{
+    char folder[SL_DISK_PATH_BYTES];
+    int err = sl_checkpoint_directory_path(directory, number, NULL, folder, reason, reason_bytes);
+    if (err == 0) {
+        err = clear_files(disk, folder, reason, reason_bytes);
+    }
+    return err != 0 || !folder_too ? err : remove_folder(disk, folder, reason, reason_bytes);
+}
+
+int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
+                                              uint64_t below, uint32_t folders, char *reason,
+                                              size_t reason_bytes)
+{
+    struct sl_checkpoint_list list;
+    uint32_t kept = 0;
+    bool is_any_gone = false;
+    int err = sl_checkpoint_directory_list(disk, directory, &list, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = list.count; err == 0 && i-- > 0;) {
+        const struct sl_checkpoint_found *found = &list.items[i];
+        if (found->number < below && found->state == SL_CHECKPOINT_INCOMPLETE) {
+            const bool folder_too = kept >= folders;
+            err = clear_one(disk, directory, found->number, folder_too, reason, reason_bytes);
+            is_any_gone = is_any_gone || folder_too;
+            kept++;
+        }
+    }
+    sl_checkpoint_list_fini(&list);
+    return err != 0 || !is_any_gone ? err
+                                    : sl_disk_sync_folder(disk, directory, reason, reason_bytes);
+}

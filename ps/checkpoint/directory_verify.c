@@ -1,0 +1,295 @@
+/* Whether checkpoints are whole: chains of manifests, sizes, and every byte. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/checkpoint/directory_internal.h"
+#include "ps/checkpoint/reader.h"
+
+/* What has been found so far: the first finding is the caller's error and reason. */
+struct findings {
+    const struct sl_checkpoint_report *report;
+    int err;
+    char *reason;
+    size_t reason_bytes;
+};
+
+/* why: "path: what", or anything else that names it. */
+static void find(struct findings *findings, int err, const char *path, const char *why)
+{
+    if (findings->err == 0) {
+        findings->err = err;
+        (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
+    }
+    if (findings->report != NULL) {
+        findings->report->find(findings->report->ctx, path, why);
+    }
+}
+
+/* The shards [first, end) of the scope. */
+static void scope_range(struct sl_checkpoint_shard_range scope, uint32_t shard_count,
+                        uint32_t *first, uint32_t *end)
+{
+    const uint32_t asked = scope.count == 0 ? shard_count : scope.count;
+    *first = scope.count == 0 ? 0 : scope.first;
+    *end = *first > shard_count || asked > shard_count - *first ? shard_count : *first + asked;
+}
+
+static bool scope_fits(struct sl_checkpoint_shard_range scope, uint32_t shard_count)
+{
+    return scope.count == 0 ||
+           (scope.first < shard_count && scope.count <= shard_count - scope.first);
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+static int file_path(const char *directory, const struct sl_checkpoint_manifest *manifest,
+                     uint32_t shard, char path[SL_DISK_PATH_BYTES], char *reason,
+                     size_t reason_bytes)
+{
+    return sl_checkpoint_directory_path(directory, manifest->number, manifest->files[shard].name,
+                                        path, reason, reason_bytes);
+}
+
+static int check_size(const struct sl_disk *disk, const char *path,
+                      const struct sl_checkpoint_entry *entry, char *reason, size_t reason_bytes)
+{
+    struct sl_disk_file file;
+    uint64_t bytes;
+    int err = sl_disk_open(disk, path, SL_DISK_READ, &file, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_disk_size(&file, &bytes, reason, reason_bytes);
+    (void)sl_disk_close(&file, NULL, 0);
+    if (err == 0 && bytes != entry->bytes) {
+        (void)snprintf(reason, reason_bytes,
+                       "%s: it has %" PRIu64 " bytes; the manifest says %" PRIu64, path, bytes,
+                       entry->bytes);
+        err = SL_ERR_CORRUPT;
+    }
+    return err;
+}
+
+/* Reads all of it. */
+static int check_bytes(const struct sl_disk *disk, const char *directory,
+                       const struct sl_checkpoint_manifest *manifest, uint32_t shard, char *reason,
+                       size_t reason_bytes)
+{
+    struct sl_checkpoint_reader *reader;
+    const struct sl_snapshot_block *block;
+    int err = sl_checkpoint_reader_open(disk, directory, manifest, shard, SL_CHECKPOINT_ALL_KINDS,
+                                        &reader, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    do {
+        err = sl_checkpoint_reader_next(reader, &block, reason, reason_bytes);
+    } while (err == 0 && block != NULL);
+    sl_checkpoint_reader_close(&reader);
+    return err;
+}
+
+/* Every file of the scope, by its size, or, in depth, by every byte. */
+static int check_files(const struct sl_disk *disk, const char *directory,
+                       const struct sl_checkpoint_manifest *manifest,
+                       struct sl_checkpoint_shard_range scope, bool deep, struct findings *findings)
+{
+    char path[SL_DISK_PATH_BYTES];
+    char why[SL_DISK_PATH_BYTES + 256];
+    uint32_t first;
+    uint32_t end;
+    scope_range(scope, manifest->shard_count, &first, &end);
+    for (uint32_t shard = first; shard < end; shard++) {
+        int err = file_path(directory, manifest, shard, path, why, sizeof why);
+        if (err != 0) {
+            (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
+            return err;
+        }
+        err = deep ? check_bytes(disk, directory, manifest, shard, why, sizeof why)
+                   : check_size(disk, path, &manifest->files[shard], why, sizeof why);
+        if (err == SL_ERR_NO_MEMORY) {
+            (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
+            return err;
+        }
+        if (err != 0) {
+            find(findings, err, path, why);
+        }
+    }
+    return 0;
+}
+
+int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *directory,
+                                        const struct sl_checkpoint_manifest *manifest,
+                                        struct sl_checkpoint_shard_range scope,
+                                        const struct sl_checkpoint_report *report, char *reason,
+                                        size_t reason_bytes)
+{
+    struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
+    int err = check_files(disk, directory, manifest, scope, false, &findings);
+    return err != 0 ? err : findings.err;
+}
+
+/* ---- Chains ---------------------------------------------------------------------------------- */
+
+void sl_checkpoint_chain_fini(struct sl_checkpoint_chain *chain)
+{
+    for (uint32_t i = 0; i < chain->count; i++) {
+        sl_checkpoint_manifest_fini(&chain->items[i]);
+    }
+    free(chain->items);
+    *chain = (struct sl_checkpoint_chain){0};
+}
+
+static int chain_add(struct sl_checkpoint_chain *chain, struct sl_checkpoint_manifest *manifest)
+{
+    struct sl_checkpoint_manifest *items =
+        realloc(chain->items, (chain->count + 1) * sizeof *items);
+    if (items == NULL) {
+        sl_checkpoint_manifest_fini(manifest);
+        return SL_ERR_NO_MEMORY;
+    }
+    chain->items = items;
+    items[chain->count++] = *manifest;
+    return 0;
+}
+
+static void chain_reverse(struct sl_checkpoint_chain *chain)
+{
+    for (uint32_t i = 0; i < chain->count / 2; i++) {
+        struct sl_checkpoint_manifest one = chain->items[i];
+        chain->items[i] = chain->items[chain->count - 1 - i];
+        chain->items[chain->count - 1 - i] = one;
+    }
+}
+
+/* Whether the manifest that was read is the base of the one before it in the chain. */
+static bool is_base(const struct sl_checkpoint_chain *chain,
+                    const struct sl_checkpoint_manifest *manifest)
+{
+    return chain->count == 0 || chain->items[chain->count - 1].base_id == manifest->id;
+}
+
+static void tell_no_base(struct findings *findings, const char *directory, uint64_t number,
+                         uint64_t base, const char *what)
+{
+    char path[SL_DISK_PATH_BYTES] = "";
+    char why[SL_DISK_PATH_BYTES + 256];
+    (void)sl_checkpoint_directory_path(directory, base, NULL, path, why, sizeof why);
+    (void)snprintf(why, sizeof why, "%s, to which checkpoint %" PRIu64 " adds, %s", path, number,
+                   what);
+    find(findings, SL_ERR_CORRUPT, path, why);
+}
+
+/* The manifest of the chain's next checkpoint; what is wrong with it is told. *on: there is one to
+ * go on with. Errors: those that end the search. */
+static int chain_next(const struct sl_disk *disk, const char *directory, uint64_t number,
+                      struct sl_checkpoint_chain *chain, struct findings *findings, bool *on)
+{
+    char path[SL_DISK_PATH_BYTES] = "";
+    char why[SL_DISK_PATH_BYTES + 256];
+    struct sl_checkpoint_manifest manifest;
+    const uint64_t upper = chain->count == 0 ? 0 : chain->items[chain->count - 1].number;
+    *on = false;
+    int err = sl_checkpoint_directory_manifest(disk, directory, number, &manifest, why, sizeof why);
+    if (err == SL_ERR_NOT_FOUND && upper != 0) {
+        tell_no_base(findings, directory, upper, number, "is not there");
+        return 0;
+    }
+    if (err == SL_ERR_NO_MEMORY || err == SL_ERR_NOT_FOUND || err == SL_ERR_TOO_LARGE) {
+        (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
+        return err;
+    }
+    if (err != 0) {
+        char ignored[64];
+        (void)sl_checkpoint_directory_path(directory, number, SL_CHECKPOINT_MANIFEST_NAME, path,
+                                           ignored, sizeof ignored);
+        find(findings, err, path, why);
+        return 0;
+    }
+    if (!is_base(chain, &manifest)) {
+        tell_no_base(findings, directory, upper, number, "is another one of the same number");
+        sl_checkpoint_manifest_fini(&manifest);
+        return 0;
+    }
+    *on = true;
+    return chain_add(chain, &manifest);
+}
+
+/* The manifests from `number` down to the full one, turned round. */
+static int read_chain(const struct sl_disk *disk, const char *directory, uint64_t number,
+                      struct sl_checkpoint_chain *chain, struct findings *findings)
+{
+    bool on = true;
+    int err = 0;
+    while (err == 0 && on && number != 0) {
+        if (chain->count == SL_CHECKPOINT_CHAIN_MAX) {
+            tell_no_base(findings, directory, chain->items[chain->count - 1].number, number,
+                         "is one of a chain that is too long");
+            break;
+        }
+        err = chain_next(disk, directory, number, chain, findings, &on);
+        number = err == 0 && on ? chain->items[chain->count - 1].base : 0;
+    }
+    chain_reverse(chain);
+    return err;
+}
+
+static int walk(const struct sl_disk *disk, const char *directory, uint64_t number,
+                struct sl_checkpoint_shard_range scope, bool deep, struct findings *findings,
+                struct sl_checkpoint_chain *chain)
+{
+    int err = read_chain(disk, directory, number, chain, findings);
+    for (uint32_t i = 0; err == 0 && i < chain->count; i++) {
+        const struct sl_checkpoint_manifest *manifest = &chain->items[i];
+        if (!scope_fits(scope, manifest->shard_count)) {
+            char path[SL_DISK_PATH_BYTES] = "";
+            char why[SL_DISK_PATH_BYTES + 256];
+            (void)sl_checkpoint_directory_path(directory, manifest->number, NULL, path, why,
+                                               sizeof why);
+            (void)snprintf(why, sizeof why, "%s: it has %u shards; asked for are %u from %u on",
+                           path, manifest->shard_count, scope.count, scope.first);
+            find(findings, SL_ERR_CORRUPT, path, why);
+        }
+        err = check_files(disk, directory, manifest, scope, deep, findings);
+    }
+    if (err != 0) {
+        return err;
+    }
+    /* A file that is missing is no less of a damage. */
+    return findings->err == SL_ERR_NOT_FOUND ? SL_ERR_CORRUPT : findings->err;
+}
+
+int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
+                                  uint64_t number, struct sl_checkpoint_shard_range scope,
+                                  const struct sl_checkpoint_report *report,
+                                  struct sl_checkpoint_chain *out, char *reason,
+                                  size_t reason_bytes)
+{
+    sl_assert(number > 0);
+    struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
+    struct sl_checkpoint_chain chain = {0};
+    int err = walk(disk, directory, number, scope, false, &findings, &chain);
+    if (err != 0) {
+        sl_checkpoint_chain_fini(&chain);
+        return err;
+    }
+    *out = chain;
+    return 0;
+}
+
+int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *directory,
+                                   uint64_t number, struct sl_checkpoint_shard_range scope,
+                                   const struct sl_checkpoint_report *report, char *reason,
+                                   size_t reason_bytes)
+{
+    sl_assert(number > 0);
+    struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
+    struct sl_checkpoint_chain chain = {0};
+    int err = walk(disk, directory, number, scope, true, &findings, &chain);
+    sl_checkpoint_chain_fini(&chain);
+    return err;
+}

@@ -1,0 +1,403 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+/* The answer that names the missing must arrive before the sender gives up by itself. */
+#define EARLY_MAX_NS SL_CLOCK_NS_PER_S
+
+static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
+{
+    struct sl_coordinator_barrier **at = &coordinator->barriers;
+    while (*at != barrier) {
+        at = &(*at)->next;
+    }
+    *at = barrier->next;
+    coordinator->barrier_count--;
+    free(barrier->arrivals);
+    free(barrier);
+}
+
+static struct sl_coordinator_barrier *barrier_find(const struct sl_coordinator *coordinator,
+                                                   const char *name)
+{
+    struct sl_coordinator_barrier *at = coordinator->barriers;
+    while (at != NULL && strcmp(at->name, name) != 0) {
+        at = at->next;
+    }
+    return at;
+}
+
+static struct sl_coordinator_barrier *barrier_make(struct sl_coordinator *coordinator,
+                                                   const struct sl_message_barrier *asked)
+{
+    struct sl_coordinator_barrier *barrier =
+        coordinator->barrier_count < SL_COORDINATOR_BARRIERS ? calloc(1, sizeof *barrier) : NULL;
+    if (barrier != NULL) {
+        memcpy(barrier->name, asked->name, sizeof barrier->name);
+        barrier->count = asked->count;
+        barrier->next = coordinator->barriers;
+        coordinator->barriers = barrier;
+        coordinator->barrier_count++;
+    }
+    return barrier;
+}
+
+static bool is_worker(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_WORKER;
+}
+
+/* The member's place among the arrivals: the one that it has, or a new one; NULL: no memory. The
+ * array grows with the arrivals, not with the count that somebody asked for. */
+static struct sl_coordinator_arrival *arrival_of(struct sl_coordinator_barrier *barrier,
+                                                 const struct sl_coordinator_member *member)
+{
+    for (uint32_t i = 0; i < barrier->arrived; i++) {
+        if (barrier->arrivals[i].member == member) {
+            return &barrier->arrivals[i];
+        }
+    }
+    if (barrier->arrived == barrier->arrivals_max) {
+        uint32_t max = barrier->arrivals_max == 0 ? 8 : 2 * barrier->arrivals_max;
+        void *arrivals = barrier->arrivals;
+        if (!sl_coordinator_grow(&arrivals, sizeof *barrier->arrivals, max)) {
+            return NULL;
+        }
+        barrier->arrivals = arrivals;
+        barrier->arrivals_max = max;
+    }
+    barrier->workers_arrived += is_worker(member) ? 1 : 0;
+    return &barrier->arrivals[barrier->arrived++];
+}
+
+/* The caller frees the barrier when nobody is left. */
+static void arrival_remove(struct sl_coordinator_barrier *barrier, uint32_t index)
+{
+    barrier->workers_arrived -= is_worker(barrier->arrivals[index].member) ? 1 : 0;
+    barrier->arrivals[index] = barrier->arrivals[--barrier->arrived];
+}
+
+/* ---- Done ----------------------------------------------------------------------------------- */
+
+static bool is_complete(struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_barrier *barrier)
+{
+    return barrier->count == 0
+               ? barrier->workers_arrived == sl_coordinator_member_job_workers(coordinator)
+               : barrier->arrived == barrier->count;
+}
+
+static void send_done(struct sl_coordinator *coordinator,
+                      const struct sl_coordinator_member *member, uint64_t request)
+{
+    struct sl_message done = {.kind = SL_MESSAGE_BARRIER_DONE, .id = request};
+    sl_coordinator_send(coordinator, member, &done);
+}
+
+void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
+                                      const struct sl_coordinator_barrier *barrier)
+{
+    if (coordinator->options.changed == NULL) {
+        return;
+    }
+    const uint64_t number = ++coordinator->done_number;
+    const uint32_t place = (uint32_t)(number % SL_COORDINATOR_DONE_BARRIERS);
+    struct sl_coordinator_done *done = &coordinator->done[place];
+    free(done->told);
+    *done = (struct sl_coordinator_done){.number = number};
+    done->told = calloc(barrier->arrived, sizeof *done->told);
+    done->told_count = done->told == NULL ? 0 : barrier->arrived;
+    for (uint32_t i = 0; i < done->told_count; i++) {
+        const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        done->told[i] = (struct sl_coordinator_notified){
+            .client_id = arrival->member->hello.client_id,
+            .request = arrival->request,
+        };
+    }
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_DONE, place);
+}
+
+static void barrier_complete(struct sl_coordinator *coordinator,
+                             struct sl_coordinator_barrier *barrier)
+{
+    sl_coordinator_barrier_note_done(coordinator, barrier);
+    for (uint32_t i = 0; i < barrier->arrived; i++) {
+        const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        struct sl_coordinator_member *member = arrival->member;
+        member->done_ids[member->done_next] = arrival->request;
+        member->done_next = (member->done_next + 1) % SL_COORDINATOR_DONE_IDS;
+        send_done(coordinator, member, arrival->request);
+    }
+    barrier_free(coordinator, barrier);
+}
+
+/* Likewise, by the coordinator before this one. */
+static bool was_done_before(const struct sl_coordinator_done *done, uint64_t client_id,
+                            uint64_t request)
+{
+    for (uint32_t i = 0; i < done->told_count; i++) {
+        if (done->told[i].client_id == client_id && done->told[i].request == request) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The answer to it was on its way when the connection broke. */
+static bool was_done(const struct sl_coordinator *coordinator,
+                     const struct sl_coordinator_member *member, uint64_t request)
+{
+    for (uint32_t i = 0; request != 0 && i < SL_COORDINATOR_DONE_IDS; i++) {
+        if (member->done_ids[i] == request) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; request != 0 && i < SL_COORDINATOR_DONE_BARRIERS; i++) {
+        if (was_done_before(&coordinator->done[i], member->hello.client_id, request)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- Coming and going ----------------------------------------------------------------------- */
+
+static void describe_count(uint32_t count, char *text, size_t bytes)
+{
+    if (count == 0) {
+        (void)snprintf(text, bytes, "all workers");
+    } else {
+        (void)snprintf(text, bytes, "%u", count);
+    }
+}
+
+/* Whether the request makes sense beside what others asked for; refuses it otherwise. */
+static bool check_count(struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_member *member,
+                        const struct sl_coordinator_barrier *barrier,
+                        const struct sl_message *message)
+{
+    const struct sl_message_barrier *asked = &message->barrier;
+    if (barrier != NULL && barrier->count != asked->count) {
+        char mine[32];
+        char theirs[32];
+        describe_count(asked->count, mine, sizeof mine);
+        describe_count(barrier->count, theirs, sizeof theirs);
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "barrier %s: %s asks for a count of %s, %s for %s", asked->name,
+                              member->name, mine, barrier->arrivals[0].member->name, theirs);
+        return false;
+    }
+    if (asked->count == 0 && coordinator->worker_count == 0) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "barrier %s: nobody has said how many workers the job has: "
+                              "start the ps with --worker-hosts, or give the barrier a count",
+                              asked->name);
+        return false;
+    }
+    return true;
+}
+
+static void set_arrival(const struct sl_coordinator *coordinator,
+                        struct sl_coordinator_arrival *arrival,
+                        struct sl_coordinator_member *member, const struct sl_message *message,
+                        uint64_t now_ns)
+{
+    uint32_t timeout_ms = message->barrier.timeout_ms;
+    uint64_t timeout_ns = timeout_ms * SL_CLOCK_NS_PER_MS;
+    uint64_t early_ns = timeout_ns / 8 < EARLY_MAX_NS ? timeout_ns / 8 : EARLY_MAX_NS;
+    *arrival = (struct sl_coordinator_arrival){
+        .member = member,
+        .request = message->id,
+        .remind_ns = now_ns + coordinator->options.waiting_interval_ns,
+        .deadline_ns = timeout_ms == 0 ? SL_CLOCK_NEVER : now_ns + timeout_ns - early_ns,
+        .timeout_ms = timeout_ms,
+    };
+}
+
+void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
+                                 struct sl_coordinator_member *member,
+                                 const struct sl_message *message, uint64_t now_ns)
+{
+    const struct sl_message_barrier *asked = &message->barrier;
+    if (was_done(coordinator, member, message->id)) {
+        send_done(coordinator, member, message->id);
+        return;
+    }
+    struct sl_coordinator_barrier *barrier = barrier_find(coordinator, asked->name);
+    if (!check_count(coordinator, member, barrier, message)) {
+        return;
+    }
+    barrier = barrier == NULL ? barrier_make(coordinator, asked) : barrier;
+    struct sl_coordinator_arrival *arrival = barrier == NULL ? NULL : arrival_of(barrier, member);
+    if (arrival == NULL) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NO_MEMORY,
+                              "barrier %s: no memory, or more than %d barriers in use", asked->name,
+                              SL_COORDINATOR_BARRIERS);
+        if (barrier != NULL && barrier->arrived == 0) {
+            barrier_free(coordinator, barrier);
+        }
+        return;
+    }
+    set_arrival(coordinator, arrival, member, message, now_ns);
+    if (is_complete(coordinator, barrier)) {
+        barrier_complete(coordinator, barrier);
+    }
+}
+
+void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
+                                  const struct sl_coordinator_member *member)
+{
+    struct sl_coordinator_barrier *next;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+         barrier = next) {
+        next = barrier->next;
+        for (uint32_t i = 0; i < barrier->arrived; i++) {
+            if (barrier->arrivals[i].member == member) {
+                arrival_remove(barrier, i);
+                break;
+            }
+        }
+        if (barrier->arrived == 0) {
+            barrier_free(coordinator, barrier);
+        }
+    }
+}
+
+void sl_coordinator_barrier_update(struct sl_coordinator *coordinator)
+{
+    struct sl_coordinator_barrier *next;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+         barrier = next) {
+        next = barrier->next;
+        if (is_complete(coordinator, barrier)) {
+            barrier_complete(coordinator, barrier);
+        }
+    }
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+/* Names the workers of the job that have not arrived; those beyond the job's count are members. */
+static void miss_workers(const struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_barrier *barrier,
+                         struct sl_message_waiting *waiting)
+{
+    bool here[SL_LIMIT_WORKERS] = {false};
+    for (uint32_t i = 0; i < barrier->arrived; i++) {
+        const struct sl_coordinator_member *member = barrier->arrivals[i].member;
+        if (is_worker(member)) {
+            here[member->hello.task_index] = true;
+        }
+    }
+    uint32_t total = 0;
+    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+        bool counts = barrier->count != 0 || !coordinator->workers[task].departed;
+        if (counts && !here[task]) {
+            sl_coordinator_list_missing(waiting, &total, "worker", task);
+        }
+    }
+    for (uint32_t i = 0; barrier->count == 0 && i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        uint32_t task = member->hello.task_index;
+        if (is_worker(member) && task >= coordinator->worker_count && !here[task]) {
+            sl_coordinator_list_missing(waiting, &total, "worker", task);
+        }
+    }
+}
+
+/* A barrier of all workers can name those who are missing; another only their number. */
+static void fill_waiting(const struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_barrier *barrier,
+                         struct sl_message_waiting *waiting)
+{
+    if (barrier->count == 0 || barrier->count == coordinator->worker_count) {
+        miss_workers(coordinator, barrier, waiting);
+        return;
+    }
+    waiting->missing_count = 1;
+    (void)snprintf(waiting->missing[0], sizeof waiting->missing[0], "%u of the %u at the barrier",
+                   barrier->count - barrier->arrived, barrier->count);
+}
+
+static bool is_due(const struct sl_coordinator_barrier *barrier, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < barrier->arrived; i++) {
+        if (now_ns >= barrier->arrivals[i].remind_ns ||
+            now_ns >= barrier->arrivals[i].deadline_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Answers one who gives up, and names those for whom it waited. */
+static void give_up(struct sl_coordinator *coordinator,
+                    const struct sl_coordinator_barrier *barrier,
+                    const struct sl_coordinator_arrival *arrival,
+                    const struct sl_message_waiting *waiting)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_ERROR,
+        .id = arrival->request,
+        .error.err = SL_ERR_DEADLINE,
+    };
+    char *text = message.error.text;
+    const size_t bytes = sizeof message.error.text;
+    int at = snprintf(text, bytes, "barrier %s: after %u ms it still waits for", barrier->name,
+                      arrival->timeout_ms);
+    for (uint32_t i = 0; i < waiting->missing_count && (size_t)at < bytes; i++) {
+        at += snprintf(text + at, bytes - (size_t)at, "%s %s", i == 0 ? "" : ",",
+                       waiting->missing[i]);
+    }
+    sl_log_warn("%s gives up: %s", arrival->member->name, text);
+    sl_coordinator_send(coordinator, arrival->member, &message);
+}
+
+static void remind(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier,
+                   uint64_t now_ns)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_WAITING};
+    fill_waiting(coordinator, barrier, &message.waiting);
+    uint32_t i = 0;
+    while (i < barrier->arrived) {
+        struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        if (now_ns >= arrival->deadline_ns) {
+            give_up(coordinator, barrier, arrival, &message.waiting);
+            arrival_remove(barrier, i); /* another has its place now */
+            continue;
+        }
+        if (now_ns >= arrival->remind_ns) {
+            arrival->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
+            message.id = arrival->request;
+            sl_coordinator_send(coordinator, arrival->member, &message);
+        }
+        i++;
+    }
+}
+
+void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_coordinator_barrier *next;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+         barrier = next) {
+        next = barrier->next;
+        if (is_due(barrier, now_ns)) {
+            remind(coordinator, barrier, now_ns);
+        }
+        if (barrier->arrived == 0) {
+            barrier_free(coordinator, barrier);
+        }
+    }
+}
+
+void sl_coordinator_barrier_fini(struct sl_coordinator *coordinator)
+{
+    while (coordinator->barriers != NULL) {
+        barrier_free(coordinator, coordinator->barriers);
+    }
+}

@@ -1,0 +1,410 @@
+/* The course of checkpoints: every ps writes its files, then every ps its manifest; one at a time,
+ * and any that fails is given up whole. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+/* Why a job that has lost values writes no checkpoint. */
+#define VALUES_LOST "ps/%" PRIu32 " was started again without the values of its shards"
+
+static bool is_ps(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_PS;
+}
+
+/* Shards of the ps before this task; of the whole cluster with ps_count. */
+static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < task; i++) {
+        count += coordinator->ps[i].shard_count;
+    }
+    return count;
+}
+
+/* To those whose answer is awaited. */
+static void send_to_all(struct sl_coordinator *coordinator, const struct sl_message *message)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (is_ps(member) && coordinator->ps[member->hello.task_index].owes_checkpoint) {
+            sl_coordinator_send(coordinator, coordinator->members[i], message);
+        }
+    }
+}
+
+/* Those that serve shards: who has but backups has no part in it. */
+static void wait_for_all(struct sl_coordinator *coordinator)
+{
+    coordinator->checkpoint.owed = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const bool serves = sl_coordinator_replica_needs(coordinator, task);
+        coordinator->ps[task].owes_checkpoint = serves;
+        coordinator->checkpoint.owed += serves;
+    }
+}
+
+static void idle(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    checkpoint->stage = SL_COORDINATOR_CHECKPOINT_IDLE;
+    checkpoint->ended_ns = now_ns;
+    free(checkpoint->files);
+    checkpoint->files = NULL;
+}
+
+/* ---- Its beginning -------------------------------------------------------------------------- */
+
+static struct sl_message checkpoint_message(const struct sl_coordinator_checkpoint *checkpoint)
+{
+    return (struct sl_message){
+        .kind = SL_MESSAGE_CHECKPOINT,
+        .checkpoint = {.number = checkpoint->number,
+                       .base = checkpoint->base,
+                       .complete = checkpoint->whole},
+    };
+}
+
+/* Those who wait for the next one are told, since it cannot begin. */
+static void refuse_to_begin(struct sl_coordinator *coordinator, int err, const char *why)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error.err = err};
+    (void)snprintf(message.error.text, sizeof message.error.text, "%s", why);
+    sl_log_warn("no checkpoint: %s", why);
+    sl_coordinator_checkpoint_request_answer(coordinator, 0, &message);
+}
+
+static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    const struct sl_coordinator_options *options = &coordinator->options;
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    checkpoint->next_ns = options->checkpoint_interval_ns == 0
+                              ? SL_CLOCK_NEVER
+                              : now_ns + options->checkpoint_interval_ns;
+    if (coordinator->values_lost != 0) {
+        char why[96];
+        (void)snprintf(why, sizeof why, VALUES_LOST, coordinator->values_lost - 1);
+        refuse_to_begin(coordinator, SL_ERR_CORRUPT, why);
+        return;
+    }
+    if (checkpoint->newest >= SL_LIMIT_CHECKPOINT_NUMBER) {
+        refuse_to_begin(coordinator, SL_ERR_TOO_LARGE,
+                        "number 999999999999 is taken, and numbers end there: move the folder "
+                        "checkpoint-999999999999 away and start the job again");
+        return;
+    }
+    checkpoint->file_count = shards_before(coordinator, options->ps_count);
+    checkpoint->files = calloc(checkpoint->file_count, sizeof *checkpoint->files);
+    if (checkpoint->files == NULL) {
+        refuse_to_begin(coordinator, SL_ERR_NO_MEMORY, "the coordinator has no memory for it");
+        return;
+    }
+    bool adds = checkpoint->complete != 0 && checkpoint->adds < options->checkpoint_adds;
+    checkpoint->stage = SL_COORDINATOR_CHECKPOINT_WRITING;
+    checkpoint->number = ++checkpoint->newest;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    checkpoint->base = adds ? checkpoint->complete : 0;
+    checkpoint->begun_ns = checkpoint->stage_ns = now_ns;
+    checkpoint->has_worker = false;
+    checkpoint->time_ms = options->time_ms == NULL ? 0 : options->time_ms(options->ctx);
+    checkpoint->is_last = sl_coordinator_checkpoint_request_take(coordinator, checkpoint->number);
+    wait_for_all(coordinator);
+    sl_log_debug("checkpoint %" PRIu64 " begins%s", checkpoint->number, adds ? "" : ", a full one");
+    struct sl_message message = checkpoint_message(checkpoint);
+    send_to_all(coordinator, &message);
+}
+
+void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    struct sl_message_waiting missing = {0};
+    if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE || !coordinator->formed ||
+        coordinator->stage == SL_COORDINATOR_OVER) {
+        return;
+    }
+    bool is_due = now_ns >= checkpoint->next_ns && coordinator->stage != SL_COORDINATOR_ENDING;
+    if (sl_coordinator_cluster_list_missing_ps(coordinator, &missing) != 0) {
+        sl_coordinator_checkpoint_request_refuse_ps(coordinator, missing.missing[0]);
+    } else if (is_due || sl_coordinator_checkpoint_request_is_due(coordinator, now_ns)) {
+        begin(coordinator, now_ns);
+    }
+}
+
+/* ---- Its end -------------------------------------------------------------------------------- */
+
+static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
+                    const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Whether any ps has written the manifest is not known: nothing adds to it. */
+static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
+                    const char *format, ...)
+{
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error.err = err};
+    char why[SL_MESSAGE_TEXT_BYTES - 64];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    (void)snprintf(message.error.text, sizeof message.error.text,
+                   "checkpoint %" PRIu64 " is given up: %s", checkpoint->number, why);
+    sl_log_warn("%s", message.error.text);
+    checkpoint->complete = 0;
+    idle(coordinator, now_ns);
+    sl_coordinator_checkpoint_request_answer(coordinator, checkpoint->number, &message);
+    sl_coordinator_checkpoint_update(coordinator, now_ns);
+}
+
+void sl_coordinator_checkpoint_lose(struct sl_coordinator *coordinator)
+{
+    if (coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
+        give_up(coordinator, coordinator->ticked_ns, SL_ERR_CORRUPT, VALUES_LOST,
+                coordinator->values_lost - 1);
+    }
+}
+
+static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < checkpoint->file_count; i++) {
+        bytes += checkpoint->files[i].bytes;
+    }
+    sl_log_info("checkpoint %" PRIu64 " is complete: %s%" PRIu32 " shard%s, %.1f MB in %.1f s",
+                checkpoint->number, checkpoint->base == 0 ? "" : "what was added, ",
+                checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s", (double)bytes / 1e6,
+                (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
+    checkpoint->complete = checkpoint->whole = checkpoint->latest = checkpoint->number;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    checkpoint->adds = checkpoint->base == 0 ? 0 : checkpoint->adds + 1;
+    idle(coordinator, now_ns);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CHECKPOINT_DONE,
+        .checkpoint_number = checkpoint->number,
+    };
+    sl_coordinator_checkpoint_request_answer(coordinator, checkpoint->number, &message);
+    sl_coordinator_checkpoint_update(coordinator, now_ns);
+}
+
+/* ---- What the ps say ------------------------------------------------------------------------ */
+
+static struct sl_message complete_message(const struct sl_coordinator_checkpoint *checkpoint)
+{
+    return (struct sl_message){
+        .kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
+        .checkpoint_complete = {.number = checkpoint->number,
+                                .base = checkpoint->base,
+                                .files = checkpoint->files,
+                                .file_count = checkpoint->file_count,
+                                .time_ms = checkpoint->time_ms,
+                                .has_worker = checkpoint->has_worker},
+    };
+}
+
+/* Whether it is of the checkpoint that is being made; what is late is of no use to anyone. */
+static bool is_current(struct sl_coordinator *coordinator,
+                       const struct sl_coordinator_member *member, const struct sl_message *message,
+                       uint64_t number)
+{
+    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    if (!is_ps(member)) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_PROTOCOL,
+                              "only a ps has a part in a checkpoint");
+        return false;
+    }
+    bool is_known = checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE && member->registered &&
+                    number == checkpoint->number;
+    if (!is_known) {
+        sl_log_debug("%s speaks of checkpoint %" PRIu64 ", which is not being made", member->name,
+                     number);
+    }
+    return is_known;
+}
+
+/* True: it was the last. */
+static bool pay(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member)
+{
+    coordinator->ps[member->hello.task_index].owes_checkpoint = false;
+    return --coordinator->checkpoint.owed == 0;
+}
+
+/* A file for each of the shards that it serves, in their order, and no others. */
+static bool take_files(struct sl_coordinator *coordinator,
+                       const struct sl_coordinator_member *member,
+                       const struct sl_message_checkpoint_part *part)
+{
+    const uint32_t task = member->hello.task_index;
+    uint32_t taken = 0;
+    for (uint32_t owner = 0; owner < coordinator->options.ps_count; owner++) {
+        if (sl_coordinator_replica_primary(coordinator, owner) != task) {
+            continue;
+        }
+        const uint32_t first = shards_before(coordinator, owner);
+        for (uint32_t i = 0; i < coordinator->ps[owner].shard_count; i++) {
+            if (taken == part->file_count || part->files[taken].shard != first + i) {
+                return false;
+            }
+            coordinator->checkpoint.files[first + i] = part->files[taken++];
+        }
+    }
+    return taken == part->file_count;
+}
+
+void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
+                                    const struct sl_coordinator_member *member,
+                                    const struct sl_message *message, uint64_t now_ns)
+{
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    const struct sl_message_checkpoint_part *part = &message->checkpoint_part;
+    if (!is_current(coordinator, member, message, part->number)) {
+        return;
+    }
+    if (part->err != 0) {
+        give_up(coordinator, now_ns, part->err, "%s: %s", member->name,
+                part->text[0] == '\0' ? sl_err_name(part->err) : part->text);
+        return;
+    }
+    if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_WRITING ||
+        !coordinator->ps[member->hello.task_index].owes_checkpoint) {
+        return; /* it has said so before */
+    }
+    if (!take_files(coordinator, member, part)) {
+        give_up(coordinator, now_ns, SL_ERR_PROTOCOL,
+                "%s has written other files than those of the shards that it serves", member->name);
+        return;
+    }
+    checkpoint->has_worker = checkpoint->has_worker || part->has_worker;
+    if (pay(coordinator, member)) {
+        checkpoint->stage = SL_COORDINATOR_CHECKPOINT_PUBLISHING;
+        checkpoint->stage_ns = now_ns;
+        wait_for_all(coordinator);
+        struct sl_message complete = complete_message(checkpoint);
+        send_to_all(coordinator, &complete);
+    }
+}
+
+void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
+                                    const struct sl_coordinator_member *member,
+                                    const struct sl_message *message, uint64_t now_ns)
+{
+    if (is_current(coordinator, member, message, message->checkpoint_number) &&
+        coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_PUBLISHING &&
+        coordinator->ps[member->hello.task_index].owes_checkpoint && pay(coordinator, member)) {
+        finish(coordinator, now_ns);
+    }
+}
+
+/* ---- Who comes and goes --------------------------------------------------------------------- */
+
+void sl_coordinator_checkpoint_formed(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    uint64_t interval_ns = coordinator->options.checkpoint_interval_ns;
+    coordinator->checkpoint.next_ns = interval_ns == 0 ? SL_CLOCK_NEVER : now_ns + interval_ns;
+}
+
+void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
+                                    const struct sl_coordinator_member *member)
+{
+    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    if (!is_ps(member) || checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE ||
+        !coordinator->ps[member->hello.task_index].owes_checkpoint) {
+        return;
+    }
+    struct sl_message message = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_WRITING
+                                    ? checkpoint_message(checkpoint)
+                                    : complete_message(checkpoint);
+    sl_coordinator_send(coordinator, member, &message);
+}
+
+void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
+                                        const struct sl_coordinator_member *member,
+                                        const struct sl_message_register *reg, bool is_new,
+                                        uint64_t now_ns)
+{
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    uint64_t known = reg->restore > reg->checkpoint_newest ? reg->restore : reg->checkpoint_newest;
+    if (known > checkpoint->newest) {
+        checkpoint->newest = known;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    }
+    if (reg->serving && !coordinator->formed && reg->restore > checkpoint->latest) {
+        checkpoint->latest = reg->restore;
+    }
+    if (!is_new) {
+        return;
+    }
+    checkpoint->complete = 0; /* it may not have that one's files, nor know what it held */
+    if (coordinator->ps[member->hello.task_index].restore != checkpoint->whole) {
+        checkpoint->whole = 0;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    }
+    if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
+        give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s was started anew", member->name);
+    }
+}
+
+void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
+                                     const struct sl_coordinator_member *member, bool is_lost,
+                                     uint64_t now_ns)
+{
+    sl_coordinator_checkpoint_request_leave(coordinator, member);
+    if (is_ps(member) && coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
+        give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s %s", member->name,
+                is_lost ? "is lost" : "has left");
+    }
+    sl_coordinator_checkpoint_update(coordinator, now_ns);
+}
+
+void sl_coordinator_checkpoint_list_missing(const struct sl_coordinator *coordinator,
+                                            struct sl_message_waiting *waiting)
+{
+    uint32_t total = 0;
+    if (coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_IDLE) {
+        (void)sl_coordinator_cluster_list_missing_ps(coordinator, waiting);
+        return;
+    }
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (coordinator->ps[task].owes_checkpoint) {
+            sl_coordinator_list_missing(waiting, &total, "ps", task);
+        }
+    }
+}
+
+/* Files take as long as they take: a ps whose disk stands still says so itself, and one that does
+ * not say anything any more is lost. */
+static void expire(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    uint64_t timeout_ns = coordinator->options.checkpoint_timeout_ns;
+    const bool has_end = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_PUBLISHING ||
+                         coordinator->options.lease_ns == SL_CLOCK_NEVER;
+    if (checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE || !has_end ||
+        now_ns - checkpoint->stage_ns < timeout_ns) {
+        return;
+    }
+    struct sl_message_waiting waiting = {0};
+    sl_coordinator_checkpoint_list_missing(coordinator, &waiting);
+    give_up(coordinator, now_ns, SL_ERR_DEADLINE, "after %llu s it still waits for %s%s",
+            timeout_ns / SL_CLOCK_NS_PER_S, waiting.missing[0],
+            waiting.missing_count > 1 ? " and others" : "");
+}
+
+void sl_coordinator_checkpoint_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    expire(coordinator, now_ns);
+    sl_coordinator_checkpoint_update(coordinator, now_ns);
+    sl_coordinator_checkpoint_request_tick(coordinator, now_ns);
+}
+
+void sl_coordinator_checkpoint_fini(struct sl_coordinator *coordinator)
+{
+    sl_coordinator_checkpoint_request_fini(coordinator);
+    free(coordinator->checkpoint.files);
+    coordinator->checkpoint.files = NULL;
+}

@@ -1,0 +1,311 @@
+/* Who is where: members register, and are told the cluster as soon as every ps has. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+static bool is_ps(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_PS;
+}
+
+uint32_t sl_coordinator_cluster_list_missing_ps(const struct sl_coordinator *coordinator,
+                                                struct sl_message_waiting *waiting)
+{
+    bool here[SL_LIMIT_PS] = {false};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (is_ps(member) && member->registered) {
+            here[member->hello.task_index] = true;
+        }
+    }
+    uint32_t total = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (!here[task] && sl_coordinator_replica_needs(coordinator, task)) {
+            sl_coordinator_list_missing(waiting, &total, "ps", task);
+        }
+    }
+    return total;
+}
+
+/* Names those without whom nobody is told the cluster; returns how many. */
+static uint32_t find_missing(const struct sl_coordinator *coordinator,
+                             struct sl_message_waiting *waiting)
+{
+    uint32_t total = sl_coordinator_cluster_list_missing_ps(coordinator, waiting);
+    return sl_coordinator_job_missing(coordinator, total, waiting);
+}
+
+/* Who serves which shards concerns a ps with replicas at once, and whoever was told before: a ps
+ * that is missing keeps from them what only waits for it, and nothing else. Others begin when all
+ * are there. */
+static bool may_be_told(const struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_member *member, bool is_whole)
+{
+    const bool knows = is_ps(member) ? coordinator->ps[member->hello.task_index].epoch != 0
+                                     : member->cluster_version != 0;
+    return is_whole || (coordinator->formed && knows);
+}
+
+/* It waits for the cluster, or knows one in which a ps was elsewhere. */
+static bool is_owed_cluster(const struct sl_coordinator *coordinator,
+                            const struct sl_coordinator_member *member, bool is_whole)
+{
+    bool cares = !is_ps(member) || coordinator->ps[member->hello.task_index].epoch != 0;
+    bool is_outdated =
+        member->registered && cares && member->cluster_version != coordinator->cluster_version;
+    return member->connected && (member->waits_for_cluster || is_outdated) &&
+           may_be_told(coordinator, member, is_whole);
+}
+
+static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                         struct sl_message *message)
+{
+    message->id = member->waits_for_cluster ? member->cluster_request : 0;
+    message->cluster.restore =
+        is_ps(member) ? coordinator->ps[member->hello.task_index].restore : coordinator->restore;
+    message->cluster.abandoned_above = is_ps(member) ? coordinator->restore : 0;
+    message->cluster.abandoned_to = is_ps(member) ? coordinator->abandoned_to : 0;
+    message->cluster.values_lost = coordinator->values_lost;
+    member->waits_for_cluster = false;
+    member->cluster_version = coordinator->cluster_version;
+    sl_coordinator_send(coordinator, member, message);
+    if (is_ps(member)) {
+        sl_coordinator_expiry_notify_missed(coordinator, member);
+    }
+}
+
+/* Nobody is missing. Where a ps, or a table that has an id already, is of a job that is older than
+ * this coordinator, each ps is to have that job's values. */
+static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    const bool is_later = !coordinator->formed && coordinator->has_older_tables;
+    sl_coordinator_job_begin(coordinator, now_ns);
+    if (!coordinator->formed) {
+        coordinator->formed = true;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+        sl_coordinator_restore_form(coordinator);
+        sl_coordinator_checkpoint_formed(coordinator, now_ns);
+    }
+    sl_coordinator_replica_begin(coordinator);
+    for (uint32_t task = 0; is_later && task < coordinator->options.ps_count; task++) {
+        sl_coordinator_restore_check_values(coordinator, task);
+    }
+}
+
+/* Tells the cluster to everyone who is owed it; is_whole: nobody is missing. */
+static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t now_ns)
+{
+    if (coordinator->never_began) {
+        return; /* nor will it */
+    }
+    if (is_whole) {
+        begin(coordinator, now_ns);
+    }
+    uint32_t owed = 0;
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        owed += is_owed_cluster(coordinator, coordinator->members[i], is_whole) ? 1 : 0;
+    }
+    if (owed == 0) {
+        return;
+    }
+    uint32_t count = coordinator->options.ps_count;
+    struct sl_message_ps *ps = calloc(count, sizeof *ps);
+    if (ps == NULL) {
+        sl_log_error("no memory to tell the members the cluster; trying again");
+        return;
+    }
+    for (uint32_t task = 0; task < count; task++) {
+        const struct sl_coordinator_ps *from = &coordinator->ps[task];
+        ps[task].task_index = task;
+        ps[task].shard_count = from->shard_count;
+        memcpy(ps[task].data_endpoint, from->data_endpoint, sizeof ps[task].data_endpoint);
+        memcpy(ps[task].host, from->host, sizeof ps[task].host);
+        memcpy(ps[task].fast_endpoint, from->fast_endpoint, sizeof ps[task].fast_endpoint);
+        sl_coordinator_replica_fill(coordinator, task, &ps[task]);
+    }
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CLUSTER,
+        .cluster = {.ps = ps, .ps_count = count, .worker_count = coordinator->worker_count},
+    };
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        if (is_owed_cluster(coordinator, coordinator->members[i], is_whole)) {
+            tell_cluster(coordinator, coordinator->members[i], &message);
+        }
+    }
+    free(ps);
+}
+
+/* Do the counts that the member expects agree with what others said before? */
+static bool counts_agree(struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *member,
+                         const struct sl_message *message)
+{
+    const struct sl_message_register *reg = &message->reg;
+    if (reg->ps_count != 0 && reg->ps_count != coordinator->options.ps_count) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "%s expects %u ps, the coordinator %u", member->name, reg->ps_count,
+                              coordinator->options.ps_count);
+        return false;
+    }
+    if (reg->worker_count == 0) {
+        return true;
+    }
+    if (coordinator->worker_count == 0) {
+        coordinator->worker_count = reg->worker_count;
+        coordinator->job_workers_known = false;
+        memcpy(coordinator->worker_count_from, member->name, sizeof member->name);
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    }
+    if (reg->worker_count != coordinator->worker_count) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "%s expects %u worker%s, %s %u", member->name, reg->worker_count,
+                              reg->worker_count == 1 ? "" : "s", coordinator->worker_count_from,
+                              coordinator->worker_count);
+        return false;
+    }
+    return true;
+}
+
+/* What is wrong with the place that a ps says, or NULL. */
+static const char *check_ps(const struct sl_coordinator *coordinator,
+                            const struct sl_coordinator_member *member,
+                            const struct sl_message_register *reg)
+{
+    uint32_t known = coordinator->ps[member->hello.task_index].shard_count;
+    uint32_t others = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        others += task == member->hello.task_index ? 0 : coordinator->ps[task].shard_count;
+    }
+    return reg->shard_count == 0           ? "a ps has at least one shard"
+           : reg->data_endpoint[0] == '\0' ? "a ps must name its data endpoint"
+           : reg->checkpoint_newest > SL_LIMIT_CHECKPOINT_NUMBER ||
+                   reg->restore > SL_LIMIT_CHECKPOINT_NUMBER
+               ? "a checkpoint's number is above the limit of 999999999999"
+           : reg->shard_count > SL_LIMIT_SHARDS - others
+               ? "the cluster would have more shards than the limit of 4096"
+           : known != 0 && known != reg->shard_count
+               ? "it came back with another number of shards"
+               : sl_coordinator_replica_check(coordinator, member, reg);
+}
+
+static void log_return(const struct sl_coordinator_member *member,
+                       const struct sl_message_register *reg, uint64_t restore, bool is_new)
+{
+    char from[64] = "";
+    if (is_new && restore != 0) {
+        (void)snprintf(from, sizeof from, "; it begins from checkpoint %" PRIu64, restore);
+    } else if (is_new) {
+        (void)snprintf(from, sizeof from, "; its tables begin anew");
+    }
+    sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint, from);
+}
+
+/* A ps says where it is. One that comes back must have as many shards as before, since the keys are
+ * spread over them. */
+static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                        const struct sl_message *message, uint64_t now_ns)
+{
+    const struct sl_message_register *reg = &message->reg;
+    const char *why = check_ps(coordinator, member, reg);
+    if (why != NULL) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "%s with %u shards: %s", member->name, reg->shard_count, why);
+        return false;
+    }
+    if (!coordinator->formed && !reg->serving &&
+        !sl_coordinator_restore_agrees(coordinator, member, message)) {
+        return false;
+    }
+    struct sl_coordinator_ps *known = &coordinator->ps[member->hello.task_index];
+    bool is_known = known->shard_count != 0;
+    bool is_new = known->client_id != member->hello.client_id;
+    bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0 ||
+                 strcmp(known->host, reg->host) != 0 ||
+                 strcmp(known->fast_endpoint, reg->fast_endpoint) != 0;
+    if (is_new || !coordinator->formed) {
+        known->restore = reg->serving          ? 0
+                         : coordinator->formed ? sl_coordinator_restore_later(coordinator, reg)
+                                               : reg->restore;
+        known->serving = reg->serving;
+        known->complete = reg->complete;
+        known->unfinished = reg->unfinished;
+    }
+    if (coordinator->formed &&
+        !sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
+        known->restore = 0; /* others serve its shards, whose backups it gets */
+    }
+    if (is_known && (is_new || moved)) {
+        coordinator->cluster_version++;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+        log_return(member, reg, known->restore, is_new && known->epoch == 0);
+    }
+    known->restarted = known->restarted || (is_known && is_new);
+    coordinator->has_older_tables =
+        coordinator->has_older_tables || (reg->serving && reg->has_tables);
+    known->shard_count = reg->shard_count;
+    known->replicas = reg->replicas;
+    known->client_id = member->hello.client_id;
+    known->gone = false;
+    memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
+    memcpy(known->host, reg->host, sizeof known->host);
+    memcpy(known->fast_endpoint, reg->fast_endpoint, sizeof known->fast_endpoint);
+    sl_coordinator_checkpoint_register(coordinator, member, reg, is_new, now_ns);
+    sl_coordinator_replica_register(coordinator, member, reg, is_known && is_new, now_ns);
+    if (is_new || moved || !coordinator->formed) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
+    }
+    const bool has_tables = coordinator->table_count > 0 || coordinator->has_older_tables;
+    if (is_known && is_new && coordinator->formed && has_tables) {
+        sl_coordinator_restore_check_values(coordinator, member->hello.task_index);
+    }
+    return true;
+}
+
+void sl_coordinator_cluster_update(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_message_waiting nobody = {0};
+    publish(coordinator, find_missing(coordinator, &nobody) == 0, now_ns);
+}
+
+void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
+                                     struct sl_coordinator_member *member,
+                                     const struct sl_message *message, uint64_t now_ns)
+{
+    if (sl_coordinator_job_refuses(coordinator, member, message->id) ||
+        !counts_agree(coordinator, member, message) ||
+        (is_ps(member) && !register_ps(coordinator, member, message, now_ns))) {
+        return;
+    }
+    if (!member->registered) {
+        member->registered = true;
+        sl_coordinator_member_note(coordinator, member);
+    }
+    member->waits_for_cluster = true;
+    member->cluster_request = message->id;
+    member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
+    sl_coordinator_cluster_update(coordinator, now_ns);
+    sl_coordinator_checkpoint_tell(coordinator, member);
+    sl_coordinator_checkpoint_update(coordinator, now_ns);
+    sl_coordinator_job_notify_end(coordinator, member);
+}
+
+void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_WAITING};
+    uint32_t missing = find_missing(coordinator, &message.waiting);
+    sl_coordinator_job_update(coordinator, missing, now_ns);
+    /* To those who were away, or whom there was no memory to tell. */
+    publish(coordinator, missing == 0, now_ns);
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->waits_for_cluster && now_ns >= member->remind_ns) {
+            member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
+            message.id = member->cluster_request;
+            sl_coordinator_send(coordinator, member, &message);
+        }
+    }
+}

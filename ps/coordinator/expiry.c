@@ -1,0 +1,120 @@
+/* Announces that workers and ps were lost, and that workers have left: to whom, and when. */
+#include <stdio.h>
+
+#include "core/clock.h"
+#include "ps/coordinator/internal.h"
+
+static void send_lost(struct sl_coordinator *coordinator, const struct sl_coordinator_member *to,
+                      enum sl_message_role role, uint32_t task_index, uint64_t client_id,
+                      enum sl_coordinator_end end)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_EXPIRED,
+        .lost = {.role = role, .task_index = task_index, .client_id = client_id},
+    };
+    char *why = message.lost.why;
+    const size_t bytes = sizeof message.lost.why;
+    if (end == SL_COORDINATOR_END_EXPIRED) {
+        (void)snprintf(why, bytes, "no heartbeat for %g s",
+                       (double)coordinator->options.lease_ns / (double)SL_CLOCK_NS_PER_S);
+    } else if (end == SL_COORDINATOR_END_REPLACED) {
+        (void)snprintf(why, bytes, "another process has taken its place");
+    } else {
+        (void)snprintf(why, bytes, "it has left");
+    }
+    sl_coordinator_send(coordinator, to, &message);
+}
+
+void sl_coordinator_expiry_notify(struct sl_coordinator *coordinator,
+                                  const struct sl_coordinator_member *lost,
+                                  enum sl_coordinator_end end)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *to = coordinator->members[i];
+        bool is_ready_ps =
+            to->hello.role == SL_MESSAGE_ROLE_PS && to->losses_since_ns == SL_CLOCK_NEVER;
+        if (is_ready_ps || to->hello.role == SL_MESSAGE_ROLE_WORKER) {
+            send_lost(coordinator, to, lost->hello.role, lost->hello.task_index,
+                      lost->hello.client_id, end);
+        }
+    }
+}
+
+static void tell_leave(struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *to = coordinator->members[i];
+        if (to->hello.role == SL_MESSAGE_ROLE_PS &&
+            coordinator->ps[to->hello.task_index].restarted) {
+            send_lost(coordinator, to, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
+                      worker->end);
+        }
+    }
+}
+
+void sl_coordinator_expiry_notify_departures(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && coordinator->untold_count > 0; task++) {
+        struct sl_coordinator_worker *worker = &coordinator->workers[task];
+        if (!worker->untold || now_ns - worker->end_ns < coordinator->options.lease_ns) {
+            continue;
+        }
+        worker->untold = false;
+        coordinator->untold_count--;
+        if (worker->departed) {
+            tell_leave(coordinator, task);
+        }
+    }
+}
+
+/* Whether a ps that has (re)connected is owed a message about the end of worker `task`:
+ * - The worker has departed, and the ps is a new process (since_ns is 0).
+ * - The worker has departed, a lease or more before the ps was last heard. Such old ends are sent
+ *   with every connection, because the one before may have closed before the ps read them. A
+ *   duplicate does no harm.
+ * - The worker was lost or replaced after since_ns, and has not come back. */
+static bool owes_loss(const struct sl_coordinator *coordinator,
+                      const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
+{
+    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+    const bool is_old = ps->heard_ns >= worker->end_ns &&
+                        ps->heard_ns - worker->end_ns >= coordinator->options.lease_ns;
+    if (since_ns == 0 || (worker->departed && is_old)) {
+        return worker->departed;
+    }
+    const struct sl_coordinator_member *now =
+        sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task);
+    const bool came_back = now != NULL && now->hello.client_id == worker->client_id;
+    return worker->end != SL_COORDINATOR_END_LEFT && worker->end_ns >= since_ns && !came_back;
+}
+
+void sl_coordinator_expiry_notify_missed(struct sl_coordinator *coordinator,
+                                         struct sl_coordinator_member *ps)
+{
+    uint64_t since_ns = ps->losses_since_ns;
+    ps->losses_since_ns = SL_CLOCK_NEVER;
+    if (since_ns == SL_CLOCK_NEVER) {
+        return;
+    }
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
+        const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+        if (worker->end != SL_COORDINATOR_END_NONE && owes_loss(coordinator, ps, task, since_ns)) {
+            send_lost(coordinator, ps, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
+                      worker->end);
+        }
+    }
+}
+
+uint64_t sl_coordinator_expiry_since(const struct sl_coordinator *coordinator, uint64_t heard_ns)
+{
+    uint64_t lease_ns = coordinator->options.lease_ns;
+    return heard_ns > lease_ns ? heard_ns - lease_ns : 1;
+}
+
+void sl_coordinator_expiry_owe(struct sl_coordinator *coordinator, struct sl_coordinator_member *ps,
+                               uint64_t heard_ns)
+{
+    const uint64_t since_ns = sl_coordinator_expiry_since(coordinator, heard_ns);
+    ps->losses_since_ns = ps->losses_since_ns < since_ns ? ps->losses_since_ns : since_ns;
+}

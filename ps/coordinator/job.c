@@ -1,0 +1,383 @@
+/* The course of a job whose coordinator runs in a process of its own: it begins when all are there,
+ * ends when no worker is left, or when it is told to, and is over when every ps knows. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+/* A list of names: two of them, and what is said around them, have their place in a text. */
+#define NAMES_BYTES  (SL_MESSAGE_TEXT_BYTES / 2 - 64)
+
+/* Likewise of those who are missing at the beginning: less is said around them, and a full list of
+ * the longest names fits. */
+#define ABSENT_BYTES (SL_MESSAGE_TEXT_BYTES / 2 - 32)
+
+/* "ps/1, worker/3, 4 more". */
+static void write_names(const struct sl_message_waiting *names, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < names->missing_count && used < bytes; i++) {
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i == 0 ? "" : ", ",
+                                 names->missing[i]);
+    }
+}
+
+static void enter(struct sl_coordinator *coordinator, enum sl_coordinator_stage stage, int err,
+                  const char *why, uint64_t now_ns)
+{
+    coordinator->stage = stage;
+    coordinator->stage_ns = now_ns;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    coordinator->options.stage_changed(coordinator->options.ctx, stage, err, why);
+}
+
+uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, uint32_t total,
+                                    struct sl_message_waiting *waiting)
+{
+    if (coordinator->options.stage_changed == NULL ||
+        coordinator->stage != SL_COORDINATOR_WAITING_FOR_MEMBERS) {
+        return total;
+    }
+    bool here[SL_LIMIT_WORKERS] = {false};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == SL_MESSAGE_ROLE_WORKER && member->registered) {
+            here[member->hello.task_index] = true;
+        }
+    }
+    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+        if (!here[task]) {
+            sl_coordinator_list_missing(waiting, &total, "worker", task);
+        }
+    }
+    return total;
+}
+
+void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    if (coordinator->options.stage_changed == NULL ||
+        coordinator->stage != SL_COORDINATOR_WAITING_FOR_MEMBERS) {
+        return;
+    }
+    uint32_t shards = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        shards += coordinator->ps[task].shard_count;
+    }
+    char what[96];
+    (void)snprintf(what, sizeof what, "%u ps with %u shard%s, %u worker%s",
+                   coordinator->options.ps_count, shards, shards == 1 ? "" : "s",
+                   coordinator->worker_count, coordinator->worker_count == 1 ? "" : "s");
+    enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
+}
+
+/* Those who are missing: who never came, and who has come and given up, or broken off, before the
+ * others were there. It is the former whom an operator looks for. */
+struct absent {
+    struct sl_message_waiting never, left;
+    uint32_t never_count, left_count;
+};
+
+static void find_absent(const struct sl_coordinator *coordinator, enum sl_message_role role,
+                        struct absent *absent)
+{
+    bool is_ps = role == SL_MESSAGE_ROLE_PS;
+    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    bool here[SL_LIMIT_WORKERS] = {false};
+    bool away[SL_LIMIT_WORKERS] = {false};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == role && member->registered) {
+            (member->connected ? here : away)[member->hello.task_index] = true;
+        }
+    }
+    for (uint32_t task = 0; task < count; task++) {
+        bool had_come = is_ps ? coordinator->ps[task].shard_count != 0
+                              : coordinator->workers[task].end != SL_COORDINATOR_END_NONE;
+        bool was_here = away[task] || had_come;
+        if (!here[task]) {
+            sl_coordinator_list_missing(was_here ? &absent->left : &absent->never,
+                                        was_here ? &absent->left_count : &absent->never_count,
+                                        is_ps ? "ps" : "worker", task);
+        }
+    }
+}
+
+/* "ps/1, worker/3; came and left: worker/0". */
+static void write_absent(const struct sl_coordinator *coordinator, char *text, size_t bytes)
+{
+    struct absent absent = {0};
+    find_absent(coordinator, SL_MESSAGE_ROLE_PS, &absent);
+    find_absent(coordinator, SL_MESSAGE_ROLE_WORKER, &absent);
+    char never[ABSENT_BYTES];
+    char left[ABSENT_BYTES];
+    write_names(&absent.never, never, sizeof never);
+    write_names(&absent.left, left, sizeof left);
+    if (absent.never_count == 0) {
+        (void)snprintf(text, bytes, "%s, which came and left", left);
+    } else {
+        (void)snprintf(text, bytes, "%s%s%s", never,
+                       absent.left_count == 0 ? "" : "; came and left: ", left);
+    }
+}
+
+void sl_coordinator_job_notify_end(struct sl_coordinator *coordinator,
+                                   const struct sl_coordinator_member *member)
+{
+    if (member->hello.role == SL_MESSAGE_ROLE_PS && coordinator->stage == SL_COORDINATOR_ENDING) {
+        struct sl_message message = {.kind = SL_MESSAGE_ENDED};
+        (void)snprintf(message.why, sizeof message.why, "%s", coordinator->end_why);
+        sl_coordinator_send(coordinator, member, &message);
+    }
+}
+
+/* Those that are lost, and nobody has come in their place. */
+static uint32_t name_lost_workers(const struct sl_coordinator *coordinator, char *text,
+                                  size_t bytes)
+{
+    struct sl_message_waiting lost = {0};
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+        if (coordinator->workers[task].end == SL_COORDINATOR_END_EXPIRED) {
+            sl_coordinator_list_missing(&lost, &count, "worker", task);
+        }
+    }
+    write_names(&lost, text, bytes);
+    return count;
+}
+
+/* Those of the job's that have not said goodbye. */
+static uint32_t name_other_workers(const struct sl_coordinator *coordinator, char *text,
+                                   size_t bytes)
+{
+    struct sl_message_waiting others = {0};
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
+        const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+        bool has_left = worker->departed && worker->end == SL_COORDINATOR_END_LEFT;
+        bool is_of_job = task < coordinator->worker_count ||
+                         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task) != NULL;
+        if (is_of_job && !has_left) {
+            sl_coordinator_list_missing(&others, &count, "worker", task);
+        }
+    }
+    write_names(&others, text, bytes);
+    return count;
+}
+
+/* Those that are gone for good; with_away: those without a connection are, too. */
+static uint32_t name_gone_ps(const struct sl_coordinator *coordinator, bool with_away, char *text,
+                             size_t bytes)
+{
+    struct sl_message_waiting gone = {0};
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const struct sl_coordinator_member *member =
+            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
+        bool is_away = member != NULL && !member->connected;
+        const bool is_needed = sl_coordinator_replica_needs(coordinator, task);
+        if (is_needed && (coordinator->ps[task].gone || (with_away && is_away))) {
+            sl_coordinator_list_missing(&gone, &count, "ps", task);
+        }
+    }
+    write_names(&gone, text, bytes);
+    return count;
+}
+
+static void add_gone_ps(char *why, size_t bytes, const char *names, uint32_t count)
+{
+    size_t used = strlen(why);
+    (void)snprintf(why + used, bytes - used, "; %s %s lost, and nobody came in %s place", names,
+                   count == 1 ? "is" : "are", count == 1 ? "its" : "their");
+}
+
+/* Every ps is told end_why. */
+static void conclude(struct sl_coordinator *coordinator, int err, uint64_t now_ns)
+{
+    coordinator->end_err = err;
+    enter(coordinator, SL_COORDINATOR_ENDING, err, coordinator->end_why, now_ns);
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        sl_coordinator_job_notify_end(coordinator, coordinator->members[i]);
+    }
+}
+
+/* No worker is left. */
+static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    char *why = coordinator->end_why;
+    const size_t bytes = sizeof coordinator->end_why;
+    char names[NAMES_BYTES];
+    uint32_t lost_count = name_lost_workers(coordinator, names, sizeof names);
+    if (lost_count != 0) {
+        (void)snprintf(why, bytes, "%s %s lost, and nobody else is left", names,
+                       lost_count == 1 ? "is" : "are");
+    } else if (coordinator->worker_count == 1) {
+        (void)snprintf(why, bytes, "its worker has left");
+    } else {
+        (void)snprintf(why, bytes, "all %u workers have left", coordinator->worker_count);
+    }
+    uint32_t gone_count = name_gone_ps(coordinator, false, names, sizeof names);
+    if (gone_count != 0) {
+        add_gone_ps(why, bytes, names, gone_count);
+    }
+    conclude(coordinator, lost_count + gone_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
+}
+
+/* Those that were told have gone, or nothing is heard of them. */
+static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    const struct sl_coordinator_member *left = NULL;
+    for (uint32_t i = 0; i < coordinator->member_count && left == NULL; i++) {
+        bool is_ps = coordinator->members[i]->hello.role == SL_MESSAGE_ROLE_PS;
+        left = is_ps ? coordinator->members[i] : NULL;
+    }
+    /* What they ask for at their end takes its time, and ends by itself. */
+    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    uint64_t since_ns =
+        checkpoint->ended_ns > coordinator->stage_ns ? checkpoint->ended_ns : coordinator->stage_ns;
+    bool is_late = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE &&
+                   now_ns - since_ns >= coordinator->options.lease_ns;
+    if (left != NULL && !is_late) {
+        return;
+    }
+    if (left != NULL && left->connected) {
+        sl_log_warn("%s does not end, though the job has", left->name);
+    }
+    char why[sizeof coordinator->end_why];
+    memcpy(why, coordinator->end_why, sizeof why);
+    char names[NAMES_BYTES];
+    uint32_t gone_count = 0;
+    if (coordinator->end_err == 0) {
+        gone_count = name_gone_ps(coordinator, true, names, sizeof names);
+    }
+    if (gone_count != 0) {
+        add_gone_ps(why, sizeof why, names, gone_count);
+    }
+    enter(coordinator, SL_COORDINATOR_OVER, gone_count == 0 ? 0 : SL_ERR_CLOSED, why, now_ns);
+}
+
+static const char *end_word(const struct sl_coordinator *coordinator)
+{
+    return coordinator->end_err == SL_ERR_DEADLINE ? "the job has not begun" : "the job has ended";
+}
+
+/* DEADLINE says to a ps that others may be waited for anew: one that is in the middle of a job
+ * whose scheduler was started again, and in vain, goes on with it. */
+bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
+                                struct sl_coordinator_member *member, uint64_t request)
+{
+    bool is_ps = member->hello.role == SL_MESSAGE_ROLE_PS;
+    if (coordinator->never_began && is_ps && coordinator->stage == SL_COORDINATOR_ENDING) {
+        sl_coordinator_job_notify_end(coordinator, member);
+    } else if (coordinator->never_began) {
+        sl_coordinator_refuse(coordinator, member, request,
+                              is_ps ? SL_ERR_DEADLINE : SL_ERR_REFUSED, "%s: %s",
+                              end_word(coordinator), coordinator->end_why);
+    }
+    return coordinator->never_began;
+}
+
+/* A ps that was told the end needs no answer. */
+static void refuse_waiting(struct sl_coordinator *coordinator)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        bool is_told =
+            member->hello.role == SL_MESSAGE_ROLE_PS && coordinator->stage == SL_COORDINATOR_ENDING;
+        if (member->waits_for_cluster && !is_told) {
+            (void)sl_coordinator_job_refuses(coordinator, member, member->cluster_request);
+        }
+        member->waits_for_cluster = false;
+    }
+}
+
+/* Whoever has come is told: nobody has to wait for a timeout of his own. */
+static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, const char *names,
+                    uint64_t now_ns)
+{
+    coordinator->never_began = true;
+    coordinator->end_err = SL_ERR_DEADLINE;
+    (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
+                   "after %llu s it still waits for %s", waited_ns / SL_CLOCK_NS_PER_S, names);
+    enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE, coordinator->end_why, now_ns);
+    refuse_waiting(coordinator);
+}
+
+/* Not all have come yet: says who has not, and gives up in the end. */
+static void gather(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    const struct sl_coordinator_options *options = &coordinator->options;
+    if (coordinator->stage_ns == 0) {
+        coordinator->stage_ns = now_ns;
+        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
+    }
+    uint64_t waited_ns = now_ns - coordinator->stage_ns;
+    bool is_over = options->start_timeout_ns != 0 && waited_ns >= options->start_timeout_ns;
+    if (!is_over && now_ns < coordinator->remind_ns) {
+        return;
+    }
+    char names[2 * ABSENT_BYTES];
+    write_absent(coordinator, names, sizeof names);
+    if (is_over) {
+        give_up(coordinator, waited_ns, names, now_ns);
+    } else {
+        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
+        sl_log_info("waiting for %s", names);
+    }
+}
+
+void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why, uint64_t now_ns)
+{
+    char *text = coordinator->end_why;
+    const size_t bytes = sizeof coordinator->end_why;
+    if (coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS) {
+        coordinator->never_began = true;
+        (void)snprintf(text, bytes, "%s came before it had begun", why);
+        conclude(coordinator, coordinator->member_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
+        refuse_waiting(coordinator);
+    } else if (coordinator->stage == SL_COORDINATOR_RUNNING) {
+        char names[NAMES_BYTES];
+        (void)name_other_workers(coordinator, names, sizeof names);
+        (void)snprintf(text, bytes, "%s came before %s had left", why, names);
+        conclude(coordinator, SL_ERR_CLOSED, now_ns);
+    }
+    sl_coordinator_job_update(coordinator, 0, now_ns);
+}
+
+void sl_coordinator_job_update(struct sl_coordinator *coordinator, uint32_t missing_count,
+                               uint64_t now_ns)
+{
+    if (coordinator->options.stage_changed == NULL) {
+        return;
+    }
+    if (coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS && missing_count > 0) {
+        gather(coordinator, now_ns);
+    }
+    if (coordinator->stage == SL_COORDINATOR_RUNNING &&
+        sl_coordinator_member_job_workers(coordinator) == 0) {
+        end(coordinator, now_ns);
+    }
+    if (coordinator->stage == SL_COORDINATOR_ENDING) {
+        finish(coordinator, now_ns);
+    }
+}
+
+int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
+                              const struct sl_message_hello *hello, char *reason,
+                              size_t reason_bytes)
+{
+    bool has_ended =
+        coordinator->stage == SL_COORDINATOR_ENDING || coordinator->stage == SL_COORDINATOR_OVER;
+    bool is_known = false;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        is_known = is_known || (hello->role == SL_MESSAGE_ROLE_PS &&
+                                coordinator->ps[task].client_id == hello->client_id);
+    }
+    if (!has_ended || is_known) {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes, "%s: %s", end_word(coordinator), coordinator->end_why);
+    return SL_ERR_REFUSED;
+}

@@ -1,0 +1,509 @@
+/* Who is a member: hellos, leases, goodbyes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)SL_CLOCK_NS_PER_S;
+}
+
+struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinator *coordinator,
+                                                       sl_coordinator_peer peer)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        if (coordinator->peers[i] == peer && coordinator->members[i]->connected) {
+            return coordinator->members[i];
+        }
+    }
+    return NULL;
+}
+
+static uint32_t index_of(const struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *member)
+{
+    uint32_t index = 0;
+    while (coordinator->members[index] != member) {
+        index++;
+        sl_assert(index < coordinator->member_count);
+    }
+    return index;
+}
+
+static uint64_t lease_end_ns(const struct sl_coordinator *coordinator,
+                             const struct sl_coordinator_member *member)
+{
+    uint64_t lease_ns = coordinator->options.lease_ns;
+    uint64_t from_ns =
+        member->heard_ns > member->excused_ns ? member->heard_ns : member->excused_ns;
+    return from_ns > SL_CLOCK_NEVER - lease_ns ? SL_CLOCK_NEVER : from_ns + lease_ns;
+}
+
+static uint64_t lease_left_ns(const struct sl_coordinator *coordinator,
+                              const struct sl_coordinator_member *member, uint64_t now_ns)
+{
+    uint64_t end_ns = lease_end_ns(coordinator, member);
+    return end_ns > now_ns ? end_ns - now_ns : 0;
+}
+
+static bool is_worker(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_WORKER;
+}
+
+/* ---- The end of a membership ---------------------------------------------------------------- */
+
+static const char *what_others_do(const struct sl_coordinator *coordinator,
+                                  const struct sl_coordinator_member *member)
+{
+    switch (member->hello.role) {
+    case SL_MESSAGE_ROLE_PS:
+        return coordinator->ps[member->hello.task_index].epoch == 0
+                   ? "; the job waits for it to be started again"
+                   : ""; /* coordinator_replica.c has its own lines */
+    case SL_MESSAGE_ROLE_WORKER:
+        return "; the others go on without it";
+    default:
+        return "";
+    }
+}
+
+static bool any_restarted(const struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (coordinator->ps[task].restarted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sl_coordinator_member_note(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member)
+{
+    if (member->hello.role == SL_MESSAGE_ROLE_PS) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
+    } else if (is_worker(member)) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_WORKER, member->hello.task_index);
+    }
+}
+
+/* What outlives the membership. */
+static void remember(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
+                     enum sl_coordinator_end end, uint64_t now_ns)
+{
+    const struct sl_message_hello *hello = &member->hello;
+    if (hello->role == SL_MESSAGE_ROLE_PS) {
+        struct sl_coordinator_ps *ps = &coordinator->ps[hello->task_index];
+        bool left_early =
+            end == SL_COORDINATOR_END_LEFT && coordinator->stage == SL_COORDINATOR_RUNNING;
+        ps->gone = ps->gone || left_early || end == SL_COORDINATOR_END_EXPIRED;
+        ps->heard_ns = ps->client_id == hello->client_id ? member->heard_ns : ps->heard_ns;
+    } else if (is_worker(member) && end != SL_COORDINATOR_END_NONE) {
+        struct sl_coordinator_worker *worker = &coordinator->workers[hello->task_index];
+        bool untold = end == SL_COORDINATOR_END_LEFT && any_restarted(coordinator);
+        coordinator->untold_count += (untold ? 1U : 0U) - (worker->untold ? 1U : 0U);
+        *worker = (struct sl_coordinator_worker){
+            .end = end,
+            .end_ns = now_ns,
+            .client_id = hello->client_id,
+            .departed = end != SL_COORDINATOR_END_REPLACED,
+            .untold = untold,
+        };
+    }
+}
+
+/* Takes the member out, tells whom it concerns, frees it. */
+static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                       enum sl_coordinator_end end, uint64_t now_ns)
+{
+    uint32_t index = index_of(coordinator, member);
+    coordinator->member_count--;
+    coordinator->peers[index] = coordinator->peers[coordinator->member_count];
+    coordinator->members[index] = coordinator->members[coordinator->member_count];
+    coordinator->job_workers_known = false;
+    remember(coordinator, member, end, now_ns);
+    sl_coordinator_member_note(coordinator, member);
+    sl_coordinator_barrier_leave(coordinator, member);
+    sl_coordinator_checkpoint_leave(coordinator, member, end != SL_COORDINATOR_END_LEFT, now_ns);
+    bool is_client = member->hello.role == SL_MESSAGE_ROLE_CLIENT;
+    if (!is_client && (end == SL_COORDINATOR_END_EXPIRED || end == SL_COORDINATOR_END_REPLACED)) {
+        sl_coordinator_expiry_notify(coordinator, member, end);
+    }
+    bool is_fewer = is_worker(member) && coordinator->workers[member->hello.task_index].departed;
+    const bool was_ps = member->hello.role == SL_MESSAGE_ROLE_PS && member->registered &&
+                        end != SL_COORDINATOR_END_NONE;
+    const uint32_t task = member->hello.task_index;
+    const uint64_t heard_ns = member->heard_ns;
+    free(member);
+    if (was_ps) {
+        sl_coordinator_replica_lose(coordinator, task, heard_ns);
+        sl_coordinator_cluster_update(coordinator, now_ns);
+    }
+    if (is_fewer) {
+        sl_coordinator_barrier_update(coordinator);
+    }
+}
+
+/* From now on nothing is sent to the connection, or taken from it. */
+static void close_connection(struct sl_coordinator *coordinator,
+                             struct sl_coordinator_member *member, const char *why)
+{
+    if (!member->connected) {
+        return;
+    }
+    member->connected = false;
+    if (coordinator->options.close != NULL) {
+        coordinator->options.close(coordinator->options.ctx, member->peer, why);
+    }
+}
+
+/* A client that connects and breaks without end must not fill the log. */
+static bool may_log(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
+                    uint64_t now_ns)
+{
+    return member->hello.role != SL_MESSAGE_ROLE_CLIENT ||
+           sl_log_limit_allows(&coordinator->log_limit, now_ns);
+}
+
+static void lose(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                 uint64_t now_ns)
+{
+    if (may_log(coordinator, member, now_ns)) {
+        sl_log_warn("%s is lost: no heartbeat for %g s%s", member->name,
+                    seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
+    }
+    close_connection(coordinator, member, "its lease has ended");
+    end_member(coordinator, member, SL_COORDINATOR_END_EXPIRED, now_ns);
+}
+
+void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
+                                 struct sl_coordinator_member *member, uint64_t now_ns)
+{
+    sl_log_debug("%s left", member->name);
+    end_member(coordinator, member, SL_COORDINATOR_END_LEFT, now_ns);
+}
+
+static void limit_clients_away(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_coordinator_member *longest = NULL;
+    uint32_t away_count = 0;
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == SL_MESSAGE_ROLE_CLIENT && !member->connected) {
+            away_count++;
+            longest = longest == NULL || member->heard_ns < longest->heard_ns ? member : longest;
+        }
+    }
+    if (away_count > SL_COORDINATOR_CLIENTS_AWAY) {
+        sl_log_debug("%s is forgotten: too many clients are away", longest->name);
+        end_member(coordinator, longest, SL_COORDINATOR_END_EXPIRED, now_ns);
+    }
+}
+
+void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         bool expected, uint64_t now_ns)
+{
+    struct sl_coordinator_member *member = sl_coordinator_member_of(coordinator, peer);
+    if (member == NULL) {
+        return;
+    }
+    member->connected = false;
+    if (expected) {
+        sl_log_debug("%s is disconnected", member->name);
+        end_member(coordinator, member, SL_COORDINATOR_END_NONE, now_ns);
+        return;
+    }
+    if (sl_log_limit_allows(&coordinator->log_limit, now_ns)) {
+        sl_log_warn("%s is away: its connection broke; it has %.1f s to come back", member->name,
+                    seconds(lease_left_ns(coordinator, member, now_ns)));
+    }
+    if (member->hello.role == SL_MESSAGE_ROLE_CLIENT) {
+        limit_clients_away(coordinator, now_ns);
+    }
+}
+
+/* When this reactor was held up, so was the reading of heartbeats: members get half a lease to be
+ * heard again. A quarter, which is two ticks, is enough: at its end a lease may have as little
+ * left, and what has come meanwhile is read only after this tick. */
+static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    uint64_t lease_ns = coordinator->options.lease_ns;
+    uint64_t since_ns = now_ns - coordinator->ticked_ns;
+    bool is_late = coordinator->ticked_ns != 0 && since_ns > lease_ns / 4;
+    coordinator->ticked_ns = now_ns;
+    if (!is_late) {
+        return;
+    }
+    sl_log_warn("the coordinator was held up for %.1f s: members have half a lease to be heard",
+                seconds(since_ns));
+    /* The clock counts from the machine's start, which may be less than half a lease ago. */
+    const uint64_t excused_ns = now_ns > lease_ns / 2 ? now_ns - lease_ns / 2 : 0;
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        member->excused_ns = member->excused_ns < excused_ns ? excused_ns : member->excused_ns;
+    }
+}
+
+void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    forgive_own_delay(coordinator, now_ns);
+    /* The last takes the place of one that is lost: from the end, everyone is looked at. */
+    for (uint32_t i = coordinator->member_count; i-- > 0;) {
+        if (lease_left_ns(coordinator, coordinator->members[i], now_ns) == 0) {
+            lose(coordinator, coordinator->members[i], now_ns);
+        }
+    }
+}
+
+uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator)
+{
+    if (coordinator->job_workers_known) {
+        return coordinator->job_workers;
+    }
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+        count += coordinator->workers[task].departed ? 0 : 1;
+    }
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        bool is_more = is_worker(member) && member->hello.task_index >= coordinator->worker_count;
+        count += is_more ? 1 : 0;
+    }
+    coordinator->job_workers = count;
+    coordinator->job_workers_known = true;
+    return count;
+}
+
+/* ---- Its beginning -------------------------------------------------------------------------- */
+
+/* The one whose place the hello is for: of that role and task, or the very client. */
+static struct sl_coordinator_member *find_place(const struct sl_coordinator *coordinator,
+                                                const struct sl_message_hello *hello)
+{
+    if (hello->role != SL_MESSAGE_ROLE_CLIENT) {
+        return sl_coordinator_find(coordinator, hello->role, hello->task_index);
+    }
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_message_hello *other = &coordinator->members[i]->hello;
+        if (other->role == SL_MESSAGE_ROLE_CLIENT && other->client_id == hello->client_id) {
+            return coordinator->members[i];
+        }
+    }
+    return NULL;
+}
+
+static int check_task(const struct sl_coordinator *coordinator,
+                      const struct sl_message_hello *hello, char *reason, size_t reason_bytes)
+{
+    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
+        return 0;
+    }
+    bool is_ps = hello->role == SL_MESSAGE_ROLE_PS;
+    const char *role = is_ps ? "ps" : "worker";
+    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    if (!is_ps && (hello->joins || count == 0)) {
+        count = SL_LIMIT_WORKERS;
+    }
+    if (hello->task_index >= count) {
+        (void)snprintf(reason, reason_bytes, "%s/%u: the cluster has %u %s, %s/0 to %s/%u", role,
+                       hello->task_index, count,
+                       is_ps        ? "ps"
+                       : count == 1 ? "worker"
+                                    : "workers",
+                       role, role, count - 1);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+/* Another process has that place, and is connected. It is alive for certain when it is heard after
+ * the second one came; until then its connection may only look so. */
+static int refuse_second(const struct sl_coordinator *coordinator,
+                         struct sl_coordinator_member *first, uint64_t rival_id, uint64_t now_ns,
+                         char *reason, size_t reason_bytes)
+{
+    if (first->rival_id != rival_id) {
+        first->rival_id = rival_id;
+        first->rival_ns = now_ns;
+    }
+    double silent_s = seconds(now_ns > first->heard_ns ? now_ns - first->heard_ns : 0);
+    if (first->heard_ns > first->rival_ns) {
+        (void)snprintf(reason, reason_bytes,
+                       "%s is a member already, heard %.1f s ago: it is started twice", first->name,
+                       silent_s);
+        return SL_ERR_EXISTS;
+    }
+    (void)snprintf(reason, reason_bytes,
+                   "%s is a member already, heard %.1f s ago: its lease ends in %.1f s if it has "
+                   "died; else it is started twice",
+                   first->name, silent_s, seconds(lease_left_ns(coordinator, first, now_ns)));
+    return SL_ERR_AGAIN;
+}
+
+/* The same process on another connection. */
+static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                      sl_coordinator_peer peer, const struct sl_message_hello *hello,
+                      uint64_t now_ns)
+{
+    if (may_log(coordinator, member, now_ns)) {
+        sl_log_info("%s is back%s", member->name,
+                    member->connected ? " on another connection" : "");
+    }
+    close_connection(coordinator, member, "it has another connection now");
+    if (member->losses_since_ns == SL_CLOCK_NEVER) {
+        member->losses_since_ns = sl_coordinator_expiry_since(coordinator, member->heard_ns);
+    }
+    coordinator->peers[index_of(coordinator, member)] = peer;
+    member->peer = peer;
+    member->hello = *hello;
+    member->connected = true;
+    member->heard_ns = now_ns;
+    member->waits_for_cluster = false; /* it asks again */
+}
+
+static bool members_grow(struct sl_coordinator *coordinator)
+{
+    if (coordinator->member_count < coordinator->member_max) {
+        return true;
+    }
+    uint32_t max = coordinator->member_max == 0 ? 64 : 2 * coordinator->member_max;
+    void *peers = coordinator->peers;
+    void *members = coordinator->members;
+    bool grown = sl_coordinator_grow(&peers, sizeof *coordinator->peers, max);
+    coordinator->peers = peers;
+    grown = grown && sl_coordinator_grow(&members, sizeof(void *), max);
+    coordinator->members = members;
+    coordinator->member_max = grown ? max : coordinator->member_max;
+    return grown;
+}
+
+/* The very ps that was lost before: it still has its shards. */
+static bool is_known_ps(const struct sl_coordinator *coordinator,
+                        const struct sl_message_hello *hello)
+{
+    if (hello->role != SL_MESSAGE_ROLE_PS) {
+        return false;
+    }
+    const struct sl_coordinator_ps *known = &coordinator->ps[hello->task_index];
+    return known->shard_count != 0 && known->client_id == hello->client_id;
+}
+
+static struct sl_coordinator_member *make_member(struct sl_coordinator *coordinator,
+                                                 sl_coordinator_peer peer,
+                                                 const struct sl_message_hello *hello,
+                                                 uint64_t now_ns)
+{
+    struct sl_coordinator_member *member = calloc(1, sizeof *member);
+    if (member == NULL || !members_grow(coordinator)) {
+        free(member);
+        return NULL;
+    }
+    member->hello = *hello;
+    member->peer = peer;
+    member->connected = true;
+    member->heard_ns = now_ns;
+    sl_message_hello_name(&member->hello, member->name);
+    if (is_known_ps(coordinator, hello)) {
+        uint64_t heard_ns = coordinator->ps[hello->task_index].heard_ns;
+        member->losses_since_ns = sl_coordinator_expiry_since(coordinator, heard_ns);
+    }
+    return member;
+}
+
+static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator_member *member)
+{
+    coordinator->peers[coordinator->member_count] = member->peer;
+    coordinator->members[coordinator->member_count] = member;
+    coordinator->member_count++;
+    if (is_worker(member)) {
+        coordinator->workers[member->hello.task_index].departed = false;
+        coordinator->job_workers_known = false;
+    }
+    sl_coordinator_member_note(coordinator, member);
+}
+
+int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
+                                  uint32_t task, uint64_t client_id, bool registered)
+{
+    const struct sl_message_hello hello = {
+        .purpose = SL_MESSAGE_PURPOSE_CONTROL,
+        .role = role,
+        .task_index = task,
+        .client_id = client_id,
+    };
+    struct sl_coordinator_member *member = make_member(coordinator, 0, &hello, 0);
+    if (member == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    member->connected = false;
+    member->registered = registered;
+    member->cluster_version = registered ? SL_COORDINATOR_CLUSTER_OF_RECORDS : 0;
+    member->losses_since_ns = 1; /* whoever told it before may have died of it */
+    add_member(coordinator, member);
+    return 0;
+}
+
+/* One that was lost before, or another in its place; another ps has yet to say where it is. */
+static void log_return(const struct sl_coordinator *coordinator,
+                       const struct sl_coordinator_member *member)
+{
+    const struct sl_coordinator_worker *worker =
+        is_worker(member) ? &coordinator->workers[member->hello.task_index] : NULL;
+    bool was_lost = worker != NULL && worker->end != SL_COORDINATOR_END_NONE &&
+                    worker->end != SL_COORDINATOR_END_LEFT;
+    if (is_known_ps(coordinator, &member->hello) ||
+        (was_lost && worker->client_id == member->hello.client_id)) {
+        sl_log_info("%s is back", member->name);
+    } else if (!was_lost) {
+        sl_log_debug("%s joined (%s)", member->name, member->hello.software);
+    } else {
+        sl_log_info("%s was replaced: another process goes on in its place", member->name);
+    }
+}
+
+int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         const struct sl_message_hello *said, uint64_t now_ns, char *reason,
+                         size_t reason_bytes)
+{
+    sl_assert(sl_coordinator_member_of(coordinator, peer) == NULL);
+    struct sl_message_hello placed = *said;
+    const struct sl_message_hello *hello = &placed;
+    int err = sl_coordinator_record_admits(coordinator, hello, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_coordinator_job_admits(coordinator, hello, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_coordinator_task_choose(coordinator, &placed, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = check_task(coordinator, hello, reason, reason_bytes);
+    }
+    if (err != 0) {
+        return err;
+    }
+    struct sl_coordinator_member *first = find_place(coordinator, hello);
+    if (first != NULL && first->hello.client_id == hello->client_id) {
+        take_over(coordinator, first, peer, hello, now_ns);
+        return 0;
+    }
+    if (first != NULL && first->connected) {
+        return refuse_second(coordinator, first, hello->client_id, now_ns, reason, reason_bytes);
+    }
+    struct sl_coordinator_member *member = make_member(coordinator, peer, hello, now_ns);
+    if (member == NULL) {
+        (void)snprintf(reason, reason_bytes, "the coordinator has no memory for another member");
+        return SL_ERR_NO_MEMORY;
+    }
+    if (first != NULL) {
+        end_member(coordinator, first, SL_COORDINATOR_END_REPLACED, now_ns);
+    }
+    log_return(coordinator, member);
+    add_member(coordinator, member);
+    return 0;
+}

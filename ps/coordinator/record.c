@@ -1,0 +1,601 @@
+/* What the next coordinator has to know, as records of a cluster store: JSON, so that an operator
+ * can read them, and TableOpen messages, which have a table's whole specification. What is read is
+ * checked like what a peer sends: whoever can write to the store may have written it.
+ *
+ * Not in the records: connections, and when members were heard; barriers at which somebody waits,
+ * since he asks again; clients, who have no place that another could take. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/endpoint.h"
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+/* Without a worker or take-over in the records, a live ps says hello within this: every 1.5 s. */
+#define DOUBT_WITHOUT_WORKERS_NS (3 * SL_CLOCK_NS_PER_S)
+#define TOLD_BYTES               (2 * (16 + 1)) /* "client:request " */
+
+static const char *const ENDS[] = {
+    [SL_COORDINATOR_END_NONE] = "none",
+    [SL_COORDINATOR_END_LEFT] = "left",
+    [SL_COORDINATOR_END_EXPIRED] = "lost",
+    [SL_COORDINATOR_END_REPLACED] = "replaced",
+};
+#define END_COUNT (sizeof ENDS / sizeof ENDS[0])
+
+static const char *const STAGES[] = {
+    [SL_COORDINATOR_WAITING_FOR_MEMBERS] = "gathering",
+    [SL_COORDINATOR_RUNNING] = "running",
+    [SL_COORDINATOR_ENDING] = "ending",
+    [SL_COORDINATOR_OVER] = "over",
+};
+#define STAGE_COUNT (sizeof STAGES / sizeof STAGES[0])
+
+/* ---- Writing --------------------------------------------------------------------------------- */
+
+static json_t *id_json(uint64_t id)
+{
+    char text[24];
+    (void)snprintf(text, sizeof text, "%016" PRIx64, id);
+    return json_string(text);
+}
+
+static json_t *job_json(const struct sl_coordinator *coordinator)
+{
+    return json_pack(
+        "{sI sI ss sI sI sb so so so so so ss sb si ss}", "ps",
+        (json_int_t)coordinator->options.ps_count, "workers", (json_int_t)coordinator->worker_count,
+        "workers_from", coordinator->worker_count_from, "cluster_version",
+        (json_int_t)coordinator->cluster_version, "values_lost",
+        (json_int_t)coordinator->values_lost, "formed", coordinator->formed ? 1 : 0, "restore",
+        id_json(coordinator->restore), "checkpoint", id_json(coordinator->checkpoint.newest),
+        "whole", id_json(coordinator->checkpoint.whole), "latest",
+        id_json(coordinator->checkpoint.latest), "abandoned", id_json(coordinator->abandoned_to),
+        "stage", STAGES[coordinator->stage], "never_began", coordinator->never_began ? 1 : 0,
+        "end_err", coordinator->end_err, "end_why", coordinator->end_why);
+}
+
+/* The member of that place, where there is one. */
+static int add_member_json(const struct sl_coordinator *coordinator, enum sl_message_role role,
+                           uint32_t task, json_t *record)
+{
+    const struct sl_coordinator_member *member = sl_coordinator_find(coordinator, role, task);
+    if (member == NULL) {
+        return 0;
+    }
+    int err = json_object_set_new(record, "member", id_json(member->hello.client_id));
+    return err != 0 ? err
+                    : json_object_set_new(record, "registered", json_boolean(member->registered));
+}
+
+static json_t *ps_json(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+    json_t *record = json_pack(
+        "{sI so ss ss ss so sb sb sb sI so sI sI sb so}", "shards", (json_int_t)ps->shard_count,
+        "client", id_json(ps->client_id), "data", ps->data_endpoint, "fast", ps->fast_endpoint,
+        "host", ps->host, "restore", id_json(ps->restore), "serving", ps->serving ? 1 : 0,
+        "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0, "replicas",
+        (json_int_t)ps->replicas, "epoch", id_json(ps->epoch), "primary", (json_int_t)ps->primary,
+        "backup", (json_int_t)(ps->backup == SL_MESSAGE_NO_BACKUP ? SL_LIMIT_PS : ps->backup),
+        "in_step", ps->in_step ? 1 : 0, "deposed", id_json(ps->deposed_id));
+    if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_PS, task, record) != 0) {
+        json_decref(record);
+        record = NULL;
+    }
+    return record;
+}
+
+static json_t *worker_json(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+    json_t *record = json_pack("{ss so sb}", "end", ENDS[worker->end], "client",
+                               id_json(worker->client_id), "departed", worker->departed ? 1 : 0);
+    if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_WORKER, task, record) != 0) {
+        json_decref(record);
+        record = NULL;
+    }
+    return record;
+}
+
+static json_t *done_json(const struct sl_coordinator_done *done)
+{
+    const size_t bytes = (size_t)done->told_count * TOLD_BYTES + 1;
+    char *told = malloc(bytes);
+    if (told == NULL) {
+        return NULL;
+    }
+    size_t used = 0;
+    told[0] = '\0';
+    for (uint32_t i = 0; i < done->told_count; i++) {
+        used += (size_t)snprintf(told + used, bytes - used, "%s%" PRIx64 ":%" PRIx64,
+                                 i == 0 ? "" : " ", done->told[i].client_id, done->told[i].request);
+    }
+    json_t *record = json_pack("{so ss}", "number", id_json(done->number), "told", told);
+    free(told);
+    return record;
+}
+
+static int table_write(const struct sl_coordinator *coordinator, uint32_t id, uint8_t **value,
+                       size_t *value_bytes)
+{
+    const struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .table_open = {.spec = coordinator->tables[id], .table_id = id, .keep_id = true},
+    };
+    *value_bytes = sl_message_encoded_bytes(&message);
+    *value = malloc(*value_bytes);
+    if (*value == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_message_encode(&message, *value);
+    return 0;
+}
+
+int sl_coordinator_record_write(const struct sl_coordinator *coordinator,
+                                enum sl_coordinator_record kind, uint32_t index, uint8_t **value,
+                                size_t *value_bytes)
+{
+    json_t *record = NULL;
+    switch (kind) {
+    case SL_COORDINATOR_RECORD_JOB:
+        record = job_json(coordinator);
+        break;
+    case SL_COORDINATOR_RECORD_PS:
+        record = ps_json(coordinator, index);
+        break;
+    case SL_COORDINATOR_RECORD_WORKER:
+        record = worker_json(coordinator, index);
+        break;
+    case SL_COORDINATOR_RECORD_TABLE:
+        return table_write(coordinator, index, value, value_bytes);
+    case SL_COORDINATOR_RECORD_DONE:
+        record = done_json(&coordinator->done[index]);
+        break;
+    case SL_COORDINATOR_RECORD_ALL:
+        sl_assert(false);
+    }
+    char *text = record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
+    json_decref(record);
+    *value = (uint8_t *)text;
+    *value_bytes = text == NULL ? 0 : strlen(text);
+    return text == NULL ? SL_ERR_NO_MEMORY : 0;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static bool read_id(const json_t *record, const char *name, uint64_t *out)
+{
+    const char *text = json_string_value(json_object_get(record, name));
+    if (text == NULL || text[0] == '\0' || text[0] == '-') {
+        return false;
+    }
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 16);
+    return errno == 0 && *end == '\0';
+}
+
+static bool read_count(const json_t *record, const char *name, uint32_t most, uint32_t *out)
+{
+    const json_t *value = json_object_get(record, name);
+    json_int_t number = json_integer_value(value);
+    *out = (uint32_t)number;
+    return json_is_integer(value) && number >= 0 && number <= (json_int_t)most;
+}
+
+static bool read_flag(const json_t *record, const char *name, bool *out)
+{
+    const json_t *value = json_object_get(record, name);
+    *out = json_is_true(value);
+    return json_is_boolean(value);
+}
+
+/* Without characters that would spoil a log. */
+static bool read_text(const json_t *record, const char *name, char *to, size_t bytes)
+{
+    const char *text = json_string_value(json_object_get(record, name));
+    if (text == NULL || strlen(text) >= bytes) {
+        return false;
+    }
+    for (const char *c = text; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            return false;
+        }
+    }
+    memcpy(to, text, strlen(text) + 1);
+    return true;
+}
+
+static bool read_word(const json_t *record, const char *name, const char *const *words,
+                      size_t count, uint32_t *out)
+{
+    const char *text = json_string_value(json_object_get(record, name));
+    for (size_t i = 0; text != NULL && i < count; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = (uint32_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int read_job(struct sl_coordinator *coordinator, const json_t *record, char *reason,
+                    size_t reason_bytes)
+{
+    uint32_t ps_count;
+    uint32_t worker_count;
+    uint32_t stage;
+    const json_t *end_err = json_object_get(record, "end_err");
+    if (!read_count(record, "ps", SL_LIMIT_PS, &ps_count) ||
+        !read_count(record, "workers", SL_LIMIT_WORKERS, &worker_count) ||
+        !read_text(record, "workers_from", coordinator->worker_count_from,
+                   sizeof coordinator->worker_count_from) ||
+        !read_count(record, "cluster_version", UINT32_MAX - 1, &coordinator->cluster_version) ||
+        coordinator->cluster_version == 0 ||
+        !read_count(record, "values_lost", coordinator->options.ps_count,
+                    &coordinator->values_lost) ||
+        !read_flag(record, "formed", &coordinator->formed) ||
+        !read_id(record, "restore", &coordinator->restore) ||
+        !read_id(record, "checkpoint", &coordinator->checkpoint.newest) ||
+        !read_id(record, "whole", &coordinator->checkpoint.whole) ||
+        !read_id(record, "latest", &coordinator->checkpoint.latest) ||
+        !read_id(record, "abandoned", &coordinator->abandoned_to) ||
+        coordinator->checkpoint.whole > coordinator->checkpoint.newest ||
+        coordinator->checkpoint.latest > coordinator->checkpoint.newest ||
+        coordinator->abandoned_to > coordinator->checkpoint.newest ||
+        !read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
+        !read_flag(record, "never_began", &coordinator->never_began) || !json_is_integer(end_err) ||
+        !read_text(record, "end_why", coordinator->end_why, sizeof coordinator->end_why)) {
+        return SL_ERR_CORRUPT;
+    }
+    const uint32_t own_count = coordinator->options.worker_count;
+    if (ps_count != coordinator->options.ps_count ||
+        (own_count != 0 && worker_count != 0 && own_count != worker_count)) {
+        (void)snprintf(reason, reason_bytes, "it is of a job with %u ps and %u workers", ps_count,
+                       worker_count);
+        return SL_ERR_INVALID;
+    }
+    bool follows = coordinator->options.stage_changed != NULL;
+    coordinator->worker_count = worker_count == 0 ? own_count : worker_count;
+    coordinator->stage =
+        follows ? (enum sl_coordinator_stage)stage : SL_COORDINATOR_WAITING_FOR_MEMBERS;
+    coordinator->end_err = json_integer_value(end_err) < 0 ? (int)json_integer_value(end_err) : 0;
+    return 0;
+}
+
+/* The member of that place, where the record has one. */
+static int read_member(struct sl_coordinator *coordinator, enum sl_message_role role, uint32_t task,
+                       const json_t *record)
+{
+    uint64_t id;
+    bool registered;
+    if (json_object_get(record, "member") == NULL) {
+        return 0;
+    }
+    if (!read_id(record, "member", &id) || !read_flag(record, "registered", &registered) ||
+        sl_coordinator_find(coordinator, role, task) != NULL) {
+        return SL_ERR_CORRUPT;
+    }
+    return sl_coordinator_member_restore(coordinator, role, task, id, registered);
+}
+
+static bool is_endpoint(const char *text)
+{
+    struct sl_endpoint endpoint;
+    return sl_endpoint_parse(text, &endpoint, NULL, 0) == 0;
+}
+
+/* Who serves its shards, and has their backups. */
+static bool read_pair(const struct sl_coordinator *coordinator, const json_t *record,
+                      struct sl_coordinator_ps *out)
+{
+    const bool is_read = read_count(record, "replicas", 1, &out->replicas) &&
+                         read_id(record, "epoch", &out->epoch) &&
+                         read_count(record, "primary", SL_LIMIT_PS - 1, &out->primary) &&
+                         read_count(record, "backup", SL_LIMIT_PS, &out->backup) &&
+                         read_flag(record, "in_step", &out->in_step) &&
+                         read_id(record, "deposed", &out->deposed_id);
+    if (!is_read || out->primary >= coordinator->options.ps_count) {
+        return false;
+    }
+    const bool has_backup = out->backup < coordinator->options.ps_count;
+    out->backup = has_backup ? out->backup : SL_MESSAGE_NO_BACKUP;
+    return has_backup || !out->in_step;
+}
+
+static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json_t *record)
+{
+    struct sl_coordinator_ps ps = {0};
+    if (!read_count(record, "shards", SL_LIMIT_SHARDS, &ps.shard_count) ||
+        !read_id(record, "client", &ps.client_id) ||
+        !read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
+        !read_text(record, "fast", ps.fast_endpoint, sizeof ps.fast_endpoint) ||
+        !read_text(record, "host", ps.host, sizeof ps.host) ||
+        !read_id(record, "restore", &ps.restore) || !read_flag(record, "serving", &ps.serving) ||
+        !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &ps.gone) ||
+        !read_pair(coordinator, record, &ps) ||
+        (ps.shard_count != 0 && !is_endpoint(ps.data_endpoint)) ||
+        (ps.fast_endpoint[0] != '\0' && !is_endpoint(ps.fast_endpoint))) {
+        return SL_ERR_CORRUPT;
+    }
+    coordinator->ps[task] = ps;
+    return read_member(coordinator, SL_MESSAGE_ROLE_PS, task, record);
+}
+
+static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const json_t *record)
+{
+    struct sl_coordinator_worker worker = {0};
+    uint32_t end;
+    if (!read_word(record, "end", ENDS, END_COUNT, &end) ||
+        !read_id(record, "client", &worker.client_id) ||
+        !read_flag(record, "departed", &worker.departed)) {
+        return SL_ERR_CORRUPT;
+    }
+    worker.end = (enum sl_coordinator_end)end;
+    coordinator->workers[task] = worker;
+    return read_member(coordinator, SL_MESSAGE_ROLE_WORKER, task, record);
+}
+
+/* "client:request client:request"; false: it is none. */
+static bool read_told(const char *text, struct sl_coordinator_done *done)
+{
+    uint32_t count = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        count += *c == ':' ? 1 : 0;
+    }
+    done->told = calloc(count + 1, sizeof *done->told);
+    if (done->told == NULL) {
+        return false;
+    }
+    for (; done->told_count < count; done->told_count++) {
+        struct sl_coordinator_notified *told = &done->told[done->told_count];
+        char *end;
+        told->client_id = strtoull(text, &end, 16);
+        if (end == text || *end != ':') {
+            return false;
+        }
+        text = end + 1;
+        told->request = strtoull(text, &end, 16);
+        if (end == text || (*end != ' ' && *end != '\0')) {
+            return false;
+        }
+        text = *end == ' ' ? end + 1 : end;
+    }
+    return *text == '\0';
+}
+
+static int read_done(struct sl_coordinator *coordinator, uint32_t index, const json_t *record)
+{
+    struct sl_coordinator_done done = {0};
+    const char *told = json_string_value(json_object_get(record, "told"));
+    if (told == NULL || !read_id(record, "number", &done.number) ||
+        done.number % SL_COORDINATOR_DONE_BARRIERS != index || !read_told(told, &done)) {
+        free(done.told);
+        return SL_ERR_CORRUPT;
+    }
+    free(coordinator->done[index].told);
+    coordinator->done[index] = done;
+    if (done.number > coordinator->done_number) {
+        coordinator->done_number = done.number;
+    }
+    return 0;
+}
+
+static int read_table(struct sl_coordinator *coordinator, uint32_t id, const uint8_t *value,
+                      size_t value_bytes, char *reason, size_t reason_bytes)
+{
+    struct sl_message message;
+    int err = sl_message_decode(value, value_bytes, &message);
+    if (err != 0) {
+        return err == SL_ERR_PROTOCOL ? SL_ERR_CORRUPT : err;
+    }
+    const struct sl_table_spec *spec = &message.table_open.spec;
+    bool is_table = message.kind == SL_MESSAGE_TABLE_OPEN && message.table_open.table_id == id &&
+                    sl_message_check_spec(spec, reason, reason_bytes) == 0;
+    err = is_table ? sl_coordinator_table_restore(coordinator, id, spec) : SL_ERR_CORRUPT;
+    sl_message_fini(&message);
+    return err;
+}
+
+static uint32_t count_of(const struct sl_coordinator *coordinator, enum sl_coordinator_record kind)
+{
+    switch (kind) {
+    case SL_COORDINATOR_RECORD_JOB:
+        return 1;
+    case SL_COORDINATOR_RECORD_PS:
+        return coordinator->options.ps_count;
+    case SL_COORDINATOR_RECORD_WORKER:
+        return SL_LIMIT_WORKERS;
+    case SL_COORDINATOR_RECORD_TABLE:
+        return SL_LIMIT_TABLES;
+    case SL_COORDINATOR_RECORD_DONE:
+        return SL_COORDINATOR_DONE_BARRIERS;
+    case SL_COORDINATOR_RECORD_ALL:
+        break;
+    }
+    return 0;
+}
+
+static int read_json(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
+                     uint32_t index, const json_t *record, char *reason, size_t reason_bytes)
+{
+    return !json_is_object(record)             ? SL_ERR_CORRUPT
+           : kind == SL_COORDINATOR_RECORD_JOB ? read_job(coordinator, record, reason, reason_bytes)
+           : kind == SL_COORDINATOR_RECORD_PS  ? read_ps(coordinator, index, record)
+           : kind == SL_COORDINATOR_RECORD_DONE ? read_done(coordinator, index, record)
+                                                : read_worker(coordinator, index, record);
+}
+
+/* The numbers of checkpoints in a record of the job or of a ps. */
+static int check_numbers(const json_t *record, char *reason, size_t reason_bytes)
+{
+    uint64_t number;
+    if ((read_id(record, "checkpoint", &number) && number > SL_LIMIT_CHECKPOINT_NUMBER) ||
+        (read_id(record, "restore", &number) && number > SL_LIMIT_CHECKPOINT_NUMBER)) {
+        (void)snprintf(reason, reason_bytes, "it names checkpoint %" PRIu64 ": the last is %llu",
+                       number, SL_LIMIT_CHECKPOINT_NUMBER);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
+                               uint32_t index, const uint8_t *value, size_t value_bytes,
+                               char *reason, size_t reason_bytes)
+{
+    (void)snprintf(reason, reason_bytes, "it is none of a coordinator's records");
+    if (index >= count_of(coordinator, kind)) {
+        return SL_ERR_CORRUPT;
+    }
+    if (kind == SL_COORDINATOR_RECORD_TABLE) {
+        return read_table(coordinator, index, value, value_bytes, reason, reason_bytes);
+    }
+    json_t *record = json_loadb((const char *)value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
+    int err = check_numbers(record, reason, reason_bytes);
+    err = err != 0 ? err : read_json(coordinator, kind, index, record, reason, reason_bytes);
+    json_decref(record);
+    return err;
+}
+
+/* ---- Taking over ----------------------------------------------------------------------------- */
+
+static bool knows_a_worker(const struct sl_coordinator *coordinator)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        if (coordinator->members[i]->hello.role == SL_MESSAGE_ROLE_WORKER) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nor may a job that has outlived a ps be forgotten in haste, whose clients come and go. */
+static bool knows_a_take_over(const struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (coordinator->ps[task].epoch > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It was a ps of the records' job, or is one. */
+static bool is_known_ps(const struct sl_coordinator *coordinator, uint64_t client_id)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+        const struct sl_coordinator_member *member =
+            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
+        if ((ps->shard_count != 0 && ps->client_id == client_id) ||
+            (member != NULL && member->hello.client_id == client_id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool knows_a_ps(const struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (coordinator->ps[task].shard_count != 0 ||
+            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whoever left before may not be known to a ps that was started anew. */
+static void settle_ends(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    bool restarted = false;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        restarted = restarted || coordinator->ps[task].restarted;
+        coordinator->ps[task].heard_ns = now_ns;
+    }
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
+        struct sl_coordinator_worker *worker = &coordinator->workers[task];
+        worker->end_ns = now_ns;
+        worker->untold = restarted && worker->end == SL_COORDINATOR_END_LEFT;
+        coordinator->untold_count += worker->untold ? 1 : 0;
+    }
+}
+
+/* It has a lease to be heard. A worker has two: it has to find the coordinator first. */
+static void await(const struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                  uint64_t now_ns)
+{
+    const uint64_t lease_ns = coordinator->options.lease_ns;
+    member->heard_ns = now_ns;
+    if (member->hello.role == SL_MESSAGE_ROLE_WORKER && lease_ns < SL_CLOCK_NEVER - now_ns) {
+        member->excused_ns = now_ns + lease_ns;
+    }
+}
+
+void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        await(coordinator, member, now_ns);
+        /* Which checkpoints a ps can begin from is not in the records: it says so again. */
+        member->registered =
+            member->registered && (coordinator->formed || member->hello.role != SL_MESSAGE_ROLE_PS);
+    }
+    coordinator->stage_ns = coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
+    settle_ends(coordinator, now_ns);
+    if (!knows_a_ps(coordinator) || coordinator->stage == SL_COORDINATOR_OVER) {
+        sl_coordinator_forget(coordinator);
+        return;
+    }
+    uint64_t wait_ns = coordinator->options.lease_ns;
+    if (!knows_a_worker(coordinator) && !knows_a_take_over(coordinator) &&
+        wait_ns > DOUBT_WITHOUT_WORKERS_NS) {
+        wait_ns = DOUBT_WITHOUT_WORKERS_NS;
+    }
+    if (coordinator->formed) {
+        sl_coordinator_checkpoint_formed(coordinator, now_ns);
+    }
+    coordinator->doubted_until_ns = now_ns + wait_ns;
+}
+
+int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
+                                 const struct sl_message_hello *hello, char *reason,
+                                 size_t reason_bytes)
+{
+    if (coordinator->doubted_until_ns == 0) {
+        return 0;
+    }
+    if (hello->role == SL_MESSAGE_ROLE_PS && is_known_ps(coordinator, hello->client_id)) {
+        coordinator->doubted_until_ns = 0;
+        sl_log_info("the job goes on: %u of its processes are known", coordinator->member_count);
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes,
+                   "the coordinator has taken over, and waits for a ps of the job that it knows");
+    return SL_ERR_AGAIN;
+}
+
+void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    if (coordinator->doubted_until_ns != 0 && now_ns >= coordinator->doubted_until_ns) {
+        sl_log_warn("the cluster store knew of a job whose ps are all gone: it is forgotten");
+        sl_coordinator_forget(coordinator);
+    }
+}
+
+void sl_coordinator_record_fini(struct sl_coordinator *coordinator)
+{
+    for (uint32_t i = 0; i < SL_COORDINATOR_DONE_BARRIERS; i++) {
+        free(coordinator->done[i].told);
+        coordinator->done[i] = (struct sl_coordinator_done){0};
+    }
+    coordinator->done_number = 0;
+}

@@ -1,0 +1,414 @@
+/* Who serves the shards of each ps, and who has their backups. The shards of ps p live on p and on
+ * the ps behind it: one of the two is their primary, the other may be their backup. What changes
+ * that begins a new epoch, which only the coordinator issues. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+/* How often it is said that shards have no backup in step. */
+#define ALONE_TOLD_NS (60 * SL_CLOCK_NS_PER_S)
+
+/* A backup that fails before it is in step gets another epoch: at once the first time, then after a
+ * pause that doubles. */
+#define RETRY_NS      SL_CLOCK_NS_PER_S
+#define RETRY_DOUBLED 2
+
+/* A ps that says more has not counted. */
+#define EPOCHS_MAX    ((uint64_t)1 << 63)
+
+/* The two pairs that a ps is one of: of its own shards, and of those of the ps before it. */
+#define PAIRS_OF_A_PS 2
+
+static uint32_t behind(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    return (task + 1) % coordinator->options.ps_count;
+}
+
+/* The pair's number, by whose shards it has. */
+static uint32_t pair_of(const struct sl_coordinator *coordinator, uint32_t task, uint32_t which)
+{
+    const uint32_t ps_count = coordinator->options.ps_count;
+    return (task + (which == 0 ? 0 : ps_count - 1)) % ps_count;
+}
+
+static bool is_here(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_member *member =
+        sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
+    return member != NULL && member->registered;
+}
+
+bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    bool needed = false;
+    for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
+        const struct sl_coordinator_ps *pair = &coordinator->ps[pair_of(coordinator, task, which)];
+        needed = needed || (pair->epoch != 0 && pair->primary == task);
+    }
+    return needed || coordinator->ps[task].epoch == 0;
+}
+
+uint32_t sl_coordinator_replica_primary(const struct sl_coordinator *coordinator, uint32_t owner)
+{
+    const struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+    return pair->epoch == 0 ? owner : pair->primary;
+}
+
+const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinator,
+                                         const struct sl_coordinator_member *member,
+                                         const struct sl_message_register *reg)
+{
+    const uint32_t task = member->hello.task_index;
+    for (uint32_t other = 0; other < coordinator->options.ps_count; other++) {
+        const struct sl_coordinator_ps *ps = &coordinator->ps[other];
+        if (ps->shard_count == 0 || other == task) {
+            continue;
+        }
+        if (ps->replicas != reg->replicas) {
+            return "it has other --replicas than the others";
+        }
+        if (reg->replicas > 0 && ps->shard_count != reg->shard_count) {
+            return "with --replicas all ps have the same number of shards";
+        }
+    }
+    for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
+        const struct sl_coordinator_ps *pair = &coordinator->ps[pair_of(coordinator, task, which)];
+        if (pair->deposed_id == member->hello.client_id && pair->primary != task) {
+            return "it was lost, and its backup serves its shards now: start it anew";
+        }
+    }
+    const struct sl_coordinator_ps *known = &coordinator->ps[task];
+    if (coordinator->formed && reg->replicas > 0 && reg->serving && known->shard_count != 0 &&
+        known->client_id != member->hello.client_id) {
+        return "another process has had its place since: start it anew";
+    }
+    return reg->replicas > 0 && coordinator->options.ps_count < 2
+               ? "--replicas needs another ps to have them"
+               : NULL;
+}
+
+/* What the cluster says of it is another from now on. */
+static void moved(struct sl_coordinator *coordinator, const struct sl_coordinator_ps *pair)
+{
+    coordinator->cluster_version++;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(pair - coordinator->ps));
+}
+
+/* A new epoch, in which the backup, if there is one, has nothing yet. */
+static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair,
+                        uint32_t primary, uint32_t backup)
+{
+    pair->epoch++;
+    pair->primary = primary;
+    pair->backup = backup;
+    pair->in_step = false;
+    pair->retry_ns = 0;
+    moved(coordinator, pair);
+}
+
+static bool is_primary(const struct sl_message_replica_report *report)
+{
+    return report != NULL && report->part == SL_MESSAGE_REPLICA_PRIMARY;
+}
+
+/* The backup was not brought in step, or fell out of step: a new epoch gives it a new snapshot. */
+static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair)
+{
+    const uint32_t owner = (uint32_t)(pair - coordinator->ps);
+    begin_epoch(coordinator, pair, pair->primary, pair->backup);
+    sl_log_warn("the backups of the shards of ps/%u on ps/%u are out of step (epoch %llu): until "
+                "they are in step again, what is pushed to ps/%u is there only",
+                owner, pair->backup, (unsigned long long)pair->epoch, pair->primary);
+}
+
+/* The pause is short: a shard that is in step, while others of its ps are not, lets replies wait
+ * for its backup until the next epoch. */
+static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair,
+                         uint64_t now_ns)
+{
+    if (pair->retry_ns != 0) {
+        return; /* the same report again */
+    }
+    pair->failures++;
+    if (pair->failures == 1) {
+        retry_backup(coordinator, pair);
+        return;
+    }
+    const uint32_t doubled =
+        pair->failures - 2 < RETRY_DOUBLED ? pair->failures - 2 : RETRY_DOUBLED;
+    pair->retry_ns = now_ns + (RETRY_NS << doubled);
+}
+
+static void take_report(struct sl_coordinator *coordinator, uint32_t task,
+                        const struct sl_message_replica_report *report, uint64_t now_ns)
+{
+    if (report->task_index >= coordinator->options.ps_count) {
+        return;
+    }
+    struct sl_coordinator_ps *pair = &coordinator->ps[report->task_index];
+    if (!is_primary(report) || report->is_undecided || pair->primary != task ||
+        pair->epoch != report->epoch || pair->backup == SL_MESSAGE_NO_BACKUP) {
+        return;
+    }
+    if (report->in_step) {
+        if (pair->in_step) {
+            return;
+        }
+        pair->in_step = true;
+        pair->failures = 0;
+        pair->retry_ns = 0;
+        moved(coordinator, pair);
+        sl_log_info("ps/%u has the backups of the shards of ps/%u: they are in step (epoch %llu)",
+                    pair->backup, report->task_index, (unsigned long long)pair->epoch);
+        return;
+    }
+    if (pair->in_step) {
+        retry_backup(coordinator, pair);
+    } else {
+        note_failure(coordinator, pair, now_ns);
+    }
+}
+
+/* ---- A coordinator that begins ----------------------------------------------------------------
+ */
+
+/* What is said of a pair by the processes that have its seats, its own ps and the one behind: where
+ * they served already, the coordinator has begun anew. */
+struct claims {
+    uint32_t tasks[PAIRS_OF_A_PS];
+    const struct sl_message_replica_report *of[PAIRS_OF_A_PS]; /* NULL: nothing */
+    uint64_t epoch;                                            /* the newest that they know */
+};
+
+static const struct sl_message_replica_report *find_report(const struct sl_coordinator_ps *ps,
+                                                           uint32_t owner)
+{
+    for (uint32_t i = 0; ps->serving && i < ps->report_count; i++) {
+        if (ps->reports[i].task_index == owner && ps->reports[i].epoch < EPOCHS_MAX) {
+            return &ps->reports[i];
+        }
+    }
+    return NULL;
+}
+
+static struct claims find_claims(const struct sl_coordinator *coordinator, uint32_t owner)
+{
+    struct claims claims = {.tasks = {owner, behind(coordinator, owner)}};
+    for (uint32_t seat = 0; seat < PAIRS_OF_A_PS; seat++) {
+        const struct sl_message_replica_report *report =
+            find_report(&coordinator->ps[claims.tasks[seat]], owner);
+        claims.of[seat] = report;
+        claims.epoch =
+            report != NULL && report->epoch > claims.epoch ? report->epoch : claims.epoch;
+    }
+    return claims;
+}
+
+static bool is_whole_backup(const struct sl_message_replica_report *report)
+{
+    return report != NULL && report->part == SL_MESSAGE_REPLICA_BACKUP && report->in_step;
+}
+
+/* The seat that has what was acknowledged: that of the last primary, and where its process is gone,
+ * that of the backup that was in step with it; PAIRS_OF_A_PS: none. A process of the primary's that
+ * lives on, unheard, acknowledges nothing without that backup, which from its next epoch on refuses
+ * it. */
+static uint32_t find_heir(const struct claims *claims)
+{
+    uint32_t heir = PAIRS_OF_A_PS;
+    for (uint32_t seat = 0; seat < PAIRS_OF_A_PS; seat++) {
+        const struct sl_message_replica_report *report = claims->of[seat];
+        if (!is_primary(report) && !is_whole_backup(report)) {
+            continue;
+        }
+        const bool is_first = heir == PAIRS_OF_A_PS;
+        const uint64_t epoch = is_first ? 0 : claims->of[heir]->epoch;
+        if (is_first || report->epoch > epoch || (report->epoch == epoch && is_primary(report))) {
+            heir = seat;
+        }
+    }
+    return heir;
+}
+
+/* Both are as they were, and have nothing to change. */
+static bool goes_on(const struct sl_message_replica_report *primary,
+                    const struct sl_message_replica_report *backup)
+{
+    return is_primary(primary) && (primary->in_step || primary->is_undecided) && backup != NULL &&
+           backup->part == SL_MESSAGE_REPLICA_BACKUP && backup->epoch == primary->epoch;
+}
+
+/* The values are gone: a new process begins, as it can restore a checkpoint. */
+static uint32_t find_beginner(const struct sl_coordinator *coordinator, const struct claims *claims)
+{
+    if (claims->epoch != 0) {
+        sl_log_error("the shards of ps/%u were lost with the coordinator, and ps/%u and ps/%u have "
+                     "no backup that was in step: they begin anew",
+                     claims->tasks[0], claims->tasks[0], claims->tasks[1]);
+    }
+    return coordinator->ps[claims->tasks[0]].serving && !coordinator->ps[claims->tasks[1]].serving;
+}
+
+static void begin_pair(struct sl_coordinator *coordinator, uint32_t owner)
+{
+    struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+    const struct claims claims = find_claims(coordinator, owner);
+    const uint32_t heir = find_heir(&claims);
+    const bool is_lost = heir == PAIRS_OF_A_PS;
+    const uint32_t seat = is_lost ? find_beginner(coordinator, &claims) : heir;
+    const uint32_t primary = claims.tasks[seat];
+    const uint32_t backup = claims.tasks[1 - seat];
+    pair->epoch = claims.epoch;
+    if (goes_on(claims.of[seat], claims.of[1 - seat])) {
+        pair->primary = primary;
+        pair->backup = backup;
+        pair->in_step = claims.of[seat]->in_step;
+        moved(coordinator, pair);
+        return;
+    }
+    begin_epoch(coordinator, pair, primary, backup);
+    if (!is_lost && !is_primary(claims.of[seat])) {
+        sl_log_warn(
+            "ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which was lost "
+            "with the coordinator (epoch %llu)",
+            primary, owner, backup, (unsigned long long)pair->epoch);
+    }
+}
+
+void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (coordinator->ps[task].replicas > 0 && coordinator->ps[task].epoch == 0) {
+            begin_pair(coordinator, task);
+        }
+    }
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (!sl_coordinator_replica_needs(coordinator, task)) {
+            coordinator->ps[task].restore = 0; /* others serve its shards, whose backups it gets */
+        }
+    }
+}
+
+/* ---- As they come and go --------------------------------------------------------------------- */
+
+void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
+                                     const struct sl_coordinator_member *member,
+                                     const struct sl_message_register *reg, bool is_new,
+                                     uint64_t now_ns)
+{
+    const uint32_t task = member->hello.task_index;
+    coordinator->ps[task].report_count = reg->pair_count;
+    memcpy(coordinator->ps[task].reports, reg->pairs, sizeof reg->pairs);
+    for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
+        const uint32_t owner = pair_of(coordinator, task, which);
+        struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+        const uint32_t other = owner == task ? behind(coordinator, task) : owner;
+        if (pair->epoch == 0) {
+            continue; /* the cluster has not come together */
+        }
+        if (pair->primary == task && is_new) {
+            const bool has_other = is_here(coordinator, other);
+            begin_epoch(coordinator, pair, task, has_other ? other : SL_MESSAGE_NO_BACKUP);
+        } else if (pair->primary != task && (is_new || pair->backup != task)) {
+            begin_epoch(coordinator, pair, pair->primary, task);
+            sl_log_info("ps/%u gets the backups of the shards of ps/%u (epoch %llu)", task, owner,
+                        (unsigned long long)pair->epoch);
+        } else if (pair->primary == task && pair->backup == SL_MESSAGE_NO_BACKUP &&
+                   is_here(coordinator, other)) {
+            begin_epoch(coordinator, pair, task, other);
+        }
+    }
+    for (uint32_t i = 0; i < reg->pair_count; i++) {
+        take_report(coordinator, task, &reg->pairs[i], now_ns);
+    }
+}
+
+/* The backup goes on; it has to know who was lost meanwhile. */
+static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64_t heard_ns)
+{
+    struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+    const uint32_t from = pair->primary;
+    pair->deposed_id = coordinator->ps[from].client_id;
+    begin_epoch(coordinator, pair, pair->backup, SL_MESSAGE_NO_BACKUP);
+    sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u (epoch %llu)",
+                pair->primary, owner, from, (unsigned long long)pair->epoch);
+    sl_coordinator_expiry_owe(
+        coordinator, sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, pair->primary), heard_ns);
+}
+
+void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t task,
+                                 uint64_t heard_ns)
+{
+    const bool ends =
+        coordinator->stage == SL_COORDINATOR_ENDING || coordinator->stage == SL_COORDINATOR_OVER;
+    for (uint32_t which = 0; which < PAIRS_OF_A_PS && !ends; which++) {
+        const uint32_t owner = pair_of(coordinator, task, which);
+        struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+        if (pair->epoch == 0) {
+            continue;
+        }
+        if (pair->backup == task) {
+            begin_epoch(coordinator, pair, pair->primary, SL_MESSAGE_NO_BACKUP);
+            sl_log_warn("the shards of ps/%u have no backup now (epoch %llu)", owner,
+                        (unsigned long long)pair->epoch);
+        } else if (pair->primary == task && pair->backup != SL_MESSAGE_NO_BACKUP && pair->in_step &&
+                   is_here(coordinator, pair->backup)) {
+            take_over(coordinator, owner, heard_ns);
+        } else if (pair->primary == task) {
+            begin_epoch(coordinator, pair, task, pair->backup);
+            sl_log_error("ps/%u had the shards of ps/%u without a backup in step", task, owner);
+        }
+    }
+}
+
+void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint32_t task,
+                                 struct sl_message_ps *out)
+{
+    const struct sl_coordinator_ps *pair = &coordinator->ps[task];
+    out->epoch = pair->epoch;
+    out->primary = sl_coordinator_replica_primary(coordinator, task);
+    out->backup = pair->epoch == 0 ? SL_MESSAGE_NO_BACKUP : pair->backup;
+    out->in_step = pair->in_step;
+}
+
+static bool is_alone(const struct sl_coordinator_ps *pair)
+{
+    return pair->epoch != 0 && !pair->in_step;
+}
+
+uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator)
+{
+    uint32_t shards = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const struct sl_coordinator_ps *pair = &coordinator->ps[task];
+        shards += is_alone(pair) ? pair->shard_count : 0;
+    }
+    return shards;
+}
+
+/* Begins the epochs of backups whose pause is over; who looks at the last lines of the log sees
+ * that there are none in step. */
+void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        struct sl_coordinator_ps *pair = &coordinator->ps[task];
+        if (pair->retry_ns != 0 && now_ns >= pair->retry_ns) {
+            retry_backup(coordinator, pair);
+        }
+        if (!is_alone(pair)) {
+            pair->alone_since_ns = pair->alone_told_ns = 0;
+        } else if (pair->alone_since_ns == 0) {
+            pair->alone_since_ns = pair->alone_told_ns = now_ns;
+        } else if (now_ns - pair->alone_told_ns >= ALONE_TOLD_NS) {
+            pair->alone_told_ns = now_ns;
+            sl_log_warn("the shards of ps/%u have had no backup in step for %llu s: what ps/%u "
+                        "acknowledges is there only",
+                        task, (now_ns - pair->alone_since_ns) / SL_CLOCK_NS_PER_S, pair->primary);
+        }
+    }
+}

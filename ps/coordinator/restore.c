@@ -1,0 +1,248 @@
+/* Which checkpoint a job begins from: the newest that every ps has whole. */
+#include <inttypes.h>
+
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+/* Those who have to agree: the ps that are there, before the job has begun. */
+struct parties {
+    const struct sl_coordinator_ps *ps[SL_LIMIT_PS];
+    uint32_t tasks[SL_LIMIT_PS];
+    uint32_t count;
+};
+
+static bool has(const struct sl_message_numbers *numbers, uint64_t number)
+{
+    for (uint32_t i = 0; i < numbers->count; i++) {
+        if (numbers->items[i] == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It has it whole, and is not to begin from an older one. */
+static bool can_begin_from(const struct sl_coordinator_ps *ps, uint64_t number)
+{
+    return number <= ps->restore && (number == ps->restore || has(&ps->complete, number));
+}
+
+/* The newest that the first can begin from, below `below`; 0: none. */
+static uint64_t next_of_first(const struct parties *parties, uint64_t below)
+{
+    const struct sl_coordinator_ps *first = parties->ps[0];
+    if (first->restore < below) {
+        return first->restore;
+    }
+    for (uint32_t i = 0; i < first->complete.count; i++) {
+        if (first->complete.items[i] < below) {
+            return first->complete.items[i];
+        }
+    }
+    return 0;
+}
+
+/* The newest that all can begin from; 0: none. */
+static uint64_t choose(const struct parties *parties)
+{
+    uint64_t number = parties->count == 0 ? 0 : next_of_first(parties, UINT64_MAX);
+    while (number != 0) {
+        uint32_t agree = 0;
+        while (agree < parties->count && can_begin_from(parties->ps[agree], number)) {
+            agree++;
+        }
+        if (agree == parties->count) {
+            return number;
+        }
+        number = next_of_first(parties, number);
+    }
+    return 0;
+}
+
+/* Every ps has its files on disk before one writes the manifest, and nobody is told that a
+ * checkpoint is complete before all have written theirs. So one whose files a ps has without the
+ * manifest was never complete, whoever else has that. */
+static bool was_never_complete(const struct parties *parties, uint64_t number)
+{
+    for (uint32_t i = 0; i < parties->count; i++) {
+        if (has(&parties->ps[i]->unfinished, number)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Which of them has one that may have been complete; count: none. *number: that one. */
+static uint32_t find_complete(const struct parties *parties, uint64_t *number)
+{
+    for (uint32_t i = 0; i < parties->count; i++) {
+        const struct sl_coordinator_ps *ps = parties->ps[i];
+        *number = ps->restore;
+        if (ps->restore != 0 && !was_never_complete(parties, ps->restore)) {
+            return i;
+        }
+        for (uint32_t k = 0; k < ps->complete.count; k++) {
+            *number = ps->complete.items[k];
+            if (*number <= ps->restore && !was_never_complete(parties, *number)) {
+                return i;
+            }
+        }
+    }
+    return parties->count;
+}
+
+/* One that cannot begin from that number: there is one. */
+static uint32_t find_other(const struct parties *parties, uint64_t number)
+{
+    uint32_t i = 0;
+    while (i + 1 < parties->count && can_begin_from(parties->ps[i], number)) {
+        i++;
+    }
+    return i;
+}
+
+static void refuse(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
+                   uint64_t id, const struct parties *parties, uint32_t who, uint64_t number)
+{
+    const uint32_t other = find_other(parties, number);
+    const uint64_t others = parties->ps[other]->restore;
+    if (others == 0) {
+        sl_coordinator_refuse(coordinator, member, id, SL_ERR_INVALID,
+                              "ps/%u has checkpoint %" PRIu64
+                              " to begin from, ps/%u has none: either all begin from one, or none "
+                              "does",
+                              parties->tasks[who], number, parties->tasks[other]);
+    } else {
+        sl_coordinator_refuse(coordinator, member, id, SL_ERR_INVALID,
+                              "ps/%u has checkpoint %" PRIu64
+                              " to begin from, the newest of ps/%u is %" PRIu64
+                              ": there is none that all ps have",
+                              parties->tasks[who], number, parties->tasks[other], others);
+    }
+}
+
+bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
+                                   const struct sl_coordinator_member *member,
+                                   const struct sl_message *message)
+{
+    const struct sl_coordinator_ps mine = {.restore = message->reg.restore,
+                                           .complete = message->reg.complete,
+                                           .unfinished = message->reg.unfinished};
+    struct parties parties = {.ps = {&mine}, .tasks = {member->hello.task_index}, .count = 1};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *other = coordinator->members[i];
+        const uint32_t task = other->hello.task_index;
+        if (other != member && other->hello.role == SL_MESSAGE_ROLE_PS && other->registered &&
+            !coordinator->ps[task].serving) {
+            parties.ps[parties.count] = &coordinator->ps[task];
+            parties.tasks[parties.count++] = task;
+        }
+    }
+    uint64_t number;
+    if (choose(&parties) != 0) {
+        return true;
+    }
+    const uint32_t who = find_complete(&parties, &number);
+    if (who < parties.count) {
+        refuse(coordinator, member, message->id, &parties, who, number);
+    }
+    return who == parties.count;
+}
+
+/* Somebody is told why he does not begin from the newest that he has. */
+static void log_passed_over(const struct parties *parties, uint64_t number)
+{
+    for (uint32_t i = 0; i < parties->count; i++) {
+        const uint64_t newest = parties->ps[i]->restore;
+        if (newest > number) {
+            sl_log_warn("checkpoint %" PRIu64 " of ps/%u is passed over: not all ps have it%s",
+                        newest, parties->tasks[i],
+                        was_never_complete(parties, newest) ? ", and it was never complete" : "");
+        }
+    }
+}
+
+/* The newest of one's own that the job may go on from; 0: none. */
+static uint64_t newest_up_to(uint64_t latest, uint64_t restore,
+                             const struct sl_message_numbers *complete)
+{
+    uint64_t number = restore <= latest ? restore : 0;
+    for (uint32_t i = 0; i < complete->count; i++) {
+        if (complete->items[i] <= latest && complete->items[i] > number) {
+            number = complete->items[i];
+        }
+    }
+    return number;
+}
+
+uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
+                                      const struct sl_message_register *reg)
+{
+    return newest_up_to(coordinator->checkpoint.latest, reg->restore, &reg->complete);
+}
+
+/* It is the coordinator that has started anew: those that do not serve come in the place of others
+ * that are gone. */
+static void come_later(struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        struct sl_coordinator_ps *ps = &coordinator->ps[task];
+        if (!ps->serving) {
+            ps->restore = newest_up_to(coordinator->checkpoint.latest, ps->restore, &ps->complete);
+            sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
+        }
+    }
+}
+
+/* All begin from it. What is above is of a future that does not come. */
+static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool restores)
+{
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    if (number != 0) {
+        sl_log_info("the job begins from checkpoint %" PRIu64, number);
+    }
+    coordinator->restore = checkpoint->whole = checkpoint->latest = number;
+    coordinator->abandoned_to = restores ? checkpoint->newest : 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        coordinator->ps[task].restore = number;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
+    }
+}
+
+void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+    if (coordinator->values_lost != 0 || ps->shard_count == 0 || ps->serving || ps->restore != 0 ||
+        !sl_coordinator_replica_needs(coordinator, task)) {
+        return;
+    }
+    sl_log_error("ps/%u was started again without the values of its shards: the job has lost them, "
+                 "and no checkpoint of it is written any more; start the job again",
+                 task);
+    coordinator->values_lost = 1 + task;
+    coordinator->cluster_version++; /* so that every member is informed */
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    sl_coordinator_checkpoint_lose(coordinator);
+}
+
+void sl_coordinator_restore_form(struct sl_coordinator *coordinator)
+{
+    struct parties parties = {.count = 0};
+    bool restores = false;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+        if (!ps->serving) {
+            restores = restores || ps->restore != 0;
+            parties.ps[parties.count] = ps;
+            parties.tasks[parties.count++] = task;
+        }
+    }
+    if (parties.count < coordinator->options.ps_count) {
+        come_later(coordinator);
+    } else {
+        const uint64_t number = choose(&parties);
+        log_passed_over(&parties, number);
+        begin_from(coordinator, number, restores);
+    }
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+}

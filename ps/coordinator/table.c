@@ -1,0 +1,186 @@
+/* The registry of tables: a name has one id and one specification. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "ps/coordinator/internal.h"
+
+static bool is_used(const struct sl_coordinator *coordinator, uint32_t id)
+{
+    return id < coordinator->table_count && coordinator->tables[id].name[0] != '\0';
+}
+
+/* The table's id, or SL_LIMIT_TABLES when there is none of that name. */
+static uint32_t find(const struct sl_coordinator *coordinator, const char *name)
+{
+    for (uint32_t id = 0; id < coordinator->table_count; id++) {
+        if (strcmp(coordinator->tables[id].name, name) == 0) {
+            return id;
+        }
+    }
+    return SL_LIMIT_TABLES;
+}
+
+/* An id for a new table: above all others first, since what lies free below them may be that of a
+ * table whose clients have not come back yet. SL_LIMIT_TABLES: none is left. */
+static uint32_t choose(const struct sl_coordinator *coordinator)
+{
+    uint32_t id = coordinator->table_count;
+    if (id == SL_LIMIT_TABLES) {
+        for (id = 0; id < SL_LIMIT_TABLES && is_used(coordinator, id); id++) {
+        }
+    }
+    return id;
+}
+
+/* Makes `id` one that table_count covers. Errors: NO_MEMORY. */
+static int reserve(struct sl_coordinator *coordinator, uint32_t id)
+{
+    if (id >= coordinator->table_max) {
+        uint32_t max = coordinator->table_max == 0 ? 16 : coordinator->table_max;
+        while (max <= id) {
+            max *= 2;
+        }
+        void *tables = coordinator->tables;
+        if (!sl_coordinator_grow(&tables, sizeof *coordinator->tables, max)) {
+            return SL_ERR_NO_MEMORY;
+        }
+        coordinator->tables = tables;
+        coordinator->table_max = max;
+    }
+    if (id >= coordinator->table_count) {
+        memset(&coordinator->tables[coordinator->table_count], 0,
+               (id + 1 - coordinator->table_count) * sizeof *coordinator->tables);
+        coordinator->table_count = id + 1;
+    }
+    return 0;
+}
+
+int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id,
+                                 const struct sl_table_spec *spec)
+{
+    int err = reserve(coordinator, id);
+    if (err == 0) {
+        coordinator->tables[id] = *spec;
+    }
+    return err;
+}
+
+/* Decides on a table that is not known: *id is the one that it has had (keep_id), or a new one. */
+static int place(struct sl_coordinator *coordinator, const struct sl_message_table_open *open,
+                 uint32_t *id, char *reason, size_t reason_bytes)
+{
+    const char *name = open->spec.name;
+    *id = open->keep_id ? open->table_id : choose(coordinator);
+    if (*id >= SL_LIMIT_TABLES) {
+        (void)snprintf(reason, reason_bytes, "table %s would be one more than the limit of %d",
+                       name, SL_LIMIT_TABLES);
+        return SL_ERR_TOO_LARGE;
+    }
+    if (is_used(coordinator, *id)) {
+        (void)snprintf(reason, reason_bytes, "table %s cannot keep its id %u: table %s has it",
+                       name, *id, coordinator->tables[*id].name);
+        return SL_ERR_EXISTS;
+    }
+    int err = reserve(coordinator, *id);
+    if (err != 0) {
+        (void)snprintf(reason, reason_bytes, "the coordinator has no memory for table %s", name);
+        return err;
+    }
+    coordinator->tables[*id] = open->spec;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
+    /* A table that has an id already is of a job that is older than this coordinator. */
+    coordinator->has_older_tables = coordinator->has_older_tables || open->keep_id;
+    for (uint32_t task = 0;
+         open->keep_id && coordinator->formed && task < coordinator->options.ps_count; task++) {
+        sl_coordinator_restore_check_values(coordinator, task);
+    }
+    return 0;
+}
+
+/* Compares with the table of that name. */
+static int compare(const struct sl_coordinator *coordinator,
+                   const struct sl_message_table_open *open, uint32_t id, char *reason,
+                   size_t reason_bytes)
+{
+    if (open->keep_id && open->table_id != id) {
+        (void)snprintf(reason, reason_bytes, "table %s cannot keep its id %u: it has id %u now",
+                       open->spec.name, open->table_id, id);
+        return SL_ERR_EXISTS;
+    }
+    return sl_message_compare_specs(&coordinator->tables[id], &open->spec, reason, reason_bytes);
+}
+
+/* A tool that knows a table's name can open it with what it is told. */
+static void tell(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
+                 const struct sl_message *message)
+{
+    const char *name = message->table_open.spec.name;
+    const uint32_t id = name[0] == '\0' ? SL_LIMIT_TABLES : find(coordinator, name);
+    if (id == SL_LIMIT_TABLES) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NOT_FOUND,
+                              "nobody has opened a table of the name \"%s\"", name);
+        return;
+    }
+    const struct sl_message answer = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = message->id,
+        .table_open = {.spec = coordinator->tables[id], .table_id = id},
+    };
+    sl_coordinator_send(coordinator, member, &answer);
+}
+
+void sl_coordinator_table_open(struct sl_coordinator *coordinator,
+                               const struct sl_coordinator_member *member,
+                               const struct sl_message *message)
+{
+    const struct sl_message_table_open *open = &message->table_open;
+    if (open->asks) {
+        tell(coordinator, member, message);
+        return;
+    }
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    int err = sl_message_check_spec(&open->spec, reason, sizeof reason);
+    uint32_t id = err == 0 ? find(coordinator, open->spec.name) : SL_LIMIT_TABLES;
+    if (err == 0 && id < SL_LIMIT_TABLES) {
+        err = compare(coordinator, open, id, reason, sizeof reason);
+    } else if (err == 0) {
+        err = place(coordinator, open, &id, reason, sizeof reason);
+        if (err == 0) {
+            sl_log_info("table %s has id %u (opened first by %s)", open->spec.name, id,
+                        member->name);
+        }
+    }
+    if (err != 0) {
+        sl_coordinator_refuse(coordinator, member, message->id, err, "%s", reason);
+        return;
+    }
+    struct sl_message answer = {.kind = SL_MESSAGE_TABLE_OPENED, .id = message->id, .table_id = id};
+    sl_coordinator_send(coordinator, member, &answer);
+}
+
+void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member, uint64_t id)
+{
+    struct sl_message_table_stats *tables = calloc(coordinator->table_count + 1, sizeof *tables);
+    if (tables == NULL) {
+        sl_coordinator_refuse(coordinator, member, id, SL_ERR_NO_MEMORY, "no memory");
+        return;
+    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < coordinator->table_count; i++) {
+        if (is_used(coordinator, i)) {
+            memcpy(tables[count++].name, coordinator->tables[i].name, sizeof tables[0].name);
+        }
+    }
+    struct sl_message answer = {
+        .kind = SL_MESSAGE_STATS,
+        .id = id,
+        .stats = {.tables = tables,
+                  .table_count = count,
+                  .alone_shards = sl_coordinator_replica_alone(coordinator)},
+    };
+    sl_coordinator_send(coordinator, member, &answer);
+    free(tables);
+}

@@ -1,0 +1,114 @@
+/* Which task a process gets that has not said which one it is. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "ps/coordinator/internal.h"
+
+/* What is to be known of each place of a role. */
+struct places {
+    uint32_t count; /* of the job; 0: nobody has said */
+    uint32_t limit; /* places that there could be */
+    bool taken[SL_LIMIT_WORKERS];
+    bool away[SL_LIMIT_WORKERS]; /* taken, by one that is away */
+};
+
+static_assert(SL_LIMIT_PS <= SL_LIMIT_WORKERS, "places of ps");
+
+/* It has had that place before, and has been taken for lost. */
+static bool had_place(const struct sl_coordinator *coordinator,
+                      const struct sl_message_hello *hello, uint32_t task)
+{
+    if (hello->role == SL_MESSAGE_ROLE_PS) {
+        const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+        return ps->shard_count != 0 && ps->client_id == hello->client_id;
+    }
+    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+    return worker->end != SL_COORDINATOR_END_NONE && worker->client_id == hello->client_id;
+}
+
+/* Nobody can take the place of one that has finished, once the job has begun. */
+static bool is_finished(const struct sl_coordinator *coordinator, enum sl_message_role role,
+                        uint32_t task)
+{
+    return role == SL_MESSAGE_ROLE_WORKER &&
+           coordinator->stage != SL_COORDINATOR_WAITING_FOR_MEMBERS &&
+           coordinator->workers[task].end == SL_COORDINATOR_END_LEFT;
+}
+
+/* Fills the places; true when the very process has one already, or had one before: *task. */
+static bool look(const struct sl_coordinator *coordinator, const struct sl_message_hello *hello,
+                 struct places *places, uint32_t *task)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role != hello->role) {
+            continue;
+        }
+        if (member->hello.client_id == hello->client_id) {
+            *task = member->hello.task_index;
+            return true;
+        }
+        places->taken[member->hello.task_index] = true;
+        places->away[member->hello.task_index] = !member->connected;
+    }
+    for (uint32_t i = 0; i < places->limit; i++) {
+        if (had_place(coordinator, hello, i)) {
+            *task = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The lowest place from `first` on that nobody has, else that somebody is away from. */
+static bool find(const struct sl_coordinator *coordinator, const struct sl_message_hello *hello,
+                 const struct places *places, uint32_t first, uint32_t end, uint32_t *task)
+{
+    bool found = false;
+    for (uint32_t i = first; i < end; i++) {
+        if (!places->taken[i] && !is_finished(coordinator, hello->role, i)) {
+            *task = i;
+            return true;
+        }
+        if (places->away[i] && !found) {
+            *task = i;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void set_limits(const struct sl_coordinator *coordinator, enum sl_message_role role,
+                       struct places *places)
+{
+    bool is_ps = role == SL_MESSAGE_ROLE_PS;
+    places->count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    places->limit = is_ps ? coordinator->options.ps_count : SL_LIMIT_WORKERS;
+}
+
+int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
+                               struct sl_message_hello *hello, char *reason, size_t reason_bytes)
+{
+    if (!hello->any_task) {
+        return 0;
+    }
+    hello->any_task = false;
+    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
+        return 0; /* it has none */
+    }
+    struct places places = {0};
+    set_limits(coordinator, hello->role, &places);
+    uint32_t end = places.count == 0 ? places.limit : places.count;
+    if (look(coordinator, hello, &places, &hello->task_index) ||
+        find(coordinator, hello, &places, 0, end, &hello->task_index) ||
+        (hello->joins &&
+         find(coordinator, hello, &places, end, places.limit, &hello->task_index))) {
+        return 0;
+    }
+    const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : end == 1 ? "worker" : "workers";
+    (void)snprintf(reason, reason_bytes,
+                   "the job has %u %s, and %s there: another waits for the place of one that is "
+                   "lost",
+                   end, role, end == 1 ? "it is" : "all of them are");
+    return SL_ERR_AGAIN;
+}

@@ -1,0 +1,123 @@
+#include "ps/metastore/etcd_metastore.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "reactor/offload.h"
+
+#define ASIDES 2 /* for leases that are kept; for the rest */
+
+struct sl_etcd_metastore;
+
+struct job {
+    struct sl_offload_job base;
+    struct sl_etcd_metastore *store;
+    struct job *next; /* of the store's that are not answered, in no order */
+    struct sl_etcd *etcd;
+    struct sl_metastore_request *ask;
+};
+
+struct sl_etcd_metastore {
+    struct sl_metastore base;
+    struct job *jobs;
+    struct sl_offload *asides[ASIDES];
+    struct sl_etcd *etcds[ASIDES]; /* each its aside's thread's */
+};
+
+static void work(struct sl_offload_job *base)
+{
+    struct job *job = (struct job *)base;
+    sl_etcd_perform(job->etcd, job->ask);
+}
+
+static void answer(struct job *job, int err)
+{
+    struct job **at = &job->store->jobs;
+    while (*at != job) {
+        at = &(*at)->next;
+    }
+    *at = job->next;
+    struct sl_metastore_request *ask = job->ask;
+    free(job);
+    if (err != 0) {
+        sl_metastore_answer_fini(&ask->answer);
+        sl_metastore_answer_fail(&ask->answer, err, "%s",
+                                 err == SL_ERR_CANCELLED ? "closed" : "no thread to ask it");
+    }
+    ask->done(ask->ctx, ask);
+}
+
+static void done(struct sl_offload_job *base)
+{
+    answer((struct job *)base, base->err);
+}
+
+/* Without memory for a job there is nothing to answer later with. */
+static void ask(struct sl_metastore *base, struct sl_metastore_request *ask)
+{
+    struct sl_etcd_metastore *store = (struct sl_etcd_metastore *)base;
+    struct job *job = calloc(1, sizeof *job);
+    sl_assert(job != NULL);
+    const uint32_t index = ask->kind == SL_METASTORE_LEASE_RENEW ? 0 : 1;
+    job->base.work = work;
+    job->base.done = done;
+    job->etcd = store->etcds[index];
+    job->ask = ask;
+    job->store = store;
+    job->next = store->jobs;
+    store->jobs = job;
+    sl_offload_post(store->asides[index], &job->base);
+}
+
+static const struct sl_metastore_ops OPS = {.ask = ask};
+
+int sl_etcd_metastore_create(struct sl_reactor *reactor, const struct sl_etcd_options *options,
+                             struct sl_etcd_metastore **out)
+{
+    static const char *const NAMES[ASIDES] = {"store-lease", "store"};
+    struct sl_etcd_metastore *store = calloc(1, sizeof *store);
+    if (store == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    store->base.ops = &OPS;
+    int err = 0;
+    for (uint32_t i = 0; i < ASIDES && err == 0; i++) {
+        err = sl_etcd_create(options, &store->etcds[i]);
+        if (err == 0) {
+            err = sl_offload_create(reactor, NAMES[i], &store->asides[i]);
+        }
+    }
+    if (err != 0) {
+        (void)sl_etcd_metastore_destroy(&store, 0);
+        return err;
+    }
+    *out = store;
+    return 0;
+}
+
+struct sl_metastore *sl_etcd_metastore_base(struct sl_etcd_metastore *store)
+{
+    return &store->base;
+}
+
+bool sl_etcd_metastore_destroy(struct sl_etcd_metastore **store, uint64_t timeout_ns)
+{
+    struct sl_etcd_metastore *gone = *store;
+    *store = NULL;
+    bool ended = true;
+    for (uint32_t i = 0; i < ASIDES; i++) {
+        bool this_ended =
+            gone->asides[i] == NULL || sl_offload_destroy(&gone->asides[i], timeout_ns);
+        if (gone->etcds[i] != NULL && this_ended) {
+            sl_etcd_destroy(&gone->etcds[i]);
+        }
+        ended = ended && this_ended;
+    }
+    while (ended && gone->jobs != NULL) {
+        answer(gone->jobs, SL_ERR_CANCELLED); /* it was under way */
+    }
+    if (ended) {
+        free(gone);
+    }
+    return ended;
+}

@@ -1,0 +1,47 @@
+#include "ps/metastore/metastore.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void sl_metastore_answer_fini(struct sl_metastore_answer *answer)
+{
+    for (size_t i = 0; i < answer->pair_count; i++) {
+        free(answer->pairs[i].value);
+    }
+    free(answer->pairs);
+    answer->pairs = NULL;
+    answer->pair_count = 0;
+}
+
+struct sl_metastore_item *sl_metastore_answer_add(struct sl_metastore_answer *answer,
+                                                  size_t value_bytes)
+{
+    /* A power of two is full. */
+    if ((answer->pair_count & (answer->pair_count - 1)) == 0) {
+        size_t max = answer->pair_count == 0 ? 1 : 2 * answer->pair_count;
+        void *grown = reallocarray(answer->pairs, max, sizeof *answer->pairs);
+        if (grown == NULL) {
+            return NULL;
+        }
+        answer->pairs = grown;
+    }
+    struct sl_metastore_item *pair = &answer->pairs[answer->pair_count];
+    *pair =
+        (struct sl_metastore_item){.value_bytes = value_bytes, .value = malloc(value_bytes + 1)};
+    if (pair->value == NULL) {
+        return NULL;
+    }
+    pair->value[value_bytes] = '\0';
+    answer->pair_count++;
+    return pair;
+}
+
+void sl_metastore_answer_fail(struct sl_metastore_answer *answer, int err, const char *format, ...)
+{
+    answer->err = err;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(answer->reason, sizeof answer->reason, format, args);
+    va_end(args);
+}

@@ -1,0 +1,518 @@
+/* Checkpoints of a process: the member is told of one, every core writes its shard's file, and when
+ * the whole cluster has its files, the manifest is written and what is too old is removed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/checkpoint/directory.h"
+#include "ps/checkpoint/disk.h"
+#include "ps/process/internal.h"
+#include "ps/server/checkpoint.h"
+#include "reactor/offload.h"
+
+/* How long the end of a process waits for a disk. */
+#define DISK_WAIT_NS (2 * SL_CLOCK_NS_PER_S)
+
+/* The last checkpoint takes as long as this process's files take; for the others, so many times the
+ * drain timeout are waited. */
+#define LAST_ASKS    3
+
+/* The manifest of a checkpoint: the thread's while it is posted. */
+struct sl_process_manifest {
+    struct sl_offload_job job; /* first */
+    struct sl_process *process;
+    const struct sl_disk *disk;
+    const char *directory;
+    struct sl_checkpoint_manifest manifest;
+    struct sl_checkpoint_shard_range scope;
+    uint32_t writer;
+    int err;
+    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+};
+
+/* What is removed when another one begins: likewise. */
+struct prune {
+    struct sl_offload_job job; /* first */
+    const struct sl_disk *disk;
+    const char *directory;
+    struct sl_checkpoint_prune_options options; /* newest 0: none is known to be complete */
+    int err;
+    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+};
+
+/* What the cores of the process have of the checkpoint that is in the making. Reactor 0's. */
+struct sl_process_checkpoints {
+    struct sl_offload *aside;
+    uint64_t number; /* 0: none yet */
+    uint32_t seats;  /* that it is of: bits */
+    uint32_t waited; /* shards whose part has not come */
+    bool has_worker; /* one of those whose part has come says that the job goes on */
+    uint64_t begun_ns;
+    struct sl_message_checkpoint_file *files; /* [reactor_count], with replicas twice: by shard */
+    uint32_t asks_left;                       /* for the last one */
+    uint32_t quiet_waited;                    /* cores that are not quiet yet, for the last one */
+    bool holds_all;                           /* those that are have nothing to save */
+};
+
+const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options)
+{
+    return options->disk != NULL ? options->disk : sl_disk_system();
+}
+
+/* Since 1970. */
+static int64_t now_s(const struct sl_process *process)
+{
+    const struct sl_process_sim_hooks *stand_in = process->stand_in;
+    return stand_in != NULL ? stand_in->time_s(stand_in->ctx) : (int64_t)time(NULL);
+}
+
+/* ---- Parts ----------------------------------------------------------------------------------- */
+
+struct part {
+    const struct sl_process_hosted *seat;
+    struct sl_server_checkpoint_result result;
+};
+
+/* Behind those of the seat whose shards come first, where there are both. */
+static uint32_t place_of(const struct sl_process *process, uint32_t seats, uint32_t which)
+{
+    const bool has_both = seats == (1U << SL_PROCESS_HOME | 1U << SL_PROCESS_PARTNER);
+    return has_both && sl_process_replica_first(process, which) >
+                           sl_process_replica_first(process, 1 - which)
+               ? process->options.reactor_count
+               : 0;
+}
+
+static uint32_t file_count(const struct sl_process *process, uint32_t seats)
+{
+    return process->options.reactor_count * ((seats & 1U) + (seats >> 1 & 1U));
+}
+
+/* Whose files are in this process's folder for sure: of the shards that it serves; where they do
+ * not lie side by side, of its own. */
+static struct sl_checkpoint_shard_range scope_of(const struct sl_process *process, uint32_t seats)
+{
+    const uint32_t count = process->options.reactor_count;
+    const uint32_t own = sl_process_replica_first(process, SL_PROCESS_HOME);
+    if (seats == 1U << SL_PROCESS_HOME) {
+        return (struct sl_checkpoint_shard_range){.first = own, .count = count};
+    }
+    const uint32_t guest = sl_process_replica_first(process, SL_PROCESS_PARTNER);
+    const bool is_only = (seats & 1U << SL_PROCESS_HOME) == 0;
+    return is_only || guest + count == own
+               ? (struct sl_checkpoint_shard_range){.first = guest,
+                                                    .count = file_count(process, seats)}
+               : (struct sl_checkpoint_shard_range){.first = own, .count = count};
+}
+
+/* Reactor 0: the coordinator is told; nothing of it is waited for any more. */
+static void give_up(struct sl_process *process, uint64_t number, int err, const char *why)
+{
+    sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
+    process->checkpoints->waited = 0;
+    sl_agent_checkpoint_fail(process->member, number, err, why);
+}
+
+/* Reactor 0: there was no memory to say what became of one shard's. */
+static void part_lost(void *ctx, uint64_t number, uint64_t b)
+{
+    (void)b;
+    struct sl_process *process = ctx;
+    const struct sl_process_checkpoints *all = process->checkpoints;
+    if (process->member != NULL && number == all->number && all->waited > 0) {
+        give_up(process, number, SL_ERR_NO_MEMORY, "no memory to tell of a file");
+    }
+}
+
+/* Reactor 0: what became of one shard's. */
+static void part_came(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct part *part = ctx;
+    const struct sl_process_hosted *seat = part->seat;
+    struct sl_process *process = seat->core->process;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    const struct sl_server_checkpoint_result *result = &part->result;
+    if (process->member == NULL || result->number != all->number || all->waited == 0) {
+        free(part); /* of one that was given up */
+        return;
+    }
+    if (result->err != 0) {
+        give_up(process, result->number, result->err, result->reason);
+        free(part);
+        return;
+    }
+    struct sl_message_checkpoint_file *file =
+        &all->files[place_of(process, all->seats, seat->which) + seat->core->index];
+    *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
+                                                .bytes = result->file.bytes,
+                                                .hash = result->file.hash,
+                                                .rows = result->file.rows};
+    (void)snprintf(file->name, sizeof file->name, "%s", result->file.name);
+    all->has_worker = all->has_worker || result->goes_on;
+    free(part);
+    if (--all->waited == 0) {
+        sl_agent_checkpoint_part(process->member, all->number, all->files,
+                                 file_count(process, all->seats), all->has_worker);
+    }
+}
+
+/* The core's reactor. */
+static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
+{
+    const struct sl_process_hosted *seat = ctx;
+    struct part *part = malloc(sizeof *part);
+    if (part == NULL) {
+        sl_reactor_post(
+            seat->core->reactor, 0,
+            (struct sl_mail){.run = part_lost, .ctx = seat->core->process, .a = result->number});
+        return;
+    }
+    *part = (struct part){.seat = seat, .result = *result};
+    sl_reactor_post(seat->core->reactor, 0,
+                    (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
+}
+
+static struct sl_server *server_of(const struct sl_process_hosted *seat)
+{
+    return sl_process_replica_server(seat->core->process, seat->which, seat->core->index);
+}
+
+static void seat_checkpoint(void *ctx, uint64_t number, uint64_t base)
+{
+    const struct sl_process_hosted *seat = ctx;
+    sl_server_checkpoint_begin(server_of(seat), number, base, now_s(seat->core->process));
+}
+
+/* A mail to each of these shards. */
+static void post_seats(struct sl_process *process, uint32_t seats, struct sl_mail mail)
+{
+    for (uint32_t i = 0; i < file_count(process, seats); i++) {
+        const uint32_t core = i % process->options.reactor_count;
+        const uint32_t which = (seats & 1U) == 0 || i >= process->options.reactor_count;
+        mail.ctx = &process->cores[core].seats[which];
+        sl_reactor_post(process->reactors[0], core, mail);
+    }
+}
+
+static void prune_work(struct sl_offload_job *job)
+{
+    struct prune *work = (struct prune *)job;
+    uint32_t removed;
+    work->err = sl_checkpoint_directory_remove_incomplete(
+        work->disk, work->directory, work->options.below, SL_MESSAGE_NUMBERS_MAX, work->reason,
+        sizeof work->reason);
+    if (work->err == 0 && work->options.newest != 0) {
+        work->err = sl_checkpoint_directory_prune(work->disk, work->directory, &work->options,
+                                                  &removed, work->reason, sizeof work->reason);
+    }
+}
+
+static void prune_done(struct sl_offload_job *job)
+{
+    struct prune *work = (struct prune *)job;
+    if (job->err == 0 && work->err != 0) {
+        sl_log_warn("old checkpoints are not all removed: %s", work->reason);
+    }
+    free(work);
+}
+
+/* What is too old goes when it is known that every ps has the newest, not before: with folders of
+ * their own they would be left with nothing that all have. What was given up since goes too; what
+ * the job has gone back from, when it has one of its own. The files of what has no manifest go in
+ * any case: where none becomes complete, they would fill the disk. */
+static void prune(struct sl_process *process, const struct sl_message_checkpoint *begun)
+{
+    uint64_t above;
+    uint64_t to;
+    sl_agent_abandoned(process->member, &above, &to);
+    above = begun->complete > to ? begun->complete : to;
+    const bool is_known = begun->complete != 0 && above < begun->number;
+    struct prune *work = calloc(1, sizeof *work);
+    if (work == NULL) {
+        return; /* the next time */
+    }
+    work->job = (struct sl_offload_job){.work = prune_work, .done = prune_done, .allocates = true};
+    work->disk = sl_process_disk(&process->options.checkpoint);
+    work->directory = process->options.checkpoint.directory;
+    work->options = (struct sl_checkpoint_prune_options){
+        .scope = scope_of(process, sl_process_replica_hosted(process)),
+        .keep = process->options.checkpoint.keep,
+        .newest = is_known ? begun->complete : 0,
+        .above = above,
+        .below = begun->number};
+    sl_offload_post(process->checkpoints->aside, &work->job);
+}
+
+void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
+{
+    struct sl_process *process = ctx;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    if (!process->is_open) {
+        sl_agent_checkpoint_fail(process->member, begun->number, SL_ERR_AGAIN,
+                                 "it is still being restored");
+        return;
+    }
+    const uint32_t seats = sl_process_replica_hosted(process);
+    if (seats == 0) {
+        sl_agent_checkpoint_fail(process->member, begun->number, SL_ERR_AGAIN,
+                                 "it has backups only");
+        return;
+    }
+    prune(process, begun);
+    all->number = begun->number;
+    all->seats = seats;
+    all->has_worker = false;
+    all->waited = file_count(process, seats);
+    all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
+    post_seats(process, seats,
+               (struct sl_mail){.run = seat_checkpoint, .a = begun->number, .b = begun->base});
+}
+
+/* ---- The manifest ---------------------------------------------------------------------------- */
+
+static void manifest_work(struct sl_offload_job *job)
+{
+    struct sl_process_manifest *work = (struct sl_process_manifest *)job;
+    work->err =
+        sl_checkpoint_directory_publish(work->disk, work->directory, &work->manifest, work->scope,
+                                        work->writer, work->reason, sizeof work->reason);
+}
+
+static void seat_completed(void *ctx, uint64_t number, uint64_t b)
+{
+    (void)b;
+    sl_server_checkpoint_completed(server_of(ctx), number);
+}
+
+static void report(const struct sl_process *process, const struct sl_checkpoint_manifest *manifest)
+{
+    uint64_t bytes = 0, rows = 0;
+    for (uint32_t i = 0; i < manifest->shard_count; i++) {
+        bytes += manifest->files[i].bytes;
+        rows += manifest->files[i].rows;
+    }
+    const uint64_t took_ns =
+        sl_reactor_now_ns(process->reactors[0]) - process->checkpoints->begun_ns;
+    char base[48] = "";
+    if (manifest->base != 0) {
+        (void)snprintf(base, sizeof base, " adds to %" PRIu64 " and", manifest->base);
+    }
+    sl_log_info("checkpoint %" PRIu64 "%s is complete: %" PRIu64 " rows, %.1f MiB in %.1f s",
+                manifest->number, base, rows, (double)bytes / (1 << 20),
+                (double)took_ns / (double)SL_CLOCK_NS_PER_S);
+}
+
+/* The member is told, and the cores: those that come may add to it. */
+static void manifest_done(struct sl_offload_job *job)
+{
+    struct sl_process_manifest *work = (struct sl_process_manifest *)job;
+    struct sl_process *process = work->process;
+    const uint64_t number = work->manifest.number;
+    const int err = job->err != 0 ? job->err : work->err;
+    if (process->member == NULL) {
+        /* the process ends */
+    } else if (err != 0) {
+        const char *why = job->err != 0 ? "there is no thread to write the manifest" : work->reason;
+        sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
+        sl_agent_checkpoint_fail(process->member, number, err, why);
+    } else {
+        if (process->coordinator == NULL) { /* else that says so */
+            report(process, &work->manifest);
+        }
+        post_seats(process, process->checkpoints->seats,
+                   (struct sl_mail){.run = seat_completed, .a = number});
+        sl_agent_checkpoint_done(process->member, number);
+    }
+    sl_checkpoint_manifest_fini(&work->manifest);
+    free(work);
+}
+
+/* Errors: NO_MEMORY. */
+static int fill_manifest(const struct sl_process *process, struct sl_checkpoint_manifest *manifest,
+                         const struct sl_message_checkpoint_complete *complete)
+{
+    int err = sl_checkpoint_manifest_init(complete->file_count, manifest);
+    if (err != 0) {
+        return err;
+    }
+    manifest->number = complete->number;
+    manifest->base = complete->base;
+    manifest->workers =
+        complete->has_worker ? SL_CHECKPOINT_WORKERS_SOME : SL_CHECKPOINT_WORKERS_NONE;
+    manifest->time_s =
+        complete->time_ms == 0 ? now_s(process) : (int64_t)(complete->time_ms / 1000);
+    for (uint32_t i = 0; i < complete->file_count; i++) {
+        manifest->files[i].bytes = complete->files[i].bytes;
+        manifest->files[i].hash = complete->files[i].hash;
+        manifest->files[i].rows = complete->files[i].rows;
+    }
+    return 0;
+}
+
+void sl_process_on_checkpoint_complete(void *ctx,
+                                       const struct sl_message_checkpoint_complete *complete)
+{
+    struct sl_process *process = ctx;
+    const struct sl_process_checkpoint *options = &process->options.checkpoint;
+    struct sl_process_manifest *work = calloc(1, sizeof *work);
+    if (work == NULL || fill_manifest(process, &work->manifest, complete) != 0) {
+        free(work);
+        sl_agent_checkpoint_fail(process->member, complete->number, SL_ERR_NO_MEMORY,
+                                 "no memory for the manifest");
+        return;
+    }
+    work->job =
+        (struct sl_offload_job){.work = manifest_work, .done = manifest_done, .allocates = true};
+    work->process = process;
+    work->disk = sl_process_disk(options);
+    work->directory = options->directory;
+    work->writer = process->task_index;
+    work->scope = scope_of(process, process->checkpoints->seats);
+    sl_offload_post(process->checkpoints->aside, &work->job);
+}
+
+/* ---- The last one ---------------------------------------------------------------------------- */
+
+static void ask_for_last(struct sl_process *process);
+
+static void last_answered(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_process *process = ctx;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    if (err == SL_ERR_DEADLINE && all->waited > 0) {
+        all->asks_left = LAST_ASKS; /* it goes on */
+    }
+    if (err == SL_ERR_DEADLINE && all->asks_left > 0) {
+        ask_for_last(process);
+        return;
+    }
+    if (err == 0) {
+        sl_log_info("checkpoint %" PRIu64 " is the last one", answer->checkpoint_number);
+    } else if (all->holds_all && err != SL_ERR_CORRUPT) { /* not where values are lost */
+        sl_log_info("no last checkpoint: %s; nothing was written since the last complete one",
+                    reason);
+    } else {
+        sl_log_error("no last checkpoint: %s; what was written since the last complete one is lost",
+                     reason);
+        process->is_unsaved = true;
+    }
+    sl_process_answer(&process->cores[0], 0);
+}
+
+static void ask_for_last(struct sl_process *process)
+{
+    process->checkpoints->asks_left--;
+    sl_agent_checkpoint_ask(process->member, process->options.drain_timeout_ns, last_answered,
+                            process);
+}
+
+/* Reactor 0: all cores are quiet. Only a ps that is the only one does without, where it has nothing
+ * to save: others may have, and a checkpoint is one of all, for which this one has to be there. */
+static void all_quiet(struct sl_process *process, bool holds_all)
+{
+    const bool is_alone = process->options.ps_count == 1;
+    if ((holds_all && is_alone) || process->member == NULL) {
+        sl_process_answer(&process->cores[0], 0);
+        return;
+    }
+    sl_log_info("a last checkpoint is written; SIGQUIT ends the process without");
+    process->checkpoints->asks_left = LAST_ASKS;
+    ask_for_last(process);
+}
+
+static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
+{
+    (void)b;
+    struct sl_process *process = ctx;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    all->holds_all = all->holds_all && holds_all != 0;
+    if (--all->quiet_waited == 0) {
+        all_quiet(process, all->holds_all);
+    }
+}
+
+static void core_quiet(void *ctx, uint64_t handovers, uint64_t b)
+{
+    (void)b;
+    struct sl_process_core *core = ctx;
+    sl_process_replica_switch_over(core, handovers);
+    sl_server_fence_writes(core->server);
+    if (core->guest != NULL) {
+        sl_server_fence_writes(core->guest);
+    }
+    sl_reactor_post(
+        core->reactor, 0,
+        (struct sl_mail){.run = core_is_quiet,
+                         .ctx = core->process,
+                         .a = core->guest == NULL && sl_server_checkpoint_holds_all(core->server)});
+}
+
+void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    const struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
+    process->checkpoints->quiet_waited = process->options.reactor_count;
+    process->checkpoints->holds_all = true;
+    sl_process_replica_end(process, core_quiet);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+int sl_process_checkpoint_open(struct sl_process_core *core)
+{
+    const struct sl_process_checkpoint *options = &core->process->options.checkpoint;
+    if (options->directory == NULL) {
+        return 0;
+    }
+    struct sl_server_checkpoint_options server = {
+        .disk = sl_process_disk(options),
+        .directory = options->directory,
+        .level = options->level,
+        .cut_keys = options->cut_keys,
+        .ended = on_ended,
+    };
+    int err = 0;
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX && err == 0; which++) {
+        core->seats[which] = (struct sl_process_hosted){.core = core, .which = which};
+        server.ctx = &core->seats[which];
+        if (which == SL_PROCESS_HOME || core->guest != NULL) {
+            err = sl_server_checkpoint_open(server_of(&core->seats[which]), &server);
+        }
+    }
+    if (err != 0 || core->index != 0) {
+        return err;
+    }
+    struct sl_process *process = core->process;
+    struct sl_process_checkpoints *all = calloc(1, sizeof *all);
+    if (all == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    process->checkpoints = all;
+    all->files =
+        calloc((size_t)process->options.reactor_count * SL_PROCESS_HOSTED_MAX, sizeof *all->files);
+    err = all->files == NULL ? SL_ERR_NO_MEMORY
+                             : sl_offload_create(core->reactor, "manifest", &all->aside);
+    if (err == 0) {
+        sl_offload_set_place(all->aside, SL_OFFLOAD_PRIORITY_IDLE);
+    }
+    return err;
+}
+
+void sl_process_checkpoint_close(struct sl_process *process)
+{
+    struct sl_process_checkpoints *all = process->checkpoints;
+    if (all == NULL) {
+        return;
+    }
+    (void)sl_offload_destroy(&all->aside, DISK_WAIT_NS);
+    free(all->files);
+    free(all);
+    process->checkpoints = NULL;
+}

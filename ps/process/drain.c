@@ -1,0 +1,46 @@
+/* The orderly end of a process: it leaves the cluster, and each core drains its servers. */
+#include "ps/process/internal.h"
+
+static void core_drained(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    if (--core->drains_left == 0) {
+        sl_process_answer(core, 0);
+    }
+}
+
+static void core_drain_server(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    const uint64_t timeout_ns = core->process->options.drain_timeout_ns;
+    core->drains_left = core->guest == NULL ? 1 : 2;
+    sl_server_drain(core->server, timeout_ns, core_drained, core);
+    if (core->guest != NULL) {
+        sl_server_drain(core->guest, timeout_ns, core_drained, core);
+    }
+}
+
+static void core_drain(void *ctx, uint64_t handovers, uint64_t b)
+{
+    (void)b;
+    struct sl_process_core *core = ctx;
+    sl_process_replica_switch_over(core, handovers);
+    if (core->process->store != NULL && core->index == 0) {
+        sl_process_store_end(core, core_drain_server);
+    } else {
+        core_drain_server(core);
+    }
+}
+
+/* Reactor 0: what the shards do is what the coordinator does when it is told goodbye. */
+void sl_process_drain(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    const struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
+    sl_process_replica_end(process, core_drain);
+    if (process->member != NULL) {
+        sl_agent_leave(process->member);
+    }
+}

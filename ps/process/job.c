@@ -1,0 +1,132 @@
+/* How a process learns that it is over: from a signal; in a job with a scheduler, from the
+ * scheduler, from the scheduler's absence, or, being the scheduler, from its coordinator. */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/process/internal.h"
+
+const char *sl_process_signal_name(int signal)
+{
+    return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+/* ---- Signals: on the main thread ------------------------------------------------------------- */
+
+/* On any thread, whatever the others do: no core is dumped, which would be as large as the tables.
+ */
+static void on_quit(int number)
+{
+    _exit(128 + number);
+}
+
+int sl_process_block_signals(struct sl_process *process)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGQUIT, on_quit);
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader of our output that is gone shall not end us, */
+    (void)signal(SIGXFSZ, SIG_IGN); /* nor a checkpoint that is longer than a file may be */
+    process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return process->signal_fd < 0 ? SL_ERR_IO : 0;
+}
+
+void sl_process_take_signal(struct sl_process *process)
+{
+    struct signalfd_siginfo info;
+    if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
+        return;
+    }
+    /* A repeated one changes nothing: a control group, timeout(1) and a launcher all send it. */
+    process->signal = process->signal != 0 ? process->signal : (int)info.ssi_signo;
+}
+
+/* ---- The scheduler --------------------------------------------------------------------------- */
+
+static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, uint64_t b)
+{
+    struct sl_mail mail = {.run = run, .ctx = process, .a = a, .b = b};
+    int err = sl_mailbox_post(process->cores[0].to_main, mail);
+    sl_assert(err == 0); /* a job has a few stages */
+}
+
+static void main_ended(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process *process = ctx;
+    sl_log_info("the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
+    process->over = true;
+}
+
+void sl_process_on_ended(void *ctx, const char *why)
+{
+    struct sl_process *process = ctx;
+    char *text = process->why[SL_COORDINATOR_ENDING];
+    if (text[0] == '\0') {
+        (void)snprintf(text, sizeof process->why[0], "%s", why[0] == '\0' ? "no more" : why);
+        tell_main(process, main_ended, 0, 0);
+    }
+}
+
+static void main_stage(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process *process = ctx;
+    int err = (int)(int64_t)b;
+    process->over = a == SL_COORDINATOR_OVER;
+    process->job_failed = process->job_failed || err != 0;
+    sl_process_report_stage(process, (enum sl_coordinator_stage)a, err);
+}
+
+void sl_process_on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
+{
+    struct sl_process *process = ctx;
+    (void)snprintf(process->why[stage], sizeof process->why[stage], "%s", why);
+    tell_main(process, main_stage, (uint64_t)stage, (uint64_t)(int64_t)err);
+}
+
+/* No connection to the scheduler for long: asks the cores, one after the other, for a worker. */
+static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
+    if (sl_server_has_worker(core->server) ||
+        (core->guest != NULL && sl_server_has_worker(core->guest))) {
+        return; /* it is asked again in a second */
+    }
+    if (core->index + 1 < process->options.reactor_count) {
+        sl_reactor_post(core->reactor, core->index + 1,
+                        (struct sl_mail){.run = core_look_for_worker, .ctx = core + 1});
+    } else if (!process->abandoned) {
+        process->abandoned = true;
+        sl_log_error("no connection to the scheduler for %llu s, and no worker is left: ends",
+                     process->options.start_timeout_ns / SL_CLOCK_NS_PER_S);
+        sl_process_answer(core, SL_ERR_DEADLINE);
+    }
+    (void)a;
+    (void)b;
+}
+
+void sl_process_on_absent(void *ctx)
+{
+    core_look_for_worker(&((struct sl_process *)ctx)->cores[0], 0, 0);
+}
+
+void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)b;
+    const struct sl_process_core *core = ctx;
+    core->process->ends_job = true;
+    if (core->process->coordinator == NULL) {
+        sl_process_on_stage(core->process, SL_COORDINATOR_OVER, 0, "it is another's to end");
+        return;
+    }
+    sl_coordinator_end_job(core->process->coordinator, sl_process_signal_name((int)a),
+                           sl_reactor_now_ns(core->reactor));
+}

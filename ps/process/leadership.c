@@ -1,0 +1,302 @@
+/* The coordinator's seat, where a cluster store says which process has it: this one, sometimes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "ps/leader/leader.h"
+#include "ps/metastore/etcd_metastore.h"
+#include "ps/process/internal.h"
+
+/* Of the seat's lease: a part of the members' own, so that who has it is known before they end. */
+#define TTL_MIN_S           2
+#define TTL_MAX_S           5
+#define TICKS_A_TTL         50
+
+/* How long the end may take for what is to be written; then for what hangs. */
+#define END_NS              (2 * SL_CLOCK_NS_PER_S)
+#define CLOSE_NS            (1 * SL_CLOCK_NS_PER_S)
+
+/* A Waiting must come well before the deadline that it explains. */
+#define WAITING_INTERVAL_NS (2 * SL_CLOCK_NS_PER_S)
+
+struct sl_process_store {
+    struct sl_process *process;
+    struct sl_etcd_metastore *store;
+    struct sl_leader *seat;
+    struct sl_timer tick, wake;
+    uint64_t tick_ns;
+    bool ends;
+    bool saw_another; /* another process had the seat */
+    struct sl_process_core *core;
+    void (*done)(void *core);
+};
+
+static struct sl_timer_wheel *timers_of(const struct sl_process_store *store)
+{
+    return sl_reactor_timers(store->process->reactors[0]);
+}
+
+static uint64_t now_of(const struct sl_process_store *store)
+{
+    return sl_reactor_now_ns(store->process->reactors[0]);
+}
+
+static bool is_scheduler(const struct sl_process_store *store)
+{
+    return store->process->options.kind == SL_PROCESS_SCHEDULER;
+}
+
+static uint64_t wall_ms(void *ctx)
+{
+    (void)ctx;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / SL_CLOCK_NS_PER_MS;
+}
+
+struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *process)
+{
+    const struct sl_process_options *options = &process->options;
+    uint64_t half = options->start_timeout_ns / 2;
+    return (struct sl_coordinator_options){
+        .ps_count = options->ps_count,
+        .worker_count = options->worker_count,
+        .worker_count_source = options->worker_count_source,
+        .waiting_interval_ns = half < WAITING_INTERVAL_NS ? half : WAITING_INTERVAL_NS,
+        .lease_ns = options->lease_ns,
+        .send = sl_server_send_to_peer,
+        .close = sl_server_close_peer,
+        .stage_changed = options->kind == SL_PROCESS_SCHEDULER ? sl_process_on_stage : NULL,
+        .start_timeout_ns = options->start_timeout_ns,
+        .checkpoint_interval_ns = options->checkpoint.every_ns,
+        .checkpoint_adds = options->checkpoint.adds,
+        .time_ms = wall_ms,
+        .ctx = process,
+    };
+}
+
+/* ---- The seat's upcalls -----------------------------------------------------------------------
+ */
+
+static uint64_t on_now(void *ctx)
+{
+    return now_of(ctx);
+}
+
+static void on_wake(void *ctx)
+{
+    struct sl_process_store *store = ctx;
+    sl_timer_arm(timers_of(store), &store->wake, now_of(store));
+}
+
+/* Who led has removed all that was known of the job, and gone. */
+static void job_is_over(struct sl_process_store *store)
+{
+    sl_log_info("the job is over: the cluster store knows no more of it");
+    sl_process_on_stage(store->process, SL_COORDINATOR_OVER, 0, "another has ended it");
+}
+
+static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
+{
+    struct sl_process_store *store = ctx;
+    struct sl_process *process = store->process;
+    process->coordinator = coordinator;
+    sl_server_set_coordinator(process->servers[0], coordinator);
+    if (is_scheduler(store) && anew && store->saw_another) {
+        job_is_over(store);
+    }
+}
+
+static void on_unseated(void *ctx, const char *why)
+{
+    (void)why;
+    struct sl_process_store *store = ctx;
+    struct sl_process *process = store->process;
+    process->coordinator = NULL;
+    sl_server_set_coordinator(process->servers[0], NULL);
+    if (process->ends_job) {
+        sl_process_on_stage(process, SL_COORDINATOR_OVER, 0, "it is another's to end");
+    }
+}
+
+static void on_leader(void *ctx, const struct sl_election_leader *leader)
+{
+    struct sl_process_store *store = ctx;
+    struct sl_process *process = store->process;
+    const bool is_other = leader->epoch != 0 && leader->id != process->incarnation;
+    sl_server_set_leader(process->servers[0], leader->name, leader->endpoint);
+    store->saw_another = store->saw_another || is_other;
+    if (is_other) {
+        sl_log_info("%s hosts the coordinator, at %s", leader->name, leader->endpoint);
+    }
+    struct sl_endpoint endpoint;
+    if (process->member != NULL && leader->epoch != 0 &&
+        sl_endpoint_parse(leader->endpoint, &endpoint, NULL, 0) == 0) {
+        sl_agent_set_coordinator(process->member, &endpoint);
+    }
+}
+
+/* ---- Time -------------------------------------------------------------------------------------
+ */
+
+static void on_tick(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_process_store *store =
+        (void *)((char *)timer - offsetof(struct sl_process_store, tick));
+    sl_timer_arm(timers_of(store), timer, now_ns + store->tick_ns);
+    sl_leader_tick(store->seat);
+}
+
+static void on_woken(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_process_store *store =
+        (void *)((char *)timer - offsetof(struct sl_process_store, wake));
+    sl_leader_run(store->seat);
+}
+
+/* ---- For the process ---------------------------------------------------------------------------
+ */
+
+static uint32_t choose_ttl(const struct sl_process_options *options)
+{
+    uint64_t half_s = options->lease_ns / 2 / SL_CLOCK_NS_PER_S;
+    return half_s < TTL_MIN_S ? TTL_MIN_S : half_s > TTL_MAX_S ? TTL_MAX_S : (uint32_t)half_s;
+}
+
+static int create_seat(struct sl_process_store *store)
+{
+    struct sl_process *process = store->process;
+    const struct sl_process_options *options = &process->options;
+    struct sl_leader_options seat = {
+        .store = sl_etcd_metastore_base(store->store),
+        .prefix = options->store_prefix,
+        .campaigns = options->kind != SL_PROCESS_SERVER,
+        .id = process->incarnation,
+        .ttl_s = choose_ttl(options),
+        .ledger_bytes_max = process->memory.ledger_bytes,
+        .coordinator = sl_process_coordinator_options(process),
+        .now_ns = on_now,
+        .seated = on_seated,
+        .unseated = on_unseated,
+        .leader = on_leader,
+        .wake = on_wake,
+        .ctx = store,
+    };
+    (void)snprintf(seat.name, sizeof seat.name, "%s", process->name);
+    sl_endpoint_format(&options->control, seat.endpoint, sizeof seat.endpoint);
+    store->tick_ns = seat.ttl_s * SL_CLOCK_NS_PER_S / TICKS_A_TTL;
+    return sl_leader_create(&seat, &store->seat);
+}
+
+int sl_process_store_open(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    if (process->options.store == NULL || core->index != 0) {
+        return 0;
+    }
+    struct sl_process_store *store = calloc(1, sizeof *store);
+    if (store == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    store->process = process;
+    store->core = core;
+    store->tick.run = on_tick;
+    store->wake.run = on_woken;
+    int err = sl_etcd_metastore_create(core->reactor, process->options.store, &store->store);
+    if (err == 0) {
+        err = create_seat(store);
+    }
+    if (err != 0) {
+        sl_log_error("the cluster store cannot be used: %s", sl_err_name(err));
+        if (store->store != NULL) {
+            (void)sl_etcd_metastore_destroy(&store->store, CLOSE_NS);
+        }
+        free(store);
+        return err;
+    }
+    process->store = store;
+    return 0;
+}
+
+void sl_process_store_begin(struct sl_process *process)
+{
+    if (process->store != NULL) {
+        on_tick(&process->store->tick, now_of(process->store));
+    }
+}
+
+struct sl_endpoint sl_process_store_coordinator(const struct sl_process *process)
+{
+    const struct sl_election_leader *leader =
+        process->store == NULL ? NULL : sl_leader_leader(process->store->seat);
+    struct sl_endpoint endpoint;
+    bool is_known = leader != NULL && leader->epoch != 0 &&
+                    sl_endpoint_parse(leader->endpoint, &endpoint, NULL, 0) == 0;
+    return is_known ? endpoint : process->options.coordinator;
+}
+
+void sl_process_store_gone(void *ctx, uint64_t peer)
+{
+    const struct sl_process *process = ctx;
+    if (process->store != NULL) {
+        sl_leader_gone(process->store->seat, peer);
+    }
+}
+
+/* The server has nothing to do with it any more. True: it was here. */
+static bool detach(struct sl_process *process)
+{
+    if (process->coordinator == NULL) {
+        return false;
+    }
+    process->coordinator = NULL;
+    sl_server_set_coordinator(process->servers[0], NULL);
+    return true;
+}
+
+static void on_resigned(void *ctx)
+{
+    struct sl_process_store *store = ctx;
+    store->done(store->core);
+}
+
+void sl_process_store_end(struct sl_process_core *core, void (*done)(void *core))
+{
+    struct sl_process *process = core->process;
+    struct sl_process_store *store = process->store;
+    bool erases = false;
+    if (process->coordinator != NULL) {
+        const bool is_ps = process->options.kind == SL_PROCESS_PS;
+        if (is_ps) {
+            sl_coordinator_depart(process->coordinator, process->task_index, now_of(store));
+        }
+        erases = is_ps ? sl_coordinator_is_deserted(process->coordinator) : true;
+    }
+    (void)detach(process);
+    store->ends = true;
+    store->done = done;
+    sl_leader_resign(store->seat, erases, END_NS, on_resigned, store);
+}
+
+void sl_process_store_close(struct sl_process *process)
+{
+    struct sl_process_store *store = process->store;
+    process->store = NULL;
+    if (store == NULL) {
+        return;
+    }
+    (void)detach(process);
+    sl_timer_disarm(timers_of(store), &store->tick);
+    sl_timer_disarm(timers_of(store), &store->wake);
+    if (!sl_etcd_metastore_destroy(&store->store, CLOSE_NS)) {
+        return; /* something hangs, and has the seat's memory: until the process ends */
+    }
+    sl_timer_disarm(timers_of(store), &store->wake);
+    sl_leader_destroy(&store->seat);
+    free(store);
+}

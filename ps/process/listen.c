@@ -1,0 +1,162 @@
+/* Where a process is reached: by the network at its control and data endpoints, by workers of its
+ * host through shared memory, and over RDMA or DPDK. What is offered beside a data endpoint may
+ * fail: those who would have come that way come by the data endpoint. */
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/process/internal.h"
+
+#define DOCTOR "`starling-ps doctor` tells what is missing"
+
+static bool is_fast(const struct sl_endpoint *endpoint)
+{
+    return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
+}
+
+/* RDMA, or DPDK, is the only way to the shards. */
+static bool needs_fast(const struct sl_process_options *options)
+{
+    return options->kind != SL_PROCESS_SCHEDULER && is_fast(&options->data);
+}
+
+/* Of the endpoint that is beside the data endpoint, or is it. */
+static enum sl_endpoint_scheme fast_scheme(const struct sl_process_options *options)
+{
+    return options->has_fast ? options->fast.scheme : options->data.scheme;
+}
+
+/* Why it cannot be used here; NULL: nothing is known against it. */
+static const char *why_not_fast(const struct sl_process_options *options)
+{
+    const enum sl_endpoint_scheme scheme = fast_scheme(options);
+    if (options->tls != NULL) {
+        return scheme == SL_ENDPOINT_RDMA ? "there is no TLS over RDMA"
+                                          : "there is no TLS over DPDK";
+    }
+    return sl_builtin_missing(scheme);
+}
+
+static void drop_fast(struct sl_process *process, const char *why)
+{
+    struct sl_process_options *options = &process->options;
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&options->fast, text, sizeof text);
+    sl_log_warn("%s: %s: workers come by the other data endpoint%s%s", text, why,
+                options->tls != NULL ? "" : "; ", options->tls != NULL ? "" : DOCTOR);
+    options->has_fast = false;
+}
+
+static void explain_failure(const struct sl_process *process, const char *why)
+{
+    const struct sl_process_options *options = &process->options;
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&options->data, text, sizeof text);
+    sl_log_error("data endpoint %s: %s; %s", text, why,
+                 options->tls != NULL ? "name one of tcp" : DOCTOR);
+}
+
+int sl_process_listen_check(struct sl_process *process)
+{
+    struct sl_process_options *options = &process->options;
+    options->has_fast = options->has_fast && options->kind != SL_PROCESS_SCHEDULER;
+    sl_assert(!options->has_fast || options->data.scheme == SL_ENDPOINT_TCP);
+    sl_assert(!options->has_fast || is_fast(&options->fast));
+    const bool wants = options->has_fast || needs_fast(options);
+    const char *why = wants ? why_not_fast(options) : NULL;
+    if (why == NULL) {
+        return 0;
+    }
+    if (options->has_fast) {
+        drop_fast(process, why);
+        return 0;
+    }
+    explain_failure(process, why);
+    return SL_ERR_UNSUPPORTED;
+}
+
+void sl_process_listen_choose(const struct sl_process *process, struct sl_server_options *server)
+{
+    const struct sl_process_options *options = &process->options;
+    const bool has_local = options->shm || options->data.scheme == SL_ENDPOINT_SHM;
+    const bool has_fast = options->has_fast || needs_fast(options);
+    server->transport = sl_builtin_find(SL_ENDPOINT_TCP);
+    server->local = has_local ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL;
+    server->fast = has_fast ? sl_builtin_find(fast_scheme(options)) : NULL;
+    server->needs_fast = needs_fast(options);
+}
+
+void sl_process_listen_created(struct sl_process_core *core, int err)
+{
+    struct sl_process *process = core->process;
+    if (err != 0 && needs_fast(&process->options)) {
+        explain_failure(process, sl_err_name(err));
+    } else if (err == 0 && process->options.has_fast && !sl_server_has_bypass(core->server)) {
+        drop_fast(process, "it cannot be used"); /* the next cores do not try; none listens yet */
+    }
+}
+
+/* Where workers of this host come through shared memory: at the data endpoint's own address, which
+ * they know already. */
+static void listen_near(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    const struct sl_process_options *options = &process->options;
+    if (options->data.scheme != SL_ENDPOINT_SHM) {
+        if (!options->shm) {
+            return;
+        }
+        struct sl_endpoint near = options->data;
+        near.scheme = SL_ENDPOINT_SHM;
+        near.port = process->bound_data.port;
+        int err = sl_server_listen(core->server, &near, NULL);
+        if (err != 0) {
+            char text[SL_LIMIT_ENDPOINT_BYTES];
+            sl_endpoint_format(&near, text, sizeof text);
+            sl_log_warn("%s: %s: workers of this host come by the network", text, sl_err_name(err));
+            return;
+        }
+    }
+    sl_shm_host(process->host);
+}
+
+static void listen_fast(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    if (process->options.has_fast) {
+        int err = sl_server_listen(core->server, &process->options.fast, &process->bound_fast);
+        if (err != 0) {
+            drop_fast(process, sl_err_name(err));
+        }
+    }
+}
+
+static int listen_data(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    int err = sl_server_listen(core->server, &process->options.data, &process->bound_data);
+    if (err != 0 && needs_fast(&process->options)) {
+        explain_failure(process, sl_err_name(err));
+    }
+    return err;
+}
+
+int sl_process_listen(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    const struct sl_process_options *options = &process->options;
+    int err = 0;
+    if (options->kind != SL_PROCESS_SERVER) {
+        err = sl_server_listen(core->server, &options->control, &process->bound_control);
+        process->bound_data = process->bound_control;
+    }
+    bool has_more =
+        options->kind == SL_PROCESS_SERVER ||
+        (options->kind == SL_PROCESS_PS && !sl_endpoint_same(&options->control, &options->data));
+    if (err == 0 && has_more) {
+        err = listen_data(core);
+    }
+    if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
+        listen_near(core);
+        listen_fast(core);
+    }
+    return err;
+}

@@ -1,0 +1,196 @@
+#include "ps/process/memory_plan.h"
+
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/limits.h"
+#include "net/outbox.h"
+
+#define KIB              ((size_t)1 << 10)
+#define MIB              ((size_t)1 << 20)
+
+/* Of the process: program and libraries (10 MiB of files), heap, stacks, the coordinator; with RDMA
+ * or DPDK their libraries too. */
+#define PROCESS_BYTES    (24 * MIB)
+#define LIBRARIES_BYTES  (32 * MIB)
+#define LEDGER_LEAST     (8 * MIB)
+#define LEDGER_MOST      (256 * MIB)
+
+/* Of a server, whatever the limit: an idle one has 2.6 MiB; the working memory of a push of the
+ * most keys has 15; the rest is the heap's, entries of the log among it. */
+#define SERVER_BYTES     (24 * MIB)
+#define RECEIVE_BYTES    (2 * MIB) /* receive buffers end with a huge page */
+#define LOCAL_BYTES      (1 * MIB) /* a shared outbox is larger than a quarter of the least buffers */
+#define FAST_BYTES       (16 * MIB) /* blocks of RDMA or DPDK */
+#define CHECKPOINT_BYTES (4 * MIB)  /* of its thread: two blocks, and to read one back */
+#define TABLES_LEAST     (16 * MIB)
+#define STAGING_LEAST    (8 * MIB)
+#define STAGING_MOST     (256 * MIB)
+
+/* Of a connection: its transport's, and the sessions of clients that are connected or away. */
+#define TCP_BYTES        (34 * KIB)
+#define SHM_BYTES        (36 * KIB)
+#define FAST_CONN_BYTES  (68 * KIB)
+#define TLS_BYTES        (300 * KIB) /* struct sl_tcp_tls, and OpenSSL's own */
+#define SESSION_BYTES    (5 * KIB)
+#define SESSIONS_AWAY    3U /* for each connection, with a backup; else one */
+
+#define RECEIVE_BUFFER   (32 * KIB)
+#define STAGED_FRAME     (17 * KIB) /* that a receive buffer of TCP has beside it */
+#define WAITING_BYTES    640        /* struct sl_server_request, and its number */
+
+/* A pool grows from the least to the most number of units, by so many 64ths of the memory beyond
+ * the least limit. */
+struct pool {
+    size_t least, most, unit_bytes;
+    uint32_t share;
+};
+
+enum pool_index { BUFFERS, KEPT, LOG, CUT, ASIDE, CONNECTIONS, RECEIVE, WAITING, POOL_COUNT };
+#define SHARES 64
+
+static size_t writer_bytes(const struct sl_memory_plan_options *options)
+{
+    const uint32_t level = options->checkpoint_level;
+    const size_t packer = level <= 6 ? 4 * MIB : level <= 9 ? 13 * MIB : 18 * MIB; /* of 1 MiB */
+    return options->has_checkpoints ? CHECKPOINT_BYTES + packer : 0;
+}
+
+static void list_pools(const struct sl_memory_plan_options *options, struct pool pools[POOL_COUNT])
+{
+    const bool cuts = options->has_checkpoints || options->replicas > 0;
+    const size_t sessions = SESSION_BYTES * (options->replicas > 0 ? 1 + SESSIONS_AWAY : 2);
+    const size_t connection = TCP_BYTES + sessions + (options->has_shm ? SHM_BYTES : 0) +
+                              (options->has_fast ? FAST_CONN_BYTES : 0) +
+                              (options->has_tls ? TLS_BYTES : 0);
+    const size_t receive = RECEIVE_BUFFER + STAGED_FRAME + (options->has_shm ? RECEIVE_BUFFER : 0);
+    pools[BUFFERS] = (struct pool){32 * MIB / 4096, 256 * MIB / 4096, 4096, 8};
+    pools[BUFFERS].unit_bytes += options->has_shm ? pools[BUFFERS].unit_bytes / 2 : 0;
+    pools[KEPT] = (struct pool){2 * MIB, 256 * MIB, 1, 2};
+    pools[LOG] = options->replicas > 0 ? (struct pool){SL_OUTBOX_MEMORY_BYTES_MIN, 16 * MIB, 1, 1}
+                                       : (struct pool){0};
+    pools[CUT] = cuts ? (struct pool){16 * MIB, 128 * MIB, 1, 1} : (struct pool){0};
+    pools[ASIDE] = (struct pool){8 * MIB, 256 * MIB, 1, 2};
+    pools[CONNECTIONS] = (struct pool){128, SL_LIMIT_CONNECTIONS, connection, 3};
+    pools[RECEIVE] = (struct pool){64, 256, receive, 1};
+    pools[WAITING] = (struct pool){4096, 65536, WAITING_BYTES, 1};
+}
+
+static size_t pool_size(const struct pool *pool, size_t surplus)
+{
+    const size_t more =
+        pool->unit_bytes == 0 ? 0 : surplus / SHARES * pool->share / pool->unit_bytes;
+    return more < pool->most - pool->least ? pool->least + more : pool->most;
+}
+
+static size_t process_least(const struct sl_memory_plan_options *options)
+{
+    return PROCESS_BYTES + (options->has_fast ? LIBRARIES_BYTES : 0) +
+           (options->has_store ? LEDGER_LEAST : 0);
+}
+
+static size_t server_least(const struct sl_memory_plan_options *options)
+{
+    struct pool pools[POOL_COUNT];
+    size_t bytes = SERVER_BYTES + RECEIVE_BYTES + SL_OUTBOX_MEMORY_BYTES_MIN + TABLES_LEAST +
+                   (options->has_shm ? LOCAL_BYTES : 0) + (options->has_fast ? FAST_BYTES : 0) +
+                   writer_bytes(options);
+    list_pools(options, pools);
+    for (int i = 0; i < POOL_COUNT; i++) {
+        bytes += pools[i].least * pools[i].unit_bytes;
+    }
+    return bytes;
+}
+
+static size_t server_count(const struct sl_memory_plan_options *options)
+{
+    return (size_t)options->reactors * (1 + options->replicas);
+}
+
+size_t sl_memory_plan_least(const struct sl_memory_plan_options *options)
+{
+    sl_assert(options->reactors > 0);
+    sl_assert(options->reactors <= SL_LIMIT_REACTORS);
+    sl_assert(options->replicas <= 1);
+    const size_t bytes = process_least(options) + server_count(options) * server_least(options);
+    return (bytes + MIB - 1) / MIB * MIB;
+}
+
+/* As people write them: "31M", "31". */
+static const char *size_text(size_t bytes, char text[static 32])
+{
+    static const char suffixes[] = "\0KMGT";
+    uint32_t power = 0;
+    while (power < 4 && bytes > 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        power++;
+    }
+    (void)snprintf(text, 32, power == 0 ? "%zu" : "%zu%c", bytes, suffixes[power]);
+    return text;
+}
+
+static uint32_t power_of_two_below(size_t number)
+{
+    uint32_t power = 1;
+    while (power <= number / 2) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* What of a server's part is not in the pools is for tables. */
+static void divide(const struct sl_memory_plan_options *options, size_t surplus,
+                   struct sl_memory_plan *out)
+{
+    struct pool pools[POOL_COUNT];
+    size_t sizes[POOL_COUNT];
+    size_t left = surplus;
+    list_pools(options, pools);
+    for (int i = 0; i < POOL_COUNT; i++) {
+        sizes[i] = pool_size(&pools[i], surplus);
+        left -= (sizes[i] - pools[i].least) * pools[i].unit_bytes;
+    }
+    out->buffer_bytes = sizes[BUFFERS] * 4096;
+    out->kept_bytes = sizes[KEPT];
+    out->log_bytes = sizes[LOG];
+    out->cut_bytes = sizes[CUT];
+    out->aside_bytes = sizes[ASIDE];
+    out->connections = (uint32_t)sizes[CONNECTIONS];
+    out->receive = power_of_two_below(sizes[RECEIVE]);
+    out->waiting = (uint32_t)sizes[WAITING];
+    out->tables_bytes = TABLES_LEAST + left;
+    out->staging_bytes = out->tables_bytes / 4;
+    out->staging_bytes = out->staging_bytes < STAGING_LEAST  ? STAGING_LEAST
+                         : out->staging_bytes > STAGING_MOST ? STAGING_MOST
+                                                             : out->staging_bytes;
+}
+
+int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_memory_plan *out,
+                        char *reason, size_t reason_bytes)
+{
+    const size_t least = sl_memory_plan_least(options);
+    *out = (struct sl_memory_plan){0};
+    if (options->limit_bytes == 0) {
+        return 0;
+    }
+    if (options->limit_bytes < least) {
+        char limit_text[32];
+        char least_text[32];
+        (void)snprintf(reason, reason_bytes,
+                       "--memory-limit %s is too small for %u reactor%s%s: accepts 0, for none, or "
+                       "at least %s",
+                       size_text(options->limit_bytes, limit_text), options->reactors,
+                       options->reactors == 1 ? "" : "s",
+                       options->replicas > 0 ? " with replicas" : "", size_text(least, least_text));
+        return SL_ERR_INVALID;
+    }
+    size_t surplus = options->limit_bytes - least;
+    if (options->has_store) {
+        const size_t more = surplus / SHARES;
+        const size_t room = LEDGER_MOST - LEDGER_LEAST;
+        out->ledger_bytes = LEDGER_LEAST + (more < room ? more : room);
+        surplus -= more;
+    }
+    divide(options, surplus / server_count(options), out);
+    return 0;
+}

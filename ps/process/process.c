@@ -1,0 +1,528 @@
+#include "ps/process/process.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "core/rlimit.h"
+#include "ps/process/internal.h"
+#include "reactor/topology.h"
+
+/* How long an idle reactor spins: about what waking it up would cost. */
+#define SPIN_US 50
+
+/* ---- On the reactors ------------------------------------------------------------------------- */
+
+static void on_answer(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process *process = ctx;
+    process->answers_wanted--;
+}
+
+static void on_failure(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)b;
+    struct sl_process *process = ctx;
+    process->result = process->result == 0 ? (int)(int64_t)a : process->result;
+}
+
+void sl_process_answer(struct sl_process_core *core, int result)
+{
+    const struct sl_process_sim_hooks *stand_in = core->process->stand_in;
+    if (stand_in != NULL) {
+        stand_in->answer(stand_in->ctx, core->index, result);
+        return;
+    }
+    int err =
+        sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
+                                                        .ctx = core->process,
+                                                        .a = (uint64_t)(int64_t)result});
+    sl_assert(err == 0); /* a core has at most a few things to say */
+}
+
+static bool is_scheduler(const struct sl_process *process)
+{
+    return process->options.kind == SL_PROCESS_SCHEDULER;
+}
+
+static int core_start(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
+    const struct sl_process_options *options = &process->options;
+    struct sl_server_options server = {
+        .reactor = core->reactor,
+        .transport_options = {.congestion_control = options->congestion_control,
+                              .tls = options->tls,
+                              .rdma_device = options->rdma_device,
+                              .rdma_gid = options->rdma_gid,
+                              .dpdk = options->dpdk},
+        .shard = {.kv_handler = options->kv_handler},
+        .task_index = options->task_index,
+        .local_index = core->index,
+        .servers = process->servers,
+        .server_count = is_scheduler(process) ? 0 : options->reactor_count,
+        .coordinator = core->index == 0 ? process->coordinator : NULL,
+        .elects = options->store != NULL && options->kind != SL_PROCESS_SERVER,
+        .control_gone = sl_process_store_gone,
+        .control_gone_ctx = process,
+        .checksum = options->checksum,
+        .secret = options->secret,
+        .incarnation = process->incarnation,
+        .restores = options->checkpoint.directory != NULL && options->checkpoint.restores,
+        .has_replica = options->replicas > 0,
+        .pair_moved = sl_process_on_replica_state_changed,
+        .pair_failed = sl_process_on_replica_failed,
+        .pair_ctx = core,
+    };
+    sl_process_memory_apply(&process->memory, &server);
+    sl_process_listen_choose(process, &server);
+    int err = sl_server_create(&server, &core->server);
+    process->servers[core->index] = core->server;
+    sl_process_listen_created(core, err);
+    if (err == 0 && server.has_replica) {
+        server.local_index += options->reactor_count;
+        server.coordinator = NULL;
+        server.elects = false;
+        server.control_gone = NULL;
+        err = sl_server_create(&server, &core->guest);
+        process->servers[server.local_index] = core->guest;
+    }
+    if (err == 0) {
+        err = sl_process_store_open(core);
+    }
+    return err != 0 ? err : sl_process_checkpoint_open(core);
+}
+
+static void core_stop(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    if (core->index == 0) {
+        sl_agent_close(&core->process->member);
+        sl_process_checkpoint_close(core->process);
+        sl_process_restore_close(core->process);
+        sl_process_store_close(core->process);
+    }
+    if (sl_server_stats(core->server, &core->stats) != 0) {
+        sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
+    }
+    if (core->guest != NULL) {
+        sl_process_replica_count(core);
+        sl_server_destroy(&core->guest);
+    }
+    sl_server_destroy(&core->server);
+}
+
+static int set_shard(const struct sl_process *process, struct sl_server *server, uint32_t shard)
+{
+    sl_server_set_task(server, process->task_index);
+    if (process->lease_ns != 0) {
+        sl_server_set_lease(server, process->lease_ns);
+    }
+    return sl_server_set_shard(server, shard, process->shard_count);
+}
+
+/* Its reactor knows which shard it has: the last step of the start. */
+static void core_set_shard(void *ctx, uint64_t restore, uint64_t seats)
+{
+    struct sl_process_core *core = ctx;
+    const struct sl_process *process = core->process;
+    int err = set_shard(process, core->server, process->first_shard + core->index);
+    if (err == 0 && core->guest != NULL) {
+        err = set_shard(process, core->guest, process->guest_first_shard + core->index);
+    }
+    if (err != 0) {
+        sl_process_answer(core, err);
+        return;
+    }
+    sl_process_restore_core(core, restore, (uint32_t)seats);
+}
+
+/* Reactor 0 tells the others, and itself, in its own order: nobody hears of a loss before he knows
+ * his shard. */
+static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
+{
+    struct sl_process *process = ctx;
+    process->task_index = sl_agent_task_index(process->member);
+    sl_process_report_name(process);
+    process->first_shard = first_shard;
+    process->shard_count = shard_count;
+    process->lease_ns = lease_ns;
+    const uint64_t restore = sl_process_restore_joined(process);
+    const uint32_t seats = sl_process_replica_hosted(process);
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(
+            process->reactors[0], i,
+            (struct sl_mail){
+                .run = core_set_shard, .ctx = &process->cores[i], .a = restore, .b = seats});
+    }
+    if (process->options.replicas > 0) {
+        process->has_shards = true;
+        sl_process_replica_tell(process);
+    }
+}
+
+static bool has_tables(void *ctx)
+{
+    return sl_process_has_tables(ctx);
+}
+
+static void on_join_failed(void *ctx, int err)
+{
+    sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
+}
+
+static uint32_t server_count(const struct sl_process *process)
+{
+    return process->options.reactor_count * (1 + process->options.replicas);
+}
+
+static void on_lost(void *ctx, const struct sl_message_expired *lost)
+{
+    struct sl_process *process = ctx;
+    for (uint32_t i = 0; i < server_count(process); i++) {
+        sl_server_post_expired(process->servers[i], process->reactors[0],
+                               i % process->options.reactor_count, lost);
+    }
+}
+
+int sl_process_join(struct sl_process *process)
+{
+    if (process->stand_in != NULL) {
+        return process->stand_in->join(process->stand_in->ctx);
+    }
+    const struct sl_process_options *options = &process->options;
+    struct sl_endpoint data = options->data;
+    data.port = process->bound_data.port; /* by its own name, at the port that was free */
+    if (data.scheme == SL_ENDPOINT_DPDK) {
+        data = process->bound_data; /* "any" is the device's, of which the others know nothing */
+    }
+    struct sl_endpoint fast = options->fast;
+    fast.port = process->bound_fast.port;
+    if (fast.scheme == SL_ENDPOINT_DPDK) {
+        fast = process->bound_fast;
+    }
+    const bool has_folder = options->checkpoint.directory != NULL;
+    const struct sl_process_restore_candidate found = sl_process_restore_found(process);
+    const struct sl_agent_options member = {
+        .reactor = process->reactors[0],
+        .transport = sl_builtin_find(options->coordinator.scheme),
+        .transport_options = {.congestion_control = options->congestion_control,
+                              .tls = options->tls},
+        .coordinator = sl_process_store_coordinator(process),
+        .peer_name = options->kind == SL_PROCESS_SERVER ? "the scheduler"
+                     : options->store != NULL           ? "the coordinator"
+                                                        : NULL,
+        .task_index = options->task_index,
+        .any_task = options->any_task,
+        .shard_count = options->reactor_count,
+        .ps_count = options->ps_count,
+        .worker_count = options->worker_count,
+        .replicas = options->replicas,
+        .data = data,
+        .fast = fast,
+        .has_fast = options->has_fast,
+        .host = process->host,
+        .incarnation = process->incarnation,
+        .secret = options->secret,
+        .checksum = options->checksum,
+        .heartbeat_ns = options->heartbeat_ns,
+        .start_timeout_ns = options->start_timeout_ns,
+        .restore = found.number,
+        .checkpoint_newest = found.greatest,
+        .complete = found.complete,
+        .unfinished = found.unfinished,
+        .joined = on_joined,
+        .has_tables = has_tables,
+        .cluster = sl_process_on_cluster,
+        .failed = on_join_failed,
+        .lost = on_lost,
+        .ended = sl_process_on_ended,
+        .checkpoint = has_folder ? sl_process_on_checkpoint : NULL,
+        .checkpoint_complete = has_folder ? sl_process_on_checkpoint_complete : NULL,
+        .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
+        .ctx = process,
+    };
+    return sl_agent_open(&member, &process->member);
+}
+
+/* Reactor 0: listens, and joins the cluster; each core answers when it knows its shard. A scheduler
+ * has no more to do. */
+static void core_join(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process_core *core = ctx;
+    int err = sl_process_listen(core);
+    if (err == 0) {
+        sl_process_store_begin(core->process);
+    }
+    if (err == 0 && !is_scheduler(core->process)) {
+        err = core->process->options.checkpoint.directory != NULL
+                  ? sl_process_restore_begin(core->process)
+                  : sl_process_join(core->process);
+    }
+    if (err != 0 || is_scheduler(core->process)) {
+        sl_process_answer(core, err);
+    }
+}
+
+/* ---- On the main thread ---------------------------------------------------------------------- */
+
+static void post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a)
+{
+    int err = sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a});
+    sl_assert(err == 0); /* the main thread posts a few mails in a process's life */
+}
+
+/* Sleeps until a mail or a signal has come, and sees to them. */
+static void wait_once(struct sl_process *process)
+{
+    struct pollfd fds[] = {
+        {.fd = process->signal_fd, .events = POLLIN},
+        {.fd = sl_mailbox_fd(process->mailbox), .events = POLLIN},
+    };
+    if (sl_mailbox_arm(process->mailbox)) {
+        (void)poll(fds, 2, -1);
+    }
+    sl_mailbox_disarm(process->mailbox);
+    (void)sl_mailbox_drain(process->mailbox, UINT32_MAX);
+    if ((fds[0].revents & POLLIN) != 0) {
+        sl_process_take_signal(process);
+    }
+}
+
+/* Waits for the answers of the cores. Errors: theirs, or CANCELLED when a signal came first, CLOSED
+ * when the job has ended before. */
+static int wait_answers(struct sl_process *process)
+{
+    while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0 &&
+           !process->over) {
+        wait_once(process);
+    }
+    return process->result != 0          ? process->result
+           : process->signal != 0        ? SL_ERR_CANCELLED
+           : process->answers_wanted > 0 ? SL_ERR_CLOSED
+                                         : 0;
+}
+
+/* A connection is a descriptor: the system's customary 1024 would be few. What RDMA registers
+ * counts as locked. */
+static void raise_limits(void)
+{
+    sl_rlimit_raise(RLIMIT_NOFILE);
+    sl_rlimit_raise(RLIMIT_MEMLOCK);
+}
+
+static int create_core(struct sl_process *process, uint32_t index)
+{
+    const struct sl_process_options *options = &process->options;
+    struct sl_process_core *core = &process->cores[index];
+    struct sl_reactor_options reactor = {
+        .index = index,
+        .core = -1,
+        .polling = options->polling,
+        .spin_us = SPIN_US,
+    };
+    if (is_scheduler(process)) {
+        (void)snprintf(reactor.name, sizeof reactor.name, "scheduler");
+    } else if (options->any_task) {
+        (void)snprintf(reactor.name, sizeof reactor.name, "ps.%u", index);
+    } else {
+        (void)snprintf(reactor.name, sizeof reactor.name, "ps%u.%u", options->task_index, index);
+    }
+    if (options->pin && sl_topology_core_for(index, false, &reactor.core) != 0) {
+        sl_log_warn("reactor %u is not pinned: there are %u cores", index,
+                    sl_topology_core_count());
+        reactor.core = -1;
+    }
+    core->process = process;
+    core->index = index;
+    int err = sl_reactor_create(&reactor, &core->reactor);
+    if (err != 0) {
+        return err;
+    }
+    process->reactors[index] = core->reactor;
+    process->created_count++;
+    sl_reactor_on_stop(core->reactor, core_stop, core);
+    err = sl_mailbox_lane_open(sl_reactor_mailbox(core->reactor), &core->to_core);
+    return err != 0 ? err : sl_mailbox_lane_open(process->mailbox, &core->to_main);
+}
+
+static int create_coordinator(struct sl_process *process)
+{
+    const struct sl_process_options *options = &process->options;
+    if (options->kind == SL_PROCESS_SERVER || options->task_index != 0 || options->store != NULL) {
+        return 0; /* it is another's, or whose it is will be seen */
+    }
+    const struct sl_coordinator_options coordinator = sl_process_coordinator_options(process);
+    return sl_coordinator_create(&coordinator, &process->coordinator);
+}
+
+static int create(struct sl_process *process)
+{
+    uint32_t count = process->options.reactor_count;
+    process->task_index = process->options.task_index;
+    sl_process_report_name(process);
+    process->cores = calloc(count, sizeof *process->cores);
+    process->reactors = calloc(count, sizeof *process->reactors);
+    process->servers = calloc(server_count(process), sizeof *process->servers);
+    if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    raise_limits();
+    int err = sl_process_listen_check(process);
+    if (err == 0) {
+        err = sl_process_block_signals(process);
+    }
+    if (err == 0) {
+        err = sl_mailbox_create(&process->mailbox);
+    }
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        err = create_core(process, i);
+    }
+    if (err == 0) {
+        err = sl_reactor_connect(process->reactors, count);
+        process->incarnation = sl_reactor_random(process->reactors[0]);
+    }
+    return err != 0 ? err : create_coordinator(process);
+}
+
+static int start(struct sl_process *process)
+{
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        int err = sl_reactor_start(process->reactors[i], core_start, &process->cores[i]);
+        if (err != 0) {
+            return err;
+        }
+        process->started_count++;
+    }
+    process->answers_wanted = process->options.reactor_count;
+    post(&process->cores[0], core_join, 0);
+    return wait_answers(process);
+}
+
+/* Before anything is closed, since all ps take part in it. Not when another process has this one's
+ * place, and may write the same files; nor when a core has failed. */
+static void make_last_checkpoint(struct sl_process *process)
+{
+    if (process->checkpoints == NULL || process->result != 0) {
+        return;
+    }
+    process->answers_wanted = 1;
+    post(&process->cores[0], sl_process_checkpoint_last, 0);
+    while (process->answers_wanted > 0) {
+        wait_once(process);
+    }
+}
+
+/* Lets the servers answer what they have. */
+static void drain(struct sl_process *process)
+{
+    sl_log_info("%s: draining", process->signal != 0 ? sl_process_signal_name(process->signal)
+                                : process->result == SL_ERR_DEADLINE ? "nobody is left"
+                                : process->over                      ? "the job has ended"
+                                                                     : "no longer a member");
+    process->answers_wanted = process->options.reactor_count;
+    post(&process->cores[0], sl_process_drain, 0);
+    while (process->answers_wanted > 0) {
+        wait_once(process);
+    }
+}
+
+/* Reactor 0 hands connections to the others: it stops first. */
+static void stop(struct sl_process *process)
+{
+    for (uint32_t i = 0; i < process->started_count; i++) {
+        sl_reactor_stop(process->reactors[i]);
+        sl_reactor_join(process->reactors[i]);
+    }
+}
+
+static void destroy(struct sl_process *process)
+{
+    for (uint32_t i = 0; process->cores != NULL && i < process->options.reactor_count; i++) {
+        struct sl_process_core *core = &process->cores[i];
+        if (core->to_core != NULL) {
+            sl_mailbox_lane_close(&core->to_core);
+        }
+        if (core->to_main != NULL) {
+            sl_mailbox_lane_close(&core->to_main);
+        }
+        struct sl_message stats = {.kind = SL_MESSAGE_STATS, .stats = core->stats};
+        sl_message_fini(&stats);
+    }
+    for (uint32_t i = 0; i < process->created_count; i++) {
+        sl_reactor_destroy(&process->reactors[i]);
+    }
+    if (process->coordinator != NULL) {
+        sl_coordinator_destroy(&process->coordinator);
+    }
+    if (process->mailbox != NULL) {
+        sl_mailbox_destroy(&process->mailbox);
+    }
+    if (process->signal_fd >= 0) {
+        (void)close(process->signal_fd);
+    }
+    free(process->servers);
+    free(process->reactors);
+    free(process->cores);
+}
+
+/* Until a signal comes, the job ends, or a core fails. A scheduler that gets a signal ends its job
+ * first, so that nobody looks for it afterwards. */
+static void serve(struct sl_process *process)
+{
+    while (process->signal == 0 && process->result == 0 && !process->over) {
+        wait_once(process);
+    }
+    if (is_scheduler(process) && !process->over) {
+        post(&process->cores[0], sl_process_end_job, (uint64_t)process->signal);
+        while (!process->over) {
+            wait_once(process);
+        }
+    }
+}
+
+int sl_process_run(const struct sl_process_options *options)
+{
+    sl_assert(options->reactor_count > 0);
+    sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactor_count == 1);
+    struct sl_process process = {.options = *options, .signal_fd = -1};
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    int err = sl_process_memory_plan(options, &process.memory, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("%s", reason);
+        return 1;
+    }
+    err = create(&process);
+    if (err == 0) {
+        err = start(&process);
+    }
+    bool ready = err == 0;
+    bool failed = !ready && process.signal == 0;
+    if (ready) {
+        sl_process_report_ready(&process);
+        serve(&process);
+        failed = process.result != 0 || process.job_failed;
+        make_last_checkpoint(&process);
+        drain(&process);
+    } else if (process.signal != 0) {
+        sl_log_info("stopped by a signal before it was ready");
+    } else {
+        sl_process_report_failure(&process, err);
+    }
+    stop(&process);
+    if (ready) {
+        sl_process_report_totals(&process);
+    }
+    destroy(&process);
+    return failed || process.is_unsaved ? 1 : 0;
+}

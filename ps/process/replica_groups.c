@@ -1,0 +1,297 @@
+/* Where this process stands among those that have backups of each other's shards: it has its own
+ * shards, and, behind them, the backups of those of the ps before it; each as the primary or not,
+ * as the coordinator says. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/process/internal.h"
+#include "ps/replication/replication.h"
+
+#define OWN   SL_PROCESS_HOME
+#define GUEST SL_PROCESS_PARTNER
+
+const char *sl_process_replica_flaw(const struct sl_process_options *options)
+{
+    return options->replicas == 0  ? NULL
+           : options->ps_count < 2 ? "needs a second ps, to have the backups"
+           : options->kv_handler != NULL
+               ? "does not go with a handler of KV tables, whose state it "
+                 "does not know"
+           : options->data.scheme != SL_ENDPOINT_TCP
+               ? "needs a data endpoint of tcp, to which the backup's primary connects"
+               : NULL;
+}
+
+/* On its way to a core. */
+struct told {
+    struct sl_server *server;
+    struct sl_replica_config pair;
+};
+
+static void core_told(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct told *told = ctx;
+    sl_replication_set_config(told->server, &told->pair);
+    free(told);
+}
+
+struct sl_server *sl_process_replica_server(const struct sl_process *process, uint32_t which,
+                                            uint32_t core)
+{
+    return process->servers[core + (which == GUEST ? process->options.reactor_count : 0)];
+}
+
+uint32_t sl_process_replica_hosted(const struct sl_process *process)
+{
+    uint32_t seats = 0;
+    if (process->options.replicas == 0) {
+        return 1U << OWN;
+    }
+    for (uint32_t which = OWN; which <= GUEST; which++) {
+        seats |= process->pairs[which].ps.primary == process->task_index ? 1U << which : 0;
+    }
+    return seats;
+}
+
+uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t which)
+{
+    return which == OWN ? process->first_shard : process->guest_first_shard;
+}
+
+/* Where the backup of a primary here is: on the ps behind it among its guests, or on the one before
+ * it among its own. */
+static bool fill_backup(const struct sl_process *process, uint32_t which, uint32_t core,
+                        const struct sl_message_ps *at, struct sl_replica_config *pair)
+{
+    char reason[160];
+    pair->backup_task = at->task_index;
+    pair->backup_shard = core + (which == OWN ? process->options.reactor_count : 0);
+    if (sl_endpoint_parse(at->data_endpoint, &pair->backup, reason, sizeof reason) != 0 ||
+        pair->backup.scheme != SL_ENDPOINT_TCP) {
+        sl_log_error("ps/%u has no endpoint of tcp for backups: %s", at->task_index,
+                     at->data_endpoint);
+        return false;
+    }
+    return true;
+}
+
+static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
+{
+    const struct sl_process_replica_group *pair = &process->pairs[which];
+    struct told *told = malloc(sizeof *told);
+    if (told == NULL) {
+        sl_log_error("no memory to tell shard %u who has its backup: this ps ends", core);
+        sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
+        return; /* another epoch may never come; the backups go on */
+    }
+    *told = (struct told){.server = sl_process_replica_server(process, which, core)};
+    told->pair.epoch = pair->ps.epoch;
+    told->pair.is_primary = pair->ps.primary == process->task_index;
+    told->pair.has_backup = told->pair.is_primary && pair->ps.backup != SL_MESSAGE_NO_BACKUP &&
+                            fill_backup(process, which, core, &pair->backup, &told->pair);
+    sl_reactor_post(process->reactors[0], core,
+                    (struct sl_mail){.run = core_told, .ctx = told, .drop = free});
+}
+
+void sl_process_replica_tell(struct sl_process *process)
+{
+    for (uint32_t which = OWN; which <= GUEST; which++) {
+        struct sl_process_replica_group *pair = &process->pairs[which];
+        if (!process->has_shards || pair->told_epoch == pair->ps.epoch) {
+            continue;
+        }
+        pair->told_epoch = pair->ps.epoch;
+        pair->in_step_count = 0;
+        pair->report = SL_PROCESS_REPORT_NOTHING;
+        for (uint32_t core = 0; core < process->options.reactor_count; core++) {
+            tell_core(process, which, core);
+        }
+    }
+}
+
+static const struct sl_message_ps *find_ps(const struct sl_message_cluster *cluster, uint32_t task)
+{
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        if (cluster->ps[i].task_index == task) {
+            return &cluster->ps[i];
+        }
+    }
+    return NULL;
+}
+
+static uint32_t first_shard_of(const struct sl_message_cluster *cluster, uint32_t task)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < cluster->ps_count && cluster->ps[i].task_index < task; i++) {
+        first += cluster->ps[i].shard_count;
+    }
+    return first;
+}
+
+/* False: what it says of that ps cannot be. */
+static bool take_pair(struct sl_process_replica_group *pair,
+                      const struct sl_message_cluster *cluster, uint32_t task)
+{
+    const struct sl_message_ps *ps = find_ps(cluster, task);
+    const struct sl_message_ps *backup =
+        ps == NULL || ps->backup == SL_MESSAGE_NO_BACKUP ? NULL : find_ps(cluster, ps->backup);
+    if (ps == NULL || ps->epoch == 0 || (backup == NULL) != (ps->backup == SL_MESSAGE_NO_BACKUP)) {
+        sl_log_error("the coordinator knows of no backups of the shards of ps/%u", task);
+        return false;
+    }
+    if (ps->epoch < pair->ps.epoch) {
+        sl_log_error("the coordinator has begun anew, and does not know who has the shards of "
+                     "ps/%u: it says epoch %llu, and was at %llu",
+                     task, (unsigned long long)ps->epoch, (unsigned long long)pair->ps.epoch);
+        return false;
+    }
+    pair->ps = *ps;
+    pair->backup = backup == NULL ? *ps : *backup;
+    return true;
+}
+
+static struct sl_message_replica_report report_of(const struct sl_process *process,
+                                                  const struct sl_process_replica_group *pair)
+{
+    const uint32_t task = sl_agent_task_index(process->member);
+    const bool is_primary = pair->ps.primary == task;
+    const enum sl_process_report report =
+        pair->told_epoch == pair->ps.epoch ? pair->report : SL_PROCESS_REPORT_NOTHING;
+    return (struct sl_message_replica_report){
+        .task_index = pair->ps.task_index,
+        .epoch = pair->ps.epoch,
+        .part = is_primary                ? SL_MESSAGE_REPLICA_PRIMARY
+                : pair->ps.backup == task ? SL_MESSAGE_REPLICA_BACKUP
+                                          : SL_MESSAGE_REPLICA_NEITHER,
+        .in_step = is_primary ? report == SL_PROCESS_REPORT_IN_SYNC : pair->ps.in_step,
+        .is_undecided = is_primary && report == SL_PROCESS_REPORT_NOTHING,
+    };
+}
+
+/* A coordinator that begins anew has it from those who have the shards. */
+static void tell_member(const struct sl_process *process, bool is_news)
+{
+    struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
+    for (uint32_t which = OWN; which <= GUEST; which++) {
+        reports[which] = report_of(process, &process->pairs[which]);
+    }
+    sl_agent_report(process->member, reports, SL_MESSAGE_REPLICA_REPORTS_MAX, is_news);
+}
+
+void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
+{
+    struct sl_process *process = ctx;
+    const uint32_t task = sl_agent_task_index(process->member);
+    const uint32_t before = (task + cluster->ps_count - 1) % cluster->ps_count;
+    if (process->options.replicas == 0) {
+        return;
+    }
+    if (!take_pair(&process->pairs[OWN], cluster, task) ||
+        !take_pair(&process->pairs[GUEST], cluster, before)) {
+        sl_process_answer(&process->cores[0], SL_ERR_PROTOCOL);
+        return;
+    }
+    if (!process->has_shards) {
+        process->guest_first_shard = first_shard_of(cluster, before);
+    }
+    sl_process_replica_tell(process);
+    tell_member(process, false);
+}
+
+/* Reactor 0: how the backup of one shard gets on. */
+static void pair_moved(void *ctx, uint64_t local_index, uint64_t epoch)
+{
+    struct sl_process *process = ctx;
+    const uint32_t count = process->options.reactor_count;
+    const bool in_step = (local_index & SL_PROCESS_IN_SYNC) != 0;
+    const uint32_t index = (uint32_t)(local_index & ~SL_PROCESS_IN_SYNC);
+    struct sl_process_replica_group *pair = &process->pairs[index < count ? OWN : GUEST];
+    if (epoch != pair->told_epoch || pair->report == SL_PROCESS_REPORT_FAILED) {
+        return;
+    }
+    pair->in_step_count += in_step ? 1 : 0;
+    if (in_step && pair->in_step_count < count) {
+        return;
+    }
+    pair->report = in_step ? SL_PROCESS_REPORT_IN_SYNC : SL_PROCESS_REPORT_FAILED;
+    if (process->member != NULL) {
+        tell_member(process, true);
+    }
+}
+
+void sl_process_on_replica_state_changed(void *ctx, uint32_t local_index, uint64_t epoch,
+                                         bool in_step)
+{
+    const struct sl_process_core *core = ctx;
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = pair_moved,
+                                     .ctx = core->process,
+                                     .a = local_index | (in_step ? SL_PROCESS_IN_SYNC : 0),
+                                     .b = epoch});
+}
+
+/* Reactor 0. The coordinator knows that the pair is in step, or will read it before this ps's
+ * goodbye: the report was sent first, on the same connection. */
+static bool is_known_in_step(const struct sl_process *process,
+                             const struct sl_process_replica_group *pair)
+{
+    return pair->told_epoch == pair->ps.epoch && pair->report == SL_PROCESS_REPORT_IN_SYNC &&
+           (pair->ps.in_step || (process->member != NULL && !sl_agent_has_news(process->member)));
+}
+
+/* Reactor 0: as bits. The coordinator promotes the backups of all shards of a pair, or none, by
+ * what it knows of the pair: so it is not for each shard to say, one of which may be out of step.
+ */
+static uint64_t handovers_of(const struct sl_process *process)
+{
+    uint64_t handovers = 0;
+    for (uint32_t which = OWN; process->options.replicas > 0 && which <= GUEST; which++) {
+        const struct sl_process_replica_group *pair = &process->pairs[which];
+        const bool is_primary = pair->ps.primary == process->task_index && pair->ps.epoch != 0;
+        handovers |= is_primary && is_known_in_step(process, pair) ? 1U << which : 0;
+    }
+    return handovers;
+}
+
+void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run)
+{
+    const uint64_t handovers = handovers_of(process);
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = run, .ctx = &process->cores[i], .a = handovers});
+    }
+}
+
+void sl_process_replica_switch_over(struct sl_process_core *core, uint64_t handovers)
+{
+    sl_replication_set_switchover(core->server, (handovers & 1U << OWN) != 0);
+    if (core->guest != NULL) {
+        sl_replication_set_switchover(core->guest, (handovers & 1U << GUEST) != 0);
+    }
+}
+
+void sl_process_on_replica_failed(void *ctx, int err)
+{
+    sl_process_answer(ctx, err);
+}
+
+void sl_process_replica_count(struct sl_process_core *core)
+{
+    struct sl_message stats = {.kind = SL_MESSAGE_STATS};
+    if (sl_server_stats(core->guest, &stats.stats) == 0) {
+        core->stats.requests += stats.stats.requests;
+        core->stats.alone_writes += stats.stats.alone_writes;
+        sl_message_fini(&stats);
+    }
+}
+
+bool sl_process_has_tables(const struct sl_process *process)
+{
+    const struct sl_process_core *core = &process->cores[0];
+    return sl_server_has_tables(core->server) ||
+           (core->guest != NULL && sl_server_has_tables(core->guest));
+}

@@ -1,0 +1,129 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "ps/process/internal.h"
+
+void sl_process_report_name(struct sl_process *process)
+{
+    const struct sl_process_options *options = &process->options;
+    bool is_known = !options->any_task || process->member != NULL;
+    if (options->kind == SL_PROCESS_SCHEDULER) {
+        (void)snprintf(process->name, sizeof process->name, "scheduler");
+    } else if (is_known) {
+        (void)snprintf(process->name, sizeof process->name, "ps/%u", process->task_index);
+    } else {
+        (void)snprintf(process->name, sizeof process->name, "ps");
+    }
+    if (is_known && options->any_task) {
+        sl_log_rename(process->name);
+    }
+}
+
+static void report_scheduler(const struct sl_process *process, const char *control)
+{
+    (void)printf("scheduler ready: control %s, for %u ps and %u worker%s\n", control,
+                 process->options.ps_count, process->options.worker_count,
+                 process->options.worker_count == 1 ? "" : "s");
+}
+
+void sl_process_report_ready(const struct sl_process *process)
+{
+    char control[SL_LIMIT_ENDPOINT_BYTES];
+    char data[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&process->bound_control, control, sizeof control);
+    sl_endpoint_format(&process->bound_data, data, sizeof data);
+    char fast[SL_LIMIT_ENDPOINT_BYTES] = "";
+    if (process->options.has_fast) {
+        sl_endpoint_format(&process->bound_fast, fast, sizeof fast);
+    }
+    if (process->options.kind == SL_PROCESS_SCHEDULER) {
+        report_scheduler(process, control);
+    } else {
+        const bool has_control = process->options.kind == SL_PROCESS_PS;
+        (void)printf(
+            "%s ready: %s%s%sdata %s%s%s, shards %u-%u of %u\n", process->name,
+            has_control ? "control " : "", has_control ? control : "", has_control ? ", " : "",
+            data, fast[0] == '\0' ? "" : " and ", fast, process->first_shard,
+            process->first_shard + process->options.reactor_count - 1, process->shard_count);
+    }
+    (void)fflush(stdout);
+}
+
+void sl_process_report_failure(const struct sl_process *process, int err)
+{
+    const struct sl_process_options *options = &process->options;
+    char told[160] = "";
+    if (err == SL_ERR_INVALID) { /* the coordinator was told otherwise */
+        (void)snprintf(told, sizeof told, "; it was told %u ps and %u worker%s%s%s",
+                       options->ps_count, options->worker_count,
+                       options->worker_count == 1 ? "" : "s",
+                       options->worker_count_source == NULL ? "" : ", by ",
+                       options->worker_count_source == NULL ? "" : options->worker_count_source);
+    }
+    sl_log_error("%s could not start: %s%s", process->name, sl_err_name(err), told);
+}
+
+void sl_process_report_stage(const struct sl_process *process, enum sl_coordinator_stage stage,
+                             int err)
+{
+    const char *why = process->why[stage];
+    if (stage == SL_COORDINATOR_RUNNING) {
+        (void)printf("%s: the job has begun: %s\n", process->name, why);
+    } else if (stage == SL_COORDINATOR_ENDING && err == 0) {
+        (void)printf("%s: the job has ended: %s\n", process->name, why);
+    } else if (stage == SL_COORDINATOR_ENDING) {
+        sl_log_error("the job has ended: %s", why);
+    } else if (err == SL_ERR_CLOSED) {
+        sl_log_error("the job has not ended well: %s", why);
+    } else if (err != 0) {
+        sl_log_error("the job has not begun: %s", why);
+    }
+    (void)fflush(stdout);
+}
+
+/* Rows of one table over all shards, "emb 1000"; each table once. */
+static void print_tables(const struct sl_process *process)
+{
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        const struct sl_message_stats *stats = &process->cores[i].stats;
+        for (uint32_t t = 0; i == 0 && t < stats->table_count; t++) {
+            uint64_t rows = 0;
+            for (uint32_t k = 0; k < process->options.reactor_count; k++) {
+                const struct sl_message_stats *other = &process->cores[k].stats;
+                for (uint32_t u = 0; u < other->table_count; u++) {
+                    bool same = strcmp(other->tables[u].name, stats->tables[t].name) == 0;
+                    rows += same ? other->tables[u].rows : 0;
+                }
+            }
+            (void)printf(", %s %" PRIu64 " rows", stats->tables[t].name, rows);
+        }
+    }
+}
+
+void sl_process_report_totals(const struct sl_process *process)
+{
+    struct sl_message_stats total = {0};
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        const struct sl_message_stats *stats = &process->cores[i].stats;
+        total.requests += stats->requests;
+        total.bytes_in += stats->bytes_in;
+        total.bytes_out += stats->bytes_out;
+        total.stalls += stats->stalls;
+        total.alone_writes += stats->alone_writes;
+    }
+    if (process->options.kind == SL_PROCESS_SCHEDULER) {
+        (void)printf("%s done\n", process->name);
+        (void)fflush(stdout);
+        return;
+    }
+    (void)printf("%s done: %" PRIu64 " requests, %" PRIu64 " bytes in, %" PRIu64
+                 " bytes out, %" PRIu64 " stalls",
+                 process->name, total.requests, total.bytes_in, total.bytes_out, total.stalls);
+    if (process->options.replicas > 0) {
+        (void)printf(", %" PRIu64 " writes acknowledged alone", total.alone_writes);
+    }
+    print_tables(process);
+    (void)printf("\n");
+    (void)fflush(stdout);
+}

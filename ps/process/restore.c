@@ -1,0 +1,532 @@
+/* How a process begins from a checkpoint: before it registers it finds out which one it can begin
+ * from; the coordinator says which one all begin from; every core loads its shard; the coordinator
+ * is told the tables; then clients are welcomed. All on reactor 0 but where it is said. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/checkpoint/directory.h"
+#include "ps/checkpoint/disk.h"
+#include "ps/process/internal.h"
+#include "ps/server/restore.h"
+#include "reactor/offload.h"
+
+/* How long the end of a process waits for a disk. */
+#define DISK_WAIT_NS  SL_CLOCK_NS_PER_S
+
+#define TABLE_WAIT_NS (60 * SL_CLOCK_NS_PER_S)
+
+#define FALL_BACK_HINT                                                                             \
+    "; with --restore-fallback it begins from the newest checkpoint before it that is whole"
+
+/* What is looked for, and found. The thread's while it is posted. */
+struct find {
+    struct sl_offload_job job; /* first */
+    struct sl_process *process;
+    struct sl_process_checkpoint options;
+    struct sl_checkpoint_shard_range
+        own;              /* where the shards are as many as now; count 0: not known */
+    uint32_t shard_count; /* as many as now */
+    int err;
+    struct sl_process_restore_candidate found;
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+};
+
+/* What is set aside: likewise. */
+struct abandon {
+    struct sl_offload_job job; /* first */
+    const struct sl_disk *disk;
+    const char *directory;
+    uint64_t above, to;
+    uint32_t count;
+    int err;
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+};
+
+struct sl_process_restore {
+    struct sl_offload *aside;
+    struct find *find;
+    struct sl_process_restore_candidate found;
+    uint32_t waited; /* cores that are not loaded */
+    bool failed;
+    uint32_t table;  /* the next that the coordinator is told */
+    uint32_t losses; /* of the coordinator, when it was told the first */
+    bool is_closing;
+};
+
+/* ---- On the thread: which one ---------------------------------------------------------------- */
+
+static void log_finding(void *ctx, const char *path, const char *why)
+{
+    (void)ctx;
+    sl_log_error("%s: %s", path, why);
+}
+
+/* Whose files have to be there, for this process: its own where it has its own shards. */
+static int find_scope(const struct find *find, uint64_t number,
+                      struct sl_checkpoint_shard_range *scope, char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_manifest manifest;
+    int err =
+        sl_checkpoint_directory_manifest(sl_process_disk(&find->options), find->options.directory,
+                                         number, &manifest, reason, reason_bytes);
+    if (err == 0) {
+        *scope = manifest.shard_count == find->shard_count ? find->own
+                                                           : (struct sl_checkpoint_shard_range){0};
+        sl_checkpoint_manifest_fini(&manifest);
+    }
+    return err;
+}
+
+/* Its manifests are as they were written, and its files are there. */
+static int check_complete(const struct find *find, uint64_t number,
+                          struct sl_checkpoint_shard_range scope,
+                          const struct sl_checkpoint_report *report, char *reason,
+                          size_t reason_bytes)
+{
+    struct sl_checkpoint_chain chain;
+    int err =
+        sl_checkpoint_directory_chain(sl_process_disk(&find->options), find->options.directory,
+                                      number, scope, report, &chain, reason, reason_bytes);
+    if (err == 0) {
+        sl_checkpoint_chain_fini(&chain);
+    }
+    return err;
+}
+
+/* That it is complete; where damage is to be gone round, that every byte of it is right. */
+static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
+{
+    static const struct sl_checkpoint_report report = {.find = log_finding};
+    struct sl_checkpoint_shard_range scope;
+    int err = find_scope(find, number, &scope, reason, reason_bytes);
+    if (err != 0 || !find->options.fall_back) {
+        return err != 0 ? err : check_complete(find, number, scope, &report, reason, reason_bytes);
+    }
+    return sl_checkpoint_directory_verify(sl_process_disk(&find->options), find->options.directory,
+                                          number, scope, &report, reason, reason_bytes);
+}
+
+static void add_number(struct sl_message_numbers *numbers, uint64_t number)
+{
+    if (numbers->count < SL_MESSAGE_NUMBERS_MAX) {
+        numbers->items[numbers->count++] = number;
+    }
+}
+
+static bool is_damage(int err)
+{
+    return err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
+}
+
+/* One that is begun from where others do not have the newest: damage of it is reported then. What
+ * cannot be read now may be whole: a job that goes on from it must not take it for lost. */
+static int add_if_complete(struct find *find, uint64_t number)
+{
+    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
+    struct sl_checkpoint_shard_range scope;
+    if (find->found.complete.count == SL_MESSAGE_NUMBERS_MAX) {
+        return 0;
+    }
+    int err = find_scope(find, number, &scope, why, sizeof why);
+    err = err != 0 ? err : check_complete(find, number, scope, NULL, why, sizeof why);
+    if (err == 0) {
+        add_number(&find->found.complete, number);
+    } else if (!is_damage(err)) {
+        (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s", number,
+                       why);
+        return err;
+    }
+    return 0;
+}
+
+/* Whether it can be begun from what comes next; damage that is not passed over is an error. */
+static int look_at(struct find *find, uint64_t number, uint32_t *damaged)
+{
+    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
+    int err = check(find, number, why, sizeof why);
+    if (err == 0) {
+        find->found.number = number;
+        add_number(&find->found.complete, number);
+        return 0;
+    }
+    if (!find->options.fall_back || !is_damage(err)) {
+        (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s%s", number,
+                       why, is_damage(err) ? FALL_BACK_HINT : "");
+        return err;
+    }
+    sl_log_warn("checkpoint %" PRIu64 " is passed over: %s", number, why);
+    (*damaged)++;
+    return 0;
+}
+
+/* From the newest on; that which is begun from is not above the one that was asked for. */
+static int look_through(struct find *find, const struct sl_checkpoint_list *list)
+{
+    const struct sl_process_checkpoint *options = &find->options;
+    uint32_t damaged = 0;
+    int err = 0;
+    for (uint32_t i = list->count; err == 0 && i > 0; i--) {
+        const struct sl_checkpoint_found *found = &list->items[i - 1];
+        const bool is_wanted =
+            options->restore_number == 0 || found->number <= options->restore_number;
+        if (found->state == SL_CHECKPOINT_INCOMPLETE) {
+            add_number(&find->found.unfinished, found->number);
+        } else if (!is_wanted || find->found.number != 0) {
+            err = add_if_complete(find, found->number);
+        } else {
+            err = look_at(find, found->number, &damaged);
+        }
+    }
+    if (err == 0 && find->found.number == 0 && damaged > 0) {
+        (void)snprintf(find->reason, sizeof find->reason,
+                       "of the checkpoints in %s that come into question none is whole; without "
+                       "--restore the tables begin empty",
+                       options->directory);
+        return SL_ERR_CORRUPT;
+    }
+    return err;
+}
+
+static void drop_strays(const char *directory, struct sl_checkpoint_list *list)
+{
+    uint64_t first;
+    const uint32_t count = sl_checkpoint_list_drop_strays(list, &first);
+    if (count > 0) {
+        sl_log_warn("%s/checkpoint-%" PRIu64 "%s is ignored: it has no manifest, and its number is "
+                    "far above those of the job; remove the folder if nobody needs it",
+                    directory, first, count > 1 ? ", like others above it," : "");
+    }
+}
+
+static void find_work(struct sl_offload_job *job)
+{
+    struct find *find = (struct find *)job;
+    const struct sl_process_checkpoint *options = &find->options;
+    struct sl_checkpoint_list list;
+    find->err = sl_checkpoint_directory_list(sl_process_disk(options), options->directory, &list,
+                                             find->reason, sizeof find->reason);
+    if (find->err != 0) {
+        return;
+    }
+    drop_strays(options->directory, &list);
+    find->found.greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
+    if (options->restores) {
+        find->err = look_through(find, &list);
+    }
+    sl_checkpoint_list_fini(&list);
+    const bool is_exact = options->restore_number != 0 && !options->fall_back;
+    const bool is_missing = options->restore_number != 0 && find->found.number == 0;
+    if (find->err == 0 &&
+        (is_missing || (is_exact && find->found.number != options->restore_number))) {
+        (void)snprintf(find->reason, sizeof find->reason,
+                       "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
+                       "%" PRIu64 " (0: none)",
+                       options->restore_number, options->directory, find->found.number);
+        find->err = SL_ERR_NOT_FOUND;
+    }
+}
+
+static void find_done(struct sl_offload_job *job)
+{
+    struct find *find = (struct find *)job;
+    struct sl_process *process = find->process;
+    struct sl_process_restore *restore = process->restore;
+    int err = job->err != 0 ? job->err : find->err;
+    if (restore->is_closing) {
+        free(find);
+        return; /* the process ends, and joins nothing, whatever was found */
+    }
+    if (err != 0) {
+        sl_log_error("nothing can be restored: %s",
+                     find->err != 0 ? find->reason : "no thread to look for a checkpoint");
+    } else if (find->options.restores && find->found.number == 0) {
+        sl_log_info("%s holds no complete checkpoint: begins with nothing",
+                    find->options.directory);
+    }
+    restore->found = find->found;
+    free(find);
+    restore->find = NULL;
+    if (err == 0) {
+        err = sl_process_join(process);
+    }
+    if (err != 0) {
+        sl_process_answer(&process->cores[0], err);
+    }
+}
+
+/* ---- On the thread: what the job does not go on from ----------------------------------------- */
+
+static void abandon_work(struct sl_offload_job *job)
+{
+    struct abandon *work = (struct abandon *)job;
+    work->err = sl_checkpoint_directory_abandon(work->disk, work->directory, work->above, work->to,
+                                                &work->count, work->reason, sizeof work->reason);
+}
+
+static void abandon_done(struct sl_offload_job *job)
+{
+    struct abandon *work = (struct abandon *)job;
+    if (job->err == 0 && work->err != 0) {
+        sl_log_warn("checkpoints above %" PRIu64 " are not all set aside: %s", work->above,
+                    work->reason);
+    } else if (job->err == 0 && work->count > 0) {
+        sl_log_warn("%" PRIu32 " checkpoint%s of %s above %" PRIu64
+                    " %s set aside, since the job does not go on from there: " //
+                    SL_CHECKPOINT_ABANDONED_NAME,
+                    work->count, work->count == 1 ? "" : "s", work->directory, work->above,
+                    work->count == 1 ? "is" : "are");
+    }
+    free(work);
+}
+
+/* So that nobody falls back to one of them, or takes one for the newest, when this job's are not
+ * there or not whole. It need not be done before clients are welcomed: who dies before is told
+ * again. */
+static void abandon(struct sl_process *process)
+{
+    uint64_t above;
+    uint64_t to;
+    sl_agent_abandoned(process->member, &above, &to);
+    struct abandon *work = to > above ? calloc(1, sizeof *work) : NULL;
+    if (work == NULL) {
+        return;
+    }
+    work->job = (struct sl_offload_job){.work = abandon_work, .done = abandon_done};
+    work->disk = sl_process_disk(&process->options.checkpoint);
+    work->directory = process->options.checkpoint.directory;
+    work->above = above;
+    work->to = to;
+    sl_offload_post(process->restore->aside, &work->job);
+}
+
+/* ---- All cores are loaded -------------------------------------------------------------------- */
+
+static void core_open_up(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process_core *core = ctx;
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
+        if ((core->loads & 1U << which) != 0) {
+            sl_server_start_serving(sl_process_replica_server(core->process, which, core->index));
+        }
+    }
+    sl_process_answer(core, 0);
+}
+
+static void open_up(struct sl_process *process)
+{
+    process->is_open = true;
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_open_up, .ctx = &process->cores[i]});
+    }
+}
+
+/* One table after the other is told to the coordinator, which may have been started anew too:
+ * clients find the ids there under which the shards have them. */
+static void keep_tables(struct sl_process *process);
+
+static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    (void)answer;
+    struct sl_process *process = ctx;
+    if (err != 0) {
+        sl_log_error("a table of the checkpoint cannot be made known to the coordinator: %s",
+                     reason);
+        sl_process_answer(&process->cores[0], err);
+        return;
+    }
+    process->restore->table++;
+    keep_tables(process);
+}
+
+static void keep_tables(struct sl_process *process)
+{
+    uint32_t count;
+    const uint32_t which = (process->cores[0].loads & 1U << SL_PROCESS_HOME) != 0
+                               ? SL_PROCESS_HOME
+                               : SL_PROCESS_PARTNER;
+    const struct sl_server_restore_table *tables =
+        sl_server_restore_tables(sl_process_replica_server(process, which, 0), &count);
+    /* The one that was told the others is gone, perhaps, and this one gives their ids away. */
+    if (process->restore->losses != sl_agent_losses(process->member)) {
+        process->restore->losses = sl_agent_losses(process->member);
+        process->restore->table = 0;
+    }
+    if (process->restore->table == count) {
+        open_up(process);
+        return;
+    }
+    const struct sl_server_restore_table *table = &tables[process->restore->table];
+    sl_agent_table_keep(process->member, table->id, &table->spec, TABLE_WAIT_NS, table_kept,
+                        process);
+}
+
+struct loaded {
+    struct sl_process_core *core;
+    int err;
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+};
+
+static void core_came(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct loaded *loaded = ctx;
+    struct sl_process *process = loaded->core->process;
+    struct sl_process_restore *restore = process->restore;
+    const int err = loaded->err;
+    if (err != 0 && !restore->failed) {
+        restore->failed = true;
+        sl_log_error("checkpoint %" PRIu64 " cannot be restored: %s%s",
+                     sl_agent_restore(process->member), loaded->reason,
+                     is_damage(err) && !process->options.checkpoint.fall_back ? FALL_BACK_HINT
+                                                                              : "");
+        sl_process_answer(&process->cores[0], err);
+    }
+    free(loaded);
+    if (--restore->waited == 0 && !restore->failed) {
+        keep_tables(process);
+    }
+}
+
+/* ---- A core ---------------------------------------------------------------------------------- */
+
+static void on_loaded(void *ctx, int err, const char *reason)
+{
+    struct sl_process_core *core = ctx;
+    struct loaded *loaded = malloc(sizeof *loaded);
+    if (loaded == NULL) {
+        sl_process_answer(core, SL_ERR_NO_MEMORY);
+        return;
+    }
+    *loaded = (struct loaded){.core = core, .err = err};
+    (void)snprintf(loaded->reason, sizeof loaded->reason, "%s", reason);
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = core_came, .ctx = loaded, .drop = free});
+}
+
+/* With replicas a guest that is a backup is open from the beginning, too: nobody but its primary
+ * comes there. */
+static void open_others(struct sl_process_core *core)
+{
+    const uint32_t seats = core->guest == NULL ? 1 : SL_PROCESS_HOSTED_MAX;
+    for (uint32_t which = 0; which < seats; which++) {
+        if ((core->loads & 1U << which) == 0) {
+            sl_server_start_serving(sl_process_replica_server(core->process, which, core->index));
+        }
+    }
+}
+
+static int begin(struct sl_process_core *core, uint64_t number)
+{
+    const struct sl_server_restore_options options = {
+        .disk = sl_process_disk(&core->process->options.checkpoint),
+        .directory = core->process->options.checkpoint.directory,
+        .number = number,
+        .ended = on_loaded,
+        .ctx = core,
+    };
+    int err = 0;
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX && err == 0; which++) {
+        if ((core->loads & 1U << which) != 0) {
+            err = sl_server_restore_begin(
+                sl_process_replica_server(core->process, which, core->index), &options);
+        }
+    }
+    return err;
+}
+
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number, uint32_t seats)
+{
+    core->loads = number == 0 ? 0 : seats;
+    if (core->process->options.checkpoint.restores) {
+        open_others(core);
+    }
+    int err = core->loads == 0 ? 0 : begin(core, number);
+    if (err != 0 || core->loads == 0) {
+        sl_process_answer(core, err);
+    }
+}
+
+/* ---- Reactor 0 ------------------------------------------------------------------------------- */
+
+static uint32_t count_seats(const struct sl_process *process)
+{
+    const uint32_t seats = sl_process_replica_hosted(process);
+    return (seats & 1U) + (seats >> 1 & 1U);
+}
+
+uint64_t sl_process_restore_joined(struct sl_process *process)
+{
+    struct sl_process_restore *restore = process->restore;
+    const uint64_t number = restore == NULL ? 0 : sl_agent_restore(process->member);
+    process->is_open = number == 0;
+    if (number != 0) {
+        restore->waited = process->options.reactor_count * count_seats(process);
+        sl_log_info("restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
+                    number, process->options.checkpoint.directory);
+    } else if (restore != NULL && count_seats(process) == 0) {
+        sl_log_info("restores nothing: others serve its shards now, whose backups it gets");
+    } else if (restore != NULL && restore->found.number != 0) {
+        sl_log_warn("begins with nothing, although %s holds checkpoint %" PRIu64
+                    ": the job does not go on from there",
+                    process->options.checkpoint.directory, restore->found.number);
+    }
+    if (restore != NULL && process->options.checkpoint.restores) {
+        abandon(process);
+    }
+    return number;
+}
+
+struct sl_process_restore_candidate sl_process_restore_found(const struct sl_process *process)
+{
+    return process->restore == NULL ? (struct sl_process_restore_candidate){0}
+                                    : process->restore->found;
+}
+
+int sl_process_restore_begin(struct sl_process *process)
+{
+    const struct sl_process_options *options = &process->options;
+    struct sl_process_restore *restore = calloc(1, sizeof *restore);
+    struct find *find = calloc(1, sizeof *find);
+    int err = restore == NULL || find == NULL ? SL_ERR_NO_MEMORY : 0;
+    if (err == 0) {
+        err = sl_offload_create(process->reactors[0], "restore", &restore->aside);
+    }
+    if (err != 0) {
+        free(restore);
+        free(find);
+        return err;
+    }
+    *find = (struct find){
+        .job = {.work = find_work, .done = find_done},
+        .process = process,
+        .options = options->checkpoint,
+        .shard_count = options->ps_count * options->reactor_count,
+    };
+    if (!options->any_task) {
+        find->own = (struct sl_checkpoint_shard_range){
+            .first = options->task_index * options->reactor_count, .count = options->reactor_count};
+    }
+    restore->find = find;
+    process->restore = restore;
+    sl_offload_post(restore->aside, &find->job);
+    return 0;
+}
+
+void sl_process_restore_close(struct sl_process *process)
+{
+    struct sl_process_restore *restore = process->restore;
+    if (restore == NULL) {
+        return;
+    }
+    restore->is_closing = true;
+    (void)sl_offload_destroy(&restore->aside, DISK_WAIT_NS);
+    free(restore);
+    process->restore = NULL;
+}

@@ -1,0 +1,216 @@
+/* The image for a backup that comes when there is something already: the shard is cut as it serves,
+ * and its blocks are the first entries that the backup gets. What ends meanwhile is logged behind
+ * them, and answered at once. When the backup has the last block, replies begin to wait; when it
+ * has all that was answered before, the two are in step. */
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/replication/internal.h"
+#include "ps/server/session_snapshot.h"
+#include "ps/shard/snapshot.h"
+
+/* Blocks that are under way. */
+#define BLOCKS_MAX     8
+
+/* Of a turn. */
+#define IMAGE_KEYS     SL_SERVER_SLICED_KEYS
+
+/* Before another try, while the shard is cut for somebody else, and after a cut that has failed. */
+#define PAUSE_NS       (SL_CLOCK_NS_PER_S / 20)
+#define FAIL_WAIT_NS   (5 * SL_CLOCK_NS_PER_S)
+
+/* Likewise after one that was late: twice as long each time, up to five minutes. */
+#define LATE_DOUBLINGS 6
+
+/* Between two looks at those who wait for it. */
+#define LOOK_NS        (SL_CLOCK_NS_PER_S / 10)
+
+static void look_at_time(struct sl_server *server, uint64_t now_ns);
+
+static void again(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_replication *replica =
+        (struct sl_replication *)(void *)((uint8_t *)timer -
+                                          offsetof(struct sl_replication, image_timer));
+    if (replica->link == SL_REPLICATION_WANTED) {
+        replica->image_waits = false;
+    } else if (replica->link == SL_REPLICATION_SNAPSHOT ||
+               (replica->link == SL_REPLICATION_FOLLOWS && replica->block_count > 0)) {
+        look_at_time(replica->server, now_ns);
+    } else if (replica->link == SL_REPLICATION_NONE && replica->session != NULL) {
+        sl_session_reconnect(replica->session, "the image begins anew");
+    }
+}
+
+static void wait(struct sl_server *server, uint64_t wait_ns)
+{
+    struct sl_replication *replica = server->replica;
+    replica->image_timer.run = again;
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &replica->image_timer,
+                 sl_reactor_now_ns(server->options.reactor) + wait_ns);
+}
+
+void sl_replication_catch_up_want(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    replica->link = SL_REPLICATION_WANTED;
+    replica->image_waits = false;
+    sl_log_info("shard %u: its backup on ps/%u gets an image; until it is in step, what is pushed "
+                "is acknowledged by this ps alone",
+                server->options.shard.index, replica->pair.backup_task);
+}
+
+void sl_replication_catch_up_end(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &replica->image_timer);
+    const bool is_ours = replica->link == SL_REPLICATION_SNAPSHOT ||
+                         (replica->link == SL_REPLICATION_WANTED &&
+                          sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_PENDING &&
+                          replica->image_asked);
+    if (is_ours) {
+        sl_shard_snapshot_end(server->shard, NULL);
+    }
+    if (replica->link == SL_REPLICATION_SNAPSHOT) {
+        sl_server_session_snapshot_end(server);
+    }
+    replica->image_asked = false;
+}
+
+/* It is tried again, from the beginning. */
+static void fail_for(struct sl_server *server, const char *why, uint64_t wait_ns)
+{
+    sl_log_warn("shard %u: the image for its backup: %s; it is tried again in %llu s",
+                server->options.shard.index, why, (unsigned long long)wait_ns / SL_CLOCK_NS_PER_S);
+    sl_replication_log_abort(server);
+    wait(server, wait_ns);
+}
+
+static void fail(struct sl_server *server, const char *why)
+{
+    fail_for(server, why, FAIL_WAIT_NS);
+}
+
+static bool has_late(const struct sl_server_conn *conn, uint64_t now_ns)
+{
+    const struct sl_server_request *request = conn->queue.first;
+    while (request != NULL && (request->half_ns > now_ns || !sl_replication_holds(request))) {
+        request = request->next;
+    }
+    return request != NULL;
+}
+
+/* Somebody has waited for room in the log for half of his time. */
+static bool is_late(const struct sl_server *server, uint64_t now_ns)
+{
+    const struct sl_server_conn *conn = server->replica->is_full ? server->conns : NULL;
+    while (conn != NULL && !has_late(conn, now_ns)) {
+        conn = conn->next;
+    }
+    return conn != NULL;
+}
+
+/* What is logged behind the image is limited, and then requests that write wait for it: but not so
+ * long that they fail. They go on without a backup, as they have until now. */
+static void look_at_time(struct sl_server *server, uint64_t now_ns)
+{
+    uint32_t *late = &server->replica->images_late;
+    if (!is_late(server, now_ns)) {
+        wait(server, LOOK_NS);
+        return;
+    }
+    const uint64_t wait_ns = FAIL_WAIT_NS << *late;
+    *late += *late < LATE_DOUBLINGS;
+    fail_for(server,
+             "requests that write have waited for half of their time until it is sent, and go on "
+             "without it",
+             wait_ns);
+}
+
+/* The moment of the image: shard, sessions, and the beginning of the log. */
+static void begin(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    const struct sl_shard_snapshot_options options = {.bytes_max = 0};
+    int err = sl_shard_snapshot_begin(server->shard, &options);
+    replica->image_asked = err == SL_ERR_AGAIN;
+    if (err == SL_ERR_AGAIN) {
+        return;
+    }
+    if (err == SL_ERR_EXISTS) {
+        replica->image_waits = true;
+        wait(server, PAUSE_NS);
+        return;
+    }
+    if (err == 0) {
+        replica->link = SL_REPLICATION_SNAPSHOT;
+        wait(server, LOOK_NS);
+        sl_server_session_snapshot_begin(server, true);
+    }
+    if (err != 0) {
+        fail(server, sl_err_name(err));
+    }
+}
+
+/* The next block, also of the sessions, which come first; NULL: none now. */
+static struct sl_snapshot_block *take_block(struct sl_server *server, bool *is_cut)
+{
+    *is_cut = sl_server_session_snapshot_is_over(server);
+    return *is_cut ? sl_shard_snapshot_take(server->shard)
+                   : sl_server_session_snapshot_take(server);
+}
+
+static void send_blocks(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    bool is_cut;
+    while (replica->link == SL_REPLICATION_SNAPSHOT && replica->block_count < BLOCKS_MAX) {
+        struct sl_snapshot_block *block = take_block(server, &is_cut);
+        if (block == NULL) {
+            return;
+        }
+        const bool is_last = block->kind == SL_SNAPSHOT_END;
+        if (!sl_replication_log_block(server, block, is_cut)) {
+            fail(server, "no memory");
+        } else if (is_last) {
+            sl_shard_snapshot_end(server->shard, NULL);
+            sl_server_session_snapshot_end(server);
+            sl_replication_log_follow_snapshot(server);
+        }
+    }
+}
+
+/* The sessions, then the tables. */
+static uint32_t walk(struct sl_server *server, uint32_t keys)
+{
+    return sl_server_session_snapshot_is_over(server)
+               ? sl_shard_snapshot_run(server->shard, keys)
+               : sl_server_session_snapshot_run(server, keys);
+}
+
+uint32_t sl_replication_catch_up_run(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    uint32_t spent = 0;
+    if (replica->link == SL_REPLICATION_WANTED && !replica->image_waits) {
+        begin(server);
+    }
+    if (replica->link == SL_REPLICATION_SNAPSHOT) {
+        const uint32_t keys = server->options.image_keys;
+        spent = walk(server, keys > 0 ? keys : IMAGE_KEYS);
+        server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
+        if (sl_server_session_snapshot_has_failed(server)) {
+            fail(server, "no memory for what the shard knows of its clients");
+        } else if (sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_FAILED) {
+            fail(server, sl_shard_snapshot_why(server->shard));
+        }
+        send_blocks(server);
+    }
+    return spent;
+}
+
+bool sl_replication_catch_up_is_busy(const struct sl_server *server)
+{
+    const struct sl_replication *replica = server->replica;
+    return (replica->link == SL_REPLICATION_WANTED && !replica->image_waits) ||
+           (replica->link == SL_REPLICATION_SNAPSHOT && replica->block_count < BLOCKS_MAX);
+}

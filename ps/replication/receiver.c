@@ -1,0 +1,504 @@
+/* The backup: entries of the primary's log come, and are carried out in their order, as far as they
+ * write. What fails here and did not there, or the other way round, means that the two are out of
+ * step: this one says so, and is no backup any more. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/replication/internal.h"
+#include "ps/server/request_list.h"
+#include "ps/server/session_snapshot.h"
+
+/* What the primary may send ahead. Small entries take a least block each, long ones up to twice
+ * their size. The longest one must fit. */
+#define AHEAD_ENTRIES     2048
+#define AHEAD_PART        4
+#define AHEAD_BYTES_LEAST (2 * (size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
+
+static struct sl_replication_entry_head head_of(const struct sl_server_request *request)
+{
+    struct sl_replication_entry_head head;
+    memcpy(&head, request->payload, sizeof head);
+    return head;
+}
+
+static const uint8_t *body_of(const struct sl_server_request *request)
+{
+    return request->payload + sizeof(struct sl_replication_entry_head);
+}
+
+void sl_replication_receiver_admit(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    struct sl_replication *replica = server->replica;
+    if (sl_replication_receiver_waits(server)) {
+        sl_server_refuse(conn, SL_ERR_AGAIN, "the backup carries out what came before");
+        return;
+    }
+    if (replica->feed != NULL) {
+        sl_server_drop(replica->feed, SL_ERR_CLOSED, "its primary has connected anew");
+    }
+    const bool resumed = replica->state == conn->hello.state && !replica->is_loading;
+    if (!resumed) {
+        sl_replication_forget(server);
+    }
+    if (server->shard == NULL) {
+        sl_server_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
+        return;
+    }
+    replica->state = conn->hello.state;
+    replica->feed = conn;
+    replica->received = replica->acked = replica->position;
+    replica->credit_bytes = replica->credit_requests = 0; /* of what an earlier one brought */
+    conn->kind = SL_SERVER_CONN_PRIMARY;
+    const size_t ahead = server->buffers.bytes / AHEAD_PART;
+    conn->credit = (struct sl_credit){
+        .bytes = ahead < AHEAD_BYTES_LEAST ? AHEAD_BYTES_LEAST : ahead,
+        .requests = AHEAD_ENTRIES,
+    };
+    conn->welcomed = conn->conn->is_welcome = true;
+    const struct sl_message message = {
+        .kind = SL_MESSAGE_WELCOME,
+        .id = conn->hello_id,
+        .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
+                    .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
+                    .incarnation = replica->state,
+                    .resumed = resumed,
+                    .position = replica->position,
+                    .credit_bytes = conn->credit.bytes,
+                    .credit_requests = conn->credit.requests,
+                    .shard = server->options.shard.index,
+                    .shard_count = server->options.shard.count,
+                    .software = "starling " STARLING_VERSION},
+    };
+    sl_server_send(conn, &message);
+}
+
+void sl_replication_receiver_closed(struct sl_server *server)
+{
+    server->replica->feed = NULL;
+    server->replica->credit_bytes = 0;
+    server->replica->credit_requests = 0;
+}
+
+static void put_first(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    struct sl_server_request *request = replica->entries.first;
+    replica->has_begun = replica->runs = false;
+    replica->block = (struct sl_snapshot_block){.payload = NULL};
+    sl_server_request_list_remove(request);
+    sl_server_request_free(request);
+}
+
+void sl_replication_receiver_drop(struct sl_server *server)
+{
+    while (server->replica->entries.first != NULL) {
+        put_first(server);
+    }
+}
+
+/* ---- Arriving -------------------------------------------------------------------------------- */
+
+/* Its memory; NULL: there is none. */
+static uint8_t *take_payload(struct sl_server_conn *conn,
+                             const struct sl_transport_message *message)
+{
+    struct sl_server_buffers *buffers = &conn->server->buffers;
+    const uint32_t bytes = message->header.payload_bytes;
+    if (message->payload == conn->sink) {
+        conn->sink = NULL;
+        return (uint8_t *)(uintptr_t)message->payload;
+    }
+    uint8_t *payload = sl_server_buffers_get(buffers, bytes, buffers->bytes);
+    if (payload != NULL) {
+        memcpy(payload, message->payload, bytes);
+    }
+    return payload;
+}
+
+void sl_replication_receiver_arrive(struct sl_server_conn *conn,
+                                    const struct sl_transport_message *message)
+{
+    struct sl_server *server = conn->server;
+    struct sl_replication *replica = server->replica;
+    const struct sl_frame *header = &message->header;
+    const uint64_t cost = sl_request_credit_bytes(header->payload_bytes, 0);
+    const bool fits = header->payload_bytes >= sizeof(struct sl_replication_entry_head) &&
+                      header->request_id == replica->received + 1 &&
+                      sl_credit_spend(&conn->credit, cost);
+    struct sl_server_request *request = fits ? sl_pool_get(&server->requests) : NULL;
+    uint8_t *payload = request == NULL ? NULL : take_payload(conn, message);
+    sl_server_release(conn, message);
+    if (payload == NULL) {
+        if (request != NULL) {
+            sl_pool_put(&server->requests, request);
+        }
+        sl_server_drop(conn, fits ? SL_ERR_NO_MEMORY : SL_ERR_PROTOCOL,
+                       "entry %" PRIu64 " of %u bytes, behind %" PRIu64, header->request_id,
+                       header->payload_bytes, replica->received);
+        return;
+    }
+    *request = (struct sl_server_request){
+        .server = server,
+        .id = header->request_id,
+        .credit_bytes = cost,
+        .payload = payload,
+        .payload_bytes = header->payload_bytes,
+    };
+    replica->received = header->request_id;
+    sl_server_request_list_append(&replica->entries, request);
+}
+
+/* ---- Carrying out ---------------------------------------------------------------------------- */
+
+static void answer(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    struct sl_server_conn *conn = replica->feed;
+    if (conn == NULL || replica->acked == replica->position || conn->conn->state != SL_CONN_OPEN ||
+        sl_outbox_reserve(conn->outbox, 0) == NULL) {
+        return;
+    }
+    const struct sl_frame header = {
+        .type = SL_FRAME_REPLY,
+        .request_id = replica->position,
+        .credit_bytes = (uint32_t)replica->credit_bytes,
+        .credit_requests = (uint16_t)replica->credit_requests,
+        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
+    };
+    sl_credit_grant(&conn->credit, replica->credit_bytes, replica->credit_requests);
+    replica->credit_bytes = replica->credit_requests = 0;
+    replica->acked = replica->position;
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
+}
+
+/* Says why it is out of step, and is no backup any more. */
+static void fail(struct sl_server *server, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void fail(struct sl_server *server, const char *format, ...)
+{
+    struct sl_replication *replica = server->replica;
+    char what[SL_MESSAGE_TEXT_BYTES / 2];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "the backup is out of step at entry %" PRIu64 ": %s",
+                   replica->position + 1, what);
+    sl_log_error("shard %u: %s", server->options.shard.index, text);
+    replica->is_broken = true;
+    answer(server);
+    sl_replication_receiver_drop(server);
+    if (replica->feed != NULL) {
+        sl_server_send_error(replica->feed, 0, SL_ERR_INVALID, text);
+        sl_server_drop(replica->feed, SL_ERR_INVALID, "%s", text);
+    }
+}
+
+static bool is_client(const struct sl_replication_entry_head *head)
+{
+    return (head->role == SL_MESSAGE_ROLE_WORKER && head->task_index < SL_LIMIT_WORKERS) ||
+           (head->role == SL_MESSAGE_ROLE_CLIENT && head->task_index == 0) ||
+           (head->role == SL_MESSAGE_ROLE_PS && head->task_index < SL_LIMIT_PS);
+}
+
+/* NULL: it is out of step now. */
+static struct sl_server_session *session_of(struct sl_server *server,
+                                            const struct sl_replication_entry_head *head)
+{
+    char reason[SL_MESSAGE_TEXT_BYTES] = "an entry of no client";
+    struct sl_server_session *session =
+        is_client(head)
+            ? sl_server_session_follow(server, head->client_id, (enum sl_message_role)head->role,
+                                       head->task_index, reason, sizeof reason)
+            : NULL;
+    if (session == NULL) {
+        fail(server, "%.200s", reason);
+    }
+    return session;
+}
+
+/* The write is done: what the session remembers of it. */
+static bool end_write(struct sl_server *server, const struct sl_replication_entry_head *head)
+{
+    if (head->error > (uint32_t)-SL_ERR_CANCELLED) { /* the last one */
+        fail(server, "it has failed with %u, which is no error", head->error);
+        return false;
+    }
+    if (head->role == 0) {
+        return true;
+    }
+    struct sl_server_session *session = session_of(server, head);
+    if (session == NULL) {
+        return false;
+    }
+    sl_server_session_came(session, head->request_id);
+    if (head->error != 0) {
+        sl_server_session_failed(session, head->request_id, -(int)head->error);
+    } else {
+        sl_server_session_wrote(session, head->request_id);
+    }
+    return true;
+}
+
+/* What the image that the backup began with has of the request already. */
+static uint32_t written_before(const struct sl_server *server,
+                               const struct sl_replication_entry_head *head)
+{
+    const struct sl_server_session *session =
+        head->role == 0 ? NULL : sl_server_session_find(server, head->client_id);
+    const bool is_partial = session != NULL && session->begun_id == head->request_id;
+    return is_partial && session->begun_sections > head->first ? session->begun_sections
+                                                               : head->first;
+}
+
+static bool begin_write(struct sl_server *server, struct sl_server_request *request,
+                        const struct sl_replication_entry_head *head)
+{
+    const struct sl_shard_client caller = {.has_clock = head->has_clock != 0,
+                                           .worker = head->task_index};
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    if (head->body_bytes == 0) {
+        return true;
+    }
+    if (caller.has_clock && caller.worker >= SL_LIMIT_WORKERS) {
+        fail(server, "an entry of worker/%u", caller.worker);
+        return false;
+    }
+    int err = sl_shard_begin(server->shard, &caller, body_of(request), head->body_bytes,
+                             &request->work, reason, sizeof reason);
+    if (err != 0 || head->first > head->end || head->end > request->work.sections_left) {
+        fail(server, "%.200s", err != 0 ? reason : "it has fewer sections");
+        return false;
+    }
+    sl_shard_skip_writes_before(&request->work, written_before(server, head));
+    sl_shard_apply_only(&request->work, head->end);
+    server->replica->runs = true;
+    return true;
+}
+
+static bool open_table(struct sl_server *server, const struct sl_message *message)
+{
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    const struct sl_message_table_open *open = &message->table_open;
+    const int err =
+        sl_shard_table_open(server->shard, open->table_id, &open->spec, reason, sizeof reason);
+    if (err != 0) {
+        fail(server, "%.200s", reason);
+    }
+    return err == 0;
+}
+
+static bool join(struct sl_server *server, const struct sl_replication_entry_head *head,
+                 const struct sl_message *message)
+{
+    const uint32_t clock = sl_shard_worker_join(server->shard, head->task_index, message->clock);
+    if (clock != message->clock) {
+        fail(server, "worker/%u may join at %u, not at %u", head->task_index, clock,
+             message->clock);
+    }
+    return clock == message->clock;
+}
+
+static bool do_message(struct sl_server *server, const struct sl_server_request *request,
+                       const struct sl_replication_entry_head *head)
+{
+    const bool is_table = head->kind == SL_REPLICATION_ENTRY_TABLE;
+    struct sl_message message;
+    if (head->message_bytes > head->body_bytes ||
+        sl_message_decode(body_of(request), head->message_bytes, &message) != 0) {
+        fail(server, "its message is not valid");
+        return false;
+    }
+    bool done = false;
+    if (message.kind != (is_table ? SL_MESSAGE_TABLE_OPEN : SL_MESSAGE_JOIN) ||
+        (!is_table && (head->role != SL_MESSAGE_ROLE_WORKER || !is_client(head)))) {
+        fail(server, "it has a message of kind %d", (int)message.kind);
+    } else {
+        done = is_table ? open_table(server, &message) : join(server, head, &message);
+    }
+    sl_message_fini(&message);
+    return done;
+}
+
+static bool do_heard(struct sl_server *server, const struct sl_replication_entry_head *head)
+{
+    struct sl_server_session *session = session_of(server, head);
+    if (session == NULL) {
+        return false;
+    }
+    sl_server_session_confirm(session);
+    if (session->role == SL_MESSAGE_ROLE_WORKER) {
+        sl_shard_worker_seen(server->shard, session->task_index);
+    }
+    return true;
+}
+
+/* A block of the image: the first begins it. */
+static bool begin_block(struct sl_server *server, const struct sl_server_request *request,
+                        const struct sl_replication_entry_head *head)
+{
+    struct sl_replication *replica = server->replica;
+    char reason[SL_MESSAGE_TEXT_BYTES] = "an image of what is there already";
+    const bool is_first = request->id == 1;
+    if (is_first != !replica->is_loading) {
+        fail(server, "%.200s", reason);
+        return false;
+    }
+    replica->block = (struct sl_snapshot_block){
+        .kind = head->role,
+        .table_id = head->task_index,
+        .count = head->end,
+        .bytes = head->body_bytes,
+        .capacity = head->body_bytes,
+        .payload = (uint8_t *)(uintptr_t)body_of(request),
+    };
+    replica->session_load = (struct sl_server_session_load){.is_exact = true};
+    int err = 0;
+    if (is_first) {
+        replica->is_loading = true;
+        err = sl_shard_load_begin(&replica->load, server->shard, server->options.shard.index,
+                                  server->options.shard.count, reason, sizeof reason);
+    }
+    err = err == 0 ? sl_snapshot_block_check(&replica->block, reason, sizeof reason) : err;
+    if (err != 0) {
+        fail(server, "%.200s", reason);
+    }
+    return err == 0;
+}
+
+/* Goes on with it: as sl_shard_run. */
+static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent, char *reason,
+                      size_t reason_bytes)
+{
+    struct sl_replication *replica = server->replica;
+    const struct sl_snapshot_block *block = &replica->block;
+    if (block->kind == SL_SNAPSHOT_SESSIONS) {
+        const int loaded = sl_server_session_load(server, block, &replica->session_load, keys,
+                                                  reason, reason_bytes);
+        *spent = replica->session_load.spent;
+        return loaded;
+    }
+    int result = sl_shard_load_block(&replica->load, block, keys, reason, reason_bytes);
+    *spent = replica->load.spent;
+    if (result == SL_SHARD_DONE && block->kind == SL_SNAPSHOT_END) {
+        result = sl_shard_load_end(&replica->load, reason, reason_bytes);
+        replica->is_loading = false;
+    }
+    return result;
+}
+
+/* False: it is out of step. */
+static bool begin(struct sl_server *server, struct sl_server_request *request)
+{
+    const struct sl_replication_entry_head head = head_of(request);
+    if (head.body_bytes != request->payload_bytes - sizeof head) {
+        fail(server, "it has %u bytes, not %u", request->payload_bytes, head.body_bytes);
+        return false;
+    }
+    if (head.kind == SL_REPLICATION_ENTRY_SNAPSHOT) {
+        return begin_block(server, request, &head);
+    }
+    if (server->replica->is_loading) {
+        fail(server, "it comes before the image is complete");
+        return false;
+    }
+    switch (head.kind) {
+    case SL_REPLICATION_ENTRY_WRITE:
+        return begin_write(server, request, &head);
+    case SL_REPLICATION_ENTRY_SESSION:
+        return do_heard(server, &head);
+    case SL_REPLICATION_ENTRY_TABLE:
+    case SL_REPLICATION_ENTRY_JOIN:
+        return do_message(server, request, &head);
+    case SL_REPLICATION_ENTRY_END:
+        if (is_client(&head)) {
+            sl_server_session_unfollow(server, head.client_id, (enum sl_message_role)head.role,
+                                       head.task_index, head.is_lost != 0);
+            return true;
+        }
+        break;
+    case SL_REPLICATION_ENTRY_EXPIRED:
+        if (head.task_index < SL_LIMIT_WORKERS) {
+            sl_shard_worker_expired(server->shard, head.task_index);
+            return true;
+        }
+        break;
+    default:
+        break;
+    }
+    fail(server, "it is of kind %u", head.kind);
+    return false;
+}
+
+/* The first entry is carried out; false: it is out of step. */
+static bool finish(struct sl_server *server, const struct sl_server_request *request)
+{
+    struct sl_replication *replica = server->replica;
+    const struct sl_replication_entry_head head = head_of(request);
+    if (head.kind == SL_REPLICATION_ENTRY_WRITE && !end_write(server, &head)) {
+        return false;
+    }
+    replica->position = request->id;
+    replica->credit_bytes += request->credit_bytes;
+    replica->credit_requests++;
+    server->request_count++;
+    put_first(server);
+    return true;
+}
+
+/* One slice of the first entry, and what it spent; false: that is all for now. */
+static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
+{
+    struct sl_replication *replica = server->replica;
+    struct sl_server_request *request = replica->entries.first;
+    *spent = 1;
+    if (!replica->has_begun) {
+        if (!begin(server, request)) {
+            return false;
+        }
+        replica->has_begun = true;
+    }
+    if (replica->runs || replica->block.payload != NULL) {
+        char reason[SL_MESSAGE_TEXT_BYTES];
+        const int result = replica->runs ? sl_shard_run(server->shard, &request->work, NULL, keys,
+                                                        spent, reason, sizeof reason)
+                                         : load_block(server, keys, spent, reason, sizeof reason);
+        if (result < 0) {
+            fail(server, "%.200s", reason);
+            return false;
+        }
+        if (result != SL_SHARD_DONE) {
+            return result == SL_SHARD_AGAIN && sl_shard_iteration_due(server->shard);
+        }
+        replica->runs = false;
+    }
+    return finish(server, request);
+}
+
+uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
+{
+    struct sl_replication *replica = server->replica;
+    uint32_t left = keys;
+    bool goes_on = true;
+    while (goes_on && left > 0 && replica->entries.first != NULL) {
+        uint32_t spent = 0;
+        if (!replica->is_loading && sl_shard_iteration_due(server->shard)) {
+            spent = sl_shard_apply_iteration(server->shard, left);
+        } else {
+            goes_on = step(server, left, &spent);
+        }
+        spent += spent == 0; /* an entry without keys is work too */
+        left -= spent < left ? spent : left;
+    }
+    answer(server);
+    if (replica->entries.first == NULL && replica->takes_over) {
+        sl_replication_promoted(server);
+    }
+    return keys - left;
+}

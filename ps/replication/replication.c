@@ -1,0 +1,301 @@
+#include "ps/replication/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+
+/* For clients to come: they learn from the coordinator where to, which may just move, too. Who is
+ * lost, it says long before. */
+#define TAKE_OVER_LEASES  3
+
+#define LOG_BYTES_DEFAULT ((size_t)16 << 20)
+
+int sl_replication_create(struct sl_server *server)
+{
+    struct sl_replication *replica = calloc(1, sizeof *replica);
+    if (replica == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    replica->server = server;
+    replica->state = sl_reactor_random(server->options.reactor);
+    const size_t bytes_max = server->options.log_bytes_max;
+    int err = sl_outbox_init(&replica->outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
+                             server->options.checksum);
+    if (err != 0) {
+        free(replica);
+        return err;
+    }
+    server->replica = replica;
+    return 0;
+}
+
+bool sl_replication_give_back(struct sl_server *server)
+{
+    return sl_outbox_give_back(&server->replica->outbox);
+}
+
+static void forget_losses(struct sl_replication *replica)
+{
+    while (replica->losses != NULL) {
+        struct sl_server_expiry *loss = replica->losses;
+        replica->losses = loss->next;
+        free(loss);
+    }
+}
+
+void sl_replication_destroy(struct sl_server *server)
+{
+    forget_losses(server->replica);
+    sl_outbox_fini(&server->replica->outbox);
+    free(server->replica);
+    server->replica = NULL;
+}
+
+void sl_replication_report(struct sl_server *server, bool in_step)
+{
+    const struct sl_server_options *options = &server->options;
+    server->replica->has_given_up = !in_step;
+    options->pair_moved(options->pair_ctx, options->local_index, server->replica->pair.epoch,
+                        in_step);
+}
+
+void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *lost)
+{
+    struct sl_replication *replica = server->replica;
+    if (!replica->pair.is_primary) {
+        return;
+    }
+    struct sl_server_expiry *loss = malloc(sizeof *loss);
+    if (loss == NULL) {
+        sl_log_error(
+            "shard %u: no memory to remember that worker/%u is lost, for whose clock others "
+            "would wait for ever; this ps ends: start it anew",
+            server->options.shard.index, lost->task_index);
+        server->options.pair_failed(server->options.pair_ctx, SL_ERR_NO_MEMORY);
+        return;
+    }
+    *loss = (struct sl_server_expiry){.lost = *lost};
+    struct sl_server_expiry **last = &replica->losses;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = loss;
+}
+
+/* It serves now. */
+static void hear_losses(struct sl_server *server)
+{
+    struct sl_server_expiry *next = server->replica->losses;
+    server->replica->losses = NULL;
+    while (next != NULL) {
+        struct sl_server_expiry *loss = next;
+        next = loss->next;
+        sl_server_on_expired(server, &loss->lost);
+        free(loss);
+    }
+}
+
+void sl_replication_open(struct sl_server *server)
+{
+    if (server->replica->waits_for_backup && server->is_restored) {
+        sl_server_sessions_await(server, 1); /* they could not come while it waited */
+    }
+    server->replica->waits_for_backup = false;
+    hear_losses(server);
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
+            sl_server_welcome(conn);
+        }
+    }
+}
+
+/* What this server has is of no use any more: it begins as an empty one. */
+void sl_replication_forget(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    /* Nothing was carried out: another shard, whose memory takes milliseconds, would be the same.
+     */
+    const bool is_empty = replica->position == 0 && !replica->is_loading && !replica->has_begun &&
+                          !replica->is_broken;
+    sl_replication_receiver_drop(server);
+    forget_losses(replica);
+    if (replica->feed != NULL) {
+        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
+    }
+    sl_server_sessions_forget(server);
+    if (!is_empty && server->shard != NULL) {
+        sl_shard_destroy(&server->shard);
+    }
+    if (server->shard == NULL) {
+        replica->is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
+    }
+    if (server->shard == NULL) {
+        sl_log_error(
+            "shard %u: no memory to have the backup; with the next epoch it is tried again",
+            server->options.shard.index);
+    }
+    replica->position = replica->acked = replica->received = 0;
+    replica->is_loading = false;
+    replica->state = 0;
+}
+
+/* A backup that is not what its primary was never serves: the process ends, so that the coordinator
+ * knows that the shard is lost. It goes on to be about to take over: clients are refused. */
+static void fail_to_take_over(struct sl_server *server)
+{
+    sl_log_error("shard %u: cannot be promoted (epoch %" PRIu64
+                 "): its backup is out of step; this ps ends, and the shard is lost: start the ps "
+                 "anew",
+                 server->options.shard.index, server->replica->pair.epoch);
+    server->replica->is_broken = true;
+    sl_replication_receiver_drop(server);
+    server->options.pair_failed(server->options.pair_ctx, SL_ERR_CORRUPT);
+}
+
+void sl_replication_promoted(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    if (replica->is_broken || replica->is_loading) {
+        fail_to_take_over(server);
+        return;
+    }
+    replica->takes_over = false;
+    replica->is_touched = true;
+    sl_server_sessions_await(server, TAKE_OVER_LEASES);
+    hear_losses(server);
+    sl_log_info("shard %u: the backup takes over (epoch %" PRIu64 ")", server->options.shard.index,
+                replica->pair.epoch);
+    sl_replication_sender_open(server);
+}
+
+/* From backup to primary. */
+static void take_over(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    replica->takes_over = true;
+    if (replica->feed != NULL) {
+        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup takes over");
+    }
+    if (replica->is_loading || !sl_replication_receiver_waits(server)) {
+        sl_replication_promoted(server);
+    }
+}
+
+static void become_primary(struct sl_server *server, bool was_primary, bool was_told)
+{
+    struct sl_replication *replica = server->replica;
+    if (was_told && !was_primary) {
+        take_over(server);
+        return;
+    }
+    if (replica->takes_over) {
+        return; /* still: it will be the primary of this epoch, not of the last */
+    }
+    sl_replication_sender_close(server);
+    if (!was_told && replica->pair.has_backup) {
+        replica->waits_for_backup = true;
+    } else {
+        sl_replication_open(server);
+    }
+    sl_replication_sender_open(server);
+}
+
+/* Another epoch begins without a backup in step. */
+static void note_alone(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    if (!replica->is_in_step && replica->alone_since_ns == 0) {
+        replica->alone_since_ns = sl_reactor_now_ns(server->options.reactor);
+    }
+}
+
+void sl_replication_stats(const struct sl_server *server, struct sl_message_stats *stats)
+{
+    const struct sl_replication *replica = server->replica;
+    if (replica == NULL) {
+        return;
+    }
+    stats->alone_writes = replica->alone_writes;
+    if (replica->alone_since_ns != 0) {
+        const uint64_t alone_ns =
+            sl_reactor_now_ns(server->options.reactor) - replica->alone_since_ns;
+        stats->alone_ms = 1 + alone_ns / SL_CLOCK_NS_PER_MS;
+    }
+}
+
+void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *pair)
+{
+    struct sl_replication *replica = server->replica;
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(replica != NULL);
+    sl_assert(server->shard != NULL || replica->is_broken);
+    const struct sl_replica_config before = replica->pair;
+    if (pair->epoch <= before.epoch || server->draining) {
+        return;
+    }
+    replica->pair = *pair;
+    replica->pair_hands_over = false;
+    if (pair->is_primary) {
+        become_primary(server, before.is_primary, before.epoch != 0);
+        note_alone(server);
+    } else if (before.is_primary) {
+        sl_log_error("shard %u: another ps has it (epoch %" PRIu64 "): this one ends",
+                     server->options.shard.index, pair->epoch);
+        sl_replication_fenced(server);
+    } else {
+        sl_replication_forget(server);
+    }
+}
+
+void sl_replication_set_switchover(struct sl_server *server, bool hands_over)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    if (server->replica != NULL) {
+        server->replica->pair_hands_over = hands_over;
+    }
+}
+
+void sl_replication_fenced(struct sl_server *server)
+{
+    server->replica->hands_over = true;
+    server->options.pair_failed(server->options.pair_ctx, SL_ERR_REFUSED);
+}
+
+static bool refuse(struct sl_server_conn *conn, int err, const char *what)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "shard %u of ps/%u: %s", conn->hello.shard,
+                   conn->server->options.task_index, what);
+    sl_server_refuse(conn, err, text);
+    return false;
+}
+
+bool sl_replication_admits(struct sl_server_conn *conn)
+{
+    const struct sl_server *server = conn->server;
+    const struct sl_replication *replica = server->replica;
+    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
+        const bool may_wait = replica == NULL || replica->waits_for_backup;
+        return may_wait || sl_replication_serves(server) ||
+               (replica->pair.epoch == 0 &&
+                server->options.local_index < server->options.server_count) ||
+               refuse(conn, SL_ERR_AGAIN, "it has the backup, or is about to take over");
+    }
+    if (replica == NULL) {
+        return refuse(conn, SL_ERR_REFUSED, "it was started without --replicas");
+    }
+    if (conn->hello.epoch > replica->pair.epoch) {
+        return refuse(conn, SL_ERR_AGAIN, "it has not heard of that epoch yet");
+    }
+    if (replica->pair.is_primary) {
+        return refuse(conn, SL_ERR_EXISTS, "it is the primary now");
+    }
+    if (conn->hello.epoch < replica->pair.epoch) {
+        return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
+    }
+    return (server->shard != NULL || refuse(conn, SL_ERR_AGAIN, "it has no memory for it")) &&
+           (!replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is out of step"));
+}

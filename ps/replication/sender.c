@@ -1,0 +1,245 @@
+/* The primary's connection to the backup: made again when it breaks; what the log has unsent goes
+ * on it. A backup that cannot be reached for a lease is given up, as far as this side may: the
+ * coordinator is told. */
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/replication/internal.h"
+
+#define SILENT        "it does not answer"
+
+/* TCP looks how much its peer has taken in a quarter of its timeout (net/tcp/liveness.c). */
+#define TAKEN_LOOK_NS (3 * SL_CLOCK_NS_PER_S)
+
+static struct sl_timer_wheel *timers_of(const struct sl_server *server)
+{
+    return sl_reactor_timers(server->options.reactor);
+}
+
+void sl_replication_sender_give_up(struct sl_server *server, const char *why)
+{
+    if (!server->replica->has_given_up) {
+        sl_log_warn("shard %u: its backup on ps/%u: %s", server->options.shard.index,
+                    server->replica->pair.backup_task, why);
+        sl_replication_report(server, false);
+    }
+}
+
+static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns);
+
+/* An entry has several MiB: on a slow link it takes longer than a lease until it is answered. */
+static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
+{
+    const uint64_t taken_bytes = sl_session_conn(replica->session)->taken_bytes;
+    const bool took_more = taken_bytes != replica->taken_bytes;
+    replica->taken_bytes = taken_bytes;
+    return took_more && now_ns - replica->heard_ns < SL_SERVER_FRAME_NS;
+}
+
+/* It is connected, and owes answers: for a lease now? Before it is in step it begins anew. */
+static void look_at_answers(struct sl_server *server, uint64_t now_ns)
+{
+    struct sl_replication *replica = server->replica;
+    if (replica->first == NULL) {
+        return; /* with the next entry, again */
+    }
+    if (now_ns - replica->heard_ns < server->lease_ns) {
+        await(server, replica->heard_ns, 0);
+    } else if (gets_on(replica, now_ns)) {
+        await(server, now_ns, TAKEN_LOOK_NS);
+    } else if (replica->link == SL_REPLICATION_IN_SYNC) {
+        sl_replication_sender_give_up(server, SILENT);
+    } else {
+        sl_session_reconnect(replica->session, SILENT);
+    }
+}
+
+static void on_silence(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_replication *replica =
+        (struct sl_replication *)(void *)((uint8_t *)timer -
+                                          offsetof(struct sl_replication, silence));
+    if (replica->session == NULL) {
+        sl_replication_sender_give_up(replica->server, "it cannot be reached");
+    } else if (sl_session_conn(replica->session) == NULL) {
+        sl_replication_sender_give_up(replica->server, sl_session_last_error(replica->session));
+    } else {
+        look_at_answers(replica->server, now_ns);
+    }
+}
+
+/* For a lease, and for least_ns at least. */
+static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
+{
+    struct sl_replication *replica = server->replica;
+    const uint64_t wait_ns = server->lease_ns > least_ns ? server->lease_ns : least_ns;
+    replica->silence.run = on_silence;
+    sl_timer_arm(timers_of(server), &replica->silence, from_ns + wait_ns);
+}
+
+static uint64_t now_of(const struct sl_server *server)
+{
+    return sl_reactor_now_ns(server->options.reactor);
+}
+
+void sl_replication_sender_listen(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    const bool is_up = replica->session != NULL && sl_session_conn(replica->session) != NULL;
+    if (is_up && !replica->has_given_up && !sl_timer_armed(&replica->silence)) {
+        replica->heard_ns = now_of(server);
+        await(server, replica->heard_ns, 0);
+    }
+}
+
+static void on_welcomed(void *ctx, struct sl_session *session,
+                        const struct sl_message_welcome *welcome)
+{
+    struct sl_server *server = ctx;
+    struct sl_replication *replica = server->replica;
+    const bool is_it = welcome->shard == server->options.shard.index &&
+                       welcome->shard_count == server->options.shard.count;
+    (void)session;
+    sl_timer_disarm(timers_of(server), &replica->silence);
+    replica->heard_ns = now_of(server);
+    replica->credit =
+        (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
+    if (!is_it) {
+        sl_replication_sender_give_up(server, "it says that it is another shard");
+    } else if (replica->link == SL_REPLICATION_IN_SYNC) {
+        if (!welcome->resumed) {
+            sl_replication_sender_give_up(server, "it has forgotten what it had");
+            return;
+        }
+        sl_replication_log_acknowledged(server, welcome->position);
+        replica->unsent = replica->first;
+        sl_replication_log_pump(replica);
+        sl_replication_sender_listen(server);
+    } else if (!replica->is_touched) {
+        sl_replication_log_begin(server);
+    } else if (welcome->position != 0) {
+        sl_replication_sender_give_up(server, "it is not empty"); /* in another epoch it is */
+    } else {
+        replica->number = 0;
+        sl_replication_catch_up_want(server);
+    }
+}
+
+static void on_received(void *ctx, struct sl_session *session,
+                        const struct sl_transport_message *message)
+{
+    struct sl_server *server = ctx;
+    struct sl_replication *replica = server->replica;
+    const struct sl_frame header = message->header;
+    sl_transport_release(sl_session_conn(session), message);
+    replica->heard_ns = now_of(server);
+    sl_credit_grant(&replica->credit, header.credit_bytes, header.credit_requests);
+    if (header.type == SL_FRAME_REPLY && header.request_id <= replica->number) {
+        sl_replication_log_acknowledged(server, header.request_id);
+    }
+    sl_replication_log_pump(replica);
+}
+
+/* Its frames have no payload. */
+static void *on_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+{
+    (void)ctx;
+    (void)header;
+    sl_session_reconnect(session, "it sent a long frame");
+    return NULL;
+}
+
+static void on_writable(void *ctx, struct sl_session *session)
+{
+    (void)session;
+    sl_replication_log_pump(((struct sl_server *)ctx)->replica);
+}
+
+static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    (void)err;
+    struct sl_server *server = ctx;
+    sl_log_warn("shard %u: its backup: connection lost: %s; it is tried again",
+                server->options.shard.index, reason);
+    if (server->replica->link != SL_REPLICATION_IN_SYNC) {
+        sl_replication_log_abort(server);
+    }
+    if (!server->replica->has_given_up) {
+        await(server, now_of(server), 0);
+    }
+}
+
+static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    struct sl_server *server = ctx;
+    sl_session_close(&server->replica->session);
+    sl_timer_disarm(timers_of(server), &server->replica->silence);
+    if (err == SL_ERR_EXISTS) {
+        sl_log_error("shard %u: %s: this ps was lost, and ends: start it anew",
+                     server->options.shard.index, reason);
+        sl_replication_fenced(server);
+        return;
+    }
+    if (err == SL_ERR_REFUSED) {
+        sl_log_error("shard %u: nothing is acknowledged any more: %s", server->options.shard.index,
+                     reason);
+    }
+    sl_replication_sender_give_up(server, reason);
+}
+
+static const struct sl_session_events events = {
+    .welcomed = on_welcomed,
+    .received = on_received,
+    .sink = on_sink,
+    .writable = on_writable,
+    .lost = on_lost,
+    .closed = on_closed,
+};
+
+void sl_replication_sender_open(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    const struct sl_replica_config *pair = &replica->pair;
+    if (!pair->has_backup) {
+        return;
+    }
+    char name[SL_MESSAGE_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "the backup of shard %u on ps/%u",
+                   server->options.shard.index, pair->backup_task);
+    const struct sl_session_options options = {
+        .transport = server->transport,
+        .outbox = &replica->outbox,
+        .endpoint = pair->backup,
+        .hello = {.purpose = SL_MESSAGE_PURPOSE_REPLICA,
+                  .role = SL_MESSAGE_ROLE_PS,
+                  .task_index = server->options.task_index,
+                  .client_id = server->options.incarnation,
+                  .shard = pair->backup_shard,
+                  .epoch = pair->epoch,
+                  .state = replica->state,
+                  .checksum = server->options.checksum},
+        .events = &events,
+        .ctx = server,
+        .peer_name = name,
+        .start_timeout_ns = UINT64_MAX / 4, /* the silence is looked at here */
+        .persistent = true,
+        .secret = server->options.secret,
+    };
+    replica->has_given_up = replica->is_in_step = false;
+    await(server, now_of(server), 0);
+    int err = sl_session_open(&options, &replica->session);
+    if (err != 0) {
+        sl_replication_sender_give_up(server, sl_err_name(err));
+    }
+}
+
+void sl_replication_sender_close(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    sl_timer_disarm(timers_of(server), &replica->silence);
+    sl_session_close(&replica->session);
+    sl_replication_log_abort(server);
+}

@@ -1,0 +1,565 @@
+#include "ps/server/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/checkpoint/disk.h"
+#include "ps/checkpoint/writer.h"
+#include "ps/replication/internal.h"
+#include "ps/server/session_snapshot.h"
+#include "ps/shard/snapshot.h"
+#include "reactor/offload.h"
+
+/* Blocks on their way to the disk at a time: enough to keep it busy while a turn takes long. */
+#define BLOCKS_AWAY         4
+
+/* What the walk may spend of a turn that has no requests, of one that has some, and of one that has
+ * spent its budget on them. */
+#define IDLE_KEYS           512
+#define BUSY_KEYS           256
+#define LEAST_KEYS          128
+
+/* How long the end of a server waits for a disk. */
+#define DISK_WAIT_NS        (2 * SL_CLOCK_NS_PER_S)
+
+#define PATIENCE_DEFAULT_NS (120 * SL_CLOCK_NS_PER_S)
+#define LOOK_NS             SL_CLOCK_NS_PER_S
+
+enum step { STEP_CREATE, STEP_WRITE, STEP_FINISH, STEP_ABANDON };
+
+/* One shard's file in the making: the thread's, but for `owner`. It outlives a server whose disk
+ * hangs. */
+struct sl_server_checkpoint_file {
+    struct sl_server_checkpoint *owner;
+    const struct sl_disk *disk;
+    char directory[SL_DISK_PATH_BYTES];
+    struct sl_checkpoint_writer_options options;
+    struct sl_checkpoint_writer *writer;
+    struct sl_checkpoint_entry entry;
+    int err; /* of what failed first: nothing is done after it */
+    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+    uint32_t jobs; /* the reactor's: that are posted */
+};
+
+struct sl_server_checkpoint_job {
+    struct sl_offload_job job; /* first */
+    struct sl_server_checkpoint_file *file;
+    struct sl_snapshot_block *block; /* WRITE */
+    enum step step;
+    int err; /* that the file has had by then */
+};
+
+enum stage { NONE, WANTED, CUTTING, FINISHING };
+
+struct sl_server_checkpoint {
+    struct sl_server *server;
+    struct sl_server_checkpoint_options options;
+    struct sl_offload *aside;
+    struct sl_timer watch; /* armed while there is one in the making */
+
+    enum stage stage;
+    uint64_t number, base;
+    int64_t time_s;
+    struct sl_server_checkpoint_file *file; /* NULL: none, or it is left to its thread */
+    uint64_t begun_ns, moved_ns;            /* moved: when something last went on */
+    uint64_t writes;                        /* server->write_count at the cut */
+    bool goes_on;                           /* sl_server_job_continues, when it was cut */
+    bool has_end;                           /* the last block has been taken */
+    uint32_t jobs_away;                     /* of any file: those of one left to its thread too */
+    struct sl_snapshot_block *returned;     /* from the thread */
+
+    /* What later ones may add to: `newest` is of the last that was made, which need not be complete
+     * everywhere; `complete` is. */
+    struct sl_shard_snapshot_base *newest_base, *complete_base;
+    uint64_t newest, complete;
+    uint64_t newest_writes, complete_writes;
+};
+
+/* ---- On the thread --------------------------------------------------------------------------- */
+
+static int file_step(struct sl_server_checkpoint_file *file,
+                     const struct sl_server_checkpoint_job *job)
+{
+    switch (job->step) {
+    case STEP_CREATE:
+        return sl_checkpoint_writer_create(&file->options, &file->writer, file->reason,
+                                           sizeof file->reason);
+    case STEP_WRITE:
+        return sl_checkpoint_writer_write(file->writer, job->block, file->reason,
+                                          sizeof file->reason);
+    case STEP_FINISH:
+        return sl_checkpoint_writer_finish(&file->writer, &file->entry, file->reason,
+                                           sizeof file->reason);
+    case STEP_ABANDON:
+        sl_checkpoint_writer_abandon(&file->writer);
+        return 0;
+    }
+    return 0;
+}
+
+static void job_work(struct sl_offload_job *work)
+{
+    struct sl_server_checkpoint_job *job = (struct sl_server_checkpoint_job *)work;
+    struct sl_server_checkpoint_file *file = job->file;
+    if (file->err == 0 || job->step == STEP_ABANDON) {
+        int err = file_step(file, job);
+        file->err = file->err != 0 ? file->err : err;
+    }
+    job->err = file->err;
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------ */
+
+static void file_free(struct sl_server_checkpoint_file *file)
+{
+    sl_assert(file->jobs == 0);
+    sl_checkpoint_writer_abandon(&file->writer);
+    free(file);
+}
+
+static void block_put(struct sl_server_checkpoint *checkpoint, struct sl_snapshot_block *block)
+{
+    if (block != NULL && block->kind == SL_SNAPSHOT_SESSIONS) {
+        sl_snapshot_block_destroy(&block);
+    } else if (block != NULL) {
+        block->next = checkpoint->returned;
+        checkpoint->returned = block;
+    }
+}
+
+static void put_returned(struct sl_server_checkpoint *checkpoint)
+{
+    while (checkpoint->returned != NULL) {
+        struct sl_snapshot_block *block = checkpoint->returned;
+        checkpoint->returned = block->next;
+        block->next = NULL;
+        sl_shard_snapshot_put(checkpoint->server->shard, block);
+    }
+}
+
+static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
+                 struct sl_snapshot_block *block);
+
+/* The shard may be cut for its backup's image, which goes on. A wish may be that one's too: it is
+ * wished again. */
+static void end_own_cut(struct sl_server_checkpoint *checkpoint)
+{
+    struct sl_shard *shard = checkpoint->server->shard;
+    struct sl_shard_snapshot_base *base = NULL;
+    if (checkpoint->stage == CUTTING) {
+        sl_server_session_snapshot_end(checkpoint->server);
+    }
+    if (checkpoint->stage == CUTTING ||
+        sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_PENDING) {
+        sl_shard_snapshot_end(shard, &base);
+        sl_shard_snapshot_base_destroy(&base);
+    }
+}
+
+/* Nothing is in the making any more; the thread may still have jobs of its file. */
+static void reset(struct sl_server_checkpoint *checkpoint)
+{
+    sl_timer_disarm(sl_reactor_timers(checkpoint->server->options.reactor), &checkpoint->watch);
+    end_own_cut(checkpoint);
+    if (checkpoint->file != NULL && checkpoint->file->jobs == 0) {
+        file_free(checkpoint->file);
+    }
+    checkpoint->file = NULL;
+    checkpoint->stage = NONE;
+    sl_server_unblock(checkpoint->server);
+}
+
+static void tell(struct sl_server_checkpoint *checkpoint,
+                 const struct sl_server_checkpoint_result *result)
+{
+    checkpoint->options.ended(checkpoint->options.ctx, result);
+}
+
+static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char *reason)
+{
+    struct sl_server_checkpoint_result result = {.number = checkpoint->number, .err = err};
+    (void)snprintf(result.reason, sizeof result.reason, "%s", reason);
+    if (checkpoint->file != NULL && checkpoint->stage != FINISHING) {
+        (void)post(checkpoint, STEP_ABANDON, NULL);
+    }
+    reset(checkpoint);
+    tell(checkpoint, &result);
+}
+
+static void finished(struct sl_server_checkpoint *checkpoint)
+{
+    struct sl_server_checkpoint_result result = {.number = checkpoint->number,
+                                                 .file = checkpoint->file->entry,
+                                                 .goes_on = checkpoint->goes_on};
+    checkpoint->newest = checkpoint->number;
+    checkpoint->newest_writes = checkpoint->writes;
+    reset(checkpoint);
+    tell(checkpoint, &result);
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------ */
+
+static void job_done(struct sl_offload_job *work)
+{
+    struct sl_server_checkpoint_job *job = (struct sl_server_checkpoint_job *)work;
+    struct sl_server_checkpoint_file *file = job->file;
+    struct sl_server_checkpoint *checkpoint = file->owner;
+    const bool has_run = work->err == 0;
+    const int err = has_run ? job->err : work->err;
+    const enum step step = job->step;
+    file->jobs--;
+    checkpoint->jobs_away--;
+    block_put(checkpoint, job->block);
+    free(job);
+    if (file != checkpoint->file) {
+        if (file->jobs == 0) {
+            file_free(file); /* of one that was given up */
+        }
+        return;
+    }
+    checkpoint->moved_ns = sl_reactor_now_ns(checkpoint->server->options.reactor);
+    if (err != 0) {
+        give_up(checkpoint, err, has_run ? file->reason : "there is no thread to write the file");
+    } else if (step == STEP_FINISH) {
+        finished(checkpoint);
+    }
+}
+
+/* False: no memory, and nothing was done. */
+static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
+                 struct sl_snapshot_block *block)
+{
+    struct sl_server_checkpoint_job *job = malloc(sizeof *job);
+    if (job == NULL) {
+        return false;
+    }
+    *job = (struct sl_server_checkpoint_job){
+        .job = {.work = job_work, .done = job_done, .allocates = step != STEP_WRITE},
+        .file = checkpoint->file,
+        .block = block,
+        .step = step,
+    };
+    checkpoint->file->jobs++;
+    checkpoint->jobs_away++;
+    sl_offload_post(checkpoint->aside, &job->job);
+    return true;
+}
+
+/* ---- The cut --------------------------------------------------------------------------------- */
+
+static const struct sl_shard_snapshot_base *base_of(const struct sl_server_checkpoint *checkpoint)
+{
+    return checkpoint->base != 0 && checkpoint->base == checkpoint->complete
+               ? checkpoint->complete_base
+               : NULL;
+}
+
+static bool make_file(struct sl_server_checkpoint *checkpoint)
+{
+    struct sl_server_checkpoint_file *file = calloc(1, sizeof *file);
+    if (file == NULL) {
+        return false;
+    }
+    const struct sl_shard_options *shard = &checkpoint->server->options.shard;
+    file->owner = checkpoint;
+    file->disk = checkpoint->options.disk;
+    (void)snprintf(file->directory, sizeof file->directory, "%s", checkpoint->options.directory);
+    file->options = (struct sl_checkpoint_writer_options){
+        .disk = file->disk,
+        .directory = file->directory,
+        .number = checkpoint->number,
+        .base = checkpoint->base,
+        .time_s = checkpoint->time_s,
+        .shard = shard->index,
+        .shard_count = shard->count,
+        .level = checkpoint->options.level,
+    };
+    checkpoint->file = file;
+    return post(checkpoint, STEP_CREATE, NULL);
+}
+
+/* While the checkpoint's own cut has not begun: the one that there is makes a backup's image. */
+static bool is_cut_for_image(const struct sl_server_checkpoint *checkpoint)
+{
+    const enum sl_shard_snapshot_state state = sl_shard_snapshot_state(checkpoint->server->shard);
+    return state != SL_SHARD_SNAPSHOT_NONE && state != SL_SHARD_SNAPSHOT_PENDING;
+}
+
+/* The image of a backup is made, or the shard, which is about to be the primary, has yet to carry
+ * out what the one before has acknowledged. */
+static bool has_to_wait(const struct sl_server_checkpoint *checkpoint)
+{
+    return checkpoint->jobs_away > 0 /* of one that was given up */ ||
+           is_cut_for_image(checkpoint) || sl_replication_receiver_waits(checkpoint->server);
+}
+
+/* Where no push is left by half: what is in the shard now, and what the sessions say now, is in the
+ * checkpoint. */
+static void begin_cut(struct sl_server_checkpoint *checkpoint)
+{
+    struct sl_server *server = checkpoint->server;
+    if (has_to_wait(checkpoint)) {
+        return;
+    }
+    const struct sl_shard_snapshot_options options = {.base = base_of(checkpoint)};
+    int err = sl_shard_snapshot_begin(server->shard, &options);
+    if (err == SL_ERR_AGAIN) {
+        return;
+    }
+    if (err == 0) {
+        checkpoint->stage = CUTTING;
+        sl_server_session_snapshot_begin(server, false);
+    }
+    if (err != 0 || !make_file(checkpoint)) {
+        give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY, "no memory to begin it");
+        return;
+    }
+    checkpoint->writes = server->write_count;
+    checkpoint->goes_on = sl_server_job_continues(server);
+    checkpoint->has_end = false;
+    checkpoint->moved_ns = sl_reactor_now_ns(server->options.reactor);
+    sl_server_unblock(server);
+}
+
+/* The next block for the file, whose first ones are those of the sessions; NULL: none now. */
+static struct sl_snapshot_block *take_block(struct sl_server_checkpoint *checkpoint)
+{
+    struct sl_server *server = checkpoint->server;
+    return sl_server_session_snapshot_is_over(server) ? sl_shard_snapshot_take(server->shard)
+                                                      : sl_server_session_snapshot_take(server);
+}
+
+/* Hands blocks out, as many as may be away. False: it was given up. */
+static bool hand_out(struct sl_server_checkpoint *checkpoint)
+{
+    while (checkpoint->jobs_away < BLOCKS_AWAY) {
+        struct sl_snapshot_block *block = take_block(checkpoint);
+        if (block == NULL) {
+            break;
+        }
+        if (!post(checkpoint, STEP_WRITE, block)) {
+            block_put(checkpoint, block);
+            give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory to write a block");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All blocks are away: the file ends behind them. */
+static void end_cut(struct sl_server_checkpoint *checkpoint)
+{
+    sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
+    sl_server_session_snapshot_end(checkpoint->server);
+    sl_shard_snapshot_end(checkpoint->server->shard, &checkpoint->newest_base);
+    checkpoint->newest = 0; /* until the file is there */
+    checkpoint->stage = FINISHING;
+    if (!post(checkpoint, STEP_FINISH, NULL)) {
+        checkpoint->stage = CUTTING; /* so that the file is abandoned */
+        give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory to end the file");
+    }
+}
+
+/* The sessions, then the tables. */
+static uint32_t walk(struct sl_server *server, uint32_t keys)
+{
+    return sl_server_session_snapshot_is_over(server)
+               ? sl_shard_snapshot_run(server->shard, keys)
+               : sl_server_session_snapshot_run(server, keys);
+}
+
+static uint32_t cut_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
+{
+    struct sl_shard *shard = checkpoint->server->shard;
+    uint32_t spent = 0;
+    if (checkpoint->jobs_away < BLOCKS_AWAY) {
+        spent = walk(checkpoint->server, keys);
+    }
+    if (sl_server_session_snapshot_has_failed(checkpoint->server)) {
+        give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory for what the shard knows of its clients");
+        return spent;
+    }
+    if (!hand_out(checkpoint)) {
+        return spent;
+    }
+    switch (sl_shard_snapshot_state(shard)) {
+    case SL_SHARD_SNAPSHOT_DONE:
+        end_cut(checkpoint);
+        break;
+    case SL_SHARD_SNAPSHOT_FAILED:
+        give_up(checkpoint, SL_ERR_NO_MEMORY, sl_shard_snapshot_why(shard));
+        break;
+    default:
+        break;
+    }
+    return spent;
+}
+
+uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
+{
+    struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    if (checkpoint == NULL) {
+        return 0;
+    }
+    put_returned(checkpoint);
+    if (checkpoint->stage == WANTED) {
+        begin_cut(checkpoint);
+        return 1;
+    }
+    if (checkpoint->stage != CUTTING) {
+        return 0;
+    }
+    if (checkpoint->options.cut_keys > 0) {
+        return cut_on(checkpoint, checkpoint->options.cut_keys);
+    }
+    if (keys == SL_LIMIT_TURN_COST) {
+        return cut_on(checkpoint, IDLE_KEYS);
+    }
+    return cut_on(checkpoint, keys < BUSY_KEYS ? LEAST_KEYS : BUSY_KEYS);
+}
+
+bool sl_server_checkpoint_is_idle(const struct sl_server *server)
+{
+    const struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    if (checkpoint == NULL) {
+        return true;
+    }
+    if (checkpoint->returned != NULL) {
+        return false;
+    }
+    if (checkpoint->stage == NONE || checkpoint->stage == FINISHING) {
+        return true;
+    }
+    if (checkpoint->stage == WANTED) {
+        return has_to_wait(checkpoint);
+    }
+    return checkpoint->jobs_away >= BLOCKS_AWAY || sl_shard_snapshot_waits(server->shard);
+}
+
+/* ---- A disk that takes nothing --------------------------------------------------------------- */
+
+static void look(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_server_checkpoint *checkpoint =
+        (struct sl_server_checkpoint *)(void *)((uint8_t *)timer -
+                                                offsetof(struct sl_server_checkpoint, watch));
+    if (now_ns - checkpoint->moved_ns < checkpoint->options.patience_ns) {
+        sl_timer_arm(sl_reactor_timers(checkpoint->server->options.reactor), timer,
+                     now_ns + LOOK_NS);
+        return;
+    }
+    const uint64_t waited_s = (now_ns - checkpoint->moved_ns) / SL_CLOCK_NS_PER_S;
+    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+    if (checkpoint->stage == WANTED && is_cut_for_image(checkpoint)) {
+        (void)snprintf(reason, sizeof reason,
+                       "the image of the shard's backup has been made for %" PRIu64 " s", waited_s);
+    } else if (checkpoint->stage == WANTED && checkpoint->jobs_away == 0) {
+        (void)snprintf(reason, sizeof reason,
+                       "a push has been in progress for %" PRIu64 " s without an end", waited_s);
+    } else {
+        (void)snprintf(reason, sizeof reason, "%s: the disk has taken nothing for %" PRIu64 " s",
+                       checkpoint->options.directory, waited_s);
+    }
+    give_up(checkpoint, SL_ERR_DEADLINE, reason);
+}
+
+/* ---- From outside ---------------------------------------------------------------------------- */
+
+int sl_server_checkpoint_open(struct sl_server *server,
+                              const struct sl_server_checkpoint_options *options)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->checkpoint == NULL);
+    struct sl_server_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (checkpoint == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    char name[32];
+    (void)snprintf(name, sizeof name, "checkpoint.%u", server->options.local_index);
+    int err = sl_offload_create(server->options.reactor, name, &checkpoint->aside);
+    if (err != 0) {
+        free(checkpoint);
+        return err;
+    }
+    sl_offload_set_place(checkpoint->aside, SL_OFFLOAD_PRIORITY_IDLE);
+    checkpoint->server = server;
+    checkpoint->options = *options;
+    checkpoint->options.patience_ns =
+        options->patience_ns == 0 ? PATIENCE_DEFAULT_NS : options->patience_ns;
+    checkpoint->watch.run = look;
+    server->checkpoint = checkpoint;
+    return 0;
+}
+
+void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint64_t base,
+                                int64_t time_s)
+{
+    struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(checkpoint != NULL);
+    sl_assert(server->shard != NULL);
+    if (checkpoint->stage != NONE) {
+        give_up(checkpoint, SL_ERR_CANCELLED, "another one is begun");
+    }
+    struct sl_reactor *reactor = server->options.reactor;
+    checkpoint->stage = WANTED;
+    checkpoint->number = number;
+    checkpoint->base = base;
+    checkpoint->time_s = time_s;
+    checkpoint->begun_ns = checkpoint->moved_ns = sl_reactor_now_ns(reactor);
+    sl_timer_arm(sl_reactor_timers(reactor), &checkpoint->watch, checkpoint->begun_ns + LOOK_NS);
+}
+
+void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number)
+{
+    struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    sl_reactor_assert_owner(server->options.reactor);
+    if (checkpoint == NULL || checkpoint->newest != number) {
+        return;
+    }
+    sl_shard_snapshot_base_destroy(&checkpoint->complete_base);
+    checkpoint->complete_base = checkpoint->newest_base;
+    checkpoint->newest_base = NULL;
+    checkpoint->complete = number;
+    checkpoint->complete_writes = checkpoint->newest_writes;
+    checkpoint->newest = 0;
+}
+
+bool sl_server_checkpoint_holds_all(const struct sl_server *server)
+{
+    const struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    sl_reactor_assert_owner(server->options.reactor);
+    return checkpoint != NULL && checkpoint->complete_writes == server->write_count &&
+           sl_server_scheduler_is_empty(server); /* what waits there may write yet */
+}
+
+void sl_server_fence_writes(struct sl_server *server)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_server_pull_batch_answer(server);
+    server->is_quiet = true;
+}
+
+/* Blocks that come back when the shard is about to go are freed with it. */
+void sl_server_checkpoint_fini(struct sl_server *server)
+{
+    struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    if (checkpoint == NULL) {
+        return;
+    }
+    if (checkpoint->stage != NONE) {
+        reset(checkpoint);
+    }
+    (void)sl_offload_destroy(&checkpoint->aside, DISK_WAIT_NS);
+    put_returned(checkpoint);
+    sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
+    sl_shard_snapshot_base_destroy(&checkpoint->complete_base);
+    server->checkpoint = NULL;
+    if (checkpoint->jobs_away == 0) {
+        free(checkpoint);
+    } /* else a disk hangs: it is left with its file, until the process ends */
+}

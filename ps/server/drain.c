@@ -1,0 +1,112 @@
+/* The orderly end: what was received is answered, then everybody is told goodbye. */
+#include <stddef.h>
+
+#include "core/log.h"
+#include "ps/replication/internal.h"
+
+static struct sl_server *server_of(struct sl_timer *timer)
+{
+    return (struct sl_server *)(void *)((uint8_t *)timer - offsetof(struct sl_server, drain_timer));
+}
+
+static void finish(struct sl_server *server)
+{
+    void (*drained)(void *ctx) = server->drained;
+    server->drained = NULL;
+    if (drained != NULL) {
+        drained(server->drained_ctx);
+    }
+}
+
+static void finish_later(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    finish(server_of(timer));
+}
+
+static void gave_up(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_server *server = server_of(timer);
+    sl_log_warn("shard %u: %u connections are still open at the drain timeout",
+                server->options.shard.index, server->conn_count);
+    finish(server);
+}
+
+void sl_server_drain_conn(struct sl_server_conn *conn)
+{
+    if (conn->out.first == NULL && conn->later_first == NULL) {
+        sl_transport_disconnect(conn->conn);
+    }
+}
+
+/* Says goodbye to whoever has been welcomed, and closes all; those who have yet to read their
+ * answers, when they have. */
+static void say_goodbye(struct sl_server *server)
+{
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->welcomed && !conn->said_goodbye && conn->conn->state == SL_CONN_OPEN) {
+            struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
+            sl_server_send(conn, &goodbye);
+        }
+        sl_server_drain_conn(conn);
+    }
+}
+
+void sl_server_drain_update(struct sl_server *server)
+{
+    if (!server->draining || server->drained == NULL) {
+        return;
+    }
+    if (server->conn_count == 0) {
+        server->drain_timer.run = finish_later;
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain_timer, 0);
+    } else if (!server->goodbye_said && sl_server_scheduler_is_empty(server)) {
+        server->goodbye_said = true;
+        say_goodbye(server);
+    }
+}
+
+void sl_server_drain_refuse(struct sl_server_request *request)
+{
+    if (sl_replication_may_switch_over(request->server)) {
+        sl_server_scheduler_discard(request);
+    } else {
+        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+    }
+}
+
+/* The backup goes on: nothing more is done or answered here, and clients go there at once. */
+static void hand_over(struct sl_server *server)
+{
+    server->replica->hands_over = true;
+    while (server->parked.first != NULL) {
+        sl_server_scheduler_discard(server->parked.first);
+    }
+    server->goodbye_said = true;
+    say_goodbye(server);
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->kind == SL_SERVER_CONN_DATA) {
+            sl_transport_disconnect(conn->conn); /* also in the middle of an answer */
+        }
+    }
+}
+
+void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
+                     void *ctx)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_server_pull_batch_answer(server);
+    server->draining = true;
+    server->drained = drained;
+    server->drained_ctx = ctx;
+    server->drain_timer.run = gave_up;
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain_timer,
+                 sl_reactor_now_ns(server->options.reactor) + timeout_ns);
+    if (sl_replication_may_switch_over(server)) {
+        hand_over(server);
+    } else {
+        sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the ps is shutting down");
+    }
+    sl_server_drain_update(server);
+}

@@ -1,0 +1,205 @@
+/* Small pulls. One by itself costs less than what it waits for: a line of the table's index, and
+ * then a record, that are in no cache. So those that arrive in a turn are collected, and their keys
+ * looked up together. Nothing else happens on a connection while pulls of it are here, and nothing
+ * that moves clocks; so each is answered as it would have been at once. */
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/server/internal.h"
+
+static uint64_t credit_of(const struct sl_server_pull *pull)
+{
+    return sl_request_credit_bytes(pull->message.header.payload_bytes, pull->reply_bytes);
+}
+
+static bool has_room(const struct sl_server_pull_batch *pulls, uint32_t key_count)
+{
+    return pulls->count < SL_SERVER_PULLS && pulls->key_count + key_count <= SL_SHARD_PULLS_KEYS;
+}
+
+static void append(struct sl_server_conn *conn, const struct sl_transport_message *message,
+                   const struct sl_shard_pull *pull)
+{
+    struct sl_server_pull_batch *pulls = &conn->server->pulls;
+    if (!has_room(pulls, pull->key_count)) {
+        sl_server_pull_batch_answer(conn->server);
+    }
+    for (uint32_t i = 0; i < pull->key_count; i++) {
+        pulls->keys[pulls->key_count + i] = pull->keys[i];
+    }
+    struct sl_server_pull *to = &pulls->pulls[pulls->count++];
+    to->conn = conn;
+    memcpy(&to->message, message, sizeof to->message);
+    to->reply_bytes = pull->reply_bytes;
+    to->key_count = (uint16_t)pull->key_count;
+    to->table_id = pull->table_id;
+    pulls->key_count += pull->key_count;
+    pulls->cost += pull->cost;
+    conn->has_pulls = true;
+}
+
+/* What the pulls may spend of the turn. */
+static uint32_t keys_left(const struct sl_server *server)
+{
+    uint32_t taken = server->pulls.cost + (server->crowded_count > 0 ? SL_SERVER_BACKLOG_COST : 0);
+    return server->turn_keys > taken ? server->turn_keys - taken : 0;
+}
+
+bool sl_server_pull_batch_take(struct sl_server_conn *conn,
+                               const struct sl_transport_message *message)
+{
+    struct sl_server *server = conn->server;
+    struct sl_shard_client caller = sl_server_request_client(conn);
+    struct sl_shard_pull pull;
+    uint32_t bytes = message->header.payload_bytes;
+    if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES || server->draining ||
+        !sl_server_scheduler_is_free(conn) ||
+        !sl_shard_pull_begin(server->shard, &caller, message->payload, bytes, &pull) ||
+        pull.cost > keys_left(server) ||
+        !sl_credit_spend(&conn->credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
+        return false;
+    }
+    append(conn, message, &pull);
+    return true;
+}
+
+/* One that cannot be answered with the others. */
+static void answer_alone(struct sl_server *server, struct sl_server_pull *pull)
+{
+    struct sl_server_conn *conn = pull->conn;
+    struct sl_shard_client caller = sl_server_request_client(conn);
+    struct sl_shard_exec work;
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    int err = sl_shard_begin(server->shard, &caller, pull->message.payload,
+                             pull->message.header.payload_bytes, &work, reason, sizeof reason);
+    sl_assert(err == 0); /* it has been checked when it arrived */
+    struct sl_server_incoming arrival = {
+        .message = &pull->message,
+        .payload = pull->message.payload,
+        .payload_bytes = pull->message.header.payload_bytes,
+    };
+    sl_server_request_serve(conn, &arrival, &work, credit_of(pull));
+}
+
+/* How many of the pulls are of one connection and have replies that make a run; *run_bytes long. */
+static uint32_t run_length(const struct sl_server_pull *pulls, uint32_t count, uint32_t *run_bytes)
+{
+    uint32_t bytes = 0;
+    uint32_t length = 0;
+    for (; length < count && pulls[length].conn == pulls->conn; length++) {
+        uint32_t more = SL_FRAME_HEADER_BYTES + pulls[length].reply_bytes;
+        if (bytes + more > SL_OUTBOX_RUN_BYTES_MAX) {
+            break;
+        }
+        bytes += more;
+    }
+    *run_bytes = bytes;
+    return length;
+}
+
+/* False: the outbox has no room, or an earlier one of the connection found none. */
+static bool answer_run(struct sl_server *server, const struct sl_server_pull *pulls, uint32_t count,
+                       uint32_t run_bytes, const float *const *rows)
+{
+    struct sl_server_conn *conn = pulls->conn;
+    uint8_t *frame = sl_server_scheduler_is_free(conn)
+                         ? sl_server_admission_reserve_run(conn, run_bytes, count)
+                         : NULL;
+    if (frame == NULL) {
+        return false;
+    }
+    for (const struct sl_server_pull *pull = pulls; pull != pulls + count; pull++) {
+        struct sl_frame header = sl_server_reply_header(conn, pull->message.header.request_id,
+                                                        credit_of(pull), pull->reply_bytes);
+        header.flags = 0; /* the checksum comes with the whole run */
+        sl_frame_encode(&header, frame);
+        sl_shard_pull_read(server->shard, pull->table_id, rows, pull->key_count,
+                           frame + SL_FRAME_HEADER_BYTES);
+        rows += pull->key_count;
+        frame += SL_FRAME_HEADER_BYTES + pull->reply_bytes;
+    }
+    sl_outbox_commit_run(conn->outbox, conn->conn, &conn->out, run_bytes, conn->hello.checksum);
+    server->request_count += count;
+    return true;
+}
+
+static uint32_t keys_of(const struct sl_server_pull *pulls, uint32_t count)
+{
+    uint32_t key_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        key_count += pulls[i].key_count;
+    }
+    return key_count;
+}
+
+/* Answers pulls of one table; rows NULL: they were not found. */
+static void answer_found(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
+                         const float *const *rows)
+{
+    while (count > 0) {
+        uint32_t run_bytes;
+        uint32_t length = run_length(pulls, count, &run_bytes);
+        bool is_open = pulls->conn != NULL;
+        bool answered =
+            is_open && rows != NULL && answer_run(server, pulls, length, run_bytes, rows);
+        for (uint32_t i = 0; is_open && i < length; i++) {
+            if (!answered) {
+                answer_alone(server, &pulls[i]);
+            }
+            sl_server_release(pulls[i].conn, &pulls[i].message);
+        }
+        rows = rows == NULL ? NULL : rows + keys_of(pulls, length);
+        pulls += length;
+        count -= length;
+    }
+}
+
+/* Answers the first pulls, those that are of one table; returns how many. */
+static uint32_t answer_table(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
+                             const uint64_t *keys)
+{
+    const float *rows[SL_SHARD_PULLS_KEYS];
+    uint16_t table_id = pulls->table_id;
+    uint32_t length = 1;
+    while (length < count && pulls[length].table_id == table_id) {
+        length++;
+    }
+    bool found = sl_shard_pulls_find(server->shard, table_id, keys, keys_of(pulls, length), rows);
+    answer_found(server, pulls, length, found ? rows : NULL);
+    return length;
+}
+
+void sl_server_pull_batch_answer(struct sl_server *server)
+{
+    struct sl_server_pull_batch *pulls = &server->pulls;
+    uint32_t count = pulls->count;
+    if (count == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (pulls->pulls[i].conn != NULL) {
+            pulls->pulls[i].conn->has_pulls = false;
+        }
+    }
+    server->turn_keys -= pulls->cost < server->turn_keys ? pulls->cost : server->turn_keys;
+    pulls->count = pulls->key_count = pulls->cost = 0;
+    const uint64_t *keys = pulls->keys;
+    for (uint32_t done = 0; done < count;) {
+        uint32_t more = answer_table(server, pulls->pulls + done, count - done, keys);
+        keys += keys_of(pulls->pulls + done, more);
+        done += more;
+    }
+}
+
+void sl_server_pull_batch_drop(struct sl_server_conn *conn)
+{
+    struct sl_server_pull_batch *pulls = &conn->server->pulls;
+    for (uint32_t i = 0; conn->has_pulls && i < pulls->count; i++) {
+        struct sl_server_pull *pull = &pulls->pulls[i];
+        if (pull->conn == conn) {
+            sl_server_release(conn, &pull->message);
+            pull->conn = NULL;
+        }
+    }
+    conn->has_pulls = false;
+}

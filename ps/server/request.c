@@ -1,0 +1,601 @@
+/* Requests: from the frame to the reply. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/replication/internal.h"
+#include "ps/server/session_snapshot.h"
+#include "ps/server/turn.h"
+
+/* An error reply is short: when not even that finds room, the connection is given up. */
+static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
+                        const char *text)
+{
+    conn->server->failure_count++;
+    uint32_t bytes = (uint32_t)strlen(text);
+    uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
+    if (frame == NULL) {
+        sl_server_drop(conn, SL_ERR_NO_MEMORY, "no room to answer request %llu: %s",
+                       (unsigned long long)id, text);
+        return;
+    }
+    memcpy(frame + SL_FRAME_HEADER_BYTES, text, bytes);
+    struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
+    header.status = (uint8_t)-err;
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
+}
+
+/* A request that is not queued fails; its session remembers that, since later ones may be done. */
+static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, uint64_t id,
+                 uint64_t credit_bytes, int err, const char *text)
+{
+    if (sl_server_request_writes(work)) {
+        sl_server_session_failed(conn->session, id, err);
+        sl_replication_log_refused(conn->session, id, err);
+    }
+    reply_error(conn, id, credit_bytes, err, text);
+}
+
+/* An answer of a handler's up to here goes behind its header. */
+#define ANSWER_COPIED_BYTES (4U << 10)
+
+enum run {
+    RUN_NO_ROOM,  /* for the reply, now: nothing was done */
+    RUN_ANSWERED, /* also with an error */
+    RUN_PARKED,   /* by its handler: nothing was done */
+};
+
+/* Where the rest of the reply lies, behind its header: what a handler had ready leaves from there,
+ * unless the sender wants it elsewhere, or one short piece is better than two. NULL: it is all in
+ * the frame. */
+static const void *rest_of_reply(const struct sl_shard_exec *work, uint8_t *landing, uint8_t *frame)
+{
+    if (work->answer == NULL) {
+        return landing;
+    }
+    if (landing == NULL && work->reply_bytes > ANSWER_COPIED_BYTES) {
+        return work->answer;
+    }
+    uint8_t *reply = landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing;
+    memcpy(reply, work->answer, work->reply_bytes);
+    return landing;
+}
+
+/* Runs a request that sl_shard_ready vouches for, straight into the outgoing block, or where its
+ * sender wants the reply. */
+static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *work, uint64_t id,
+                             uint64_t credit_bytes, uint8_t *landing, uint32_t *spent)
+{
+    struct sl_server *server = conn->server;
+    uint32_t bytes = (uint32_t)work->reply_bytes;
+    uint8_t *frame = sl_server_admission_reserve(conn, landing == NULL ? bytes : 0);
+    if (frame == NULL) {
+        return RUN_NO_ROOM;
+    }
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    server->write_count += sl_server_request_writes(work);
+    int result =
+        sl_shard_run(server->shard, work, landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing,
+                     UINT32_MAX, spent, reason, sizeof reason);
+    if (result == SL_SHARD_PARKED) {
+        sl_outbox_abandon(conn->outbox);
+        return RUN_PARKED;
+    }
+    server->request_count++;
+    if (result < 0) {
+        sl_outbox_abandon(conn->outbox);
+        fail(conn, work, id, credit_bytes, result, reason);
+        return RUN_ANSWERED;
+    }
+    sl_assert(result == SL_SHARD_DONE);
+    if (sl_server_request_writes(work)) {
+        sl_server_session_wrote(conn->session, id);
+        sl_replication_count(server);
+    }
+    const void *rest = rest_of_reply(work, landing, frame);
+    struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, rest, rest == NULL ? 0 : bytes,
+                     NULL, NULL);
+    return RUN_ANSWERED;
+}
+
+/* Where the reply is made, when that takes several turns. */
+static uint8_t *reply_of(const struct sl_server_request *request)
+{
+    return request->landing != NULL ? request->landing : request->reply;
+}
+
+static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_server_request *request =
+        (struct sl_server_request *)(void *)((uint8_t *)timer -
+                                             offsetof(struct sl_server_request, deadline));
+    struct sl_server *server = request->server;
+    bool waits = request->list == &server->parked;
+    bool has_reply = reply_of(request) != NULL || request->streams || !request->work.reply_bytes;
+    if (request->started && has_reply && !waits) {
+        return; /* it has begun, and is about to be done, or to be parked: see there */
+    }
+    sl_server_request_fail_late(request, waits);
+    sl_server_drain_update(server);
+}
+
+void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
+{
+    struct sl_server *server = request->server;
+    char text[SL_MESSAGE_TEXT_BYTES];
+    if (waits) {
+        sl_shard_describe_wait(server->shard, &request->work, text, sizeof text);
+    } else {
+        (void)snprintf(text, sizeof text, "shard %u: its turn did not come before its deadline%s",
+                       server->options.shard.index, sl_replication_delay(request));
+    }
+    sl_server_request_fail(request, SL_ERR_DEADLINE, text);
+}
+
+/* A queued request of its own, its payload in a buffer; NULL: no memory. */
+static struct sl_server_request *request_make(struct sl_server_conn *conn,
+                                              struct sl_server_incoming *arrival)
+{
+    struct sl_server *server = conn->server;
+    const struct sl_transport_message *message = arrival->message;
+    struct sl_server_request *request = sl_pool_get(&server->requests);
+    if (request == NULL) {
+        return NULL;
+    }
+    *request = (struct sl_server_request){
+        .server = server,
+        .session = conn->session,
+        .conn = conn,
+        .deadline.run = deadline_passed,
+        .id = message->header.request_id,
+        .landing = arrival->landing,
+        .payload_bytes = message->header.payload_bytes,
+    };
+    if (arrival->payload == conn->sink) {
+        request->payload = conn->sink;
+        request->is_long = true;
+        conn->sink = NULL;
+        conn->long_requests++;
+        return request;
+    }
+    const uint32_t bytes = request->payload_bytes;
+    request->payload = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
+    if (request->payload == NULL) {
+        sl_pool_put(&server->requests, request);
+        return NULL;
+    }
+    memcpy(request->payload, message->payload, bytes);
+    return request;
+}
+
+static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
+{
+    struct sl_reactor *reactor = request->server->options.reactor;
+    const uint64_t half_ns = budget_us * (SL_CLOCK_NS_PER_US / 2);
+    request->half_ns = sl_reactor_now_ns(reactor) + half_ns;
+    sl_timer_arm(sl_reactor_timers(reactor), &request->deadline, request->half_ns + half_ns);
+}
+
+enum waits_for { WAITS_FOR_OTHERS, WAITS_FOR_ITS_TURN, WAITS_FOR_CLOCKS };
+
+/* In one go, given so many keys. */
+static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_shard_exec *work,
+                            uint32_t keys)
+{
+    const struct sl_shard *shard = conn->server->shard;
+    if (conn->shares) {
+        return work->push_cost <= SL_SERVER_SHM_PUSH_KEYS &&
+               work->reply_bytes <= SL_SERVER_SHM_BYTES && sl_server_shm_cost(work) <= keys &&
+               sl_shard_ready(shard, work, UINT64_MAX);
+    }
+    return work->push_cost <= SL_SERVER_PUSH_KEYS && sl_shard_ready(shard, work, keys);
+}
+
+/* Those of the connection that came before wait for their turn only. */
+static bool has_crowd(const struct sl_server_conn *conn)
+{
+    return conn->queue.last != NULL && conn->queue.last->crowded;
+}
+
+/* Checks the request as a whole, whose payload, but for values that stay where they are, is at
+ * `payload`. */
+static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *arrival,
+                 const uint8_t *payload, struct sl_shard_exec *work, char *reason,
+                 size_t reason_bytes)
+{
+    struct sl_shard *shard = conn->server->shard;
+    struct sl_shard_client caller = sl_server_request_client(conn);
+    if (arrival->values == NULL) {
+        return sl_shard_begin(shard, &caller, payload, arrival->payload_bytes, work, reason,
+                              reason_bytes);
+    }
+    return sl_shard_begin_out_of_line(shard, &caller, payload, arrival->payload_bytes,
+                                      arrival->values, arrival->values_bytes, work, reason,
+                                      reason_bytes);
+}
+
+/* What could not run at once: queues it, with its own copy of the bytes. */
+static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *arrival,
+                    const struct sl_shard_exec *work, uint64_t credit_bytes, enum waits_for what)
+{
+    struct sl_server *server = conn->server;
+    const struct sl_frame *header = &arrival->message->header;
+    sl_server_shm_take(conn, arrival);
+    struct sl_server_request *request = request_make(conn, arrival);
+    if (request == NULL) {
+        fail(conn, work, header->request_id, credit_bytes, SL_ERR_NO_MEMORY,
+             "the ps has no room for more requests that wait");
+        return;
+    }
+    request->credit_bytes = credit_bytes;
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    int err = begin(conn, arrival, request->payload, &request->work, reason, sizeof reason);
+    sl_assert(err == 0); /* the same bytes have been checked in their first place */
+    if (work->replayed) {
+        sl_shard_skip_writes(&request->work);
+    } else if (work->written_before > 0) {
+        sl_shard_skip_writes_before(&request->work, work->written_before);
+    }
+    set_deadline(request, header->budget_us);
+    if (what == WAITS_FOR_CLOCKS) {
+        (void)sl_shard_waits(server->shard, &request->work);
+    }
+    request->crowded = what == WAITS_FOR_ITS_TURN;
+    sl_server_scheduler_add(request, what == WAITS_FOR_CLOCKS);
+}
+
+/* Checks what the frame's header says; false: the connection is being closed. *comes_again: the
+ * session has had the id before, on an earlier connection. */
+static bool check_header(struct sl_server_conn *conn, const struct sl_frame *header,
+                         bool *comes_again)
+{
+    struct sl_server_session *session = conn->session;
+    uint64_t id = header->request_id;
+    *comes_again = id <= session->id_max;
+    if (header->budget_us == 0 || (*comes_again && id <= conn->request_id_last)) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "request %llu with a budget of %u us, behind %llu",
+                       (unsigned long long)id, header->budget_us,
+                       (unsigned long long)conn->request_id_last);
+        return false;
+    }
+    sl_server_session_came(session, id);
+    conn->request_id_last = id;
+    return true;
+}
+
+/* A write that has failed, fails again. */
+static void fail_again(struct sl_server_conn *conn, const struct sl_shard_exec *work, uint64_t id,
+                       uint64_t credit_bytes, int err)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
+                   conn->server->options.shard.index, sl_err_name(err));
+    fail(conn, work, id, credit_bytes, err, text);
+}
+
+/* A request that has come before, on an earlier connection. True: that is all. False: it is to be
+ * carried out, as far as it was not. */
+static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
+                   struct sl_shard_exec *work, uint64_t credit_bytes)
+{
+    struct sl_server_session *session = conn->session;
+    uint64_t id = header->request_id;
+    int err = 0;
+    if (!work->writes) {
+        return false;
+    }
+    switch (sl_server_session_write_outcome(session, id, &err)) {
+    case SL_SERVER_WRITE_FAILED:
+        fail_again(conn, work, id, credit_bytes, err);
+        return true;
+    case SL_SERVER_WRITE_ORPHAN:
+        sl_server_request_adopt(session->orphan, conn, header->budget_us, credit_bytes);
+        return true;
+    case SL_SERVER_WRITE_DONE:
+        sl_shard_skip_writes(work);
+        return false;
+    case SL_SERVER_WRITE_UNKNOWN:
+        if (id == session->begun_id) {
+            sl_shard_skip_writes_before(work, session->begun_sections);
+        }
+        break;
+    }
+    return false;
+}
+
+/* It has an effect beyond its reply, or has had it, and is not answered before the backup knows. */
+static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_exec *work)
+{
+    return work->writes && sl_replication_logs(server);
+}
+
+void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *arrival,
+                             struct sl_shard_exec *work, uint64_t credit_bytes)
+{
+    struct sl_server *server = conn->server;
+    uint64_t id = arrival->message->header.request_id;
+    if (server->draining || (server->is_quiet && sl_server_request_writes(work))) {
+        if (!sl_replication_may_switch_over(server)) { /* else it comes again, to the backup */
+            fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
+        }
+        return;
+    }
+    const bool is_logged = is_to_be_logged(server, work);
+    bool is_held = sl_server_request_writes(work) && conn->session->passed_writes > 0;
+    bool is_free = sl_server_scheduler_is_free(conn) && !is_held;
+    bool at_once =
+        !sl_server_reply_chunks_fits(conn, work) && may_run_at_once(conn, work, SL_LIMIT_TURN_COST);
+    bool is_ready = is_free && at_once && !is_logged;
+    uint64_t cost = conn->shares ? sl_server_shm_cost(work) : work->cost;
+    bool has_turn = server->crowded_count == 0 && !sl_server_turn_is_over(server, cost);
+    if (is_ready && has_turn) {
+        uint32_t spent = 0;
+        enum run run = run_in_place(conn, work, id, credit_bytes, arrival->landing, &spent);
+        server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
+        if (run == RUN_ANSWERED) {
+            return;
+        }
+        if (run == RUN_PARKED) {
+            sl_shard_abandon(server->shard, work); /* it begins anew, to wait as others do */
+        }
+    }
+    bool is_behind = !is_free && has_crowd(conn) && !is_held;
+    enum waits_for what = WAITS_FOR_OTHERS;
+    if ((is_ready && !has_turn) || (is_behind && at_once && !is_logged)) {
+        what = WAITS_FOR_ITS_TURN;
+    } else if (is_free && sl_shard_waits(server->shard, work)) {
+        what = WAITS_FOR_CLOCKS;
+    }
+    enqueue(conn, arrival, work, credit_bytes, what);
+}
+
+/* Where the reply shall lie, if it fits there. */
+static uint8_t *landing_for(const struct sl_conn *conn, uint64_t reply_bytes)
+{
+    bool fits = conn->landing_bytes == reply_bytes && (uintptr_t)conn->landing % 8 == 0;
+    return fits && reply_bytes > 0 ? conn->landing : NULL;
+}
+
+/* Checks the request as a whole, then has it carried out as far as it was not. */
+static void arrive(struct sl_server_conn *conn, const struct sl_transport_message *message,
+                   bool comes_again)
+{
+    const struct sl_frame *header = &message->header;
+    struct sl_server_incoming arrival;
+    struct sl_shard_exec work;
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    sl_server_pull_batch_before(conn);
+    sl_server_shm_read(conn, message, &arrival);
+    int err = begin(conn, &arrival, arrival.payload, &work, reason, sizeof reason);
+    if (err != 0) {
+        /* What it cost is unknown to both sides now: there is no going on. */
+        reply_error(conn, header->request_id, 0, err, reason);
+        sl_server_drop(conn, err, "%s", reason);
+        return;
+    }
+    if (conn->server->replica != NULL &&
+        header->payload_bytes >
+            SL_LIMIT_FRAME_PAYLOAD_BYTES - sizeof(struct sl_replication_entry_head)) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
+        return;
+    }
+    arrival.landing = landing_for(conn->conn, work.reply_bytes);
+    uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
+    if (!sl_credit_spend(&conn->credit, cost)) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
+    } else if (!comes_again || !replay(conn, header, &work, cost)) {
+        sl_server_request_serve(conn, &arrival, &work, cost);
+    }
+}
+
+void sl_server_request_arrive(struct sl_server_conn *conn,
+                              const struct sl_transport_message *message)
+{
+    bool comes_again;
+    if (check_header(conn, &message->header, &comes_again)) {
+        if (sl_server_pull_batch_take(conn, message)) {
+            return;
+        }
+        arrive(conn, message, comes_again);
+    }
+    sl_server_release(conn, message);
+}
+
+/* The reply has been sent, or its connection has closed. */
+static void reply_sent(void *ctx)
+{
+    sl_server_request_free(ctx);
+}
+
+/* The reply is made: what the request came with is not needed any more. */
+static void put_payload(struct sl_server_request *request)
+{
+    if (request->payload != NULL) {
+        sl_server_buffers_put(&request->server->buffers, request->payload);
+        request->payload = NULL;
+    }
+    if (request->is_long && request->conn != NULL) {
+        request->conn->long_requests--;
+    }
+    request->is_long = false;
+}
+
+/* Sends a reply that was made in a buffer; false: no room for its header now. */
+static bool reply_from_buffer(struct sl_server_request *request)
+{
+    struct sl_server_conn *conn = request->conn;
+    if (conn == NULL) {
+        sl_server_scheduler_remove(request);
+        sl_server_request_free(request);
+        return true;
+    }
+    if (sl_outbox_reserve(conn->outbox, 0) == NULL) {
+        return false;
+    }
+    sl_server_scheduler_remove(request);
+    put_payload(request);
+    const void *reply = reply_of(request);
+    uint32_t bytes = (uint32_t)request->work.reply_bytes;
+    if (request->work.answer != NULL && request->landing != NULL) {
+        memcpy(request->landing, request->work.answer, bytes);
+    } else if (request->work.answer != NULL) {
+        reply = request->work.answer;
+    }
+    if (reply != request->reply) {
+        sl_server_admission_put_reply(request);
+    }
+    sl_timer_disarm(sl_reactor_timers(request->server->options.reactor), &request->deadline);
+    struct sl_frame header =
+        sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply, bytes,
+                     bytes > 0 ? reply_sent : NULL, request);
+    if (bytes == 0) {
+        sl_server_request_free(request);
+    }
+    return true;
+}
+
+void sl_server_request_fail(struct sl_server_request *request, int err, const char *text)
+{
+    struct sl_server_conn *conn = request->conn;
+    const bool writes = request->session != NULL && sl_server_request_writes(&request->work);
+    const uint32_t section_end = sl_shard_written(&request->work);
+    sl_server_scheduler_remove(request);
+    if (writes) {
+        sl_server_session_failed(request->session, request->id, err);
+    }
+    if (conn != NULL) {
+        reply_error(conn, request->id, request->credit_bytes, err, text);
+    }
+    if (request->session == NULL) {
+        sl_server_request_end(request);
+    } else if (!writes || !sl_replication_log_failed(request, section_end, err)) {
+        sl_server_request_free(request);
+    }
+}
+
+void sl_server_request_end(struct sl_server_request *request)
+{
+    sl_assert(request->session == NULL);
+    if (request->effect_end == 0 || !sl_replication_log_failed(request, request->effect_end, 0)) {
+        sl_server_request_free(request);
+    }
+}
+
+void sl_server_request_adopt(struct sl_server_request *request, struct sl_server_conn *conn,
+                             uint32_t budget_us, uint64_t credit_bytes)
+{
+    sl_server_scheduler_adopt(request, conn);
+    request->credit_bytes = credit_bytes;
+    set_deadline(request, budget_us);
+}
+
+void sl_server_request_free(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    sl_assert(request->list == NULL);
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &request->deadline);
+    if (server->shard != NULL) {
+        sl_shard_abandon(server->shard, &request->work);
+    }
+    put_payload(request);
+    sl_server_admission_put_reply(request);
+    sl_pool_put(&server->requests, request);
+    sl_server_unblock(server);
+}
+
+/* A request that has not begun: in place if it fits, else with a buffer for the reply. */
+static enum sl_server_outcome run_first(struct sl_server_request *request, uint32_t keys,
+                                        uint32_t *spent)
+{
+    struct sl_server *server = request->server;
+    if (sl_shard_waits(server->shard, &request->work)) {
+        return SL_SERVER_WAITS;
+    }
+    if (sl_server_reply_chunks_may_begin(request)) {
+        return sl_server_reply_chunks_run(request, keys, spent);
+    }
+    keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
+    if (!is_to_be_logged(server, &request->work) &&
+        may_run_at_once(request->conn, &request->work, keys)) {
+        enum run run = run_in_place(request->conn, &request->work, request->id,
+                                    request->credit_bytes, request->landing, spent);
+        if (run != RUN_ANSWERED) {
+            return run == RUN_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
+        }
+        sl_server_scheduler_remove(request);
+        sl_server_request_free(request);
+        return SL_SERVER_ANSWERED;
+    }
+    if (!sl_server_admission_reply(request)) {
+        return SL_SERVER_CONTINUES;
+    }
+    request->started = true;
+    server->request_count++;
+    return sl_server_request_run(request, keys, spent);
+}
+
+/* What would run at once, if its reply could be made where it is sent from, is not cut. */
+static uint32_t slice_of(const struct sl_server_request *request)
+{
+    const struct sl_shard_exec *work = &request->work;
+    const bool is_short = work->cost <= SL_SERVER_PUSH_KEYS && work->writes;
+    return is_short && sl_replication_logs(request->server)
+               ? SL_SERVER_PUSH_KEYS
+               : SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
+}
+
+enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
+                                             uint32_t *spent)
+{
+    *spent = 0;
+    if (!request->started) {
+        if (request->server->is_quiet && sl_server_request_writes(&request->work)) {
+            sl_server_drain_refuse(request);
+            return SL_SERVER_ANSWERED;
+        }
+        return run_first(request, keys, spent);
+    }
+    if (request->streams) {
+        return sl_server_reply_chunks_run(request, keys, spent);
+    }
+    if (!request->done) {
+        if (!sl_server_admission_reply(request)) {
+            return SL_SERVER_CONTINUES; /* it was parked, and gave it back */
+        }
+        char reason[SL_MESSAGE_TEXT_BYTES];
+        sl_server_session_writes(request);
+        request->server->write_count += sl_server_request_writes(&request->work);
+        uint32_t slice = slice_of(request);
+        keys = keys < slice ? keys : slice;
+        int result = sl_shard_run(request->server->shard, &request->work, reply_of(request), keys,
+                                  spent, reason, sizeof reason);
+        sl_server_session_note(request);
+        if (result < 0) {
+            sl_server_request_fail(request, result, reason);
+            return SL_SERVER_ANSWERED;
+        }
+        if (request->session == NULL && sl_shard_stop_writes(&request->work)) {
+            sl_server_scheduler_remove(request);
+            sl_server_request_end(request);
+            return SL_SERVER_ANSWERED;
+        }
+        if (result != SL_SHARD_DONE) {
+            return result == SL_SHARD_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
+        }
+        request->done = true;
+        if (sl_server_request_writes(&request->work)) {
+            sl_server_session_wrote(request->session, request->id);
+        }
+        if (is_to_be_logged(request->server, &request->work)) {
+            if (sl_replication_log_done(request)) {
+                return SL_SERVER_ANSWERED;
+            }
+        } else if (sl_server_request_writes(&request->work)) {
+            sl_replication_count(request->server);
+        }
+    }
+    return reply_from_buffer(request) ? SL_SERVER_ANSWERED : SL_SERVER_CONTINUES;
+}

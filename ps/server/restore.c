@@ -1,0 +1,458 @@
+#include "ps/server/restore.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/checkpoint/directory.h"
+#include "ps/checkpoint/reader.h"
+#include "ps/replication/internal.h"
+#include "ps/shard/load.h"
+#include "reactor/offload.h"
+
+/* Blocks that are read in one go, and how often so many are on their way: what is read and not
+ * loaded is small enough to stay in a cache that cores share, and neither side waits for the other
+ * for the sake of a block that takes longer. */
+#define BATCH_BLOCKS 2
+#define BATCHES      6
+
+/* How long the end of a server waits for a disk. */
+#define DISK_WAIT_NS (2 * SL_CLOCK_NS_PER_S)
+
+struct restore_files;
+
+/* Blocks of one file, one behind the other. The thread's from its post until it is done, then the
+ * reactor's. */
+struct batch {
+    struct sl_offload_job job; /* first */
+    struct restore_files *files;
+    struct sl_server_restore *owner;                /* not looked at there */
+    struct sl_snapshot_block *blocks[BATCH_BLOCKS]; /* the reader's own, in exchange; used again */
+    uint32_t count;
+    uint32_t image_shard, image_shard_count;
+    enum sl_checkpoint_workers workers;
+    bool begins, ends; /* with the file */
+    bool is_newest;    /* it is of the checkpoint itself, not of one that it adds to */
+    bool is_last;      /* nothing is to be read behind it */
+    int err;
+};
+
+/* What is read where. The thread's while a batch is posted; `reason` once it is over. Outlives a
+ * server whose disk hangs. */
+struct restore_files {
+    const struct sl_disk *disk;
+    char directory[SL_DISK_PATH_BYTES];
+    uint64_t number;
+    uint32_t shard, shard_count; /* that are to be loaded */
+    struct sl_checkpoint_chain chain;
+    struct sl_checkpoint_reader *reader;
+    bool is_open;               /* the chain was read */
+    bool is_over;               /* all is read, or reading has failed: what is posted has nothing */
+    uint32_t image_shard, item; /* that the reader stands on */
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+    struct batch batches[BATCHES];
+};
+
+struct sl_server_restore { /* the reactor's */
+    struct sl_server *server;
+    struct sl_server_restore_options options;
+    struct sl_offload *aside;
+    struct restore_files *files;
+    bool is_over;
+    bool is_same; /* the shard goes on as the one that it was */
+
+    uint32_t first; /* of the batches, in the order of a ring: the next to be loaded */
+    uint32_t ready; /* so many from it on are read; all others are posted */
+    uint32_t block; /* of the first */
+    bool has_begun; /* the block has: it takes several slices */
+    struct sl_shard_load load;
+    struct sl_server_session_load session_load;
+    uint64_t bytes, begun_ns;
+
+    struct sl_server_restore_table tables[SL_LIMIT_TABLES];
+    uint32_t table_count;
+};
+
+/* ---- On the thread --------------------------------------------------------------------------- */
+
+static bool is_same_numbering(const struct restore_files *files, uint32_t shard_count)
+{
+    return shard_count == files->shard_count;
+}
+
+/* All manifests, before the first file. */
+static int open_chain(struct restore_files *files)
+{
+    struct sl_checkpoint_manifest manifest;
+    int err = sl_checkpoint_directory_manifest(files->disk, files->directory, files->number,
+                                               &manifest, files->reason, sizeof files->reason);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_checkpoint_shard_range scope = {0};
+    if (is_same_numbering(files, manifest.shard_count)) {
+        scope = (struct sl_checkpoint_shard_range){.first = files->shard, .count = 1};
+        files->image_shard = files->shard;
+    }
+    sl_checkpoint_manifest_fini(&manifest);
+    err = sl_checkpoint_directory_chain(files->disk, files->directory, files->number, scope, NULL,
+                                        &files->chain, files->reason, sizeof files->reason);
+    files->is_open = err == 0;
+    return err;
+}
+
+static const struct sl_checkpoint_manifest *current(const struct restore_files *files)
+{
+    return &files->chain.items[files->item];
+}
+
+/* Behind the file that the reader stands on. False: there is none. */
+static bool to_next_file(struct restore_files *files)
+{
+    if (files->item + 1 < files->chain.count) {
+        files->item++;
+        return true;
+    }
+    if (is_same_numbering(files, current(files)->shard_count) ||
+        files->image_shard + 1 == current(files)->shard_count) {
+        return false;
+    }
+    files->item = 0;
+    files->image_shard++;
+    return true;
+}
+
+/* From the file that is open, or is to be opened. */
+static int read_batch(struct batch *batch)
+{
+    struct restore_files *files = batch->files;
+    int err = files->is_open ? 0 : open_chain(files);
+    batch->begins = files->reader == NULL;
+    if (err == 0 && batch->begins) {
+        err = sl_checkpoint_reader_open(files->disk, files->directory, current(files),
+                                        files->image_shard, SL_CHECKPOINT_ALL_KINDS, &files->reader,
+                                        files->reason, sizeof files->reason);
+    }
+    if (err != 0) {
+        return err;
+    }
+    batch->image_shard = files->image_shard;
+    batch->image_shard_count = current(files)->shard_count;
+    batch->workers = current(files)->workers;
+    batch->is_newest = files->item + 1 == files->chain.count;
+    while (batch->count < BATCH_BLOCKS && !batch->ends) {
+        const struct sl_snapshot_block *block;
+        err = sl_checkpoint_reader_next(files->reader, &block, files->reason, sizeof files->reason);
+        if (err != 0) {
+            return err;
+        }
+        batch->ends = block == NULL;
+        if (block != NULL) {
+            struct sl_snapshot_block **to = &batch->blocks[batch->count++];
+            *to = sl_checkpoint_reader_take(files->reader, *to);
+        }
+    }
+    if (batch->ends) {
+        sl_checkpoint_reader_close(&files->reader);
+        batch->is_last = !to_next_file(files);
+    }
+    return 0;
+}
+
+static void batch_work(struct sl_offload_job *job)
+{
+    struct batch *batch = (struct batch *)job;
+    struct restore_files *files = batch->files;
+    if (files->is_over) {
+        return;
+    }
+    batch->err = read_batch(batch);
+    files->is_over = batch->err != 0 || batch->is_last;
+}
+
+static void files_free(struct restore_files *files)
+{
+    sl_checkpoint_reader_close(&files->reader);
+    if (files->is_open) {
+        sl_checkpoint_chain_fini(&files->chain);
+    }
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        for (uint32_t b = 0; b < BATCH_BLOCKS; b++) {
+            sl_snapshot_block_destroy(&files->batches[i].blocks[b]);
+        }
+    }
+    free(files);
+}
+
+/* ---- On the reactor -------------------------------------------------------------------------- */
+
+static void batch_done(struct sl_offload_job *job);
+
+static void batch_post(struct sl_server_restore *restore, struct batch *batch)
+{
+    batch->count = 0;
+    batch->begins = batch->ends = batch->is_newest = batch->is_last = false;
+    batch->err = 0;
+    sl_offload_post(restore->aside, &batch->job);
+}
+
+static void finish(struct sl_server_restore *restore, int err, const char *reason)
+{
+    restore->is_over = true;
+    restore->ready = 0;
+    restore->options.ended(restore->options.ctx, err, reason);
+}
+
+static void batch_done(struct sl_offload_job *job)
+{
+    struct batch *batch = (struct batch *)job;
+    struct sl_server_restore *restore = batch->owner;
+    if (restore->is_over) {
+        return;
+    }
+    if (job->err != 0 || batch->err != 0) {
+        finish(restore, batch->err != 0 ? batch->err : job->err,
+               batch->err != 0 ? batch->files->reason : "no thread to read the files");
+        return;
+    }
+    restore->ready++;
+}
+
+/* The checkpoint's tables are those of its own files: what it adds to has no others. */
+static int note_table(struct sl_server_restore *restore, const struct sl_snapshot_block *block,
+                      char *reason, size_t reason_bytes)
+{
+    struct sl_snapshot_table table;
+    int err = sl_snapshot_take_table(block, &table, reason, reason_bytes);
+    for (uint32_t i = 0; err == 0 && i < restore->table_count; i++) {
+        if (restore->tables[i].id == block->table_id) {
+            return 0;
+        }
+    }
+    if (err == 0 && restore->table_count < SL_LIMIT_TABLES) {
+        restore->tables[restore->table_count++] =
+            (struct sl_server_restore_table){.id = block->table_id, .spec = table.spec};
+    }
+    return err;
+}
+
+/* Once, when its first slice is about to be loaded. */
+static int begin_block(struct sl_server_restore *restore, const struct sl_snapshot_block *block,
+                       char *reason, size_t reason_bytes)
+{
+    restore->bytes += block->bytes;
+    if (block->kind == SL_SNAPSHOT_TABLE) {
+        return note_table(restore, block, reason, reason_bytes);
+    }
+    restore->session_load = (struct sl_server_session_load){.is_exact = false};
+    return 0;
+}
+
+static int load_some(struct sl_server_restore *restore, const struct batch *batch,
+                     const struct sl_snapshot_block *block, char *reason, size_t reason_bytes)
+{
+    if (block->kind == SL_SNAPSHOT_SESSIONS && batch->is_newest && restore->is_same) {
+        return sl_server_session_load(restore->server, block, &restore->session_load,
+                                      SL_LIMIT_TURN_COST, reason, reason_bytes);
+    }
+    return sl_shard_load_block(&restore->load, block, SL_LIMIT_TURN_COST, reason, reason_bytes);
+}
+
+/* Loads of the batch what the budget allows: SL_SHARD_DONE, SL_SHARD_AGAIN or an error. */
+static int load_slice(struct sl_server_restore *restore, struct batch *batch, char *reason,
+                      size_t reason_bytes)
+{
+    struct sl_shard *shard = restore->server->shard;
+    if (batch->begins) {
+        batch->begins = false;
+        int err = sl_shard_load_begin(&restore->load, shard, batch->image_shard,
+                                      batch->image_shard_count, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        restore->is_same = batch->image_shard_count == restore->files->shard_count;
+    }
+    if (restore->block < batch->count) {
+        const struct sl_snapshot_block *block = batch->blocks[restore->block];
+        int result = restore->has_begun ? 0 : begin_block(restore, block, reason, reason_bytes);
+        restore->has_begun = true;
+        if (result == 0) {
+            result = load_some(restore, batch, block, reason, reason_bytes);
+        }
+        if (result != SL_SHARD_DONE) {
+            return result;
+        }
+        restore->has_begun = false;
+        restore->block++;
+        return restore->block < batch->count ? SL_SHARD_AGAIN : SL_SHARD_DONE;
+    }
+    return SL_SHARD_DONE;
+}
+
+/* That a job does not go on is said aloud: its workers begin with iteration 0. */
+static void report(const struct sl_server_restore *restore, bool goes_on)
+{
+    const struct sl_server *server = restore->server;
+    const uint64_t took_ns = sl_reactor_now_ns(server->options.reactor) - restore->begun_ns;
+    sl_log_write(goes_on ? SL_LOG_INFO : SL_LOG_WARN,
+                 "shard %u: checkpoint %" PRIu64 " is restored: %.1f MiB in %.1f s%s%s",
+                 server->options.shard.index, restore->options.number,
+                 (double)restore->bytes / (1 << 20), (double)took_ns / (double)SL_CLOCK_NS_PER_S,
+                 restore->is_same ? "" : "; from another number of shards",
+                 goes_on ? "" : "; a new job begins with its values, at iteration 0");
+}
+
+/* The job was not over when the checkpoint was made: all shards agree on that, although each was
+ * cut at a moment of its own. */
+static bool goes_on(const struct sl_server_restore *restore, const struct batch *batch)
+{
+    return batch->workers == SL_CHECKPOINT_WORKERS_UNKNOWN
+               ? sl_server_job_continues(restore->server)
+               : batch->workers == SL_CHECKPOINT_WORKERS_SOME;
+}
+
+/* The batch is loaded: its memory is for what comes behind all others. */
+static void next_batch(struct sl_server_restore *restore, struct batch *batch)
+{
+    restore->first = (restore->first + 1) % BATCHES;
+    restore->ready--;
+    restore->block = 0;
+    if (batch->is_last) {
+        const bool is_same_job = restore->is_same && goes_on(restore, batch);
+        if (is_same_job) {
+            sl_shard_load_allow_ahead(restore->server->shard);
+        } else {
+            sl_shard_load_new_job(restore->server->shard);
+        }
+        report(restore, is_same_job);
+        finish(restore, 0, "");
+    } else {
+        batch_post(restore, batch);
+    }
+}
+
+uint32_t sl_server_restore_run(struct sl_server *server)
+{
+    struct sl_server_restore *restore = server->restore;
+    if (restore == NULL || restore->ready == 0) {
+        return 0;
+    }
+    struct batch *batch = &restore->files->batches[restore->first];
+    char why[SL_MESSAGE_TEXT_BYTES] = "";
+    int result = load_slice(restore, batch, why, sizeof why);
+    if (result == SL_SHARD_DONE && batch->ends) {
+        int err = sl_shard_load_end(&restore->load, why, sizeof why);
+        result = err != 0 ? err : SL_SHARD_DONE;
+    }
+    if (result < 0) {
+        char reason[SL_SERVER_RESTORE_REASON_BYTES];
+        char name[SL_CHECKPOINT_NAME_BYTES];
+        sl_checkpoint_file_name(batch->image_shard, batch->image_shard_count, name);
+        (void)snprintf(reason, sizeof reason, "%s of checkpoint %" PRIu64 " in %s: %s", name,
+                       restore->options.number, restore->options.directory, why);
+        finish(restore, result, reason);
+    } else if (result == SL_SHARD_DONE) {
+        next_batch(restore, batch);
+    }
+    return 1;
+}
+
+bool sl_server_restore_is_idle(const struct sl_server *server)
+{
+    return server->restore == NULL || server->restore->ready == 0;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+int sl_server_restore_begin(struct sl_server *server,
+                            const struct sl_server_restore_options *options)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->shard != NULL);
+    sl_assert(server->restore == NULL);
+    sl_assert(!server->is_open);
+    struct sl_server_restore *restore = calloc(1, sizeof *restore);
+    struct restore_files *files = calloc(1, sizeof *files);
+    char name[32];
+    int err = restore == NULL || files == NULL ? SL_ERR_NO_MEMORY : 0;
+    if (err == 0) {
+        (void)snprintf(name, sizeof name, "restore.%u", server->options.local_index);
+        err = sl_offload_create(server->options.reactor, name, &restore->aside);
+    }
+    if (err != 0) {
+        free(restore);
+        free(files);
+        return err;
+    }
+    sl_offload_set_place(restore->aside, SL_OFFLOAD_PRIORITY_NORMAL);
+    files->disk = options->disk;
+    (void)snprintf(files->directory, sizeof files->directory, "%s", options->directory);
+    files->number = options->number;
+    files->shard = server->options.shard.index;
+    files->shard_count = server->options.shard.count;
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        files->batches[i].job = (struct sl_offload_job){.work = batch_work, .done = batch_done};
+        files->batches[i].files = files;
+        files->batches[i].owner = restore;
+    }
+    restore->server = server;
+    restore->options = *options;
+    restore->files = files;
+    restore->begun_ns = sl_reactor_now_ns(server->options.reactor);
+    server->restore = restore;
+    if (server->replica != NULL) {
+        server->replica->is_touched = true; /* its backup needs an image */
+    }
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        batch_post(restore, &files->batches[i]);
+    }
+    return 0;
+}
+
+const struct sl_server_restore_table *sl_server_restore_tables(const struct sl_server *server,
+                                                               uint32_t *count)
+{
+    *count = server->restore == NULL ? 0 : server->restore->table_count;
+    return server->restore == NULL ? NULL : server->restore->tables;
+}
+
+void sl_server_restore_fini(struct sl_server *server)
+{
+    struct sl_server_restore *restore = server->restore;
+    if (restore == NULL) {
+        return;
+    }
+    restore->is_over = true;
+    if (sl_offload_destroy(&restore->aside, DISK_WAIT_NS)) {
+        files_free(restore->files);
+    } /* else they are the thread's, until the process ends */
+    free(restore);
+    server->restore = NULL;
+}
+
+/* In the order in which they came: the later one of a client takes the earlier one's place. */
+void sl_server_start_serving(struct sl_server *server)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->shard != NULL);
+    sl_assert(!server->is_open);
+    server->is_open = true;
+    server->is_restored = server->restore != NULL;
+    sl_server_restore_fini(server);
+    sl_server_sessions_await(server, 1);
+    sl_server_sessions_number(server);
+    struct sl_server_conn *conn = server->conns;
+    while (conn != NULL && conn->next != NULL) {
+        conn = conn->next;
+    }
+    while (conn != NULL) {
+        struct sl_server_conn *before = conn->prev;
+        if (conn->kind == SL_SERVER_CONN_WAITING) {
+            sl_server_admit(conn);
+        }
+        conn = before;
+    }
+}

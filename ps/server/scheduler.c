@@ -1,0 +1,601 @@
+/* Requests that wait, and whose turn it is. */
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "ps/replication/internal.h"
+#include "ps/server/request_list.h"
+#include "ps/server/session_snapshot.h"
+#include "ps/server/turn.h"
+#include "ps/shard/snapshot.h"
+
+/* Of a turn, for what the primary sends: rows of an image, which are new here, take long. */
+#define FEED_KEYS (SL_LIMIT_TURN_COST / 8)
+
+/* The first request of the connection's queue may run, as far as the others are concerned. */
+static bool head_may_run(const struct sl_server_conn *conn)
+{
+    const struct sl_server_request *first = conn->queue.first;
+    const struct sl_replication *replica = conn->server->replica;
+    const bool has_room = replica == NULL || !replica->is_full;
+    return first != NULL && (first->started || !sl_server_request_writes(&first->work) ||
+                             (conn->session->passed_writes == 0 && has_room));
+}
+
+static void ready_append(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    if (conn->is_ready || !head_may_run(conn)) {
+        return;
+    }
+    conn->is_ready = true;
+    conn->ready_next = NULL;
+    if (server->ready_last == NULL) {
+        server->ready_first = conn;
+    } else {
+        server->ready_last->ready_next = conn;
+    }
+    server->ready_last = conn;
+    server->runnable_count++;
+}
+
+static struct sl_server_conn *ready_take(struct sl_server *server)
+{
+    struct sl_server_conn *conn = server->ready_first;
+    server->ready_first = conn->ready_next;
+    if (server->ready_first == NULL) {
+        server->ready_last = NULL;
+    }
+    conn->is_ready = false;
+    server->runnable_count--;
+    return conn;
+}
+
+static void ready_remove(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    if (!conn->is_ready) {
+        return;
+    }
+    struct sl_server_conn *last = NULL;
+    struct sl_server_conn **at = &server->ready_first;
+    while (*at != conn) {
+        last = *at;
+        at = &last->ready_next;
+    }
+    *at = conn->ready_next;
+    if (server->ready_last == conn) {
+        server->ready_last = last;
+    }
+    conn->is_ready = false;
+    server->runnable_count--;
+}
+
+static size_t buffer_bytes(const struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    const uint8_t *reply = request->reply;
+    return sl_server_buffers_size(&server->buffers, request->payload) +
+           (reply == NULL ? 0 : sl_server_buffers_size(sl_server_shm_owner(server, reply), reply));
+}
+
+/* Later writes of the session wait for it. */
+static bool holds_writes(const struct sl_server_request *request)
+{
+    return request->passed && (request->streams || sl_server_request_writes(&request->work));
+}
+
+/* The request stands in the way of later ones that write no more. */
+static void unpass(struct sl_server_request *request)
+{
+    struct sl_server_session *session = request->session;
+    if (holds_writes(request)) {
+        session->passed_writes--;
+    }
+    if (session->orphan == request) {
+        session->orphan = NULL;
+    }
+    request->passed = false;
+}
+
+static void pass(struct sl_server_request *request)
+{
+    if (!request->passed && sl_server_request_writes(&request->work)) {
+        request->session->passed_writes++;
+    }
+    request->passed = true;
+}
+
+/* What a request in the middle has done already, and the room for a reply that it has not begun,
+ * shall not lie about while it waits. */
+static void shrink(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (request->work.reply_done == 0) {
+        sl_server_admission_put_reply(request);
+    }
+    if (server->replica != NULL && request->work.writes) {
+        return; /* all of it may have to be logged */
+    }
+    size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
+    size_t size = sl_server_buffers_size(&server->buffers, request->payload);
+    if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
+        return; /* it would not get a smaller one */
+    }
+    uint8_t *rest = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
+    if (rest != NULL) {
+        sl_shard_move_rest(server->shard, &request->work, rest);
+        sl_server_buffers_put(&server->buffers, request->payload);
+        request->payload = rest;
+        sl_server_unblock(server);
+    }
+}
+
+/* Nobody may fill the room for those who wait and go away. */
+static bool has_room_to_park(const struct sl_server_request *request)
+{
+    const struct sl_server *server = request->server;
+    size_t bytes = buffer_bytes(request);
+    if (request->conn == NULL && server->orphan_bytes + bytes > server->buffers.bytes / 8) {
+        return false;
+    }
+    return server->parked_bytes + bytes <= server->buffers.bytes / 2;
+}
+
+/* True when a request that would have to wait for clocks has been answered with an error instead.
+ */
+static bool refuse_to_park(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    bool late = !sl_timer_armed(&request->deadline); /* it passed in the middle of the request */
+    if (!late && !server->draining && has_room_to_park(request)) {
+        return false;
+    }
+    if (late) {
+        sl_server_request_fail_late(request, true);
+    } else if (server->draining) {
+        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+    } else {
+        sl_server_request_fail(request, SL_ERR_NO_MEMORY,
+                               "the ps has no room for more requests that wait for clocks");
+    }
+    return true;
+}
+
+/* Puts a request, which is in no list, aside until clocks move. */
+static void park(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (request->session == NULL) {
+        sl_server_request_end(request); /* and nothing of it is left by half */
+        return;
+    }
+    shrink(request);
+    if (refuse_to_park(request)) {
+        return;
+    }
+    pass(request);
+    server->parked_bytes += buffer_bytes(request);
+    server->orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
+    sl_server_request_list_append(&server->parked, request);
+}
+
+void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
+{
+    if (park_it) {
+        park(request);
+        return;
+    }
+    request->server->crowded_count += request->crowded;
+    sl_server_request_list_append(&request->conn->queue, request);
+    ready_append(request->conn);
+    sl_server_unblock(request->server); /* this one may be content with less memory */
+}
+
+/* Out of its list, with the accounts of that list. */
+static void unlist(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (request->list == &server->parked) {
+        server->parked_bytes -= buffer_bytes(request);
+        server->orphan_bytes -= request->conn == NULL ? buffer_bytes(request) : 0;
+    } else if (request->list == &server->resumed) {
+        server->runnable_count--;
+    }
+    server->crowded_count -= request->crowded;
+    request->crowded = false;
+    sl_server_request_list_remove(request);
+}
+
+void sl_server_scheduler_remove(struct sl_server_request *request)
+{
+    if (request->list != NULL) {
+        unlist(request);
+    }
+    if (request->session == NULL) {
+        return;
+    }
+    unpass(request);
+    struct sl_server_conn *conn = request->session->conn;
+    if (conn == NULL) {
+        return;
+    }
+    if (conn->queue.first == NULL) {
+        ready_remove(conn);
+    }
+    ready_append(conn);
+}
+
+static void to_resumed(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    sl_server_request_list_append(&server->resumed, request);
+    server->runnable_count++;
+}
+
+static void resume(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    unlist(request);
+    to_resumed(request);
+    sl_server_unblock(server);
+}
+
+/* Clocks have moved: those that wait no more may go on. */
+static void resume_parked(struct sl_server *server)
+{
+    struct sl_server_request *next;
+    for (struct sl_server_request *request = server->parked.first; request != NULL;
+         request = next) {
+        next = request->next;
+        if (!sl_shard_waits(server->shard, &request->work)) {
+            resume(request);
+        }
+    }
+}
+
+void sl_server_scheduler_cancel_parked(struct sl_server *server, int err, const char *text)
+{
+    while (server->parked.first != NULL) {
+        sl_server_request_fail(server->parked.first, err, text);
+    }
+}
+
+void sl_server_scheduler_discard(struct sl_server_request *request)
+{
+    sl_server_scheduler_remove(request);
+    sl_server_request_free(request);
+}
+
+static void leave_conn(struct sl_server_request *request)
+{
+    request->conn->long_requests -= request->is_long;
+    request->conn = NULL;
+}
+
+/* The request loses its connection. What has begun to write is finished, and may be asked for
+ * again; everything else can begin anew. */
+static void orphan(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (request->session == NULL) {
+        unlist(request); /* the backup has it, and its answer is not wanted any more */
+        sl_server_scheduler_leave(request);
+        sl_server_request_free(request);
+        return;
+    }
+    struct sl_server_session *session = request->session;
+    bool begun = request->started && !request->done && sl_server_request_writes(&request->work);
+    bool is_parked = request->list == &server->parked;
+    bool is_queued = request->list == &request->conn->queue;
+    if (!begun || is_parked || is_queued) {
+        unlist(request);
+    }
+    sl_server_shm_take_off(request, begun);
+    leave_conn(request);
+    if (!begun) {
+        unpass(request);
+        sl_server_request_free(request);
+        return;
+    }
+    sl_assert(session->orphan == NULL); /* the next write begins when this one is done */
+    pass(request);
+    session->orphan = request;
+    if (is_parked) {
+        park(request);
+    } else if (is_queued) {
+        to_resumed(request);
+    }
+}
+
+static void orphan_of(struct sl_server_request_list *list, const struct sl_server_conn *conn)
+{
+    struct sl_server_request *next;
+    struct sl_server_request *last = list->last;
+    for (struct sl_server_request *request = list->first; request != NULL; request = next) {
+        next = request == last ? NULL : request->next;
+        if (request->conn == conn) {
+            orphan(request);
+        }
+    }
+}
+
+void sl_server_scheduler_drop(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    sl_assert(conn->session->conn == NULL);
+    ready_remove(conn);
+    orphan_of(&server->resumed, conn);
+    orphan_of(&server->parked, conn);
+    while (conn->queue.first != NULL) {
+        orphan(conn->queue.first);
+    }
+}
+
+void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_server_conn *conn)
+{
+    struct sl_server *server = request->server;
+    if (request->list == &server->parked) {
+        server->orphan_bytes -= buffer_bytes(request);
+    }
+    request->session->orphan = NULL;
+    request->conn = conn;
+    conn->long_requests += request->is_long;
+}
+
+void sl_server_scheduler_abandon(struct sl_server_session *session)
+{
+    struct sl_server_request *request = session->orphan;
+    if (request == NULL) {
+        return;
+    }
+    const uint32_t done = sl_shard_written(&request->work);
+    request->effect_first = session->sent_id == request->id ? session->sent_sections : 0;
+    bool ends = sl_shard_stop_writes(&request->work);
+    session->orphan = NULL;
+    request->session = NULL;
+    request->effect_end = ends ? done : done + 1; /* the push in its middle will be done */
+    if (ends) {
+        unlist(request);
+        sl_server_request_end(request);
+    }
+}
+
+void sl_server_scheduler_leave(struct sl_server_request *request)
+{
+    request->landing = NULL;
+    leave_conn(request);
+    request->is_long = false;
+}
+
+void sl_server_scheduler_answer(struct sl_server_request *request)
+{
+    sl_assert(request->done);
+    to_resumed(request);
+    sl_server_unblock(request->server);
+}
+
+void sl_server_scheduler_wake(struct sl_server *server)
+{
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->session != NULL) {
+            ready_append(conn);
+        }
+    }
+    sl_server_unblock(server);
+}
+
+bool sl_server_scheduler_is_empty(const struct sl_server *server)
+{
+    if (server->parked.first != NULL || server->resumed.first != NULL || server->pulls.count > 0 ||
+        (server->replica != NULL && sl_replication_log_is_awaited(server))) {
+        return false;
+    }
+    for (const struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->queue.first != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whose turn it is: resumed requests and connections alternate, each line in turn. NULL: nobody's.
+ * A connection is out of its line until run_next puts it back. */
+static struct sl_server_request *take_next(struct sl_server *server)
+{
+    bool resumed =
+        server->resumed.first != NULL && (server->resume_next || server->ready_first == NULL);
+    server->resume_next = !resumed;
+    if (resumed) {
+        struct sl_server_request *request = server->resumed.first;
+        sl_server_request_list_remove(request);
+        sl_server_request_list_append(&server->resumed, request);
+        return request;
+    }
+    while (server->ready_first != NULL) {
+        struct sl_server_conn *conn = ready_take(server);
+        if (head_may_run(conn)) {
+            return conn->queue.first;
+        }
+    }
+    return NULL;
+}
+
+/* One slice of one request; returns what it spent, 0: no progress. *sliced_keys are left for those
+ * that are done in slices. */
+static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint32_t *sliced_keys)
+{
+    struct sl_server_conn *conn = request->conn;
+    uint32_t spent;
+    uint32_t speed = sl_server_request_speed(request);
+    enum sl_server_outcome outcome = sl_server_request_run(request, keys, &spent);
+    if (outcome == SL_SERVER_CONTINUES) {
+        uint32_t sliced = (spent + speed - 1) / speed;
+        *sliced_keys -= sliced < *sliced_keys ? sliced : *sliced_keys;
+    }
+    if (outcome == SL_SERVER_WAITS) {
+        unlist(request);
+        park(request);
+    }
+    if (conn != NULL) {
+        ready_append(conn);
+    }
+    return outcome == SL_SERVER_CONTINUES ? spent : spent + 1;
+}
+
+static struct sl_server *server_of(struct sl_reactor_source *source)
+{
+    return (struct sl_server *)(void *)((uint8_t *)source - offsetof(struct sl_server, source));
+}
+
+/* What was kept aside until an iteration was complete comes before everything. */
+static uint32_t commit(struct sl_server *server, uint32_t keys)
+{
+    uint32_t slice = keys < SL_SERVER_SLICED_KEYS ? keys : SL_SERVER_SLICED_KEYS;
+    uint32_t spent =
+        sl_shard_iteration_due(server->shard) ? sl_shard_apply_iteration(server->shard, slice) : 0;
+    server->write_count += spent > 0;
+    if (!sl_shard_iteration_due(server->shard) && sl_shard_clock_moved(server->shard)) {
+        resume_parked(server);
+    }
+    return spent;
+}
+
+/* Requests run at once must not starve those that wait. */
+static uint32_t queue_keys(const struct sl_server *server)
+{
+    uint32_t least =
+        server->crowded_count > 0 ? SL_SERVER_BACKLOG_COST : (uint32_t)SL_LIMIT_TURN_COST / 4;
+    return server->turn_keys < least ? least : server->turn_keys;
+}
+
+/* True when slices are left to the next turn, which comes at once and does them. */
+static bool yields(struct sl_server *server)
+{
+    uint32_t spent = SL_LIMIT_TURN_COST - server->turn_keys;
+    bool is_light = spent > 0 && spent <= SL_SERVER_YIELD_KEYS;
+    bool is_wanted = server->crowded_count > 0 || sl_shard_iteration_due(server->shard);
+    bool would_run = server->runnable_count > 0 && !server->blocked;
+    server->yielded = is_light && would_run && !is_wanted && !server->yielded;
+    return server->yielded;
+}
+
+/* What a cut has left behind is freed little by little. */
+static uint32_t clean(struct sl_server *server)
+{
+    const bool has_sessions = sl_server_session_snapshot_has_spare(server);
+    const bool has_rows = sl_shard_snapshot_has_spare(server->shard);
+    if (has_sessions) {
+        sl_server_session_snapshot_clean(server);
+    } else if (has_rows) {
+        sl_shard_snapshot_clean(server->shard);
+    }
+    return has_sessions || has_rows;
+}
+
+static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
+{
+    (void)budget; /* in events; this counts keys */
+    struct sl_server *server = server_of(source);
+    if (server->shard == NULL) {
+        return 0;
+    }
+    if (!server->is_open) {
+        return sl_server_restore_run(server);
+    }
+    sl_server_pull_batch_answer(server);
+    if (sl_replication_switches_over(server)) {
+        return 0;
+    }
+    if (sl_replication_receiver_waits(server)) {
+        return sl_replication_receiver_run(server, FEED_KEYS);
+    }
+    const uint32_t cleaned = clean(server);
+    const uint32_t cut = sl_server_checkpoint_run(server, server->turn_keys);
+    server->turn_keys -= cut < server->turn_keys ? cut : server->turn_keys;
+    const uint32_t image = server->replica == NULL ? 0 : sl_replication_catch_up_run(server);
+    if (sl_server_turn_is_enough(server) || yields(server)) {
+        return cut + image + cleaned;
+    }
+    uint32_t keys = queue_keys(server);
+    uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
+    uint32_t work = cut + image + cleaned > 0;
+    uint32_t stuck = 0, unlooked = 0;
+    while (keys > 0 && sliced_keys > 0) {
+        uint32_t spent = commit(server, keys);
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+        if (sl_shard_iteration_due(server->shard) || server->blocked || keys == 0) {
+            break;
+        }
+        struct sl_server_request *request = take_next(server);
+        if (request == NULL) {
+            break;
+        }
+        spent = run_next(request, keys, &sliced_keys);
+        stuck = spent == 0 ? stuck + 1 : 0;
+        server->blocked = stuck > server->runnable_count;
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+        unlooked += spent;
+        if (unlooked >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server)) {
+            break;
+        }
+    }
+    server->turn_keys = keys;
+    if (work > 0) {
+        sl_server_drain_update(server);
+    }
+    return work;
+}
+
+static void flush_queue(struct sl_reactor_source *source)
+{
+    server_of(source)->turn_keys = SL_LIMIT_TURN_COST;
+}
+
+static bool arm_queue(struct sl_reactor_source *source)
+{
+    const struct sl_server *server = server_of(source);
+    if (server->shard == NULL || sl_replication_switches_over(server)) {
+        return true;
+    }
+    if (!server->is_open) {
+        return sl_server_restore_is_idle(server);
+    }
+    if (!sl_server_checkpoint_is_idle(server)) {
+        return false;
+    }
+    if (server->replica != NULL && sl_replication_catch_up_is_busy(server)) {
+        return false;
+    }
+    if (sl_shard_snapshot_has_spare(server->shard) ||
+        sl_server_session_snapshot_has_spare(server)) {
+        return false;
+    }
+    return !sl_replication_receiver_waits(server) && !sl_shard_iteration_due(server->shard) &&
+           (server->blocked || server->runnable_count == 0);
+}
+
+void sl_server_scheduler_init(struct sl_server *server)
+{
+    server->turn_keys = SL_LIMIT_TURN_COST;
+    server->source = (struct sl_reactor_source){
+        .name = "server",
+        .poll = poll_queue,
+        .flush = flush_queue,
+        .arm = arm_queue,
+    };
+    sl_reactor_add_source(server->options.reactor, &server->source);
+}
+
+void sl_server_scheduler_fini(struct sl_server *server)
+{
+    sl_reactor_remove_source(server->options.reactor, &server->source);
+    /* What outlived its connection. */
+    while (server->resumed.first != NULL) {
+        struct sl_server_request *request = server->resumed.first;
+        unlist(request);
+        sl_server_request_free(request);
+    }
+    sl_assert(server->parked.first == NULL);
+}

@@ -1,0 +1,551 @@
+#include "ps/server/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "ps/replication/internal.h"
+#include "ps/server/session_snapshot.h"
+
+enum ending { LEFT, LOST };
+
+int sl_server_sessions_init(struct sl_server_sessions *sessions)
+{
+    *sessions = (struct sl_server_sessions){
+        .buckets = calloc(SL_SERVER_SESSION_BUCKETS, sizeof(struct sl_server_session *)),
+        .workers = calloc(SL_LIMIT_WORKERS, sizeof(struct sl_server_session *)),
+    };
+    if (sessions->buckets == NULL || sessions->workers == NULL) {
+        sl_server_sessions_fini(sessions);
+        return SL_ERR_NO_MEMORY;
+    }
+    return 0;
+}
+
+static struct sl_server_session **bucket_of(const struct sl_server_sessions *sessions,
+                                            uint64_t client_id)
+{
+    return &sessions->buckets[sl_hash_key(client_id) % SL_SERVER_SESSION_BUCKETS];
+}
+
+static struct sl_server_session *find(const struct sl_server_sessions *sessions, uint64_t client_id)
+{
+    struct sl_server_session *session = *bucket_of(sessions, client_id);
+    while (session != NULL && session->client_id != client_id) {
+        session = session->next;
+    }
+    return session;
+}
+
+/* One line for each process; where the coordinator is, it writes its own. */
+static void report(const struct sl_server_session *session, const char *what)
+{
+    struct sl_server *server = session->server;
+    if (session->role == SL_MESSAGE_ROLE_WORKER && server->options.local_index == 0 &&
+        server->options.coordinator == NULL) {
+        sl_server_log(server, "%s %s", session->name, what);
+    } else {
+        sl_log_debug("%s %s (shard %u)", session->name, what, server->options.shard.index);
+    }
+}
+
+static void away_append(struct sl_server_session *session)
+{
+    struct sl_server_sessions *sessions = &session->server->sessions;
+    session->away_prev = sessions->away_last;
+    session->away_next = NULL;
+    if (sessions->away_last == NULL) {
+        sessions->away_first = session;
+    } else {
+        sessions->away_last->away_next = session;
+    }
+    sessions->away_last = session;
+    sessions->away_count++;
+}
+
+static void away_remove(struct sl_server_session *session)
+{
+    struct sl_server_sessions *sessions = &session->server->sessions;
+    if (session->away_prev == NULL) {
+        sessions->away_first = session->away_next;
+    } else {
+        session->away_prev->away_next = session->away_next;
+    }
+    if (session->away_next == NULL) {
+        sessions->away_last = session->away_prev;
+    } else {
+        session->away_next->away_prev = session->away_prev;
+    }
+    sessions->away_count--;
+    sl_timer_disarm(sl_reactor_timers(session->server->options.reactor), &session->lease);
+}
+
+/* The connection is the session's no more; what it had begun to write may go on. What came before
+ * is answered, or queued, while it is: queues end with sessions. */
+static void conn_release(struct sl_server_session *session)
+{
+    struct sl_server_conn *conn = session->conn;
+    sl_server_pull_batch_before(conn);
+    session->conn = NULL;
+    sl_server_scheduler_drop(conn);
+    if (conn->server->replica != NULL) {
+        sl_replication_log_forget(conn);
+    }
+    conn->session = NULL;
+}
+
+static void clock_ends(const struct sl_server_session *session, enum ending ending)
+{
+    struct sl_shard *shard = session->server->shard;
+    if (session->role != SL_MESSAGE_ROLE_WORKER || shard == NULL) {
+        return;
+    }
+    if (ending == LEFT) {
+        sl_shard_worker_left(shard, session->task_index);
+    } else {
+        sl_shard_worker_expired(shard, session->task_index);
+    }
+}
+
+static void unlink_and_free(struct sl_server_session *session)
+{
+    struct sl_server_sessions *sessions = &session->server->sessions;
+    struct sl_server_session **at = bucket_of(sessions, session->client_id);
+    while (*at != session) {
+        at = &(*at)->next;
+    }
+    *at = session->next;
+    if (session->role == SL_MESSAGE_ROLE_WORKER) {
+        sl_assert(sessions->workers[session->task_index] == session);
+        sessions->workers[session->task_index] = NULL;
+    }
+    sl_assert(!sessions->cut.walks || session->cut_number == sessions->cut.number);
+    free(session->failures);
+    free(session);
+}
+
+static void end(struct sl_server_session *session, enum ending ending)
+{
+    sl_server_session_touch(session);
+    if (session->conn != NULL) {
+        conn_release(session);
+    } else {
+        away_remove(session);
+    }
+    sl_server_scheduler_abandon(session);
+    if (sl_replication_logs(session->server) && !session->server->draining) {
+        sl_replication_log_session(session, SL_REPLICATION_ENTRY_END, ending == LOST);
+    }
+    clock_ends(session, ending);
+    unlink_and_free(session);
+}
+
+static void lose(struct sl_server_session *session, const char *why)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "is lost: %s%s", why,
+                   session->role == SL_MESSAGE_ROLE_WORKER ? "; its clock counts no more" : "");
+    report(session, text);
+    end(session, LOST);
+}
+
+void sl_server_sessions_fini(struct sl_server_sessions *sessions)
+{
+    while (sessions->away_first != NULL) {
+        struct sl_server_session *session = sessions->away_first;
+        away_remove(session);
+        sl_server_scheduler_abandon(session);
+        unlink_and_free(session);
+    }
+    free(sessions->buckets);
+    free(sessions->workers);
+    *sessions = (struct sl_server_sessions){0};
+}
+
+static double lease_s(const struct sl_server *server)
+{
+    return (double)server->lease_ns / (double)SL_CLOCK_NS_PER_S;
+}
+
+static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_server_session *session =
+        (struct sl_server_session *)(void *)((uint8_t *)timer -
+                                             offsetof(struct sl_server_session, lease));
+    char why[SL_MESSAGE_NAME_BYTES];
+    (void)snprintf(why, sizeof why, "it has not come back within %.3g s", lease_s(session->server));
+    lose(session, why);
+}
+
+static struct sl_server_session *create(struct sl_server *server,
+                                        const struct sl_message_hello *hello)
+{
+    struct sl_server_session *session = calloc(1, sizeof *session);
+    if (session == NULL) {
+        return NULL;
+    }
+    struct sl_server_sessions *sessions = &server->sessions;
+    session->server = server;
+    session->cut_number = sessions->cut.number;
+    session->client_id = hello->client_id;
+    session->role = hello->role;
+    session->task_index = hello->task_index;
+    session->lease.run = lease_passed;
+    sl_message_hello_name(hello, session->name);
+    struct sl_server_session **bucket = bucket_of(sessions, session->client_id);
+    session->next = *bucket;
+    *bucket = session;
+    if (session->role == SL_MESSAGE_ROLE_WORKER) {
+        sl_assert(sessions->workers[session->task_index] == NULL);
+        sessions->workers[session->task_index] = session;
+    }
+    return session;
+}
+
+/* The shard is not open yet: what is loaded behind the sessions would bring a worker's clock back.
+ */
+static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
+{
+    sessions->lost_early[worker / 8] |= (uint8_t)(1U << (worker % 8));
+}
+
+/* So many may be away. At a backup all are, those that its primary has connected too; and they are
+ * when it has taken over, until they come. */
+static uint32_t away_max(const struct sl_server *server)
+{
+    const uint32_t connections_max = server->options.transport_options.connections_max;
+    const uint32_t shares = server->replica == NULL ? 1 : sl_replication_serves(server) ? 2 : 3;
+    return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * shares;
+}
+
+static void make_room_away(struct sl_server *server)
+{
+    struct sl_server_sessions *sessions = &server->sessions;
+    struct sl_server_session *first = sessions->away_first;
+    if (sessions->away_count < away_max(server)) {
+        return;
+    }
+    if (server->is_open) {
+        lose(first, "too many others are away");
+        return;
+    }
+    if (first->role == SL_MESSAGE_ROLE_WORKER) {
+        lose_early(sessions, first->task_index);
+    }
+    report(first, "is lost: more clients are to be restored than may be connected");
+    away_remove(first);
+    unlink_and_free(first);
+}
+
+int sl_server_session_restore(struct sl_server *server, const struct sl_message_hello *hello,
+                              struct sl_server_session **out)
+{
+    const bool is_worker = hello->role == SL_MESSAGE_ROLE_WORKER;
+    if (find(&server->sessions, hello->client_id) != NULL ||
+        (is_worker && server->sessions.workers[hello->task_index] != NULL)) {
+        return SL_ERR_CORRUPT;
+    }
+    make_room_away(server);
+    struct sl_server_session *session = create(server, hello);
+    if (session == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    away_append(session);
+    *out = session;
+    return 0;
+}
+
+void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(server->options.reactor);
+    const uint64_t left_ns = SL_CLOCK_NEVER - now_ns;
+    const uint64_t wait_ns =
+        server->lease_ns < left_ns / lease_count ? server->lease_ns * lease_count : left_ns;
+    for (struct sl_server_session *session = server->sessions.away_first; session != NULL;
+         session = session->away_next) {
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease, now_ns + wait_ns);
+    }
+}
+
+/* Another process had the worker's name. */
+static int replace_worker(const struct sl_server_conn *conn, char *reason, size_t reason_bytes)
+{
+    struct sl_server_session *other = conn->hello.role == SL_MESSAGE_ROLE_WORKER
+                                          ? conn->server->sessions.workers[conn->hello.task_index]
+                                          : NULL;
+    if (other == NULL) {
+        return 0;
+    }
+    if (other->conn != NULL) {
+        (void)snprintf(reason, reason_bytes, "another process is connected as %s (%s)", other->name,
+                       other->conn->conn->peer);
+        return SL_ERR_AGAIN;
+    }
+    lose(other, "another process has taken its place");
+    return 0;
+}
+
+int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t reason_bytes)
+{
+    struct sl_server_session *session = find(&conn->server->sessions, conn->hello.client_id);
+    if (session == NULL) {
+        int err = replace_worker(conn, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        session = create(conn->server, &conn->hello);
+        if (session == NULL) {
+            (void)snprintf(reason, reason_bytes, "the ps has no memory for another client");
+            return SL_ERR_NO_MEMORY;
+        }
+    } else if (session->role != conn->hello.role || session->task_index != conn->hello.task_index) {
+        (void)snprintf(reason, reason_bytes, "%s has the client id of %s", conn->name,
+                       session->name);
+        return SL_ERR_INVALID;
+    } else {
+        conn->resumed = session->heard || session->id_max != 0;
+        if (session->conn != NULL) {
+            struct sl_server_conn *old = session->conn;
+            conn_release(session);
+            sl_server_drop(old, SL_ERR_CLOSED, "it has connected anew, from %s", conn->conn->peer);
+        } else {
+            away_remove(session);
+        }
+        report(session, "is back");
+    }
+    session->conn = conn;
+    conn->session = session;
+    return 0;
+}
+
+/* It has a lease to come back. */
+static void wait_for(struct sl_server_session *session)
+{
+    struct sl_server *server = session->server;
+    away_append(session);
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
+                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+}
+
+void sl_server_session_detach(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    struct sl_server_session *session = conn->session;
+    if (session == NULL) {
+        return;
+    }
+    if (sl_replication_switches_over(server) && !conn->said_goodbye) {
+        conn_release(session);
+        away_append(session); /* it goes on at the backup */
+        return;
+    }
+    if (conn->said_goodbye || server->draining) {
+        end(session, LEFT);
+        return;
+    }
+    if (session->forgets) {
+        lose(session, "there was no memory to remember which of its writes failed");
+        return;
+    }
+    conn_release(session);
+    make_room_away(server);
+    wait_for(session);
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "is away: its connection broke; it has %.3g s to come back",
+                   lease_s(server));
+    report(session, text);
+}
+
+void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *lost)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    if (lost->role != SL_MESSAGE_ROLE_WORKER || lost->task_index >= SL_LIMIT_WORKERS) {
+        return;
+    }
+    if (server->shard != NULL && !sl_replication_serves(server)) {
+        sl_replication_expired(server, lost);
+        return;
+    }
+    struct sl_server_session *session = server->sessions.workers[lost->task_index];
+    if (session != NULL && session->client_id != lost->client_id) {
+        return; /* another has its place already */
+    }
+    if (server->shard == NULL || !server->is_open) { /* what is loaded yet would bring it back */
+        lose_early(&server->sessions, lost->task_index);
+        return;
+    }
+    if (server->replica != NULL) {
+        server->replica->is_touched = true;
+    }
+    if (session == NULL) {
+        const struct sl_replication_entry_head head = {.kind = SL_REPLICATION_ENTRY_EXPIRED,
+                                                       .task_index = lost->task_index};
+        sl_shard_worker_expired(server->shard, lost->task_index);
+        sl_replication_log_client(server, &head);
+        return;
+    }
+    struct sl_server_conn *conn = session->conn;
+    lose(session, lost->why);
+    if (conn != NULL) {
+        sl_server_drop(conn, SL_ERR_CLOSED, "the coordinator has lost it: %s", lost->why);
+    }
+}
+
+void sl_server_sessions_number(struct sl_server *server)
+{
+    for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
+        struct sl_server_session *session = server->sessions.workers[worker];
+        if ((server->sessions.lost_early[worker / 8] & (1U << (worker % 8))) == 0) {
+            continue;
+        }
+        if (session != NULL) {
+            lose(session, "it was lost while the shard was loaded");
+        } else {
+            sl_shard_worker_expired(server->shard, worker);
+        }
+    }
+}
+
+enum sl_server_write_outcome
+sl_server_session_write_outcome(const struct sl_server_session *session, uint64_t id, int *err)
+{
+    for (uint32_t i = 0; i < session->failure_count; i++) {
+        if (session->failures[i].id == id) {
+            *err = session->failures[i].err;
+            return SL_SERVER_WRITE_FAILED;
+        }
+    }
+    if (session->orphan != NULL && session->orphan->id == id) {
+        return SL_SERVER_WRITE_ORPHAN;
+    }
+    return id <= session->last_write_id ? SL_SERVER_WRITE_DONE : SL_SERVER_WRITE_UNKNOWN;
+}
+
+void sl_server_session_wrote(struct sl_server_session *session, uint64_t id)
+{
+    sl_server_session_touch(session);
+    if (id > session->last_write_id) {
+        session->last_write_id = id;
+    }
+}
+
+void sl_server_session_confirm(struct sl_server_session *session)
+{
+    if (!session->heard) {
+        sl_server_session_touch(session);
+        session->heard = true;
+    }
+}
+
+void sl_server_session_failed(struct sl_server_session *session, uint64_t id, int err)
+{
+    struct sl_server_failure *failures = session->failures;
+    sl_server_session_touch(session);
+    if (failures == NULL) {
+        failures = malloc(SL_SERVER_SESSION_FAILURES * sizeof *failures);
+    }
+    if (failures == NULL) {
+        session->forgets = true;
+        return;
+    }
+    session->failures = failures;
+    uint32_t place = 0;
+    while (place < session->failure_count && failures[place].id != id) {
+        place++;
+    }
+    const bool is_known = place < session->failure_count;
+    if (is_known || session->failure_count == SL_SERVER_SESSION_FAILURES) {
+        place = is_known ? place : 0;
+        session->failure_count--;
+        memmove(&failures[place], &failures[place + 1],
+                (session->failure_count - place) * sizeof *failures);
+    }
+    failures[session->failure_count++] = (struct sl_server_failure){.id = id, .err = err};
+    session->begun_id = session->begun_id == id ? 0 : session->begun_id;
+}
+
+bool sl_server_has_worker(const struct sl_server *server)
+{
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && sl_replication_serves(server); task++) {
+        if (server->sessions.workers[task] != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sl_server_job_continues(const struct sl_server *server)
+{
+    return sl_server_has_worker(server) ||
+           (sl_replication_serves(server) && sl_shard_is_unfinished(server->shard));
+}
+
+/* ---- Of a backup ------------------------------------------------------------------------------
+ */
+
+struct sl_server_session *sl_server_session_follow(struct sl_server *server, uint64_t client_id,
+                                                   enum sl_message_role role, uint32_t task_index,
+                                                   char *reason, size_t reason_bytes)
+{
+    struct sl_server_sessions *sessions = &server->sessions;
+    struct sl_server_session *session = find(sessions, client_id);
+    if (session != NULL && session->role == role && session->task_index == task_index) {
+        return session;
+    }
+    const bool is_taken = role == SL_MESSAGE_ROLE_WORKER && sessions->workers[task_index] != NULL;
+    if (session != NULL || is_taken) {
+        (void)snprintf(reason, reason_bytes,
+                       "another client has the id or the place of client %016llx",
+                       (unsigned long long)client_id);
+        return NULL;
+    }
+    const struct sl_message_hello hello = {
+        .client_id = client_id, .role = role, .task_index = task_index};
+    if (sl_server_session_restore(server, &hello, &session) != 0) {
+        (void)snprintf(reason, reason_bytes, "no memory for another client");
+        return NULL;
+    }
+    return session;
+}
+
+struct sl_server_session *sl_server_session_find(const struct sl_server *server, uint64_t client_id)
+{
+    return find(&server->sessions, client_id);
+}
+
+void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
+                                enum sl_message_role role, uint32_t task_index, bool is_lost)
+{
+    struct sl_server_session *session = find(&server->sessions, client_id);
+    const enum ending ending = is_lost ? LOST : LEFT;
+    if (session != NULL) {
+        end(session, ending);
+        return;
+    }
+    /* It has done nothing that the log tells of, and yet the primary waits for it no more. */
+    const struct sl_server_session unknown = {
+        .server = server, .role = role, .task_index = task_index};
+    clock_ends(&unknown, ending);
+}
+
+void sl_server_sessions_forget(struct sl_server *server)
+{
+    for (uint32_t i = 0; i < SL_SERVER_SESSION_BUCKETS; i++) {
+        while (server->sessions.buckets[i] != NULL) {
+            struct sl_server_session *session = server->sessions.buckets[i];
+            struct sl_server_conn *conn = session->conn;
+            if (conn != NULL) {
+                conn_release(session);
+                sl_server_drop(conn, SL_ERR_CLOSED, "the shard is served elsewhere");
+            } else {
+                away_remove(session);
+            }
+            sl_server_scheduler_abandon(session);
+            unlink_and_free(session);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+/* Sessions of an image: what a shard that is made of it has to know of its clients, so that what
+ * they send again is carried out as far as it was not. server_session_cut.c puts them there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/server/internal.h"
+#include "ps/snapshot/block.h"
+
+/* In units of a turn's budget. */
+#define SESSION_COST      8
+#define FAILURES_COST     24 /* the memory for them */
+#define FAILURES_PER_COST 16
+
+/* As sl_server_session_failed would one by one. */
+static void load_failures(struct sl_server_session *session,
+                          const struct sl_snapshot_session *image)
+{
+    if (image->failure_count == 0) {
+        return;
+    }
+    session->failures = malloc(SL_SERVER_SESSION_FAILURES * sizeof *session->failures);
+    if (session->failures == NULL) {
+        session->forgets = true;
+        return;
+    }
+    static_assert(SL_SNAPSHOT_FAILURES == SL_SERVER_SESSION_FAILURES, "they have room");
+    session->failure_count = image->failure_count;
+    for (uint32_t i = 0; i < image->failure_count; i++) {
+        const struct sl_snapshot_failure *failure = &image->failures[i];
+        session->failures[i] = (struct sl_server_failure){.id = failure->id, .err = failure->err};
+    }
+}
+
+static int revive(struct sl_server *server, const struct sl_snapshot_session *image, bool is_exact,
+                  char *reason, size_t reason_bytes)
+{
+    const struct sl_message_hello hello = {.role = (enum sl_message_role)image->role,
+                                           .client_id = image->client_id,
+                                           .task_index = image->task_index};
+    struct sl_server_session *session;
+    int err = sl_server_session_restore(server, &hello, &session);
+    if (err != 0) {
+        (void)snprintf(reason, reason_bytes, "%s",
+                       err == SL_ERR_CORRUPT ? "it has a client twice"
+                                             : "no memory for its clients");
+        return err;
+    }
+    session->heard = image->heard;
+    session->restored = !is_exact || image->restored;
+    session->id_max = image->id_max;
+    session->last_write_id = image->last_write_id;
+    session->begun_id = image->partial_id;
+    session->begun_sections = image->partial_sections;
+    load_failures(session, image);
+    return 0;
+}
+
+static uint32_t cost_of(const struct sl_snapshot_session *session)
+{
+    const uint32_t count = session->failure_count;
+    return SESSION_COST + (count == 0 ? 0U : FAILURES_COST + count / FAILURES_PER_COST);
+}
+
+int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_block *block,
+                           struct sl_server_session_load *load, uint32_t key_budget, char *reason,
+                           size_t reason_bytes)
+{
+    if (block->kind != SL_SNAPSHOT_SESSIONS) {
+        (void)snprintf(reason, reason_bytes, "a block of %s is none of sessions",
+                       sl_snapshot_kind_name(block->kind));
+        return SL_ERR_CORRUPT;
+    }
+    struct sl_bytes cursor =
+        sl_bytes_over(block->payload + load->bytes, block->bytes - load->bytes);
+    struct sl_snapshot_session session;
+    uint32_t spent = 0;
+    for (; load->done < block->count && spent < key_budget; load->done++) {
+        if (!sl_snapshot_take_session(&cursor, &session)) {
+            (void)snprintf(reason, reason_bytes, "client %u of a block of sessions is none",
+                           load->done);
+            return SL_ERR_CORRUPT;
+        }
+        int err = revive(server, &session, load->is_exact, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        spent += cost_of(&session);
+    }
+    load->bytes = block->bytes - cursor.left;
+    load->spent = spent;
+    if (load->done < block->count) {
+        return SL_SHARD_AGAIN;
+    }
+    if (cursor.left != 0) {
+        (void)snprintf(reason, reason_bytes, "%zu bytes are left behind the clients of a block",
+                       cursor.left);
+        return SL_ERR_CORRUPT;
+    }
+    return SL_SHARD_DONE;
+}

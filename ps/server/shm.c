@@ -1,0 +1,145 @@
+/* Connections that share memory with their peers: what they send is read where it lies here, and
+ * what they receive may be read where it lies there. The peer can write to that at any time: only
+ * values are left in it, on which nothing rests; and only while the message is being delivered,
+ * since a peer that ends the connection uses its memory for other things. */
+#include <string.h>
+
+#include "ps/server/internal.h"
+
+#define BYTES_PER_KEY 256 /* of the turn's budget: see ps/shard/shard.h */
+#define SPARE_KEYS    16
+
+int sl_server_shm_begin(struct sl_server *server)
+{
+    if (server->has_local_memory) {
+        return 0;
+    }
+    const size_t quarter = server->options.buffer_bytes_max / 4;
+    const size_t least = SL_OUTBOX_MEMORY_BYTES_MIN;
+    int err = sl_outbox_init_shared(&server->local_replies, quarter < least ? least : quarter,
+                                    server->options.checksum, server->local);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_server_buffers_init_shared(&server->local_buffers, quarter, server->local);
+    if (err != 0) {
+        sl_transport_memory_unregister(server->local, server->local_replies.shared.base);
+        sl_outbox_fini(&server->local_replies);
+        return err;
+    }
+    server->has_local_memory = true;
+    return 0;
+}
+
+void sl_server_shm_fini(struct sl_server *server)
+{
+    if (server->has_local_memory) {
+        sl_server_buffers_fini(&server->local_buffers);
+        sl_outbox_fini(&server->local_replies);
+    }
+}
+
+struct head {
+    struct sl_request_prefix prefix;
+    struct sl_request_section section;
+};
+
+/* A payload in one place or two, which its sender may write to. */
+struct pieces {
+    const uint8_t *first, *rest;
+    uint32_t first_bytes, rest_bytes;
+};
+
+/* Copies what comes before the values of a request that is one push; returns how much that is, 0:
+ * it is another. What has been copied is looked at, never what it was copied from. */
+static uint32_t copy_structure(const struct pieces *from, uint8_t *copy)
+{
+    struct head head;
+    if (from->first_bytes < sizeof head) {
+        return 0;
+    }
+    memcpy(copy, from->first, sizeof head);
+    memcpy(&head, copy, sizeof head);
+    if (head.prefix.section_count != 1 || !sl_request_pushes(head.section.op)) {
+        return 0;
+    }
+    const uint64_t more = sl_request_structure_bytes(&head.section);
+    if (more > from->first_bytes - sizeof head) {
+        return 0;
+    }
+    memcpy(copy + sizeof head, from->first + sizeof head, more);
+    return (uint32_t)(sizeof head + more);
+}
+
+static void copy_whole(const struct pieces *from, uint8_t *copy)
+{
+    memcpy(copy, from->first, from->first_bytes);
+    if (from->rest_bytes > 0) {
+        memcpy(copy + from->first_bytes, from->rest, from->rest_bytes);
+    }
+}
+
+/* Where the values are, behind the structure: all in one place, aligned to 8; NULL: they are not.
+ */
+static const uint8_t *values_of(const struct pieces *from, uint32_t structure_bytes)
+{
+    if (from->rest_bytes == 0) {
+        return from->first + structure_bytes;
+    }
+    const bool apart = structure_bytes == from->first_bytes && (uintptr_t)from->rest % 8 == 0;
+    return apart ? from->rest : NULL;
+}
+
+void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_message *message,
+                        struct sl_server_incoming *out)
+{
+    const uint32_t bytes = message->header.payload_bytes;
+    *out = (struct sl_server_incoming){
+        .message = message,
+        .payload = message->payload,
+        .payload_bytes = bytes,
+    };
+    if (!conn->shares || message->token == NULL || conn->sink == NULL) {
+        return; /* it lies in memory of this process already */
+    }
+    const uint32_t rest_bytes = conn->conn->rest == NULL ? 0 : conn->conn->rest_bytes;
+    const struct pieces from = {.first = message->payload,
+                                .rest = conn->conn->rest,
+                                .first_bytes = bytes - rest_bytes,
+                                .rest_bytes = rest_bytes};
+    out->payload = conn->sink;
+    const uint32_t structure_bytes = copy_structure(&from, conn->sink);
+    const uint8_t *values = structure_bytes == 0 ? NULL : values_of(&from, structure_bytes);
+    if (values == NULL) {
+        copy_whole(&from, conn->sink);
+        return;
+    }
+    out->payload_bytes = structure_bytes;
+    out->values = values;
+    out->values_bytes = bytes - structure_bytes;
+}
+
+bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)
+{
+    const struct sl_server *server = conn->server;
+    const uint32_t keys_left = server->turn_keys; /* when it has not begun: all */
+    const uint32_t keys = bytes / BYTES_PER_KEY;
+    return keys_left < SL_LIMIT_TURN_COST && keys_left < keys + keys / 4 + SPARE_KEYS;
+}
+
+void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *arrival)
+{
+    if (arrival->values != NULL) {
+        uint8_t *copy = conn->sink + arrival->payload_bytes;
+        memcpy(copy, arrival->values, arrival->values_bytes);
+        arrival->values = copy;
+    }
+}
+
+void sl_server_shm_take_off(struct sl_server_request *request, bool goes_on)
+{
+    if (request->landing != NULL && request->reply != NULL && goes_on) {
+        memcpy(request->reply, request->landing, request->work.reply_bytes);
+    }
+    request->landing = NULL;
+}

@@ -1,0 +1,116 @@
+/* The ways on which peers come to a server: its first transport, and those beside it. */
+#include <string.h>
+
+#include "core/log.h"
+#include "ps/server/internal.h"
+
+/* One beside the first; there is no TLS on it. */
+static int open_beside(struct sl_server *server, const struct sl_transport_ops *ops,
+                       const char *what, struct sl_transport **out)
+{
+    const struct sl_server_options *options = &server->options;
+    struct sl_transport_options transport = options->transport_options;
+    transport.tls = NULL;
+    int err = sl_transport_open(ops, options->reactor, &transport, out);
+    if (err != 0) {
+        sl_log_warn("shard on %s: no transport %s: %s", sl_reactor_name(options->reactor), what,
+                    sl_err_name(err));
+    }
+    return err;
+}
+
+/* What goes to peers that are reached by a device is sent from where it was made, and their long
+ * requests are received where they wait. */
+static void register_memory(struct sl_server *server)
+{
+    if ((server->fast->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
+        return;
+    }
+    int err = sl_outbox_register(&server->replies, server->fast);
+    if (err == 0) {
+        err = sl_server_buffers_register(&server->buffers, server->fast);
+    }
+    if (err != 0) {
+        sl_log_warn("shard on %s: its memory is not registered with %s, which is slower: %s",
+                    sl_reactor_name(server->options.reactor), server->fast->ops->scheme,
+                    sl_err_name(err));
+    }
+}
+
+int sl_server_transports_open(struct sl_server *server)
+{
+    const struct sl_server_options *options = &server->options;
+    int err = sl_transport_open(options->transport, options->reactor, &options->transport_options,
+                                &server->transport);
+    if (err != 0) {
+        return err;
+    }
+    if (options->local != NULL) {
+        (void)open_beside(server, options->local, "through shared memory", &server->local);
+    }
+    if (options->fast != NULL) {
+        const char *over = strcmp(options->fast->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
+        err = open_beside(server, options->fast, over, &server->fast);
+        if (err == 0) {
+            register_memory(server);
+        } else if (options->needs_fast) {
+            sl_server_transports_close(server);
+            return err;
+        }
+    }
+    return 0;
+}
+
+void sl_server_transports_close(struct sl_server *server)
+{
+    sl_transport_close(&server->local);
+    sl_transport_close(&server->fast);
+    sl_transport_close(&server->transport);
+}
+
+bool sl_server_has_bypass(const struct sl_server *server)
+{
+    return server->fast != NULL;
+}
+
+int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
+                     struct sl_endpoint *bound)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_TCP   ? server->transport
+                                     : endpoint->scheme == SL_ENDPOINT_SHM ? server->local
+                                                                           : server->fast;
+    if (transport == NULL) {
+        return SL_ERR_UNSUPPORTED;
+    }
+    int err = transport == server->local ? sl_server_shm_begin(server) : 0;
+    return err != 0 ? err
+                    : sl_transport_listen(transport, endpoint, &sl_server_events, server, bound);
+}
+
+struct sl_transport *sl_server_transports_like(const struct sl_server *server,
+                                               const struct sl_conn *conn)
+{
+    struct sl_transport *const all[] = {server->transport, server->local, server->fast};
+    for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i] != NULL && all[i]->ops == conn->transport->ops) {
+            return all[i];
+        }
+    }
+    return NULL;
+}
+
+void sl_server_transports_count(const struct sl_server *server, uint64_t *bytes_in,
+                                uint64_t *bytes_out)
+{
+    const struct sl_transport *const all[] = {server->transport, server->local, server->fast};
+    *bytes_in = *bytes_out = 0;
+    for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct sl_transport_stats stats = {0};
+        if (all[i] != NULL) {
+            sl_transport_get_stats(all[i], &stats);
+        }
+        *bytes_in += stats.bytes_received;
+        *bytes_out += stats.bytes_sent;
+    }
+}

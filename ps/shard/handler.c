@@ -1,0 +1,114 @@
+/* Sections of KV tables, where a handler of the program's own takes the place of the store. */
+#include <starling_kv.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard/kv.h"
+
+void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shard_table *table,
+                              const uint64_t *keys, uint32_t count, uint32_t *lengths)
+{
+    const struct sl_kv_handler *handler = shard->options.kv_handler;
+    for (uint32_t i = 0; i < count; i++) {
+        lengths[i] =
+            handler->length == NULL ? 0 : handler->length(handler->ctx, table->spec.name, keys[i]);
+    }
+}
+
+/* A section that has been carried out before is shown without its push. */
+static struct sl_kv_request request_of(const struct sl_shard *shard,
+                                       const struct sl_shard_table *table,
+                                       const struct sl_shard_exec *work, uint8_t *reply,
+                                       const void **answer)
+{
+    const struct sl_request_view *view = &work->view;
+    const struct sl_request_section *section = &view->section;
+    return (struct sl_kv_request){
+        .table = table->spec.name,
+        .server = shard->options.index,
+        .server_count = shard->options.count,
+        .worker = work->caller.has_clock ? (int32_t)work->caller.worker : -1,
+        .command = section->command,
+        .value_bytes = table->spec.dim,
+        .key_count = section->key_count,
+        .keys = view->keys,
+        .lens = view->lens,
+        .value_count = section->count,
+        .push = sl_shard_pushes(work, section->op) ? view->values : NULL,
+        .pull = sl_shard_op_pulls(section->op) ? reply + work->reply_done : NULL,
+        .answer = answer,
+        .piece_start = section->start,
+        .piece_whole = section->bag_count,
+    };
+}
+
+/* What the peer is told: an error of ours, whatever the handler makes up. */
+static int error_of(int result)
+{
+    return result < 0 && result >= SL_ERR_CANCELLED ? result : SL_ERR_INVALID;
+}
+
+static int ask_again(struct sl_shard *shard, struct sl_shard_exec *work)
+{
+    work->asks_again = true;
+    work->handled_seen = shard->handled;
+    work->parked_on = work->view.section.table_id;
+    shard->asks_again++;
+    return SL_SHARD_PARKED;
+}
+
+static void count(struct sl_shard_table *table, const struct sl_shard_exec *work,
+                  const struct sl_kv_request *request)
+{
+    const bool pushes = request->push != NULL;
+    table->step += pushes;
+    table->pushed_rows += pushes ? request->key_count : 0;
+    table->pulled_rows += sl_shard_op_pulls(work->view.section.op) ? request->key_count : 0;
+}
+
+/* A reply of its own, which needs no padding, can be sent from where the handler has it. */
+static void take_answer(struct sl_shard_exec *work, void *pull, const void *answer, uint64_t bytes)
+{
+    if (bytes == work->reply_bytes && (uintptr_t)answer % 8 == 0) {
+        work->answer = answer;
+    } else {
+        memcpy(pull, answer, bytes);
+    }
+}
+
+int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
+                         struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    const struct sl_kv_handler *handler = shard->options.kv_handler;
+    const void *answer = NULL;
+    const struct sl_kv_request request = request_of(shard, table, work, reply, &answer);
+    if (request.push == NULL && request.pull == NULL) {
+        return SL_SHARD_DONE; /* a push, and it has been shown */
+    }
+    const int err = sl_shard_kv_owns(shard, work, slice, request.keys, request.key_count);
+    if (err != 0) {
+        return err;
+    }
+    sl_shard_kv_drop(shard, work); /* it waits no more */
+    const int result = handler->handle(handler->ctx, &request);
+    if (result == SL_ERR_AGAIN) {
+        return ask_again(shard, work);
+    }
+    shard->handled++;
+    shard->handler_moved = shard->asks_again > 0;
+    slice->spent += (uint32_t)sl_shard_kv_cost(&work->view.section, table->spec.dim);
+    if (result != 0) {
+        return sl_shard_fail(shard, work, slice, error_of(result), "its handler returned %d (%s)",
+                             result, sl_err_name(result));
+    }
+    count(table, work, &request);
+    if (request.pull != NULL && answer != NULL) {
+        take_answer(work, request.pull, answer, request.value_count * request.value_bytes);
+    }
+    return SL_SHARD_DONE;
+}
+
+bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_exec *work)
+{
+    return work->asks_again && work->handled_seen == shard->handled;
+}

@@ -1,0 +1,194 @@
+/* BSP: pushes that wait until every worker has finished their iteration, and their application
+ * then, iteration by iteration, worker by worker, in the order of arrival. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard/internal.h"
+
+int sl_shard_iteration_reserve(struct sl_shard_table *table, uint32_t queue_count)
+{
+    if (queue_count <= table->queue_count) {
+        return 0;
+    }
+    struct sl_shard_push_buffer_queue *queues =
+        realloc(table->staged, queue_count * sizeof *table->staged);
+    if (queues == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memset(queues + table->queue_count, 0,
+           (queue_count - table->queue_count) * sizeof *table->staged);
+    table->staged = queues;
+    table->queue_count = queue_count;
+    return 0;
+}
+
+void sl_shard_iteration_later(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
+                              struct sl_shard_buffered_push *entry)
+{
+    struct sl_shard_push_buffer_queue *queue = &table->staged[worker];
+    if (queue->first == NULL) {
+        queue->first = entry;
+    } else {
+        queue->last->next = entry;
+    }
+    queue->last = entry;
+    entry->order = ++shard->staged_last;
+    table->staged_count++;
+}
+
+/* A queue's clocks ascend, so what is to be dropped is its end. */
+static void queue_drop(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
+                       uint32_t clock)
+{
+    struct sl_shard_push_buffer_queue *queue = &table->staged[worker];
+    struct sl_shard_buffered_push *kept = NULL;
+    struct sl_shard_buffered_push *entry = queue->first;
+    while (entry != NULL && entry->clock < clock) {
+        kept = entry;
+        entry = entry->next;
+    }
+    if (kept == NULL) {
+        queue->first = NULL;
+    } else {
+        kept->next = NULL;
+    }
+    queue->last = kept;
+    for (const struct sl_shard_buffered_push *dropped = entry; dropped != NULL;
+         dropped = dropped->next) {
+        sl_assert(dropped->clock >= sl_clocks_min(&shard->clocks, table->clock_group));
+        table->staged_count--;
+    }
+    sl_shard_snapshot_dropped(shard, queue, entry);
+}
+
+void sl_shard_iteration_drop(struct sl_shard *shard, uint32_t worker, uint32_t clock)
+{
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL && worker < table->queue_count) {
+            queue_drop(shard, table, worker, clock);
+        }
+    }
+}
+
+/* The least clock of the table's staged pushes, which stand at the heads of the queues. */
+static uint32_t least_clock(const struct sl_shard_table *table)
+{
+    uint32_t least = SL_CLOCKS_FINISHED;
+    for (uint32_t worker = 0; worker < table->queue_count; worker++) {
+        const struct sl_shard_buffered_push *first = table->staged[worker].first;
+        if (first != NULL && first->clock < least) {
+            least = first->clock;
+        }
+    }
+    return least;
+}
+
+void sl_shard_iteration_update(struct sl_shard *shard)
+{
+    if (shard->commit.due) {
+        return;
+    }
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const struct sl_shard_table *table = shard->tables[i];
+        if (table == NULL || table->staged_count == 0) {
+            continue;
+        }
+        uint32_t clock = least_clock(table);
+        if (clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
+            shard->commit = (struct sl_shard_iteration_state){
+                .due = true,
+                .table_id = i,
+                .clock = clock,
+            };
+            return;
+        }
+    }
+}
+
+bool sl_shard_iteration_due(const struct sl_shard *shard)
+{
+    return shard->commit.due;
+}
+
+/* Visits some of the entry's records or elements; returns how many. */
+static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iteration_state *commit,
+                           const struct sl_shard_buffered_push *entry, struct sl_shard_slice *slice)
+{
+    uint32_t left = sl_shard_slice_left(slice);
+    if (table->dense != NULL) {
+        uint64_t at = entry->start + commit->done;
+        uint64_t count = sl_shard_push_dense_step(at, entry->start + entry->count, left);
+        sl_dense_table_apply(table->dense, at, count, entry->gradients + commit->done,
+                             &commit->state, commit->step);
+        slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+        return count;
+    }
+    uint64_t count = entry->count - commit->done;
+    uint64_t paid = (uint64_t)left / table->key_cost + 1;
+    count = count < paid ? count : paid;
+    sl_sparse_table_apply(table->sparse, entry->records + commit->done, (uint32_t)count,
+                          entry->gradients + commit->done * table->spec.dim, &commit->state,
+                          commit->step);
+    slice->spent += (uint32_t)count * table->key_cost;
+    return count;
+}
+
+/* Goes on with the first entry of the worker at work; takes it out of the queue when it is done. */
+static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
+                         struct sl_shard_slice *slice)
+{
+    struct sl_shard_iteration_state *commit = &shard->commit;
+    struct sl_shard_push_buffer_queue *queue = &table->staged[commit->worker];
+    struct sl_shard_buffered_push *entry = queue->first;
+    if (!commit->in_entry) {
+        commit->in_entry = commit->begun = true;
+        commit->done = 0;
+        commit->step = ++table->step;
+        commit->state = table->state;
+        slice->spent++;
+    }
+    commit->done += apply_some(table, commit, entry, slice);
+    if (commit->done < entry->count) {
+        return;
+    }
+    if (table->optimizer->end_push != NULL) {
+        table->optimizer->end_push(&table->spec.optimizer, &table->state);
+    }
+    commit->in_entry = false;
+    table->pushed_rows += entry->count;
+    table->staged_count--;
+    queue->first = entry->next;
+    sl_shard_snapshot_iteration_applied(shard, queue, entry);
+}
+
+/* None begins while a cut is wanted, unless that waits for a push that waits for the commit. */
+static bool is_held(const struct sl_shard *shard)
+{
+    return shard->cut_wanted && shard->in_part == 0 && !shard->commit.begun;
+}
+
+uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget)
+{
+    struct sl_shard_iteration_state *commit = &shard->commit;
+    struct sl_shard_slice slice = {.budget = key_budget};
+    while (commit->due && sl_shard_slice_left(&slice) > 0 && !is_held(shard)) {
+        struct sl_shard_table *table = shard->tables[commit->table_id];
+        if (commit->worker == table->queue_count) {
+            /* This iteration of this table is complete; there may be others. */
+            const bool begun = commit->begun;
+            commit->due = false;
+            sl_shard_iteration_update(shard);
+            commit->begun = begun && commit->due;
+            continue;
+        }
+        const struct sl_shard_buffered_push *first = table->staged[commit->worker].first;
+        if (first == NULL || first->clock != commit->clock) {
+            commit->worker++;
+            continue;
+        }
+        commit_entry(shard, table, &slice);
+    }
+    return slice.spent + sl_shard_snapshot_copy_debt(shard);
+}

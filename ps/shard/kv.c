@@ -1,0 +1,458 @@
+/* Sections of KV tables. A push claims all of its arrays first, and makes them; then it, as a pull
+ * does at once, goes through them in slices. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "ps/shard/internal.h"
+#include "ps/shard/kv.h"
+
+static_assert(SL_SHARD_BATCH_KEYS == SL_KV_TABLE_BATCH, "a batch is looked up at once");
+
+/* Of values, in units of the budget; each visit of an array costs one more. */
+#define BYTES_PER_COST    256
+#define CLAIMS_PER_COST   8 /* keys */
+
+/* An array is visited at least so many bytes at a time; and a pull behind a push reads what this
+ * one has just written, so many at a time, from the first-level cache. */
+#define VISIT_BYTES_LEAST 4096
+#define PUSH_PULL_BYTES   8192
+
+uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim)
+{
+    return section->key_count + section->count * dim / BYTES_PER_COST;
+}
+
+int sl_shard_kv_owns(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                     struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
+{
+    const uint32_t shard_count = shard->options.count;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t owner = sl_partition_kv_owner(keys[i], shard_count);
+        if (owner != shard->options.index) {
+            return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+                                 "key %" PRIu64 " belongs to shard %u of %u", keys[i], owner,
+                                 shard_count);
+        }
+    }
+    return 0;
+}
+
+/* What the section names of the array of each key: `count` values of it, from `start` on, of
+ * `whole` in all. */
+struct part {
+    uint32_t start, count, whole;
+};
+
+static struct part part_of(const struct sl_request_view *view, uint32_t key)
+{
+    const struct sl_request_section *section = &view->section;
+    if (section->bag_count != 0) {
+        return (struct part){(uint32_t)section->start, (uint32_t)section->count,
+                             section->bag_count};
+    }
+    const uint32_t length =
+        view->lens != NULL ? view->lens[key] : (uint32_t)section->count / section->key_count;
+    return (struct part){0, length, length};
+}
+
+static int fail_length(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                       struct sl_shard_slice *slice, uint32_t key, uint32_t length)
+{
+    return sl_shard_fail(shard, work, slice, SL_ERR_INVALID,
+                         "key %" PRIu64 " has %u values, asked for are %u", work->view.keys[key],
+                         length, part_of(&work->view, key).whole);
+}
+
+/* ---- The beginning of a push ----------------------------------------------------------------- */
+
+void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    if (bytes_max != 0) {
+        const size_t left = bytes_max > shard->memory_bytes ? bytes_max - shard->memory_bytes : 0;
+        sl_kv_table_set_bytes_max(table->kv, sl_kv_table_memory_bytes(table->kv) + left);
+    }
+}
+
+void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
+{
+    const size_t bytes = sl_kv_table_memory_bytes(table->kv);
+    shard->memory_bytes += bytes - table->counted_memory;
+    table->counted_memory = bytes;
+}
+
+/* Claims the next keys, at most a batch. */
+static int claim_batch(struct sl_shard *shard, struct sl_shard_table *table,
+                       struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                       struct sl_kv_reservation *claim, uint32_t count, uint32_t *records)
+{
+    const uint32_t *lens = work->view.lens;
+    uint32_t failed = 0;
+    uint32_t length = 0;
+    int err = sl_shard_kv_owns(shard, work, slice, work->view.keys + work->key, count);
+    if (err != 0) {
+        return err;
+    }
+    sl_shard_kv_limit_memory(shard, table);
+    err = sl_kv_table_reserve(
+        table->kv, claim, work->view.keys + work->key, lens == NULL ? NULL : lens + work->key,
+        part_of(&work->view, work->key).whole, count, records, &failed, &length);
+    sl_shard_kv_count_memory(shard, table);
+    slice->spent += (count + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST;
+    if (err == SL_ERR_INVALID) {
+        return fail_length(shard, work, slice, work->key + failed, length);
+    }
+    if (err != 0) {
+        return sl_shard_fail(shard, work, slice, err,
+                             "no memory for more arrays: the tables have %zu bytes, %s",
+                             shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
+    }
+    work->key += count;
+    return SL_SHARD_DONE;
+}
+
+static int make_batch(struct sl_shard *shard, struct sl_shard_table *table,
+                      struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                      struct sl_kv_reservation *claim, const uint32_t *records, uint32_t count)
+{
+    const int err = sl_kv_table_make(table->kv, claim, records, count);
+    sl_shard_kv_count_memory(shard, table);
+    return err == 0
+               ? 0
+               : sl_shard_fail(shard, work, slice, err, "the system has no memory for more arrays");
+}
+
+/* Few keys: their arrays are made here and now. */
+static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
+                       struct sl_shard_exec *work, struct sl_shard_slice *slice)
+{
+    uint32_t records[SL_SHARD_BATCH_KEYS];
+    const uint32_t count = work->view.section.key_count;
+    struct sl_kv_reservation claim;
+    sl_kv_table_reservation_begin(table->kv, &claim);
+    int err = claim_batch(shard, table, work, slice, &claim, count, records);
+    if (err == 0) {
+        err = make_batch(shard, table, work, slice, &claim, records, count);
+    }
+    sl_kv_table_reservation_end(table->kv, &claim);
+    sl_shard_kv_count_memory(shard, table);
+    return err;
+}
+
+/* Many: the claim lasts for as long as this takes, and until the last array is made. */
+static int collect_many(struct sl_shard *shard, struct sl_shard_table *table,
+                        struct sl_shard_exec *work, struct sl_shard_slice *slice)
+{
+    const uint32_t key_count = work->view.section.key_count;
+    while (work->key < key_count) {
+        if (sl_shard_slice_left(slice) == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        const uint32_t left = key_count - work->key;
+        const uint32_t count = left < SL_SHARD_BATCH_KEYS ? left : SL_SHARD_BATCH_KEYS;
+        const int err =
+            claim_batch(shard, table, work, slice, sl_kv_table_own_reservation(table->kv), count,
+                        work->records + work->key);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return SL_SHARD_DONE;
+}
+
+static int push_begin(struct sl_shard *shard, struct sl_shard_table *table,
+                      struct sl_shard_exec *work)
+{
+    if (!sl_shard_push_is_large(&work->view.section, table->spec.dim)) {
+        return SL_SHARD_DONE;
+    }
+    if (shard->large.owner != NULL) {
+        return SL_SHARD_AGAIN;
+    }
+    shard->large.owner = work;
+    work->scratch = &shard->large;
+    work->records = shard->large.records;
+    sl_kv_table_reservation_begin(table->kv, sl_kv_table_own_reservation(table->kv));
+    return SL_SHARD_DONE;
+}
+
+void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_exec *work)
+{
+    if (work->asks_again) {
+        work->asks_again = false;
+        shard->asks_again--;
+    }
+    if (work->scratch != NULL && sl_shard_op_kv(work->view.section.op)) {
+        struct sl_shard_table *table = shard->tables[work->view.section.table_id];
+        sl_kv_table_reservation_end(table->kv, sl_kv_table_own_reservation(table->kv));
+        sl_shard_kv_count_memory(shard, table);
+        work->scratch->owner = NULL;
+        work->scratch = NULL;
+    }
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+/* Pushed, and read again while that is in the cache. */
+static void push_and_pull(struct sl_shard_table *table, struct sl_kv_array *array, uint32_t at,
+                          uint32_t count, const uint8_t *pushed, uint8_t *pulled)
+{
+    const uint32_t width = table->spec.dim;
+    const uint32_t step_max = PUSH_PULL_BYTES / width;
+    for (uint32_t done = 0; done < count; done += step_max) {
+        const uint32_t step = count - done < step_max ? count - done : step_max;
+        const size_t offset = (size_t)done * width;
+        sl_kv_table_push(table->kv, array, at + done, step, pushed + offset);
+        memcpy(pulled + offset, array->values + (size_t)at * width + offset, (size_t)step * width);
+    }
+}
+
+/* One slice of one array: `count` values from `at` on, the section's from `done` on. */
+static void visit(struct sl_shard_table *table, const struct sl_shard_exec *work,
+                  struct sl_kv_array *array, uint32_t at, uint32_t count, uint8_t *reply)
+{
+    const size_t width = table->spec.dim;
+    const uint64_t offset = work->done * width;
+    const uint8_t *pushed = work->view.values; /* or NULL */
+    if (work->phase != SL_SHARD_PHASE_APPLY) {
+        memcpy(reply + work->reply_done + offset, array->values + at * width, count * width);
+    } else if (sl_shard_op_pulls(work->view.section.op)) {
+        push_and_pull(table, array, at, count, pushed + offset, reply + work->reply_done + offset);
+    } else {
+        sl_kv_table_push(table->kv, array, at, count, pushed + offset);
+    }
+}
+
+/* As many of the array's values as the slice pays for; true when its part is done. */
+static bool visit_array(struct sl_shard_table *table, struct sl_shard_exec *work,
+                        struct sl_kv_array *array, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    const uint32_t width = table->spec.dim;
+    const struct part part = part_of(&work->view, work->key);
+    const uint64_t paid = (uint64_t)sl_shard_slice_left(slice) * BYTES_PER_COST;
+    const uint64_t most = (paid < VISIT_BYTES_LEAST ? VISIT_BYTES_LEAST : paid) / width;
+    const uint32_t left = part.count - work->key_done;
+    const uint32_t count = left < most ? left : (uint32_t)most;
+    sl_assert(array->length == part.whole);
+    visit(table, work, array, part.start + work->key_done, count, reply);
+    slice->spent += 1 + (uint32_t)((uint64_t)count * width / BYTES_PER_COST);
+    work->done += count;
+    work->key_done += count;
+    if (count < left) {
+        return false;
+    }
+    work->key_done = 0;
+    work->key++;
+    return true;
+}
+
+/* The arrays of the next keys of a pull, or of a push of few keys, which has made them. */
+static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table,
+                      const struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                      uint32_t count, struct sl_kv_array **arrays)
+{
+    const uint64_t *keys = work->view.keys + work->key;
+    const int err = sl_shard_kv_owns(shard, work, slice, keys, count);
+    if (err != 0) {
+        return err;
+    }
+    sl_kv_table_find(table->kv, keys, count, arrays);
+    for (uint32_t i = 0; i < count; i++) {
+        if (arrays[i] == NULL) {
+            return sl_shard_fail(shard, work, slice, SL_ERR_NOT_FOUND,
+                                 "nobody has pushed key %" PRIu64, keys[i]);
+        }
+        if (arrays[i]->length != part_of(&work->view, work->key + i).whole) {
+            return fail_length(shard, work, slice, work->key + i, arrays[i]->length);
+        }
+    }
+    return 0;
+}
+
+/* The arrays of the next keys of a push of many, made as the push comes to them. */
+static int make_next(struct sl_shard *shard, struct sl_shard_table *table,
+                     struct sl_shard_exec *work, struct sl_shard_slice *slice, uint32_t count,
+                     struct sl_kv_array **arrays)
+{
+    const uint32_t *records = work->records + work->key;
+    const int err = make_batch(shard, table, work, slice, sl_kv_table_own_reservation(table->kv),
+                               records, count);
+    for (uint32_t i = 0; i < count; i++) {
+        arrays[i] = sl_kv_table_at(table->kv, records[i]);
+    }
+    return err;
+}
+
+static int visit_all(struct sl_shard *shard, struct sl_shard_table *table,
+                     struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    struct sl_kv_array *arrays[SL_SHARD_BATCH_KEYS];
+    const uint32_t key_count = work->view.section.key_count;
+    while (work->key < key_count) {
+        const uint32_t paid = sl_shard_slice_left(slice);
+        if (paid == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        uint32_t count = key_count - work->key;
+        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
+        count = count < paid ? count : paid;
+        const int err = work->scratch != NULL
+                            ? make_next(shard, table, work, slice, count, arrays)
+                            : find_batch(shard, table, work, slice, count, arrays);
+        if (err != 0) {
+            return err;
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            if (!visit_array(table, work, arrays[i], reply, slice)) {
+                break;
+            }
+        }
+    }
+    return SL_SHARD_DONE;
+}
+
+/* ---- Sections -------------------------------------------------------------------------------- */
+
+static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *table,
+                       struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    struct sl_kv_array *arrays[SL_SHARD_BATCH_KEYS];
+    uint32_t *lengths = (uint32_t *)(void *)(reply + work->reply_done);
+    const uint32_t key_count = work->view.section.key_count;
+    while (work->key < key_count) {
+        const uint32_t paid = sl_shard_slice_left(slice);
+        if (paid == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        uint32_t count = key_count - work->key;
+        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
+        count = count < paid ? count : paid;
+        const uint64_t *keys = work->view.keys + work->key;
+        const int err = sl_shard_kv_owns(shard, work, slice, keys, count);
+        if (err != 0) {
+            return err;
+        }
+        if (shard->options.kv_handler != NULL) {
+            sl_shard_handler_lengths(shard, table, keys, count, lengths + work->key);
+        } else {
+            sl_kv_table_find(table->kv, keys, count, arrays);
+            for (uint32_t i = 0; i < count; i++) {
+                lengths[work->key + i] = arrays[i] == NULL ? 0 : arrays[i]->length;
+            }
+        }
+        work->key += count;
+        slice->spent += count;
+    }
+    return SL_SHARD_DONE;
+}
+
+/* While a cut is wanted, only what is done at once; and nothing has been made before that is sure.
+ */
+static bool is_held(const struct sl_shard_table *table, const struct sl_shard_exec *work,
+                    const struct sl_shard_slice *slice)
+{
+    const struct sl_request_section *section = &work->view.section;
+    const uint32_t claims = section->key_count - work->key;
+    const uint64_t cost = sl_shard_kv_cost(section, table->spec.dim) +
+                          (claims + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST;
+    return cost > sl_shard_slice_left(slice);
+}
+
+/* The arrays of all keys are there, or claimed, when this is DONE. */
+static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
+                        struct sl_shard_exec *work, struct sl_shard_slice *slice)
+{
+    int result = work->scratch != NULL ? collect_many(shard, table, work, slice) : SL_SHARD_DONE;
+    if (result == SL_SHARD_DONE && shard->cut_wanted && is_held(table, work, slice)) {
+        result = SL_SHARD_AGAIN;
+    }
+    if (result == SL_SHARD_DONE && work->scratch == NULL) {
+        result = collect_few(shard, table, work, slice);
+    }
+    if (result == SL_SHARD_DONE) {
+        work->phase = SL_SHARD_PHASE_APPLY;
+        work->key = 0;
+    }
+    return result;
+}
+
+static int begin(struct sl_shard *shard, struct sl_shard_table *table, struct sl_shard_exec *work)
+{
+    work->key = work->key_done = 0;
+    work->done = 0;
+    if (!sl_shard_pushes(work, work->view.section.op)) {
+        work->phase = SL_SHARD_PHASE_READ;
+        return SL_SHARD_DONE;
+    }
+    const int result = push_begin(shard, table, work);
+    if (result == SL_SHARD_DONE) {
+        work->phase = SL_SHARD_PHASE_COLLECT;
+    }
+    return result;
+}
+
+int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
+                    struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    const uint8_t op = work->view.section.op;
+    if (op != SL_REQUEST_KV_LENGTHS && shard->options.kv_handler != NULL) {
+        return sl_shard_handler_run(shard, table, work, reply, slice);
+    }
+    int result = SL_SHARD_DONE;
+    if (work->phase == SL_SHARD_PHASE_ADMIT) {
+        result = begin(shard, table, work);
+    }
+    if (result == SL_SHARD_DONE && work->phase == SL_SHARD_PHASE_COLLECT) {
+        result = push_collect(shard, table, work, slice);
+    }
+    if (result != SL_SHARD_DONE) {
+        return result;
+    }
+    if (op == SL_REQUEST_KV_LENGTHS) {
+        return run_lengths(shard, table, work, reply, slice);
+    }
+    const bool pushes = work->phase == SL_SHARD_PHASE_APPLY;
+    if (pushes || sl_shard_op_pulls(op)) {
+        result = visit_all(shard, table, work, reply, slice);
+        slice->spent += sl_shard_snapshot_copy_debt(shard);
+    }
+    if (result == SL_SHARD_AGAIN && pushes) {
+        sl_shard_part_begin(shard, work);
+    }
+    if (result == SL_SHARD_DONE) {
+        sl_shard_kv_drop(shard, work);
+        sl_shard_part_end(shard, work);
+        table->step += pushes;
+        table->pushed_rows += pushes ? work->view.section.key_count : 0;
+        table->pulled_rows += sl_shard_op_pulls(op) ? work->view.section.key_count : 0;
+    }
+    return result;
+}
+
+/* ---- Streams --------------------------------------------------------------------------------- */
+
+bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_exec *work)
+{
+    const struct sl_request_view *view = &work->view;
+    const struct sl_shard_table *table = shard->tables[view->section.table_id];
+    if (shard->options.kv_handler != NULL || view->section.key_count != 1 ||
+        sl_partition_kv_owner(view->keys[0], shard->options.count) != shard->options.index) {
+        return false;
+    }
+    struct sl_kv_array *array;
+    sl_kv_table_find(table->kv, view->keys, 1, &array);
+    return array != NULL && array->length == part_of(view, 0).whole;
+}
+
+void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                            uint64_t count, void *values)
+{
+    const struct sl_request_view *view = &work->view;
+    const struct sl_shard_table *table = shard->tables[view->section.table_id];
+    struct sl_kv_array *array;
+    sl_kv_table_find(table->kv, view->keys, 1, &array);
+    memcpy(values, array->values + (view->section.start + work->done) * table->spec.dim,
+           count * table->spec.dim);
+}

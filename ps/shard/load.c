@@ -1,0 +1,394 @@
+#include "ps/shard/load.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "ps/shard/kv.h"
+#include "ps/shard/load_internal.h"
+
+#define BYTES_PER_COST 256
+
+int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *slice, int err,
+                       const char *format, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    char where[SL_TABLE_NAME_BYTES + 64] = "";
+    const struct sl_snapshot_block *block = load->block;
+    if (block != NULL) {
+        const struct sl_shard_table *table = load->shard->tables[block->table_id % SL_LIMIT_TABLES];
+        const bool named = block->kind != SL_SNAPSHOT_TABLE &&
+                           block->kind <= SL_SNAPSHOT_BUFFERED_PUSH &&
+                           block->kind != SL_SNAPSHOT_CLOCKS && table != NULL;
+        (void)snprintf(where, sizeof where, ", a block of %s%s%s",
+                       sl_snapshot_kind_name(block->kind), named ? " of table " : "",
+                       named ? table->spec.name : "");
+    }
+    (void)snprintf(slice->reason, slice->reason_bytes, "image of shard %u of %u%s: %s",
+                   load->image_shard, load->image_shard_count, where, what);
+    return err;
+}
+
+int sl_shard_load_fail_record(const struct sl_shard_load *load, struct sl_shard_slice *slice)
+{
+    return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "record %u of %u is none",
+                              load->block->count - load->left, load->block->count);
+}
+
+int sl_shard_load_fail_memory(const struct sl_shard_load *load, struct sl_shard_slice *slice)
+{
+    return sl_shard_load_fail(
+        load, slice, SL_ERR_NO_MEMORY, "no memory for it: the tables have %zu bytes, %s",
+        load->shard->memory_bytes, sl_shard_limit_text(load->shard, (char[64]){0}));
+}
+
+static int fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *slice,
+                      const char *what, uint64_t key)
+{
+    return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "%s %" PRIu64 " is not of that shard",
+                              what, key);
+}
+
+int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t image_shard,
+                        uint32_t image_shard_count, char *reason, size_t reason_bytes)
+{
+    if (image_shard_count > SL_LIMIT_SHARDS || image_shard >= image_shard_count) {
+        (void)snprintf(reason, reason_bytes, "an image of shard %u of %u: accepts up to %d shards",
+                       image_shard, image_shard_count, SL_LIMIT_SHARDS);
+        return SL_ERR_CORRUPT;
+    }
+    sl_assert(shard->cut == NULL);
+    *load = (struct sl_shard_load){
+        .shard = shard,
+        .image_shard = image_shard,
+        .image_shard_count = image_shard_count,
+        .same = image_shard == shard->options.index && image_shard_count == shard->options.count,
+    };
+    if (load->same) {
+        sl_shard_load_clocks_begin(shard);
+    }
+    return 0;
+}
+
+/* ---- Tables ---------------------------------------------------------------------------------- */
+
+/* In the table of this shard, when it has all of which one shard of the image had so many: keys lie
+ * evenly. */
+static uint64_t expected_rows(const struct sl_shard_load *load, uint32_t row_count)
+{
+    return (uint64_t)row_count * load->image_shard_count / load->shard->options.count;
+}
+
+static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
+{
+    const uint32_t id = load->block->table_id;
+    char why[SL_MESSAGE_TEXT_BYTES] = "";
+    struct sl_snapshot_table image;
+    int err = sl_snapshot_take_table(load->block, &image, why, sizeof why);
+    if (err != 0) {
+        return sl_shard_load_fail(load, slice, err, "%s", why);
+    }
+    err = sl_shard_table_open(load->shard, id, &image.spec, why, sizeof why);
+    if (err != 0) {
+        return sl_shard_load_fail(load, slice, err == SL_ERR_NO_MEMORY ? err : SL_ERR_CORRUPT, "%s",
+                                  why);
+    }
+    struct sl_shard_table *table = load->shard->tables[id];
+    if (load->same || image.step >= table->step) {
+        table->step = image.step;
+        table->state = image.state;
+    }
+    if (load->same) {
+        table->pulled_rows = image.pulled_rows;
+        table->pushed_rows = image.pushed_rows;
+    }
+    if (table->sparse != NULL) {
+        sl_sparse_table_reserve(table->sparse, expected_rows(load, image.row_count));
+    }
+    load->named[id / 8] |= (uint8_t)(1U << id % 8);
+    (void)sl_bytes_take(&load->cursor, load->cursor.left);
+    load->left--;
+    slice->spent++;
+    return SL_SHARD_DONE;
+}
+
+/* ---- Sparse rows ----------------------------------------------------------------------------- */
+
+int sl_shard_load_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
+                       uint32_t count, uint32_t *records)
+{
+    if (sl_shard_limit_store(shard, table)) {
+        sl_sparse_table_find(table->sparse, keys, count, records);
+        for (uint32_t i = 0; i < count; i++) {
+            if (records[i] == SL_ROW_NONE) {
+                return SL_ERR_NO_MEMORY;
+            }
+        }
+        return 0;
+    }
+    const int err = sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
+    const size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
+    shard->memory_bytes += bytes - table->counted_memory;
+    table->counted_memory = bytes;
+    return err;
+}
+
+struct batch {
+    uint64_t keys[SL_SHARD_BATCH_KEYS];
+    struct sl_snapshot_record rows[SL_SHARD_BATCH_KEYS]; /* that this shard owns */
+    uint32_t count;
+};
+
+/* The next records of the block, as many as are looked up at once and the budget pays for. */
+static int read_rows(struct sl_shard_load *load, uint32_t float_count, uint32_t cost,
+                     struct sl_shard_slice *slice, struct batch *out)
+{
+    out->count = 0;
+    while (load->left > 0 && out->count < SL_SHARD_BATCH_KEYS && sl_shard_slice_left(slice) > 0) {
+        struct sl_snapshot_record *row = &out->rows[out->count];
+        if (!sl_snapshot_take_record(&load->cursor, float_count, row)) {
+            return sl_shard_load_fail_record(load, slice);
+        }
+        if (sl_partition_owner(row->key, load->image_shard_count) != load->image_shard) {
+            return fail_owner(load, slice, "key", row->key);
+        }
+        if (sl_partition_owner(row->key, load->shard->options.count) ==
+            load->shard->options.index) {
+            out->keys[out->count++] = row->key;
+            slice->spent += cost;
+        }
+        slice->spent++;
+        load->left--;
+    }
+    return SL_SHARD_DONE;
+}
+
+static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
+                     struct sl_shard_slice *slice)
+{
+    const uint32_t floats =
+        table->spec.dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, table->spec.dim);
+    struct batch batch;
+    uint32_t records[SL_SHARD_BATCH_KEYS];
+    int err =
+        read_rows(load, floats, floats * (uint32_t)sizeof(float) / BYTES_PER_COST, slice, &batch);
+    if (err != 0) {
+        return err;
+    }
+    if (sl_shard_load_find(load->shard, table, batch.keys, batch.count, records) != 0) {
+        return sl_shard_load_fail_memory(load, slice);
+    }
+    for (uint32_t i = 0; i < batch.count; i++) {
+        struct sl_row *record = sl_sparse_table_record(table->sparse, records[i]);
+        record->last_step = batch.rows[i].last_step;
+        record->count = batch.rows[i].count;
+        memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));
+    }
+    return SL_SHARD_DONE;
+}
+
+/* ---- Dense blocks ---------------------------------------------------------------------------- */
+
+/* The image's shard has that block. */
+static bool image_has_block(const struct sl_shard_load *load, uint64_t length, uint64_t number)
+{
+    const uint32_t range = sl_partition_range_of_shard(load->block->table_id, load->image_shard,
+                                                       load->image_shard_count);
+    const uint64_t start = sl_partition_range_start(length, load->image_shard_count, range);
+    const uint64_t end = sl_partition_range_start(length, load->image_shard_count, range + 1);
+    const uint64_t at = number * SL_PARTITION_BLOCK_ELEMENTS;
+    return at >= start && at < end;
+}
+
+static int load_dense(struct sl_shard_load *load, struct sl_shard_table *table,
+                      struct sl_shard_slice *slice)
+{
+    struct sl_bytes peek = load->cursor;
+    const uint64_t number = sl_bytes_u64(&peek);
+    const uint32_t elements = sl_snapshot_dense_elements(table->spec.length, number);
+    const uint32_t floats =
+        elements + (uint32_t)sl_optimizer_slot_floats(table->optimizer, elements);
+    struct sl_snapshot_record record;
+    if (elements == 0 || !sl_snapshot_take_record(&load->cursor, floats, &record)) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    if (!image_has_block(load, table->spec.length, number)) {
+        return fail_owner(load, slice, "block", number);
+    }
+    load->left--;
+    slice->spent++;
+    if (sl_dense_table_put(table->dense, number, record.last_step, record.count, record.floats)) {
+        slice->spent += floats * (uint32_t)sizeof(float) / BYTES_PER_COST;
+    }
+    return SL_SHARD_DONE;
+}
+
+/* ---- KV arrays ------------------------------------------------------------------------------- */
+
+static int load_kv(struct sl_shard_load *load, struct sl_shard_table *table,
+                   struct sl_shard_slice *slice)
+{
+    struct sl_snapshot_kv piece;
+    struct sl_shard *shard = load->shard;
+    if (shard->options.kv_handler != NULL) {
+        return sl_shard_load_fail(load, slice, SL_ERR_UNSUPPORTED,
+                                  "this shard's KV tables belong to a handler");
+    }
+    if (!sl_snapshot_take_kv(&load->cursor, table->spec.dim, &piece)) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    if (sl_partition_kv_owner(piece.key, load->image_shard_count) != load->image_shard) {
+        return fail_owner(load, slice, "key", piece.key);
+    }
+    load->left--;
+    slice->spent++;
+    if (sl_partition_kv_owner(piece.key, shard->options.count) != shard->options.index) {
+        return SL_SHARD_DONE;
+    }
+    const struct sl_kv_array array = {
+        .key = piece.key, .length = piece.length, .written = piece.written};
+    sl_shard_kv_limit_memory(shard, table);
+    const int err = sl_kv_table_put(table->kv, &array, piece.first, piece.count, piece.values);
+    sl_shard_kv_count_memory(shard, table);
+    slice->spent += piece.count * table->spec.dim / BYTES_PER_COST;
+    if (err == SL_ERR_INVALID) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
+                                  "the array of key %" PRIu64 " has two lengths", piece.key);
+    }
+    return err == 0 ? SL_SHARD_DONE : sl_shard_load_fail_memory(load, slice);
+}
+
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
+static int load_end(struct sl_shard_load *load, struct sl_shard_slice *slice)
+{
+    struct sl_snapshot_end end;
+    if (!sl_snapshot_take_end(load->block, &end)) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    if (end.shard != load->image_shard || end.shard_count != load->image_shard_count) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "it is of shard %u of %u", end.shard,
+                                  end.shard_count);
+    }
+    for (uint8_t kind = 0; kind <= SL_SNAPSHOT_BUFFERED_PUSH; kind++) {
+        if (end.records[kind] != load->seen.records[kind]) {
+            return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
+                                      "it counts %" PRIu64 " records of %s, and %" PRIu64 " came",
+                                      end.records[kind], sl_snapshot_kind_name(kind),
+                                      load->seen.records[kind]);
+        }
+    }
+    load->ended = true;
+    (void)sl_bytes_take(&load->cursor, load->cursor.left);
+    load->left = 0;
+    return SL_SHARD_DONE;
+}
+
+typedef int (*load_fn)(struct sl_shard_load *load, struct sl_shard_table *table,
+                       struct sl_shard_slice *slice);
+
+/* Of the table that the block is of, which has been named, and is of that kind. */
+static int load_of_table(struct sl_shard_load *load, enum sl_table_kind kind, load_fn run,
+                         struct sl_shard_slice *slice)
+{
+    const uint32_t id = load->block->table_id;
+    struct sl_shard_table *table = load->shard->tables[id];
+    if ((load->named[id / 8] >> id % 8 & 1) == 0) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "table %u has not been named before",
+                                  id);
+    }
+    if (table->spec.kind != kind) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "the table is of another kind");
+    }
+    return run(load, table, slice);
+}
+
+static int load_some(struct sl_shard_load *load, struct sl_shard_slice *slice)
+{
+    const struct sl_shard_table *table = load->shard->tables[load->block->table_id];
+    const bool is_dense = table != NULL && table->dense != NULL;
+    switch (load->block->kind) {
+    case SL_SNAPSHOT_TABLE:
+        return load_table(load, slice);
+    case SL_SNAPSHOT_ROWS:
+        return load_of_table(load, SL_TABLE_SPARSE, load_rows, slice);
+    case SL_SNAPSHOT_DENSE:
+        return load_of_table(load, SL_TABLE_DENSE, load_dense, slice);
+    case SL_SNAPSHOT_KV:
+        return load_of_table(load, SL_TABLE_KV, load_kv, slice);
+    case SL_SNAPSHOT_CLOCKS:
+        return sl_shard_load_clock(load, slice);
+    case SL_SNAPSHOT_BUFFERED_PUSH:
+        return load_of_table(load, is_dense ? SL_TABLE_DENSE : SL_TABLE_SPARSE,
+                             sl_shard_load_buffered_push, slice);
+    case SL_SNAPSHOT_END:
+        return load_end(load, slice);
+    default:
+        sl_assert(load->block->kind == SL_SNAPSHOT_SESSIONS);
+        (void)sl_bytes_take(&load->cursor, load->cursor.left);
+        load->left = 0;
+        return SL_SHARD_DONE;
+    }
+}
+
+static int begin_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
+                       struct sl_shard_slice *slice)
+{
+    char why[SL_MESSAGE_TEXT_BYTES] = "";
+    sl_assert((uintptr_t)block->payload % 8 == 0);
+    if (load->ended) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a block of %s behind its end",
+                                  sl_snapshot_kind_name(block->kind));
+    }
+    const int err = sl_snapshot_block_check(block, why, sizeof why);
+    if (err != 0) {
+        return sl_shard_load_fail(load, slice, err, "%s", why);
+    }
+    load->block = block;
+    load->cursor = sl_snapshot_records(block);
+    load->left = block->count;
+    return 0;
+}
+
+int sl_shard_load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
+                        uint32_t key_budget, char *reason, size_t reason_bytes)
+{
+    struct sl_shard_slice slice = {
+        .budget = key_budget, .reason = reason, .reason_bytes = reason_bytes};
+    sl_assert(load->block == NULL || load->block == block);
+    int err = load->block == NULL ? begin_block(load, block, &slice) : 0;
+    if (err != 0) {
+        return err;
+    }
+    while (load->left > 0 && err == SL_SHARD_DONE && sl_shard_slice_left(&slice) > 0) {
+        err = load_some(load, &slice);
+    }
+    load->spent = slice.spent;
+    if (err != SL_SHARD_DONE || load->left > 0) {
+        return err != SL_SHARD_DONE ? err : SL_SHARD_AGAIN;
+    }
+    if (load->cursor.left != 0) {
+        return sl_shard_load_fail(load, &slice, SL_ERR_CORRUPT,
+                                  "%zu bytes are left behind its records", load->cursor.left);
+    }
+    sl_snapshot_end_add(&load->seen, block);
+    load->block = NULL;
+    return SL_SHARD_DONE;
+}
+
+int sl_shard_load_end(struct sl_shard_load *load, char *reason, size_t reason_bytes)
+{
+    struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
+    sl_assert(load->block == NULL);
+    if (!load->ended) {
+        return sl_shard_load_fail(load, &slice, SL_ERR_CORRUPT, "it has no end");
+    }
+    return load->same ? sl_shard_load_clocks_end(load, &slice) : 0;
+}

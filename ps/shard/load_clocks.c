@@ -1,0 +1,270 @@
+/* Where workers stood, and what BSP kept aside: of an image of the same shard. Of another's, what
+ * stands in their blocks is looked at, and goes nowhere. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard/load_internal.h"
+
+#define ELEMENTS_PER_COST 64
+#define KEYS_PER_COST     2
+
+void sl_shard_load_clocks_begin(struct sl_shard *shard)
+{
+    sl_assert(!shard->commit.in_entry);
+    shard->commit = (struct sl_shard_iteration_state){0};
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table *table = shard->tables[i];
+        for (uint32_t w = 0; table != NULL && w < table->queue_count; w++) {
+            struct sl_shard_buffered_push *next;
+            for (struct sl_shard_buffered_push *at = table->staged[w].first; at != NULL;
+                 at = next) {
+                next = at->next;
+                sl_shard_push_buffer_put(&shard->staging, at);
+                table->staged_count--;
+            }
+            table->staged[w] = (struct sl_shard_push_buffer_queue){0};
+        }
+    }
+    sl_clocks_load_begin(&shard->clocks);
+}
+
+int sl_shard_load_clock(struct sl_shard_load *load, struct sl_shard_slice *slice)
+{
+    struct sl_snapshot_clock clock;
+    if (!sl_snapshot_take_clock(&load->cursor, &clock)) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    load->left--;
+    slice->spent++;
+    if (load->same) {
+        const struct sl_clocks_worker worker = {
+            .clock = clock.clock,
+            .standing = clock.standing,
+            .heard = clock.heard,
+            .joined = clock.joined,
+            .began = clock.began,
+            .pushed = clock.pushed,
+        };
+        sl_clocks_load(&load->shard->clocks, clock.worker, &worker);
+    }
+    return SL_SHARD_DONE;
+}
+
+/* ---- What is kept aside ---------------------------------------------------------------------- */
+
+/* A piece, and where its keys and gradients lie. */
+struct piece {
+    struct sl_snapshot_buffered_push head;
+    const uint64_t *keys;
+    const float *gradients;
+};
+
+static bool is_inside(const struct sl_shard_table *table,
+                      const struct sl_snapshot_buffered_push *head)
+{
+    if (table->dense == NULL || head->count > UINT32_MAX) {
+        return head->count <= UINT32_MAX;
+    }
+    const uint64_t start = sl_dense_table_start(table->dense);
+    const uint64_t count = sl_dense_table_count(table->dense);
+    return head->start >= start && head->count <= count &&
+           head->start - start <= count - head->count;
+}
+
+/* The first piece of a push: makes room for all of it. */
+static int begin_staged(struct sl_shard_load *load, struct sl_shard_table *table,
+                        const struct sl_snapshot_buffered_push *head, struct sl_shard_slice *slice)
+{
+    struct sl_shard *shard = load->shard;
+    if (load->staged != NULL || head->first != 0 || !is_inside(table, head)) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    if (sl_shard_iteration_reserve(table, head->worker + 1) != 0) {
+        return sl_shard_load_fail_memory(load, slice);
+    }
+    const struct sl_shard_push_buffer_queue *queue = &table->staged[head->worker];
+    if (queue->first != NULL && queue->last->clock > head->clock) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
+                                  "pushes of worker/%u go back to iteration %u", head->worker,
+                                  head->clock);
+    }
+    const bool is_sparse = table->sparse != NULL;
+    load->staged =
+        sl_shard_push_buffer_get(&shard->staging, is_sparse ? (uint32_t)head->count : 0,
+                                 is_sparse ? head->count * table->spec.dim : head->count);
+    if (load->staged == NULL) {
+        return sl_shard_load_fail(load, slice, SL_ERR_NO_MEMORY,
+                                  "pushes that wait for other workers fill the %zu bytes set aside",
+                                  shard->staging.bytes_max);
+    }
+    load->staged->clock = head->clock;
+    load->staged->start = head->start;
+    load->staged->count = (uint32_t)head->count;
+    load->staged_table = load->block->table_id;
+    load->staged_worker = head->worker;
+    load->staged_done = 0;
+    return 0;
+}
+
+/* The piece is the next of the push at work. */
+static bool goes_on(const struct sl_shard_load *load, const struct sl_snapshot_buffered_push *head)
+{
+    const struct sl_shard_buffered_push *staged = load->staged;
+    return load->staged_table == load->block->table_id && load->staged_worker == head->worker &&
+           load->staged_done == head->first && staged->clock == head->clock &&
+           staged->start == head->start && staged->count == head->count;
+}
+
+/* The records of the piece's keys, some at a time. Their rows have come, or will. */
+static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
+                     const struct piece *piece, struct sl_shard_slice *slice)
+{
+    while (load->piece_done < piece->head.here) {
+        if (sl_shard_slice_left(slice) == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        const uint32_t left = piece->head.here - load->piece_done;
+        const uint32_t count = left < SL_SHARD_BATCH_KEYS ? left : SL_SHARD_BATCH_KEYS;
+        const uint64_t *keys = piece->keys + load->piece_done;
+        if (!sl_shard_owns(load->shard, keys, count)) {
+            return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a key is not of that shard");
+        }
+        /* With values: a row that never comes is one that this image should have had. */
+        if (sl_shard_find(load->shard, table, keys, count,
+                          load->staged->records + load->staged_done + load->piece_done) != 0) {
+            return sl_shard_load_fail_memory(load, slice);
+        }
+        load->piece_done += count;
+        slice->spent += count / KEYS_PER_COST;
+    }
+    return SL_SHARD_DONE;
+}
+
+static void end_staged(struct sl_shard_load *load, struct sl_shard_table *table)
+{
+    if (load->staged_done == load->staged->count) {
+        sl_shard_iteration_later(load->shard, table, load->staged_worker, load->staged);
+        load->staged = NULL;
+    }
+}
+
+static int load_piece(struct sl_shard_load *load, struct sl_shard_table *table,
+                      const struct piece *piece, struct sl_shard_slice *slice)
+{
+    const uint32_t dim = table->sparse != NULL ? table->spec.dim : 1;
+    if (load->piece_done == 0 && piece->head.first == 0) {
+        const int err = begin_staged(load, table, &piece->head, slice);
+        if (err != 0) {
+            return err;
+        }
+    } else if (load->staged == NULL || !goes_on(load, &piece->head)) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    if (table->sparse != NULL) {
+        const int result = find_keys(load, table, piece, slice);
+        if (result != SL_SHARD_DONE) {
+            return result;
+        }
+    }
+    memcpy(load->staged->gradients + load->staged_done * dim, piece->gradients,
+           (size_t)piece->head.here * dim * sizeof(float));
+    slice->spent += piece->head.here * dim / ELEMENTS_PER_COST + 1;
+    load->staged_done += piece->head.here;
+    load->piece_done = 0;
+    end_staged(load, table);
+    return SL_SHARD_DONE;
+}
+
+int sl_shard_load_buffered_push(struct sl_shard_load *load, struct sl_shard_table *table,
+                                struct sl_shard_slice *slice)
+{
+    struct piece piece;
+    struct sl_bytes cursor = load->cursor;
+    const uint32_t dim = table->sparse != NULL ? table->spec.dim : 0;
+    if (!sl_snapshot_take_buffered_push(&cursor, dim, &piece.head, &piece.keys, &piece.gradients) ||
+        table->spec.consistency.mode != SL_CONSISTENCY_BSP) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    int result = SL_SHARD_DONE;
+    if (load->same) {
+        result = load_piece(load, table, &piece, slice);
+    } else {
+        slice->spent++;
+    }
+    if (result == SL_SHARD_DONE) {
+        load->cursor = cursor;
+        load->left--;
+    }
+    return result;
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* What a worker has pushed is of iterations that it has been at, and waits for others of the
+ * table's. */
+static int check_queues(const struct sl_shard_load *load, const struct sl_shard_table *table,
+                        struct sl_shard_slice *slice)
+{
+    const struct sl_clocks *clocks = &load->shard->clocks;
+    for (uint32_t worker = 0; worker < table->queue_count; worker++) {
+        if (table->staged[worker].first == NULL) {
+            continue;
+        }
+        const struct sl_shard_buffered_push *last = table->staged[worker].last;
+        if (!sl_clocks_belongs(clocks, table->clock_group, worker) ||
+            last->clock > clocks->workers[worker].clock) {
+            return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
+                                      "worker/%u, at iteration %u, has pushed to table %s in "
+                                      "iteration %u",
+                                      worker, clocks->workers[worker].clock, table->spec.name,
+                                      last->clock);
+        }
+    }
+    return 0;
+}
+
+int sl_shard_load_clocks_end(struct sl_shard_load *load, struct sl_shard_slice *slice)
+{
+    struct sl_shard *shard = load->shard;
+    sl_clocks_load_end(&shard->clocks);
+    if (load->staged != NULL) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a staged push is not complete");
+    }
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table *table = shard->tables[i];
+        if (table == NULL || table->spec.consistency.mode != SL_CONSISTENCY_BSP) {
+            continue;
+        }
+        if (sl_shard_iteration_reserve(table, shard->clocks.joined_end) != 0) {
+            return sl_shard_load_fail_memory(load, slice);
+        }
+        const int err = check_queues(load, table, slice);
+        if (err != 0) {
+            return err;
+        }
+    }
+    sl_shard_iteration_update(shard);
+    return 0;
+}
+
+void sl_shard_load_new_job(struct sl_shard *shard)
+{
+    for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
+        if (sl_clocks_counts(&shard->clocks, worker)) {
+            sl_shard_worker_left(shard, worker); /* it was expected, and never came */
+        }
+    }
+    while (sl_shard_iteration_due(shard)) {
+        (void)sl_shard_apply_iteration(shard, UINT32_MAX);
+    }
+    sl_clocks_load_begin(&shard->clocks);
+    sl_clocks_load_end(&shard->clocks);
+    sl_shard_tables_drop(shard, SL_SHARD_LOAD_JOB_TABLES);
+}
+
+void sl_shard_load_allow_ahead(struct sl_shard *shard)
+{
+    sl_clocks_expect_again(&shard->clocks);
+    sl_clocks_allow_ahead(&shard->clocks);
+}

@@ -1,0 +1,75 @@
+/* Long pulls of dense arrays, and of arrays of KV tables, whose replies are made part by part. A
+ * part is still in the cache when the transport reads it, and the memory that it was made in when
+ * the next one is. */
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard/internal.h"
+
+#define STREAM_BYTES_MIN (128U << 10)
+
+/* No iteration of the table's ends before the caller ticks: those that follow see whole steps. */
+static bool stands_still(const struct sl_shard *shard, const struct sl_shard_exec *work)
+{
+    const struct sl_shard_table *table = shard->tables[work->view.section.table_id];
+    const struct sl_shard_client *caller = &work->caller;
+    return table->spec.consistency.mode != SL_CONSISTENCY_BSP ||
+           (sl_shard_buffers_pushes(shard, table, caller) &&
+            sl_clocks_of(&shard->clocks, caller->worker) <= work->prefix.clock);
+}
+
+bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_exec *work)
+{
+    if (work->prefix.section_count != 1 || !work->in_section || work->phase != SL_SHARD_PHASE_NEW ||
+        work->reply_bytes < STREAM_BYTES_MIN || shard->commit.due) {
+        return false;
+    }
+    switch (work->view.section.op) {
+    case SL_REQUEST_DENSE_PULL:
+        return stands_still(shard, work);
+    case SL_REQUEST_KV_PULL:
+        return sl_shard_kv_is_chunked(shard, work);
+    default:
+        return false;
+    }
+}
+
+/* As many values as the bytes hold; behind the last there may be padding. */
+static uint64_t take_values(const struct sl_shard_exec *work, uint32_t bytes, uint32_t value_bytes)
+{
+    const uint64_t left = work->view.section.count - work->done;
+    const uint64_t room = bytes / value_bytes;
+    return left < room ? left : room;
+}
+
+uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
+                             uint32_t bytes)
+{
+    const struct sl_request_section *section = &work->view.section;
+    struct sl_shard_table *table = shard->tables[section->table_id];
+    sl_assert(bytes % 8 == 0);
+    sl_assert(bytes <= work->reply_bytes - work->reply_done);
+    if (work->phase == SL_SHARD_PHASE_NEW) {
+        work->phase = SL_SHARD_PHASE_READ;
+        work->done = 0;
+    }
+    const uint32_t value_bytes = table->kv != NULL ? table->spec.dim : sizeof(float);
+    const uint64_t count = take_values(work, bytes, value_bytes);
+    const uint64_t filled = count * value_bytes;
+    if (table->kv != NULL) {
+        sl_shard_kv_next_chunk(shard, work, count, reply);
+    } else {
+        sl_dense_table_read(table->dense, section->start + work->done, count,
+                            (float *)(void *)reply);
+    }
+    memset(reply + filled, 0, bytes - filled);
+    work->done += count;
+    work->reply_done += bytes;
+    if (work->reply_done == work->reply_bytes) {
+        sl_assert(work->done == section->count);
+        work->in_section = false;
+        work->sections_left = 0;
+        table->pulled_rows += table->kv != NULL ? section->key_count : section->count;
+    }
+    return (uint32_t)(filled / sizeof(float) / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+}

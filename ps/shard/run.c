@@ -1,0 +1,471 @@
+/* Carrying a request out, section by section, slice by slice. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "ps/shard/internal.h"
+
+static int check_owner(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                       struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
+{
+    if (sl_shard_owns(shard, keys, count)) {
+        return 0;
+    }
+    uint32_t shard_count = shard->options.count;
+    while (sl_partition_owner(*keys, shard_count) == shard->options.index) {
+        keys++;
+    }
+    return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+                         "key %" PRIu64 " belongs to shard %u of %u", *keys,
+                         sl_partition_owner(*keys, shard_count), shard_count);
+}
+
+bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count)
+{
+    const uint32_t shard_count = shard->options.count;
+    const uint32_t index = shard->options.index;
+    uint32_t strange = 0;
+    if (shard_count > 1) {
+        for (uint32_t i = 0; i < count; i++) {
+            strange |= sl_partition_owner(keys[i], shard_count) ^ index;
+        }
+    }
+    return strange == 0;
+}
+
+static bool any_missing(const uint32_t *records, uint32_t count)
+{
+    bool missing = false;
+    for (uint32_t i = 0; i < count; i++) {
+        missing |= records[i] == SL_ROW_NONE;
+    }
+    return missing;
+}
+
+bool sl_shard_limit_store(const struct sl_shard *shard, struct sl_shard_table *table)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    if (bytes_max == 0) {
+        return false;
+    }
+    if (shard->memory_bytes > bytes_max) {
+        return true;
+    }
+    const size_t left = bytes_max - shard->memory_bytes;
+    sl_sparse_table_set_bytes_max(table->sparse,
+                                  sl_sparse_table_memory_bytes(table->sparse) + left);
+    return false;
+}
+
+int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
+                  uint32_t count, uint32_t *records)
+{
+    if (sl_shard_limit_store(shard, table)) {
+        sl_sparse_table_find(table->sparse, keys, count, records);
+        return any_missing(records, count) ? SL_ERR_NO_MEMORY : 0;
+    }
+    int err = sl_sparse_table_find_or_create(table->sparse, keys, count, records);
+    size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
+    shard->memory_bytes += bytes - table->counted_memory;
+    table->counted_memory = bytes;
+    return err;
+}
+
+int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
+                    const struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                    const uint64_t *keys, uint32_t count, uint32_t *records)
+{
+    int err = check_owner(shard, work, slice, keys, count);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_shard_find(shard, table, keys, count, records);
+    if (err == SL_ERR_NO_MEMORY) {
+        return sl_shard_fail(shard, work, slice, err,
+                             "no memory for more rows: the tables have %zu bytes, %s",
+                             shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
+    }
+    return err;
+}
+
+static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
+                     struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    uint32_t records[SL_SHARD_BATCH_KEYS];
+    float *rows = (float *)(void *)(reply + work->reply_done);
+    uint32_t key_count = work->view.section.key_count;
+    while (work->done < key_count) {
+        uint32_t left = sl_shard_slice_left(slice);
+        if (left == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        uint64_t count = key_count - work->done;
+        uint64_t paid = (uint64_t)left / table->key_cost + 1;
+        count = count < paid ? count : paid;
+        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
+        int err = sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done,
+                                  (uint32_t)count, records);
+        if (err != 0) {
+            return err;
+        }
+        sl_sparse_table_gather(table->sparse, records, (uint32_t)count,
+                               rows + work->done * table->spec.dim);
+        work->done += count;
+        slice->spent += (uint32_t)count * table->key_cost;
+    }
+    table->pulled_rows += key_count;
+    return SL_SHARD_DONE;
+}
+
+/* The bags that the next keys fall into, cut to a batch: ends[i] is where bag bags_done + i ends
+ * within it. Returns how many bags, the last of which may go on in the next batch. */
+static uint32_t cut_bags(const struct sl_shard_exec *work, uint32_t key_count, uint32_t *ends)
+{
+    uint32_t bag_count = work->view.section.bag_count - work->bags_done;
+    bag_count = bag_count < SL_SHARD_BATCH_KEYS ? bag_count : SL_SHARD_BATCH_KEYS;
+    const uint32_t *bag_ends = work->view.bag_ends + work->bags_done;
+    uint32_t first = (uint32_t)work->done;
+    for (uint32_t i = 0; i < bag_count; i++) {
+        if (bag_ends[i] - first > key_count) {
+            ends[i] = key_count;
+            return i + 1;
+        }
+        ends[i] = bag_ends[i] - first;
+    }
+    return bag_count;
+}
+
+/* Sums one batch of keys into its bags. */
+static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
+                      struct sl_shard_exec *work, float *pooled, uint32_t count,
+                      struct sl_shard_slice *slice)
+{
+    uint32_t records[SL_SHARD_BATCH_KEYS];
+    uint32_t ends[SL_SHARD_BATCH_KEYS];
+    uint32_t dim = table->spec.dim;
+    uint32_t bags = cut_bags(work, count, ends);
+    count = bags == 0 ? 0 : ends[bags - 1];
+    int err =
+        sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count, records);
+    if (err != 0) {
+        return err;
+    }
+    /* The first bag may have been begun in an earlier batch; the others are new. */
+    const uint32_t *bag_ends = work->view.bag_ends;
+    uint64_t first_start = work->bags_done == 0 ? 0 : bag_ends[work->bags_done - 1];
+    uint32_t fresh = first_start < work->done ? 1 : 0;
+    float *into = pooled + (size_t)work->bags_done * dim;
+    memset(into + (size_t)fresh * dim, 0, (size_t)(bags - fresh) * dim * sizeof(float));
+    sl_sparse_table_pool(table->sparse, records, ends, bags, into);
+    work->done += count;
+    bool last_ended = bag_ends[work->bags_done + bags - 1] == work->done;
+    work->bags_done += last_ended ? bags : bags - 1;
+    slice->spent += count * table->key_cost + bags;
+    return SL_SHARD_DONE;
+}
+
+static int read_pooled(struct sl_shard *shard, struct sl_shard_table *table,
+                       struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    float *pooled = (float *)(void *)(reply + work->reply_done);
+    const struct sl_request_section *section = &work->view.section;
+    while (work->bags_done < section->bag_count) {
+        uint32_t left = sl_shard_slice_left(slice);
+        if (left == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        uint64_t count = section->key_count - work->done;
+        uint64_t paid = (uint64_t)left / table->key_cost + 1;
+        count = count < paid ? count : paid;
+        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
+        int err = pool_batch(shard, table, work, pooled, (uint32_t)count, slice);
+        if (err != 0) {
+            return err;
+        }
+    }
+    table->pulled_rows += section->key_count;
+    return SL_SHARD_DONE;
+}
+
+static int read_dense(struct sl_shard_table *table, struct sl_shard_exec *work, uint8_t *reply,
+                      struct sl_shard_slice *slice)
+{
+    const struct sl_request_section *section = &work->view.section;
+    float *values = (float *)(void *)(reply + work->reply_done);
+    while (work->done < section->count) {
+        uint32_t left = sl_shard_slice_left(slice);
+        if (left == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        uint64_t at = section->start + work->done;
+        uint64_t count = sl_shard_push_dense_step(at, section->start + section->count, left);
+        sl_dense_table_read(table->dense, at, count, values + work->done);
+        work->done += count;
+        slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+    }
+    table->pulled_rows += section->count;
+    return SL_SHARD_DONE;
+}
+
+static int tick(struct sl_shard *shard, struct sl_shard_exec *work, struct sl_shard_slice *slice)
+{
+    uint32_t worker = work->caller.worker;
+    if (sl_shard_has_written(work)) {
+        work->prefix.clock = sl_shard_clock_behind(work->prefix.clock);
+        return SL_SHARD_DONE;
+    }
+    slice->spent++;
+    if (sl_clocks_tick(&shard->clocks, worker, work->prefix.clock) != 0) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+                             "worker/%u ticks iteration %u, but is at iteration %u", worker,
+                             work->prefix.clock, sl_clocks_of(&shard->clocks, worker));
+    }
+    work->prefix.clock = sl_shard_clock_behind(work->prefix.clock);
+    sl_shard_iteration_update(shard);
+    return SL_SHARD_DONE;
+}
+
+static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
+                     struct sl_shard_exec *work, struct sl_shard_slice *slice)
+{
+    uint8_t op = work->view.section.op;
+    if (sl_shard_op_pulls(op) &&
+        !sl_shard_admits(shard, table, &work->caller, work->prefix.clock)) {
+        work->parked_on = work->view.section.table_id;
+        return SL_SHARD_PARKED;
+    }
+    work->done = 0;
+    work->bags_done = 0;
+    if (!sl_shard_pushes(work, op)) {
+        work->phase = SL_SHARD_PHASE_READ;
+        return SL_SHARD_DONE;
+    }
+    int result = sl_shard_push_begin(shard, table, work, slice);
+    if (result == SL_SHARD_DONE) {
+        work->phase = SL_SHARD_PHASE_COLLECT;
+    }
+    return result;
+}
+
+static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
+                    struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    if (work->reply_bytes == 0) {
+        return SL_SHARD_DONE; /* of no keys, and no bags */
+    }
+    if (table->dense != NULL) {
+        return read_dense(table, work, reply, slice);
+    }
+    if (work->view.section.op == SL_REQUEST_PULL_POOLED) {
+        return read_pooled(shard, table, work, reply, slice);
+    }
+    return read_rows(shard, table, work, reply, slice);
+}
+
+static int run_section(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
+                       struct sl_shard_slice *slice)
+{
+    if (work->follows && sl_shard_op_pulls(work->view.section.op)) {
+        return SL_SHARD_DONE;
+    }
+    if (work->view.section.op == SL_REQUEST_TICK) {
+        return tick(shard, work, slice);
+    }
+    struct sl_shard_table *table = shard->tables[work->view.section.table_id];
+    if (table->kv != NULL) {
+        return sl_shard_kv_run(shard, table, work, reply, slice);
+    }
+    if (work->phase == SL_SHARD_PHASE_ADMIT) {
+        int result = run_admit(shard, table, work, slice);
+        if (result != SL_SHARD_DONE) {
+            return result;
+        }
+    }
+    if (work->phase != SL_SHARD_PHASE_READ) {
+        int result = sl_shard_push_run(shard, table, work, slice);
+        if (result != SL_SHARD_DONE) {
+            return result;
+        }
+        work->phase = SL_SHARD_PHASE_READ;
+        work->done = 0;
+    }
+    return sl_shard_op_pulls(work->view.section.op) ? run_read(shard, table, work, reply, slice)
+                                                    : SL_SHARD_DONE;
+}
+
+static void section_read(struct sl_shard *shard, struct sl_shard_exec *work)
+{
+    struct sl_request_section section;
+    int err = sl_request_read_section(&work->cursor, &section);
+    sl_assert(err == 0);
+    work->view.section = section;
+    if (section.op != SL_REQUEST_TICK) {
+        uint32_t dim = shard->tables[section.table_id]->spec.dim;
+        err = sl_request_read_body(&work->cursor, &section, dim, &work->view);
+        sl_assert(err == 0);
+    }
+    if (work->follows) {
+        sl_shard_section_follow(work);
+    }
+    work->in_section = true;
+}
+
+/* Without the padding. */
+static uint64_t returned_bytes(const struct sl_shard_table *table,
+                               const struct sl_request_section *section)
+{
+    if (table->kv != NULL) {
+        return section->op == SL_REQUEST_KV_LENGTHS ? section->key_count * sizeof(uint32_t)
+                                                    : section->count * table->spec.dim;
+    }
+    uint64_t rows = section->op == SL_REQUEST_PULL_POOLED ? section->bag_count : section->key_count;
+    return sizeof(float) * (table->dense != NULL ? section->count : rows * table->spec.dim);
+}
+
+/* Zeroes the padding behind what the section returned. */
+static void section_end(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply)
+{
+    const struct sl_request_section *section = &work->view.section;
+    work->in_section = false;
+    work->sections_left--;
+    if (!sl_shard_op_pulls(section->op) || work->follows) {
+        return;
+    }
+    const struct sl_shard_table *table = shard->tables[section->table_id];
+    work->reply_done += returned_bytes(table, section);
+    const uint64_t padded = sl_bytes_pad8(work->reply_done);
+    if (padded != work->reply_done) {
+        memset(reply + work->reply_done, 0, padded - work->reply_done);
+        work->reply_done = padded;
+    }
+}
+
+static int run_sections(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
+                        struct sl_shard_slice *slice)
+{
+    while (work->sections_left > 0) {
+        /* Pushes that are due come before anything that is asked later. */
+        if (shard->commit.due) {
+            return SL_SHARD_AGAIN;
+        }
+        if (!work->in_section || work->phase == SL_SHARD_PHASE_NEW) {
+            if (sl_shard_slice_left(slice) == 0) {
+                return SL_SHARD_AGAIN;
+            }
+            if (!work->in_section) {
+                section_read(shard, work);
+            }
+            slice->spent++;
+            work->phase = SL_SHARD_PHASE_ADMIT;
+        }
+        int result = run_section(shard, work, reply, slice);
+        if (result != SL_SHARD_DONE) {
+            return result;
+        }
+        section_end(shard, work, reply);
+    }
+    sl_assert(work->reply_done == work->reply_bytes);
+    return SL_SHARD_DONE;
+}
+
+int sl_shard_run(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
+                 uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes)
+{
+    struct sl_shard_slice slice = {
+        .budget = key_budget,
+        .reason = reason,
+        .reason_bytes = reason_bytes,
+    };
+    int result = run_sections(shard, work, reply, &slice);
+    if (result < 0) {
+        sl_shard_push_drop(shard, work);
+    }
+    *keys_spent = slice.spent;
+    return result;
+}
+
+/* Of the section that waits to be admitted; 0 when none has been read. */
+static size_t section_bytes(const struct sl_shard *shard, const struct sl_shard_exec *work)
+{
+    if (!work->in_section) {
+        return 0;
+    }
+    sl_assert(work->phase <= SL_SHARD_PHASE_ADMIT);
+    const struct sl_request_section *section = &work->view.section;
+    const struct sl_shard_table *table = shard->tables[section->table_id];
+    bool has_body = section->op != SL_REQUEST_TICK;
+    return sizeof *section + (has_body ? sl_request_body_bytes(section, table->spec.dim) : 0);
+}
+
+size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_exec *work)
+{
+    return section_bytes(shard, work) + work->cursor.left;
+}
+
+/* A section whose values stand apart becomes one in one piece. Padding is written anew: what stood
+ * where it was is the sender's. */
+static void move_apart(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to)
+{
+    const struct sl_request_section *section = &work->view.section;
+    const uint64_t structure = sizeof *section + sl_request_structure_bytes(section);
+    const uint64_t bytes =
+        sl_request_values_bytes(section, shard->tables[section->table_id]->spec.dim);
+    const void *values = work->view.values != NULL ? work->view.values : work->view.gradients;
+    memcpy(to, work->cursor.next - structure, structure);
+    memcpy(to + structure, values, bytes);
+    memset(to + structure + bytes, 0, sl_bytes_pad8(bytes) - bytes);
+}
+
+void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to)
+{
+    sl_assert((uintptr_t)to % 8 == 0);
+    size_t bytes = sl_shard_rest_bytes(shard, work);
+    if (work->apart) {
+        move_apart(shard, work, to);
+    } else {
+        memcpy(to, work->cursor.next - section_bytes(shard, work), bytes);
+    }
+    work->cursor = sl_bytes_over(to, bytes);
+    work->apart = false;
+    work->in_section = false; /* it begins anew, in its new place */
+}
+
+void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                            uint8_t *payload, size_t payload_bytes)
+{
+    const struct sl_request_section *section = &work->view.section;
+    const uint64_t used =
+        sizeof work->prefix + sizeof *section + sl_request_structure_bytes(section) +
+        sl_request_values_bytes(section, shard->tables[section->table_id]->spec.dim);
+    sl_assert(used <= payload_bytes);
+    memset(payload + used, 0, payload_bytes - used);
+}
+
+void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_exec *work)
+{
+    sl_shard_push_drop(shard, work);
+}
+
+void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                            char *text, size_t text_bytes)
+{
+    const struct sl_shard_table *table = shard->tables[work->parked_on];
+    if (table->kv != NULL) {
+        (void)snprintf(text, text_bytes, "shard %u: a request to table %s waits for its handler",
+                       shard->options.index, table->spec.name);
+        return;
+    }
+    uint32_t worker = sl_clocks_slowest(&shard->clocks, table->clock_group);
+    int used =
+        snprintf(text, text_bytes, "shard %u: a pull of iteration %u from table %s waits for ",
+                 shard->options.index, work->prefix.clock, table->spec.name);
+    size_t at = used < 0 || (size_t)used > text_bytes ? text_bytes : (size_t)used;
+    if (worker == SL_LIMIT_WORKERS) {
+        (void)snprintf(text + at, text_bytes - at, "nobody any more");
+        return;
+    }
+    (void)snprintf(text + at, text_bytes - at, "worker/%u, which is at iteration %u", worker,
+                   sl_clocks_of(&shard->clocks, worker));
+}

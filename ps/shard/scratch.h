@@ -1,0 +1,58 @@
+/* Working memory of a push: the records it touches, and, only when keys repeat, their summed
+ * gradients. Repeats are found with an open-addressing set of record numbers whose slots carry an
+ * epoch, so that it is never cleared. A set is used no larger than the section needs, to stay in
+ * the cache. Owner reactor. Allocates at init (lazily mapped). */
+#ifndef SL_PS_SHARD_SCRATCH_H
+#define SL_PS_SHARD_SCRATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+struct sl_shard_exec;
+
+struct sl_shard_scratch_slot {
+    uint32_t epoch; /* the slot is taken when this is the scratch's */
+    uint32_t index; /* into the array of distinct records */
+};
+
+struct sl_shard_scratch {
+    struct sl_shard_scratch_slot *slots;
+    uint32_t *records; /* [key_max] distinct records of the section, in order of first mention */
+    float *gradients;  /* [float_max] their sums, used when keys repeat */
+    uint32_t key_max;
+    size_t float_max;
+    uint32_t shift; /* 32 - log2 of the slots in use */
+    uint32_t epoch;
+    const struct sl_shard_exec *owner; /* the push that uses it, NULL: free */
+};
+
+/* Errors: NO_MEMORY. */
+int sl_shard_scratch_init(struct sl_shard_scratch *scratch, uint32_t key_max, size_t float_max);
+void sl_shard_scratch_fini(struct sl_shard_scratch *scratch);
+
+/* Empties the set for a section of key_count keys, at most key_max. */
+void sl_shard_scratch_begin(struct sl_shard_scratch *scratch, uint32_t key_count);
+
+/* The index of `record` among records[0 .. distinct), or `distinct` when it is new; then the set
+ * knows it under that index, and the caller must store it there. */
+static inline uint32_t sl_shard_scratch_find(struct sl_shard_scratch *scratch,
+                                             const uint32_t *records, uint32_t record,
+                                             uint32_t distinct)
+{
+    uint32_t mask = UINT32_MAX >> scratch->shift;
+    uint32_t at = (record * 0x9e3779b1U) >> scratch->shift; /* Knuth's multiplicative hash */
+    for (;; at = (at + 1) & mask) {
+        struct sl_shard_scratch_slot *slot = &scratch->slots[at];
+        if (slot->epoch != scratch->epoch) {
+            *slot = (struct sl_shard_scratch_slot){.epoch = scratch->epoch, .index = distinct};
+            return distinct;
+        }
+        if (records[slot->index] == record) {
+            return slot->index;
+        }
+    }
+}
+
+#endif

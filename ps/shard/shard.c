@@ -1,0 +1,313 @@
+#include "ps/shard/shard.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "ps/shard/internal.h"
+#include "ps/shard/snapshot.h"
+
+#define STAGING_BYTES_DEFAULT ((size_t)256 << 20)
+
+/* The most keys that a frame can carry, were it keys only. */
+#define FRAME_KEYS_MAX        (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(uint64_t))
+#define FRAME_FLOATS_MAX      (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
+
+static_assert(SL_CLOCKS_FINISHED == SL_REQUEST_CLOCK_FINISHED, "one value for a finished clock");
+
+int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **out)
+{
+    sl_assert(options->index < options->count);
+    sl_assert(options->count <= SL_LIMIT_SHARDS);
+    struct sl_shard *shard = calloc(1, sizeof *shard);
+    if (shard == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    shard->options = *options;
+    if (shard->options.staging_bytes_max == 0) {
+        shard->options.staging_bytes_max = STAGING_BYTES_DEFAULT;
+    }
+    if (sl_clocks_init(&shard->clocks) != 0 ||
+        sl_shard_scratch_init(&shard->small, SL_SHARD_SMALL_KEYS, SL_SHARD_SMALL_FLOATS) != 0 ||
+        sl_shard_scratch_init(&shard->large, FRAME_KEYS_MAX, FRAME_FLOATS_MAX) != 0) {
+        sl_shard_destroy(&shard);
+        return SL_ERR_NO_MEMORY;
+    }
+    *out = shard;
+    return 0;
+}
+
+static void table_destroy(struct sl_shard_table **table)
+{
+    if ((*table)->sparse != NULL) {
+        sl_sparse_table_destroy(&(*table)->sparse);
+    }
+    if ((*table)->dense != NULL) {
+        sl_dense_table_destroy(&(*table)->dense);
+    }
+    sl_kv_table_destroy(&(*table)->kv);
+    free((*table)->staged);
+    free(*table);
+    *table = NULL;
+}
+
+bool sl_shard_has_tables(const struct sl_shard *shard)
+{
+    return shard->table_count > 0;
+}
+
+void sl_shard_destroy(struct sl_shard **shard)
+{
+    sl_shard_snapshot_end(*shard, NULL);
+    while (sl_shard_snapshot_has_spare(*shard)) {
+        sl_shard_snapshot_clean(*shard);
+    }
+    for (uint32_t i = 0; i < (*shard)->table_count; i++) {
+        if ((*shard)->tables[i] != NULL) {
+            table_destroy(&(*shard)->tables[i]);
+        }
+    }
+    sl_shard_push_buffer_fini(&(*shard)->staging);
+    sl_shard_scratch_fini(&(*shard)->large);
+    sl_shard_scratch_fini(&(*shard)->small);
+    sl_clocks_fini(&(*shard)->clocks);
+    free(*shard);
+    *shard = NULL;
+}
+
+/* Checks an open against the tables that there are. 0: create it; 1: it exists just so. */
+static int table_check(const struct sl_shard *shard, uint32_t table_id,
+                       const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+{
+    if (table_id >= SL_LIMIT_TABLES) {
+        (void)snprintf(reason, reason_bytes, "table id %u: accepts 0 to %d", table_id,
+                       SL_LIMIT_TABLES - 1);
+        return SL_ERR_INVALID;
+    }
+    int err = sl_message_check_spec(spec, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const struct sl_shard_table *other = shard->tables[i];
+        if (other == NULL || i == table_id || strcmp(other->spec.name, spec->name) != 0) {
+            continue;
+        }
+        (void)snprintf(reason, reason_bytes, "table %s has id %u on this shard, not %u", spec->name,
+                       i, table_id);
+        return SL_ERR_EXISTS;
+    }
+    if (shard->tables[table_id] == NULL) {
+        return 0;
+    }
+    err = sl_message_compare_specs(&shard->tables[table_id]->spec, spec, reason, reason_bytes);
+    return err == 0 ? 1 : err;
+}
+
+static uint32_t key_cost(uint32_t dim)
+{
+    return dim == 0 ? 1 : (dim + SL_SHARD_ELEMENTS_PER_KEY - 1) / SL_SHARD_ELEMENTS_PER_KEY;
+}
+
+static bool is_beyond_limit(const struct sl_shard *shard, size_t more)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    return bytes_max != 0 &&
+           (shard->memory_bytes > bytes_max || more > bytes_max - shard->memory_bytes);
+}
+
+/* Of a table beside its values, as far as the limit covers that: queues of BSP for all workers that
+ * may join, and blocks of an image. */
+static size_t beside_memory(const struct sl_shard *shard, const struct sl_table_spec *spec)
+{
+    const bool has_queues = spec->consistency.mode == SL_CONSISTENCY_BSP;
+    const size_t queues =
+        has_queues ? SL_LIMIT_WORKERS * sizeof(struct sl_shard_push_buffer_queue) : 0;
+    const size_t blocks = shard->options.cut_bytes_max > 0 ? SL_SHARD_SNAPSHOT_TABLE_BYTES : 0;
+    return shard->options.limit_covers_all ? queues + blocks : 0;
+}
+
+static int store_create(const struct sl_shard *shard, uint32_t table_id,
+                        struct sl_shard_table *table)
+{
+    const struct sl_table_spec *spec = &table->spec;
+    size_t bytes_max = 0;
+    if (shard->options.memory_bytes_max != 0) {
+        if (shard->memory_bytes >= shard->options.memory_bytes_max) {
+            return SL_ERR_NO_MEMORY;
+        }
+        bytes_max = shard->options.memory_bytes_max - shard->memory_bytes;
+    }
+    if (spec->kind == SL_TABLE_SPARSE) {
+        return sl_sparse_table_create(spec, bytes_max, &table->sparse);
+    }
+    if (spec->kind == SL_TABLE_KV) {
+        return sl_kv_table_create(spec->dim, bytes_max, &table->kv);
+    }
+    uint32_t range =
+        sl_partition_range_of_shard(table_id, shard->options.index, shard->options.count);
+    uint64_t start = sl_partition_range_start(spec->length, shard->options.count, range);
+    uint64_t end = sl_partition_range_start(spec->length, shard->options.count, range + 1);
+    return sl_dense_table_create(spec, start, end - start, bytes_max, &table->dense);
+}
+
+static size_t store_memory(const struct sl_shard_table *table)
+{
+    return table->sparse != NULL ? sl_sparse_table_memory_bytes(table->sparse)
+           : table->kv != NULL   ? sl_kv_table_memory_bytes(table->kv)
+                                 : sl_dense_table_memory_bytes(table->dense);
+}
+
+static int staging_init(struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    const size_t bytes = shard->options.staging_bytes_max;
+    const size_t counted = shard->options.limit_covers_all ? bytes : 0;
+    if (counted > 0 && is_beyond_limit(shard, counted + store_memory(table))) {
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = sl_shard_push_buffer_init(&shard->staging, bytes);
+    shard->memory_bytes += err == 0 ? counted : 0;
+    return err;
+}
+
+/* What a table needs to wait for clocks, and to keep pushes aside. */
+static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table)
+{
+    const struct sl_consistency_spec *consistency = &table->spec.consistency;
+    if (consistency->mode == SL_CONSISTENCY_BSP) {
+        uint32_t joined_end = shard->clocks.joined_end;
+        uint32_t queues =
+            joined_end > consistency->worker_count ? joined_end : consistency->worker_count;
+        int err = sl_shard_iteration_reserve(table, queues);
+        if (err == 0 && shard->staging.base == NULL) {
+            err = staging_init(shard, table);
+        }
+        if (err != 0) {
+            return err;
+        }
+    }
+    /* Last: a group stays for good, and there is room for one for each table. */
+    if (consistency->worker_count > 0) {
+        table->clock_group = sl_clocks_group(&shard->clocks, consistency->worker_count);
+    }
+    return 0;
+}
+
+static uint64_t store_count(const struct sl_shard_table *table)
+{
+    return table->sparse != NULL ? sl_sparse_table_row_count(table->sparse)
+           : table->kv != NULL   ? sl_kv_table_key_count(table->kv)
+                                 : sl_dense_table_count(table->dense);
+}
+
+int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
+                        char *reason, size_t reason_bytes)
+{
+    int err = table_check(shard, table_id, spec, reason, reason_bytes);
+    if (err != 0) {
+        return err == 1 ? 0 : err;
+    }
+    struct sl_shard_table *table = calloc(1, sizeof *table);
+    if (table == NULL) {
+        goto no_memory;
+    }
+    table->beside_memory = beside_memory(shard, spec);
+    if (is_beyond_limit(shard, table->beside_memory)) {
+        free(table);
+        goto no_memory;
+    }
+    shard->memory_bytes += table->beside_memory;
+    table->spec = *spec;
+    table->key_cost = key_cost(spec->dim);
+    table->optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST);
+    sl_assert(table->optimizer != NULL);
+    sl_optimizer_state_init(&spec->optimizer, &table->state);
+    if (store_create(shard, table_id, table) != 0 || consistency_init(shard, table) != 0) {
+        shard->memory_bytes -= table->beside_memory;
+        table_destroy(&table);
+        goto no_memory;
+    }
+    table->counted_memory = store_memory(table);
+    shard->memory_bytes += table->counted_memory;
+    shard->tables[table_id] = table;
+    shard->table_count = table_id >= shard->table_count ? table_id + 1 : shard->table_count;
+    return 0;
+
+no_memory:
+    (void)snprintf(reason, reason_bytes, "no memory for table %s on shard %u (limit %zu bytes)",
+                   spec->name, shard->options.index, shard->options.memory_bytes_max);
+    return SL_ERR_NO_MEMORY;
+}
+
+void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
+{
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table **table = &shard->tables[i];
+        if (*table != NULL && strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
+            shard->memory_bytes -= (*table)->counted_memory + (*table)->beside_memory;
+            table_destroy(table);
+        }
+    }
+}
+
+bool sl_shard_give_back(struct sl_shard *shard)
+{
+    return sl_shard_push_buffer_give_back(&shard->staging);
+}
+
+int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
+{
+    struct sl_message_table_stats *tables = calloc(shard->table_count + 1, sizeof *tables);
+    if (tables == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const struct sl_shard_table *table = shard->tables[i];
+        if (table == NULL) {
+            continue;
+        }
+        struct sl_message_table_stats *stats = &tables[count++];
+        memcpy(stats->name, table->spec.name, sizeof stats->name);
+        stats->rows = store_count(table);
+        stats->bytes = store_memory(table);
+        stats->pulled_rows = table->pulled_rows;
+        stats->pushed_rows = table->pushed_rows;
+    }
+    out->tables = tables;
+    out->table_count = count;
+    return 0;
+}
+
+const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 64])
+{
+    if (shard->options.memory_bytes_max == 0) {
+        (void)snprintf(text, 64, "and the system gives no more (no --memory-limit is set)");
+    } else {
+        (void)snprintf(text, 64, "the limit is %zu", shard->options.memory_bytes_max);
+    }
+    return text;
+}
+
+int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                  struct sl_shard_slice *slice, int err, const char *format, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    const struct sl_request_section *section = &work->view.section;
+    uint32_t index = work->prefix.section_count - work->sections_left;
+    const struct sl_shard_table *table = shard->tables[section->table_id];
+    (void)snprintf(slice->reason, slice->reason_bytes, "shard %u, section %u (%s%s): %s",
+                   shard->options.index, index, section->op == SL_REQUEST_TICK ? "tick" : "table ",
+                   section->op == SL_REQUEST_TICK ? ""
+                   : table == NULL                ? "?"
+                                                  : table->spec.name,
+                   what);
+    return err;
+}

@@ -1,0 +1,407 @@
+#include "ps/shard/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard/snapshot_internal.h"
+
+#define BYTES_MAX_DEFAULT ((size_t)128 << 20)
+#define BLOCK_BYTES_MIN   (64U << 10)
+#define BLOCKS_PER_TABLE  (SL_SHARD_SNAPSHOT_TABLE_BYTES / BLOCK_BYTES_MIN)
+#define TABLES_BESIDES    2 /* counted as tables: clocks, staged pushes */
+#define HEAD_COST         16
+
+static const char FULL[] = "the blocks that wait to be written fill the memory set aside for them";
+
+/* Each table may have a block open: all of them take up to a quarter of the memory. */
+static uint32_t block_bytes_for(size_t bytes_max, uint32_t table_count)
+{
+    const size_t bytes =
+        bytes_max / BLOCKS_PER_TABLE / (table_count + TABLES_BESIDES) / 4096 * 4096;
+    return bytes >= SL_SNAPSHOT_BLOCK_BYTES ? SL_SNAPSHOT_BLOCK_BYTES
+           : bytes < BLOCK_BYTES_MIN        ? BLOCK_BYTES_MIN
+                                            : (uint32_t)bytes;
+}
+
+static size_t bytes_max_for(size_t bytes_max, uint32_t table_count)
+{
+    const size_t least =
+        (size_t)(table_count + TABLES_BESIDES) * BLOCKS_PER_TABLE * BLOCK_BYTES_MIN;
+    bytes_max = bytes_max == 0 ? BYTES_MAX_DEFAULT : bytes_max;
+    return bytes_max < least ? least : bytes_max;
+}
+
+/* ---- Beginning ------------------------------------------------------------------------------- */
+
+static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *part,
+                       uint32_t table_id, const struct sl_snapshot_base *base)
+{
+    struct sl_shard_table *table = shard->tables[table_id];
+    struct sl_snapshot_builder *blocks = &shard->cut_blocks;
+    part->table = table;
+    part->table_id = table_id;
+    part->queue_count = table->staged_count > 0 ? table->queue_count : 0;
+    part->state = table->state;
+    part->step = table->step;
+    part->pulled_rows = table->pulled_rows;
+    part->pushed_rows = table->pushed_rows;
+    part->walks = true;
+    if (table->sparse != NULL) {
+        sl_copy_sparse_begin(&part->sparse, table->sparse, blocks, table_id, base, table->step);
+    } else if (table->kv != NULL) {
+        sl_copy_kv_begin(&part->kv, table->kv, blocks, table_id, base);
+    } else {
+        sl_copy_dense_begin(&part->dense, table->dense, blocks, table_id, base, table->step);
+    }
+}
+
+/* Anything is known of the worker. */
+static bool is_known(const struct sl_clocks_worker *worker)
+{
+    return worker->clock != 0 || worker->standing != SL_CLOCKS_STATE_ACTIVE || worker->heard ||
+           worker->joined || worker->began || worker->pushed;
+}
+
+/* At once: they will have moved when the walk comes to anything. */
+static void put_clocks(struct sl_shard *shard)
+{
+    struct sl_snapshot_appender stream;
+    sl_snapshot_appender_init(&stream, &shard->cut_blocks, SL_SNAPSHOT_CLOCKS, 0, 0);
+    for (uint32_t i = 0; i < SL_LIMIT_WORKERS; i++) {
+        const struct sl_clocks_worker *worker = &shard->clocks.workers[i];
+        if (!is_known(worker)) {
+            continue;
+        }
+        const struct sl_snapshot_clock clock = {
+            .worker = i,
+            .clock = worker->clock,
+            .standing = worker->standing,
+            .heard = worker->heard,
+            .joined = worker->joined,
+            .began = worker->began,
+            .pushed = worker->pushed,
+        };
+        struct sl_snapshot_block *block;
+        while ((block = sl_snapshot_appender_block(&stream)) != NULL &&
+               !sl_snapshot_put_clock(block, &clock)) {
+            sl_snapshot_appender_close(&stream);
+        }
+    }
+    sl_snapshot_appender_close(&stream);
+}
+
+static int create(struct sl_shard *shard, struct sl_shard_snapshot **out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        count += shard->tables[i] != NULL;
+    }
+    struct sl_shard_snapshot *cut = calloc(1, sizeof *cut + count * sizeof cut->parts[0]);
+    if (cut == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    cut->part_count = count;
+    cut->number = ++shard->cut_last;
+    cut->order = shard->staged_last;
+    *out = cut;
+    return 0;
+}
+
+int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapshot_options *options)
+{
+    if (shard->cut != NULL) {
+        return SL_ERR_EXISTS;
+    }
+    shard->cut_wanted = true;
+    if (shard->in_part > 0 || shard->commit.begun) {
+        return SL_ERR_AGAIN;
+    }
+    shard->cut_wanted = false;
+    struct sl_shard_snapshot *cut;
+    if (create(shard, &cut) != 0) {
+        return SL_ERR_NO_MEMORY;
+    }
+    if (sl_shard_snapshot_base_create(shard, &cut->base) != 0) {
+        free(cut);
+        return SL_ERR_NO_MEMORY;
+    }
+    shard->cut = cut;
+    const size_t bytes_max =
+        bytes_max_for(options->bytes_max == 0 ? shard->options.cut_bytes_max : options->bytes_max,
+                      cut->part_count);
+    sl_snapshot_builder_begin(&shard->cut_blocks, bytes_max,
+                              block_bytes_for(bytes_max, cut->part_count));
+    shard->cut_blocks.end.shard = shard->options.index;
+    shard->cut_blocks.end.shard_count = shard->options.count;
+    uint32_t part = 0;
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        if (shard->tables[i] != NULL) {
+            part_begin(shard, &cut->parts[part++], i, sl_shard_snapshot_base_of(options->base, i));
+        }
+    }
+    put_clocks(shard);
+    return 0;
+}
+
+/* ---- Ending ---------------------------------------------------------------------------------- */
+
+static void part_end(struct sl_shard_snapshot_part *part)
+{
+    if (!part->walks) {
+        return;
+    }
+    part->walks = false;
+    if (part->table->sparse != NULL) {
+        sl_copy_sparse_end(&part->sparse);
+    } else if (part->table->kv != NULL) {
+        sl_copy_kv_end(&part->kv);
+    } else {
+        sl_copy_dense_end(&part->dense);
+    }
+}
+
+/* Everything that the cut holds is given back. */
+static void release(struct sl_shard *shard)
+{
+    struct sl_shard_snapshot *cut = shard->cut;
+    for (uint32_t i = 0; i < cut->part_count; i++) {
+        part_end(&cut->parts[i]);
+    }
+    sl_shard_snapshot_buffered_drop(shard);
+    sl_snapshot_builder_drop(&shard->cut_blocks);
+    shard->cut_blocks.owed = 0;
+}
+
+static void fail(struct sl_shard *shard, const char *why)
+{
+    shard->cut_blocks.err = SL_ERR_NO_MEMORY;
+    release(shard);
+    shard->cut->failed = true;
+    shard->cut->why = why;
+}
+
+/* True when there is a cut that has not failed. A push that has found no memory has said so. */
+static bool is_whole(struct sl_shard *shard)
+{
+    if (shard->cut == NULL || shard->cut->failed) {
+        return false;
+    }
+    if (shard->cut_blocks.err != 0) {
+        fail(shard, FULL);
+        return false;
+    }
+    return true;
+}
+
+bool sl_shard_snapshot_yield(struct sl_shard *shard)
+{
+    if (shard->cut == NULL || shard->cut->kept == 0) {
+        return false;
+    }
+    fail(shard, "new pushes that wait for other workers need the room of those that it holds");
+    return true;
+}
+
+void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base **base)
+{
+    struct sl_shard_snapshot *cut = shard->cut;
+    const bool is_done = sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_DONE;
+    shard->cut_wanted = false;
+    if (base != NULL) {
+        *base = NULL;
+    }
+    if (cut == NULL) {
+        return;
+    }
+    if (!cut->failed) {
+        release(shard);
+    }
+    if (base != NULL && is_done) {
+        *base = cut->base;
+    } else {
+        sl_shard_snapshot_base_destroy(&cut->base);
+    }
+    free(cut);
+    shard->cut = NULL;
+}
+
+/* ---- Walking --------------------------------------------------------------------------------- */
+
+static void put_head(struct sl_shard *shard, const struct sl_shard_snapshot_part *part)
+{
+    struct sl_snapshot_block *block =
+        sl_snapshot_builder_open(&shard->cut_blocks, SL_SNAPSHOT_TABLE_BYTES);
+    if (block == NULL) {
+        return;
+    }
+    const struct sl_snapshot_table table = {
+        .spec = part->table->spec,
+        .row_count = part->table->sparse != NULL ? part->sparse.marks.count : 0,
+        .step = part->step,
+        .state = part->state,
+        .pulled_rows = part->pulled_rows,
+        .pushed_rows = part->pushed_rows,
+    };
+    sl_snapshot_put_table(block, part->table_id, &table);
+    sl_snapshot_builder_close(&shard->cut_blocks, block);
+}
+
+static bool run_heads(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
+{
+    struct sl_shard_snapshot *cut = shard->cut;
+    for (; cut->part < cut->part_count && *spent < budget; cut->part++) {
+        put_head(shard, &cut->parts[cut->part]);
+        *spent += HEAD_COST;
+    }
+    shard->cut_blocks.heads_done = cut->part == cut->part_count;
+    return shard->cut_blocks.heads_done;
+}
+
+/* Goes on with one table; true when that is done. */
+static bool run_part(struct sl_shard_snapshot_part *part, uint32_t budget, uint32_t *spent)
+{
+    const struct sl_shard_table *table = part->table;
+    if (table->sparse != NULL) {
+        *spent += sl_copy_sparse_run(&part->sparse, budget);
+        return sl_copy_sparse_done(&part->sparse);
+    }
+    if (table->kv != NULL) {
+        *spent += sl_copy_kv_run(&part->kv, budget);
+        return sl_copy_kv_done(&part->kv);
+    }
+    *spent += sl_copy_dense_run(&part->dense, budget);
+    return sl_copy_dense_done(&part->dense);
+}
+
+static bool run_tables(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
+{
+    struct sl_shard_snapshot *cut = shard->cut;
+    for (; cut->part < cut->part_count && *spent < budget; cut->part++) {
+        struct sl_shard_snapshot_part *part = &cut->parts[cut->part];
+        if (!run_part(part, budget - *spent, spent)) {
+            return false;
+        }
+        part_end(part);
+        *spent += 1;
+    }
+    return cut->part == cut->part_count;
+}
+
+static bool put_the_end(struct sl_shard *shard)
+{
+    struct sl_snapshot_block *block =
+        sl_snapshot_builder_open(&shard->cut_blocks, SL_SNAPSHOT_END_BYTES);
+    if (block == NULL) {
+        return false;
+    }
+    sl_snapshot_put_end(block, &shard->cut_blocks.end);
+    sl_snapshot_builder_close(&shard->cut_blocks, block);
+    return true;
+}
+
+/* Goes on with the phase; true when it is done. */
+static bool run_phase(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
+{
+    switch (shard->cut->phase) {
+    case SL_SHARD_SNAPSHOT_PHASE_HEADS:
+        return run_heads(shard, budget, spent);
+    case SL_SHARD_SNAPSHOT_PHASE_BUFFERED:
+        return sl_shard_snapshot_buffered_run(shard, budget, spent);
+    case SL_SHARD_SNAPSHOT_PHASE_TABLES:
+        return run_tables(shard, budget, spent);
+    case SL_SHARD_SNAPSHOT_PHASE_END:
+        *spent += 1;
+        return put_the_end(shard);
+    default:
+        return false;
+    }
+}
+
+uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t key_budget)
+{
+    uint32_t spent = 0;
+    if (!is_whole(shard)) {
+        return 0;
+    }
+    struct sl_shard_snapshot *cut = shard->cut;
+    while (spent < key_budget && run_phase(shard, key_budget, &spent)) {
+        cut->phase++;
+        cut->part = 0;
+    }
+    (void)is_whole(shard);
+    return spent;
+}
+
+enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shard)
+{
+    const struct sl_shard_snapshot *cut = shard->cut;
+    const struct sl_snapshot_builder *blocks = &shard->cut_blocks;
+    if (cut == NULL) {
+        return shard->cut_wanted ? SL_SHARD_SNAPSHOT_PENDING : SL_SHARD_SNAPSHOT_NONE;
+    }
+    if (cut->failed || blocks->err != 0) {
+        return SL_SHARD_SNAPSHOT_FAILED;
+    }
+    return cut->phase == SL_SHARD_SNAPSHOT_PHASE_OVER && blocks->full.first == NULL
+               ? SL_SHARD_SNAPSHOT_DONE
+               : SL_SHARD_SNAPSHOT_RUNNING;
+}
+
+bool sl_shard_snapshot_waits(const struct sl_shard *shard)
+{
+    return sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_RUNNING &&
+           (shard->cut->phase == SL_SHARD_SNAPSHOT_PHASE_OVER ||
+            (shard->cut->phase != SL_SHARD_SNAPSHOT_PHASE_HEADS &&
+             shard->cut->phase != SL_SHARD_SNAPSHOT_PHASE_END &&
+             !sl_snapshot_builder_have_room(&shard->cut_blocks)));
+}
+
+struct sl_snapshot_block *sl_shard_snapshot_take(struct sl_shard *shard)
+{
+    return is_whole(shard) ? sl_snapshot_builder_take(&shard->cut_blocks) : NULL;
+}
+
+void sl_shard_snapshot_put(struct sl_shard *shard, struct sl_snapshot_block *block)
+{
+    sl_snapshot_builder_put(&shard->cut_blocks, block);
+}
+
+bool sl_shard_snapshot_has_spare(const struct sl_shard *shard)
+{
+    return shard->cut_blocks.spare != NULL &&
+           (sl_shard_snapshot_state(shard) != SL_SHARD_SNAPSHOT_RUNNING ||
+            shard->cut->phase == SL_SHARD_SNAPSHOT_PHASE_OVER);
+}
+
+void sl_shard_snapshot_clean(struct sl_shard *shard)
+{
+    sl_assert(sl_shard_snapshot_has_spare(shard));
+    sl_snapshot_builder_clean(&shard->cut_blocks);
+}
+
+const char *sl_shard_snapshot_why(const struct sl_shard *shard)
+{
+    sl_assert(sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_FAILED);
+    return shard->cut->failed ? shard->cut->why : FULL;
+}
+
+size_t sl_shard_snapshot_memory_bytes(const struct sl_shard *shard)
+{
+    const struct sl_shard_snapshot *cut = shard->cut;
+    size_t bytes = shard->cut_blocks.bytes;
+    for (uint32_t i = 0; cut != NULL && i < cut->part_count; i++) {
+        const struct sl_shard_snapshot_part *part = &cut->parts[i];
+        if (!part->walks) {
+            continue;
+        }
+        if (part->table->sparse != NULL) {
+            bytes += sl_copied_memory_bytes(&part->sparse.marks);
+        } else if (part->table->kv != NULL) {
+            bytes += sl_copied_memory_bytes(&part->kv.marks) + part->kv.pieces_bytes;
+        } else {
+            bytes += sl_copied_memory_bytes(&part->dense.marks);
+        }
+    }
+    return bytes;
+}

@@ -1,0 +1,330 @@
+/* Checking a request, whole, before anything is changed; and whether it could run now. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard/internal.h"
+
+static bool range_is_ours(const struct sl_shard_table *table,
+                          const struct sl_request_section *section)
+{
+    uint64_t first = sl_dense_table_start(table->dense);
+    uint64_t count = sl_dense_table_count(table->dense);
+    return section->start >= first && section->start - first <= count &&
+           section->count <= count - (section->start - first);
+}
+
+/* No less than the section will spend when it is run in one go, but for its push part, which is
+ * *push_cost. Finding repeated keys costs an eighth of a visit; a bag may be cut at the end of each
+ * batch. */
+static uint64_t section_cost(const struct sl_shard_table *table,
+                             const struct sl_request_section *section, uint64_t *push_cost)
+{
+    uint64_t once = sl_shard_op_dense(section->op) ? section->count / SL_SHARD_ELEMENTS_PER_KEY + 1
+                    : sl_shard_op_kv(section->op)  ? sl_shard_kv_cost(section, table->spec.dim)
+                                                   : (uint64_t)section->key_count * table->key_cost;
+    if (section->op == SL_REQUEST_PULL_POOLED) {
+        once += section->bag_count + section->key_count / SL_SHARD_BATCH_KEYS + 1;
+    }
+    *push_cost = sl_shard_op_pushes(section->op) ? once + section->key_count / 8 + 1 : 0;
+    return 1 + (sl_shard_op_pulls(section->op) ? once : 0);
+}
+
+/* The handler is asked, and may say so. */
+static bool may_ask_again(const struct sl_shard *shard, uint8_t op)
+{
+    return shard->options.kv_handler != NULL && sl_shard_op_kv(op) && op != SL_REQUEST_KV_LENGTHS;
+}
+
+/* Whether it can run depends on nothing but the budget. */
+static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *table,
+                     const struct sl_shard_exec *work, const struct sl_request_section *section)
+{
+    bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && work->caller.has_clock;
+    return !(may_wait && sl_shard_op_pulls(section->op)) &&
+           !(sl_shard_op_pushes(section->op) && sl_shard_push_is_large(section, table->spec.dim)) &&
+           !may_ask_again(shard, section->op);
+}
+
+/* Reads one section's body; `values`: where what it pushes is, NULL: behind the rest. */
+static int read_body(struct sl_bytes *cursor, const struct sl_bytes *values,
+                     const struct sl_shard_table *table, struct sl_request_view *view)
+{
+    const struct sl_request_section section = view->section;
+    return values == NULL
+               ? sl_request_read_body(cursor, &section, table->spec.dim, view)
+               : sl_request_read_body_out_of_line(cursor, *values, &section, table->spec.dim, view);
+}
+
+/* Checks one section, whose header is in work->view.section already, and counts it. */
+static int check_section(const struct sl_shard *shard, struct sl_shard_exec *work,
+                         struct sl_bytes *cursor, const struct sl_bytes *values,
+                         struct sl_shard_slice *slice)
+{
+    struct sl_request_section section = work->view.section;
+    if (section.op == SL_REQUEST_TICK) {
+        work->cost += 1;
+        work->writes = true;
+        work->plain &= work->sections_left == 1; /* it may make pushes due */
+        return work->caller.has_clock ? 0
+                                      : sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+                                                      "a client without a clock cannot tick");
+    }
+    const struct sl_shard_table *table =
+        section.table_id < SL_LIMIT_TABLES ? shard->tables[section.table_id] : NULL;
+    if (table == NULL) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_NOT_FOUND, "no table has id %u here",
+                             section.table_id);
+    }
+    if (sl_shard_op_kind(section.op) != table->spec.kind) {
+        static const char *const names[SL_TABLE_KIND_COUNT] = {"sparse", "dense", "KV"};
+        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
+                             section.op, names[table->spec.kind]);
+    }
+    if (read_body(cursor, values, table, &work->view) != 0) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+                             "the body does not fit the section's counts");
+    }
+    if (table->dense != NULL && !range_is_ours(table, &section)) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+                             "elements %llu to %llu are not all of this shard",
+                             (unsigned long long)section.start,
+                             (unsigned long long)(section.start + section.count - 1));
+    }
+    work->writes |= sl_shard_op_pushes(section.op);
+    uint64_t push_cost;
+    work->cost += section_cost(table, &section, &push_cost);
+    work->cost += push_cost;
+    work->push_cost += push_cost;
+    work->plain &= is_plain(shard, table, work, &section);
+    work->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
+    if (work->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_TOO_LARGE,
+                             "the reply would be longer than %u bytes",
+                             SL_LIMIT_FRAME_PAYLOAD_BYTES);
+    }
+    return 0;
+}
+
+/* The rest is set when a section begins. */
+static void work_init(struct sl_shard_exec *work, const struct sl_shard_client *caller,
+                      const uint8_t *payload, size_t payload_bytes)
+{
+    work->cursor = sl_bytes_over(payload, payload_bytes);
+    work->caller = *caller;
+    work->in_section = work->apart = work->writes = work->replayed = work->in_part = work->follows =
+        false;
+    work->written_before = 0;
+    work->plain = true;
+    work->phase = SL_SHARD_PHASE_NEW;
+    work->cost = work->push_cost = 0;
+    work->reply_done = work->reply_bytes = 0;
+    work->answer = NULL;
+    work->parked_on = 0;
+    work->scratch = NULL;
+    work->staged = NULL;
+    work->asks_again = false;
+}
+
+/* All of the request, whose first bytes are in the work already. */
+static int check_request(const struct sl_shard *shard, struct sl_shard_exec *work,
+                         const struct sl_bytes *values, char *reason, size_t reason_bytes)
+{
+    struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
+    if (sl_request_read_prefix(&work->cursor, &work->prefix) != 0) {
+        (void)snprintf(reason, reason_bytes, "shard %u: a request has 1 to %d sections",
+                       shard->options.index, SL_LIMIT_REQUEST_SECTIONS);
+        return SL_ERR_PROTOCOL;
+    }
+    uint32_t count = work->prefix.section_count;
+    if (values != NULL && count != 1) {
+        (void)snprintf(reason, reason_bytes, "shard %u: values apart, of %u sections",
+                       shard->options.index, count);
+        return SL_ERR_PROTOCOL;
+    }
+    struct sl_bytes cursor = work->cursor;
+    for (uint32_t i = 0; i < count; i++) {
+        work->sections_left = count - i;
+        if (sl_request_read_section(&cursor, &work->view.section) != 0) {
+            (void)snprintf(reason, reason_bytes, "shard %u, section %u: not a valid section",
+                           shard->options.index, i);
+            return SL_ERR_PROTOCOL;
+        }
+        int err = check_section(shard, work, &cursor, values, &slice);
+        if (err != 0) {
+            return err;
+        }
+    }
+    if (cursor.left != 0) {
+        (void)snprintf(reason, reason_bytes, "shard %u: %zu bytes after the last section",
+                       shard->options.index, cursor.left);
+        return SL_ERR_PROTOCOL;
+    }
+    work->sections_left = count;
+    if (count == 1) {
+        work->in_section = true; /* it has been read, and need not be again */
+        work->cursor = cursor;
+    }
+    return 0;
+}
+
+int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
+                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_exec *work,
+                   char *reason, size_t reason_bytes)
+{
+    sl_assert((uintptr_t)payload % 8 == 0);
+    sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
+    work_init(work, caller, payload, payload_bytes);
+    return check_request(shard, work, NULL, reason, reason_bytes);
+}
+
+int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_client *caller,
+                               const uint8_t *structure, size_t structure_bytes,
+                               const uint8_t *values, size_t values_bytes,
+                               struct sl_shard_exec *work, char *reason, size_t reason_bytes)
+{
+    sl_assert((uintptr_t)structure % 8 == 0);
+    sl_assert((uintptr_t)values % 8 == 0);
+    sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
+    const struct sl_bytes there = sl_bytes_over(values, values_bytes);
+    work_init(work, caller, structure, structure_bytes);
+    const int err = check_request(shard, work, &there, reason, reason_bytes);
+    work->apart = err == 0;
+    return err;
+}
+
+static bool has_begun(const struct sl_shard_exec *work)
+{
+    return work->in_section && work->phase != SL_SHARD_PHASE_NEW;
+}
+
+void sl_shard_skip_writes(struct sl_shard_exec *work)
+{
+    sl_assert(!work->replayed);
+    sl_assert(!has_begun(work));
+    work->replayed = true;
+    work->cost -= work->push_cost;
+    work->push_cost = 0;
+}
+
+void sl_shard_skip_writes_before(struct sl_shard_exec *work, uint32_t sections)
+{
+    sl_assert(!work->replayed);
+    sl_assert(!has_begun(work));
+    work->written_before = sections;
+}
+
+uint32_t sl_shard_written(const struct sl_shard_exec *work)
+{
+    const bool reads = work->in_section && work->phase == SL_SHARD_PHASE_READ;
+    const uint32_t written = sl_shard_sections_done(work) + reads;
+    return written > work->written_before ? written : work->written_before;
+}
+
+void sl_shard_apply_only(struct sl_shard_exec *work, uint32_t end)
+{
+    sl_assert(!work->replayed);
+    sl_assert(!has_begun(work));
+    sl_assert(end <= work->sections_left);
+    work->follows = true;
+    work->prefix.section_count = end;
+    work->sections_left = end;
+    work->reply_bytes = 0;
+    if (work->in_section) {
+        sl_shard_section_follow(work);
+    }
+}
+
+bool sl_shard_stop_writes(struct sl_shard_exec *work)
+{
+    bool is_half = work->in_section && work->phase == SL_SHARD_PHASE_APPLY;
+    work->replayed = true;
+    return !is_half;
+}
+
+bool sl_shard_buffers_pushes(const struct sl_shard *shard, const struct sl_shard_table *table,
+                             const struct sl_shard_client *caller)
+{
+    return table->spec.consistency.mode == SL_CONSISTENCY_BSP && caller->has_clock &&
+           sl_clocks_counts_in(&shard->clocks, table->clock_group, caller->worker);
+}
+
+bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *table,
+                     const struct sl_shard_client *caller, uint32_t clock)
+{
+    const struct sl_consistency_spec *consistency = &table->spec.consistency;
+    uint32_t group = table->clock_group;
+    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP ||
+        !sl_clocks_belongs(&shard->clocks, group, caller->worker)) {
+        return true;
+    }
+    uint64_t floor = sl_clocks_min(&shard->clocks, group);
+    return floor + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
+}
+
+/* Section by section: the clocks that its pulls wait for, the working memory that its pushes need,
+ * and a tick, which may make pushes due that come before any later section. */
+static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_exec *work)
+{
+    struct sl_bytes cursor = work->cursor;
+    uint32_t clock = work->prefix.clock;
+    for (uint32_t i = 0; i < work->sections_left; i++) {
+        struct sl_request_section section = work->view.section;
+        if (!work->in_section) {
+            int err = sl_request_read_section(&cursor, &section);
+            sl_assert(err == 0);
+        }
+        if (section.op == SL_REQUEST_TICK) {
+            if (!work->replayed && i + 1 < work->sections_left) {
+                return false;
+            }
+            clock = sl_shard_clock_behind(clock);
+            continue;
+        }
+        const struct sl_shard_table *table = shard->tables[section.table_id];
+        if (sl_shard_op_pulls(section.op) && !sl_shard_admits(shard, table, &work->caller, clock)) {
+            return false;
+        }
+        if ((may_ask_again(shard, section.op) && work->prefix.section_count > 1) ||
+            (sl_shard_pushes(work, section.op) && shard->large.owner != NULL &&
+             sl_shard_push_is_large(&section, table->spec.dim))) {
+            return false;
+        }
+        (void)sl_bytes_take(&cursor, sl_request_body_bytes(&section, table->spec.dim));
+    }
+    return true;
+}
+
+bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_exec *work,
+                    uint64_t key_budget)
+{
+    if (work->cost > key_budget || shard->commit.due || has_begun(work) ||
+        work->written_before > 0) { /* which of its sections push, is not known beforehand */
+        return false;
+    }
+    return work->plain || sections_ready(shard, work);
+}
+
+bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_exec *work)
+{
+    struct sl_request_section section = work->view.section;
+    if (work->in_section && work->phase > SL_SHARD_PHASE_ADMIT) {
+        return false;
+    }
+    if (!work->in_section) {
+        struct sl_bytes cursor = work->cursor;
+        if (work->sections_left == 0 || sl_request_read_section(&cursor, &section) != 0) {
+            return false;
+        }
+    }
+    bool waits = sl_shard_op_kv(section.op)
+                     ? sl_shard_kv_waits(shard, work)
+                     : sl_shard_op_pulls(section.op) &&
+                           !sl_shard_admits(shard, shard->tables[section.table_id], &work->caller,
+                                            work->prefix.clock);
+    if (!waits) {
+        return false;
+    }
+    work->parked_on = section.table_id;
+    return true;
+}

@@ -1,0 +1,77 @@
+/* Whose clocks a shard waits for: workers that come, leave, and are lost. */
+#include "core/assert.h"
+#include "ps/shard/internal.h"
+
+bool sl_shard_clock_moved(struct sl_shard *shard)
+{
+    const bool handler_moved = shard->handler_moved;
+    shard->handler_moved = false;
+    return sl_clocks_take_moved(&shard->clocks) || handler_moved;
+}
+
+uint32_t sl_shard_clock_min(const struct sl_shard *shard)
+{
+    return sl_clocks_min_of_all(&shard->clocks);
+}
+
+struct sl_shard_worker sl_shard_worker_find(const struct sl_shard *shard, uint32_t worker)
+{
+    bool counts = sl_clocks_counts(&shard->clocks, worker);
+    return (struct sl_shard_worker){
+        .counts = counts,
+        .clock = counts ? sl_clocks_of(&shard->clocks, worker)
+                        : sl_clocks_joinable(&shard->clocks, worker),
+    };
+}
+
+void sl_shard_worker_seen(struct sl_shard *shard, uint32_t worker)
+{
+    sl_clocks_mark_seen(&shard->clocks, worker);
+}
+
+/* Every BSP table has to keep the pushes of a worker that has joined aside. One that has no memory
+ * for its queue refuses them: sl_shard_push_begin. */
+static void reserve_queues(struct sl_shard *shard, uint32_t queue_count)
+{
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL && table->staged != NULL) {
+            (void)sl_shard_iteration_reserve(table, queue_count);
+        }
+    }
+}
+
+uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t clock)
+{
+    bool counted = sl_clocks_counts(&shard->clocks, worker);
+    uint32_t least = sl_clocks_join(&shard->clocks, worker, clock);
+    if (least != clock || !sl_clocks_counts(&shard->clocks, worker)) {
+        return least;
+    }
+    if (!counted) {
+        sl_shard_iteration_drop(shard, worker, clock); /* it does these iterations again */
+    }
+    reserve_queues(shard, worker + 1);
+    sl_shard_iteration_update(shard);
+    return clock;
+}
+
+void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker)
+{
+    sl_clocks_leave(&shard->clocks, worker);
+    sl_shard_iteration_update(shard);
+}
+
+void sl_shard_worker_expired(struct sl_shard *shard, uint32_t worker)
+{
+    if (sl_clocks_counts(&shard->clocks, worker)) {
+        sl_shard_iteration_drop(shard, worker, sl_clocks_of(&shard->clocks, worker));
+    }
+    sl_clocks_expire(&shard->clocks, worker);
+    sl_shard_iteration_update(shard);
+}
+
+bool sl_shard_is_unfinished(const struct sl_shard *shard)
+{
+    return sl_clocks_is_unfinished(&shard->clocks);
+}

@@ -1,0 +1,49 @@
+#include "ps/snapshot/copied.h"
+
+#include "core/arena_pages.h"
+#include "core/assert.h"
+
+#define PAGE_BYTES  ((size_t)4096)
+#define GIVEN_BYTES ((size_t)64 << 10) /* given back at once */
+
+void sl_copied_init(struct sl_copied *marks, uint32_t count)
+{
+    *marks = (struct sl_copied){.count = count};
+}
+
+/* Words end with a page, and are never read behind it. */
+int sl_copied_map(struct sl_copied *marks)
+{
+    const size_t bytes = ((size_t)marks->count / 8 + PAGE_BYTES) / PAGE_BYTES * PAGE_BYTES;
+    marks->words = sl_arena_pages_map(bytes, false);
+    if (marks->words == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    marks->bytes = bytes;
+    marks->given = 0;
+    return 0;
+}
+
+static void give(struct sl_copied *marks, size_t bytes)
+{
+    sl_arena_pages_unmap((uint8_t *)marks->words + marks->given, bytes);
+    marks->given += bytes;
+}
+
+void sl_copied_pass(struct sl_copied *marks, uint32_t at)
+{
+    sl_assert(at >= marks->at);
+    sl_assert(at <= marks->count);
+    marks->at = at;
+    while (marks->words != NULL && at / 8 >= marks->given + GIVEN_BYTES) {
+        give(marks, GIVEN_BYTES);
+    }
+}
+
+void sl_copied_fini(struct sl_copied *marks)
+{
+    if (marks->words != NULL && marks->given < marks->bytes) {
+        give(marks, marks->bytes - marks->given);
+    }
+    marks->words = NULL;
+}

@@ -1,0 +1,403 @@
+#include "ps/table/index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/table/index_internal.h"
+#include "ps/table/sparse_table.h"
+
+#define DEPTH_MAX           34 /* bits of a hash that the directory may take */
+#define PAGE_CHUNK          ((size_t)64 << 10)
+
+#define SEGMENT_ENTRIES     (SL_TABLE_INDEX_SEGMENT_BUCKETS * SL_TABLE_BUCKET_SLOTS)
+#define SEGMENT_BYTES       (SL_TABLE_INDEX_SEGMENT_BUCKETS * sizeof(struct sl_table_bucket))
+#define SEGMENT_CHUNK       ((size_t)64 << 10)
+
+/* A segment is split when 85 % of it are used: fuller, and every fifth key is not in its own
+ * bucket. A run of full buckets as long as PROBE_MAX is a reason too, unless the segment is so
+ * empty that the keys must have been chosen for it. */
+#define SPLIT_ENTRIES       (SEGMENT_ENTRIES * 85 / 100)
+#define SPLIT_ENTRIES_LEAST (SEGMENT_ENTRIES / 4)
+#define PROBE_MAX           8
+
+/* Where it is known how many entries will come, a segment is split by so many bits at once, and
+ * expected to hold so many in the end: few are split once more then. */
+#define SPLIT_LEVELS        3
+#define EXPECTED_ENTRIES    (SEGMENT_ENTRIES * 75 / 100)
+
+/* ---- Finding --------------------------------------------------------------------------------- */
+
+/* The record of the key among the bucket's, or SL_ROW_NONE. */
+static uint32_t find_in_bucket(const struct sl_table_index *index,
+                               const struct sl_table_bucket *bucket, uint8_t tag, uint64_t key)
+{
+    uint64_t matches = sl_table_bucket_match(bucket, tag);
+    while (matches != 0) {
+        const uint32_t number = bucket->records[sl_table_bucket_pop(&matches)];
+        if (sl_table_index_key_of(index, number) == key) {
+            return number;
+        }
+    }
+    return SL_ROW_NONE;
+}
+
+/* Entries are never taken out, so a bucket that is not full ends the search. */
+static uint32_t find_in_segment(const struct sl_table_index *index,
+                                const struct sl_table_bucket *segment, uint64_t hash, uint64_t key)
+{
+    for (uint32_t probe = 0; probe < SL_TABLE_INDEX_SEGMENT_BUCKETS; probe++) {
+        const struct sl_table_bucket *bucket =
+            &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        const uint32_t number = find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
+        if (number != SL_ROW_NONE || bucket->used < SL_TABLE_BUCKET_SLOTS) {
+            return number;
+        }
+    }
+    return SL_ROW_NONE;
+}
+
+uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t key)
+{
+    uint32_t number = SL_ROW_NONE;
+    while (index != NULL && number == SL_ROW_NONE) {
+        const uint64_t hash = sl_table_index_hash_of(index, key);
+        number = find_in_segment(index, sl_table_index_segment_of(index, hash), hash, key);
+        index = index->overflow;
+    }
+    return number;
+}
+
+/* ---- The directory --------------------------------------------------------------------------- */
+
+/* Pages are written over at once, and given back with the index only. */
+static struct sl_table_page *page_create(struct sl_table_index *index)
+{
+    if (sl_slab_reserve(&index->pages) != 0) {
+        return NULL;
+    }
+    struct sl_table_page *page = sl_slab_at(&index->pages, index->pages.unit_count++);
+    page->sharers = 1;
+    return page;
+}
+
+static size_t root_entries(const struct sl_table_index *index)
+{
+    return (size_t)1 << (index->depth - SL_TABLE_INDEX_PAGE_BITS);
+}
+
+/* One bit more: the upper half names the pages of the lower. */
+static int directory_double(struct sl_table_index *index)
+{
+    const size_t entries = root_entries(index);
+    if (!sl_table_budget_take(index->budget, entries * sizeof *index->root)) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_table_page **root = realloc(index->root, 2 * entries * sizeof *root);
+    if (root == NULL) {
+        sl_table_budget_give(index->budget, entries * sizeof *root);
+        return SL_ERR_NO_MEMORY;
+    }
+    for (size_t i = 0; i < entries; i++) {
+        root[entries + i] = root[i];
+        root[i]->sharers++;
+    }
+    index->root = root;
+    index->depth++;
+    return 0;
+}
+
+/* Makes the page that entry `at` lies on the entry's own. */
+static int page_unshare(struct sl_table_index *index, uint64_t at)
+{
+    struct sl_table_page *shared = index->root[at >> SL_TABLE_INDEX_PAGE_BITS];
+    if (shared->sharers == 1) {
+        return 0;
+    }
+    struct sl_table_page *page = page_create(index);
+    if (page == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memcpy(page->segments, shared->segments, sizeof page->segments);
+    shared->sharers--;
+    index->root[at >> SL_TABLE_INDEX_PAGE_BITS] = page;
+    return 0;
+}
+
+/* ---- Growing --------------------------------------------------------------------------------- */
+
+static int segment_create(struct sl_table_index *index, uint8_t depth, struct sl_table_bucket **out)
+{
+    const int err = sl_slab_reserve(&index->segments);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_table_bucket *segment = sl_slab_at(&index->segments, index->segments.unit_count++);
+    segment->depth = depth;
+    *out = segment;
+    return 0;
+}
+
+/* The first bucket with room among `reach` from the hash's own, or NULL. */
+static struct sl_table_bucket *find_room(struct sl_table_bucket *segment, uint64_t hash,
+                                         uint32_t reach)
+{
+    for (uint32_t probe = 0; probe < reach; probe++) {
+        struct sl_table_bucket *bucket = &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        if (bucket->used < SL_TABLE_BUCKET_SLOTS) {
+            return bucket;
+        }
+    }
+    return NULL;
+}
+
+static void place(struct sl_table_bucket *segment, struct sl_table_bucket *bucket, uint64_t hash,
+                  uint32_t number)
+{
+    bucket->tags[bucket->used] = sl_table_index_tag_of(hash);
+    bucket->records[bucket->used] = number;
+    bucket->used++;
+    segment->entries++;
+}
+
+/* Inlined by force: GCC takes a function that only prefetches for one without effects, and removes
+ * the calls of it. */
+static inline __attribute__((always_inline)) void
+prefetch_records(const struct sl_table_index *index, const struct sl_table_bucket *bucket)
+{
+    for (uint32_t slot = 0; slot < bucket->used; slot++) {
+        __builtin_prefetch(sl_slab_at(index->records, bucket->records[slot]));
+    }
+}
+
+/* Deals the entries of the lower segment out between it and the upper by bit `bit` of the
+ * directory's. Both have room for all of them. */
+static void redistribute(const struct sl_table_index *index, struct sl_table_bucket *lower,
+                         struct sl_table_bucket *upper, uint32_t bit)
+{
+    struct sl_table_bucket full[SL_TABLE_INDEX_SEGMENT_BUCKETS];
+    const uint32_t ahead = 4;
+    memcpy(full, lower, SEGMENT_BYTES);
+    memset(lower, 0, SEGMENT_BYTES);
+    for (uint32_t b = 0; b < ahead; b++) {
+        prefetch_records(index, &full[b]);
+    }
+    for (uint32_t b = 0; b < SL_TABLE_INDEX_SEGMENT_BUCKETS; b++) {
+        if (b + ahead < SL_TABLE_INDEX_SEGMENT_BUCKETS) {
+            prefetch_records(index, &full[b + ahead]);
+        }
+        for (uint32_t slot = 0; slot < full[b].used; slot++) {
+            const uint32_t number = full[b].records[slot];
+            const uint64_t hash =
+                sl_table_index_hash_of(index, sl_table_index_key_of(index, number));
+            const bool up = (hash >> (SL_TABLE_INDEX_DIRECTORY_SHIFT + bit) & 1) != 0;
+            struct sl_table_bucket *segment = up ? upper : lower;
+            place(segment, find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS), hash, number);
+        }
+    }
+}
+
+/* The directory has, or may have, another bit for the segment. The rule on its size holds for every
+ * set of keys that were not chosen against it. */
+static bool has_bit_for(const struct sl_table_index *index, const struct sl_table_bucket *segment)
+{
+    return segment->depth < index->depth ||
+           (index->depth < DEPTH_MAX &&
+            2ULL << index->depth <= 8 * (uint64_t)index->segments.unit_count);
+}
+
+/* Whether one bit more may tell the segment's entries apart. */
+static bool may_split(const struct sl_table_index *index, const struct sl_table_bucket *segment)
+{
+    return segment->entries >= SPLIT_ENTRIES_LEAST && has_bit_for(index, segment);
+}
+
+/* Splits the segment that the hash belongs to. Memory is taken first: a failure leaves a directory
+ * that is larger, but says the same. */
+static int split(struct sl_table_index *index, struct sl_table_bucket *lower, uint64_t hash)
+{
+    const uint8_t depth = lower->depth;
+    int err = depth == index->depth ? directory_double(index) : 0;
+    const uint64_t first = sl_table_index_directory_bits(hash, depth) | 1ULL << depth;
+    const uint64_t end = 1ULL << index->depth;
+    const uint64_t stride = 2ULL << depth;
+    for (uint64_t at = first; err == 0 && at < end; at += stride) {
+        err = page_unshare(index, at);
+    }
+    struct sl_table_bucket *upper = NULL;
+    if (err == 0) {
+        err = segment_create(index, depth, &upper);
+    }
+    if (err != 0) {
+        return err;
+    }
+    redistribute(index, lower, upper, depth);
+    lower->depth = (uint8_t)(depth + 1);
+    upper->depth = (uint8_t)(depth + 1);
+    for (uint64_t at = first; at < end; at += stride) {
+        index->root[at >> SL_TABLE_INDEX_PAGE_BITS]
+            ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)] = upper;
+    }
+    return 0;
+}
+
+/* The index that takes what the hashes of this one cannot tell apart. */
+static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t number)
+{
+    if (index->overflow == NULL) {
+        if (!sl_table_budget_take(index->budget, sizeof *index->overflow)) {
+            return SL_ERR_NO_MEMORY;
+        }
+        struct sl_table_index *overflow = malloc(sizeof *overflow);
+        int err = overflow == NULL ? SL_ERR_NO_MEMORY : 0;
+        if (err == 0) {
+            err = sl_table_index_init(overflow, index->budget, index->records);
+        }
+        if (err != 0) {
+            sl_table_budget_give(index->budget, sizeof *overflow);
+            free(overflow);
+            return err;
+        }
+        overflow->level = index->level + 1;
+        index->overflow = overflow;
+    }
+    return sl_table_index_insert(index->overflow, key, number);
+}
+
+/* Where a key that is not in the segment belongs; *number of one that is. NULL: it is there, or no
+ * bucket within reach has room. One walk, since a bucket that is not full ends the search too. */
+static struct sl_table_bucket *find_place(const struct sl_table_index *index,
+                                          struct sl_table_bucket *segment, uint64_t hash,
+                                          uint64_t key, uint32_t *number)
+{
+    for (uint32_t probe = 0; probe < SL_TABLE_INDEX_SEGMENT_BUCKETS; probe++) {
+        struct sl_table_bucket *bucket = &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        *number = find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
+        if (*number != SL_ROW_NONE) {
+            return NULL;
+        }
+        if (bucket->used < SL_TABLE_BUCKET_SLOTS) {
+            return probe < PROBE_MAX ? bucket : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Splits the segment, and its halves again as long as the table is expected to need them, so that
+ * its entries move once in place of once for each doubling. What was not split for want of memory
+ * is split when it is full. */
+static int split_far(struct sl_table_index *index, uint64_t hash, uint32_t levels)
+{
+    struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
+    const uint32_t depth = segment->depth;
+    const uint64_t bit = 1ULL << (SL_TABLE_INDEX_DIRECTORY_SHIFT + depth);
+    const int err = split(index, segment, hash);
+    if (err == 0 && levels > 1 && depth + 1 < index->depth_expected &&
+        has_bit_for(index, segment)) {
+        (void)split_far(index, hash & ~bit, levels - 1);
+        (void)split_far(index, hash | bit, levels - 1);
+    }
+    return err;
+}
+
+void sl_table_index_reserve(struct sl_table_index *index, uint64_t count)
+{
+    uint32_t depth = 0;
+    while (depth < DEPTH_MAX && count >> depth > EXPECTED_ENTRIES) {
+        depth++;
+    }
+    index->depth_expected = depth;
+}
+
+/* Adds a key that is not there. */
+static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uint32_t number)
+{
+    for (;;) {
+        struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
+        struct sl_table_bucket *bucket = find_room(segment, hash, PROBE_MAX);
+        const bool crowded = bucket == NULL || segment->entries >= SPLIT_ENTRIES;
+        int err = 0;
+        if (crowded && may_split(index, segment)) {
+            err = split_far(index, hash, SPLIT_LEVELS);
+            if (err == 0) {
+                continue;
+            }
+        }
+        /* A segment that cannot be split, for whatever reason, is filled. */
+        if (bucket != NULL) {
+            place(segment, bucket, hash, number);
+            return 0;
+        }
+        return err != 0 ? err : insert_overflow(index, key, number);
+    }
+}
+
+int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash, uint32_t number,
+                       uint32_t *found)
+{
+    sl_assert_slow(hash == sl_table_index_hash_of(index, key));
+    struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
+    struct sl_table_bucket *bucket = find_place(index, segment, hash, key, found);
+    if (*found == SL_ROW_NONE && index->overflow != NULL) {
+        *found = sl_table_index_find_one(index->overflow, key);
+    }
+    if (*found != SL_ROW_NONE) {
+        return 0;
+    }
+    *found = number;
+    if (bucket != NULL && segment->entries < SPLIT_ENTRIES) {
+        place(segment, bucket, hash, number);
+        return 0;
+    }
+    return insert(index, hash, key, number);
+}
+
+int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t number)
+{
+    return insert(index, sl_table_index_hash_of(index, key), key, number);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *budget,
+                        const struct sl_slab *records)
+{
+    *index = (struct sl_table_index){
+        .budget = budget, .records = records, .depth = SL_TABLE_INDEX_PAGE_BITS};
+    struct sl_table_bucket *segment = NULL;
+    struct sl_table_page *page = NULL;
+    if (!sl_table_budget_take(budget, sizeof *index->root)) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_slab_init(&index->segments, budget, SEGMENT_BYTES, SEGMENT_CHUNK);
+    sl_slab_init(&index->pages, budget, sizeof(struct sl_table_page), PAGE_CHUNK);
+    index->root = calloc(1, sizeof *index->root);
+    if (index->root != NULL) {
+        page = page_create(index);
+    }
+    if (page == NULL || segment_create(index, 0, &segment) != 0) {
+        free(index->root);
+        sl_table_budget_give(budget, sizeof *index->root);
+        sl_slab_fini(&index->pages);
+        sl_slab_fini(&index->segments);
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < SL_TABLE_INDEX_PAGE_ENTRIES; i++) {
+        page->segments[i] = segment;
+    }
+    index->root[0] = page;
+    return 0;
+}
+
+void sl_table_index_fini(struct sl_table_index *index)
+{
+    if (index->overflow != NULL) {
+        sl_table_index_fini(index->overflow);
+        free(index->overflow);
+        sl_table_budget_give(index->budget, sizeof *index->overflow);
+    }
+    sl_table_budget_give(index->budget, root_entries(index) * sizeof *index->root);
+    free(index->root);
+    sl_slab_fini(&index->pages);
+    sl_slab_fini(&index->segments);
+}

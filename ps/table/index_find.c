@@ -1,0 +1,216 @@
+/* Finding many keys at once. */
+#include "core/assert.h"
+#include "ps/table/index_internal.h"
+#include "ps/table/sparse_table.h"
+
+#define FIND_GROUP 32
+#define FIND_LEFT  64
+#define CACHE_LINE 64
+
+/* Keys on their way through a batched lookup. */
+struct find_group {
+    const uint64_t *keys;
+    uint32_t *numbers; /* out: of each key, first a guess */
+    uint32_t count;
+    const struct sl_table_bucket *buckets[FIND_GROUP];
+    uint8_t tags[FIND_GROUP];
+};
+
+/* Keys whose first guess was not right: another entry with the same tag stands before theirs, their
+ * own bucket was full when they came, or they are not there. One in twenty of those that are. */
+struct find_left {
+    const struct sl_table_index *index;
+    uint32_t count;
+    struct find_search {
+        uint64_t key, hash;
+        const struct sl_table_bucket *segment;
+        uint64_t matches; /* of the bucket at `probe`, those not tried yet */
+        uint32_t probe;
+        uint32_t candidate; /* whose record is on its way, or SL_ROW_NONE: none left */
+        uint32_t *number;   /* where the answer goes */
+    } searches[FIND_LEFT];
+};
+
+/* Inlined by force, for GCC removes calls of what only prefetches. */
+static inline __attribute__((always_inline)) void
+prefetch_record(const struct sl_table_index *index, uint32_t number, size_t bytes)
+{
+    const char *record = sl_slab_at(index->records, number);
+    for (size_t line = 0; line < bytes; line += CACHE_LINE) {
+        __builtin_prefetch(record + line);
+    }
+    __builtin_prefetch(record + bytes - 1);
+}
+
+/* First pass: where each key's own bucket is. */
+static void group_hash(const struct sl_table_index *index, struct find_group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint64_t hash = sl_table_index_hash_of(index, group->keys[i]);
+        group->buckets[i] =
+            &sl_table_index_segment_of(index, hash)[hash % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        group->tags[i] = sl_table_index_tag_of(hash);
+        __builtin_prefetch(group->buckets[i]);
+    }
+}
+
+/* Second pass: the first record whose tag fits. Where none does in a full bucket, the next bucket
+ * is the likely one. */
+static void group_guess(const struct sl_table_index *index, struct find_group *group,
+                        size_t touch_bytes)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct sl_table_bucket *bucket = group->buckets[i];
+        uint64_t matches = sl_table_bucket_match(bucket, group->tags[i]);
+        group->numbers[i] = SL_ROW_NONE;
+        if (matches != 0) {
+            group->numbers[i] = bucket->records[sl_table_bucket_pop(&matches)];
+            prefetch_record(index, group->numbers[i], touch_bytes);
+        } else if (bucket->used == SL_TABLE_BUCKET_SLOTS) {
+            __builtin_prefetch(bucket + 1);
+        }
+    }
+}
+
+/* The next entry with the search's tag, its record asked for. */
+static void search_next(const struct sl_table_index *index, struct find_search *search,
+                        size_t touch_bytes)
+{
+    const struct sl_table_bucket *segment = search->segment;
+    while (search->matches == 0) {
+        const struct sl_table_bucket *bucket =
+            &segment[(search->hash + search->probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        search->probe++;
+        if (bucket->used < SL_TABLE_BUCKET_SLOTS ||
+            search->probe == SL_TABLE_INDEX_SEGMENT_BUCKETS) {
+            search->candidate = SL_ROW_NONE;
+            return;
+        }
+        bucket = &segment[(search->hash + search->probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        search->matches = sl_table_bucket_match(bucket, sl_table_index_tag_of(search->hash));
+    }
+    const struct sl_table_bucket *bucket =
+        &segment[(search->hash + search->probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+    search->candidate = bucket->records[sl_table_bucket_pop(&search->matches)];
+    prefetch_record(index, search->candidate, touch_bytes);
+}
+
+static void left_add(struct find_left *left, uint64_t key, uint32_t *number, size_t touch_bytes)
+{
+    struct find_search *search = &left->searches[left->count++];
+    const uint64_t hash = sl_table_index_hash_of(left->index, key);
+    *search = (struct find_search){
+        .key = key,
+        .hash = hash,
+        .segment = sl_table_index_segment_of(left->index, hash),
+        .number = number,
+    };
+    const struct sl_table_bucket *bucket = &search->segment[hash % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+    search->matches = sl_table_bucket_match(bucket, sl_table_index_tag_of(hash));
+    if (search->matches != 0) {
+        (void)sl_table_bucket_pop(&search->matches); /* the guess */
+    }
+    search_next(left->index, search, touch_bytes);
+}
+
+/* Settles all that are left, in rounds: a round looks at one record of each, all of which the round
+ * before has asked for. */
+static void left_settle(struct find_left *left, size_t touch_bytes)
+{
+    const struct sl_table_index *index = left->index;
+    while (left->count > 0) {
+        uint32_t open = 0;
+        for (uint32_t i = 0; i < left->count; i++) {
+            struct find_search *search = &left->searches[i];
+            if (search->candidate == SL_ROW_NONE) {
+                *search->number = index->overflow == NULL
+                                      ? SL_ROW_NONE
+                                      : sl_table_index_find_one(index->overflow, search->key);
+            } else if (sl_table_index_key_of(index, search->candidate) == search->key) {
+                *search->number = search->candidate;
+            } else {
+                search_next(index, search, touch_bytes);
+                left->searches[open++] = *search;
+            }
+        }
+        left->count = open;
+    }
+}
+
+/* Third pass: whether the guesses are right. */
+static void group_check(const struct sl_table_index *index, const struct find_group *group,
+                        struct find_left *left, size_t touch_bytes)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t guess = group->numbers[i];
+        const bool settled =
+            guess == SL_ROW_NONE
+                ? group->buckets[i]->used < SL_TABLE_BUCKET_SLOTS && index->overflow == NULL
+                : sl_table_index_key_of(index, guess) == group->keys[i];
+        if (!settled) {
+            left_add(left, group->keys[i], &group->numbers[i], touch_bytes);
+        }
+    }
+    if (left->count > FIND_LEFT - FIND_GROUP) {
+        left_settle(left, touch_bytes);
+    }
+}
+
+/* The keys from `done` on that make the next group; none at the end. */
+static void group_take(struct find_group *group, const uint64_t *keys, uint32_t *numbers,
+                       uint32_t done, uint32_t count)
+{
+    const uint32_t left = done < count ? count - done : 0;
+    group->keys = keys + done;
+    group->numbers = numbers + done;
+    group->count = left < FIND_GROUP ? left : FIND_GROUP;
+}
+
+/* Each pass makes loads that do not depend on one another and leaves those of the next pass on
+ * their way; while the records of one group come, the buckets of the next are asked for. */
+void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
+                         size_t touch_bytes, uint32_t *numbers)
+{
+    struct find_group groups[2];
+    struct find_left left;
+    sl_assert(index->level == 0);
+    left.index = index;
+    left.count = 0;
+    group_take(&groups[0], keys, numbers, 0, count);
+    group_hash(index, &groups[0]);
+    for (uint32_t done = 0, turn = 0; done < count; done += FIND_GROUP, turn ^= 1) {
+        struct find_group *next = &groups[turn ^ 1];
+        group_guess(index, &groups[turn], touch_bytes);
+        group_take(next, keys, numbers, done + groups[turn].count, count);
+        group_hash(index, next);
+        group_check(index, &groups[turn], &left, touch_bytes);
+    }
+    left_settle(&left, touch_bytes);
+}
+
+void sl_table_index_fetch_buckets(const struct sl_table_index *index, const uint64_t *keys,
+                                  uint32_t count, uint64_t *hashes)
+{
+    sl_assert(index->level == 0);
+    for (uint32_t i = 0; i < count; i++) {
+        hashes[i] = sl_table_index_hash_of(index, keys[i]);
+        __builtin_prefetch(&sl_table_index_segment_of(
+            index, hashes[i])[hashes[i] % SL_TABLE_INDEX_SEGMENT_BUCKETS]);
+    }
+}
+
+void sl_table_index_fetch_records(const struct sl_table_index *index, const uint64_t *hashes,
+                                  uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_table_bucket *segment = sl_table_index_segment_of(index, hashes[i]);
+        const struct sl_table_bucket *bucket = &segment[hashes[i] % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        uint64_t matches = sl_table_bucket_match(bucket, sl_table_index_tag_of(hashes[i]));
+        if (matches != 0) {
+            __builtin_prefetch(
+                sl_slab_at(index->records, bucket->records[sl_table_bucket_pop(&matches)]));
+        } else if (bucket->used == SL_TABLE_BUCKET_SLOTS) {
+            __builtin_prefetch(bucket + 1);
+        }
+    }
+}

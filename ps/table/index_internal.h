@@ -1,0 +1,60 @@
+/* How the index finds its way: what the files that make it share; nobody else includes it. Owner
+ * reactor. */
+#ifndef SL_PS_TABLE_INDEX_INTERNAL_H
+#define SL_PS_TABLE_INDEX_INTERNAL_H
+
+#include <string.h>
+
+#include "core/hash.h"
+#include "ps/table/bucket.h"
+#include "ps/table/index.h"
+
+/* Bits of a hash. The 16 highest choose the shard (core/partition.h), so the keys of one table
+ * share some of them; none of the index's bits is among those, and no two uses share a bit. */
+#define SL_TABLE_INDEX_BUCKET_BITS     6  /* bits 0 to 5: the bucket in its segment */
+#define SL_TABLE_INDEX_TAG_SHIFT       6  /* bits 6 to 13: the tag */
+#define SL_TABLE_INDEX_DIRECTORY_SHIFT 14 /* bits 14 to 47: the directory, from the lowest */
+
+#define SL_TABLE_INDEX_SEGMENT_BUCKETS (1U << SL_TABLE_INDEX_BUCKET_BITS)
+
+#define SL_TABLE_INDEX_PAGE_BITS       10
+#define SL_TABLE_INDEX_PAGE_ENTRIES    (1U << SL_TABLE_INDEX_PAGE_BITS)
+
+/* A piece of the directory; the root may name it several times until a split tells them apart. */
+struct sl_table_page {
+    uint64_t sharers; /* entries of the root that point here */
+    struct sl_table_bucket *segments[SL_TABLE_INDEX_PAGE_ENTRIES];
+};
+
+static inline uint64_t sl_table_index_hash_of(const struct sl_table_index *index, uint64_t key)
+{
+    const uint64_t hash = sl_hash_key(key);
+    return index->level == 0 ? hash : sl_hash_key(hash + index->level * 0x9e3779b97f4a7c15ULL);
+}
+
+static inline uint8_t sl_table_index_tag_of(uint64_t hash)
+{
+    return (uint8_t)(hash >> SL_TABLE_INDEX_TAG_SHIFT);
+}
+
+static inline uint64_t sl_table_index_directory_bits(uint64_t hash, uint32_t depth)
+{
+    return (hash >> SL_TABLE_INDEX_DIRECTORY_SHIFT) & ((1ULL << depth) - 1);
+}
+
+static inline struct sl_table_bucket *sl_table_index_segment_of(const struct sl_table_index *index,
+                                                                uint64_t hash)
+{
+    const uint64_t at = sl_table_index_directory_bits(hash, index->depth);
+    return index->root[at >> SL_TABLE_INDEX_PAGE_BITS]
+        ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)];
+}
+
+static inline uint64_t sl_table_index_key_of(const struct sl_table_index *index, uint32_t number)
+{
+    uint64_t key;
+    memcpy(&key, sl_slab_at(index->records, number), sizeof key);
+    return key;
+}
+
+#endif

@@ -1,0 +1,184 @@
+#include "ps/table/slab.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+
+#define HUGE_PAGE_BYTES   ((size_t)2 << 20)
+#define LARGE_BYTES_MAX   ((size_t)16 << 20)
+#define SMALL_CHUNK_COUNT 8
+#define SLACK_SHARE       32 /* at most a 32nd of a large mapping may be left over */
+
+/* In large mappings. */
+#define LARGE_FROM        2  /* as many are used in small ones first */
+#define AHEAD_SHARE       64 /* for so many used one is kept ready, and one more always */
+#define AHEAD_LEFT        4  /* so many the budget must have left for one to be prepared */
+
+bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes)
+{
+    if (budget->bytes_max != 0 &&
+        (budget->bytes > budget->bytes_max || bytes > budget->bytes_max - budget->bytes)) {
+        return false;
+    }
+    budget->bytes += bytes;
+    return true;
+}
+
+void sl_table_budget_give(struct sl_table_budget *budget, size_t bytes)
+{
+    sl_assert(bytes <= budget->bytes);
+    budget->bytes -= bytes;
+}
+
+/* The shortest mapping of whole huge pages that chunks fill but for a small rest. */
+static size_t large_bytes(size_t chunk_bytes)
+{
+    size_t best = LARGE_BYTES_MAX;
+    for (size_t bytes = LARGE_BYTES_MAX; bytes >= HUGE_PAGE_BYTES; bytes -= HUGE_PAGE_BYTES) {
+        if (bytes >= chunk_bytes && bytes % chunk_bytes <= bytes / SLACK_SHARE) {
+            best = bytes;
+        }
+    }
+    return best;
+}
+
+void sl_slab_init(struct sl_slab *memory, struct sl_table_budget *budget, size_t unit_bytes,
+                  size_t chunk_bytes_max)
+{
+    sl_assert(unit_bytes > 0);
+    sl_assert(unit_bytes % 8 == 0);
+    sl_assert(chunk_bytes_max <= LARGE_BYTES_MAX);
+    sl_assert(unit_bytes <= LARGE_BYTES_MAX);
+    *memory = (struct sl_slab){.budget = budget, .unit_bytes = unit_bytes};
+    while (unit_bytes << (memory->unit_shift + 1) <= chunk_bytes_max) {
+        memory->unit_shift++;
+    }
+    memory->chunk_bytes = unit_bytes << memory->unit_shift;
+    sl_arena_init(&memory->small, memory->chunk_bytes, 0, false);
+    sl_arena_init(&memory->large, large_bytes(memory->chunk_bytes), 0, true);
+}
+
+void sl_slab_fini(struct sl_slab *memory)
+{
+    sl_table_budget_give(memory->budget, memory->small.mapped_bytes + memory->large.mapped_bytes +
+                                             memory->chunk_capacity * sizeof *memory->chunks);
+    sl_arena_fini(&memory->small);
+    sl_arena_fini(&memory->large);
+    free(memory->chunks);
+    memory->chunks = NULL;
+}
+
+/* A mapping by `make`, charged to the budget; NULL when either says no. A prepared one is charged
+ * already. */
+static uint8_t *map(struct sl_slab *memory, struct sl_arena *arena,
+                    void *(*make)(struct sl_arena *arena))
+{
+    const uint32_t prepared = arena->prepared_count;
+    const size_t charge = make == sl_arena_map && prepared > 0 ? 0 : arena->chunk_bytes;
+    const size_t charged = arena->mapped_bytes + charge;
+    if (!sl_table_budget_take(memory->budget, charge)) {
+        return NULL;
+    }
+    uint8_t *base = make(arena);
+    sl_table_budget_give(memory->budget, charged - arena->mapped_bytes);
+    return base;
+}
+
+static bool large_begun(const struct sl_slab *memory)
+{
+    return memory->chunk_count >= SMALL_CHUNK_COUNT &&
+           memory->chunk_count * memory->chunk_bytes >= LARGE_FROM * memory->large.chunk_bytes;
+}
+
+/* Nothing is prepared from the last of the budget: what else grows in the table needs it. */
+static bool may_prepare(const struct sl_slab *memory)
+{
+    const struct sl_table_budget *budget = memory->budget;
+    return budget->bytes_max == 0 ||
+           budget->bytes_max - budget->bytes >= AHEAD_LEFT * memory->large.chunk_bytes;
+}
+
+/* As many large mappings ready, or on their way, as the memory's size is worth. */
+static void look_ahead(struct sl_slab *memory)
+{
+    struct sl_arena *large = &memory->large;
+    const size_t used = memory->chunk_count * memory->chunk_bytes;
+    const size_t wanted = 1 + used / large->chunk_bytes / AHEAD_SHARE;
+    while (large->prepared_count < wanted && may_prepare(memory) && sl_arena_prepare(large)) {
+        memory->budget->bytes += large->chunk_bytes;
+    }
+}
+
+/* The first touch of a huge page that is not ready would be a stall, so that ordinary pages take
+ * its place. That is charged as if the prepared mapping had been taken and the next one prepared,
+ * which look_ahead would do now: the budget does not show who was late. */
+static uint8_t *map_large(struct sl_slab *memory)
+{
+    struct sl_arena *large = &memory->large;
+    if (large->prepared_count > 0 && !sl_arena_ready(large) && may_prepare(memory)) {
+        return map(memory, large, sl_arena_map_ordinary);
+    }
+    return map(memory, large, sl_arena_map);
+}
+
+/* Large mappings once the table is not small, and small ones again when no large one fits below the
+ * limit any more. */
+static uint8_t *take_chunk(struct sl_slab *memory)
+{
+    if (memory->large_left < memory->chunk_bytes && large_begun(memory)) {
+        uint8_t *base = map_large(memory);
+        if (base != NULL) {
+            memory->large_next = base;
+            memory->large_left = memory->large.chunk_bytes;
+        }
+    }
+    if (memory->large_left < memory->chunk_bytes) {
+        return map(memory, &memory->small, sl_arena_map);
+    }
+    uint8_t *chunk = memory->large_next;
+    memory->large_next += memory->chunk_bytes;
+    memory->large_left -= memory->chunk_bytes;
+    return chunk;
+}
+
+/* Doubles the array of chunks. It stays small (a pointer for half a megabyte of records); the C
+ * library moves one that has become large by its page tables, not by copying. */
+static int grow_chunks(struct sl_slab *memory)
+{
+    const uint32_t capacity = memory->chunk_capacity == 0 ? 8 : memory->chunk_capacity * 2;
+    const size_t more = (capacity - memory->chunk_capacity) * sizeof *memory->chunks;
+    if (!sl_table_budget_take(memory->budget, more)) {
+        return SL_ERR_NO_MEMORY;
+    }
+    uint8_t **chunks = realloc(memory->chunks, capacity * sizeof *chunks);
+    if (chunks == NULL) {
+        sl_table_budget_give(memory->budget, more);
+        return SL_ERR_NO_MEMORY;
+    }
+    memory->chunks = chunks;
+    memory->chunk_capacity = capacity;
+    return 0;
+}
+
+int sl_slab_reserve(struct sl_slab *memory)
+{
+    if (memory->unit_count < memory->unit_room) {
+        return 0;
+    }
+    if (memory->unit_room > UINT32_MAX - (1U << memory->unit_shift)) {
+        return SL_ERR_NO_MEMORY;
+    }
+    if (memory->chunk_count == memory->chunk_capacity && grow_chunks(memory) != 0) {
+        return SL_ERR_NO_MEMORY;
+    }
+    uint8_t *chunk = take_chunk(memory);
+    if (chunk == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memory->chunks[memory->chunk_count++] = chunk;
+    memory->unit_room += 1U << memory->unit_shift;
+    if (large_begun(memory)) {
+        look_ahead(memory);
+    }
+    return 0;
+}

@@ -1,0 +1,367 @@
+#include "ps/table/sparse_table.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/hash.h"
+#include "core/limits.h"
+#include "ps/optimizer/initializer.h"
+#include "ps/table/index.h"
+#include "ps/table/slab.h"
+
+#define RECORD_CHUNK_BYTES ((size_t)512 << 10)
+#define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
+#define INSERT_GROUP       32  /* keys whose buckets are fetched together */
+#define CACHE_LINE         64
+#define VISIT_GROUP        256 /* records that a kernel is given at once */
+#define FETCH_FIRST        8   /* of them, before it is given them */
+#define PREFETCH_AHEAD     16  /* records */
+#define PREFETCH_BYTES     512 /* of a record; the processor fetches the rest of a long one itself */
+
+struct sl_sparse_table {
+    struct sl_table_spec spec;
+    const struct sl_optimizer *optimizer;
+    const struct sl_optimizer *sum; /* adds rows up for bags */
+    sl_optimizer_gather_fn gather;
+    struct sl_table_budget budget;
+    struct sl_slab records;
+    struct sl_table_index index;
+    size_t touch_bytes;                 /* of a record, that a lookup leaves on their way */
+    struct sl_sparse_table_hook *watch; /* NULL: none */
+};
+
+static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
+{
+    const size_t floats = dim + sl_optimizer_slot_floats(optimizer, dim);
+    return (sizeof(struct sl_row) + floats * sizeof(float) + 7) / 8 * 8;
+}
+
+/* What is read of a record, as far as it is worth prefetching. */
+static size_t prefetch_bytes(size_t touched)
+{
+    return touched < PREFETCH_BYTES ? touched : PREFETCH_BYTES;
+}
+
+int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
+                           struct sl_sparse_table **out)
+{
+    sl_assert(spec->kind == SL_TABLE_SPARSE);
+    sl_assert(spec->dim >= 1);
+    sl_assert(spec->dim <= SL_LIMIT_DIM);
+    struct sl_sparse_table *store = malloc(sizeof *store);
+    if (store == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *store = (struct sl_sparse_table){
+        .spec = *spec,
+        .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST),
+        .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST),
+        .gather = sl_optimizer_find_gather(SL_OPTIMIZER_SIMD_BEST),
+        .budget = {.bytes_max = bytes_max},
+    };
+    sl_assert(store->optimizer != NULL);
+    sl_slab_init(&store->records, &store->budget, record_bytes(spec->dim, store->optimizer),
+                 RECORD_CHUNK_BYTES);
+    store->touch_bytes = prefetch_bytes(sizeof(struct sl_row) + spec->dim * sizeof(float));
+    int err = SL_ERR_NO_MEMORY;
+    if (sl_table_budget_take(&store->budget, sizeof *store)) {
+        err = sl_table_index_init(&store->index, &store->budget, &store->records);
+    }
+    if (err != 0) {
+        sl_slab_fini(&store->records);
+        free(store);
+        return err;
+    }
+    *out = store;
+    return 0;
+}
+
+void sl_sparse_table_destroy(struct sl_sparse_table **store)
+{
+    if (*store == NULL) {
+        return;
+    }
+    sl_table_index_fini(&(*store)->index);
+    sl_slab_fini(&(*store)->records);
+    sl_assert((*store)->budget.bytes == sizeof **store);
+    free(*store);
+    *store = NULL;
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+static void fill_record(const struct sl_sparse_table *store, struct sl_row *record)
+{
+    const uint32_t dim = store->spec.dim;
+    sl_initializer_fill(&store->spec.initializer, record->key, 0, dim, record->values);
+    if (store->optimizer->init != NULL) {
+        store->optimizer->init(&store->spec.optimizer, dim, record->values + dim);
+    }
+}
+
+/* Writes the record after the last, then the index's entry for it, unless the key is there already,
+ * as one that came twice is. Until then nobody can see it, and what a failure leaves is written
+ * over by the next one. */
+static int put(struct sl_sparse_table *store, uint64_t key, uint64_t hash, bool fill,
+               uint32_t *number)
+{
+    int err = sl_slab_reserve(&store->records);
+    if (err != 0) {
+        *number = sl_table_index_find_one(&store->index, key);
+        return *number == SL_ROW_NONE ? err : 0;
+    }
+    const uint32_t fresh = store->records.unit_count;
+    struct sl_row *record = sl_slab_at(&store->records, fresh);
+    record->key = key;
+    err = sl_table_index_put(&store->index, key, hash, fresh, number);
+    if (err != 0) {
+        return err;
+    }
+    if (*number == fresh) {
+        if (fill) {
+            fill_record(store, record);
+        }
+        store->records.unit_count++;
+    }
+    return 0;
+}
+
+int sl_sparse_table_find_or_create(struct sl_sparse_table *store, const uint64_t *keys,
+                                   uint32_t count, uint32_t *records)
+{
+    for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
+        const uint32_t left = count - done;
+        const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
+        sl_table_index_find(&store->index, keys + done, group, store->touch_bytes, records + done);
+        for (uint32_t i = done; i < done + group; i++) {
+            if (records[i] == SL_ROW_NONE) {
+                const int err = put(store, keys[i], sl_hash_key(keys[i]), true, &records[i]);
+                if (err != 0) {
+                    return err;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+/* The next group of keys, whose buckets are on their way while the one before it is put. */
+static uint32_t insert_fetch(const struct sl_sparse_table *store, const uint64_t *keys,
+                             uint32_t count, uint64_t *hashes)
+{
+    const uint32_t group = count < INSERT_GROUP ? count : INSERT_GROUP;
+    sl_table_index_fetch_buckets(&store->index, keys, group, hashes);
+    return group;
+}
+
+/* Most keys are expected not to be there: they are not looked for first. */
+int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *store, const uint64_t *keys,
+                                          uint32_t count, uint32_t *records)
+{
+    uint64_t hashes[2][INSERT_GROUP];
+    uint32_t group = insert_fetch(store, keys, count, hashes[0]);
+    for (uint32_t done = 0, turn = 0; done < count; turn ^= 1) {
+        const uint32_t end = done + group;
+        sl_table_index_fetch_records(&store->index, hashes[turn], group);
+        group = insert_fetch(store, keys + end, count - end, hashes[turn ^ 1]);
+        for (uint32_t i = done; i < end; i++) {
+            const int err = put(store, keys[i], hashes[turn][i - done], false, &records[i]);
+            if (err != 0) {
+                return err;
+            }
+        }
+        done = end;
+    }
+    return 0;
+}
+
+void sl_sparse_table_reserve(struct sl_sparse_table *store, uint64_t row_count)
+{
+    sl_table_index_reserve(&store->index, row_count);
+}
+
+void sl_sparse_table_find(struct sl_sparse_table *store, const uint64_t *keys, uint32_t count,
+                          uint32_t *records)
+{
+    sl_table_index_find(&store->index, keys, count, store->touch_bytes, records);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static struct sl_row *record_at(const struct sl_sparse_table *store, uint32_t number)
+{
+    sl_assert_slow(number < store->records.unit_count);
+    return sl_slab_at(&store->records, number);
+}
+
+struct sl_row *sl_sparse_table_record(struct sl_sparse_table *store, uint32_t number)
+{
+    sl_assert(number < store->records.unit_count);
+    return record_at(store, number);
+}
+
+/* Where records lie, for a loop that writes to memory of which the compiler cannot know that it is
+ * not the store's. */
+struct places {
+    uint8_t *const *chunks;
+    size_t unit_bytes;
+    uint32_t shift, mask;
+};
+
+static struct places places_of(const struct sl_sparse_table *store)
+{
+    const struct sl_slab *records = &store->records;
+    return (struct places){
+        .chunks = records->chunks,
+        .unit_bytes = records->unit_bytes,
+        .shift = records->unit_shift,
+        .mask = (1U << records->unit_shift) - 1,
+    };
+}
+
+static inline struct sl_row *place_at(const struct places *places, uint32_t number)
+{
+    return (void *)(places->chunks[number >> places->shift] +
+                    (number & places->mask) * places->unit_bytes);
+}
+
+/* A record's row, without the header, which who reads rows does not look at. Inlined by force: a
+ * function of its own that does nothing but prefetch has no effect in GCC's eyes, and the calls of
+ * it are removed. */
+static inline __attribute__((always_inline)) void prefetch(const struct places *places,
+                                                           uint32_t number, size_t bytes)
+{
+    const char *row = (const char *)place_at(places, number)->values;
+    for (size_t line = 0; line < bytes; line += CACHE_LINE) {
+        __builtin_prefetch(row + line);
+    }
+    __builtin_prefetch(row + bytes - 1);
+}
+
+/* Where the records lie: kernels take addresses. The first rows are on their way while the others'
+ * addresses are computed, earlier than a kernel could ask for them; `bytes` of each. */
+static void find_records(const struct sl_sparse_table *store, const uint32_t *numbers,
+                         uint32_t count, size_t bytes, struct sl_row **records)
+{
+    const struct places places = places_of(store);
+    const uint32_t first = count < FETCH_FIRST ? count : FETCH_FIRST;
+    for (uint32_t i = 0; i < first; i++) {
+        prefetch(&places, numbers[i], bytes);
+        records[i] = place_at(&places, numbers[i]);
+    }
+    for (uint32_t i = first; i < count; i++) {
+        records[i] = place_at(&places, numbers[i]);
+    }
+}
+
+void sl_sparse_table_gather(struct sl_sparse_table *store, const uint32_t *records, uint32_t count,
+                            float *rows)
+{
+    const uint32_t dim = store->spec.dim;
+    const size_t bytes = prefetch_bytes(dim * sizeof *rows);
+    struct sl_row *found[VISIT_GROUP];
+    for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
+        const uint32_t left = count - done;
+        const uint32_t group = left < VISIT_GROUP ? left : VISIT_GROUP;
+        find_records(store, records + done, group, bytes, found);
+        store->gather(found, group, dim, rows + (size_t)done * dim);
+    }
+}
+
+void sl_sparse_table_apply(struct sl_sparse_table *store, const uint32_t *records, uint32_t count,
+                           const float *gradients, const struct sl_optimizer_state *state,
+                           uint64_t step)
+{
+    const uint32_t dim = store->spec.dim;
+    const size_t bytes = prefetch_bytes(store->records.unit_bytes - sizeof(struct sl_row));
+    const struct sl_optimizer_visit visit = {
+        .spec = &store->spec.optimizer,
+        .state = state,
+        .dim = dim,
+        .step = step,
+    };
+    struct sl_row *visited[VISIT_GROUP];
+    if (store->watch != NULL) {
+        store->watch->before(store->watch, records, count);
+    }
+    for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
+        const uint32_t left = count - done;
+        const struct sl_optimizer_rows rows = {
+            .count = left < VISIT_GROUP ? left : VISIT_GROUP,
+            .records = visited,
+            .gradients = gradients + (size_t)done * dim,
+        };
+        find_records(store, records + done, rows.count, bytes, visited);
+        store->optimizer->apply_rows(&visit, &rows);
+    }
+}
+
+void sl_sparse_table_pool(struct sl_sparse_table *store, const uint32_t *records,
+                          const uint32_t *bag_ends, uint32_t bag_count, float *pooled)
+{
+    const struct sl_optimizer_visit visit = {.dim = store->spec.dim};
+    const struct places places = places_of(store);
+    const size_t bytes = prefetch_bytes(store->spec.dim * sizeof *pooled);
+    const uint32_t count = bag_count == 0 ? 0 : bag_ends[bag_count - 1];
+    uint32_t i = 0;
+    for (uint32_t bag = 0; bag < bag_count; bag++) {
+        float *sum = pooled + (size_t)bag * store->spec.dim;
+        for (; i < bag_ends[bag]; i++) {
+            if (count - i > PREFETCH_AHEAD) {
+                prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
+            }
+            store->sum->apply(&visit, sum, NULL, NULL, place_at(&places, records[i])->values);
+        }
+    }
+}
+
+void sl_sparse_table_set_hook(struct sl_sparse_table *store, struct sl_sparse_table_hook *watch)
+{
+    store->watch = watch;
+}
+
+/* ---- Facts ----------------------------------------------------------------------------------- */
+
+const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *store)
+{
+    return &store->spec;
+}
+
+const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_table *store)
+{
+    return store->optimizer;
+}
+
+uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *store)
+{
+    return store->records.unit_count;
+}
+
+size_t sl_sparse_table_record_bytes(const struct sl_sparse_table *store)
+{
+    return store->records.unit_bytes;
+}
+
+void sl_sparse_table_set_bytes_max(struct sl_sparse_table *store, size_t bytes_max)
+{
+    store->budget.bytes_max = bytes_max;
+}
+
+size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *store)
+{
+    return store->budget.bytes;
+}
+
+uint64_t sl_sparse_table_chunks_late(const struct sl_sparse_table *store)
+{
+    return store->records.large.chunks_late + store->index.segments.large.chunks_late +
+           store->index.pages.large.chunks_late;
+}
+
+void sl_sparse_table_each(struct sl_sparse_table *store,
+                          void (*visit)(void *ctx, const struct sl_row *record), void *ctx)
+{
+    for (uint32_t number = 0; number < store->records.unit_count; number++) {
+        visit(ctx, record_at(store, number));
+    }
+}

@@ -1,0 +1,139 @@
+#include "reactor/idle_thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/err.h"
+#include "reactor/topology.h"
+
+/* What took so long, and of that less than a tenth on a processor, had none; or it waited for a
+ * disk, and then it does not matter who does the next. */
+#define STARVED_NS    (20 * SL_CLOCK_NS_PER_MS)
+#define STARVED_PART  10
+
+/* How long the thread is passed over then; twice as long each time in a row. */
+#define PASSED_NS     SL_CLOCK_NS_PER_S
+#define PASSED_NS_MAX (64 * SL_CLOCK_NS_PER_S)
+
+struct sl_idle_thread {
+    pthread_t id;
+    clockid_t clock;
+    sem_t given, ran;
+    void (*work)(void *ctx); /* NULL: the end */
+    void *ctx;
+
+    /* The user's: */
+    uint64_t passed_ns; /* how long it was passed over for last; 0: the last time went well */
+    uint64_t passed_until_ns;
+};
+
+static void wait_for(sem_t *sem)
+{
+    while (sem_wait(sem) != 0) {
+        /* A signal came; go on waiting. */
+    }
+}
+
+static uint64_t read_clock(clockid_t clock)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void free_spare(struct sl_idle_thread *spare)
+{
+    sem_destroy(&spare->given);
+    sem_destroy(&spare->ran);
+    free(spare);
+}
+
+static void *thread_main(void *arg)
+{
+    struct sl_idle_thread *spare = arg;
+    const struct sched_param none = {0};
+    sl_topology_unpin_thread();
+    (void)sched_setscheduler(0, SCHED_IDLE, &none); /* where it may not, it works all the same */
+    for (wait_for(&spare->given); spare->work != NULL; wait_for(&spare->given)) {
+        spare->work(spare->ctx);
+        sem_post(&spare->ran);
+    }
+    free_spare(spare);
+    return NULL;
+}
+
+static void give(struct sl_idle_thread *spare, void (*work)(void *ctx), void *ctx)
+{
+    spare->work = work;
+    spare->ctx = ctx;
+    sem_post(&spare->given);
+}
+
+int sl_idle_thread_create(const char *name, struct sl_idle_thread **out)
+{
+    struct sl_idle_thread *spare = calloc(1, sizeof *spare);
+    if (spare == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sem_init(&spare->given, 0, 0);
+    sem_init(&spare->ran, 0, 0);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&spare->id, NULL, thread_main, spare);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0) {
+        free_spare(spare);
+        return SL_ERR_NO_MEMORY;
+    }
+    pthread_setname_np(spare->id, name);
+    (void)pthread_getcpuclockid(spare->id, &spare->clock);
+    *out = spare;
+    return 0;
+}
+
+/* The thread took from then until now for something. */
+static void judge(struct sl_idle_thread *spare, uint64_t began_ns, uint64_t ran_ns)
+{
+    const uint64_t now_ns = read_clock(CLOCK_MONOTONIC);
+    const uint64_t took_ns = now_ns - began_ns;
+    if (took_ns < STARVED_NS || ran_ns >= took_ns / STARVED_PART) {
+        spare->passed_ns = 0;
+        return;
+    }
+    spare->passed_ns = spare->passed_ns == 0 ? PASSED_NS : 2 * spare->passed_ns;
+    spare->passed_ns = spare->passed_ns < PASSED_NS_MAX ? spare->passed_ns : PASSED_NS_MAX;
+    spare->passed_until_ns = now_ns + spare->passed_ns;
+}
+
+void sl_idle_thread_run(struct sl_idle_thread *spare, void (*work)(void *ctx), void *ctx)
+{
+    const uint64_t began_ns = read_clock(CLOCK_MONOTONIC);
+    if (began_ns < spare->passed_until_ns) {
+        work(ctx);
+        return;
+    }
+    const uint64_t ran_ns = read_clock(spare->clock);
+    give(spare, work, ctx);
+    wait_for(&spare->ran);
+    judge(spare, began_ns, read_clock(spare->clock) - ran_ns);
+}
+
+clockid_t sl_idle_thread_clock(const struct sl_idle_thread *spare)
+{
+    return spare->clock;
+}
+
+void sl_idle_thread_destroy(struct sl_idle_thread **pointer)
+{
+    struct sl_idle_thread *spare = *pointer;
+    *pointer = NULL;
+    if (spare != NULL) {
+        pthread_detach(spare->id); /* it may take seconds to get a core */
+        give(spare, NULL, NULL);
+    }
+}

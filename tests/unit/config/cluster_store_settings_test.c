@@ -1,0 +1,263 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/cluster_store_settings.h"
+
+static char path[64]; /* of a file that the test makes */
+
+static int setup(void **state)
+{
+    (void)state;
+    (void)snprintf(path, sizeof path, "/tmp/starling-store-XXXXXX");
+    int file = mkstemp(path);
+    return file < 0 || close(file) != 0 || unsetenv(SL_CLUSTER_STORE_SETTINGS_VARIABLE) != 0 ||
+           unsetenv(SL_CLUSTER_STORE_SETTINGS_USER_FILE) != 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+}
+
+static struct sl_cluster_store_settings read_flag(const char *flag)
+{
+    struct sl_cluster_store_settings choice;
+    char reason[512] = "";
+    if (sl_cluster_store_settings_read(flag, &choice, reason, sizeof reason) != 0) {
+        fail_msg("refused: %s", reason);
+    }
+    return choice;
+}
+
+/* The reason has all of the words, and nothing is written but that. */
+static void refuse(const char *flag, int err, const char *const *words)
+{
+    struct sl_cluster_store_settings choice = {.server_count = 77};
+    char reason[512] = "";
+    assert_int_equal(sl_cluster_store_settings_read(flag, &choice, reason, sizeof reason), err);
+    assert_int_equal(choice.server_count, 77);
+    assert_string_equal(choice.password, "");
+    for (; *words != NULL; words++) {
+        if (strstr(reason, *words) == NULL) {
+            fail_msg("\"%s\" is not in \"%s\"", *words, reason);
+        }
+    }
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The user's file, with that text, for those whom the mode says. */
+static void put_user(const char *text, mode_t mode)
+{
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_int_equal(fputs(text, file) >= 0, 1);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, path);
+}
+
+/* ---- Which store ----------------------------------------------------------------------------- */
+
+static void read__says_nothing_where_nothing_is_set(void **state)
+{
+    (void)state;
+    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "/nonsense"); /* of what is not asked for */
+    assert_false(read_flag(NULL).is_given);
+    set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "");
+    refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=: "));
+}
+
+static void read__one_server(void **state)
+{
+    (void)state;
+    const struct sl_cluster_store_settings choice = read_flag("etcd://localhost:2379/jobs/a");
+    assert_true(choice.is_given);
+    assert_false(choice.tls);
+    assert_int_equal(choice.server_count, 1);
+    assert_string_equal(choice.servers[0], "localhost:2379");
+    assert_string_equal(choice.prefix, "/jobs/a");
+    assert_string_equal(choice.user, "");
+    assert_string_equal(choice.password, "");
+}
+
+static void read__several_servers_by_tls(void **state)
+{
+    (void)state;
+    const struct sl_cluster_store_settings choice =
+        read_flag("etcds://10.0.0.1:2379,[::1]:2380,c.example:1/x-1_b.c//");
+    assert_true(choice.tls);
+    assert_int_equal(choice.server_count, 3);
+    assert_string_equal(choice.servers[0], "10.0.0.1:2379");
+    assert_string_equal(choice.servers[1], "[::1]:2380");
+    assert_string_equal(choice.servers[2], "c.example:1");
+    assert_string_equal(choice.prefix, "/x-1_b.c");
+}
+
+static void read__the_flag_goes_before_the_variable(void **state)
+{
+    (void)state;
+    set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "etcd://a:1/v");
+    assert_string_equal(read_flag(NULL).prefix, "/v");
+    assert_string_equal(read_flag("etcd://a:1/f").prefix, "/f");
+    set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "zookeeper://a:1/v");
+    assert_string_equal(read_flag("etcd://a:1/f").prefix, "/f");
+    refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=zookeeper://a:1/v: "));
+}
+
+static void read__what_is_no_store(void **state)
+{
+    (void)state;
+    static const char *const CASES[][2] = {
+        {"zookeeper://a:1/v", "it is of no kind that is known"},
+        {"a:1/v", "it is of no kind that is known"},
+        {"etcd:/a:1/v", "it is of no kind that is known"},
+        {"etcd://a:1", "it has no prefix, which tells this job's keys from others'"},
+        {"etcd://a:1/", "it has no prefix"},
+        {"etcd://a:1///", "it has no prefix"},
+        {"etcd://a:1/b c", "others than letters, digits, '.', '_', '-' and '/'"},
+        {"etcd://a:1/b?c", "others than letters"},
+        {"etcd:///v", "a server is missing"},
+        {"etcd://a:1,/v", "a server is missing"},
+        {"etcd://a:1,,b:1/v", "a server is missing"},
+        {"etcd://root:secret@a:1/v", "has a user, who belongs into the file of "
+                                     "STARLING_CLUSTER_STORE_USER_FILE"},
+        {"etcd://a/v", "a server is not host:port"},
+        {"etcd://a:0/v", "a server is not host:port"},
+        {"etcd://a:70000/v", "a server is not host:port"},
+        {"etcd://tcp://a:1/v", "a server is not host:port"},
+        {"etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1/v", "more than 9 servers"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        refuse(CASES[i][0], SL_ERR_INVALID,
+               WORDS("--cluster-store=", CASES[i][0], CASES[i][1],
+                     "; accepts etcd://host:port,host:port/prefix, or etcds:// for TLS"));
+    }
+}
+
+static void read__nine_servers_and_the_longest_prefix(void **state)
+{
+    (void)state;
+    char text[512] = "etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1/";
+    const size_t length = strlen(text);
+    memset(text + length, 'p', 126);
+    struct sl_cluster_store_settings choice = read_flag(text);
+    assert_int_equal(choice.server_count, 9);
+    assert_int_equal(strlen(choice.prefix), 127);
+    text[length + 126] = 'p';
+    refuse(text, SL_ERR_INVALID, WORDS("the prefix has more than 127 characters"));
+}
+
+static void read__a_server_that_is_too_long(void **state)
+{
+    (void)state;
+    char host[SL_LIMIT_ENDPOINT_BYTES + 1] = "";
+    char text[sizeof host + 16];
+    memset(host, 'h', sizeof host - 1);
+    (void)snprintf(text, sizeof text, "etcd://%s:1/v", host);
+    refuse(text, SL_ERR_INVALID, WORDS("a server is missing, too long"));
+}
+
+/* ---- Who asks -------------------------------------------------------------------------------- */
+
+static void user__is_the_first_line_of_the_file(void **state)
+{
+    (void)state;
+    static const char *const TEXTS[] = {"root:a:b c", "root:a:b c\n",
+                                        "root:a:b c\r\nanother:line\n"};
+    for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
+        put_user(TEXTS[i], 0600);
+        const struct sl_cluster_store_settings choice = read_flag("etcd://a:1/v");
+        assert_string_equal(choice.user, "root");
+        assert_string_equal(choice.password, "a:b c");
+    }
+    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "");
+    refuse("etcd://a:1/v", SL_ERR_NOT_FOUND, WORDS("STARLING_CLUSTER_STORE_USER_FILE=: "));
+}
+
+static void user__of_up_to_127_characters_each(void **state)
+{
+    (void)state;
+    char text[512] = "";
+    memset(text, 'u', 127);
+    text[127] = ':';
+    memset(text + 128, 'p', 127);
+    put_user(text, 0600);
+    const struct sl_cluster_store_settings choice = read_flag("etcd://a:1/v");
+    assert_int_equal(strlen(choice.user), 127);
+    assert_int_equal(strlen(choice.password), 127);
+    text[255] = 'p';
+    put_user(text, 0600);
+    refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("accepts one line user:password"));
+    memmove(text + 1, text, 255);
+    text[0] = 'u';
+    put_user(text, 0600);
+    refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("each of up to 127 characters"));
+}
+
+static void user__that_is_none(void **state)
+{
+    (void)state;
+    static const char *const TEXTS[] = {"", "\n", "root\n", ":secret\n", "\nroot:secret\n"};
+    for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
+        put_user(TEXTS[i], 0600);
+        refuse("etcd://a:1/v", SL_ERR_INVALID,
+               WORDS("STARLING_CLUSTER_STORE_USER_FILE=/tmp/starling-store-",
+                     ": accepts one line user:password, each of up to 127 characters"));
+    }
+}
+
+static void user__that_others_may_read(void **state)
+{
+    (void)state;
+    put_user("root:secret\n", 0640);
+    refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("others may use it (mode 0640): chmod 600 it"));
+    put_user("root:secret\n", 0602);
+    refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("others may use it (mode 0602)"));
+}
+
+static void user__that_is_not_there(void **state)
+{
+    (void)state;
+    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "/tmp/starling-no-such-file");
+    refuse("etcd://a:1/v", SL_ERR_NOT_FOUND,
+           WORDS("STARLING_CLUSTER_STORE_USER_FILE=/tmp/starling-no-such-file: No such file"));
+    char below[80];
+    (void)snprintf(below, sizeof below, "%s/user", path);
+    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, below);
+    refuse("etcd://a:1/v", SL_ERR_IO, WORDS(below, "Not a directory"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(read__says_nothing_where_nothing_is_set, setup, teardown),
+        cmocka_unit_test_setup_teardown(read__one_server, setup, teardown),
+        cmocka_unit_test_setup_teardown(read__several_servers_by_tls, setup, teardown),
+        cmocka_unit_test_setup_teardown(read__the_flag_goes_before_the_variable, setup, teardown),
+        cmocka_unit_test_setup_teardown(read__what_is_no_store, setup, teardown),
+        cmocka_unit_test_setup_teardown(read__nine_servers_and_the_longest_prefix, setup, teardown),
+        cmocka_unit_test_setup_teardown(read__a_server_that_is_too_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(user__is_the_first_line_of_the_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(user__of_up_to_127_characters_each, setup, teardown),
+        cmocka_unit_test_setup_teardown(user__that_is_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(user__that_others_may_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(user__that_is_not_there, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

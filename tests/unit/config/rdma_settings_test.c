@@ -1,0 +1,167 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/rdma_settings.h"
+
+static const struct sl_rdma_settings_flags nothing;
+
+static int unset_all(void **state)
+{
+    (void)state;
+    return unsetenv("STARLING_RDMA_DEVICE") | unsetenv("STARLING_RDMA_GID_INDEX") |
+           unsetenv("MC_GID_INDEX") | unsetenv("NCCL_IB_GID_INDEX");
+}
+
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+}
+
+static struct sl_rdma_settings read_all(struct sl_rdma_settings_flags flags)
+{
+    struct sl_rdma_settings choice;
+    char reason[512] = "";
+    if (sl_rdma_settings_read(&flags, &choice, reason, sizeof reason) != 0) {
+        fail_msg("refused: %s", reason);
+    }
+    return choice;
+}
+
+static void expect_words(const char *text, const char *const *words)
+{
+    for (; *words != NULL; words++) {
+        if (strstr(text, *words) == NULL) {
+            fail_msg("\"%s\" is not in \"%s\"", *words, text);
+        }
+    }
+}
+
+/* Of the variables: no error, but where RDMA is asked for. */
+static void expect_flaw(const char *const *words)
+{
+    char reason[512] = "";
+    const struct sl_rdma_settings choice = read_all(nothing);
+    expect_words(choice.flaw, words);
+    assert_int_equal(sl_rdma_settings_check(&choice, false, reason, sizeof reason), 0);
+    assert_int_equal(sl_rdma_settings_check(&choice, true, reason, sizeof reason), SL_ERR_INVALID);
+    assert_string_equal(reason, choice.flaw);
+}
+
+static void refuse(struct sl_rdma_settings_flags flags, const char *const *words)
+{
+    struct sl_rdma_settings choice = {.gid = 77};
+    char reason[512] = "";
+    assert_int_equal(sl_rdma_settings_read(&flags, &choice, reason, sizeof reason), SL_ERR_INVALID);
+    assert_int_equal(choice.gid, 77);
+    expect_words(reason, words);
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void rdma_choice_read__says_nothing_where_nothing_is_set(void **state)
+{
+    (void)state;
+    set("STARLING_RDMA_DEVICE", "");
+    set("MC_GID_INDEX", "");
+    set("NCCL_IB_GID_INDEX", "-1");
+    struct sl_rdma_settings choice = read_all(nothing);
+    assert_string_equal(choice.device, "");
+    assert_int_equal(choice.gid, 0);
+}
+
+static void rdma_choice_read__takes_each_variable(void **state)
+{
+    static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",
+                                        "NCCL_IB_GID_INDEX"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        unset_all(state);
+        set(names[i], "3");
+        assert_int_equal(read_all(nothing).gid, 4);
+    }
+    set("STARLING_RDMA_DEVICE", "mlx5_0,mlx5_bond-1.2");
+    assert_string_equal(read_all(nothing).device, "mlx5_0,mlx5_bond-1.2");
+}
+
+static void rdma_choice_read__variables_must_agree(void **state)
+{
+    (void)state;
+    set("STARLING_RDMA_GID_INDEX", "0");
+    set("MC_GID_INDEX", "0");
+    set("NCCL_IB_GID_INDEX", "0");
+    assert_int_equal(read_all(nothing).gid, 1);
+    set("NCCL_IB_GID_INDEX", "3");
+    expect_flaw(WORDS("STARLING_RDMA_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
+    unsetenv("STARLING_RDMA_GID_INDEX");
+    expect_flaw(WORDS("MC_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
+    struct sl_rdma_settings choice = read_all((struct sl_rdma_settings_flags){.gid_index = "1"});
+    assert_int_equal(choice.gid, 2);
+    assert_string_equal(choice.flaw, "");
+}
+
+/* Those of other programs, which may be set for them alone. */
+static void rdma_choice_read__bad_values_of_others_are_a_flaw(void **state)
+{
+    (void)state;
+    set("MC_GID_INDEX", "-1");
+    expect_flaw(WORDS("MC_GID_INDEX=-1", "from 0 to 65535"));
+    unset_all(state);
+    set("NCCL_IB_GID_INDEX", "auto");
+    expect_flaw(WORDS("NCCL_IB_GID_INDEX=auto", "from 0 to 65535"));
+    set("STARLING_RDMA_GID_INDEX", "first");
+    refuse(nothing, WORDS("STARLING_RDMA_GID_INDEX=first", "from 0 to 65535"));
+}
+
+static void rdma_choice_read__a_flag_goes_before_all(void **state)
+{
+    (void)state;
+    set("STARLING_RDMA_DEVICE", "a");
+    set("MC_GID_INDEX", "1");
+    set("NCCL_IB_GID_INDEX", "2");
+    struct sl_rdma_settings choice =
+        read_all((struct sl_rdma_settings_flags){.device = "b", .gid_index = "7"});
+    assert_string_equal(choice.device, "b");
+    assert_int_equal(choice.gid, 8);
+}
+
+static void rdma_choice_read__bad_values_name_what_is_accepted(void **state)
+{
+    static const char *const devices[] = {",", "a,", ",a", "a,,b", "a b", "a/b", "m\xc3\xbc"};
+    char many[300];
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        refuse((struct sl_rdma_settings_flags){.device = devices[i]},
+               WORDS("--rdma-device=", devices[i], "names of RDMA devices"));
+    }
+    for (size_t i = 0; i < sizeof many - 1; i++) {
+        many[i] = i % 2 == 0 ? 'a' : ',';
+    }
+    many[sizeof many - 1] = '\0';
+    refuse((struct sl_rdma_settings_flags){.device = many}, WORDS("--rdma-device="));
+    refuse((struct sl_rdma_settings_flags){.gid_index = "65536"},
+           WORDS("--rdma-gid-index=65536", "from 0 to 65535"));
+    refuse((struct sl_rdma_settings_flags){.gid_index = ""},
+           WORDS("--rdma-gid-index=", "from 0 to 65535"));
+    set("STARLING_RDMA_DEVICE", "a;b");
+    refuse(nothing, WORDS("STARLING_RDMA_DEVICE=a;b", "mlx5_0"));
+}
+
+#define ALONE(test) cmocka_unit_test_setup_teardown(test, unset_all, unset_all)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ALONE(rdma_choice_read__says_nothing_where_nothing_is_set),
+        ALONE(rdma_choice_read__takes_each_variable),
+        ALONE(rdma_choice_read__variables_must_agree),
+        ALONE(rdma_choice_read__bad_values_of_others_are_a_flaw),
+        ALONE(rdma_choice_read__a_flag_goes_before_all),
+        ALONE(rdma_choice_read__bad_values_name_what_is_accepted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

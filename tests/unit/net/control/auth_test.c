@@ -1,0 +1,220 @@
+/* The proofs against values that Python's hmac module computed from the layout of docs/protocol.md,
+ * and that each thing they cover counts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "net/control/auth.h"
+
+static const char secret_text[] = "the secret of this cluster";
+
+static struct sl_secret secret_of(const void *bytes, uint32_t byte_count)
+{
+    struct sl_secret secret = {.byte_count = byte_count};
+    memcpy(secret.bytes, bytes, byte_count);
+    return secret;
+}
+
+static struct sl_secret usual_secret(void)
+{
+    return secret_of(secret_text, sizeof secret_text - 1);
+}
+
+/* Nonces of the bytes first, first + 1, ... */
+static void count_up(uint8_t nonce[SL_MESSAGE_NONCE_BYTES], uint8_t first)
+{
+    for (uint8_t i = 0; i < SL_MESSAGE_NONCE_BYTES; i++) {
+        nonce[i] = (uint8_t)(first + i);
+    }
+}
+
+/* Worker 3, to the second shard of a process. */
+static struct sl_message_hello usual_hello(void)
+{
+    struct sl_message_hello hello = {.protocol_version = 1,
+                                     .purpose = SL_MESSAGE_PURPOSE_DATA,
+                                     .role = SL_MESSAGE_ROLE_WORKER,
+                                     .task_index = 3,
+                                     .client_id = 0x1122334455667788,
+                                     .shard = 1,
+                                     .has_nonce = true,
+                                     .software = "example 1"};
+    count_up(hello.nonce, 0);
+    return hello;
+}
+
+static void assert_proof(const struct sl_secret *secret, enum sl_auth_side side,
+                         const struct sl_message_hello *hello,
+                         const uint8_t wanted[SL_MESSAGE_PROOF_BYTES])
+{
+    uint8_t server_nonce[SL_MESSAGE_NONCE_BYTES];
+    count_up(server_nonce, 32);
+    uint8_t proof[SL_MESSAGE_PROOF_BYTES];
+    assert_int_equal(sl_auth_prove(secret, side, hello, server_nonce, proof), SL_OK);
+    assert_memory_equal(proof, wanted, sizeof proof);
+    assert_true(sl_auth_check(secret, side, hello, server_nonce, wanted));
+}
+
+static void auth_prove__is_hmac_sha256_of_the_layout(void **state)
+{
+    (void)state;
+    static const uint8_t client[] = {0xa2, 0x8a, 0x04, 0x2f, 0x86, 0x01, 0x6d, 0x5d,
+                                     0x82, 0xfc, 0x82, 0x31, 0x91, 0x3e, 0xa8, 0x62,
+                                     0x73, 0x8b, 0x9f, 0xc2, 0x94, 0x03, 0x70, 0x5d,
+                                     0x3b, 0x25, 0x1a, 0x26, 0x16, 0x1e, 0xb2, 0xd8};
+    static const uint8_t server[] = {0x94, 0xe2, 0xa1, 0xb2, 0x56, 0x50, 0xe1, 0x06,
+                                     0x55, 0x4c, 0xe7, 0xc6, 0x12, 0x7f, 0xae, 0x4b,
+                                     0xb0, 0x02, 0x9a, 0x37, 0xc0, 0xa8, 0x49, 0xf8,
+                                     0x8f, 0x9a, 0x4a, 0x83, 0x36, 0x92, 0x01, 0x80};
+    struct sl_secret secret = usual_secret();
+    struct sl_message_hello hello = usual_hello();
+    assert_proof(&secret, SL_AUTH_CLIENT, &hello, client);
+    assert_proof(&secret, SL_AUTH_SERVER, &hello, server);
+}
+
+static void auth_prove__takes_every_length_and_claim(void **state)
+{
+    (void)state;
+    static const uint8_t of_shortest[] = {0x5f, 0xb3, 0x15, 0x99, 0xa6, 0x63, 0x21, 0xd2,
+                                          0x6a, 0xec, 0x2f, 0x2c, 0x67, 0x36, 0xfa, 0xff,
+                                          0x6b, 0x98, 0x88, 0xc7, 0x58, 0xca, 0x29, 0xf7,
+                                          0xe4, 0xdb, 0xc1, 0x4b, 0xec, 0x3a, 0x42, 0x59};
+    static const uint8_t of_longest[] = {0x61, 0x38, 0x7b, 0x98, 0xe0, 0x89, 0x73, 0x66,
+                                         0x84, 0x02, 0xd7, 0x72, 0xbb, 0xa1, 0x8e, 0xc5,
+                                         0x1b, 0x44, 0x39, 0xc9, 0xe6, 0x0a, 0xc2, 0x8c,
+                                         0x3b, 0xf0, 0xed, 0xa9, 0x87, 0x12, 0x63, 0x40};
+    uint8_t bytes[SL_SECRET_BYTES_MAX];
+    for (uint32_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (uint8_t)i;
+    }
+    struct sl_secret secret = secret_of(bytes, SL_SECRET_BYTES_MIN);
+    struct sl_message_hello hello = usual_hello();
+    hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
+    hello.role = SL_MESSAGE_ROLE_CLIENT;
+    hello.task_index = hello.shard = 0;
+    hello.checksum = hello.joins = true;
+    assert_proof(&secret, SL_AUTH_CLIENT, &hello, of_shortest);
+
+    for (uint32_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (uint8_t)(7 * i + 1);
+    }
+    secret = secret_of(bytes, SL_SECRET_BYTES_MAX);
+    hello.role = SL_MESSAGE_ROLE_PS;
+    hello.task_index = SL_LIMIT_PS - 1;
+    hello.shard = SL_LIMIT_REACTORS - 1;
+    hello.client_id = UINT64_MAX;
+    hello.joins = false;
+    assert_proof(&secret, SL_AUTH_SERVER, &hello, of_longest);
+}
+
+/* The usual proof of the client, for a hello or a nonce that somebody changed. */
+static bool passes(const struct sl_message_hello *hello, uint8_t server_nonce_first)
+{
+    struct sl_secret secret = usual_secret();
+    struct sl_message_hello usual = usual_hello();
+    uint8_t server_nonce[SL_MESSAGE_NONCE_BYTES];
+    count_up(server_nonce, 32);
+    uint8_t proof[SL_MESSAGE_PROOF_BYTES];
+    assert_int_equal(sl_auth_prove(&secret, SL_AUTH_CLIENT, &usual, server_nonce, proof), SL_OK);
+    count_up(server_nonce, server_nonce_first);
+    return sl_auth_check(&secret, SL_AUTH_CLIENT, hello, server_nonce, proof);
+}
+
+static void auth_check__covers_what_the_hello_claims(void **state)
+{
+    (void)state;
+    struct sl_message_hello hello = usual_hello();
+    assert_true(passes(&hello, 32));
+    assert_false(passes(&hello, 33));
+    hello.protocol_version = 2;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.role = SL_MESSAGE_ROLE_CLIENT;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.task_index++;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.client_id ^= 1ULL << 63;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.shard = 0;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.checksum = true;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.joins = true;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.any_task = true;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.nonce[31] ^= 0x80;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
+    hello.software[0] = 'E'; /* for log lines only */
+    assert_true(passes(&hello, 32));
+}
+
+static void auth_check__refuses_the_other_sides_proof(void **state)
+{
+    (void)state;
+    struct sl_secret secret = usual_secret();
+    struct sl_message_hello hello = usual_hello();
+    uint8_t server_nonce[SL_MESSAGE_NONCE_BYTES], proof[SL_MESSAGE_PROOF_BYTES];
+    count_up(server_nonce, 32);
+    assert_int_equal(sl_auth_prove(&secret, SL_AUTH_SERVER, &hello, server_nonce, proof), SL_OK);
+    assert_true(sl_auth_check(&secret, SL_AUTH_SERVER, &hello, server_nonce, proof));
+    assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, proof));
+}
+
+static void auth_check__refuses_every_flipped_bit(void **state)
+{
+    (void)state;
+    struct sl_secret secret = usual_secret();
+    struct sl_message_hello hello = usual_hello();
+    uint8_t server_nonce[SL_MESSAGE_NONCE_BYTES], proof[SL_MESSAGE_PROOF_BYTES];
+    count_up(server_nonce, 32);
+    assert_int_equal(sl_auth_prove(&secret, SL_AUTH_CLIENT, &hello, server_nonce, proof), SL_OK);
+    for (uint32_t bit = 0; bit < 8 * SL_MESSAGE_PROOF_BYTES; bit++) {
+        proof[bit / 8] = (uint8_t)(proof[bit / 8] ^ 1U << bit % 8);
+        assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, proof));
+        proof[bit / 8] = (uint8_t)(proof[bit / 8] ^ 1U << bit % 8);
+    }
+    secret.byte_count--;
+    assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, proof));
+}
+
+static void auth_nonce__is_fresh(void **state)
+{
+    (void)state;
+    uint8_t nonces[16][SL_MESSAGE_NONCE_BYTES];
+    for (size_t i = 0; i < 16; i++) {
+        assert_int_equal(sl_auth_nonce(nonces[i]), SL_OK);
+        for (size_t j = 0; j < i; j++) {
+            assert_memory_not_equal(nonces[i], nonces[j], SL_MESSAGE_NONCE_BYTES);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auth_prove__is_hmac_sha256_of_the_layout),
+        cmocka_unit_test(auth_prove__takes_every_length_and_claim),
+        cmocka_unit_test(auth_check__covers_what_the_hello_claims),
+        cmocka_unit_test(auth_check__refuses_the_other_sides_proof),
+        cmocka_unit_test(auth_check__refuses_every_flipped_bit),
+        cmocka_unit_test(auth_nonce__is_fresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

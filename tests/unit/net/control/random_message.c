@@ -1,0 +1,162 @@
+#include "random_message.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+
+void random_message_name(uint64_t *seed, char *to, size_t to_bytes)
+{
+    size_t length = 1 + sl_hash_random(seed) % (to_bytes - 1);
+    memset(to, 0, to_bytes);
+    for (size_t i = 0; i < length; i++) {
+        to[i] = (char)('!' + sl_hash_random(seed) % ('~' - '!' + 1));
+    }
+}
+
+static float random_fraction(uint64_t *seed)
+{
+    return (float)(sl_hash_random(seed) % 1000) / 1000.0f;
+}
+
+struct sl_table_spec random_message_spec(uint64_t *seed)
+{
+    struct sl_table_spec spec;
+    memset(&spec, 0, sizeof spec); /* what lies between the fields, too: it is compared as memory */
+    spec.kind = (enum sl_table_kind)(sl_hash_random(seed) % 2);
+    random_message_name(seed, spec.name, sizeof spec.name);
+    if (spec.kind == SL_TABLE_SPARSE) {
+        spec.dim = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_DIM);
+    } else {
+        spec.length = 1 + sl_hash_random(seed) % SL_LIMIT_DENSE_ELEMENTS;
+    }
+    spec.optimizer = (struct sl_optimizer_spec){
+        .kind = (enum sl_optimizer_kind)(sl_hash_random(seed) % SL_OPTIMIZER_KIND_COUNT),
+        .lr = 0.001f + random_fraction(seed),
+        .momentum = random_fraction(seed),
+        .rho = random_fraction(seed),
+        .beta1 = random_fraction(seed),
+        .beta2 = random_fraction(seed),
+        .epsilon = 0.001f + random_fraction(seed),
+        .weight_decay = random_fraction(seed),
+        .initial_accumulator = random_fraction(seed),
+        .l1 = random_fraction(seed),
+        .l2 = random_fraction(seed),
+        .lr_power = 0.0f - random_fraction(seed), /* -0 is encoded as 0 */
+        .decay_steps = (uint32_t)(1 + sl_hash_random(seed) % 1000),
+        .decay_baseline = 0.5f + random_fraction(seed),
+    };
+    spec.initializer.kind =
+        (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT);
+    spec.initializer.a = random_fraction(seed);
+    spec.initializer.b = 1 + random_fraction(seed);
+    spec.initializer.seed = sl_hash_random(seed);
+    spec.consistency.mode =
+        (enum sl_consistency_mode)(sl_hash_random(seed) % SL_CONSISTENCY_MODE_COUNT);
+    if (spec.consistency.mode != SL_CONSISTENCY_ASP) {
+        spec.consistency.worker_count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_WORKERS);
+    }
+    if (spec.consistency.mode == SL_CONSISTENCY_SSP) {
+        spec.consistency.staleness = (uint32_t)sl_hash_random(seed);
+    }
+    return spec;
+}
+
+uint64_t random_message_number(uint64_t *seed)
+{
+    return 1 + sl_hash_random(seed) % SL_LIMIT_CHECKPOINT_NUMBER;
+}
+
+static struct sl_message_checkpoint_file *random_files(uint64_t *seed, uint32_t count)
+{
+    struct sl_message_checkpoint_file *files = calloc(count + 1, sizeof *files);
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(files[i].name, sizeof files[i].name, "shard-%d.slc",
+                 (int)(sl_hash_random(seed) % 10000));
+        files[i].shard = 3 * i + (uint32_t)(sl_hash_random(seed) % 3);
+        files[i].bytes = sl_hash_random(seed);
+        files[i].hash = sl_hash_random(seed);
+        files[i].rows = sl_hash_random(seed);
+    }
+    return files;
+}
+
+void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to)
+{
+    to->number = random_message_number(seed);
+    if (sl_hash_random(seed) % 2 == 0) {
+        to->err = -(int)(1 + sl_hash_random(seed) % (uint64_t)-SL_ERR_CANCELLED);
+        random_message_name(seed, to->text, sizeof to->text);
+    } else {
+        to->file_count = (uint32_t)(1 + sl_hash_random(seed) % 10);
+    }
+    to->files = random_files(seed, to->file_count);
+}
+
+void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_complete *to)
+{
+    to->number = random_message_number(seed);
+    to->base = sl_hash_random(seed) % to->number;
+    to->file_count = (uint32_t)(1 + sl_hash_random(seed) % 20);
+    to->files = random_files(seed, to->file_count);
+    to->time_ms = sl_hash_random(seed);
+}
+
+void random_message_stats(uint64_t *seed, struct sl_message_stats *to)
+{
+    to->table_count = (uint32_t)(sl_hash_random(seed) % 20);
+    to->tables = calloc(to->table_count + 1, sizeof *to->tables);
+    to->requests = sl_hash_random(seed);
+    to->bytes_in = sl_hash_random(seed);
+    to->bytes_out = sl_hash_random(seed);
+    to->stalls = sl_hash_random(seed);
+    to->alone_writes = sl_hash_random(seed);
+    to->alone_ms = sl_hash_random(seed);
+    to->alone_shards = sl_hash_random(seed);
+    for (uint32_t i = 0; i < to->table_count; i++) {
+        random_message_name(seed, to->tables[i].name, sizeof to->tables[i].name);
+        to->tables[i].rows = sl_hash_random(seed);
+        to->tables[i].bytes = sl_hash_random(seed);
+        to->tables[i].pulled_rows = sl_hash_random(seed);
+        to->tables[i].pushed_rows = sl_hash_random(seed);
+    }
+}
+
+void random_message_epoch(uint64_t *seed, struct sl_message_ps *to)
+{
+    const bool has_backup = sl_hash_random(seed) % 2 == 0;
+    to->primary = to->task_index;
+    to->backup = SL_MESSAGE_NO_BACKUP;
+    if (sl_hash_random(seed) % 2 == 0) {
+        to->epoch = 1 + sl_hash_random(seed) % 1000;
+        to->primary = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->backup = has_backup ? (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : to->backup;
+        to->in_step = sl_hash_random(seed) % 2 == 0;
+    }
+}
+
+static void random_numbers(uint64_t *seed, struct sl_message_numbers *to)
+{
+    uint64_t number = 0;
+    to->count = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_NUMBERS_MAX + 1));
+    for (uint32_t i = to->count; i > 0; i--) {
+        number += 1 + sl_hash_random(seed) % 1000;
+        to->items[i - 1] = number;
+    }
+}
+
+void random_message_lists(uint64_t *seed, struct sl_message_register *to)
+{
+    to->replicas = (uint32_t)(sl_hash_random(seed) % 2);
+    to->pair_count = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_REPLICA_REPORTS_MAX + 1));
+    for (uint32_t i = 0; i < to->pair_count; i++) {
+        to->pairs[i].task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->pairs[i].epoch = sl_hash_random(seed);
+        to->pairs[i].in_step = sl_hash_random(seed) % 2 == 0;
+        to->pairs[i].is_undecided = sl_hash_random(seed) % 2 == 0;
+        to->pairs[i].part = (enum sl_message_replica_role)(sl_hash_random(seed) % 3);
+    }
+    random_numbers(seed, &to->complete);
+    random_numbers(seed, &to->unfinished);
+}

@@ -1,0 +1,437 @@
+/* The secret, from the client's side: what a session proves, and whom it believes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/control/auth.h"
+#include "tests/unit/net/control/session_fixture.h"
+
+static const struct sl_secret secret = {.byte_count = 26, .bytes = "the secret of this cluster"};
+static const struct sl_secret other_secret = {.byte_count = 26,
+                                              .bytes = "the secret of that cluster"};
+
+static void setup(struct session_fixture *fixture, const struct sl_secret *its)
+{
+    session_fixture_setup_as(fixture, SL_MESSAGE_PURPOSE_CONTROL, true, its);
+    session_fixture_listen_now(fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->last.kind, SL_MESSAGE_HELLO);
+}
+
+static struct sl_message challenge_of(uint8_t nonce_byte)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_CHALLENGE};
+    memset(message.challenge.nonce, nonce_byte, SL_MESSAGE_NONCE_BYTES);
+    return message;
+}
+
+/* The proof of a side that has this secret, for the last hello and challenge_of(nonce_byte). */
+static struct sl_message proof_by(const struct session_fixture *fixture,
+                                  const struct sl_secret *its, enum sl_auth_side side,
+                                  uint8_t nonce_byte)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_PROOF};
+    const struct sl_message challenge = challenge_of(nonce_byte);
+    assert_int_equal(sl_auth_prove(its, side, &fixture->heard[0].hello, challenge.challenge.nonce,
+                                   message.proof.proof),
+                     SL_OK);
+    return message;
+}
+
+/* Sends challenge_of(0x5a), and checks the proof of the session. */
+static void challenge(struct session_fixture *fixture)
+{
+    struct sl_message_hello hello = fixture->heard[0].hello;
+    assert_true(hello.has_nonce);
+    const struct sl_message message = challenge_of(0x5a);
+    fixture->received_count = 0;
+    fixture->welcomed = false;
+    session_fixture_send_message(fixture, &message);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->last.kind, SL_MESSAGE_PROOF);
+    assert_true(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, message.challenge.nonce,
+                              fixture->last.proof.proof));
+    fixture->received_count = 0;
+    fixture->heard[0].hello = hello; /* for proof_by */
+}
+
+static void prove_both(struct session_fixture *fixture)
+{
+    challenge(fixture);
+    const struct sl_message proof = proof_by(fixture, &secret, SL_AUTH_SERVER, 0x5a);
+    session_fixture_send_message(fixture, &proof);
+}
+
+static void authenticate(struct session_fixture *fixture)
+{
+    prove_both(fixture);
+    session_fixture_send_welcome(fixture, SL_FRAME_PROTOCOL_VERSION);
+    session_fixture_until(fixture, session_fixture_is_welcomed);
+}
+
+/* The end, at once and for good: the peer is trusted. */
+static void assert_ends(struct session_fixture *fixture, const char *reason)
+{
+    session_fixture_until(fixture, session_fixture_is_closed);
+    assert_int_equal(fixture->closed_err, SL_ERR_REFUSED);
+    assert_non_null(strstr(fixture->closed_reason, "ps/1 shard 1 ("));
+    assert_non_null(strstr(fixture->closed_reason, reason));
+    session_fixture_pass(fixture, 3000);
+    assert_int_equal(fixture->accepted_count, 1);
+    assert_int_equal(fixture->welcomed_count, 0);
+    session_fixture_teardown(fixture);
+}
+
+/* The connection breaks, the session goes on: up to the next hello. */
+static void assert_retries(struct session_fixture *fixture, const char *obstacle)
+{
+    session_fixture_until(fixture, session_fixture_is_acceptor_closed);
+    session_fixture_pass(fixture, 10);
+    assert_non_null(strstr(sl_session_last_error(fixture->session), obstacle));
+    assert_int_equal(fixture->closed_count, 0);
+    fixture->received_count = 0;
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->last.kind, SL_MESSAGE_HELLO);
+    assert_non_null(strstr(sl_session_last_error(fixture->session), obstacle));
+}
+
+/* Then a peer that has the secret answers at the same place. */
+static void assert_is_an_obstacle(struct session_fixture *fixture, const char *obstacle)
+{
+    assert_retries(fixture, obstacle);
+    authenticate(fixture);
+    assert_string_equal(sl_session_last_error(fixture->session), "");
+    session_fixture_teardown(fixture);
+}
+
+static void session_auth__proves_the_secret_to_a_peer_that_has_it(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    authenticate(&fixture);
+    assert_int_equal(fixture.closed_count, 0);
+    session_fixture_teardown(&fixture);
+}
+
+static void session_auth__has_a_nonce_of_its_own_on_each_connection(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    uint8_t nonces[4][SL_MESSAGE_NONCE_BYTES];
+    setup(&fixture, &secret);
+    for (size_t i = 0; i < 4; i++) {
+        memcpy(nonces[i], fixture.heard[0].hello.nonce, SL_MESSAGE_NONCE_BYTES);
+        for (size_t j = 0; j < i; j++) {
+            assert_memory_not_equal(nonces[i], nonces[j], SL_MESSAGE_NONCE_BYTES);
+        }
+        authenticate(&fixture);
+        session_fixture_lose(&fixture);
+        fixture.received_count = 0;
+        session_fixture_until(&fixture, session_fixture_has_received);
+    }
+    session_fixture_teardown(&fixture);
+}
+
+/* A proof that was good on the last connection is good for nothing on the next. */
+static void session_auth__refuses_a_proof_that_is_replayed(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    challenge(&fixture);
+    const struct sl_message proof = proof_by(&fixture, &secret, SL_AUTH_SERVER, 0x5a);
+    sl_transport_disconnect(fixture.accepted);
+    session_fixture_until(&fixture, session_fixture_is_acceptor_closed);
+    fixture.received_count = 0;
+    session_fixture_until(&fixture, session_fixture_has_received);
+    challenge(&fixture);
+    session_fixture_send_message(&fixture, &proof);
+    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+}
+
+static void assert_proof_is_an_obstacle(const struct sl_secret *its, enum sl_auth_side side,
+                                        uint8_t nonce_byte)
+{
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    challenge(&fixture);
+    const struct sl_message proof = proof_by(&fixture, its, side, nonce_byte);
+    session_fixture_send_message(&fixture, &proof);
+    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+}
+
+static void session_auth__refuses_a_peer_with_another_secret(void **state)
+{
+    (void)state;
+    assert_proof_is_an_obstacle(&other_secret, SL_AUTH_SERVER, 0x5a);
+}
+
+/* The session's own proof, sent back to it. */
+static void session_auth__refuses_its_own_kind_of_proof(void **state)
+{
+    (void)state;
+    assert_proof_is_an_obstacle(&secret, SL_AUTH_CLIENT, 0x5a);
+}
+
+static void session_auth__refuses_a_proof_for_another_challenge(void **state)
+{
+    (void)state;
+    assert_proof_is_an_obstacle(&secret, SL_AUTH_SERVER, 0x5b);
+}
+
+static void session_auth__refuses_a_proof_before_the_challenge(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    const struct sl_message proof = proof_by(&fixture, &secret, SL_AUTH_SERVER, 0);
+    session_fixture_send_message(&fixture, &proof);
+    assert_is_an_obstacle(&fixture, "its proof answers no challenge");
+}
+
+/* A challenge alone proves nothing. */
+static void session_auth__refuses_a_welcome_without_a_proof(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    challenge(&fixture);
+    session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
+    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+}
+
+static void session_auth__refuses_a_welcome_without_a_challenge(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
+    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+}
+
+/* Also when an earlier connection of the session was proved. */
+static void session_auth__asks_for_a_proof_on_each_connection(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    authenticate(&fixture);
+    session_fixture_lose(&fixture);
+    fixture.received_count = 0;
+    session_fixture_until(&fixture, session_fixture_has_received);
+    session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
+    assert_retries(&fixture, "did not prove that it has the secret: it asks for none");
+    assert_int_equal(fixture.welcomed_count, 1);
+    authenticate(&fixture);
+    assert_int_equal(fixture.welcomed_count, 2);
+    session_fixture_teardown(&fixture);
+}
+
+static void session_auth__without_a_secret_says_how_to_give_one(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, NULL);
+    assert_false(fixture.heard[0].hello.has_nonce);
+    const struct sl_message message = challenge_of(0x5a);
+    session_fixture_send_message(&fixture, &message);
+    assert_ends(&fixture, "this cluster asks for a secret: --secret-file");
+}
+
+static void session_auth__an_empty_secret_is_none(void **state)
+{
+    (void)state;
+    static const struct sl_secret none;
+    struct session_fixture fixture;
+    setup(&fixture, &none);
+    assert_false(fixture.heard[0].hello.has_nonce);
+    session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
+    session_fixture_until(&fixture, session_fixture_is_welcomed);
+    session_fixture_teardown(&fixture);
+}
+
+static void session_auth__passes_the_peers_refusal_on(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, NULL);
+    session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED,
+                               "this cluster needs a secret: the hello has no nonce");
+    assert_ends(&fixture, "this cluster needs a secret: the hello has no nonce");
+}
+
+/* One hello is proved once: before the peer's proof another challenge is an obstacle. */
+static void session_auth__answers_one_challenge(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    challenge(&fixture);
+    const struct sl_message other = challenge_of(0x5b);
+    session_fixture_send_message(&fixture, &other);
+    assert_is_an_obstacle(&fixture, "it challenges twice");
+}
+
+static void session_auth__ends_on_a_challenge_after_the_proof(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    prove_both(&fixture);
+    const struct sl_message other = challenge_of(0x5a);
+    session_fixture_send_message(&fixture, &other);
+    session_fixture_until(&fixture, session_fixture_is_closed);
+    assert_int_equal(fixture.closed_err, SL_ERR_PROTOCOL);
+    session_fixture_teardown(&fixture);
+}
+
+/* What a stranger who listens at the peer's address may send instead of the handshake. */
+static void send_obstacle(struct session_fixture *fixture, uint32_t which)
+{
+    static const int errors[] = {SL_ERR_REFUSED, SL_ERR_VERSION,   SL_ERR_PROTOCOL,
+                                 SL_ERR_EXISTS,  SL_ERR_INVALID,   SL_ERR_UNSUPPORTED,
+                                 SL_ERR_AGAIN,   SL_ERR_NO_MEMORY, SL_ERR_CANCELLED};
+    const uint32_t error_count = sizeof errors / sizeof errors[0];
+    static uint8_t header[SL_FRAME_HEADER_BYTES] = {0, 0, 0, 0, 'L', 'S', 12, 200};
+    static const struct sl_message messages[] = {
+        {.kind = SL_MESSAGE_GOODBYE}, {.kind = SL_MESSAGE_WAITING}, {.kind = SL_MESSAGE_PROOF}};
+    struct sl_transport_frame frame = {.head = header, .head_bytes = sizeof header};
+    if (which < error_count) {
+        session_fixture_send_error(fixture, 0, errors[which], "go away");
+        return;
+    }
+    switch (which - error_count) {
+    case 0:
+        session_fixture_send_welcome(fixture, 9);
+        break;
+    case 1:
+        session_fixture_send_frame(fixture, (struct sl_frame){.type = SL_FRAME_CREDIT}, NULL);
+        break;
+    case 2:
+        session_fixture_send_frame(
+            fixture, (struct sl_frame){.type = SL_FRAME_CONTROL, .payload_bytes = 3}, "abc");
+        break;
+    case 3:
+        while (sl_transport_send_burst(fixture->accepted, &frame, 1) == 0) {
+        }
+        break;
+    default:
+        session_fixture_send_message(fixture, &messages[which - error_count - 4]);
+    }
+}
+#define OBSTACLES 16
+
+static void session_auth__nothing_before_the_proof_ends_a_first_start(void **state)
+{
+    (void)state;
+    for (uint32_t which = 0; which < OBSTACLES; which++) {
+        struct session_fixture fixture;
+        setup(&fixture, &secret);
+        send_obstacle(&fixture, which);
+        assert_is_an_obstacle(&fixture, "");
+    }
+}
+
+/* Without end, as when nobody is there; a proof on an earlier connection says nothing of this one.
+ */
+static void session_auth__nothing_before_the_proof_ends_a_welcomed_session(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    authenticate(&fixture);
+    session_fixture_lose(&fixture);
+    fixture.received_count = 0;
+    session_fixture_until(&fixture, session_fixture_has_received);
+    for (uint32_t i = 0; i < 4 * OBSTACLES; i++) {
+        send_obstacle(&fixture, i % OBSTACLES);
+        assert_retries(&fixture, "");
+    }
+    authenticate(&fixture);
+    assert_int_equal(fixture.lost_count, 1);
+    session_fixture_teardown(&fixture);
+}
+
+static void session_auth__a_refusal_after_the_proof_is_final(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    prove_both(&fixture);
+    session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED, "the job has ended");
+    assert_ends(&fixture, "the job has ended");
+}
+
+static void session_auth__the_start_deadline_names_the_last_obstacle(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED, "this cluster needs a secret");
+    assert_retries(&fixture, "this cluster needs a secret");
+    session_fixture_until(&fixture, session_fixture_is_closed); /* the peer says nothing more */
+    assert_int_equal(fixture.closed_err, SL_ERR_REFUSED);
+    assert_non_null(strstr(fixture.closed_reason, "was not welcomed by ps/1 shard 1 at tcp://"));
+    assert_non_null(strstr(fixture.closed_reason, "this cluster needs a secret"));
+    session_fixture_teardown(&fixture);
+}
+
+static void redirect(struct session_fixture *fixture)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error = {.err = SL_ERR_AGAIN}};
+    snprintf(message.error.coordinator, sizeof message.error.coordinator, "tcp://127.0.0.1:4001");
+    session_fixture_send_message(fixture, &message);
+}
+
+static void session_auth__follows_a_redirect_after_the_proof_only(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture, &secret);
+    const struct sl_endpoint other = {.scheme = SL_ENDPOINT_TCP, .port = 4001, .host = "127.0.0.1"};
+    session_fixture_listen_at(&fixture, fixture.pair.b.transport, &other);
+    redirect(&fixture);
+    assert_retries(&fixture, "it refuses this process");
+    assert_int_equal(sl_session_endpoint(fixture.session)->port, 4000);
+    prove_both(&fixture);
+    redirect(&fixture);
+    session_fixture_until(&fixture, session_fixture_has_received);
+    assert_int_equal(sl_session_endpoint(fixture.session)->port, 4001);
+    authenticate(&fixture);
+    session_fixture_teardown(&fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(session_auth__proves_the_secret_to_a_peer_that_has_it),
+        cmocka_unit_test(session_auth__has_a_nonce_of_its_own_on_each_connection),
+        cmocka_unit_test(session_auth__refuses_a_proof_that_is_replayed),
+        cmocka_unit_test(session_auth__refuses_a_peer_with_another_secret),
+        cmocka_unit_test(session_auth__refuses_its_own_kind_of_proof),
+        cmocka_unit_test(session_auth__refuses_a_proof_for_another_challenge),
+        cmocka_unit_test(session_auth__refuses_a_proof_before_the_challenge),
+        cmocka_unit_test(session_auth__refuses_a_welcome_without_a_proof),
+        cmocka_unit_test(session_auth__refuses_a_welcome_without_a_challenge),
+        cmocka_unit_test(session_auth__asks_for_a_proof_on_each_connection),
+        cmocka_unit_test(session_auth__without_a_secret_says_how_to_give_one),
+        cmocka_unit_test(session_auth__an_empty_secret_is_none),
+        cmocka_unit_test(session_auth__passes_the_peers_refusal_on),
+        cmocka_unit_test(session_auth__answers_one_challenge),
+        cmocka_unit_test(session_auth__ends_on_a_challenge_after_the_proof),
+        cmocka_unit_test(session_auth__nothing_before_the_proof_ends_a_first_start),
+        cmocka_unit_test(session_auth__nothing_before_the_proof_ends_a_welcomed_session),
+        cmocka_unit_test(session_auth__a_refusal_after_the_proof_is_final),
+        cmocka_unit_test(session_auth__the_start_deadline_names_the_last_obstacle),
+        cmocka_unit_test(session_auth__follows_a_redirect_after_the_proof_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

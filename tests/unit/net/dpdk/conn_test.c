@@ -1,0 +1,499 @@
+/* How connections live and end, on a cable that loses, repeats and forges. */
+#include "tests/unit/net/dpdk/hosts.h"
+
+#define TIMEOUT_MS 10000U
+
+/* ---- Disconnect -------------------------------------------------------------------------------
+ */
+
+/* All that was taken arrives, and is reported, before both sides hear of the end: also when what
+ * ends it is lost. */
+static void disconnect__delivers_all_before_the_end(void **state)
+{
+    (void)state;
+    static const uint32_t kinds[] = {SL_DPDK_ACK, SL_DPDK_BUNDLE, SL_DPDK_DATA, SL_DPDK_FIN,
+                                     SL_DPDK_RESET};
+    for (uint32_t i = 0; i < 5; i++) {
+        for (uint32_t lost = 0; lost < 4; lost++) {
+            struct hosts hosts;
+            hosts_open(&hosts, NULL);
+            struct link *client = hosts_pair(&hosts);
+            link_send(client, 30, 100);
+            link_send(client, 2, 30000);
+            link_send(client, 2, 8000);
+            hosts.lose[kinds[i]] = lost;
+            sl_transport_disconnect(client->conn);
+            const uint64_t begin_ns = hosts.now_ns;
+            hosts_until(&hosts, &client->closed, 1);
+            hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+            assert_int_equal(client->err, SL_OK);
+            assert_int_equal(client->sent, 34);
+            assert_int_equal(server_of(&hosts)->err, SL_ERR_CLOSED);
+            assert_int_equal(server_of(&hosts)->received, 34);
+            assert_true(hosts.now_ns - begin_ns <= 1100 * SL_CLOCK_NS_PER_MS);
+            hosts_close(&hosts);
+        }
+    }
+}
+
+static void disconnect__by_both(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    sl_transport_disconnect(client->conn);
+    sl_transport_disconnect(server->conn);
+    hosts_until(&hosts, &client->closed, 1);
+    hosts_until(&hosts, &server->closed, 1);
+    assert_int_equal(client->err, SL_OK);
+    assert_int_equal(server->err, SL_OK);
+    hosts_close(&hosts);
+}
+
+/* A peer that is gone does not keep it for longer than a second. */
+static void disconnect__nobody_answers(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    sl_wire_device_set_down(hosts.device_a, true);
+    sl_transport_disconnect(client->conn);
+    hosts_run_ms(&hosts, 990);
+    assert_int_equal(client->closed, 0);
+    hosts_run_ms(&hosts, 20);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_OK);
+    hosts_close(&hosts);
+}
+
+/* What came before the end is delivered, however long the receiver has no memory for it. */
+static void disconnect__waits_for_the_receivers_memory(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    hosts.nodes[0].refuses_sink = true;
+    link_send(client, 2, 20000);
+    sl_transport_disconnect(client->conn);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->sent, 2);
+    hosts_run_ms(&hosts, 3 * TIMEOUT_MS);
+    assert_int_equal(server->closed, 0);
+    hosts.nodes[0].refuses_sink = false;
+    hosts_until(&hosts, &server->closed, 1);
+    assert_int_equal(server->received, 2);
+    assert_int_equal(server->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+/* The peer has said how much there is, and is gone before all of it has come. */
+static void bye__and_the_rest_never_comes(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    hosts.lose[SL_DPDK_BUNDLE] = 1;
+    link_send(client, 1, 100);
+    sl_transport_disconnect(client->conn);
+    hosts_until(&hosts, &hosts.seen[SL_DPDK_FIN], 1);
+    hosts_step(&hosts, STEP_NS);
+    hosts_step(&hosts, STEP_NS);
+    assert_true(link_conn(server)->bye_received);
+    sl_wire_device_set_down(hosts.device_b, true);
+    hosts_run_ms(&hosts, TIMEOUT_MS - 100);
+    assert_int_equal(server->closed, 0);
+    hosts_run_ms(&hosts, TIMEOUT_MS);
+    assert_int_equal(server->closed, 1);
+    assert_int_equal(server->err, SL_ERR_DEADLINE);
+    hosts_close(&hosts);
+}
+
+/* Who ended speaks once more to a peer that has not heard of it. */
+static void ended__tells_again(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    sl_transport_disconnect(client->conn);
+    hosts.lose[SL_DPDK_FIN] = UINT32_MAX;
+    hosts.lose[SL_DPDK_RESET] = 1;
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(server->closed, 0);
+    hosts.lose[SL_DPDK_FIN] = 0;
+    sl_transport_disconnect(server->conn);
+    hosts_until(&hosts, &server->closed, 1);
+    assert_int_equal(server->err, SL_OK);
+    hosts_close(&hosts);
+}
+
+/* Who comes back at the same address knows none of the connections, and says so to who asks. */
+static void restart__is_told_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct hosts_options options = {
+            .device = {.steering = i == 0 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST}};
+        struct hosts hosts;
+        hosts_open(&hosts, &options);
+        struct link *client = hosts_pair(&hosts);
+        expect_alive(&hosts, client);
+        hosts_restart_a(&hosts);
+        link_send(client, 2, 5000);
+        hosts_run_ms(&hosts, 20);
+        assert_int_equal(client->closed, 1);
+        assert_int_equal(client->err, SL_ERR_CLOSED);
+        assert_int_equal(client->sent, 2); /* those before */
+        hosts_close(&hosts);
+    }
+}
+
+static void restart__of_a_peer_that_says_nothing(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    hosts_restart_a(&hosts);
+    hosts_run_ms(&hosts, TIMEOUT_MS / 2 + 100);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+static void transport_close__is_told(void **state)
+{
+    (void)state;
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        struct hosts hosts;
+        hosts_open(&hosts, NULL);
+        struct link *client = hosts_pair(&hosts);
+        hosts.lose[SL_DPDK_RESET] = lost;
+        sl_transport_close(&hosts.nodes[0].transport);
+        assert_int_equal(server_of(&hosts)->err, SL_ERR_CANCELLED);
+        hosts_run_ms(&hosts, 5);
+        assert_int_equal(client->closed, 1);
+        assert_int_equal(client->err, SL_ERR_CLOSED);
+        hosts_close(&hosts);
+    }
+}
+
+/* ---- Forgeries --------------------------------------------------------------------------------
+ */
+
+static uint64_t forged_at(struct hosts *hosts, uint32_t node)
+{
+    return node_dpdk(&hosts->nodes[node])->forged;
+}
+
+struct change {
+    uint64_t id;
+    uint32_t sequence, acknowledged, message;
+    uint16_t behind;
+    uint8_t kind;
+    uint16_t body; /* bytes, where the kind does not say */
+};
+
+static void make(void *ctx, struct sl_dpdk_header *header)
+{
+    const struct change *change = ctx;
+    header->connection = change->id;
+    header->kind = change->kind;
+    header->sequence = change->sequence;
+    header->acknowledged = change->acknowledged;
+    header->behind = change->behind;
+    header->message = change->message;
+    header->body_bytes = change->kind == SL_DPDK_RESET    ? 1
+                         : change->kind == SL_DPDK_BUNDLE ? SL_FRAME_HEADER_BYTES
+                         : change->kind == SL_DPDK_DATA   ? 8
+                         : change->kind == SL_DPDK_MOVED  ? SL_DPDK_HELLO_BYTES
+                                                          : change->body;
+}
+
+/* From the client's address to the server: what it could say truthfully. */
+static struct change truth(struct link *client, uint8_t kind)
+{
+    const struct sl_dpdk_conn *conn = link_conn(client);
+    return (struct change){.id = conn->id_peers,
+                           .sequence = conn->flights.next,
+                           .acknowledged = conn->seen.next,
+                           .kind = kind};
+}
+
+/* An acknowledgement of the client's is made into other packets: 42 bytes and a header. */
+static void record_ack(struct hosts *hosts, struct link *client)
+{
+    link_send(server_of(hosts), 1, 10);
+    hosts_until(hosts, &client->received, client->received + 1);
+    hosts_run_ms(hosts, 50);
+    assert_true(hosts->seen[SL_DPDK_ACK] > 0);
+}
+
+static void forged__with_numbers_that_cannot_be(void **state)
+{
+    (void)state;
+    static const uint8_t kinds[] = {SL_DPDK_RESET, SL_DPDK_FIN,    SL_DPDK_PROBE, SL_DPDK_ACK,
+                                    SL_DPDK_DATA,  SL_DPDK_BUNDLE, SL_DPDK_MOVED};
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    for (uint32_t i = 0; i < sizeof kinds; i++) {
+        const uint64_t before = forged_at(&hosts, 0);
+        struct change change = truth(client, kinds[i]);
+        change.acknowledged += 1; /* never sent */
+        change.sequence += 1000;  /* which alone could be */
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        change = truth(client, kinds[i]);
+        change.acknowledged -= 1U << 30; /* long ago */
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        change = truth(client, kinds[i]);
+        change.sequence += 1U << 20; /* outside of the window */
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        hosts_run_ms(&hosts, 5);
+        assert_int_equal(forged_at(&hosts, 0), before + 3);
+        expect_alive(&hosts, client);
+        record_ack(&hosts, client);
+    }
+    hosts_close(&hosts);
+}
+
+static void forged__with_another_id(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_RESET);
+    const uint64_t foreign = node_dpdk(&hosts.nodes[0])->foreign;
+    change.id ^= 1ULL << 40;
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(node_dpdk(&hosts.nodes[0])->foreign, foreign + 1);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* All of it is right, but for the address that it comes from. */
+static void forged__from_another_address(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_RESET);
+    struct packet *packet = &hosts.last[FROM_B][SL_DPDK_ACK];
+    packet->bytes[35] ^= 1; /* the source's UDP port */
+    packet->bytes[40] = packet->bytes[41] = 0;
+    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(forged_at(&hosts, 0), 1);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* Whoever asks for a connection that this life has not is told nothing, as it may be on its way to
+ * another reactor. */
+static void restart__an_id_of_this_life_is_not(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    const uint32_t resets = hosts.seen[SL_DPDK_RESET];
+    struct change change = truth(client, SL_DPDK_PROBE);
+    change.body = 8;
+    change.id ^= 1ULL << 40;
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(hosts.seen[SL_DPDK_RESET], resets);
+    change.id ^= 1ULL << 12;
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change); /* of another life, but from nobody */
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(hosts.seen[SL_DPDK_RESET], resets);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* The same with nothing wrong ends the connection: so the cases above test what they say. */
+static void reset__that_is_right(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_RESET);
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+static void packets__that_come_twice(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    hosts.nodes[0].echoes = true;
+    for (uint32_t i = 1; i <= 20; i++) {
+        link_send(client, 1, i * 100);
+        hosts_until(&hosts, &client->received, i);
+        hosts_repeat(&hosts, FROM_B, i < 15 ? SL_DPDK_BUNDLE : SL_DPDK_DATA);
+        hosts_repeat(&hosts, FROM_A, i < 15 ? SL_DPDK_BUNDLE : SL_DPDK_DATA);
+    }
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(client->received, 20);
+    assert_int_equal(server_of(&hosts)->received, 20);
+    hosts_close(&hosts);
+}
+
+/* What is no message of ours ends the connection on both sides. */
+static void peer__that_is_mad(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_BUNDLE);
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_PROTOCOL);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+/* It would be waited for in vain. */
+static void bye__of_what_cannot_be(void **state)
+{
+    (void)state;
+    static const uint32_t messages[] = {UINT32_MAX, 2000, 1U << 31};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct hosts hosts;
+        hosts_open(&hosts, NULL);
+        struct link *client = hosts_pair(&hosts);
+        record_ack(&hosts, client);
+        struct change change = truth(client, SL_DPDK_FIN);
+        change.message = messages[i];
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        hosts_run_ms(&hosts, 5);
+        assert_int_equal(server_of(&hosts)->closed, 1);
+        assert_int_equal(server_of(&hosts)->err, SL_ERR_PROTOCOL);
+        hosts_close(&hosts);
+    }
+}
+
+/* ---- Open -------------------------------------------------------------------------------------
+ */
+
+/* On the reactor of index 1, by devices like these. */
+static int try_open(const struct sl_wire_device_options *devices, uint32_t count)
+{
+    const struct sl_reactor_options options = {
+        .name = "open", .index = 1, .core = -1, .stepped = true};
+    struct sl_wire *wire = sl_wire_create(&(struct sl_wire_options){.clock = NULL});
+    struct sl_wire_host *host = sl_wire_host_add(wire);
+    struct sl_reactor *reactor;
+    struct sl_transport *transport;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)sl_wire_device_add(host, &devices[i]);
+    }
+    const struct sl_transport_options medium = {.medium = sl_wire_host_medium(host)};
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    const int err = sl_transport_open(&sl_dpdk_ops, reactor, &medium, &transport);
+    if (err == 0) {
+        sl_transport_close(&transport);
+    }
+    sl_reactor_destroy(&reactor);
+    sl_wire_host_remove(&host);
+    sl_wire_destroy(&wire);
+    return err;
+}
+
+static void open__ports_beyond_the_last(void **state)
+{
+    (void)state;
+    struct sl_wire_device_options device = {
+        .address = ADDRESS_A, .port_base = 65532, .reactors = 4, .queues = 4};
+    assert_int_equal(try_open(&device, 1), 0);
+    device.port_base++;
+    assert_int_equal(try_open(&device, 1), SL_ERR_INVALID);
+}
+
+static void open__devices_of_other_reactors(void **state)
+{
+    (void)state;
+    struct sl_wire_device_options devices[] = {
+        {.address = ADDRESS_A, .port_base = PORT_BASE, .reactors = 2, .queues = 2},
+        {.address = ADDRESS_B, .port_base = PORT_BASE, .reactors = 2, .queues = 2}};
+    assert_int_equal(try_open(devices, 2), 0);
+    devices[1].first_reactor = 1;
+    assert_int_equal(try_open(devices, 2), SL_ERR_INVALID);
+    devices[1].first_reactor = 0;
+    devices[1].reactors = devices[1].queues = 3;
+    assert_int_equal(try_open(devices, 2), SL_ERR_INVALID);
+}
+
+/* Who asks is answered although all that can be sent waits for a peer that takes nothing now. */
+static void open__of_one_whose_queue_is_full(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.queue_packets = 4}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    struct node *server = &hosts.nodes[0], *stands = &hosts.nodes[2];
+    struct sl_reactor *stopped = stands->reactor;
+    stands->reactor = server->reactor;
+    link_send(server_of(&hosts), 300, 1392);
+    for (uint32_t i = 0; i < 20; i++) {
+        hosts_step(&hosts, STEP_NS);
+    }
+    assert_int_equal(node_dpdk(server)->sides[0].out_count, SL_DPDK_BURST);
+    const uint32_t before = hosts.seen[SL_DPDK_ACCEPT];
+    hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
+    hosts_step(&hosts, STEP_NS);
+    stands->reactor = stopped;
+    hosts_until(&hosts, &client->received, 300);
+    assert_true(hosts.seen[SL_DPDK_ACCEPT] > before);
+    hosts_close(&hosts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(open__of_one_whose_queue_is_full),
+        cmocka_unit_test(open__ports_beyond_the_last),
+        cmocka_unit_test(open__devices_of_other_reactors),
+        cmocka_unit_test(disconnect__delivers_all_before_the_end),
+        cmocka_unit_test(disconnect__by_both),
+        cmocka_unit_test(disconnect__nobody_answers),
+        cmocka_unit_test(disconnect__waits_for_the_receivers_memory),
+        cmocka_unit_test(bye__and_the_rest_never_comes),
+        cmocka_unit_test(bye__of_what_cannot_be),
+        cmocka_unit_test(ended__tells_again),
+        cmocka_unit_test(restart__is_told_at_once),
+        cmocka_unit_test(restart__of_a_peer_that_says_nothing),
+        cmocka_unit_test(restart__an_id_of_this_life_is_not),
+        cmocka_unit_test(transport_close__is_told),
+        cmocka_unit_test(forged__with_numbers_that_cannot_be),
+        cmocka_unit_test(forged__with_another_id),
+        cmocka_unit_test(forged__from_another_address),
+        cmocka_unit_test(reset__that_is_right),
+        cmocka_unit_test(packets__that_come_twice),
+        cmocka_unit_test(peer__that_is_mad),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

@@ -1,0 +1,331 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/dpdk/send.h"
+#include "tests/unit/net/dpdk/sending.h"
+
+/* ---- What bounds it ---------------------------------------------------------------------------
+ */
+
+static void grant__bounds_what_is_sent(void **state)
+{
+    (void)state;
+    offer(0, 200000);
+    offer(1, 64);
+    end_flush(&end);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, SL_DPDK_UNSCHEDULED_BYTES / PIECE);
+    assert_true(end.conn->offered <= SL_DPDK_UNSCHEDULED_BYTES);
+    assert_true(
+        end_acknowledge(&end, FIRST + 10, 0, SL_DPDK_UNSCHEDULED_BYTES - 1000)); /* an old one */
+    end_flush(&end);
+    assert_int_equal(end.sent_count, SL_DPDK_UNSCHEDULED_BYTES / PIECE);
+    assert_true(end_acknowledge(&end, FIRST + 10, 0, SL_DPDK_UNSCHEDULED_BYTES + PIECE));
+    assert_true(end.conn->dirty);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, SL_DPDK_UNSCHEDULED_BYTES / PIECE + 1);
+    assert_true(end_acknowledge(&end, FIRST + 10, 0, 300000));
+    for (uint32_t i = 0; i < 4; i++) {
+        end_flush(&end);
+    }
+    assert_int_equal(end.sent_count, (200032 + PIECE - 1) / PIECE + 1);
+    expect_sent(end.sent_count - 1, SL_DPDK_BUNDLE, 1, 0);
+}
+
+static void more__is_told_while_the_grant_is_less(void **state)
+{
+    (void)state;
+    end.conn->granted_theirs = 1U << 20;
+    offer(0, 30000);
+    end_flush(&end);
+    for (uint32_t i = 0; i < end.sent_count; i++) {
+        assert_int_equal(sent_header(i)->flags & SL_DPDK_FLAG_MORE, 0);
+    }
+    end.conn->granted_theirs = end.conn->offered + 20000;
+    offer(1, 10000);
+    offer(2, 64);
+    offer(3, 300000);
+    end_flush(&end);
+    assert_true((sent_header(end.sent_count - 1)->flags & SL_DPDK_FLAG_MORE) != 0);
+}
+
+static void grant__that_has_no_room_for_a_frame(void **state)
+{
+    (void)state;
+    end.conn->granted_theirs = 100;
+    offer(0, 64);
+    offer(1, 64);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 1);
+    assert_int_equal(end.conn->offered, 96);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 1);
+    assert_true(end_acknowledge(&end, FIRST, 0, 192));
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 2);
+}
+
+/* What it was granted, and where it was told, may be lost. */
+static void grant__is_asked_for_again(void **state)
+{
+    (void)state;
+    uint64_t pause_ns = SL_CLOCK_NS_PER_MS;
+    end.conn->granted_theirs = 96;
+    offer(0, 64);
+    offer(1, 64);
+    end_flush(&end);
+    assert_int_equal(end.when_ns, SL_CLOCK_NEVER); /* the timer of what is on its way will do */
+    for (uint32_t n = 1; n <= 12; n++) {
+        acknowledge(FIRST + n);
+        assert_true(end.conn->dirty);
+        end_flush(&end);
+        assert_int_equal(end.sent_count, n);
+        assert_int_equal(end.when_ns, end.now_ns + pause_ns);
+        end.now_ns += pause_ns - 1;
+        end_flush(&end);
+        assert_int_equal(end.sent_count, n);
+        assert_int_equal(end.when_ns, end.now_ns + 1);
+        end.now_ns++;
+        end_flush(&end);
+        assert_int_equal(end.sent_count, n + 1);
+        assert_int_equal(sent_header(n)->kind, SL_DPDK_PROBE);
+        assert_int_equal(end.when_ns, SL_CLOCK_NEVER);
+        pause_ns = n < 8 ? 2 * pause_ns : 250 * SL_CLOCK_NS_PER_MS;
+    }
+    assert_true(end_acknowledge(&end, FIRST + 13, 0, 1000));
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 14);
+    assert_int_equal(sent_header(13)->kind, SL_DPDK_BUNDLE);
+    assert_int_equal(end.conn->send->ask_pause_ns, SL_CLOCK_NS_PER_MS);
+}
+
+/* The peer's window of messages is no wider. */
+static void messages__no_more_than_the_peer_takes(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < SL_DPDK_MESSAGES; i++) {
+        offer(i, 0);
+        end_flush(&end);
+    }
+    assert_int_equal(end.sent_count, SL_DPDK_MESSAGES);
+    /* All but the first have come: nothing is reported, and nothing has room in the queue. */
+    acknowledge(FIRST + 1);
+    assert_int_equal(end.cookie_count, 1);
+    offer(1, 0);
+    end_flush(&end);
+    expect_sent(SL_DPDK_MESSAGES, SL_DPDK_BUNDLE, SL_DPDK_MESSAGES, 0);
+}
+
+static void port__without_memory_goes_on_later(void **state)
+{
+    (void)state;
+    end.lends_max = 2;
+    offer(0, 5000);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 2);
+    assert_true(end.conn->ready && end.dpdk->awake);
+    end.lends_max = 3;
+    sl_dpdk_send_report(end.conn);
+    assert_true(end.conn->dirty);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 4);
+    assert_int_equal(end.cookie_count, 0);
+    acknowledge(FIRST + 4);
+    assert_int_equal(end.cookie_count, 1);
+}
+
+static void turn__sends_so_many_and_wants_another(void **state)
+{
+    (void)state;
+    end.conn->granted_theirs = 1U << 20;
+    offer(0, 300000);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 64);
+    assert_true(end.conn->ready && end.dpdk->awake);
+    sl_dpdk_send_report(end.conn);
+    assert_true(end.conn->dirty);
+}
+
+static void sums__by_the_device(void **state)
+{
+    (void)state;
+    end_close(&end);
+    end_open(&end, &(struct sl_dpdk_port_info){
+                       .frame_bytes_max = 1514, .packets = END_PACKETS, .sums = true});
+    uint8_t *frame = offer(0, 101);
+    end_flush(&end); /* the port sees `unchecked`, or would find no sum */
+    uint32_t at = 0;
+    end_expect_frame(end_sent(&end, 0), &at, frame, 101);
+}
+
+/* ---- Acknowledgements -------------------------------------------------------------------------
+ */
+
+static void acknowledgement__alone(void **state)
+{
+    (void)state;
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 0);
+    sl_dpdk_received_packets_take(&end.conn->seen, 2000);
+    end.conn->ack_due = true;
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 1);
+    assert_int_equal(sent_header(0)->kind, SL_DPDK_ACK);
+    assert_int_equal(sent_header(0)->sequence, FIRST);
+    assert_int_equal(sent_header(0)->acknowledged, 2001);
+    assert_int_equal(end.conn->flights.next, FIRST);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 1);
+}
+
+static void acknowledgement__with_what_goes_anyway(void **state)
+{
+    (void)state;
+    sl_dpdk_received_packets_take(&end.conn->seen, 2002);
+    end.conn->ack_due = end.conn->ack_now = true;
+    uint8_t *frame = offer(0, 64);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 1);
+    expect_sent(0, SL_DPDK_BUNDLE, 0, 0);
+    assert_int_equal(sent_header(0)->acknowledged, 2000);
+    assert_int_equal(end_sent(&end, 0)->parsed.sack_words, 1);
+    assert_int_equal(end_sent(&end, 0)->parsed.sack[0], 2);
+    uint32_t at = 0;
+    end_expect_frame(end_sent(&end, 0), &at, frame, 64);
+    assert_false(end.conn->ack_due || end.conn->ack_now);
+}
+
+static void acknowledgement__that_does_not_fit(void **state)
+{
+    (void)state;
+    sl_dpdk_received_packets_take(&end.conn->seen, 2002);
+    end.conn->ack_due = true;
+    offer(0, 2 * PIECE - 32);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 3);
+    assert_int_equal(end_sent(&end, 0)->parsed.body_bytes, PIECE);
+    assert_int_equal(end_sent(&end, 0)->parsed.sack_words, 0);
+    assert_int_equal(sent_header(2)->kind, SL_DPDK_ACK);
+    assert_int_equal(end_sent(&end, 2)->parsed.sack_words, 1);
+}
+
+static void acknowledgement__of_what_was_never_sent(void **state)
+{
+    (void)state;
+    offer(0, 64);
+    end_flush(&end);
+    assert_false(end_acknowledge(&end, FIRST + 2, 0, 1U << 20));
+    assert_false(end_acknowledge(&end, FIRST, 2, 1U << 20));
+    assert_int_equal(end.cookie_count, 0);
+    assert_int_equal(end.conn->granted_theirs, SL_DPDK_UNSCHEDULED_BYTES);
+}
+
+static void grant__is_told_once(void **state)
+{
+    (void)state;
+    sl_dpdk_grant_arrived(&end.dpdk->grants, &end.conn->grant, 5000);
+    sl_dpdk_grant_consumed(&end.dpdk->grants, &end.conn->grant, 5000);
+    end.conn->ack_due = true;
+    end_flush(&end);
+    assert_int_equal(sent_header(0)->granted, SL_DPDK_UNSCHEDULED_BYTES + 5000);
+    assert_int_equal(end.conn->grant.told, SL_DPDK_UNSCHEDULED_BYTES + 5000);
+}
+
+/* ---- Without content --------------------------------------------------------------------------
+ */
+
+static void bye__goes_behind_the_last_frame(void **state)
+{
+    (void)state;
+    end.conn->granted_theirs = 0;
+    offer(0, 64);
+    sl_dpdk_send_bye(end.conn);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 0);
+    assert_true(end_acknowledge(&end, FIRST, 0, 1000));
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 2);
+    expect_sent(1, SL_DPDK_FIN, 1, 0);
+    assert_true(end_acknowledge(&end, FIRST + 1, 0, 1000));
+    assert_false(end.conn->bye_acked);
+    assert_true(end_acknowledge(&end, FIRST + 2, 0, 1000));
+    assert_true(end.conn->bye_acked && end.conn->ready);
+}
+
+static void moved__goes_before_all_until_it_has_come(void **state)
+{
+    (void)state;
+    struct sl_dpdk_hello hello;
+    offer(0, 4000);
+    sl_dpdk_send_moved(end.conn);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 4);
+    assert_int_equal(sent_header(0)->kind, SL_DPDK_MOVED);
+    assert_int_equal(
+        sl_dpdk_hello_decode(end_sent(&end, 0)->parsed.body, SL_DPDK_HELLO_BYTES, &hello), 0);
+    assert_int_equal(hello.connection, end.conn->id);
+    assert_true(end_acknowledge(&end, FIRST, 7, end.conn->granted_theirs)); /* all the others */
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 5);
+    assert_int_equal(sent_header(4)->kind, SL_DPDK_MOVED);
+    acknowledge(FIRST + 5);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 5);
+}
+
+static void loose__is_sent_at_once(void **state)
+{
+    (void)state;
+    const uint8_t body = 5;
+    struct sl_dpdk_header header = {.connection = 9, .kind = SL_DPDK_RESET, .body_bytes = 1};
+    sl_dpdk_send_unnumbered(end.dpdk, end.conn->side, &end.conn->route, 0, &header, &body);
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 1);
+    assert_int_equal(sent_header(0)->kind, SL_DPDK_RESET);
+    assert_int_equal(sent_header(0)->connection, 9);
+    assert_int_equal(end_sent(&end, 0)->parsed.body[0], 5);
+}
+
+static void leave__goes_on_with_the_next_number(void **state)
+{
+    (void)state;
+    static struct end other;
+    offer(0, 64);
+    end_flush(&end);
+    acknowledge(FIRST + 1);
+    end_open(&other, NULL);
+    struct sl_dpdk_sending *sending = sl_dpdk_send_leave(end.conn);
+    assert_non_null(sending);
+    sl_dpdk_send_arrive(other.conn, sending);
+    assert_true(end_offer(&other, make(1, 8), 40, 0, cookie_of(1)));
+    end_flush(&other);
+    assert_int_equal(other.sent_count, 1);
+    assert_int_equal(end_sent(&other, 0)->parsed.header.message, 1);
+    end_close(&other);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(grant__bounds_what_is_sent),
+        CASE(more__is_told_while_the_grant_is_less),
+        CASE(grant__that_has_no_room_for_a_frame),
+        CASE(grant__is_asked_for_again),
+        CASE(messages__no_more_than_the_peer_takes),
+        CASE(port__without_memory_goes_on_later),
+        CASE(turn__sends_so_many_and_wants_another),
+        CASE(sums__by_the_device),
+        CASE(acknowledgement__alone),
+        CASE(acknowledgement__with_what_goes_anyway),
+        CASE(acknowledgement__that_does_not_fit),
+        CASE(acknowledgement__of_what_was_never_sent),
+        CASE(grant__is_told_once),
+        CASE(bye__goes_behind_the_last_frame),
+        CASE(moved__goes_before_all_until_it_has_come),
+        CASE(loose__is_sent_at_once),
+        CASE(leave__goes_on_with_the_next_number),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

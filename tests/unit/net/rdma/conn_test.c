@@ -1,0 +1,524 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "tests/unit/net/rdma/wire.h"
+
+#define MEMORY_BYTES (1U << 20)
+
+struct fixture {
+    struct rdma_wire wire;
+    struct rdma_wire_end *a, *b;
+    uint8_t *memory;
+};
+
+static int done(struct ibv_qp *queue_pair, struct ibv_qp_attr *attr, int mask)
+{
+    (void)queue_pair;
+    (void)attr;
+    (void)mask;
+    return 0;
+}
+
+static int free_srq(struct ibv_srq *srq)
+{
+    (void)srq;
+    return 0;
+}
+
+static int free_cq(struct ibv_cq *cq)
+{
+    (void)cq;
+    return 0;
+}
+
+static int free_pd(struct ibv_pd *pd)
+{
+    (void)pd;
+    return 0;
+}
+
+static void no_events(struct ibv_cq *cq, unsigned count)
+{
+    (void)cq;
+    (void)count;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    rdma_wire_init(&fixture->wire);
+    fixture->a = &fixture->wire.ends[0];
+    fixture->b = &fixture->wire.ends[1];
+    fixture->memory = aligned_alloc(4096, MEMORY_BYTES);
+    assert_non_null(fixture->memory);
+    struct sl_rdma_library *library = &fixture->wire.fake.library;
+    library->modify_qp = done;
+    library->destroy_srq = free_srq;
+    library->destroy_cq = free_cq;
+    library->ack_cq_events = no_events;
+    library->dealloc_pd = free_pd;
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    rdma_wire_fini(&fixture->wire);
+    free(fixture->memory);
+    free(fixture);
+    return 0;
+}
+
+/* As the device does with a queue pair that was told to stop. */
+static void let_stop(struct rdma_wire_end *end)
+{
+    end->conn->link.last_wqe = true;
+    end->conn->link.sends_completed = end->conn->link.sends_posted;
+}
+
+static uint32_t visit_until_closed(struct rdma_wire_end *end)
+{
+    uint32_t visits = 0;
+    uint32_t before = end->wire->fake.rdma.conn_count;
+    while (end->wire->fake.rdma.conn_count == before) {
+        assert_true(++visits < 10);
+        (void)sl_rdma_conn_visit(end->conn);
+        end->wire->fake.rail.empties++;
+    }
+    return visits;
+}
+
+/* ---- The end ----------------------------------------------------------------------------------
+ */
+
+/* A payload that is registered for the occasion, and that the peer has not read. */
+static void rail_lose__what_connections_hold_is_given_back_before_the_device(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_nic *rail = &fixture->wire.fake.rail;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100000, 1);
+    rdma_wire_send(fixture->a, fixture->memory, NULL);
+    rdma_wire_turn(&fixture->wire);
+    sl_rdma_nic_lose(rail, "a test");
+    assert_true(rdma->awake);
+    let_stop(fixture->a);
+    let_stop(fixture->b);
+    sl_rdma_nic_close_gone(rdma);
+    assert_non_null(rail->pd);
+    (void)visit_until_closed(fixture->a);
+    (void)visit_until_closed(fixture->b);
+    sl_rdma_nic_close_gone(rdma);
+    assert_null(rail->pd);
+    assert_null(rdma->rails);
+    assert_int_equal(fixture->wire.fake.live_bytes, 0);
+    rdma->lost = NULL; /* the rail is not of the heap */
+}
+
+/* Its promise is given back, and it has a queue pair no more. */
+static void rail_lose__a_connection_between_two_queue_pairs_keeps_the_device(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_nic *rail = &fixture->wire.fake.rail;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100000, 1);
+    rdma_wire_send(fixture->a, fixture->memory, NULL);
+    rdma_wire_turn(&fixture->wire);
+    let_stop(fixture->b);
+    sl_rdma_conn_end(fixture->b->conn, SL_ERR_CLOSED);
+    (void)visit_until_closed(fixture->b);
+    fixture->a->conn->life = SL_RDMA_MOVING;
+    sl_rdma_conn_drop_link(fixture->a->conn);
+    assert_int_equal(rail->promises, 0);
+    sl_rdma_nic_lose(rail, "a test");
+    sl_rdma_nic_close_gone(rdma);
+    assert_non_null(rail->pd);
+    (void)visit_until_closed(fixture->a);
+    sl_rdma_nic_close_gone(rdma);
+    assert_null(rail->pd);
+    rdma->lost = NULL;
+}
+
+static void end__completions_are_looked_at_before_the_queue_pair_goes(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->a->conn;
+    let_stop(fixture->a);
+    sl_rdma_conn_end(conn, SL_ERR_CLOSED);
+    assert_false(sl_rdma_conn_visit(conn));
+    assert_false(sl_rdma_conn_visit(conn)); /* the completion queue was not seen empty since */
+    assert_true(conn->ready);
+    fixture->wire.fake.rail.empties++;
+    assert_true(sl_rdma_conn_visit(conn));
+    assert_int_equal(fixture->wire.fake.rdma.conn_count, 1);
+}
+
+static void disconnect__who_moves_is_not_tried_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->a->conn;
+    conn->life = SL_RDMA_MOVING;
+    sl_rdma_conn_drop_link(conn);
+    conn->attempts = 1;
+    sl_rdma_conn_disconnect(&conn->base);
+    assert_true(sl_timer_armed(&conn->timer));
+    sl_rdma_conn_stop_timer(conn);
+    conn->timer.run(&conn->timer, SL_CLOCK_NS_PER_S);
+    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->end_err, SL_OK);
+}
+
+/* ---- iWARP: who connected speaks first --------------------------------------------------------
+ */
+
+static void speak__again_until_there_is_an_answer(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_liveness_speak(fixture->a->conn);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, 1);
+    assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_CREDIT_UPDATE);
+    rdma_fake_sleep(&fixture->wire.fake, 30);
+    assert_int_equal(fixture->a->posted, 2);
+    struct sl_rdma_packet again = rdma_wire_head(&fixture->a->requests[1]);
+    assert_int_equal(again.kind, SL_RDMA_CREDIT_UPDATE);
+    assert_int_equal(again.flags, SL_RDMA_PING);
+    rdma_wire_settle(&fixture->wire);
+    const uint32_t posted = fixture->a->posted;
+    rdma_fake_sleep(&fixture->wire.fake, 1000);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, posted);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+}
+
+/* Each takes a receive buffer of a peer that does not look. */
+static void speak__not_for_ever(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_liveness_speak(fixture->a->conn);
+    rdma_wire_turn(&fixture->wire);
+    for (uint32_t i = 0; i < 20; i++) {
+        rdma_fake_sleep(&fixture->wire.fake, 100);
+    }
+    assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+}
+
+/* All that it was to say was said before it left, and may not have been looked at. */
+static void disconnected__what_came_before_the_connection_was_open_counts(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    conn->life = SL_RDMA_ACCEPTING;
+    conn->unannounced = true;
+    sl_rdma_conn_disconnected(conn);
+    (void)sl_rdma_conn_visit(conn);
+    assert_int_equal(conn->life, SL_RDMA_ACCEPTING);
+    assert_true(conn->ready);
+    fixture->wire.fake.rail.empties++;
+    (void)sl_rdma_conn_visit(conn);
+    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->end_err, SL_ERR_CLOSED);
+}
+
+/* ---- Hand-overs -------------------------------------------------------------------------------
+ */
+
+static void hand_over(struct fixture *fixture)
+{
+    static const struct sl_transport_events nobody;
+    struct sl_conn *base = &fixture->b->conn->base;
+    assert_int_equal(sl_rdma_move_migrate(base, &fixture->wire.fake.rdma.base, &nobody, NULL, NULL),
+                     0);
+    fixture->b->conn->base.accepted = true;
+}
+
+static void take(struct fixture *fixture, enum sl_rdma_packet_kind kind, uint32_t limit)
+{
+    const struct sl_rdma_packet head = {.kind = (uint8_t)kind, .limit = limit};
+    sl_rdma_move_take(fixture->b->conn, (const uint8_t *)&head, sizeof head);
+}
+
+static bool is_ending(const struct fixture *fixture)
+{
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    return conn->ready;
+}
+
+/* Without that it would take until there is no memory. */
+static void move_take__no_more_comes_along_than_there_was_credit_for(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    hand_over(fixture);
+    rdma_wire_turn(&fixture->wire);
+    for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
+        take(fixture, SL_RDMA_FRAMES, SL_RDMA_WINDOW_MIN);
+    }
+    assert_false(is_ending(fixture));
+    uint64_t copied = rdma->stats.copied_bytes;
+    assert_int_equal(copied, SL_RDMA_WINDOW_MIN * sizeof(struct sl_rdma_packet));
+    take(fixture, SL_RDMA_FRAMES, SL_RDMA_WINDOW_MIN);
+    assert_true(is_ending(fixture));
+    take(fixture, SL_RDMA_CREDIT_UPDATE,
+         SL_RDMA_WINDOW_MIN + 1); /* nothing is looked at any more */
+    assert_int_equal(rdma->stats.copied_bytes, copied);
+    assert_int_equal(conn->limit_theirs, SL_RDMA_WINDOW_MIN);
+}
+
+static void move_take__what_notes_say_counts(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    hand_over(fixture);
+    rdma_wire_turn(&fixture->wire);
+    for (uint32_t i = 0; i < 100; i++) {
+        take(fixture, SL_RDMA_CREDIT_UPDATE, SL_RDMA_WINDOW_MIN + i);
+    }
+    assert_int_equal(conn->limit_theirs, SL_RDMA_WINDOW_MIN + 99);
+    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 0);
+    assert_false(is_ending(fixture));
+    take(fixture, SL_RDMA_CREDIT_UPDATE, 1);
+    assert_true(is_ending(fixture));
+}
+
+struct next_owner {
+    uint32_t accepted, closed;
+    int err;
+    void *user;
+};
+
+static void on_accepted(void *ctx, struct sl_conn *conn)
+{
+    struct next_owner *owner = ctx;
+    owner->accepted++;
+    owner->user = conn->user;
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    struct next_owner *owner = ctx;
+    assert_ptr_equal(owner->user, conn->user);
+    owner->closed++;
+    owner->err = err;
+}
+
+/* The queue pair fails before the peer has come back: whom it was given to knows all the same. */
+static void end__who_was_handed_over_ends_where_it_goes_to(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    static const struct sl_transport_events events = {.accepted = on_accepted, .closed = on_closed};
+    struct next_owner owner = {.accepted = 0};
+    int user;
+    conn->base.accepted = true;
+    assert_int_equal(
+        sl_rdma_move_migrate(&conn->base, &fixture->wire.fake.rdma.base, &events, &owner, &user),
+        0);
+    sl_rdma_conn_end(conn, SL_ERR_IO);
+    assert_int_equal(conn->life, SL_RDMA_LEAVING);
+    (void)sl_rdma_conn_visit(conn);
+    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    for (uint32_t i = 0; i < 5 && owner.closed == 0; i++) {
+        struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+        for (uint32_t j = 0; j < rdma->conn_capacity; j++) {
+            if (rdma->conns[j] != NULL && rdma->conns[j] != fixture->a->conn &&
+                rdma->conns[j] != conn) {
+                (void)sl_rdma_conn_visit(rdma->conns[j]);
+                break;
+            }
+        }
+    }
+    assert_int_equal(owner.accepted, 1);
+    assert_int_equal(owner.closed, 1);
+    assert_int_equal(owner.err, SL_ERR_IO);
+    assert_ptr_equal(owner.user, &user);
+}
+
+/* What visit does once the owner's side was told of it. */
+static void visit_others(struct fixture *fixture, const struct sl_rdma_conn *old)
+{
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        struct sl_rdma_conn *conn = rdma->conns[i];
+        if (conn != NULL && conn != fixture->a->conn && conn != old) {
+            (void)sl_rdma_conn_visit(conn);
+        }
+    }
+}
+
+/* So many that no other has a place, as if there were no memory for a larger table. */
+#define PLACES (1U << 17)
+
+static const struct sl_transport_events owner_events = {.accepted = on_accepted,
+                                                        .closed = on_closed};
+
+/* It is given to its owner when there is memory for it again, and not lost. */
+static void arrive__without_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_conn *conn = fixture->b->conn, **table = rdma->conns;
+    const uint32_t capacity = rdma->conn_capacity;
+    struct next_owner owner = {.accepted = 0};
+    int user;
+    struct sl_rdma_conn **full = malloc(PLACES * sizeof *full);
+    assert_non_null(full);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        full[i] = conn;
+    }
+    conn->base.accepted = true;
+    assert_int_equal(sl_rdma_move_migrate(&conn->base, &rdma->base, &owner_events, &owner, &user),
+                     0);
+    sl_rdma_conn_end(conn, SL_ERR_IO);
+    rdma->conns = full;
+    rdma->conn_capacity = PLACES;
+    (void)sl_rdma_conn_visit(conn);
+    rdma_fake_sleep(&fixture->wire.fake, 20);
+    rdma->conns = table;
+    rdma->conn_capacity = capacity;
+    free(full);
+    visit_others(fixture, conn);
+    assert_int_equal(owner.accepted, 0);
+    rdma_fake_sleep(&fixture->wire.fake, 20);
+    for (uint32_t i = 0; i < 4; i++) {
+        visit_others(fixture, conn);
+    }
+    assert_int_equal(owner.accepted, 1);
+    assert_int_equal(owner.closed, 1);
+    assert_int_equal(owner.err, SL_ERR_IO);
+    assert_ptr_equal(owner.user, &user);
+}
+
+/* On its way to its owner when his transport closes. */
+static void cancel_all__what_was_handed_over_ends_at_its_owner(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    struct next_owner owner = {.accepted = 0};
+    int user;
+    conn->base.accepted = true;
+    assert_int_equal(sl_rdma_move_migrate(&conn->base, &rdma->base, &owner_events, &owner, &user),
+                     0);
+    sl_rdma_conn_end(conn, SL_ERR_IO);
+    (void)sl_rdma_conn_visit(conn);
+    rdma->closing = true;
+    sl_rdma_conn_cancel_all(rdma);
+    assert_int_equal(owner.accepted, 1);
+    assert_int_equal(owner.closed, 1);
+    assert_int_equal(owner.err, SL_ERR_CANCELLED);
+    assert_ptr_equal(owner.user, &user);
+}
+
+/* Nobody would give the buffers back. */
+static void credit_heard__without_a_queue_pair_nothing_is_promised(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    const struct sl_rdma_packet head = {
+        .kind = SL_RDMA_CREDIT_UPDATE, .flags = SL_RDMA_STALLED, .limit = SL_RDMA_WINDOW_MIN};
+    sl_rdma_conn_drop_link(conn);
+    conn->life = SL_RDMA_LIVE;
+    assert_int_equal(sl_rdma_receive_copy(conn, (const uint8_t *)&head, sizeof head), 0);
+    assert_int_equal(conn->life, SL_RDMA_LIVE);
+    assert_int_equal(conn->promised, 0);
+    assert_int_equal(fixture->wire.fake.rail.promises, 1);
+}
+
+/* ---- The event channel ------------------------------------------------------------------------
+ */
+
+static struct rdma_event_channel the_channel;
+static uint32_t channels_destroyed;
+
+static struct ibv_context **get_devices(int *count)
+{
+    *count = 1;
+    return NULL;
+}
+
+static struct rdma_event_channel *create_channel(void)
+{
+    return &the_channel;
+}
+
+static void destroy_channel(struct rdma_event_channel *channel)
+{
+    assert_ptr_equal(channel, &the_channel);
+    channels_destroyed++;
+}
+
+static void cm_keep__the_channel_outlives_the_transport(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_library *library = &fixture->wire.fake.library;
+    library->get_devices = get_devices;
+    library->create_event_channel = create_channel;
+    library->destroy_event_channel = destroy_channel;
+    channels_destroyed = 0;
+    the_channel.fd = eventfd(0, EFD_CLOEXEC);
+    rdma->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert_int_equal(sl_rdma_cm_open(rdma), 0);
+    struct sl_rdma_channel *kept = sl_rdma_cm_keep(rdma);
+    sl_rdma_cm_close(rdma);
+    assert_int_equal(channels_destroyed, 0);
+    sl_rdma_cm_let_go(&kept);
+    assert_null(kept);
+    assert_int_equal(channels_destroyed, 1);
+    close(rdma->epoll_fd);
+    close(the_channel.fd);
+}
+
+static void hello__is_checked(void **state)
+{
+    (void)state;
+    struct sl_rdma_hello hello = {.limit = 8, .reads = 1};
+    assert_true(sl_rdma_hello_is_sane(&hello, false));
+    hello.limit = UINT32_MAX;
+    assert_false(sl_rdma_hello_is_sane(&hello, false));
+    assert_true(sl_rdma_hello_is_sane(&hello, true));
+    hello.limit = 0;
+    assert_false(sl_rdma_hello_is_sane(&hello, false));
+    hello = (struct sl_rdma_hello){.limit = 8};
+    assert_false(sl_rdma_hello_is_sane(&hello, false));
+    assert_false(sl_rdma_hello_is_sane(&hello, true));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(rail_lose__what_connections_hold_is_given_back_before_the_device),
+        CASE(rail_lose__a_connection_between_two_queue_pairs_keeps_the_device),
+        CASE(end__completions_are_looked_at_before_the_queue_pair_goes),
+        CASE(disconnect__who_moves_is_not_tried_again),
+        CASE(speak__again_until_there_is_an_answer),
+        CASE(speak__not_for_ever),
+        CASE(disconnected__what_came_before_the_connection_was_open_counts),
+        CASE(move_take__no_more_comes_along_than_there_was_credit_for),
+        CASE(move_take__what_notes_say_counts),
+        CASE(end__who_was_handed_over_ends_where_it_goes_to),
+        CASE(arrive__without_memory),
+        CASE(cancel_all__what_was_handed_over_ends_at_its_owner),
+        CASE(credit_heard__without_a_queue_pair_nothing_is_promised),
+        CASE(cm_keep__the_channel_outlives_the_transport),
+        cmocka_unit_test(hello__is_checked),
+    };
+    return cmocka_run_group_tests_name("rdma_conn", tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* Who asks to connect and is turned away: both sides. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/net/rdma/wire.h"
+
+struct fixture {
+    struct rdma_wire wire;
+    struct rdma_wire_end *a;
+};
+
+static int done(struct ibv_qp *queue_pair, struct ibv_qp_attr *attr, int mask)
+{
+    (void)queue_pair;
+    (void)attr;
+    (void)mask;
+    return 0;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    rdma_wire_init(&fixture->wire);
+    fixture->a = &fixture->wire.ends[0];
+    fixture->wire.fake.library.modify_qp = done;
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    rdma_wire_fini(&fixture->wire);
+    free(fixture);
+    return 0;
+}
+
+static struct rdma_cm_id listening, asking;
+static struct ibv_qp asked_pair;
+static struct sl_rdma_hello rejection;
+static uint32_t rejections;
+
+static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                     enum rdma_port_space space)
+{
+    (void)channel;
+    (void)space;
+    listening = (struct rdma_cm_id){.context = context};
+    *id = &listening;
+    return 0;
+}
+
+static int bind_address(struct rdma_cm_id *id, struct sockaddr *address)
+{
+    (void)id;
+    (void)address;
+    return 0;
+}
+
+static int start_listening(struct rdma_cm_id *id, int backlog)
+{
+    (void)id;
+    (void)backlog;
+    return 0;
+}
+
+static uint16_t source_port(struct rdma_cm_id *id)
+{
+    (void)id;
+    return 0;
+}
+
+static int create_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    (void)pd;
+    (void)attr;
+    asked_pair = (struct ibv_qp){.context = id->verbs, .qp_num = 4711};
+    id->qp = &asked_pair;
+    return 0;
+}
+
+static int reject(struct rdma_cm_id *id, const void *data, uint8_t bytes)
+{
+    assert_ptr_equal(id, &asking);
+    assert_int_equal(bytes, sizeof rejection);
+    memcpy(&rejection, data, sizeof rejection);
+    rejections++;
+    return 0;
+}
+
+/* A connect request comes, and is turned away, once. Why. */
+static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hello *hello)
+{
+    struct rdma_fake *fake = &fixture->wire.fake;
+    struct sl_rdma_library *library = &fake->library;
+    static const struct sl_transport_events nobody;
+    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_RDMA, .host = "10.9.0.1"};
+    struct sl_endpoint bound;
+    library->create_id = create_id;
+    library->bind_addr = bind_address;
+    library->listen = start_listening;
+    library->get_src_port = source_port;
+    library->create_qp = create_pair;
+    library->reject = reject;
+    assert_int_equal(sl_rdma_listen(&fake->rdma.base, &any, &nobody, NULL, &bound), 0);
+    asking = (struct rdma_cm_id){.verbs = &fake->verbs};
+    const struct sl_rdma_cm_event event = {
+        .type = RDMA_CM_EVENT_CONNECT_REQUEST, .id = &asking, .has_hello = true, .hello = *hello};
+    rejections = 0;
+    sl_rdma_listen_request(fake->rdma.listeners, &event);
+    sl_rdma_listen_close(&fake->rdma);
+    while (fake->rdma.conn_count > 2) {
+        struct sl_rdma_conn *conn = fake->rdma.ready;
+        assert_int_equal(conn->life, SL_RDMA_ENDED);
+        fake->rdma.ready = conn->ready_next;
+        conn->ready = false;
+        (void)sl_rdma_conn_visit(conn);
+        fake->rail.empties++;
+    }
+    assert_int_equal(rejections, 1);
+    assert_int_equal(rejection.magic, SL_RDMA_MAGIC);
+    assert_int_equal(rejection.version, SL_RDMA_VERSION);
+    return rejection.limit;
+}
+
+static void listen_request__says_why_not(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    struct sl_rdma_hello hello = {
+        .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = 8, .reads = 1};
+    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_FULL);
+    fake->rdma.connections_max = 100;
+    const uint32_t entries = fake->rail.cq_entries;
+    fake->rail.can.resizes = false;
+    fake->rail.cq_entries = fake->rail.cq_promised + SL_RDMA_SENDS;
+    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_DEVICE_FULL);
+    fake->rail.cq_entries = entries;
+    const uint32_t promised = fake->rail.pool.promised;
+    fake->rail.pool.promised = fake->rail.pool.total[SL_RDMA_BLOCK_RECEIVE];
+    fake->live_bytes_max = 1;
+    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NO_MEMORY);
+    fake->rail.pool.promised = promised;
+    hello.reads = 0;
+    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NOT_SANE);
+    hello = (struct sl_rdma_hello){
+        .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .is_move = 1, .reads = 1, .ticket = 5};
+    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NO_TICKET);
+}
+
+/* ---- Access to memory -------------------------------------------------------------------------
+ */
+
+static unsigned given[8]; /* access, by each change of a queue pair's */
+static uint32_t given_count;
+
+static int init_attributes(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+    assert_non_null(id->qp);
+    attr->qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    *mask = IBV_QP_STATE | (attr->qp_state == IBV_QPS_INIT ? IBV_QP_ACCESS_FLAGS : 0);
+    return 0;
+}
+
+static int note_access(struct ibv_qp *queue_pair, struct ibv_qp_attr *attr, int mask)
+{
+    assert_non_null(queue_pair);
+    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
+        given[given_count++] = attr->qp_access_flags;
+    }
+    return 0;
+}
+
+/* With a queue pair, librdmacm would modify it. */
+static int accept_without(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+    assert_null(id->qp);
+    assert_non_null(param->private_data);
+    return 0;
+}
+
+static void access_accept__gives_none_before_the_peer_is_welcome(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_library *library = &fixture->wire.fake.library;
+    struct sl_rdma_conn *conn = fixture->a->conn;
+    library->init_qp_attr = init_attributes;
+    library->modify_qp = note_access;
+    library->accept = accept_without;
+    given_count = 0;
+    conn->base.is_welcome = false;
+    assert_int_equal(sl_rdma_access_accept(conn), 0);
+    assert_non_null(conn->link.id->qp);
+    sl_rdma_send_flush(conn);
+    assert_int_equal(given_count, 1);
+    assert_int_equal(given[0], 0);
+    conn->base.is_welcome = true;
+    sl_rdma_send_flush(conn);
+    sl_rdma_send_flush(conn);
+    assert_int_equal(given_count, 2);
+    assert_int_equal(given[1], IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+}
+
+/* It is not asked again and again, as one that is too busy to say anything. */
+static void rejected__who_says_why_is_not_asked_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->a->conn;
+    conn->life = SL_RDMA_RESOLVING;
+    struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_REJECTED, .status = 28};
+    sl_rdma_connect_event(conn, &event);
+    assert_int_equal(conn->life, SL_RDMA_RESOLVING);
+    assert_int_equal(conn->attempts, 1);
+    event.has_hello = true;
+    event.hello = (struct sl_rdma_hello){
+        .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = SL_RDMA_DEVICE_FULL};
+    sl_rdma_connect_event(conn, &event);
+    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->end_err, SL_ERR_REFUSED);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(listen_request__says_why_not),
+        CASE(access_accept__gives_none_before_the_peer_is_welcome),
+        CASE(rejected__who_says_why_is_not_asked_again),
+    };
+    return cmocka_run_group_tests_name("rdma_listen", tests, NULL, NULL);
+}

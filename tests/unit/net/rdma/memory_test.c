@@ -1,0 +1,337 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/shared.h"
+#include "tests/unit/net/rdma/fake.h"
+
+#define CHUNKS    3
+#define TAIL      5000 /* of the last chunk */
+#define BYTES     ((size_t)(CHUNKS - 1) * SL_RDMA_CHUNK_BYTES + TAIL)
+#define SPANS_MAX 4
+
+struct fixture {
+    struct rdma_fake fake;
+    struct sl_shared read, write; /* by who attaches */
+    struct sl_rdma_local_sge spans[SPANS_MAX];
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    rdma_fake_init(&fixture->fake);
+    assert_int_equal(sl_rdma_memory_open(&fixture->fake.rail), 0);
+    assert_int_equal(sl_shared_create("read", BYTES, SL_SHARED_READ, &fixture->read), 0);
+    assert_int_equal(sl_shared_create("write", BYTES, SL_SHARED_WRITE, &fixture->write), 0);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_memory_close(&fixture->fake.rail);
+    rdma_fake_fini(&fixture->fake);
+    sl_shared_destroy(&fixture->read);
+    sl_shared_destroy(&fixture->write);
+    free(fixture);
+    return 0;
+}
+
+static void take(struct fixture *fixture, void *base, size_t bytes)
+{
+    assert_int_equal(sl_rdma_memory_register(&fixture->fake.rdma.base, base, bytes), 0);
+}
+
+static uint32_t find(struct fixture *fixture, const void *at, uint32_t bytes, enum sl_rdma_use use)
+{
+    return sl_rdma_memory_find(&fixture->fake.rail, at, bytes, use, false, fixture->spans,
+                               SPANS_MAX);
+}
+
+static const struct rdma_fake_region *region_of(const struct fixture *fixture, uint32_t span)
+{
+    const struct rdma_fake_region *region =
+        rdma_fake_region_of(&fixture->fake, fixture->spans[span].local_key);
+    assert_non_null(region);
+    assert_int_equal(region->mr.rkey, fixture->spans[span].remote_key);
+    return region;
+}
+
+static void register__registers_nothing_with_the_device(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(fixture->fake.registered, 0);
+}
+
+static void register__has_a_limit(void **state)
+{
+    struct fixture *fixture = *state;
+    for (uint32_t i = 0; i < SL_RDMA_REGIONS; i++) {
+        take(fixture, fixture->read.base + i, 1);
+    }
+    assert_int_equal(sl_rdma_memory_register(&fixture->fake.rdma.base, fixture->write.base, BYTES),
+                     SL_ERR_NO_MEMORY);
+    sl_rdma_memory_unregister(&fixture->fake.rdma.base, fixture->read.base + 7);
+    take(fixture, fixture->write.base, BYTES);
+    assert_int_equal(find(fixture, fixture->write.base, 8, SL_RDMA_USE_SEND), 1);
+}
+
+static void find__registers_the_chunk_once(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES + 16;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, at, 1000, SL_RDMA_USE_SEND), 1);
+    assert_ptr_equal(fixture->spans[0].at, at);
+    assert_int_equal(fixture->spans[0].bytes, 1000);
+    assert_null(fixture->spans[0].hold);
+    const struct rdma_fake_region *region = region_of(fixture, 0);
+    assert_int_equal(region->at, (uintptr_t)fixture->read.base + SL_RDMA_CHUNK_BYTES);
+    assert_int_equal(region->bytes, SL_RDMA_CHUNK_BYTES);
+    assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SINK), 1);
+    assert_int_equal(fixture->fake.registered, 1);
+    sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+    assert_int_equal(fixture->fake.deregistered, 0);
+}
+
+static void find__splits_at_chunks(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES - 1;
+    assert_int_equal(find(fixture, at, SL_RDMA_CHUNK_BYTES + 2, SL_RDMA_USE_READ), 3);
+    assert_int_equal(fixture->spans[0].bytes, 1);
+    assert_int_equal(fixture->spans[1].bytes, SL_RDMA_CHUNK_BYTES);
+    assert_int_equal(fixture->spans[2].bytes, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct rdma_fake_region *region = region_of(fixture, i);
+        assert_ptr_equal(fixture->spans[i].at, at);
+        assert_true(region->at <= (uintptr_t)at);
+        assert_true((uintptr_t)at + fixture->spans[i].bytes <= region->at + region->bytes);
+        at += fixture->spans[i].bytes;
+    }
+    assert_int_equal(region_of(fixture, 2)->bytes, TAIL);
+}
+
+static void find__too_many_spans_are_none(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES - 1;
+    assert_int_equal(
+        sl_rdma_memory_find(&fixture->fake.rail, at, 2, SL_RDMA_USE_READ, false, fixture->spans, 1),
+        0);
+}
+
+static void find__the_end_of_a_region_is_the_end(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base + BYTES - 8, 8, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(find(fixture, fixture->read.base + BYTES - 8, 9, SL_RDMA_USE_SEND), 0);
+    assert_int_equal(find(fixture, fixture->read.base - 1, 8, SL_RDMA_USE_SEND), 0);
+}
+
+/* Memory that the device only sends from and receives into has no key that a peer could use. */
+static void find__peers_read_what_was_for_them_to_read(void **state)
+{
+    struct fixture *fixture = *state;
+    const int remote = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(region_of(fixture, 0)->access & remote, 0);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SINK), 1);
+    assert_int_equal(region_of(fixture, 0)->access & remote, 0);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_READ), 1);
+    assert_int_equal(region_of(fixture, 0)->access & remote, IBV_ACCESS_REMOTE_READ);
+    uint8_t *second = fixture->read.base + SL_RDMA_CHUNK_BYTES;
+    assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_READ), 1);
+    assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(fixture->fake.registered, 3); /* one serves both */
+}
+
+static void find__peers_write_where_it_was_shared_for_it(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    take(fixture, fixture->write.base, BYTES);
+    assert_int_equal(find(fixture, fixture->write.base, 8, SL_RDMA_USE_REPLY_BUFFER), 1);
+    assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_REPLY_BUFFER), 0);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SINK), 1);
+    assert_int_equal(region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE, 0);
+}
+
+/* Memory that the caller registered and does not share: peers write it from its first landing on,
+ * chunk by chunk, and no key that was for something else lets them. */
+static void find__own_memory_is_registered_once_as_a_landing(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *own = aligned_alloc(4096, 2 * SL_RDMA_CHUNK_BYTES);
+    take(fixture, own, 2 * SL_RDMA_CHUNK_BYTES);
+    assert_int_equal(find(fixture, own, 8, SL_RDMA_USE_READ), 1);
+    assert_int_equal(region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(find(fixture, own + 64, 1000, SL_RDMA_USE_REPLY_BUFFER), 1);
+        assert_null(fixture->spans[0].hold);
+        assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
+        sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+        assert_int_equal(fixture->fake.registered, 2);
+    }
+    assert_int_equal(find(fixture, own, 8, SL_RDMA_USE_READ), 1);
+    assert_int_equal(region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE, 0);
+    uint8_t *second = own + SL_RDMA_CHUNK_BYTES;
+    assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_REPLY_BUFFER), 1);
+    assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(fixture->fake.registered, 3); /* one serves both */
+    sl_rdma_memory_unregister(&fixture->fake.rdma.base, own);
+    assert_int_equal(fixture->fake.deregistered, 3);
+    free(own);
+}
+
+/* It would stay open to peers beyond the request, or be registered for each. */
+static void find__memory_that_is_not_registered_is_no_landing(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(sl_rdma_memory_find(&fixture->fake.rail, fixture->write.base, 1000,
+                                         SL_RDMA_USE_REPLY_BUFFER, true, fixture->spans, SPANS_MAX),
+                     0);
+    assert_int_equal(fixture->fake.registered, 0);
+}
+
+static void find__what_iwarp_reads_is_written_by_the_peer(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->fake.rail.can.is_iwarp = true;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SINK), 1);
+    assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
+}
+
+static void find__takes_relaxed_order_where_it_can(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->fake.rail.can.relaxed_order = true;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    assert_true((region_of(fixture, 0)->access & IBV_ACCESS_RELAXED_ORDERING) != 0);
+}
+
+static void unregister__deregisters(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    sl_rdma_memory_unregister(&fixture->fake.rdma.base, fixture->read.base);
+    assert_int_equal(fixture->fake.deregistered, 1);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(fixture->fake.registered, 2);
+}
+
+/* A rail that did not hear of it: its chunks are of a registration that is over. */
+static void find__chunks_of_an_older_registration_do_not_serve(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    fixture->fake.rdma.rails = NULL;
+    sl_rdma_memory_unregister(&fixture->fake.rdma.base, fixture->read.base);
+    take(fixture, fixture->write.base, BYTES); /* the same place in the table */
+    assert_int_equal(find(fixture, fixture->write.base, 8, SL_RDMA_USE_REPLY_BUFFER), 1);
+    assert_int_equal(region_of(fixture, 0)->at, (uintptr_t)fixture->write.base);
+    assert_int_equal(fixture->fake.deregistered, 1);
+}
+
+static void find__a_device_that_refuses_is_not_asked_each_time(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    fixture->fake.live_bytes_max = SL_RDMA_CHUNK_BYTES;
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    uint8_t *second = fixture->read.base + SL_RDMA_CHUNK_BYTES;
+    assert_int_equal(find(fixture, second - 4, 8, SL_RDMA_USE_SEND), 0);
+    assert_int_equal(find(fixture, fixture->read.base + 8, 8, SL_RDMA_USE_SEND), 1);
+    fixture->fake.live_bytes_max = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_SEND), 0);
+    }
+    rdma_fake_sleep(&fixture->fake, 20);
+    assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_SEND), 1);
+}
+
+/* What was registered for an occasion that is over is worth less than what is registered for good.
+ */
+static void find__what_the_cache_keeps_makes_room(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *heap = aligned_alloc(4096, SL_RDMA_CHUNK_BYTES);
+    memset(heap, 1, SL_RDMA_CHUNK_BYTES);
+    take(fixture, fixture->read.base, BYTES);
+    fixture->fake.live_bytes_max = SL_RDMA_CHUNK_BYTES + 100;
+    assert_int_equal(sl_rdma_memory_find(&fixture->fake.rail, heap, SL_RDMA_CHUNK_BYTES,
+                                         SL_RDMA_USE_SEND, true, fixture->spans, SPANS_MAX),
+                     1);
+    sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    free(heap);
+}
+
+static void find__other_memory_is_for_the_occasion_only(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
+    assert_int_equal(fixture->fake.registered, 0);
+    assert_int_equal(sl_rdma_memory_find(&fixture->fake.rail, fixture->read.base, 8,
+                                         SL_RDMA_USE_SEND, true, fixture->spans, SPANS_MAX),
+                     1);
+    assert_int_equal(region_of(fixture, 0)->bytes, 8);
+    sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+    assert_int_equal(fixture->fake.deregistered, 1); /* shared memory is not kept */
+}
+
+static void find__a_device_that_is_gone_knows_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    take(fixture, fixture->read.base, BYTES);
+    fixture->fake.rail.gone = true;
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(register__registers_nothing_with_the_device),
+        CASE(register__has_a_limit),
+        CASE(find__registers_the_chunk_once),
+        CASE(find__splits_at_chunks),
+        CASE(find__too_many_spans_are_none),
+        CASE(find__the_end_of_a_region_is_the_end),
+        CASE(find__peers_read_what_was_for_them_to_read),
+        CASE(find__peers_write_where_it_was_shared_for_it),
+        CASE(find__own_memory_is_registered_once_as_a_landing),
+        CASE(find__memory_that_is_not_registered_is_no_landing),
+        CASE(find__what_iwarp_reads_is_written_by_the_peer),
+        CASE(find__takes_relaxed_order_where_it_can),
+        CASE(unregister__deregisters),
+        CASE(find__chunks_of_an_older_registration_do_not_serve),
+        CASE(find__a_device_that_refuses_is_not_asked_each_time),
+        CASE(find__what_the_cache_keeps_makes_room),
+        CASE(find__other_memory_is_for_the_occasion_only),
+        CASE(find__a_device_that_is_gone_knows_nothing),
+    };
+    return cmocka_run_group_tests_name("rdma_memory", tests, NULL, NULL);
+}

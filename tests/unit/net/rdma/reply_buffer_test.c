@@ -1,0 +1,211 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/shared.h"
+#include "tests/unit/net/rdma/wire.h"
+
+#define MEMORY_BYTES (1U << 20)
+#define FRAME(bytes) (SL_FRAME_HEADER_BYTES + (bytes))
+
+struct fixture {
+    struct rdma_wire wire;
+    struct rdma_wire_end *a, *b;
+    struct sl_shared shared; /* registered, peers may write it */
+    uint8_t *memory;         /* not registered, MEMORY_BYTES */
+    uint8_t *sink;
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    rdma_wire_init(&fixture->wire);
+    fixture->a = &fixture->wire.ends[0];
+    fixture->b = &fixture->wire.ends[1];
+    assert_int_equal(sl_shared_create("send", MEMORY_BYTES, SL_SHARED_WRITE, &fixture->shared), 0);
+    assert_int_equal(sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->shared.base,
+                                             fixture->shared.bytes),
+                     0);
+    fixture->memory = aligned_alloc(4096, MEMORY_BYTES);
+    fixture->sink = aligned_alloc(4096, MEMORY_BYTES);
+    assert_non_null(fixture->memory);
+    assert_non_null(fixture->sink);
+    fixture->b->sink = fixture->sink;
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_memory_unregister(&fixture->wire.fake.rdma.base, fixture->shared.base);
+    rdma_wire_fini(&fixture->wire);
+    sl_shared_destroy(&fixture->shared);
+    free(fixture->memory);
+    free(fixture->sink);
+    free(fixture);
+    return 0;
+}
+
+static void *cookie(uintptr_t number)
+{
+    return (void *)number;
+}
+
+static void ask(struct fixture *fixture, uint64_t request_id, void *landing, uint32_t bytes)
+{
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, request_id, 8, 1);
+    const struct sl_transport_frame frame = {.head = fixture->memory,
+                                             .head_bytes = FRAME(8),
+                                             .cookie = cookie(1),
+                                             .landing = landing,
+                                             .landing_bytes = bytes};
+    assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
+    rdma_wire_settle(&fixture->wire);
+}
+
+static void answer(struct fixture *fixture, uint64_t request_id, uint32_t bytes, uint8_t fill)
+{
+    uint8_t *at = fixture->memory + MEMORY_BYTES / 2;
+    rdma_wire_frame(at, SL_FRAME_REPLY, request_id, bytes, fill);
+    rdma_wire_send(fixture->b, at, cookie(request_id));
+}
+
+/* One trip: the writes and the header are posted together. */
+static void landing__one_trip(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *landing = fixture->shared.base;
+    fixture->a->sink = landing;
+    static const uint32_t sizes[] = {SL_RDMA_LONG_BYTES, 16384, 16385, 100000};
+    for (uint32_t i = 0; i < 4; i++) {
+        ask(fixture, i + 1, landing, 100000);
+        uint32_t calls = fixture->b->post_calls, posted = fixture->b->posted;
+        answer(fixture, i + 1, sizes[i], (uint8_t)i);
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->b->post_calls, calls + 1);
+        const struct rdma_wire_request *write = &fixture->b->requests[posted];
+        assert_int_equal(write->opcode, IBV_WR_RDMA_WRITE);
+        assert_int_equal(write->remote_at, (uintptr_t)landing);
+        assert_int_equal(write->bytes, sizes[i]);
+        assert_int_equal(rdma_wire_head(write + 1).kind, SL_RDMA_WRITTEN);
+        assert_int_equal(rdma_wire_head(write + 1).frame_bytes, SL_FRAME_HEADER_BYTES);
+        rdma_wire_expect(fixture->a, i, i + 1, sizes[i], (uint8_t)i);
+        assert_ptr_equal(fixture->a->messages[i].payload, landing);
+        assert_int_equal(fixture->a->asked, i < 2 ? 0 : i - 1);
+        assert_int_equal(fixture->b->sent_count, i + 1);
+    }
+}
+
+static void landing__and_sink_says_elsewhere(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *landing = fixture->shared.base;
+    ask(fixture, 1, landing, 50000);
+    answer(fixture, 1, 50000, 7);
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->a->received, 0); /* NULL: nowhere, for now */
+    assert_true(fixture->a->asked > 0);
+    fixture->a->sink = fixture->sink;
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->a, 0, 1, 50000, 7);
+    assert_ptr_equal(fixture->a->messages[0].payload, fixture->sink);
+}
+
+/* One that is short goes in a packet, one that is too long is read; either way it is over. */
+static void landing__is_used_once(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *landing = fixture->shared.base;
+    fixture->a->sink = fixture->sink;
+    static const uint32_t sizes[] = {100, 60000};
+    for (uint32_t i = 0; i < 2; i++) {
+        ask(fixture, i + 1, landing, 50000);
+        memset(landing, 0xaa, 60000);
+        for (uint32_t k = 0; k < 2; k++) {
+            answer(fixture, i + 1, k == 0 ? sizes[i] : 40000, 1);
+            rdma_wire_settle(&fixture->wire);
+        }
+        assert_int_equal(fixture->a->received, 2 * (i + 1));
+        for (uint32_t k = 0; k < 60000; k++) {
+            assert_int_equal(landing[k], 0xaa);
+        }
+    }
+}
+
+/* More than are remembered, or one of the same number again: without. */
+static void landing__whose_place_is_taken(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *landing = fixture->shared.base;
+    ask(fixture, 1, landing, 50000);
+    ask(fixture, 1 + SL_RDMA_REPLY_BUFFERS, landing, 50000);
+    uint32_t bytes = 0;
+    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), landing);
+    assert_int_equal(bytes, 50000);
+    assert_null(sl_rdma_send_reply_buffer(fixture->a->conn, 1 + SL_RDMA_REPLY_BUFFERS, &bytes));
+    fixture->a->sink = fixture->sink;
+    answer(fixture, 1 + SL_RDMA_REPLY_BUFFERS, 40000, 1);
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->a, 0, 1 + SL_RDMA_REPLY_BUFFERS, 40000, 1);
+    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), landing);
+}
+
+/* Memory that nobody registered is never opened to the peer: the answer is read. */
+static void landing__anywhere(void **state)
+{
+    struct fixture *fixture = *state;
+    uint32_t bytes;
+    fixture->a->sink = fixture->sink;
+    ask(fixture, 1, fixture->sink, 200000);
+    assert_null(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes));
+    answer(fixture, 1, 150000, 9);
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->a, 0, 1, 150000, 9);
+    assert_ptr_equal(fixture->a->messages[0].payload, fixture->sink);
+    for (uint32_t i = 0; i < RDMA_FAKE_REGIONS; i++) {
+        const struct rdma_fake_region *region = &fixture->wire.fake.regions[i];
+        assert_true(region->at < (uintptr_t)fixture->sink ||
+                    region->at >= (uintptr_t)fixture->sink + MEMORY_BYTES ||
+                    (region->access & IBV_ACCESS_REMOTE_WRITE) == 0);
+    }
+}
+
+/* What the caller registered, from wherever: written there. */
+static void landing__in_memory_of_the_callers(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_transport *transport = &fixture->wire.fake.rdma.base;
+    fixture->a->sink = fixture->sink;
+    assert_int_equal(sl_rdma_memory_register(transport, fixture->sink, MEMORY_BYTES), 0);
+    const uint32_t before = fixture->wire.fake.registered;
+    for (uint32_t i = 0; i < 3; i++) {
+        ask(fixture, i + 1, fixture->sink, 200000);
+        const uint32_t posted = fixture->b->posted;
+        answer(fixture, i + 1, 150000, (uint8_t)i);
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->b->requests[posted].opcode, IBV_WR_RDMA_WRITE);
+        rdma_wire_expect(fixture->a, i, i + 1, 150000, (uint8_t)i);
+    }
+    assert_in_range(fixture->wire.fake.registered, before + 1, before + 2); /* the answers' too */
+    sl_rdma_memory_unregister(transport, fixture->sink);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(landing__one_trip),     CASE(landing__and_sink_says_elsewhere),
+        CASE(landing__is_used_once), CASE(landing__whose_place_is_taken),
+        CASE(landing__anywhere),     CASE(landing__in_memory_of_the_callers),
+    };
+    return cmocka_run_group_tests_name("rdma_landing", tests, NULL, NULL);
+}

@@ -1,0 +1,580 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/shared.h"
+#include "net/rdma/cache.h"
+#include "tests/unit/net/rdma/wire.h"
+
+#define MEMORY_BYTES (1U << 20)
+#define FRAME(bytes) (SL_FRAME_HEADER_BYTES + (bytes))
+
+struct fixture {
+    struct rdma_wire wire;
+    struct rdma_wire_end *a, *b;
+    struct sl_shared shared; /* registered, but only when a test says so */
+    uint8_t *memory;         /* not registered, MEMORY_BYTES */
+    uint8_t *sink;
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    rdma_wire_init(&fixture->wire);
+    fixture->a = &fixture->wire.ends[0];
+    fixture->b = &fixture->wire.ends[1];
+    assert_int_equal(sl_shared_create("send", MEMORY_BYTES, SL_SHARED_WRITE, &fixture->shared), 0);
+    fixture->memory = aligned_alloc(4096, MEMORY_BYTES);
+    fixture->sink = aligned_alloc(4096, MEMORY_BYTES);
+    assert_non_null(fixture->memory);
+    assert_non_null(fixture->sink);
+    fixture->b->sink = fixture->sink;
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    rdma_wire_fini(&fixture->wire);
+    sl_shared_destroy(&fixture->shared);
+    free(fixture->memory);
+    free(fixture->sink);
+    free(fixture);
+    return 0;
+}
+
+static void *cookie(uintptr_t number)
+{
+    return (void *)number;
+}
+
+static uint8_t *register_shared(struct fixture *fixture)
+{
+    assert_int_equal(sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->shared.base,
+                                             fixture->shared.bytes),
+                     0);
+    return fixture->shared.base;
+}
+
+static void unregister_shared(struct fixture *fixture)
+{
+    sl_rdma_memory_unregister(&fixture->wire.fake.rdma.base, fixture->shared.base);
+}
+
+/* Makes `count` frames one behind the other, each at a multiple of 8, and queues them. */
+static void send_row(struct fixture *fixture, uint32_t count, uint32_t payload_bytes)
+{
+    uint8_t *at = fixture->memory;
+    for (uint32_t i = 0; i < count; i++) {
+        rdma_wire_frame(at, SL_FRAME_REQUEST, i + 1, payload_bytes, (uint8_t)i);
+        rdma_wire_send(fixture->a, at, cookie(i + 1));
+        at += (FRAME(payload_bytes) + 7) & ~7U;
+    }
+}
+
+static void expect_row(const struct fixture *fixture, uint32_t count, uint32_t payload_bytes)
+{
+    assert_int_equal(fixture->b->received, count);
+    assert_int_equal(fixture->a->sent_count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        rdma_wire_expect(fixture->b, i, i + 1, payload_bytes, (uint8_t)i);
+        assert_int_equal(fixture->a->sent[i], i + 1);
+    }
+}
+
+/* ---- Packets ----------------------------------------------------------------------------------
+ */
+
+/* Without a copy and without a key, from where they lie. */
+static void flush__short_frames_go_inline(void **state)
+{
+    struct fixture *fixture = *state;
+    send_row(fixture, 3, 40);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, 1);
+    const struct rdma_wire_request *request = &fixture->a->requests[0];
+    assert_int_equal(request->flags, IBV_SEND_INLINE);
+    assert_int_equal(request->piece_count, 2); /* the frames touch each other */
+    assert_int_equal(request->pieces[1].addr, (uintptr_t)fixture->memory);
+    assert_int_equal(request->bytes, sizeof(struct sl_rdma_packet) + 3 * FRAME(40));
+    assert_int_equal(rdma_wire_head(request).kind, SL_RDMA_FRAMES);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->sent_count, 3); /* though nothing has been carried out */
+    rdma_wire_settle(&fixture->wire);
+    expect_row(fixture, 3, 40);
+    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 0);
+}
+
+static void flush__pads_between_frames(void **state)
+{
+    struct fixture *fixture = *state;
+    send_row(fixture, 5, 3);
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->a->requests[0].bytes,
+                     sizeof(struct sl_rdma_packet) + 4 * 40 + FRAME(3));
+    expect_row(fixture, 5, 3);
+}
+
+static void flush__fills_packets(void **state)
+{
+    struct fixture *fixture = *state;
+    send_row(fixture, 60, 500);
+    rdma_wire_settle(&fixture->wire);
+    expect_row(fixture, 60, 500);
+    /* 15 of 536 bytes to a packet */
+    assert_int_equal(fixture->b->conn->counted_received, 4);
+    assert_int_equal(fixture->a->requests[0].bytes,
+                     sizeof(struct sl_rdma_packet) + 14 * 536 + FRAME(500));
+}
+
+/* So many that lie apart do not fit the pieces of a request: they are copied. */
+static void flush__frames_that_lie_apart(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->wire.fake.rail.can.sge_max = 3;
+    for (uint32_t i = 0; i < 5; i++) {
+        uint8_t *at = fixture->memory + 1000 * i;
+        rdma_wire_frame(at, SL_FRAME_REQUEST, i + 1, 8, (uint8_t)i);
+        rdma_wire_send(fixture->a, at, cookie(i + 1));
+    }
+    rdma_wire_settle(&fixture->wire);
+    expect_row(fixture, 5, 8);
+    assert_int_equal(fixture->a->requests[0].piece_count, 1);
+    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 5 * FRAME(8));
+}
+
+/* Several frames in one head count as one until `sent`, and are cut only between frames. */
+static void flush__runs_are_cut_between_frames(void **state)
+{
+    struct fixture *fixture = *state;
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        rdma_wire_frame(fixture->memory + bytes, SL_FRAME_REQUEST, i + 1, 1000, (uint8_t)i);
+        bytes += FRAME(1000);
+    }
+    const struct sl_transport_frame run = {
+        .head = fixture->memory, .head_bytes = bytes, .cookie = cookie(7)};
+    assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &run, 1), 1);
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->b->received, 20);
+    for (uint32_t i = 0; i < 20; i++) {
+        rdma_wire_expect(fixture->b, i, i + 1, 1000, (uint8_t)i);
+    }
+    assert_int_equal(fixture->a->sent_count, 1);
+    assert_int_equal(fixture->a->sent[0], 7);
+    assert_int_equal(fixture->b->conn->counted_received, 3);
+}
+
+/* What is registered, and not very short, is read by the device; `sent` waits for that. */
+static void flush__registered_parts_stay_where_they_are(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *memory = register_shared(fixture);
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100, 1);
+    rdma_wire_send(fixture->a, fixture->memory, cookie(1));
+    rdma_wire_frame(memory, SL_FRAME_REQUEST, 2, 3000, 2);
+    rdma_wire_send(fixture->a, memory, cookie(2));
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, 1);
+    const struct rdma_wire_request *request = &fixture->a->requests[0];
+    assert_int_equal(request->piece_count, 2);
+    assert_int_equal(request->pieces[1].addr, (uintptr_t)memory);
+    assert_int_equal(request->flags, IBV_SEND_SIGNALED);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->sent_count, 0); /* it is in the same packet as the other */
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->a->sent_count, 2);
+    rdma_wire_expect(fixture->b, 0, 1, 100, 1);
+    rdma_wire_expect(fixture->b, 1, 2, 3000, 2);
+    unregister_shared(fixture);
+}
+
+static void sent__joined_frames_are_reported_once(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *memory = register_shared(fixture);
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
+    rdma_wire_frame(memory, SL_FRAME_REQUEST, 2, 5000, 2);
+    rdma_wire_send(fixture->a, fixture->memory, cookie(5));
+    rdma_wire_turn(&fixture->wire);
+    rdma_wire_send(fixture->a, memory, SL_TRANSPORT_COALESCED);
+    rdma_wire_turn(&fixture->wire);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->sent_count, 0);
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->a->sent_count, 1);
+    assert_int_equal(fixture->a->sent[0], 5);
+    assert_int_equal(fixture->b->received, 2);
+    unregister_shared(fixture);
+}
+
+/* ---- The send queue ---------------------------------------------------------------------------
+ */
+
+static void signal__every_so_often(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->a->conn->limit_theirs = 1000;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
+    for (uint32_t i = 0; i < 70; i++) {
+        rdma_wire_send(fixture->a, fixture->memory, cookie(i + 1));
+        rdma_wire_turn(&fixture->wire);
+    }
+    assert_int_equal(fixture->a->posted, 70);
+    for (uint32_t i = 0; i < 70; i++) {
+        bool is_due = (i + 1) % SL_RDMA_SIGNAL_EVERY == 0;
+        assert_int_equal((fixture->a->requests[i].flags & IBV_SEND_SIGNALED) != 0, is_due);
+    }
+}
+
+/* The device is slow: the queue holds what it can, the rest waits, and so does who queues. */
+static void queue__is_never_overrun(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->a->conn->limit_theirs = 5000;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
+    const struct sl_transport_frame frame = {
+        .head = fixture->memory, .head_bytes = FRAME(8), .cookie = cookie(9)};
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        taken += sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1);
+        rdma_wire_turn(&fixture->wire);
+    }
+    assert_int_equal(fixture->a->posted, SL_RDMA_SENDS);
+    assert_int_equal(taken, SL_RDMA_SENDS + SL_RDMA_QUEUE);
+    assert_int_equal(fixture->a->sent_count, SL_RDMA_SENDS);
+    assert_int_equal(fixture->a->writable_count, 0);
+    fixture->b->conn->limit_ours = fixture->b->conn->limit_told = 5000;
+    fixture->b->conn->window = 5000;
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->b->received, taken);
+    assert_int_equal(fixture->a->sent_count, taken);
+    assert_int_equal(fixture->a->writable_count, 1);
+}
+
+static void post__fails(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->a->post_error = ENOMEM;
+    send_row(fixture, 1, 8);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_ENDED);
+    assert_int_equal(fixture->a->conn->end_err, SL_ERR_IO);
+}
+
+/* ---- Credit -----------------------------------------------------------------------------------
+ */
+
+static void credit__is_never_overdrawn(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->b->hold = true;
+    send_row(fixture, 100, 8000);
+    for (uint32_t i = 0; i < 3; i++) {
+        rdma_wire_turn(&fixture->wire);
+    }
+    assert_int_equal(fixture->a->posted, SL_RDMA_WINDOW_MIN);
+    for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
+        assert_int_equal(rdma_wire_head(&fixture->a->requests[i]).flags,
+                         i + 1 == SL_RDMA_WINDOW_MIN ? SL_RDMA_STALLED : 0);
+    }
+    rdma_wire_settle(&fixture->wire); /* the window grows, until it does not */
+    assert_int_equal(fixture->b->received, SL_RDMA_WINDOW_MAX);
+    assert_int_equal(fixture->b->conn->window, SL_RDMA_WINDOW_MAX);
+    while (fixture->b->released < 100) {
+        rdma_wire_release(fixture->b, fixture->b->released);
+        rdma_wire_settle(&fixture->wire);
+    }
+    assert_int_equal(fixture->b->received, 100);
+}
+
+/* Frames that are queued when the credit is used up already: nothing goes that could say so. */
+static void credit__a_stall_is_told_once(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->a->conn->counted_sent = fixture->a->conn->limit_theirs;
+    send_row(fixture, 2, 8);
+    for (uint32_t i = 0; i < 4; i++) {
+        rdma_wire_turn(&fixture->wire);
+    }
+    assert_int_equal(fixture->a->posted, 1);
+    struct sl_rdma_packet head = rdma_wire_head(&fixture->a->requests[0]);
+    assert_int_equal(head.kind, SL_RDMA_CREDIT_UPDATE);
+    assert_int_equal(head.flags, SL_RDMA_STALLED);
+}
+
+/* Who only receives tells of credit by itself, when half of it was used; who answers, never. */
+static void note__only_where_nothing_else_goes(void **state)
+{
+    struct fixture *fixture = *state;
+    for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
+        send_row(fixture, 1, 8);
+        rdma_wire_settle(&fixture->wire);
+    }
+    assert_int_equal(fixture->b->posted, 2);
+    assert_int_equal(rdma_wire_head(&fixture->b->requests[1]).kind, SL_RDMA_CREDIT_UPDATE);
+    assert_int_equal(rdma_wire_head(&fixture->b->requests[1]).limit, 2 * SL_RDMA_WINDOW_MIN);
+    for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
+        send_row(fixture, 1, 8);
+        rdma_wire_turn(&fixture->wire);
+        (void)rdma_wire_carry(fixture->a, 1);
+        rdma_wire_send(fixture->b, fixture->memory, cookie(1));
+        rdma_wire_settle(&fixture->wire);
+    }
+    assert_int_equal(fixture->b->posted, 2 + SL_RDMA_WINDOW_MIN);
+    assert_int_equal(fixture->a->posted, 2 * SL_RDMA_WINDOW_MIN);
+}
+
+/* Receive buffers for NOTEs are few: the peer is asked to answer, and waited for. */
+static void note__waits_for_the_peer(void **state)
+{
+    struct fixture *fixture = *state;
+    for (uint32_t i = 0; i < 10; i++) {
+        fixture->a->conn->note_due = true;
+        sl_rdma_mark_dirty(fixture->a->conn);
+        rdma_wire_turn(&fixture->wire);
+    }
+    assert_int_equal(fixture->a->posted, SL_RDMA_SPARE - 1);
+    assert_int_equal(rdma_wire_head(&fixture->a->requests[SL_RDMA_SPARE - 2]).flags, SL_RDMA_PING);
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->b->posted, 1);
+    assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
+}
+
+static void uncounted__needs_no_credit(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->a->conn->counted_sent = fixture->a->conn->limit_theirs;
+    assert_true(sl_rdma_send_uncounted(fixture->a->conn, SL_RDMA_FIN, 0, 0));
+    assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_FIN);
+    assert_int_equal(fixture->a->requests[0].bytes, sizeof(struct sl_rdma_packet));
+    assert_true((fixture->a->requests[0].flags & IBV_SEND_SIGNALED) != 0);
+    assert_false(sl_rdma_send_is_done(fixture->a->conn));
+    (void)rdma_wire_carry(fixture->a, 1);
+    assert_true(sl_rdma_send_is_done(fixture->a->conn));
+    assert_true(fixture->b->conn->bye_received);
+}
+
+/* ---- Long frames ------------------------------------------------------------------------------
+ */
+
+/* Of memory that is not registered: copied, or registered for the occasion; `sent` when the peer
+ * has it. */
+static void long__of_any_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    static const uint32_t sizes[] = {8200, 16384, 16385, 31000, 33000, 300000};
+    for (uint32_t i = 0; i < 6; i++) {
+        memset(fixture->sink, 0xee, MEMORY_BYTES);
+        rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, i + 1, sizes[i], (uint8_t)i);
+        rdma_wire_send(fixture->a, fixture->memory, cookie(i + 1));
+        rdma_wire_turn(&fixture->wire);
+        rdma_wire_turn(&fixture->wire);
+        assert_int_equal(fixture->a->sent_count, i);
+        assert_true(sl_rdma_send_waits(fixture->a->conn));
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->a->sent_count, i + 1);
+        assert_false(sl_rdma_send_waits(fixture->a->conn));
+        rdma_wire_expect(fixture->b, i, i + 1, sizes[i], (uint8_t)i);
+        assert_true(sizes[i] <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+                    fixture->b->messages[i].payload == fixture->sink);
+        assert_int_equal(fixture->wire.fake.rail.pool.lent, 0);
+    }
+}
+
+/* The head's part of the payload comes with the packet; only the rest is read. */
+static void long__a_short_beginning_comes_along(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *memory = register_shared(fixture);
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 50200, 3);
+    memset(memory, 3, 50000);
+    const struct sl_transport_frame frame = {.head = fixture->memory,
+                                             .head_bytes = FRAME(200),
+                                             .payload = memory,
+                                             .payload_bytes = 50000,
+                                             .cookie = cookie(1)};
+    assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->b, 0, 1, 50200, 3);
+    assert_int_equal(fixture->b->requests[0].opcode, IBV_WR_RDMA_READ);
+    assert_int_equal(fixture->b->requests[0].bytes, 50000);
+    assert_int_equal(fixture->b->requests[0].remote_at, (uintptr_t)memory);
+    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, FRAME(200));
+    unregister_shared(fixture);
+}
+
+/* Many at a time: copies of unread ones take a part of the blocks at most, and all arrive. */
+static void long__many_at_once(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->wire.fake.rdma.buffers_max = 16;
+    for (uint32_t i = 0; i < 30; i++) {
+        uint8_t *at = fixture->memory + 12000 * i;
+        rdma_wire_frame(at, SL_FRAME_REQUEST, i + 1, 10000, (uint8_t)i);
+        rdma_wire_send(fixture->a, at, cookie(i + 1));
+    }
+    rdma_wire_turn(&fixture->wire);
+    assert_true(fixture->wire.fake.rail.pool.lent <= 8);
+    rdma_wire_settle(&fixture->wire);
+    expect_row(fixture, 30, 10000);
+}
+
+/* No memory can be registered: what can be copied still goes, the rest waits, and ends the
+ * connection when that took too long. */
+static void long__without_keys(void **state)
+{
+    struct fixture *fixture = *state;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 10000, 1);
+    rdma_wire_send(fixture->a, fixture->memory, cookie(1));
+    rdma_wire_settle(&fixture->wire); /* there are blocks now */
+    fixture->wire.fake.live_bytes_max = fixture->wire.fake.live_bytes;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 2, 100000, 2);
+    rdma_wire_send(fixture->a, fixture->memory, cookie(2));
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->b, 1, 2, 100000, 2);
+    assert_int_equal(fixture->a->sent_count, 2);
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 3, 400000, 3);
+    rdma_wire_send(fixture->a, fixture->memory, cookie(3));
+    for (uint32_t ms = 0; ms < SL_RDMA_PEER_TIMEOUT_MS; ms += 500) {
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+        rdma_fake_sleep(&fixture->wire.fake, 500);
+    }
+    rdma_wire_settle(&fixture->wire);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_ENDED);
+    assert_int_equal(fixture->a->conn->end_err, SL_ERR_NO_MEMORY);
+}
+
+/* It goes when there is memory again, and what waits behind it too, in order. */
+static void long__waits_for_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    for (uint32_t round = 0; round < 2; round++) { /* patience begins anew with each frame */
+        fake->live_bytes_max = fake->live_bytes;
+        rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000 + round, 1);
+        rdma_wire_send(fixture->a, fixture->memory, cookie(1));
+        rdma_wire_frame(fixture->memory + 500000, SL_FRAME_REQUEST, 2, 10, 2);
+        rdma_wire_send(fixture->a, fixture->memory + 500000, cookie(2));
+        rdma_wire_settle(&fixture->wire);
+        rdma_fake_sleep(fake, SL_RDMA_PEER_TIMEOUT_MS - 1000);
+        assert_true(fake->rdma.awake); /* the reactor does not sleep over it */
+        rdma_wire_settle(&fixture->wire);
+        fake->live_bytes_max = 0;
+        rdma_wire_settle(&fixture->wire); /* not before the next round of retries */
+        assert_int_equal(fixture->b->received, 2 * round);
+        rdma_fake_sleep(fake, 20);
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->b->received, 2 * round + 2);
+        rdma_wire_expect(fixture->b, 2 * round, 1, 400000 + round, 1);
+        rdma_wire_expect(fixture->b, 2 * round + 1, 2, 10, 2);
+        sl_rdma_cache_shrink(fake->rail.cache);
+    }
+}
+
+/* There is room for the payload or for the landing: the payload goes, the answer comes as any. */
+static void long__its_landing_does_not_take_its_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    register_shared(fixture);
+    fake->live_bytes_max = fake->live_bytes + MEMORY_BYTES + 1000;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000, 1);
+    const struct sl_transport_frame frame = {.head = fixture->memory,
+                                             .head_bytes = FRAME(400000),
+                                             .landing = fixture->shared.base,
+                                             .landing_bytes = 400000,
+                                             .cookie = cookie(1)};
+    assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->b, 0, 1, 400000, 1);
+    unregister_shared(fixture);
+}
+
+/* What was copied for peers to read leaves a block to receive with. */
+static void long__copies_leave_a_block(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    const uint32_t total = fake->rail.pool.total[SL_RDMA_BLOCK_STAGING];
+    fake->live_bytes_max = fake->live_bytes;
+    fixture->b->conn->window = fixture->b->conn->limit_told = 2 * total;
+    fixture->a->conn->limit_theirs = fixture->b->conn->limit_ours = 2 * total;
+    send_row(fixture, total + 2, 10000);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fake->rail.pool.total[SL_RDMA_BLOCK_STAGING], total);
+    assert_int_equal(fake->rail.pool.lent, total - 1);
+    rdma_wire_settle(&fixture->wire);
+    rdma_fake_sleep(fake, 20);
+    rdma_wire_settle(&fixture->wire);
+    expect_row(fixture, total + 2, 10000);
+}
+
+/* There is a block for the first half of a payload only: it is registered after all, and comes
+ * once. */
+static void long__what_was_copied_in_part_is_not_sent_twice(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_nic *rail = &fixture->wire.fake.rail;
+    struct sl_rdma_block *taken = NULL;
+    struct sl_rdma_block *block = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+    fixture->wire.fake.rdma.buffers_max = 1;
+    while (rail->pool.free[SL_RDMA_BLOCK_STAGING] != NULL) {
+        struct sl_rdma_block *next = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+        next->next = taken;
+        taken = next;
+    }
+    sl_rdma_pool_put(block);
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, SL_RDMA_STAGING_BYTES + 100, 1);
+    rdma_wire_send(fixture->a, fixture->memory, cookie(1));
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->b, 0, 1, SL_RDMA_STAGING_BYTES + 100, 1);
+    assert_int_equal(fixture->a->sent_count, 1);
+    while (taken != NULL) {
+        block = taken;
+        taken = block->next;
+        sl_rdma_pool_put(block);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(flush__short_frames_go_inline),
+        CASE(flush__pads_between_frames),
+        CASE(flush__fills_packets),
+        CASE(flush__frames_that_lie_apart),
+        CASE(flush__runs_are_cut_between_frames),
+        CASE(flush__registered_parts_stay_where_they_are),
+        CASE(sent__joined_frames_are_reported_once),
+        CASE(signal__every_so_often),
+        CASE(queue__is_never_overrun),
+        CASE(post__fails),
+        CASE(credit__is_never_overdrawn),
+        CASE(credit__a_stall_is_told_once),
+        CASE(note__only_where_nothing_else_goes),
+        CASE(note__waits_for_the_peer),
+        CASE(uncounted__needs_no_credit),
+        CASE(long__of_any_memory),
+        CASE(long__a_short_beginning_comes_along),
+        CASE(long__many_at_once),
+        CASE(long__without_keys),
+        CASE(long__waits_for_memory),
+        CASE(long__its_landing_does_not_take_its_memory),
+        CASE(long__copies_leave_a_block),
+        CASE(long__what_was_copied_in_part_is_not_sent_twice),
+    };
+    return cmocka_run_group_tests_name("rdma_send", tests, NULL, NULL);
+}

@@ -1,0 +1,302 @@
+/* The coordinator's seat: under faults by seed, and one by one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "tests/unit/ps/leader/leader_world.h"
+
+static void seat__under_random_faults(void **state)
+{
+    (void)state;
+    uint32_t told_count = 0;
+    uint32_t term_count = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct world world;
+        world_make(&world, seed);
+        for (uint32_t i = 0; i < STEPS; i++) {
+            world_cause_trouble(&world);
+            world_step(&world);
+        }
+        world_heal(&world);
+        for (uint32_t i = 0; i < 1500; i++) { /* half a minute */
+            world_step(&world);
+        }
+        assert_int_equal(world_count_seated(&world), 1);
+        assert_non_null(world.members[0].at);
+        assert_non_null(world.members[1].at);
+        const uint32_t before = world.told_count;
+        for (uint32_t i = 0; i < 500; i++) {
+            world_step(&world);
+        }
+        assert_true(world.told_count > before);
+        told_count += world.told_count;
+        term_count += world.term_count;
+        world_end(&world);
+    }
+    assert_true(told_count > 100 * SEEDS); /* it was not idle */
+    assert_true(term_count > 3 * SEEDS);
+}
+
+/* ---- One by one --------------------------------------------------------------------------------
+ */
+
+/* All of them know the one who leads, and where. */
+static void seat__all_know_the_leader(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 1);
+    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        const struct sl_election_leader *known = sl_leader_leader(world.processes[i].seat);
+        assert_int_equal(known->epoch, world.last_epoch);
+        assert_int_equal(world.processes[i].leader_epoch, world.last_epoch);
+        assert_string_equal(known->endpoint, "tcp://127.0.0.1:1");
+        assert_string_equal(known->name, sl_leader_leader(world_holder(&world)->seat)->name);
+    }
+    world_end(&world);
+}
+
+/* The store is out of reach: the holder ends by itself, before its lease does; when the store is
+ * back somebody goes on. */
+static void seat__the_store_is_away(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 2);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 1);
+    assert_true(world.told_count > 0);
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        memory_store_cut(world.processes[i].store, true, false);
+    }
+    world_run_for(&world, TTL_S * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 0);
+    world_heal(&world);
+    world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 1);
+    assert_int_equal(world.term_count, 2);
+    world_end(&world);
+}
+
+/* How often the text is in what was logged since stderr went to the file. */
+static uint32_t count_logged(FILE *file, const char *text)
+{
+    char line[512];
+    uint32_t count = 0;
+    rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        count += strstr(line, text) != NULL;
+    }
+    return count;
+}
+
+/* It can be read, and takes nothing: that is said once, and that it is over when it is. */
+static void seat__the_store_is_full(void **state)
+{
+    (void)state;
+    struct world world;
+    FILE *file = tmpfile();
+    const int old = dup(STDERR_FILENO);
+    assert_non_null(file);
+    world_make(&world, 2);
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        memory_store_fill(world.processes[i].store, true);
+    }
+    assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
+    sl_log_setup(SL_LOG_INFO, "test");
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    const uint32_t over_early = count_logged(file, "the cluster store answers again");
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        memory_store_fill(world.processes[i].store, false);
+    }
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    sl_log_setup(SL_LOG_OFF, "test");
+    assert_true(dup2(old, STDERR_FILENO) >= 0);
+    (void)close(old);
+    assert_int_equal(over_early, 0);
+    assert_int_equal(count_logged(file, "is out of reach: database space exceeded"), PROCESSES);
+    assert_int_equal(count_logged(file, "the cluster store answers again"), PROCESSES);
+    assert_int_equal(world_count_seated(&world), 1);
+    (void)fclose(file);
+    world_end(&world);
+}
+
+/* One that is told to end gives the seat away at once, and what it knew is written. */
+static void seat__resigns(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 3);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(&world);
+    assert_non_null(leader);
+    world_disconnect(&world, leader);
+    leader->coordinator = NULL;
+    sl_leader_resign(leader->seat, false, 60 * SL_CLOCK_NS_PER_S, world_on_resigned, leader);
+    world_run_for(&world, TTL_S * SL_CLOCK_NS_PER_S - MS);
+    assert_true(leader->resigned);
+    assert_non_null(world_holder(&world)); /* without waiting for the end of the lease */
+    assert_ptr_not_equal(world_holder(&world), leader);
+    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    assert_non_null(world.members[1].at);
+    sl_leader_destroy(&leader->seat);
+    world_end(&world);
+}
+
+/* The job is over: nothing of it is left. */
+static void seat__erases(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 4);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    assert_true(memory_store_count(world.memory, "jobs/a/state/") > 3);
+    struct process *leader = world_holder(&world);
+    assert_non_null(leader);
+    world_end_process(&world, leader, true);
+    assert_int_equal(memory_store_count(world.memory, "jobs/a/"), 0);
+    world_end(&world);
+}
+
+/* A client of the store that was not answered asks again: its own claim is in its way. */
+static void seat__claims_twice(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 6);
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        memory_store_repeat(world.processes[i].store, true);
+    }
+    world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 1);
+    assert_int_equal(world.term_count, 1);
+    assert_true(world.told_count > 0);
+    world_end(&world);
+}
+
+/* What came while the lease had ended was not sent: an answer that prolongs it then is too late. */
+static void seat__is_prolonged_too_late(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 8);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(&world);
+    assert_non_null(leader);
+    memory_store_hold(leader->store, true);
+    world_run_for(&world, 1 * SL_CLOCK_NS_PER_S); /* it has asked */
+    assert_ptr_equal(world_holder(&world), leader);
+    world.now_ns += 1500 * MS; /* before its next tick */
+    memory_store_hold(leader->store, false);
+    while (memory_store_answer(world.memory)) {
+    }
+    assert_int_equal(world_count_seated(&world), 0);
+    world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 1);
+    world_end(&world);
+}
+
+/* A server of the store was asked first, did not answer, and does it when others have long done it,
+ * and more. */
+static void seat__an_old_write_comes_late(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 9);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(&world);
+    assert_non_null(leader);
+    memory_store_remember(leader->store);
+    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    assert_ptr_equal(world_holder(&world), leader);
+    assert_false(memory_store_play(world.memory));
+    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    assert_ptr_equal(world_holder(&world), leader);
+    world_end(&world);
+}
+
+/* More changes than one write has: nobody is told before the last of them is written. */
+static void seat__many_changes(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 7);
+    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(&world);
+    struct member *member = &world.members[1];
+    assert_ptr_equal(member->at, leader);
+    do { /* what was asked before */
+        sl_leader_run(leader->seat);
+    } while (memory_store_answer(world.memory));
+    const uint32_t before = world.told_count;
+    const uint32_t written = memory_store_count(world.memory, "jobs/a/state/table/");
+    for (uint32_t i = 0; i < NAMES; i++) {
+        member->request = 0;
+        member->name = NAMES + i;
+        world_open_named(&world, member);
+    }
+    assert_int_equal(world.told_count, before);
+    while (memory_store_count(world.memory, "jobs/a/state/table/") < written + NAMES) {
+        assert_int_equal(world.told_count, before);
+        sl_leader_run(leader->seat);
+        assert_true(memory_store_answer(world.memory));
+    }
+    assert_true(world.told_count > before); /* the last of them waits for its answer */
+    world_end(&world);
+}
+
+/* Somebody else's bytes under our keys: nobody leads, and nobody falls, until they are gone. */
+static void seat__strange_keys(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 5);
+    static const char *const VALUES[] = {
+        "",
+        "{}",
+        "{\"name\":\"ps/0\",\"endpoint\":\"nowhere\",\"id\":\"1\"}",
+        "{\"name\":\"ps/0\",\"endpoint\":\"tcp://a:1\",\"id\":\"x\"}",
+    };
+    for (size_t i = 0; i < sizeof VALUES / sizeof VALUES[0]; i++) {
+        memory_store_set(world.memory, KEY, VALUES[i]);
+        world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+        assert_int_equal(world_count_seated(&world), 0);
+        assert_int_equal(world.processes[0].leader_epoch, 0);
+        memory_store_set(world.memory, KEY, NULL);
+    }
+    memory_store_set(world.memory, "jobs/a/state/ps/00007", "{}");
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 0);
+    memory_store_set(world.memory, "jobs/a/state/ps/00007", NULL);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 1);
+    world_end(&world);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seat__all_know_the_leader),
+        cmocka_unit_test(seat__the_store_is_away),
+        cmocka_unit_test(seat__the_store_is_full),
+        cmocka_unit_test(seat__resigns),
+        cmocka_unit_test(seat__erases),
+        cmocka_unit_test(seat__strange_keys),
+        cmocka_unit_test(seat__claims_twice),
+        cmocka_unit_test(seat__is_prolonged_too_late),
+        cmocka_unit_test(seat__an_old_write_comes_late),
+        cmocka_unit_test(seat__many_changes),
+        cmocka_unit_test(seat__under_random_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+/* The client against servers that misbehave, which this program plays, and against a real etcd,
+ * which it starts where there is one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "ps/metastore/etcd.h"
+#include "real_etcd.h"
+
+/* A machine that is busy may take long. */
+#define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
+
+/* ---- A server that says one thing -------------------------------------------------------------
+ */
+
+enum habit { SAYS, SAYS_WITHOUT_END, IS_SILENT, CLOSES };
+
+struct server {
+    enum habit habit;
+    const char *says;
+    int listener, stop[2];
+    uint16_t port;
+    uint32_t asked; /* read after the thread has ended */
+    pthread_t thread;
+};
+
+static void say_without_end(int fd)
+{
+    static const char HEAD[] = "HTTP/1.1 200 OK\r\n\r\n";
+    static char block[65536];
+    memset(block, ' ', sizeof block);
+    ssize_t sent = send(fd, HEAD, sizeof HEAD - 1, MSG_NOSIGNAL);
+    while (sent > 0) {
+        sent = send(fd, block, sizeof block, MSG_NOSIGNAL);
+    }
+}
+
+/* All of it, to the end of its JSON: what is not read makes `close` take back what was said. */
+static bool read_request(const struct server *server, int fd)
+{
+    char request[4096];
+    size_t used = 0;
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = server->stop[0], .events = POLLIN}};
+    while (used == 0 || request[used - 1] != '}') {
+        (void)poll(fds, 2, -1);
+        ssize_t got = fds[0].revents == 0 ? 0 : recv(fd, request + used, sizeof request - used, 0);
+        if (got <= 0) {
+            return false;
+        }
+        used += (size_t)got;
+    }
+    return true;
+}
+
+static void serve_one(struct server *server, int fd)
+{
+    if (read_request(server, fd)) {
+        server->asked++;
+        if (server->habit == SAYS) {
+            (void)send(fd, server->says, strlen(server->says), MSG_NOSIGNAL);
+        } else if (server->habit == SAYS_WITHOUT_END) {
+            say_without_end(fd);
+        } else if (server->habit == IS_SILENT) {
+            struct pollfd stop = {.fd = server->stop[0], .events = POLLIN};
+            (void)poll(&stop, 1, -1);
+        }
+    }
+    (void)close(fd);
+}
+
+static void *serve(void *ctx)
+{
+    struct server *server = ctx;
+    struct pollfd fds[] = {{.fd = server->listener, .events = POLLIN},
+                           {.fd = server->stop[0], .events = POLLIN}};
+    while (poll(fds, 2, -1) > 0 && fds[1].revents == 0) {
+        int fd = accept(server->listener, NULL, NULL);
+        if (fd >= 0) {
+            serve_one(server, fd);
+        }
+    }
+    return NULL;
+}
+
+static void server_start(struct server *server, enum habit habit, const char *says)
+{
+    *server = (struct server){.habit = habit, .says = says};
+    server->listener = real_etcd_listen(&server->port);
+    assert_int_equal(pipe(server->stop), 0);
+    assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
+}
+
+static void server_stop(struct server *server)
+{
+    assert_int_equal(write(server->stop[1], "x", 1), 1);
+    assert_int_equal(pthread_join(server->thread, NULL), 0);
+    (void)close(server->listener);
+    (void)close(server->stop[0]);
+    (void)close(server->stop[1]);
+}
+
+static struct sl_etcd *client_of(const uint16_t *ports, uint32_t count)
+{
+    struct sl_etcd_options options = {.server_count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(options.servers[i], sizeof options.servers[i], "127.0.0.1:%u", ports[i]);
+    }
+    struct sl_etcd *etcd;
+    assert_int_equal(sl_etcd_create(&options, &etcd), 0);
+    return etcd;
+}
+
+static struct sl_metastore_request ask_of(enum sl_metastore_kind kind, const char *key)
+{
+    struct sl_metastore_request ask = {.kind = kind, .timeout_ns = TIMEOUT};
+    (void)snprintf(ask.key, sizeof ask.key, "%s", key);
+    return ask;
+}
+
+static int ask_one(enum habit habit, const char *says, struct sl_metastore_request *ask)
+{
+    struct server server;
+    server_start(&server, habit, says);
+    struct sl_etcd *etcd = client_of(&server.port, 1);
+    sl_etcd_perform(etcd, ask);
+    sl_etcd_destroy(&etcd);
+    server_stop(&server);
+    assert_true(server.asked > 0);
+    int err = ask->answer.err;
+    assert_int_equal(err == 0, ask->answer.reason[0] == '\0');
+    sl_metastore_answer_fini(&ask->answer);
+    return err;
+}
+
+static void perform__servers_that_misbehave(void **state)
+{
+    (void)state;
+    static const struct {
+        enum habit habit;
+        const char *says;
+        int err;
+    } CASES[] = {
+        {SAYS, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 0},
+        {SAYS, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n[1,2]", SL_ERR_PROTOCOL},
+        {SAYS, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", SL_ERR_PROTOCOL},
+        {SAYS, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+         SL_ERR_PROTOCOL},
+        {SAYS, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", SL_ERR_IO},
+        {SAYS, "no HTTP at all\r\n\r\n", SL_ERR_IO},
+        {SAYS, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", SL_ERR_IO},
+        {CLOSES, NULL, SL_ERR_IO},
+        {IS_SILENT, NULL, SL_ERR_IO},
+        {SAYS_WITHOUT_END, NULL, SL_ERR_TOO_LARGE},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k");
+        ask.timeout_ns =
+            CASES[i].habit == SAYS_WITHOUT_END ? 30 * SL_CLOCK_NS_PER_S : 500 * SL_CLOCK_NS_PER_MS;
+        int err = ask_one(CASES[i].habit, CASES[i].says, &ask);
+        /* Out of reach: the last attempt of several says how. */
+        err = err == SL_ERR_DEADLINE ? SL_ERR_IO : err;
+        if (err != CASES[i].err) {
+            print_error("case %zu: %d\n", i, err);
+        }
+        assert_int_equal(err, CASES[i].err);
+    }
+}
+
+/* The silent one is left, and what answers is asked first from then on. */
+static void perform__another_server(void **state)
+{
+    (void)state;
+    struct server servers[3];
+    server_start(&servers[0], IS_SILENT, NULL);
+    server_start(&servers[1], SAYS, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
+    server_start(&servers[2], SAYS, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    uint16_t ports[] = {servers[0].port, servers[1].port, servers[2].port};
+    struct sl_etcd *etcd = client_of(ports, 3);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k");
+        ask.timeout_ns = 12 * SL_CLOCK_NS_PER_S; /* a third of it for the silent one */
+        sl_etcd_perform(etcd, &ask);
+        assert_int_equal(ask.answer.err, 0);
+    }
+    sl_etcd_destroy(&etcd);
+    for (uint32_t i = 0; i < 3; i++) {
+        server_stop(&servers[i]);
+    }
+    assert_int_equal(servers[0].asked, 1);
+    assert_int_equal(servers[1].asked, 1);
+    assert_int_equal(servers[2].asked, 4);
+}
+
+/* ---- A real etcd ------------------------------------------------------------------------------
+ */
+
+struct real {
+    struct real_etcd server;
+    struct sl_etcd *etcd; /* NULL: no etcd is installed */
+};
+
+static int real_start(void **state)
+{
+    static struct real real;
+    *state = &real;
+    real = (struct real){.etcd = NULL};
+    if (real_etcd_start(&real.server, NULL)) {
+        real.etcd = client_of(&real.server.port, 1);
+        struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k"); /* until it has come up */
+        sl_etcd_perform(real.etcd, &ask);
+        assert_int_equal(ask.answer.err, 0);
+    }
+    return 0;
+}
+
+static int real_end(void **state)
+{
+    struct real *real = *state;
+    if (real->etcd != NULL) {
+        sl_etcd_destroy(&real->etcd);
+        real_etcd_stop(&real->server);
+    }
+    return 0;
+}
+
+static struct sl_etcd *real_of(void **state)
+{
+    struct real *real = *state;
+    if (real->etcd == NULL) {
+        skip();
+    }
+    return real->etcd;
+}
+
+static void perform(struct sl_etcd *etcd, struct sl_metastore_request *ask)
+{
+    ask->answer = (struct sl_metastore_answer){0};
+    sl_etcd_perform(etcd, ask);
+}
+
+static void real__writes_compare(void **state)
+{
+    struct sl_etcd *etcd = real_of(state);
+    uint8_t value[] = {'v', 0, 255};
+    struct sl_metastore_change change = {.key = "w/1", .value = value, .value_bytes = 3};
+    struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "w/1");
+    write.guard = SL_METASTORE_ABSENT;
+    write.changes = &change;
+    write.change_count = 1;
+    perform(etcd, &write);
+    assert_int_equal(write.answer.err, 0);
+    assert_true(write.answer.held);
+    const uint64_t created = write.answer.revision;
+    perform(etcd, &write);
+    assert_int_equal(write.answer.err, 0);
+    assert_false(write.answer.held);
+    assert_int_equal(write.answer.pair_count, 1);
+    assert_int_equal(write.answer.pairs[0].created, created);
+    assert_int_equal(write.answer.pairs[0].value_bytes, 3);
+    assert_memory_equal(write.answer.pairs[0].value, value, 3);
+    sl_metastore_answer_fini(&write.answer);
+    write.guard = SL_METASTORE_CREATED;
+    write.revision = created + 1;
+    perform(etcd, &write);
+    assert_false(write.answer.held);
+    sl_metastore_answer_fini(&write.answer);
+    write.revision = created;
+    change.removes = true;
+    perform(etcd, &write);
+    assert_true(write.answer.held);
+    perform(etcd, &write); /* it is not there any more */
+    assert_int_equal(write.answer.err, 0);
+    assert_false(write.answer.held);
+    assert_int_equal(write.answer.pair_count, 0);
+}
+
+static void real__leases(void **state)
+{
+    struct sl_etcd *etcd = real_of(state);
+    struct sl_metastore_request grant = {
+        .kind = SL_METASTORE_LEASE_GRANT, .ttl_s = 5, .timeout_ns = TIMEOUT};
+    perform(etcd, &grant);
+    assert_int_equal(grant.answer.err, 0);
+    assert_true(grant.answer.ttl_s >= 5);
+    const uint64_t lease = grant.answer.lease;
+    struct sl_metastore_change change = {.key = "l/1", .lease = lease};
+    struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "l/1");
+    write.changes = &change;
+    write.change_count = 1;
+    perform(etcd, &write);
+    assert_true(write.answer.held);
+    struct sl_metastore_request keep = {
+        .kind = SL_METASTORE_LEASE_RENEW, .lease = lease, .timeout_ns = TIMEOUT};
+    perform(etcd, &keep);
+    assert_int_equal(keep.answer.err, 0);
+    assert_true(keep.answer.ttl_s >= 5);
+    struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "l/1");
+    perform(etcd, &read);
+    assert_int_equal(read.answer.pair_count, 1);
+    assert_int_equal(read.answer.pairs[0].lease, lease);
+    assert_int_equal(read.answer.pairs[0].value_bytes, 0);
+    sl_metastore_answer_fini(&read.answer);
+    struct sl_metastore_request revoke = {
+        .kind = SL_METASTORE_LEASE_REVOKE, .lease = lease, .timeout_ns = TIMEOUT};
+    for (int i = 0; i < 2; i++) { /* again: it has ended */
+        perform(etcd, &revoke);
+        assert_int_equal(revoke.answer.err, 0);
+    }
+    perform(etcd, &read);
+    assert_int_equal(read.answer.pair_count, 0);
+    perform(etcd, &keep);
+    assert_int_equal(keep.answer.err, SL_ERR_NOT_FOUND);
+    perform(etcd, &write);
+    assert_int_equal(write.answer.err, SL_ERR_NOT_FOUND);
+}
+
+/* More pairs than one page has, in order, and none of the neighbours. */
+static void real__pages(void **state)
+{
+    struct sl_etcd *etcd = real_of(state);
+    enum { ROUNDS = 7, EACH = SL_METASTORE_CHANGES_MAX };
+    static struct sl_metastore_change changes[EACH];
+    uint8_t value[16];
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t i = 0; i < EACH; i++) {
+            changes[i] = (struct sl_metastore_change){.value = value, .value_bytes = sizeof value};
+            (void)snprintf(changes[i].key, sizeof changes[i].key, "p/%05u", round * EACH + i);
+        }
+        struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "p/");
+        write.changes = changes;
+        write.change_count = EACH;
+        perform(etcd, &write);
+        assert_true(write.answer.held);
+    }
+    struct sl_metastore_change neighbour = {.key = "p0", .value = value, .value_bytes = 1};
+    struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "p0");
+    write.changes = &neighbour;
+    write.change_count = 1;
+    perform(etcd, &write);
+    struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "p/");
+    read.is_prefix = true;
+    perform(etcd, &read);
+    assert_int_equal(read.answer.err, 0);
+    assert_int_equal(read.answer.pair_count, ROUNDS * EACH);
+    for (uint32_t i = 0; i < ROUNDS * EACH; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "p/%05u", i);
+        assert_string_equal(read.answer.pairs[i].key, key);
+    }
+    sl_metastore_answer_fini(&read.answer);
+    struct sl_metastore_change removal = {.key = "p/", .removes = true, .is_prefix = true};
+    write.changes = &removal;
+    perform(etcd, &write);
+    assert_true(write.answer.held);
+    perform(etcd, &read);
+    assert_int_equal(read.answer.pair_count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(perform__servers_that_misbehave),
+        cmocka_unit_test(perform__another_server),
+        cmocka_unit_test(real__writes_compare),
+        cmocka_unit_test(real__leases),
+        cmocka_unit_test(real__pages),
+    };
+    return cmocka_run_group_tests(tests, real_start, real_end);
+}

@@ -1,0 +1,170 @@
+/* What a process makes of what its shards say of their backups: the coordinator decides for all of
+ * them together, and so does the process. One reactor stands for two cores. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "ps/agent/internal.h"
+#include "ps/process/internal.h"
+#include "tests/unit/ps/server/stepped.h"
+
+#define SHARDS 2
+#define EPOCH  3
+#define OWN    (1U << SL_PROCESS_HOME)
+#define GUEST  (1U << SL_PROCESS_PARTNER)
+
+struct world {
+    struct stepped stepped;
+    struct sl_process process;
+    struct sl_process_core core;
+    struct sl_agent member;
+    struct sl_reactor *reactors[1];
+    uint32_t end_count;
+    uint64_t handovers;
+};
+
+static struct world *world_of(void *core)
+{
+    return (struct world *)(void *)((char *)core - offsetof(struct world, core));
+}
+
+/* ps/1 is the primary of its own shards, and of the guests', and the coordinator has said that the
+ * backups of both are in step. */
+static int setup(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    stepped_start(&world->stepped, 1);
+    world->reactors[0] = world->stepped.pair.a.reactor;
+    assert_int_equal(sl_reactor_connect(world->reactors, 1), 0);
+    world->core =
+        (struct sl_process_core){.process = &world->process, .reactor = world->reactors[0]};
+    world->process = (struct sl_process){
+        .options = {.kind = SL_PROCESS_PS, .ps_count = 3, .reactor_count = SHARDS, .replicas = 1},
+        .task_index = 1,
+        .cores = &world->core,
+        .reactors = world->reactors,
+    };
+    for (uint32_t which = SL_PROCESS_HOME; which <= SL_PROCESS_PARTNER; which++) {
+        const uint32_t owner = which == SL_PROCESS_HOME ? 1 : 0;
+        world->process.pairs[which] = (struct sl_process_replica_group){
+            .ps = {.task_index = owner,
+                   .epoch = EPOCH,
+                   .primary = 1,
+                   .backup = owner == 1 ? 2 : 0,
+                   .in_step = true},
+            .told_epoch = EPOCH,
+        };
+    }
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *world = *state;
+    stepped_stop(&world->stepped);
+    free(world);
+    return 0;
+}
+
+static void moved(struct world *world, uint32_t local_index, uint64_t epoch, bool in_step)
+{
+    sl_process_on_replica_state_changed(&world->core, local_index, epoch, in_step);
+    stepped_turns(&world->stepped, 2);
+}
+
+static void on_end(void *ctx, uint64_t handovers, uint64_t b)
+{
+    (void)b;
+    struct world *world = world_of(ctx);
+    world->handovers = handovers;
+    world->end_count++;
+}
+
+/* What the cores would be told now. */
+static uint64_t handovers_of(struct world *world)
+{
+    const uint32_t before = world->end_count;
+    world->process.options.reactor_count = 1;
+    sl_process_replica_end(&world->process, on_end);
+    stepped_turns(&world->stepped, 2);
+    world->process.options.reactor_count = SHARDS;
+    assert_int_equal(world->end_count, before + 1);
+    return world->handovers;
+}
+
+static void process__hands_over_when_all_shards_are_in_step(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(handovers_of(world), 0);
+    moved(world, 0, EPOCH, true);
+    assert_int_equal(handovers_of(world), 0);
+    moved(world, 1, EPOCH, true);
+    assert_int_equal(handovers_of(world), OWN);
+    moved(world, SHARDS, EPOCH, true);
+    moved(world, SHARDS + 1, EPOCH, true);
+    assert_int_equal(handovers_of(world), OWN | GUEST);
+}
+
+/* One of them gives its backup up: the coordinator is told so of the pair. */
+static void process__hands_over_no_shard_when_one_gives_up(void **state)
+{
+    struct world *world = *state;
+    moved(world, 0, EPOCH, true);
+    moved(world, 1, EPOCH, true);
+    moved(world, 0, EPOCH, false);
+    assert_int_equal(handovers_of(world), 0);
+}
+
+/* The coordinator has not heard it, or has begun another epoch, or another is the primary. */
+static void process__hands_over_what_the_coordinator_knows(void **state)
+{
+    struct world *world = *state;
+    struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
+    moved(world, 0, EPOCH, true);
+    moved(world, 1, EPOCH, true);
+    pair->ps.in_step = false;
+    assert_int_equal(handovers_of(world), 0);
+    pair->ps.in_step = true;
+    pair->ps.epoch++;
+    assert_int_equal(handovers_of(world), 0);
+    pair->ps.epoch--;
+    pair->ps.primary = 2;
+    assert_int_equal(handovers_of(world), 0);
+}
+
+/* What was sent to the coordinator is there before this ps's goodbye; what waits to be sent is not.
+ */
+static void process__hands_over_what_the_coordinator_hears_first(void **state)
+{
+    struct world *world = *state;
+    struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
+    pair->ps.in_step = false;
+    world->member = (struct sl_agent){.options = {.reactor = world->reactors[0]}};
+    world->process.member = &world->member;
+    moved(world, 0, EPOCH, true);
+    moved(world, 1, EPOCH, true);
+    assert_true(sl_agent_has_news(&world->member));
+    assert_int_equal(handovers_of(world), 0);
+    world->member.has_news = false; /* as when it has been sent */
+    assert_int_equal(handovers_of(world), OWN);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(process__hands_over_when_all_shards_are_in_step),
+        TEST(process__hands_over_no_shard_when_one_gives_up),
+        TEST(process__hands_over_what_the_coordinator_knows),
+        TEST(process__hands_over_what_the_coordinator_hears_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

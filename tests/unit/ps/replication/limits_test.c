@@ -1,0 +1,239 @@
+/* A shard and its backup, where there are more clients, less memory or more to send than one of the
+ * two has room for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "pair.h"
+#include "ps/shard/internal.h"
+
+/* A block of a snapshot has the rows of one table: less than the budget of a turn, and more than
+ * half of it. */
+#define TABLES 4
+#define ROWS   5000
+#define BUDGET 6000
+
+/* At the backup those are away, too, who are connected to the primary: there may be more of them
+ * than connections. */
+static void replica__a_backup_forgets_nobody_whom_its_primary_knows(void **state)
+{
+    struct pair *pair = *state;
+    pair->stepped.server->options.transport_options.connections_max = 2;
+    pair->backup->options.transport_options.connections_max = 1;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_join(&pair->other, &pair->stepped, UINT32_MAX, 8);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    stepped_push(&pair->other, 2, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    assert_int_equal(stepped_reply(&pair->other, 2)->status, 0);
+    tell(pair, pair->backup, 2, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    pair->other.hello.shard = 1;
+    assert_true(stepped_again(&pair->other)->welcome.resumed);
+}
+
+/* There was none for another shard: there is in another epoch. */
+static void replica__a_backup_without_memory_is_none_for_an_epoch(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    tell(pair, pair->backup, 2, false, false);
+    sl_shard_destroy(&pair->backup->shard);
+    pair->backup->replica->is_broken = true;
+    tell(pair, pair->stepped.server, 2, true, true);
+    stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 1);
+    tell(pair, pair->backup, 3, false, false);
+    tell(pair, pair->stepped.server, 3, true, true);
+    stepped_pass(&pair->stepped, STEPPED_LEASE);
+    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->err, 0);
+}
+
+/* Requests that write, as many as are logged, and one more: it waits, with a time to live. Returns
+ * its id. */
+static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
+{
+    struct shard_request *request = &pair->stepped.request;
+    const struct sl_replication *replica = pair->stepped.server->replica;
+    uint64_t id = 10;
+    while (!replica->is_full) {
+        assert_true(replica->block_count > 0);
+        for (uint32_t i = 0; i < 16; i++) { /* together they take little time */
+            stepped_push(&pair->peer, id++, ASP, 1);
+        }
+        turns(pair, 5);
+    }
+    turns(pair, 50);
+    shard_request_begin(request, 0);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, pair->stepped.keys, 1,
+                       pair->stepped.gradients, STEPPED_DIM);
+    stepped_send(&pair->peer, id, budget_us);
+    return id;
+}
+
+/* An image that takes longer than those who push can wait is given up: they go on, and it is tried
+ * again later. */
+static void replica__an_image_that_takes_too_long_is_given_up(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    begin_later(pair);
+    while (pair->stepped.server->replica->block_count < 2) {
+        turns(pair, 1);
+    }
+    pair->backup->replica->hands_over = true; /* as if it had long to do */
+    const uint64_t id = fill_log(pair, 4U * 1000 * 1000);
+    const uint32_t reply_count = pair->peer.reply_count;
+    stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->peer.reply_count, reply_count);
+    stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    pair->backup->replica->hands_over = false;
+    assert_int_equal(pair->in_step_count, 1);
+    assert_int_equal(pair->failed_count, 0);
+    /* What it was sent it has by now: it begins anew in another epoch. */
+    stepped_pass(&pair->stepped, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 1);
+    tell(pair, pair->backup, 3, false, false);
+    tell(pair, pair->stepped.server, 3, true, true);
+    stepped_pass(&pair->stepped, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->in_step_count, 2);
+}
+
+/* One in step that does not keep up: whom it was too late for is told why. */
+static void replica__who_waits_for_a_backup_that_is_behind_is_told_so(void **state)
+{
+    struct pair *pair = *state;
+    struct shard_request *request = &pair->stepped.request;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    pair->stepped.server->replica->is_full = true; /* until the next entry is over */
+    shard_request_begin(request, 0);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, pair->stepped.keys, 1,
+                       pair->stepped.gradients, STEPPED_DIM);
+    stepped_send(&pair->peer, 5, 1000 * 1000);
+    stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
+    const struct stepped_reply *reply = stepped_reply(&pair->peer, 5);
+    assert_int_equal(reply->status, SL_ERR_DEADLINE);
+    assert_non_null(strstr(reply->text, "its backup does not keep up"));
+}
+
+/* An entry that takes several leases until the backup has all of it, on a slow link. */
+static void replica__a_backup_that_takes_an_entry_slowly_is_kept(void **state)
+{
+    struct pair *pair = *state;
+    struct sl_replication *primary = pair->stepped.server->replica;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    turns(pair, 50);
+    pair->backup->replica->hands_over = true; /* as if it did not have it all */
+    stepped_push(&pair->peer, 1, ASP, 10);
+    for (uint32_t i = 0; i < 8; i++) {
+        sl_session_conn(primary->session)->taken_bytes += 100000;
+        stepped_pass(&pair->stepped, STEPPED_LEASE / 2);
+    }
+    assert_int_equal(pair->failed_count, 0);
+    assert_int_equal(pair->peer.reply_count, 0);
+    stepped_pass(&pair->stepped, 2 * STEPPED_LEASE); /* nothing more is taken */
+    assert_int_equal(pair->failed_count, 1);
+    pair->backup->replica->hands_over = false;
+}
+
+/* Messages that the backup has to carry out too, and does not: their sender is closed, before they
+ * take memory without limit. */
+static void replica__a_flood_of_messages_is_ended(void **state)
+{
+    struct pair *pair = *state;
+    const struct sl_replication *replica = pair->stepped.server->replica;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    pair->backup->replica->hands_over = true; /* as if it had long to do */
+    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
+    message.table_open.table_id = ASP;
+    message.table_open.spec = pair->stepped.server->shard->tables[ASP]->spec;
+    uint32_t count = 0;
+    while (pair->peer.link != NULL && count++ < 20000) {
+        message.id = count;
+        stepped_tell(&pair->peer, &message);
+        turns(pair, 1);
+    }
+    assert_null(pair->peer.link);
+    assert_true(replica->entry_count > 4096);
+    assert_true(replica->entry_count < 16384);
+    pair->backup->replica->hands_over = false;
+    turns(pair, 20000);
+    assert_int_equal(replica->entry_count, 0);
+    assert_int_equal(pair->failed_count, 0);
+}
+
+static uint64_t rows_of(const struct sl_server *server)
+{
+    uint64_t rows = 0;
+    for (uint32_t id = 0; id < server->shard->table_count; id++) {
+        const struct sl_shard_table *table = server->shard->tables[id];
+        rows += table == NULL ? 0 : sl_sparse_table_row_count(table->sparse);
+    }
+    return rows;
+}
+
+/* Each row costs one key here. The blocks of the snapshot wait at the backup: a turn loads what its
+ * budget pays for, and says how much that was, however many blocks these are. */
+static void replica__loading_keeps_to_the_budget_of_a_turn(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    for (uint16_t id = 1; id <= TABLES; id++) {
+        stepped_open_table(&pair->peer, id, SL_CONSISTENCY_ASP);
+        stepped_push(&pair->peer, id, id, ROWS);
+        assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    }
+    const uint64_t all = rows_of(pair->stepped.server);
+    begin_later(pair);
+    while (pair->stepped.server->replica->block_count == 0) {
+        turns(pair, 1);
+    }
+    pair->backup->replica->hands_over = true; /* it executes what this test runs */
+    turns(pair, 500);
+    uint32_t calls = 0;
+    for (uint64_t before = rows_of(pair->backup); before < all; calls++) {
+        const uint32_t spent = sl_replication_receiver_run(pair->backup, BUDGET);
+        const uint64_t loaded = rows_of(pair->backup) - before;
+        assert_true(loaded <= BUDGET + SL_SHARD_BATCH_KEYS);
+        assert_true(spent >= (loaded < BUDGET ? loaded : BUDGET));
+        assert_true(spent > 0);
+        assert_true(calls < 100);
+        before += loaded;
+        turns(pair, 50); /* the next blocks come */
+    }
+    pair->backup->replica->hands_over = false;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(replica__an_image_that_takes_too_long_is_given_up),
+        TEST(replica__who_waits_for_a_backup_that_is_behind_is_told_so),
+        TEST(replica__a_backup_that_takes_an_entry_slowly_is_kept),
+        TEST(replica__a_flood_of_messages_is_ended),
+        TEST(replica__a_backup_forgets_nobody_whom_its_primary_knows),
+        TEST(replica__a_backup_without_memory_is_none_for_an_epoch),
+        TEST(replica__loading_keeps_to_the_budget_of_a_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

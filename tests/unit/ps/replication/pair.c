@@ -1,0 +1,84 @@
+#include "pair.h"
+
+#include <stdlib.h>
+
+static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
+{
+    struct pair *pair = ctx;
+    const struct sl_server *server = pair->stepped.servers[local_index];
+    const struct sl_replication *replica = server->replica;
+    assert_true(!in_step || replica->ended >= replica->answered); /* the backup has all of that */
+    pair->in_step_count += in_step;
+    pair->failed_count += !in_step;
+    pair->epoch = epoch;
+}
+
+static void on_failed(void *ctx, int err)
+{
+    ((struct pair *)ctx)->err = err;
+}
+
+void turns(struct pair *pair, uint32_t count)
+{
+    stepped_turns(&pair->stepped, count);
+}
+
+void tell(struct pair *pair, struct sl_server *server, uint64_t epoch, bool is_primary,
+          bool has_backup)
+{
+    const struct sl_replica_config told = {
+        .epoch = epoch,
+        .is_primary = is_primary,
+        .has_backup = has_backup,
+        .backup_task = 1,
+        .backup_shard = 1,
+        .backup = pair->stepped.endpoint,
+    };
+    sl_replication_set_config(server, &told);
+}
+
+int pair_setup(void **state)
+{
+    struct pair *pair = calloc(1, sizeof *pair);
+    assert_non_null(pair);
+    struct stepped *world = &pair->stepped;
+    world->options.has_replica = true;
+    world->options.pair_moved = on_moved;
+    world->options.pair_failed = on_failed;
+    world->options.pair_ctx = pair;
+    stepped_start(world, 1);
+    struct sl_server_options options = world->server->options;
+    options.local_index = 1;
+    assert_int_equal(sl_server_create(&options, &pair->backup), 0);
+    world->servers[1] = pair->backup;
+    sl_server_set_lease(pair->backup, STEPPED_LEASE);
+    assert_int_equal(sl_server_set_shard(pair->backup, 0, 1), 0);
+    *state = pair;
+    return 0;
+}
+
+int pair_teardown(void **state)
+{
+    struct pair *pair = *state;
+    sl_message_fini(&pair->peer.answer);
+    sl_message_fini(&pair->other.answer);
+    sl_server_destroy(&pair->backup);
+    stepped_stop(&pair->stepped);
+    free(pair);
+    return 0;
+}
+
+void begin(struct pair *pair, uint32_t worker)
+{
+    tell(pair, pair->backup, 1, false, false);
+    tell(pair, pair->stepped.server, 1, true, true);
+    turns(pair, 50);
+    assert_int_equal(pair->in_step_count, 1);
+    stepped_join(&pair->peer, &pair->stepped, worker, 7);
+}
+
+void begin_later(struct pair *pair)
+{
+    tell(pair, pair->backup, 2, false, false);
+    tell(pair, pair->stepped.server, 2, true, true);
+}

@@ -1,0 +1,42 @@
+/* A shard and its backup, in two servers of one reactor: the first is the primary of shard 0, the
+ * one behind it has the backup. The test says what the coordinator says. */
+#ifndef SL_TESTS_UNIT_PS_REPLICATION_PAIR_H
+#define SL_TESTS_UNIT_PS_REPLICATION_PAIR_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "ps/replication/internal.h"
+#include "tests/unit/ps/server/stepped.h"
+
+#define ASP 1 /* the table that tests open */
+
+struct pair {
+    struct stepped stepped;
+    struct stepped_peer peer, other;
+    struct sl_server *backup;
+    uint32_t in_step_count, failed_count;
+    uint64_t epoch; /* that was said last */
+    int err;        /* for which the process shall end */
+};
+
+int pair_setup(void **state);
+int pair_teardown(void **state);
+
+void turns(struct pair *pair, uint32_t count);
+
+/* The coordinator's word to one of the two. */
+void tell(struct pair *pair, struct sl_server *server, uint64_t epoch, bool is_primary,
+          bool has_backup);
+
+/* Both are in step, and a client has joined; worker UINT32_MAX: without a clock. */
+void begin(struct pair *pair, uint32_t worker);
+
+/* A backup begins in the second epoch, when there is something already. */
+void begin_later(struct pair *pair);
+
+#endif

@@ -1,0 +1,256 @@
+/* A backup that is promoted while entries of the log wait: what fails meanwhile, and what the
+ * coordinator decides meanwhile. A primary that hands over to it in good order. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pair.h"
+#include "ps/shard/internal.h"
+
+#define OTHER 2 /* another table */
+
+static bool has_no_memory;
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+    return has_no_memory ? NULL : __real_malloc(bytes);
+}
+
+/* The backup executes nothing while it is held. */
+static void hold(struct pair *pair, bool held)
+{
+    pair->backup->replica->hands_over = held;
+}
+
+/* The entry of a request reaches the held backup. */
+static void until_it_waits(struct pair *pair)
+{
+    for (uint32_t i = 0; !sl_replication_receiver_waits(pair->backup); i++) {
+        assert_true(i < 5000);
+        turns(pair, 1);
+    }
+}
+
+/* One request with two sections: 10 rows of one table, many of another. */
+static void push_two_sections(struct pair *pair, uint64_t id)
+{
+    struct stepped *world = &pair->stepped;
+    shard_request_begin(&world->request, 0);
+    shard_request_push(&world->request, SL_REQUEST_PUSH, ASP, world->keys, 10, world->gradients,
+                       STEPPED_DIM);
+    shard_request_push(&world->request, SL_REQUEST_PUSH, OTHER, world->keys, 15000,
+                       world->gradients, STEPPED_DIM);
+    stepped_send(&pair->peer, id, STEPPED_BUDGET);
+}
+
+/* Another process comes in the place of the primary, with nothing. */
+static void replace_primary(struct pair *pair)
+{
+    struct stepped *world = &pair->stepped;
+    const struct sl_server_options options = world->server->options;
+    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    sl_server_destroy(&world->server);
+    assert_int_equal(sl_server_create(&options, &world->server), 0);
+    world->servers[0] = world->server;
+    assert_int_equal(sl_server_listen(world->server, &any, &world->endpoint), 0);
+    sl_server_set_lease(world->server, STEPPED_LEASE);
+    assert_int_equal(sl_server_set_shard(world->server, 0, 1), 0);
+}
+
+/* The primary is lost while an entry waits at the backup, which has memory for a part of the entry
+ * only. The push was never acknowledged, so the client would send it again, and the backup has
+ * executed its first section already. */
+static void replica__a_backup_that_fails_while_it_takes_over_never_serves(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_open_table(&pair->peer, OTHER, SL_CONSISTENCY_ASP);
+    turns(pair, 50);
+    struct sl_shard *shard = pair->backup->shard;
+    shard->options.memory_bytes_max = shard->memory_bytes + (600U << 10);
+    hold(pair, true);
+    push_two_sections(pair, 1);
+    until_it_waits(pair);
+    assert_int_equal(pair->peer.reply_count, 0);
+    replace_primary(pair);
+    hold(pair, false);
+    tell(pair, pair->backup, 2, true, false);
+    assert_true(pair->backup->replica->takes_over);
+    turns(pair, 300);
+    assert_true(pair->backup->replica->is_broken);
+    assert_int_equal(pair->err, SL_ERR_CORRUPT); /* the process ends */
+    shard->options.memory_bytes_max = 0;
+    pair->peer.hello.shard = 1;
+    assert_int_equal(stepped_again(&pair->peer)->kind, SL_MESSAGE_ERROR);
+    assert_false(sl_replication_serves(pair->backup));
+}
+
+/* Likewise of one that has a part of its snapshot. */
+static void replica__a_backup_with_half_an_image_never_serves(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    begin_later(pair);
+    for (uint32_t i = 0; !pair->backup->replica->is_loading; i++) {
+        assert_true(i < 5000);
+        turns(pair, 1);
+    }
+    hold(pair, true);
+    until_it_waits(pair);
+    replace_primary(pair);
+    hold(pair, false);
+    tell(pair, pair->backup, 3, true, false);
+    turns(pair, 300);
+    assert_int_equal(pair->err, SL_ERR_CORRUPT);
+    assert_false(sl_replication_serves(pair->backup));
+}
+
+static void tell_new_backup(struct pair *pair, uint64_t epoch)
+{
+    const struct sl_replica_config told = {.epoch = epoch,
+                                           .is_primary = true,
+                                           .has_backup = true,
+                                           .backup_task = 0,
+                                           .backup_shard = 0,
+                                           .backup = pair->stepped.endpoint};
+    sl_replication_set_config(pair->backup, &told);
+}
+
+/* A worker is lost during the promotion, and there is no memory to remember it: others would wait
+ * for its clock for ever, so the process ends. */
+static void replica__a_loss_that_cannot_be_kept_ends_the_process(void **state)
+{
+    struct pair *pair = *state;
+    const struct sl_message_expired lost = {
+        .role = SL_MESSAGE_ROLE_WORKER, .task_index = 1, .client_id = 9, .why = "of the test"};
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    turns(pair, 50);
+    hold(pair, true);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    until_it_waits(pair);
+    replace_primary(pair);
+    tell(pair, pair->backup, 2, true, false);
+    assert_true(pair->backup->replica->takes_over);
+    assert_int_equal(pair->err, 0);
+    has_no_memory = true;
+    sl_server_on_expired(pair->backup, &lost);
+    has_no_memory = false;
+    assert_int_equal(pair->err, SL_ERR_NO_MEMORY);
+    hold(pair, false);
+    turns(pair, 50);
+}
+
+/* The process that has come in the place of the lost primary gets the backup before the promotion
+ * is complete: it gets an image all the same, and nothing is forgotten. */
+static void replica__a_new_backup_during_a_promotion_gets_an_image(void **state)
+{
+    struct pair *pair = *state;
+    const struct sl_message_expired lost = {
+        .role = SL_MESSAGE_ROLE_WORKER, .task_index = 1, .client_id = 9, .why = "of the test"};
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    hold(pair, true);
+    stepped_push(&pair->peer, 2, ASP, 10);
+    until_it_waits(pair);
+    const uint64_t client_id = pair->peer.hello.client_id;
+    replace_primary(pair);
+    tell(pair, pair->backup, 2, true, false);
+    sl_server_on_expired(pair->backup, &lost);
+    tell(pair, pair->stepped.server, 3, false, false);
+    tell_new_backup(pair, 3);
+    assert_true(pair->backup->replica->takes_over);
+    turns(pair, 100);
+    assert_int_equal(pair->in_step_count, 1); /* of the first epoch */
+    hold(pair, false);
+    turns(pair, 100);
+    stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->err, 0);
+    assert_int_equal(pair->in_step_count, 2);
+    assert_non_null(sl_server_session_find(pair->stepped.server, client_id));
+    tell(pair, pair->stepped.server, 4, true, false);
+    turns(pair, 50);
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    stepped_push(&pair->peer, 2, ASP, 10); /* it had no answer */
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    stepped_pull(&pair->peer, 3, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, 3)->value == 2.0F);
+    stepped_tick(&pair->peer, 4, 0); /* worker/1 is lost there too: it is not waited for */
+    assert_int_equal(stepped_reply(&pair->peer, 4)->status, 0);
+    stepped_pull(&pair->peer, 5, 1, 0);
+    assert_int_equal(stepped_reply(&pair->peer, 5)->status, 0);
+}
+
+/* A pull waits for worker/1 at the primary, whose backup is in step. */
+static void begin_to_wait(struct pair *pair)
+{
+    begin(pair, 0);
+    stepped_join(&pair->other, &pair->stepped, 1, 8);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_tick(&pair->peer, 1, 0);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_pull(&pair->peer, 2, 1, 0);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 1);
+}
+
+/* The ps ends, and another of its shards has no backup in step, so that the coordinator promotes
+ * the backup of none: the client is told, although the backup of this shard could go on. */
+static void replica__a_shard_does_not_hand_over_without_the_others(void **state)
+{
+    struct pair *pair = *state;
+    begin_to_wait(pair);
+    sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, SL_ERR_CANCELLED);
+}
+
+/* All of them are in step: nothing is said, and the client asks the backup. */
+static void replica__a_shard_hands_over_with_the_others(void **state)
+{
+    struct pair *pair = *state;
+    begin_to_wait(pair);
+    sl_replication_set_switchover(pair->stepped.server, true);
+    sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
+    stepped_expect_end(&pair->peer);
+    assert_int_equal(pair->peer.reply_count, 1);
+}
+
+/* What was decided in another epoch does not hold. */
+static void replica__an_epoch_ends_what_was_decided_before(void **state)
+{
+    struct pair *pair = *state;
+    begin_to_wait(pair);
+    sl_replication_set_switchover(pair->stepped.server, true);
+    begin_later(pair);
+    turns(pair, 500);
+    assert_int_equal(pair->in_step_count, 2);
+    sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, SL_ERR_CANCELLED);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(replica__a_backup_that_fails_while_it_takes_over_never_serves),
+        TEST(replica__a_backup_with_half_an_image_never_serves),
+        TEST(replica__a_new_backup_during_a_promotion_gets_an_image),
+        TEST(replica__a_loss_that_cannot_be_kept_ends_the_process),
+        TEST(replica__a_shard_does_not_hand_over_without_the_others),
+        TEST(replica__a_shard_hands_over_with_the_others),
+        TEST(replica__an_epoch_ends_what_was_decided_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

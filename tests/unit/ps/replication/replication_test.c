@@ -1,0 +1,527 @@
+/* A shard and its backup, in two servers of one reactor: the first is the primary of shard 0, the
+ * one behind it has the backup. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pair.h"
+
+/* The primary is gone; the peer goes to the backup, which has taken over. */
+static const struct sl_message *take_over(struct pair *pair, struct stepped_peer *peer)
+{
+    tell(pair, pair->backup, 2, true, false);
+    turns(pair, 5);
+    peer->hello.shard = 1;
+    return stepped_again(peer);
+}
+
+static void replica__nobody_is_welcomed_before_there_is_a_backup(void **state)
+{
+    struct pair *pair = *state;
+    struct stepped_peer *peer = &pair->peer;
+    tell(pair, pair->stepped.server, 1, true, true);
+    peer->world = &pair->stepped;
+    peer->hello = (struct sl_message_hello){.protocol_version = SL_FRAME_PROTOCOL_VERSION,
+                                            .purpose = SL_MESSAGE_PURPOSE_DATA,
+                                            .role = SL_MESSAGE_ROLE_CLIENT,
+                                            .client_id = 7};
+    stepped_connect(peer);
+    const struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = peer->hello};
+    stepped_tell(peer, &hello);
+    turns(pair, 100);
+    assert_int_equal(peer->answer_count, 0);
+    assert_int_equal(pair->in_step_count, 0);
+    tell(pair, pair->backup, 1, false, false); /* until now it had not heard of the epoch */
+    stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->in_step_count, 1);
+    assert_int_equal(pair->epoch, 1);
+    assert_int_equal(peer->answer.kind, SL_MESSAGE_WELCOME);
+}
+
+static void replica__a_backup_that_never_comes_is_given_up(void **state)
+{
+    struct pair *pair = *state;
+    tell(pair, pair->stepped.server, 1, true, true);
+    stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 1);
+    tell(pair, pair->stepped.server, 2, true, true); /* it is not waited for again */
+    stepped_join(&pair->peer, &pair->stepped, UINT32_MAX, 7);
+}
+
+static void replica__what_was_acknowledged_is_there_after_a_take_over(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    const uint64_t incarnation = pair->peer.answer.welcome.incarnation;
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS); /* done in slices */
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    const struct sl_message *welcome = take_over(pair, &pair->peer);
+    assert_int_equal(welcome->kind, SL_MESSAGE_WELCOME);
+    assert_true(welcome->welcome.resumed);
+    assert_true(welcome->welcome.incarnation == incarnation);
+    /* The last one comes again, as if its answer had been lost: it is not done twice. */
+    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    stepped_pull(&pair->peer, 3, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, 3)->value == 2.0F);
+    stepped_push(&pair->peer, 4, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 4)->status, 0);
+    assert_int_equal(pair->err, 0);
+}
+
+/* The coordinator has died with the primary: it takes long until the client knows where to go. */
+static void replica__a_client_that_comes_late_is_known(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    tell(pair, pair->backup, 2, true, false);
+    stepped_pass(&pair->stepped, 5 * STEPPED_LEASE / 2);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+}
+
+/* The backup has taken over, and refuses: nothing is acknowledged, nor does anybody read what is
+ * not so any more. */
+static void replica__a_deposed_primary_answers_nothing(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, true, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    stepped_pass(&pair->stepped, 2 * STEPPED_LEASE);
+    assert_int_equal(pair->err, SL_ERR_REFUSED);
+    stepped_pull(&pair->peer, 2, 0, ASP);
+    tell(pair, pair->stepped.server, 2, false, false);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 0);
+}
+
+static struct sl_message_stats stats_of(const struct sl_server *server)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_STATS};
+    assert_int_equal(sl_server_stats(server, &message.stats), 0);
+    const struct sl_message_stats stats = message.stats;
+    sl_message_fini(&message);
+    return stats;
+}
+
+/* The coordinator says that there is no backup any more: the primary goes on alone. */
+static void replica__the_coordinators_word_lets_it_go_on_alone(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, false, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    turns(pair, 200);
+    assert_int_equal(pair->peer.reply_count, 0);
+    assert_true(stats_of(pair->stepped.server).alone_writes == 0);
+    assert_true(stats_of(pair->stepped.server).alone_ms == 0);
+    tell(pair, pair->stepped.server, 2, true, false);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push(&pair->peer, 2, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    assert_true(stats_of(pair->stepped.server).alone_writes == 2);
+    assert_true(stats_of(pair->stepped.server).alone_ms > 0);
+    assert_true(stats_of(pair->backup).alone_ms == 0); /* it does not serve */
+}
+
+/* A broken connection between the two costs time, and nothing else. */
+static void replica__the_log_goes_on_after_a_broken_connection(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    for (uint64_t id = 1; id <= 20; id++) {
+        stepped_push(&pair->peer, id, ASP, 10);
+        turns(pair, (uint32_t)(id % 4));
+        if (id % 3 == 0 && pair->backup->replica->feed != NULL) {
+            sl_transport_disconnect(pair->backup->replica->feed->conn);
+        }
+    }
+    for (uint64_t id = 1; id <= 20; id++) {
+        stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
+    }
+    assert_int_equal(pair->peer.reply_count, 20);
+    assert_int_equal(pair->failed_count, 0);
+    assert_int_equal(take_over(pair, &pair->peer)->kind, SL_MESSAGE_WELCOME);
+    stepped_pull(&pair->peer, 21, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, 21)->value == 20.0F);
+}
+
+/* A failure that was told is told again at the backup, and not tried anew. */
+static void replica__failures_are_remembered_too(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_tick(&pair->peer, 1, 5); /* of another iteration than its own */
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, SL_ERR_PROTOCOL);
+    stepped_tick(&pair->peer, 2, 0);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    turns(pair, 50);
+    assert_true(take_over(pair, &pair->peer)->welcome.resumed);
+    assert_int_equal(pair->peer.answer.welcome.clock, 1);
+    stepped_tick(&pair->peer, 1, 5);
+    const struct stepped_reply *reply = stepped_reply(&pair->peer, 1);
+    assert_int_equal(reply->status, SL_ERR_PROTOCOL);
+    assert_non_null(strstr(reply->text, "failed before"));
+}
+
+/* worker/0 pushes, ticks, pulls and pushes again, in one request: it waits for worker/1 with the
+ * pull. Table 0 is BSP. */
+static void begin_in_part(struct pair *pair)
+{
+    const float ones[STEPPED_DIM] = {1, 1, 1, 1};
+    const uint64_t key = 3;
+    struct shard_request *request = &pair->stepped.request;
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    shard_request_begin(request, 0);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    shard_request_tick(request);
+    shard_request_pull(request, 0, &key, 1);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    stepped_send(&pair->peer, 1, STEPPED_BUDGET);
+    turns(pair, 50);
+}
+
+/* What a worker that is lost has done in part, others have seen: it is done at the backup too. */
+static void replica__what_was_done_in_part_is_done_there(void **state)
+{
+    struct pair *pair = *state;
+    struct shard_request *request = &pair->stepped.request;
+    const uint64_t key = 3;
+    begin(pair, 0);
+    begin_in_part(pair);
+    assert_int_equal(pair->peer.reply_count, 0);
+    stepped_break(&pair->peer);
+    stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S); /* it is lost */
+    pair->other.hello.shard = 1;
+    tell(pair, pair->backup, 2, true, false);
+    turns(pair, 5);
+    pair->other.world = &pair->stepped;
+    pair->other.hello = (struct sl_message_hello){.protocol_version = SL_FRAME_PROTOCOL_VERSION,
+                                                  .purpose = SL_MESSAGE_PURPOSE_DATA,
+                                                  .role = SL_MESSAGE_ROLE_WORKER,
+                                                  .task_index = 1,
+                                                  .client_id = 8,
+                                                  .shard = 1};
+    stepped_connect(&pair->other);
+    const struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = pair->other.hello};
+    assert_int_equal(stepped_ask(&pair->other, &hello)->kind, SL_MESSAGE_WELCOME);
+    shard_request_begin(request, 0);
+    shard_request_pull(request, ASP, &key, 1);
+    stepped_send(&pair->other, 1, STEPPED_BUDGET);
+    assert_true(stepped_reply(&pair->other, 1)->value == 1.0F);
+    /* worker/0 counts no more: the other one waits for nobody. */
+    stepped_tick(&pair->other, 2, 0);
+    assert_int_equal(stepped_reply(&pair->other, 2)->status, 0);
+    stepped_tick(&pair->other, 3, 1);
+    assert_int_equal(stepped_reply(&pair->other, 3)->status, 0);
+    stepped_pull(&pair->other, 4, 2, 0);
+    assert_int_equal(stepped_reply(&pair->other, 4)->status, 0);
+}
+
+static void replica__a_backup_that_comes_later_gets_an_image(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    begin_later(pair);
+    /* What is pushed meanwhile is acknowledged, and follows the image. */
+    uint64_t id = 2;
+    while (pair->in_step_count < 2) {
+        assert_true(id < 1000);
+        stepped_push(&pair->peer, id, ASP, 10);
+        assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+        id++;
+    }
+    assert_int_equal(pair->epoch, 2);
+    const uint64_t alone = stats_of(pair->stepped.server).alone_writes;
+    assert_true(alone > 0);
+    assert_true(alone <= id - 2);
+    assert_true(stats_of(pair->stepped.server).alone_ms == 0);
+    stepped_push(&pair->peer, id, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    assert_true(stats_of(pair->stepped.server).alone_writes == alone);
+    tell(pair, pair->backup, 3, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    stepped_push(&pair->peer, id, ASP, 10); /* again: it is not done twice */
+    assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    stepped_pull(&pair->peer, id + 1, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, id + 1)->value == (float)id);
+    assert_int_equal(pair->failed_count, 0);
+}
+
+/* A client of the checkpoint that its primary began from is told so by the backup, too. */
+static void replica__a_backup_says_who_was_restored(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_join(&pair->other, &pair->stepped, UINT32_MAX, 8);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_open_table(&pair->other, ASP, SL_CONSISTENCY_ASP);
+    for (struct sl_server_conn *conn = pair->stepped.server->conns; conn != NULL;
+         conn = conn->next) {
+        if (conn->session != NULL && conn->session->client_id == 7) {
+            conn->session->restored = true;
+        }
+    }
+    begin_later(pair);
+    turns(pair, 200);
+    tell(pair, pair->backup, 3, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = pair->other.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.restored);
+    assert_false(stepped_again(&pair->other)->welcome.restored);
+}
+
+/* A worker of the job is lost, as the coordinator says. */
+static void lose_worker(struct sl_server *server, uint32_t worker, uint64_t client_id)
+{
+    const struct sl_message_expired lost = {.role = SL_MESSAGE_ROLE_WORKER,
+                                            .task_index = worker,
+                                            .client_id = client_id,
+                                            .why = "of the test"};
+    sl_server_on_expired(server, &lost);
+}
+
+/* Of two workers only worker/0 is there: it waits for nobody. */
+static void expect_alone(struct stepped_peer *peer, uint64_t id, uint32_t clock)
+{
+    stepped_tick(peer, id, clock);
+    assert_int_equal(stepped_reply(peer, id)->status, 0);
+    stepped_pull(peer, id + 1, clock + 1, 0);
+    assert_int_equal(stepped_reply(peer, id + 1)->status, 0);
+}
+
+/* worker/1, whose client was 9, counts neither here nor at the backup. */
+static void expect_lost_at_both(struct pair *pair)
+{
+    stepped_join(&pair->peer, &pair->stepped, 0, 7);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    expect_alone(&pair->peer, 1, 0);
+    stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
+    tell(pair, pair->backup, 9, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    expect_alone(&pair->peer, 3, 1);
+}
+
+/* A ps that was started anew is told at once who does not count. */
+static void replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten(void **state)
+{
+    struct pair *pair = *state;
+    tell(pair, pair->stepped.server, 1, true, true);
+    lose_worker(pair->stepped.server, 1, 9);
+    turns(pair, 5);
+    tell(pair, pair->backup, 1, false, false);
+    stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->in_step_count, 1);
+    expect_lost_at_both(pair);
+}
+
+static void replica__a_loss_before_there_is_a_backup_is_in_its_image(void **state)
+{
+    struct pair *pair = *state;
+    tell(pair, pair->stepped.server, 1, true, false);
+    lose_worker(pair->stepped.server, 1, 9);
+    begin_later(pair);
+    stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->in_step_count, 1);
+    expect_lost_at_both(pair);
+}
+
+/* The coordinator tells it at once; the backup has yet to carry out what came before. */
+static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    for (uint32_t i = 0; !sl_replication_receiver_waits(pair->backup); i++) {
+        assert_true(i < 1000);
+        turns(pair, 1);
+    }
+    tell(pair, pair->backup, 2, true, false);
+    assert_true(pair->backup->replica->takes_over);
+    lose_worker(pair->backup, 1, 9);
+    turns(pair, 100);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    expect_alone(&pair->peer, 2, 0);
+}
+
+/* A reply that waited is not sent to a connection that is no more. */
+static void replica__a_client_that_is_lost_while_its_reply_waits(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, false, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    turns(pair, 200);
+    lose_worker(pair->stepped.server, 0, 7);
+    tell(pair, pair->stepped.server, 2, true, false);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 0);
+    assert_true(sl_server_scheduler_is_empty(pair->stepped.server));
+}
+
+/* Likewise of one whose client has connected anew. */
+static void replica__a_client_that_comes_again_while_its_reply_waits(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, false, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    turns(pair, 50);
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    tell(pair, pair->stepped.server, 2, true, false);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 0);
+}
+
+/* A request of which the image has a part: the rest follows. */
+static void replica__the_rest_of_a_request_follows_the_image(void **state)
+{
+    struct pair *pair = *state;
+    struct shard_request *request = &pair->stepped.request;
+    const uint64_t key = 3;
+    begin(pair, 0);
+    stepped_join(&pair->other, &pair->stepped, 1, 8);
+    begin_in_part(pair);
+    begin_later(pair);
+    turns(pair, 500);
+    assert_int_equal(pair->in_step_count, 2);
+    stepped_tick(&pair->other, 1, 0);
+    assert_int_equal(stepped_reply(&pair->other, 1)->status, 0);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    tell(pair, pair->backup, 3, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    assert_int_equal(pair->peer.answer.welcome.clock, 1);
+    shard_request_begin(request, 1);
+    shard_request_pull(request, ASP, &key, 1);
+    stepped_send(&pair->peer, 2, STEPPED_BUDGET);
+    assert_true(stepped_reply(&pair->peer, 2)->value == 2.0F);
+    assert_int_equal(pair->failed_count, 0);
+}
+
+/* A backup that keeps its connection, and says nothing: replies wait a lease at most. */
+static void replica__a_backup_that_says_nothing_is_given_up(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    pair->backup->replica->hands_over = true; /* it does nothing more */
+    stepped_push(&pair->peer, 1, ASP, 10);
+    stepped_pass(&pair->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 0);
+    stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 1);
+    assert_int_equal(pair->peer.reply_count, 0); /* that is the coordinator's to say */
+    tell(pair, pair->stepped.server, 2, true, true);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+}
+
+/* Likewise when it has its image: what is pushed meanwhile is limited. */
+static void replica__a_backup_that_says_nothing_of_its_image_is_given_up(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    begin_later(pair);
+    turns(pair, 1);
+    pair->backup->replica->hands_over = true;
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_pass(&pair->stepped, 3 * STEPPED_LEASE);
+    assert_int_equal(pair->failed_count, 1);
+}
+
+/* What cannot be done there as it was here puts the backup out of step; it never takes over. */
+static void replica__a_backup_out_of_step_says_so(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    const struct sl_table_spec other = {.name = "other",
+                                        .kind = SL_TABLE_SPARSE,
+                                        .dim = 2,
+                                        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)};
+    char reason[256];
+    assert_int_equal(sl_shard_table_open(pair->backup->shard, ASP, &other, reason, sizeof reason),
+                     0);
+    struct sl_message open = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 5,
+        .table_open = {.table_id = ASP,
+                       .spec = {.name = "mine",
+                                .kind = SL_TABLE_SPARSE,
+                                .dim = STEPPED_DIM,
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)}},
+    };
+    pair->peer.answer_count = 0;
+    stepped_tell(&pair->peer, &open);
+    /* Its refusal is not trusted for a lease, since there is no secret. */
+    stepped_pass(&pair->stepped, 2 * STEPPED_LEASE);
+    assert_int_equal(pair->peer.answer_count, 0); /* held, as pushes are */
+    assert_int_equal(pair->failed_count, 1);
+    tell(pair, pair->backup, 2, true, false);
+    assert_int_equal(pair->err, SL_ERR_CORRUPT);
+    tell(pair, pair->stepped.server, 2, true, false);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.answer.kind, SL_MESSAGE_TABLE_OPENED);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(replica__nobody_is_welcomed_before_there_is_a_backup),
+        TEST(replica__a_backup_that_never_comes_is_given_up),
+        TEST(replica__what_was_acknowledged_is_there_after_a_take_over),
+        TEST(replica__a_client_that_comes_late_is_known),
+        TEST(replica__a_deposed_primary_answers_nothing),
+        TEST(replica__the_coordinators_word_lets_it_go_on_alone),
+        TEST(replica__the_log_goes_on_after_a_broken_connection),
+        TEST(replica__failures_are_remembered_too),
+        TEST(replica__what_was_done_in_part_is_done_there),
+        TEST(replica__a_backup_that_comes_later_gets_an_image),
+        TEST(replica__a_backup_says_who_was_restored),
+        TEST(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten),
+        TEST(replica__a_loss_before_there_is_a_backup_is_in_its_image),
+        TEST(replica__a_loss_while_the_backup_takes_over_is_not_forgotten),
+        TEST(replica__a_client_that_is_lost_while_its_reply_waits),
+        TEST(replica__a_client_that_comes_again_while_its_reply_waits),
+        TEST(replica__the_rest_of_a_request_follows_the_image),
+        TEST(replica__a_backup_that_says_nothing_is_given_up),
+        TEST(replica__a_backup_that_says_nothing_of_its_image_is_given_up),
+        TEST(replica__a_backup_out_of_step_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

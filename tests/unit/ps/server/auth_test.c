@@ -1,0 +1,213 @@
+/* A server whose cluster has a secret. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "net/control/auth.h"
+#include "stepped.h"
+
+static const struct sl_secret secret = {.byte_count = 20, .bytes = "a secret of 20 bytes"};
+static const struct sl_secret other_secret = {.byte_count = 20, .bytes = "a secret of 19 bytes"};
+
+static struct shard_request request;
+
+static int setup(void **state)
+{
+    struct server_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture->options.secret = &secret;
+    server_fixture_start(fixture, true);
+    *state = fixture;
+    return 0;
+}
+
+static struct sl_message_hello hello_of(enum sl_message_purpose purpose, uint32_t shard)
+{
+    struct sl_message_hello hello = {
+        .protocol_version = SL_FRAME_PROTOCOL_VERSION,
+        .purpose = purpose,
+        .role = SL_MESSAGE_ROLE_CLIENT,
+        .client_id = 77 + shard,
+        .shard = shard,
+        .has_nonce = true,
+    };
+    assert_int_equal(sl_auth_nonce(hello.nonce), 0);
+    return hello;
+}
+
+static struct sl_message be_challenged(struct peer *peer, const struct sl_message_hello *hello)
+{
+    struct sl_message answer = peer_hello(peer, hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_CHALLENGE);
+    return answer;
+}
+
+static struct sl_message prove(struct peer *peer, const struct sl_secret *with,
+                               const struct sl_message_hello *hello,
+                               const struct sl_message *challenge)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_PROOF, .id = 77};
+    assert_int_equal(
+        sl_auth_prove(with, SL_AUTH_CLIENT, hello, challenge->challenge.nonce, message.proof.proof),
+        0);
+    peer_send_message(peer, &message);
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.id, 77);
+    return message;
+}
+
+/* Proves the secret, checks the server's own proof, and returns the next message. */
+static struct sl_message prove_both(struct peer *peer, const struct sl_message_hello *hello)
+{
+    const struct sl_message challenge = be_challenged(peer, hello);
+    struct sl_message answer = prove(peer, &secret, hello, &challenge);
+    assert_int_equal(answer.kind, SL_MESSAGE_PROOF);
+    assert_true(sl_auth_check(&secret, SL_AUTH_SERVER, hello, challenge.challenge.nonce,
+                              answer.proof.proof));
+    peer_receive_message(peer, &answer);
+    return answer;
+}
+
+static void expect_refusal(struct peer **peer, const struct sl_message *answer, const char *text)
+{
+    assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer->error.err, SL_ERR_REFUSED);
+    assert_non_null(strstr(answer->error.text, text));
+    peer_expect_end(*peer);
+    peer_close(peer);
+}
+
+static void server_auth__welcomes_who_proves_the_secret(void **state)
+{
+    for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, shard);
+        struct sl_message answer = prove_both(peer, &hello);
+        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+        assert_int_equal(answer.welcome.shard, shard);
+        peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+        peer_close(&peer);
+    }
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_CONTROL, 0);
+    struct sl_message answer = prove_both(peer, &hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    assert_true(answer.welcome.lease_ms > 0);
+    peer_close(&peer);
+}
+
+static void server_auth__refuses_who_has_no_secret(void **state)
+{
+    for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message_hello hello = hello_of((enum sl_message_purpose)purpose, 1);
+        hello.has_nonce = false;
+        struct sl_message answer = peer_hello(peer, &hello);
+        expect_refusal(&peer, &answer, "this cluster needs a secret");
+    }
+}
+
+static void server_auth__refuses_a_wrong_proof(void **state)
+{
+    for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message_hello hello = hello_of((enum sl_message_purpose)purpose, 1);
+        struct sl_message answer = be_challenged(peer, &hello);
+        answer = prove(peer, &other_secret, &hello, &answer);
+        expect_refusal(&peer, &answer, "this cluster needs a secret");
+    }
+}
+
+/* The proof of a server is not accepted from a client. */
+static void server_auth__refuses_a_servers_proof(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 0);
+    struct sl_message challenge = be_challenged(peer, &hello);
+    struct sl_message message = {.kind = SL_MESSAGE_PROOF, .id = 77};
+    assert_int_equal(sl_auth_prove(&secret, SL_AUTH_SERVER, &hello, challenge.challenge.nonce,
+                                   message.proof.proof),
+                     0);
+    peer_send_message(peer, &message);
+    peer_receive_message(peer, &message);
+    expect_refusal(&peer, &message, "this cluster needs a secret");
+}
+
+static void server_auth__takes_nothing_before_the_proof(void **state)
+{
+    for (int what = 0; what < 4; what++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 1);
+        (void)be_challenged(peer, &hello);
+        const struct sl_message messages[] = {
+            {.kind = SL_MESSAGE_STATS_GET, .id = 3},
+            {.kind = SL_MESSAGE_GOODBYE},
+            {.kind = SL_MESSAGE_HELLO, .id = 3, .hello = hello},
+        };
+        if (what < 3) {
+            peer_send_message(peer, &messages[what]);
+        } else {
+            shard_request_begin(&request, 0);
+            (void)peer_send_request(peer, &request, 1000000);
+        }
+        assert_false(peer_receive(peer)); /* not one answer */
+        peer_close(&peer);
+    }
+}
+
+static void server_auth__is_not_there_without_a_secret(void **state)
+{
+    struct server_fixture *fixture = *state;
+    server_fixture_stop(fixture);
+    *fixture = (struct server_fixture){0};
+    server_fixture_start(fixture, false);
+    struct peer *peer = peer_connect(fixture);
+    struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 1);
+    assert_int_equal(peer_hello(peer, &hello).kind, SL_MESSAGE_WELCOME);
+    peer_close(&peer);
+}
+
+/* The timer of the hello goes on until the proof. */
+static void server_auth__waits_for_a_proof_in_vain(void **state)
+{
+    (void)state;
+    struct stepped *world = calloc(1, sizeof *world);
+    struct stepped_peer *peer = calloc(1, sizeof *peer);
+    assert_non_null(world);
+    assert_non_null(peer);
+    world->options.secret = &secret;
+    stepped_start(world, 3);
+    peer->world = world;
+    peer->hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 0);
+    assert_int_equal(stepped_again(peer)->kind, SL_MESSAGE_CHALLENGE);
+    stepped_pass(world, 9 * SL_CLOCK_NS_PER_S);
+    assert_non_null(peer->link);
+    stepped_pass(world, 2 * SL_CLOCK_NS_PER_S);
+    assert_null(peer->link);
+    stepped_stop(world);
+    free(peer);
+    free(world);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_auth__welcomes_who_proves_the_secret),
+        CASE(server_auth__refuses_who_has_no_secret),
+        CASE(server_auth__refuses_a_wrong_proof),
+        CASE(server_auth__refuses_a_servers_proof),
+        CASE(server_auth__takes_nothing_before_the_proof),
+        CASE(server_auth__is_not_there_without_a_secret),
+        cmocka_unit_test(server_auth__waits_for_a_proof_in_vain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

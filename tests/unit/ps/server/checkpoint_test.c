@@ -1,0 +1,529 @@
+/* A server's shard saved while it serves, and begun from what was saved; on a disk in memory that
+ * fails, fills up or stands still. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/checkpoint/directory.h"
+#include "ps/server/checkpoint.h"
+#include "ps/server/internal.h"
+#include "ps/server/restore.h"
+#include "stepped.h"
+#include "tests/support/memory_disk.h"
+
+#define NOBODY   UINT32_MAX
+#define RESULTS  8
+#define PATIENCE (20 * SL_CLOCK_NS_PER_S)
+
+struct world {
+    struct stepped_two two; /* first */
+    struct memory_disk disk;
+    struct sl_server_checkpoint_result results[RESULTS];
+    uint32_t result_count;
+    int restore_err;
+    char restore_reason[SL_SERVER_RESTORE_REASON_BYTES];
+    bool restored;
+    uint64_t next_id;
+    enum sl_checkpoint_workers workers; /* as the manifests say */
+};
+
+static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
+{
+    struct world *world = ctx;
+    assert_true(world->result_count < RESULTS);
+    world->results[world->result_count++] = *result;
+}
+
+static void on_restored(void *ctx, int err, const char *reason)
+{
+    struct world *world = ctx;
+    world->restored = true;
+    world->restore_err = err;
+    (void)snprintf(world->restore_reason, sizeof world->restore_reason, "%s", reason);
+}
+
+static void open_checkpoints(struct world *world)
+{
+    const struct sl_server_checkpoint_options options = {.disk = &world->disk.disk,
+                                                         .directory = "/c",
+                                                         .level = 1,
+                                                         .patience_ns = PATIENCE,
+                                                         .ended = on_ended,
+                                                         .ctx = world};
+    assert_int_equal(sl_server_checkpoint_open(world->two.stepped.server, &options), 0);
+}
+
+/* A client, and table 0, which is ASP. */
+static int setup(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    memory_disk_init(&world->disk);
+    stepped_start(&world->two.stepped, 1);
+    open_checkpoints(world);
+    stepped_join(&world->two.first, &world->two.stepped, NOBODY, 7);
+    stepped_open_table(&world->two.first, 0, SL_CONSISTENCY_ASP);
+    world->next_id = 1;
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *world = *state;
+    stepped_stop(&world->two.stepped);
+    assert_int_equal(world->disk.open_files, 0);
+    memory_disk_fini(&world->disk);
+    free(world);
+    return 0;
+}
+
+/* Adds 1 to each value of so many keys; returns what the reply says. */
+static int push(struct world *world, uint32_t key_count)
+{
+    const uint64_t id = world->next_id++;
+    stepped_push(&world->two.first, id, 0, key_count);
+    return stepped_reply(&world->two.first, id)->status;
+}
+
+static void begin(struct world *world, uint64_t number, uint64_t base)
+{
+    sl_server_checkpoint_begin(world->two.stepped.server, number, base, 0);
+}
+
+static bool has_result(void *ctx)
+{
+    return ((const struct world *)ctx)->result_count > 0;
+}
+
+/* The next one; the others move up. */
+static struct sl_server_checkpoint_result take_result(struct world *world)
+{
+    assert_true(sl_stepped_pair_until(&world->two.stepped.pair, 100000, has_result, world));
+    const struct sl_server_checkpoint_result result = world->results[0];
+    world->result_count--;
+    memmove(world->results, world->results + 1, world->result_count * sizeof result);
+    return result;
+}
+
+/* What the process does when all shards have their files. */
+static void complete(struct world *world, const struct sl_server_checkpoint_result *result,
+                     uint64_t base)
+{
+    char reason[512] = "";
+    struct sl_checkpoint_manifest manifest;
+    assert_int_equal(sl_checkpoint_manifest_init(1, &manifest), 0);
+    manifest.number = result->number;
+    manifest.base = base;
+    manifest.workers = world->workers;
+    manifest.files[0] = result->file;
+    int err = sl_checkpoint_directory_publish(&world->disk.disk, "/c", &manifest,
+                                              (struct sl_checkpoint_shard_range){.count = 1}, 0,
+                                              reason, sizeof reason);
+    assert_int_equal(err, 0);
+    sl_checkpoint_manifest_fini(&manifest);
+    sl_server_checkpoint_completed(world->two.stepped.server, result->number);
+}
+
+static uint64_t save(struct world *world, uint64_t number, uint64_t base)
+{
+    begin(world, number, base);
+    const struct sl_server_checkpoint_result result = take_result(world);
+    assert_string_equal(result.reason, "");
+    assert_int_equal(result.err, 0);
+    assert_int_equal(result.number, number);
+    complete(world, &result, base);
+    return result.file.rows;
+}
+
+/* Another server in the place of the first, which begins from that checkpoint. */
+static void restart(struct world *world)
+{
+    stepped_stop(&world->two.stepped);
+    memset(&world->two.stepped, 0, sizeof world->two.stepped);
+    world->two.stepped.options.restores = true;
+    stepped_start(&world->two.stepped, 2);
+    open_checkpoints(world);
+    world->two.first.link = NULL; /* the world has freed it */
+    world->two.first.connected = false;
+    world->restored = false;
+}
+
+static void restore(struct world *world, uint64_t number)
+{
+    const struct sl_server_restore_options options = {.disk = &world->disk.disk,
+                                                      .directory = "/c",
+                                                      .number = number,
+                                                      .ended = on_restored,
+                                                      .ctx = world};
+    assert_int_equal(sl_server_restore_begin(world->two.stepped.server, &options), 0);
+}
+
+static bool is_restored(void *ctx)
+{
+    return ((const struct world *)ctx)->restored;
+}
+
+static void wait_restored(struct world *world)
+{
+    assert_true(sl_stepped_pair_until(&world->two.stepped.pair, 100000, is_restored, world));
+}
+
+static float value_of(struct world *world, uint32_t key_count)
+{
+    return stepped_values(&world->two.stepped, 0, key_count);
+}
+
+/* ---- Saving ---------------------------------------------------------------------------------- */
+
+static void save__adds_what_has_changed(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, 3000), 0);
+    assert_int_equal(save(world, 1, 0), 3000);
+    assert_int_equal(push(world, 10), 0);
+    assert_int_equal(save(world, 2, 1), 10);
+    assert_int_equal(save(world, 3, 2), 0);
+    assert_int_equal(push(world, 20), 0);
+    /* A base that the shard does not know: everything is as good. */
+    assert_int_equal(save(world, 4, 2), 3000);
+}
+
+/* One whose manifest was never written is nothing to add to. */
+static void save__adds_to_what_is_complete_only(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, 100), 0);
+    assert_int_equal(save(world, 1, 0), 100);
+    assert_int_equal(push(world, 10), 0);
+    begin(world, 2, 1);
+    assert_int_equal(take_result(world).err, 0);
+    assert_int_equal(push(world, 5), 0);
+    assert_int_equal(save(world, 3, 1), 10);
+}
+
+/* Requests are answered while it is made, and what they push is not in it. */
+static void save__is_of_one_moment(void **state)
+{
+    struct world *world = *state;
+    world->two.stepped.pair.aside_ns = 30 * SL_CLOCK_NS_PER_MS;
+    assert_int_equal(push(world, STEPPED_KEYS), 0);
+    begin(world, 1, 0);
+    stepped_turns(&world->two.stepped, 2);
+    uint32_t pushes = 0;
+    while (world->result_count == 0) {
+        assert_int_equal(push(world, pushes % 2 == 0 ? 100 : STEPPED_KEYS), 0);
+        pushes++;
+    }
+    assert_true(pushes > 2);
+    const struct sl_server_checkpoint_result result = take_result(world);
+    assert_int_equal(result.err, 0);
+    assert_int_equal(result.file.rows, STEPPED_KEYS);
+    complete(world, &result, 0);
+    restart(world);
+    restore(world, 1);
+    wait_restored(world);
+    assert_int_equal(world->restore_err, 0);
+    sl_server_start_serving(world->two.stepped.server);
+    assert_true(value_of(world, 100) == 1.0F);
+}
+
+static void save__begins_while_a_long_push_is_in_progress(void **state)
+{
+    struct world *world = *state;
+    stepped_push(&world->two.first, world->next_id++, 0, STEPPED_KEYS);
+    stepped_turns(&world->two.stepped, 2);
+    begin(world, 1, 0);
+    const struct sl_server_checkpoint_result result = take_result(world);
+    assert_int_equal(result.err, 0);
+    assert_int_equal(stepped_reply(&world->two.first, 1)->status, 0);
+}
+
+static void save__another_one_takes_its_place(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, 3000), 0);
+    begin(world, 1, 0);
+    stepped_turns(&world->two.stepped, 2);
+    begin(world, 2, 0);
+    const struct sl_server_checkpoint_result first = take_result(world);
+    assert_int_equal(first.number, 1);
+    assert_int_equal(first.err, SL_ERR_CANCELLED);
+    const struct sl_server_checkpoint_result second = take_result(world);
+    assert_int_equal(second.number, 2);
+    assert_int_equal(second.err, 0);
+    assert_int_equal(second.file.rows, 3000);
+}
+
+/* Whatever the operation of the disk that fails, it is said, requests are answered, and the next
+ * one is made. */
+static void save__a_disk_that_fails(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, 3000), 0);
+    const uint64_t before = world->disk.operations;
+    save(world, 1, 0);
+    const uint64_t count = world->disk.operations - before;
+    assert_true(count > 4);
+    uint64_t number = 2;
+    uint32_t failures = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        world->disk.fail_at = world->disk.operations + i;
+        begin(world, number, 0);
+        const struct sl_server_checkpoint_result result = take_result(world);
+        failures += result.err != 0;
+        assert_true(result.err == 0 || result.reason[0] != '\0');
+        world->disk.fail_at = MEMORY_DISK_NEVER;
+        assert_int_equal(push(world, 10), 0);
+        number++;
+    }
+    assert_true(failures >= 4);
+    save(world, number, 0);
+}
+
+static void save__a_full_disk(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, 3000), 0);
+    world->disk.bytes_left = 1000;
+    begin(world, 1, 0);
+    const struct sl_server_checkpoint_result result = take_result(world);
+    assert_int_equal(result.err, SL_ERR_IO);
+    assert_non_null(strstr(result.reason, "No space left on device"));
+    assert_int_equal(push(world, 10), 0);
+    world->disk.bytes_left = UINT64_MAX;
+    assert_int_equal(save(world, 2, 0), 3000);
+}
+
+/* It takes nothing for longer than the patience lasts: the checkpoint is given up, and so is the
+ * next, until it goes on. */
+static void save__a_disk_that_stands_still(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, 3000), 0);
+    world->two.stepped.pair.aside_ns = 3 * PATIENCE;
+    begin(world, 1, 0);
+    stepped_pass(&world->two.stepped, PATIENCE / 2);
+    assert_int_equal(world->result_count, 0);
+    assert_int_equal(push(world, 10), 0);
+    stepped_pass(&world->two.stepped, PATIENCE);
+    const struct sl_server_checkpoint_result first = take_result(world);
+    assert_int_equal(first.err, SL_ERR_DEADLINE);
+    assert_non_null(strstr(first.reason, "the disk has taken nothing for 20 s"));
+    begin(world, 2, 0);
+    stepped_pass(&world->two.stepped, PATIENCE + 2 * SL_CLOCK_NS_PER_S);
+    const struct sl_server_checkpoint_result second = take_result(world);
+    assert_int_equal(second.err, SL_ERR_DEADLINE);
+    assert_non_null(strstr(second.reason, "the disk"));
+    world->two.stepped.pair.aside_ns = 0;
+    stepped_pass(&world->two.stepped, 3 * PATIENCE);
+    assert_int_equal(push(world, 10), 0);
+    assert_int_equal(save(world, 3, 0), 3000);
+}
+
+static void save__is_left_behind_when_the_server_ends(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, STEPPED_KEYS), 0);
+    begin(world, 1, 0);
+    stepped_turns(&world->two.stepped, 4);
+} /* and nothing stays open, or leaks */
+
+static void quiet__nothing_is_written_any_more(void **state)
+{
+    struct world *world = *state;
+    struct sl_server *server = world->two.stepped.server;
+    assert_true(sl_server_checkpoint_holds_all(server));
+    assert_int_equal(push(world, 10), 0);
+    assert_false(sl_server_checkpoint_holds_all(server));
+    sl_server_fence_writes(server);
+    assert_int_equal(push(world, 10), SL_ERR_CANCELLED);
+    save(world, 1, 0);
+    assert_true(sl_server_checkpoint_holds_all(server));
+    assert_true(value_of(world, 10) == 1.0F);
+    assert_true(sl_server_checkpoint_holds_all(server)); /* after a pull */
+}
+
+/* ---- Beginning from one ---------------------------------------------------------------------- */
+
+static void restore__goes_on_as_the_one_that_it_was(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, STEPPED_KEYS), 0);
+    save(world, 1, 0);
+    assert_int_equal(push(world, 10), 0);
+    save(world, 2, 1);
+    assert_int_equal(push(world, 10), 0); /* which is lost */
+    restart(world);
+    restore(world, 2);
+    wait_restored(world);
+    assert_string_equal(world->restore_reason, "");
+    uint32_t count;
+    const struct sl_server_restore_table *tables =
+        sl_server_restore_tables(world->two.stepped.server, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(tables[0].id, 0);
+    sl_server_start_serving(world->two.stepped.server);
+    const struct sl_message *welcome = stepped_again(&world->two.first);
+    assert_true(welcome->welcome.resumed);
+    assert_true(welcome->welcome.restored);
+    assert_true(value_of(world, 10) == 2.0F);
+    assert_true(value_of(world, 1) == 2.0F);
+    world->next_id = 2; /* it was done before: it comes again */
+    assert_int_equal(push(world, 10), 0);
+    assert_true(value_of(world, 10) == 2.0F);
+    assert_int_equal(push(world, 10), 0); /* what was lost comes again */
+    assert_true(value_of(world, 10) == 3.0F);
+}
+
+static bool is_answered(void *ctx)
+{
+    return ((const struct stepped_peer *)ctx)->answer_count > 0;
+}
+
+/* Who comes while it is loaded waits, and is welcomed then, as the one that he was. */
+static void restore__clients_wait(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, STEPPED_KEYS), 0);
+    save(world, 1, 0);
+    restart(world);
+    struct stepped_peer *peer = &world->two.first;
+    stepped_connect(peer);
+    peer->answer_count = 0;
+    stepped_tell(peer,
+                 &(struct sl_message){.kind = SL_MESSAGE_HELLO, .id = 1, .hello = peer->hello});
+    restore(world, 1);
+    wait_restored(world);
+    stepped_turns(&world->two.stepped, 100);
+    assert_int_equal(peer->answer_count, 0);
+    sl_server_start_serving(world->two.stepped.server);
+    assert_true(sl_stepped_pair_until(&world->two.stepped.pair, 1000, is_answered, peer));
+    assert_int_equal(peer->answer.kind, SL_MESSAGE_WELCOME);
+    assert_true(peer->answer.welcome.resumed);
+}
+
+/* worker/0 has pushed, has finished or not, and left; worker/1 was expected, and never came. */
+static void leave_and_restore(struct world *world, bool finishes)
+{
+    struct stepped_peer *worker = &world->two.second;
+    stepped_join(worker, &world->two.stepped, 0, 8);
+    stepped_open_table(worker, 1, SL_CONSISTENCY_BSP);
+    stepped_push(worker, 1, 1, 10);
+    assert_int_equal(stepped_reply(worker, 1)->status, 0);
+    stepped_tick(worker, 2, 0);
+    assert_int_equal(stepped_reply(worker, 2)->status, 0);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
+    if (finishes) {
+        stepped_tick(worker, 3, SL_REQUEST_CLOCK_FINISHED);
+        assert_int_equal(stepped_reply(worker, 3)->status, 0);
+    }
+    stepped_tell(worker, &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
+    stepped_expect_end(worker);
+    begin(world, 1, 0);
+    const struct sl_server_checkpoint_result result = take_result(world);
+    assert_int_equal(result.goes_on, !finishes);
+    complete(world, &result, 0);
+    restart(world);
+    world->two.second.link = NULL;
+    world->two.second.connected = false;
+    restore(world, 1);
+    wait_restored(world);
+    assert_int_equal(world->restore_err, 0);
+    sl_server_start_serving(world->two.stepped.server);
+}
+
+/* What was kept aside for worker/1 is there, and workers begin anew. */
+static void restore__of_a_job_that_is_over_begins_another(void **state)
+{
+    struct world *world = *state;
+    leave_and_restore(world, true);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 1.0F);
+    const struct sl_message *welcome = stepped_again(&world->two.second);
+    assert_false(welcome->welcome.resumed);
+    assert_true(welcome->welcome.counts);
+    assert_int_equal(welcome->welcome.clock, 0);
+}
+
+/* Another shard was cut before worker/0 left: this one goes on beside it. */
+static void restore__of_a_job_that_is_not_over_elsewhere_goes_on(void **state)
+{
+    struct world *world = *state;
+    world->workers = SL_CHECKPOINT_WORKERS_SOME;
+    leave_and_restore(world, true);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
+    const struct sl_message *welcome = stepped_again(&world->two.second);
+    assert_false(welcome->welcome.counts);
+}
+
+/* worker/0 is waited for where it stood: a job that was stopped goes on. */
+static void restore__of_a_job_that_was_left_unfinished_goes_on(void **state)
+{
+    struct world *world = *state;
+    leave_and_restore(world, false);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
+    const struct sl_message *welcome = stepped_again(&world->two.second);
+    assert_false(welcome->welcome.resumed);
+    assert_true(welcome->welcome.counts);
+    assert_int_equal(welcome->welcome.clock, 1);
+}
+
+static void restore__says_which_file_is_damaged(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, 3000), 0);
+    save(world, 1, 0);
+    static const char path[] = "/c/checkpoint-000001/shard-0000-of-0001.slc";
+    struct memory_disk_node *node = memory_disk_find(&world->disk, path);
+    assert_non_null(node);
+    node->bytes[node->count / 2] ^= 1;
+    restart(world);
+    restore(world, 1);
+    wait_restored(world);
+    assert_int_equal(world->restore_err, SL_ERR_CORRUPT);
+    assert_non_null(strstr(world->restore_reason, path));
+}
+
+static void restore__ends_with_the_server(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(push(world, STEPPED_KEYS), 0);
+    save(world, 1, 0);
+    restart(world);
+    restore(world, 1);
+    stepped_turns(&world->two.stepped, 3);
+    assert_false(world->restored);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(save__adds_what_has_changed),
+        CASE(save__adds_to_what_is_complete_only),
+        CASE(save__is_of_one_moment),
+        CASE(save__begins_while_a_long_push_is_in_progress),
+        CASE(save__another_one_takes_its_place),
+        CASE(save__a_disk_that_fails),
+        CASE(save__a_full_disk),
+        CASE(save__a_disk_that_stands_still),
+        CASE(save__is_left_behind_when_the_server_ends),
+        CASE(quiet__nothing_is_written_any_more),
+        CASE(restore__goes_on_as_the_one_that_it_was),
+        CASE(restore__clients_wait),
+        CASE(restore__of_a_job_that_is_over_begins_another),
+        CASE(restore__of_a_job_that_is_not_over_elsewhere_goes_on),
+        CASE(restore__of_a_job_that_was_left_unfinished_goes_on),
+        CASE(restore__says_which_file_is_damaged),
+        CASE(restore__ends_with_the_server),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* Control messages to many members at once, more than the outbox holds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/server/internal.h"
+#include "stepped.h"
+
+#define MEMBERS 60
+
+struct world {
+    struct stepped stepped;
+    struct sl_coordinator *coordinator;
+    struct stepped_peer members[MEMBERS];
+    struct sl_message_ps ps[SL_LIMIT_PS];
+};
+
+static int setup(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    const struct sl_coordinator_options options = {
+        .ps_count = 1,
+        .send = sl_server_send_to_peer,
+        .close = sl_server_close_peer,
+    };
+    assert_int_equal(sl_coordinator_create(&options, &world->coordinator), 0);
+    world->stepped.options.coordinator = world->coordinator;
+    stepped_start(&world->stepped, 5);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        struct stepped_peer *member = &world->members[i];
+        member->world = &world->stepped;
+        member->hello = (struct sl_message_hello){
+            .protocol_version = SL_FRAME_PROTOCOL_VERSION,
+            .purpose = SL_MESSAGE_PURPOSE_CONTROL,
+            .role = SL_MESSAGE_ROLE_WORKER,
+            .task_index = i,
+            .client_id = 100 + i,
+        };
+        assert_int_equal(stepped_again(member)->kind, SL_MESSAGE_WELCOME);
+        assert_true(member->answer.welcome.lease_ms > 0);
+        member->answer_count = 0;
+    }
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *world = *state;
+    stepped_stop(&world->stepped);
+    sl_coordinator_destroy(&world->coordinator);
+    free(world);
+    return 0;
+}
+
+static void tell_all(struct world *world, const struct sl_message *message)
+{
+    struct sl_server *server = world->stepped.server;
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        sl_server_send_to_peer(NULL, (uintptr_t)conn, message);
+    }
+}
+
+/* The largest cluster there can be: 9 MB for all, where the outbox has room for 4. */
+static void server_send__tells_everyone_what_finds_no_room_at_once(void **state)
+{
+    struct world *world = *state;
+    for (uint32_t i = 0; i < SL_LIMIT_PS; i++) {
+        world->ps[i] = (struct sl_message_ps){.task_index = i, .shard_count = 4};
+        (void)snprintf(world->ps[i].data_endpoint, sizeof world->ps[i].data_endpoint,
+                       "tcp://h%058u.h%058u:5000", i, i);
+    }
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CLUSTER,
+        .cluster = {.ps = world->ps, .ps_count = SL_LIMIT_PS, .worker_count = MEMBERS},
+    };
+    tell_all(world, &message);
+    struct sl_server *server = world->stepped.server;
+    assert_non_null(server->later_control.first);
+    assert_true(server->later_bytes < (size_t)1 << 20);          /* equal messages lie there once */
+    message = (struct sl_message){.kind = SL_MESSAGE_HEARTBEAT}; /* behind it, for order */
+    tell_all(world, &message);
+    stepped_turns(&world->stepped, 500);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        assert_int_equal(world->members[i].answer_count, 2);
+        assert_int_equal(world->members[i].answer.kind, SL_MESSAGE_HEARTBEAT);
+    }
+    assert_null(server->later_control.first);
+    assert_int_equal(server->conn_count, MEMBERS);
+}
+
+/* Nobody asked for these: their number does not make who gets them one that floods. */
+static void server_send__of_many_losses_closes_nobody(void **state)
+{
+    struct world *world = *state;
+    struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
+                                 .lost = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
+    for (uint32_t i = 0; i < 1500; i++) {
+        message.lost.task_index = i;
+        message.lost.client_id = i;
+        tell_all(world, &message);
+    }
+    stepped_turns(&world->stepped, 2000);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        assert_int_equal(world->members[i].answer_count, 1500);
+        assert_int_equal(world->members[i].answer.lost.task_index, 1499);
+    }
+    assert_int_equal(world->stepped.server->conn_count, MEMBERS);
+}
+
+/* What waits for a member that is gone is forgotten. */
+static void server_send__forgets_who_has_gone(void **state)
+{
+    struct world *world = *state;
+    struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
+                                 .lost = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
+    for (uint32_t i = 0; i < 3000; i++) {
+        message.lost.client_id = i;
+        tell_all(world, &message);
+    }
+    assert_non_null(world->stepped.server->later_control.first);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        sl_transport_disconnect(world->members[i].link->conn);
+    }
+    stepped_turns(&world->stepped, 100);
+    assert_int_equal(world->stepped.server->conn_count, 0);
+    assert_null(world->stepped.server->later_control.first);
+}
+
+static void server_close_peer__closes_it(void **state)
+{
+    struct world *world = *state;
+    struct sl_server_conn *conn = world->stepped.server->conns;
+    sl_server_close_peer(NULL, (uintptr_t)conn, "another has taken its place");
+    stepped_turns(&world->stepped, 50);
+    assert_int_equal(world->stepped.server->conn_count, MEMBERS - 1);
+    assert_null(world->members[MEMBERS - 1].link);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_send__tells_everyone_what_finds_no_room_at_once),
+        CASE(server_send__of_many_losses_closes_nobody),
+        CASE(server_send__forgets_who_has_gone),
+        CASE(server_close_peer__closes_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

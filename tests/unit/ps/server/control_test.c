@@ -1,0 +1,314 @@
+/* The server's control messages: hellos, tables, goodbyes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fixture.h"
+
+#define NOBODY  UINT32_MAX
+#define LONG_US (60U * 1000 * 1000)
+
+static struct shard_request request;
+
+static int setup_with(void **state, bool with_coordinator, bool number_late)
+{
+    struct server_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture->number_late = number_late;
+    server_fixture_start(fixture, with_coordinator);
+    *state = fixture;
+    return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, true, false);
+}
+
+static int setup_alone(void **state)
+{
+    return setup_with(state, false, false);
+}
+
+static int setup_late(void **state)
+{
+    return setup_with(state, true, true);
+}
+
+/* A pull without keys, which belongs to every shard. */
+static uint64_t send_pull(struct peer *peer, uint32_t clock)
+{
+    shard_request_begin(&request, clock);
+    shard_request_pull(&request, 0, NULL, 0);
+    return peer_send_request(peer, &request, LONG_US);
+}
+
+static struct sl_message_hello data_hello(uint32_t shard)
+{
+    return (struct sl_message_hello){
+        .purpose = SL_MESSAGE_PURPOSE_DATA,
+        .role = SL_MESSAGE_ROLE_CLIENT,
+        .client_id = 12345,
+        .shard = shard,
+    };
+}
+
+static void server_hello__is_welcomed_by_the_shard_it_names(void **state)
+{
+    for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message_hello hello = data_hello(shard);
+        struct sl_message answer = peer_hello(peer, &hello);
+        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+        assert_int_equal(answer.welcome.shard, shard);
+        assert_int_equal(answer.welcome.shard_count, SERVER_COUNT);
+        assert_int_equal(answer.welcome.credit_requests, SL_LIMIT_CREDIT_REQUESTS);
+        assert_int_equal(answer.welcome.credit_bytes, SL_LIMIT_CREDIT_BYTES);
+        peer_close(&peer);
+    }
+}
+
+static void server_hello__waits_for_the_shards_number(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .hello = data_hello(1)};
+    hello.hello.protocol_version = SL_FRAME_PROTOCOL_VERSION;
+    peer_send_message(peer, &hello);
+    server_fixture_number(*state);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    assert_int_equal(answer.welcome.shard, 1);
+    peer_close(&peer);
+}
+
+/* The answer is an Error with this code and this text in it, and the connection ends. */
+static void expect_refusal(struct peer **peer, const struct sl_message *answer, int err,
+                           const char *text)
+{
+    assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer->error.err, err);
+    assert_non_null(strstr(answer->error.text, text));
+    peer_expect_end(*peer);
+    peer_close(peer);
+}
+
+static void server_hello__of_another_version_is_told_both(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(0);
+    hello.protocol_version = 99;
+    struct sl_message answer = peer_hello(peer, &hello);
+    assert_non_null(strstr(answer.error.text, "version 99"));
+    expect_refusal(&peer, &answer, SL_ERR_VERSION, "version 1");
+}
+
+static void server_hello__to_a_shard_that_is_not_there_is_refused(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(SERVER_COUNT);
+    struct sl_message answer = peer_hello(peer, &hello);
+    expect_refusal(&peer, &answer, SL_ERR_INVALID, "shards 0 to 1");
+}
+
+static void server_hello__for_control_is_refused_without_the_coordinator(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(0);
+    hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
+    struct sl_message answer = peer_hello(peer, &hello);
+    expect_refusal(&peer, &answer, SL_ERR_REFUSED, "ps/0 does");
+}
+
+static void server_hello__for_control_reaches_the_coordinator(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(0);
+    hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
+    struct sl_message answer = peer_hello(peer, &hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    struct sl_message barrier = {
+        .kind = SL_MESSAGE_BARRIER, .id = 3, .barrier = {.name = "b", .count = 1}};
+    peer_send_message(peer, &barrier);
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_BARRIER_DONE);
+    assert_int_equal(answer.id, 3);
+    peer_close(&peer);
+}
+
+/* A frame header of a version that there is not; what follows it does not matter. */
+static void send_other_version(struct peer *peer)
+{
+    uint8_t head[SL_FRAME_HEADER_BYTES];
+    sl_frame_encode(&(struct sl_frame){.type = SL_FRAME_CONTROL}, head);
+    head[offsetof(struct sl_frame, version)] = SL_FRAME_PROTOCOL_VERSION + 1;
+    peer_send_bytes(peer, head, sizeof head);
+}
+
+static void server_version__of_a_member_that_changes_ends_its_membership(void **state)
+{
+    struct sl_message_hello hello = {
+        .purpose = SL_MESSAGE_PURPOSE_CONTROL, .role = SL_MESSAGE_ROLE_WORKER, .task_index = 3};
+    for (int round = 0; round < 2; round++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message answer = peer_hello(peer, &hello);
+        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+        struct sl_message barrier = {
+            .kind = SL_MESSAGE_BARRIER, .id = 3, .barrier = {.name = "b", .count = 2}};
+        peer_send_message(peer, &barrier);
+        send_other_version(peer);
+        peer_receive_message(peer, &answer);
+        assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
+        assert_int_equal(answer.error.err, SL_ERR_VERSION);
+        peer_expect_end(peer);
+        peer_close(&peer);
+    }
+}
+
+static void server_hello__must_come_first(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    send_pull(peer, 0);
+    peer_expect_end(peer);
+    peer_close(&peer);
+    peer = peer_connect(*state);
+    struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
+    peer_send_message(peer, &goodbye);
+    peer_expect_end(peer);
+    peer_close(&peer);
+    peer = peer_connect(*state);
+    struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = 8};
+    peer_send_frame(peer, frame, "rubbish!");
+    peer_expect_end(peer);
+    peer_close(&peer);
+    peer = peer_connect(*state);
+    static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    peer_send_bytes(peer, http, sizeof http - 1);
+    peer_expect_end(peer);
+    peer_close(&peer);
+}
+
+static void server_table_open__conflict_is_named(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 6,
+        .table_open.spec = {.name = "t0",
+                            .kind = SL_TABLE_SPARSE,
+                            .dim = 9,
+                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
+    };
+    peer_send_message(peer, &message);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer.id, 6);
+    assert_int_equal(answer.error.err, SL_ERR_EXISTS);
+    assert_non_null(strstr(answer.error.text, "dim"));
+    peer_close(&peer);
+}
+
+static void server_table_open__of_a_bad_specification_is_answered(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 6,
+        .table_open.spec = {.name = "t0",
+                            .kind = SL_TABLE_SPARSE,
+                            .dim = SL_LIMIT_DIM + 1,
+                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
+    };
+    peer_send_message(peer, &message);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer.id, 6);
+    assert_int_equal(answer.error.err, SL_ERR_INVALID);
+    assert_non_null(strstr(answer.error.text, "dim"));
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    peer_close(&peer);
+}
+
+static void post_drained(void *ctx)
+{
+    struct server_fixture *fixture = ctx;
+    sem_post(&fixture->drained);
+}
+
+static void drain(struct server_fixture *fixture, uint32_t index)
+{
+    sl_server_drain(fixture->servers[index], 60 * SL_CLOCK_NS_PER_S, post_drained, fixture);
+}
+
+static void server_drain__answers_says_goodbye_and_closes(void **state)
+{
+    struct server_fixture *fixture = *state;
+    struct peer *peer = peer_join(fixture, 0, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    uint64_t parked = send_pull(peer, 1);
+    uint64_t passed = send_pull(peer, 0);
+    assert_int_equal(peer_receive_reply(peer, passed), 0);
+    server_fixture_run_on(fixture, 0, drain);
+    assert_int_equal(peer_receive_reply(peer, parked), SL_ERR_CANCELLED);
+    struct sl_message message;
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_GOODBYE);
+    assert_false(peer_receive(peer));
+    peer_close(&peer);
+    struct timespec end;
+    (void)clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 60;
+    assert_int_equal(sem_timedwait(&fixture->drained, &end), 0);
+}
+
+static void server_drain__refuses_newcomers(void **state)
+{
+    struct server_fixture *fixture = *state;
+    struct peer *peer = peer_connect(fixture);
+    struct peer *member = peer_join(fixture, NOBODY, 0);
+    server_fixture_run_on(fixture, 0, drain);
+    struct sl_message message;
+    peer_receive_message(member, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_GOODBYE);
+    peer_expect_end(member);
+    peer_expect_end(peer);
+    peer_close(&member);
+    peer_close(&peer);
+    peer = peer_connect(fixture);
+    peer_expect_end(peer);
+    peer_close(&peer);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_hello__is_welcomed_by_the_shard_it_names),
+        cmocka_unit_test_setup_teardown(server_hello__waits_for_the_shards_number, setup_late,
+                                        server_fixture_teardown),
+        CASE(server_hello__of_another_version_is_told_both),
+        CASE(server_hello__to_a_shard_that_is_not_there_is_refused),
+        cmocka_unit_test_setup_teardown(
+            server_hello__for_control_is_refused_without_the_coordinator, setup_alone,
+            server_fixture_teardown),
+        CASE(server_hello__for_control_reaches_the_coordinator),
+        CASE(server_version__of_a_member_that_changes_ends_its_membership),
+        CASE(server_hello__must_come_first),
+        CASE(server_table_open__conflict_is_named),
+        CASE(server_table_open__of_a_bad_specification_is_answered),
+        CASE(server_drain__answers_says_goodbye_and_closes),
+        CASE(server_drain__refuses_newcomers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

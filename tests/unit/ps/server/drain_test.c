@@ -1,0 +1,157 @@
+/* Draining with requests that are in the queue, rather than parked or answered. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "fixture.h"
+
+#define DIM          4
+#define NOBODY       UINT32_MAX
+#define LONG_US      (60U * 1000 * 1000)
+#define LONG_KEYS    100000 /* a push of them takes many slices, and 2.4 MB */
+#define FRAME_FLOATS (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
+
+static struct shard_request request;
+static uint64_t keys[LONG_KEYS];
+static float gradients[LONG_KEYS * DIM];
+
+static int setup(void **state)
+{
+    server_fixture_keys(0, keys, LONG_KEYS);
+    return server_fixture_setup_least(state);
+}
+
+static void post_drained(void *ctx)
+{
+    struct server_fixture *fixture = ctx;
+    sem_post(&fixture->drained);
+}
+
+static void drain(struct server_fixture *fixture, uint32_t index)
+{
+    sl_server_drain(fixture->servers[index], 60 * SL_CLOCK_NS_PER_S, post_drained, fixture);
+}
+
+static void expect_drained(struct server_fixture *fixture)
+{
+    struct timespec end;
+    (void)clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 30; /* less than the drain's own timeout */
+    assert_int_equal(sem_timedwait(&fixture->drained, &end), 0);
+}
+
+static void expect_goodbye(struct peer *peer)
+{
+    struct sl_message message;
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_GOODBYE);
+    peer_expect_end(peer);
+}
+
+static uint64_t request_count(const struct server_fixture *fixture)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_STATS};
+    assert_int_equal(sl_server_stats(fixture->servers[0], &message.stats), 0);
+    uint64_t count = message.stats.requests;
+    sl_message_fini(&message);
+    return count;
+}
+
+static bool drained_in_time;
+
+static void drain_when_begun(struct server_fixture *fixture, uint32_t index)
+{
+    if (!drained_in_time && request_count(fixture) > 0) {
+        drained_in_time = true;
+        drain(fixture, index);
+    }
+}
+
+/* It is in the middle of a push when the drain begins, and comes to wait for clocks afterwards. */
+static void server_drain__who_would_wait_for_clocks_is_cancelled(void **state)
+{
+    struct peer *peer = peer_join(*state, 0, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
+    shard_request_begin(&request, 1);
+    shard_request_push(&request, SL_REQUEST_PUSH, 1, keys, LONG_KEYS, gradients, DIM);
+    shard_request_pull(&request, 0, keys, 1);
+    uint64_t id = peer_send_request(peer, &request, LONG_US);
+    for (drained_in_time = false; !drained_in_time;) {
+        server_fixture_run_on(*state, 0, drain_when_begun);
+    }
+    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_CANCELLED);
+    expect_goodbye(peer);
+    expect_drained(*state);
+    peer_close(&peer);
+}
+
+/* Returns when everything that the peer has sent has been received. */
+static void sync_with(struct peer *peer)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET};
+    peer_send_message(peer, &message);
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_STATS);
+    sl_message_fini(&message);
+}
+
+/* Peers that send the beginning of a long frame, and no more, hold the server's memory; a request
+ * that needs it is given up in the drain. Then nothing is left to wait for. */
+static void server_drain__ends_when_the_last_request_is_late(void **state)
+{
+    enum { HOLDERS = 3 };
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .table_open.spec = {.name = "dense",
+                            .kind = SL_TABLE_DENSE,
+                            .length = (uint64_t)SERVER_COUNT * FRAME_FLOATS,
+                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
+    };
+    peer_send_message(peer, &message);
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_TABLE_OPENED);
+    struct peer *holders[HOLDERS];
+    for (int i = 0; i < HOLDERS; i++) {
+        holders[i] = peer_join(*state, NOBODY, 0);
+        uint8_t head[SL_FRAME_HEADER_BYTES];
+        sl_frame_encode(&(struct sl_frame){.type = SL_FRAME_REQUEST,
+                                           .payload_bytes = SL_LIMIT_FRAME_PAYLOAD_BYTES,
+                                           .request_id = 1,
+                                           .budget_us = LONG_US},
+                        head);
+        peer_send_bytes(holders[i], head, sizeof head);
+        peer_send_bytes(holders[i], gradients, 1000);
+    }
+    shard_request_begin(&request, 0);
+    shard_request_dense(&request, SL_REQUEST_DENSE_PULL, 0, 0, FRAME_FLOATS, NULL);
+    uint64_t id = peer_send_request(peer, &request, 300000);
+    sync_with(peer);
+    server_fixture_run_on(*state, 0, drain);
+    (void)peer_receive_reply(peer, id); /* late, or in time where the holders were slow */
+    expect_goodbye(peer);
+    for (int i = 0; i < HOLDERS; i++) {
+        expect_goodbye(holders[i]);
+        peer_close(&holders[i]);
+    }
+    expect_drained(*state);
+    peer_close(&peer);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_drain__who_would_wait_for_clocks_is_cancelled),
+        CASE(server_drain__ends_when_the_last_request_is_late),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

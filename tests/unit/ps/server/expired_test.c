@@ -1,0 +1,80 @@
+/* A worker that is lost is reported to every server, also when there is no memory for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+#define WORKER 1
+
+static _Thread_local bool has_no_memory;
+static struct sl_message_expired lost = {
+    .role = SL_MESSAGE_ROLE_WORKER, .task_index = WORKER, .why = "of the test"};
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+    return has_no_memory ? NULL : __real_malloc(bytes);
+}
+
+static void report(struct server_fixture *fixture, uint32_t index)
+{
+    for (uint32_t to = 0; to < SERVER_COUNT; to++) {
+        sl_server_post_expired(fixture->servers[to], fixture->reactors[index], to, &lost);
+    }
+}
+
+static void report_without_memory(struct server_fixture *fixture, uint32_t index)
+{
+    has_no_memory = true;
+    report(fixture, index);
+    has_no_memory = false;
+}
+
+/* The worker's connections end, on the reporting reactor and on another. */
+static void check(struct server_fixture *fixture,
+                  void (*run)(struct server_fixture *fixture, uint32_t index))
+{
+    struct peer *peers[SERVER_COUNT];
+    for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
+        peers[shard] = peer_connect(fixture);
+        const struct sl_message_hello hello = {.purpose = SL_MESSAGE_PURPOSE_DATA,
+                                               .role = SL_MESSAGE_ROLE_WORKER,
+                                               .task_index = WORKER,
+                                               .client_id = 4712,
+                                               .shard = shard};
+        assert_int_equal(peer_hello(peers[shard], &hello).kind, SL_MESSAGE_WELCOME);
+    }
+    lost.client_id = 4712;
+    server_fixture_run_on(fixture, 0, run);
+    for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
+        peer_expect_end(peers[shard]);
+        peer_close(&peers[shard]);
+    }
+}
+
+static void server_post_lost__reaches_every_server(void **state)
+{
+    check(*state, report);
+}
+
+static void server_post_lost__needs_no_memory(void **state)
+{
+    check(*state, report_without_memory);
+}
+
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, server_fixture_setup_least, server_fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_post_lost__reaches_every_server),
+        CASE(server_post_lost__needs_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

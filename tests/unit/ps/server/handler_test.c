@@ -1,0 +1,202 @@
+/* The server, where requests to a KV table go to a handler of the program's own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <starling_kv.h>
+
+#include "stepped.h"
+
+#define TABLE  3
+#define VALUES 100000 /* of the one key; two values less is odd */
+
+struct world {
+    struct stepped stepped;
+    struct stepped_peer near, far;
+    struct sl_kv_handler handler;
+    _Alignas(64) float landing[VALUES];
+    float kept[VALUES];
+    bool fills;     /* else it says where they are */
+    uint32_t again; /* so many calls more are told to come again */
+    uint32_t pushes, calls;
+    int error;
+};
+
+static int handle(void *ctx, const struct sl_kv_request *request)
+{
+    struct world *world = ctx;
+    world->calls++;
+    if (world->error != 0) {
+        return world->error;
+    }
+    if (request->pull != NULL && world->again > 0) {
+        world->again--;
+        return SL_ERR_AGAIN;
+    }
+    if (request->push != NULL) {
+        world->pushes++;
+        memcpy(world->kept, request->push, request->value_count * sizeof(float));
+    }
+    if (request->pull != NULL && world->fills) {
+        memcpy(request->pull, world->kept, request->value_count * sizeof(float));
+    } else if (request->pull != NULL) {
+        *request->answer = world->kept;
+    }
+    return 0;
+}
+
+static void open_table(struct world *world)
+{
+    struct sl_message open = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 1,
+        .table_open = {.spec = {.name = "kv",
+                                .kind = SL_TABLE_KV,
+                                .dim = sizeof(float),
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
+                       .table_id = TABLE},
+    };
+    assert_int_equal(stepped_ask(&world->far, &open)->kind, SL_MESSAGE_TABLE_OPENED);
+}
+
+static int setup(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    world->handler = (struct sl_kv_handler){.handle = handle, .ctx = world};
+    world->stepped.options.local = &sl_loop_shared_ops;
+    world->stepped.options.shard.kv_handler = &world->handler;
+    stepped_start(&world->stepped, 5);
+    assert_int_equal(
+        sl_transport_memory_register(world->stepped.near, world->landing, sizeof world->landing),
+        0);
+    world->near.near = true;
+    stepped_join(&world->near, &world->stepped, UINT32_MAX, 41);
+    stepped_join(&world->far, &world->stepped, UINT32_MAX, 42);
+    open_table(world);
+    for (uint32_t i = 0; i < VALUES; i++) {
+        world->stepped.gradients[i % (STEPPED_KEYS * STEPPED_DIM)] = 1;
+        world->kept[i] = (float)(i + 1);
+    }
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *world = *state;
+    stepped_stop(&world->stepped);
+    free(world);
+    return 0;
+}
+
+static void ask(struct world *world, struct stepped_peer *peer, uint64_t id, uint8_t op,
+                uint32_t count)
+{
+    const uint64_t key = 1;
+    const struct sl_request_section section = {.op = op, .table_id = TABLE, .count = count};
+    shard_request_begin(&world->stepped.request, 0);
+    shard_request_kv(&world->stepped.request, section, &key, 1, NULL,
+                     op == SL_REQUEST_KV_PULL ? NULL : world->stepped.gradients, sizeof(float));
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+static void expect(struct stepped_peer *peer, uint64_t id, float first, float last)
+{
+    const struct stepped_reply *reply = stepped_reply(peer, id);
+    assert_string_equal(reply->status == 0 ? "" : reply->text, "");
+    assert_true(reply->value == first);
+    assert_true(reply->last == last);
+}
+
+/* Short and long ones, with and without padding, from where the handler has them or made by it. */
+static void server_handler__answers_arrive_whole(void **state)
+{
+    struct world *world = *state;
+    static const uint32_t counts[] = {2, 7, 1000, 1001, 5000, VALUES};
+    uint64_t id = 0;
+    for (uint32_t i = 0; i < 2 * sizeof counts / sizeof counts[0]; i++) {
+        const uint32_t count = counts[i / 2];
+        const float last = count % 2 == 0 ? (float)count : 0; /* a padding */
+        world->fills = i % 2 == 0;
+        id++;
+        ask(world, &world->far, id, SL_REQUEST_KV_PULL, count);
+        expect(&world->far, id, 1, last);
+        ask(world, &world->near, id, SL_REQUEST_KV_PULL, count);
+        expect(&world->near, id, 1, last);
+    }
+}
+
+/* Of who shares memory, nothing waits in the server, and so nothing is kept of it. */
+static void server_handler__is_shown_at_once_what_came_through_shared_memory(void **state)
+{
+    struct world *world = *state;
+    ask(world, &world->near, 1, SL_REQUEST_KV_PUSH_PULL, STEPPED_KEYS * STEPPED_DIM);
+    expect(&world->near, 1, 1, 1);
+    assert_int_equal(world->pushes, 1);
+    assert_int_equal(world->calls, 1);
+}
+
+/* Both that come at once, and one of which it is heard again only after another was done. */
+static void server_handler__that_says_again_is_asked_again(void **state)
+{
+    struct world *world = *state;
+    world->again = 100;
+    ask(world, &world->near, 1, SL_REQUEST_KV_PULL, 10);
+    ask(world, &world->far, 1, SL_REQUEST_KV_PULL, 10);
+    stepped_turns(&world->stepped, 50);
+    assert_int_equal(world->near.reply_count + world->far.reply_count, 0);
+    const uint32_t calls = world->calls;
+    stepped_turns(&world->stepped, 50);
+    assert_int_equal(world->calls, calls); /* nothing has been done meanwhile */
+    world->again = 0;
+    ask(world, &world->far, 2, SL_REQUEST_KV_PUSH, 10);
+    expect(&world->near, 1, 1, 1);
+    expect(&world->far, 1, 1, 1);
+    assert_int_equal(world->pushes, 1);
+}
+
+static void server_handler__that_says_again_for_ever_meets_the_deadline(void **state)
+{
+    struct world *world = *state;
+    world->again = UINT32_MAX;
+    ask(world, &world->near, 1, SL_REQUEST_KV_PULL, 10);
+    stepped_turns(&world->stepped, 5);
+    stepped_pass(&world->stepped, STEPPED_BUDGET * SL_CLOCK_NS_PER_US + SL_CLOCK_NS_PER_S);
+    const struct stepped_reply *reply = stepped_reply(&world->near, 1);
+    assert_int_equal(reply->status, SL_ERR_DEADLINE);
+    assert_non_null(strstr(reply->text, "handler"));
+}
+
+static void server_handler__errors_reach_the_sender(void **state)
+{
+    struct world *world = *state;
+    world->error = SL_ERR_TOO_LARGE;
+    ask(world, &world->near, 1, SL_REQUEST_KV_PUSH_PULL, 10);
+    assert_int_equal(stepped_reply(&world->near, 1)->status, SL_ERR_TOO_LARGE);
+    ask(world, &world->far, 1, SL_REQUEST_KV_PULL, 10);
+    assert_int_equal(stepped_reply(&world->far, 1)->status, SL_ERR_TOO_LARGE);
+    world->error = 0;
+    ask(world, &world->near, 2, SL_REQUEST_KV_PULL, 10);
+    expect(&world->near, 2, 1, 10);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(server_handler__answers_arrive_whole),
+        TEST(server_handler__is_shown_at_once_what_came_through_shared_memory),
+        TEST(server_handler__that_says_again_is_asked_again),
+        TEST(server_handler__that_says_again_for_ever_meets_the_deadline),
+        TEST(server_handler__errors_reach_the_sender),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

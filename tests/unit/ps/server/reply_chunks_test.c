@@ -1,0 +1,271 @@
+/* Long pulls of a dense array, whose replies are made as they are sent. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stepped.h"
+
+#define TABLE     3
+#define BSP_TABLE 4
+#define ELEMENTS  300000U /* 1.2 MB */
+
+struct world {
+    struct stepped stepped;
+    struct stepped_peer peer, other;
+    struct stepped_peer workers[2]; /* that have joined where they matter */
+    float gradients[ELEMENTS];
+};
+
+static void push_all(struct world *world, struct stepped_peer *peer, uint64_t id)
+{
+    struct shard_request *request = &world->stepped.request;
+    shard_request_begin(request, 0);
+    shard_request_dense(request, SL_REQUEST_DENSE_PUSH, TABLE, 0, ELEMENTS, world->gradients);
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+static void pull(struct world *world, struct stepped_peer *peer, uint64_t id, uint32_t start,
+                 uint32_t count)
+{
+    struct shard_request *request = &world->stepped.request;
+    shard_request_begin(request, 0);
+    shard_request_dense(request, SL_REQUEST_DENSE_PULL, TABLE, start, count, NULL);
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+static void open_table(struct world *world, uint32_t id, struct sl_consistency_spec consistency)
+{
+    struct sl_message open = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 1,
+        .table_open = {.spec = {.kind = SL_TABLE_DENSE,
+                                .length = ELEMENTS,
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
+                                .consistency = consistency},
+                       .table_id = id},
+    };
+    (void)snprintf(open.table_open.spec.name, sizeof open.table_open.spec.name, "dense%u", id);
+    assert_int_equal(stepped_ask(&world->peer, &open)->kind, SL_MESSAGE_TABLE_OPENED);
+}
+
+/* Element i has the value i, once request 1 is answered. */
+static int setup(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    stepped_start(&world->stepped, 11);
+    stepped_join(&world->peer, &world->stepped, UINT32_MAX, 21);
+    stepped_join(&world->other, &world->stepped, UINT32_MAX, 22);
+    open_table(world, TABLE, (struct sl_consistency_spec){0});
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        world->gradients[i] = (float)i;
+    }
+    push_all(world, &world->peer, 1);
+    assert_int_equal(stepped_reply(&world->peer, 1)->status, 0);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *world = *state;
+    stepped_stop(&world->stepped);
+    free(world);
+    return 0;
+}
+
+static void expect_range(struct world *world, uint64_t id, uint32_t start, uint32_t count)
+{
+    const struct stepped_reply *reply = stepped_reply(&world->peer, id);
+    assert_int_equal(reply->status, 0);
+    assert_int_equal(reply->bytes, (count + count % 2) * sizeof(float));
+    const float *values = (const float *)(const void *)world->peer.sink;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(values[i] == (float)(start + i));
+    }
+    if (count % 2 == 1) {
+        assert_true(values[count] == 0);
+    }
+}
+
+/* Lengths about those of the parts, odd ones too, and beginnings within a block. */
+static void server_stream__brings_every_element(void **state)
+{
+    static const struct {
+        uint32_t start, count;
+    } ranges[] = {{0, ELEMENTS}, {1, ELEMENTS - 1}, {777, 32768}, {1024, 32767},
+                  {3, 46071},    {5, 46072},        {7, 46073},   {9, 46080}};
+    struct world *world = *state;
+    for (uint32_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        pull(world, &world->peer, 2 + i, ranges[i].start, ranges[i].count);
+        expect_range(world, 2 + i, ranges[i].start, ranges[i].count);
+    }
+}
+
+/* What is asked and told meanwhile is answered, and does not get between the parts. */
+static void server_stream__is_not_interrupted(void **state)
+{
+    struct world *world = *state;
+    const struct sl_message stats = {.kind = SL_MESSAGE_STATS_GET, .id = 9};
+    const uint32_t answers = world->peer.answer_count;
+    pull(world, &world->peer, 2, 0, ELEMENTS);
+    pull(world, &world->peer, 3, 100, 10);
+    for (uint32_t i = 0; i < 8; i++) {
+        stepped_tell(&world->peer, &stats);
+        stepped_turns(&world->stepped, 1);
+    }
+    expect_range(world, 2, 0, ELEMENTS);
+    const struct stepped_reply *small = stepped_reply(&world->peer, 3);
+    assert_int_equal(small->bytes, 10 * sizeof(float));
+    assert_true(small->value == 100);
+    stepped_turns(&world->stepped, 50);
+    assert_int_equal(world->peer.answer_count, answers + 8);
+    sl_message_fini(&world->peer.answer);
+}
+
+/* Others push meanwhile: each element is as it was before that, or as it is after it. */
+static void server_stream__is_never_torn_within_an_element(void **state)
+{
+    struct world *world = *state;
+    pull(world, &world->peer, 2, 0, ELEMENTS);
+    push_all(world, &world->other, 1);
+    assert_int_equal(stepped_reply(&world->peer, 2)->status, 0);
+    const float *values = (const float *)(const void *)world->peer.sink;
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        assert_true(values[i] == (float)i || values[i] == 2 * (float)i);
+    }
+    assert_int_equal(stepped_reply(&world->other, 1)->status, 0);
+}
+
+static void join_workers(struct world *world)
+{
+    stepped_join(&world->workers[0], &world->stepped, 0, 23);
+    stepped_join(&world->workers[1], &world->stepped, 1, 24);
+    open_table(world, BSP_TABLE,
+               (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 2});
+}
+
+/* Worker 0 adds i to element i in each iteration. */
+static void push_and_tick(struct world *world, uint64_t id, uint32_t clock)
+{
+    struct shard_request *request = &world->stepped.request;
+    shard_request_begin(request, clock);
+    shard_request_dense(request, SL_REQUEST_DENSE_PUSH, BSP_TABLE, 0, ELEMENTS, world->gradients);
+    shard_request_tick(request);
+    stepped_send(&world->workers[0], id, STEPPED_BUDGET);
+}
+
+static void pull_bsp(struct world *world, struct stepped_peer *peer, uint64_t id, uint32_t clock)
+{
+    struct shard_request *request = &world->stepped.request;
+    shard_request_begin(request, clock);
+    shard_request_dense(request, SL_REQUEST_DENSE_PULL, BSP_TABLE, 0, ELEMENTS, NULL);
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+/* As they are after so many iterations. */
+static void expect_iterations(struct stepped_peer *peer, uint64_t id, float count)
+{
+    assert_int_equal(stepped_reply(peer, id)->status, 0);
+    const float *values = (const float *)(const void *)peer->sink;
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        assert_true(values[i] == count * (float)i);
+    }
+}
+
+/* Who has no clock holds nobody up, and sees the iterations that end meanwhile whole. */
+static void server_stream__sees_whole_iterations(void **state)
+{
+    struct world *world = *state;
+    join_workers(world);
+    for (uint32_t clock = 0; clock < 20; clock++) {
+        push_and_tick(world, 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->workers[0], 1 + clock)->status, 0);
+        pull_bsp(world, &world->peer, 2 + clock, 0);
+        stepped_turns(&world->stepped, clock % 3);
+        stepped_tick(&world->workers[1], 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->workers[1], 1 + clock)->status, 0);
+        assert_int_equal(stepped_reply(&world->peer, 2 + clock)->status, 0);
+        const float *values = (const float *)(const void *)world->peer.sink;
+        expect_iterations(&world->peer, 2 + clock, values[1]);
+    }
+}
+
+/* A pull that has waited for clocks is passed by later writes, but not while it is answered. */
+static void server_stream__sees_nothing_of_later_iterations(void **state)
+{
+    struct world *world = *state;
+    join_workers(world);
+    push_and_tick(world, 1, 0);
+    for (uint32_t clock = 1; clock < 12; clock += 2) {
+        const uint64_t id = 2 + 3 * clock;
+        pull_bsp(world, &world->workers[0], id, clock);
+        stepped_turns(&world->stepped, 40);
+        stepped_tick(&world->workers[1], clock, clock - 1);
+        stepped_turns(&world->stepped, clock);
+        push_and_tick(world, id + 1, clock);
+        stepped_tick(&world->workers[1], clock + 1, clock);
+        expect_iterations(&world->workers[0], id, (float)clock);
+        push_and_tick(world, id + 2, clock + 1);
+        assert_int_equal(stepped_reply(&world->workers[0], id + 2)->status, 0);
+    }
+}
+
+/* One that has waited for clocks comes to its turn while another, which passed it, is answered. */
+static void server_stream__is_one_at_a_time(void **state)
+{
+    struct world *world = *state;
+    struct stepped_peer *worker = &world->workers[0];
+    join_workers(world);
+    for (uint32_t clock = 1; clock < 12; clock++) {
+        const uint64_t id = 3 * clock;
+        push_and_tick(world, id, clock - 1);
+        pull_bsp(world, worker, id + 1, clock);
+        stepped_turns(&world->stepped, 40);
+        pull(world, worker, id + 2, 0, ELEMENTS);
+        stepped_turns(&world->stepped, clock);
+        stepped_tick(&world->workers[1], clock, clock - 1);
+        assert_int_equal(stepped_reply(worker, id + 2)->status, 0);
+        assert_int_equal(stepped_reply(worker, id + 1)->status, 0);
+        assert_int_equal(stepped_reply(worker, id + 1)->bytes, ELEMENTS * sizeof(float));
+        assert_int_equal(stepped_reply(worker, id + 2)->bytes, ELEMENTS * sizeof(float));
+    }
+}
+
+/* A connection that breaks in the middle of a reply leaves nothing behind: see stepped_stop, which
+ * asserts it. Its client, come again, gets the reply. */
+static void server_stream__ends_with_its_connection(void **state)
+{
+    struct world *world = *state;
+    for (uint32_t turns = 0; turns < 12; turns++) {
+        pull(world, &world->peer, 2 + turns, 0, ELEMENTS);
+        stepped_turns(&world->stepped, turns);
+        stepped_break(&world->peer);
+        assert_int_equal(stepped_again(&world->peer)->kind, SL_MESSAGE_WELCOME);
+    }
+    pull(world, &world->peer, 50, 0, ELEMENTS);
+    expect_range(world, 50, 0, ELEMENTS);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_stream__brings_every_element),
+        CASE(server_stream__is_not_interrupted),
+        CASE(server_stream__is_never_torn_within_an_element),
+        CASE(server_stream__sees_whole_iterations),
+        CASE(server_stream__sees_nothing_of_later_iterations),
+        CASE(server_stream__is_one_at_a_time),
+        CASE(server_stream__ends_with_its_connection),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,495 @@
+/* Sessions in an image: a ps that ends and begins again, as it was, knows its clients. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/server/internal.h"
+#include "ps/server/restore.h"
+#include "ps/server/session_snapshot.h"
+#include "ps/shard/internal.h"
+#include "ps/snapshot/block.h"
+#include "stepped.h"
+#include "tests/support/shard_image.h"
+
+#define NOBODY UINT32_MAX
+
+static char reason[512];
+
+struct saved {
+    struct shard_image image;
+    struct sl_snapshot_block *sessions;
+};
+
+static void take(struct stepped_two *world, struct saved *out)
+{
+    struct sl_snapshot_block *block;
+    while ((block = sl_server_session_snapshot_take(world->stepped.server)) != NULL) {
+        block->next = out->sessions;
+        out->sessions = block;
+    }
+}
+
+/* Walks on as far as it goes: blocks that wait are taken. */
+static void walk(struct stepped_two *world, struct saved *out)
+{
+    struct sl_server *server = world->stepped.server;
+    uint32_t spent = 1;
+    while (spent > 0) {
+        spent = sl_server_session_snapshot_run(server, 16);
+        take(world, out);
+    }
+}
+
+static void begin(struct stepped_two *world, struct saved *out)
+{
+    shard_image_make(world->stepped.server->shard, NULL, 1 << 16, &out->image);
+    sl_server_session_snapshot_begin(world->stepped.server, false);
+    out->sessions = NULL;
+}
+
+static void save(struct stepped_two *world, struct saved *out)
+{
+    begin(world, out);
+    walk(world, out);
+    assert_true(sl_server_session_snapshot_is_over(world->stepped.server));
+}
+
+static void forget(struct saved *saved)
+{
+    shard_image_fini(&saved->image);
+    while (saved->sessions != NULL) {
+        struct sl_snapshot_block *block = saved->sessions;
+        saved->sessions = block->next;
+        sl_snapshot_block_destroy(&block);
+    }
+}
+
+static void forget_link(struct stepped_peer *peer)
+{
+    peer->link = NULL; /* the world has freed it */
+    peer->connected = false;
+}
+
+/* Another process in the place of the first. */
+static void begin_again(struct stepped_two *world)
+{
+    stepped_stop(&world->stepped);
+    memset(&world->stepped, 0, sizeof world->stepped);
+    stepped_start(&world->stepped, 2);
+    forget_link(&world->first);
+    forget_link(&world->second);
+}
+
+/* In slices of about two sessions. */
+static int load_block(struct sl_server *server, const struct sl_snapshot_block *block)
+{
+    struct sl_server_session_load load = {.is_exact = false};
+    int result;
+    do {
+        result = sl_server_session_load(server, block, &load, 16, reason, sizeof reason);
+    } while (result == SL_SHARD_AGAIN);
+    return result;
+}
+
+static void load(struct stepped_two *world, const struct saved *saved)
+{
+    struct sl_server *server = world->stepped.server;
+    assert_int_equal(shard_image_load(&saved->image, server->shard, 8192, reason, sizeof reason),
+                     0);
+    for (const struct sl_snapshot_block *block = saved->sessions; block != NULL;
+         block = block->next) {
+        assert_int_equal(load_block(server, block), 0);
+    }
+}
+
+/* The ps ends here and now, and begins again. */
+static void restart(struct stepped_two *world)
+{
+    struct saved saved;
+    save(world, &saved);
+    begin_again(world);
+    load(world, &saved);
+    sl_server_sessions_await(world->stepped.server, 1);
+    forget(&saved);
+}
+
+static void resume(struct stepped_peer *peer)
+{
+    const struct sl_message *answer = stepped_again(peer);
+    assert_int_equal(answer->kind, SL_MESSAGE_WELCOME);
+    assert_true(answer->welcome.resumed);
+}
+
+static float first_value_of(struct stepped_two *world, uint16_t table)
+{
+    return stepped_values(&world->stepped, table, 1);
+}
+
+static void server_session_image__what_was_done_is_not_done_again(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_push(peer, 1, 0, 10);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    restart(world);
+    resume(peer);
+    stepped_push(peer, 1, 0, 10);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    assert_true(first_value_of(world, 0) == 1.0F);
+    stepped_push(peer, 2, 0, 10);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    assert_true(first_value_of(world, 0) == 2.0F);
+}
+
+/* The image does not know of the first client's second push, which comes again to who has it. */
+static void push_is_carried_out_again(struct stepped_two *world, struct saved *saved)
+{
+    struct stepped_peer *peer = &world->first;
+    begin_again(world);
+    load(world, saved);
+    forget(saved);
+    resume(peer);
+    stepped_push(peer, 2, 0, 10);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    assert_true(first_value_of(world, 0) == 2.0F);
+}
+
+/* A push that came after the image was made is carried out when it comes again. */
+static void server_session_image__what_was_lost_is_done_again(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_push(peer, 1, 0, 10);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    struct saved saved;
+    save(world, &saved);
+    stepped_push(peer, 2, 0, 10);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    push_is_carried_out_again(world, &saved);
+}
+
+static void server_session_image__what_has_failed_fails_again(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, 0, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    stepped_tick(peer, 1, 5);
+    assert_int_equal(stepped_reply(peer, 1)->status, SL_ERR_PROTOCOL);
+    stepped_tick(peer, 2, 0);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    restart(world);
+    resume(peer);
+    stepped_tick(peer, 1, 5);
+    const struct stepped_reply *reply = stepped_reply(peer, 1);
+    assert_int_equal(reply->status, SL_ERR_PROTOCOL);
+    assert_non_null(strstr(reply->text, "it failed before the connection broke"));
+    stepped_tick(peer, 2, 0);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_tick(peer, 3, 1);
+    assert_int_equal(stepped_reply(peer, 3)->status, 0);
+}
+
+/* A step in one request: it pushes, ticks, and waits to pull. */
+static void send_step(struct stepped_two *world, uint64_t id)
+{
+    struct stepped *stepped = &world->stepped;
+    shard_request_begin(&stepped->request, 1);
+    shard_request_push(&stepped->request, SL_REQUEST_PUSH, 0, stepped->keys, 10, stepped->gradients,
+                       STEPPED_DIM);
+    shard_request_push(&stepped->request, SL_REQUEST_PUSH, 1, stepped->keys, 10, stepped->gradients,
+                       STEPPED_DIM);
+    shard_request_tick(&stepped->request);
+    shard_request_pull(&stepped->request, 0, stepped->keys, 10);
+    shard_request_push(&stepped->request, SL_REQUEST_PUSH, 1, stepped->keys, 10, stepped->gradients,
+                       STEPPED_DIM);
+    stepped_send(&world->first, id, STEPPED_BUDGET);
+}
+
+/* worker/0 has pushed and ticked and waits for worker/1: after the restart too, whether it or the
+ * other one comes back first, and what it has pushed is not pushed again. Saved twice, before its
+ * client is back. */
+static void server_session_image__a_request_goes_on_behind_what_it_wrote(void **state)
+{
+    struct stepped_two *world = *state;
+    stepped_join_two(&world->first, &world->second, &world->stepped);
+    send_step(world, 2);
+    stepped_turns(&world->stepped, 50);
+    assert_int_equal(world->first.reply_count, 1);
+    assert_true(first_value_of(world, 1) == 1.0F);
+    restart(world);
+    restart(world);
+    assert_true(first_value_of(world, 1) == 1.0F);
+    resume(&world->first);
+    assert_true(world->first.answer.welcome.counts);
+    assert_int_equal(world->first.answer.welcome.clock, 2);
+    send_step(world, 2);
+    stepped_turns(&world->stepped, 50);
+    assert_int_equal(world->first.reply_count, 0);
+    restart(world); /* it has begun anew, and waits again */
+    assert_true(stepped_again(&world->second)->welcome.counts);
+    for (uint32_t clock = 0; clock < 2; clock++) {
+        stepped_tick(&world->second, 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+    }
+    resume(&world->first);
+    send_step(world, 2);
+    const struct stepped_reply *reply = stepped_reply(&world->first, 2);
+    assert_int_equal(reply->status, 0);
+    assert_true(reply->value == 1.0F);
+    assert_true(first_value_of(world, 0) == 1.0F);
+    assert_true(first_value_of(world, 1) == 2.0F);
+    stepped_tick(&world->first, 3, 2);
+    assert_int_equal(stepped_reply(&world->first, 3)->status, 0);
+}
+
+static void server_session_image__leases_begin_when_clients_can_come(void **state)
+{
+    struct stepped_two *world = *state;
+    stepped_join_two(&world->first, &world->second, &world->stepped);
+    struct saved saved;
+    save(world, &saved);
+    begin_again(world);
+    load(world, &saved);
+    forget(&saved);
+    struct sl_server *server = world->stepped.server;
+    stepped_pass(&world->stepped, 2 * STEPPED_LEASE);
+    assert_int_equal(server->sessions.away_count, 2);
+    sl_server_sessions_await(server, 1);
+    stepped_pass(&world->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
+    resume(&world->first);
+    stepped_pass(&world->stepped, 2 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(server->sessions.away_count, 0);
+    assert_false(stepped_again(&world->second)->welcome.resumed);
+    assert_false(world->second.answer.welcome.counts);
+}
+
+/* Somebody who is no client may have asked the shard. */
+static void server_session_image__of_clients_and_workers_only(void **state)
+{
+    struct stepped_two *world = *state;
+    stepped_join(&world->first, &world->stepped, NOBODY, 7);
+    world->second.world = &world->stepped;
+    world->second.hello = world->first.hello;
+    world->second.hello.role = SL_MESSAGE_ROLE_PS;
+    world->second.hello.client_id = 8;
+    assert_int_equal(stepped_again(&world->second)->kind, SL_MESSAGE_WELCOME);
+    restart(world);
+    assert_int_equal(world->stepped.server->sessions.away_count, 1);
+    assert_true(world->stepped.server->sessions.away_first->client_id == 7);
+}
+
+/* ---- Of one moment --------------------------------------------------------------------------- */
+
+/* What comes while the sessions are walked is not in the image: it is carried out when it comes
+ * again, once. */
+static void server_session_image__what_is_done_meanwhile_is_not_in_it(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_push(peer, 1, 0, 10);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    struct saved saved;
+    begin(world, &saved);
+    stepped_push(peer, 2, 0, 10);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    walk(world, &saved);
+    push_is_carried_out_again(world, &saved);
+}
+
+/* worker/0's step has written its first sections at the moment of the image, and is done before the
+ * walk comes to it. */
+static void server_session_image__what_goes_on_meanwhile_is_in_it_as_it_was(void **state)
+{
+    struct stepped_two *world = *state;
+    stepped_join_two(&world->first, &world->second, &world->stepped);
+    send_step(world, 2);
+    stepped_turns(&world->stepped, 50);
+    struct saved saved;
+    begin(world, &saved);
+    for (uint32_t clock = 0; clock < 2; clock++) {
+        stepped_tick(&world->second, 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+    }
+    assert_int_equal(stepped_reply(&world->first, 2)->status, 0);
+    assert_true(first_value_of(world, 1) == 2.0F);
+    walk(world, &saved);
+    begin_again(world);
+    load(world, &saved);
+    forget(&saved);
+    sl_server_sessions_await(world->stepped.server, 1);
+    assert_true(first_value_of(world, 1) == 1.0F);
+    assert_true(stepped_again(&world->second)->welcome.counts);
+    for (uint32_t clock = 0; clock < 2; clock++) {
+        stepped_tick(&world->second, 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+    }
+    resume(&world->first);
+    send_step(world, 2);
+    assert_int_equal(stepped_reply(&world->first, 2)->status, 0);
+    assert_true(first_value_of(world, 0) == 1.0F);
+    assert_true(first_value_of(world, 1) == 2.0F);
+}
+
+static int setup_few(void **state)
+{
+    return stepped_two_setup_with(state, 4);
+}
+
+/* More than the server takes: the first ones make room. */
+static void server_session_load__more_than_can_be_away(void **state)
+{
+    struct stepped_two *world = *state;
+    struct sl_snapshot_block *block;
+    assert_int_equal(sl_snapshot_block_create(16384, &block), 0);
+    sl_snapshot_block_begin(block, SL_SNAPSHOT_SESSIONS, 0);
+    for (uint64_t client = 1; client <= 10; client++) {
+        const struct sl_snapshot_session session = {.client_id = client,
+                                                    .role = SL_MESSAGE_ROLE_CLIENT};
+        assert_true(sl_snapshot_put_session(block, &session));
+    }
+    struct sl_server *server = world->stepped.server;
+    assert_int_equal(load_block(server, block), 0);
+    assert_int_equal(server->sessions.away_count, 4);
+    assert_true(server->sessions.away_first->client_id == 7);
+    sl_snapshot_block_destroy(&block);
+}
+
+/* ---- What is wrong --------------------------------------------------------------------------- */
+
+static struct sl_snapshot_session session_of(uint64_t client_id, uint32_t worker)
+{
+    return (struct sl_snapshot_session){
+        .client_id = client_id,
+        .role = worker == NOBODY ? SL_MESSAGE_ROLE_CLIENT : SL_MESSAGE_ROLE_WORKER,
+        .task_index = worker == NOBODY ? 0 : worker,
+    };
+}
+
+static int load_two(struct stepped_two *world, const struct sl_snapshot_session *first,
+                    const struct sl_snapshot_session *second)
+{
+    struct sl_snapshot_block *block;
+    assert_int_equal(sl_snapshot_block_create(16384, &block), 0);
+    sl_snapshot_block_begin(block, SL_SNAPSHOT_SESSIONS, 0);
+    assert_true(sl_snapshot_put_session(block, first));
+    assert_true(sl_snapshot_put_session(block, second));
+    const int err = load_block(world->stepped.server, block);
+    sl_snapshot_block_destroy(&block);
+    return err;
+}
+
+static void server_session_load__two_of_a_client_or_a_worker(void **state)
+{
+    struct stepped_two *world = *state;
+    struct sl_snapshot_session first = session_of(5, NOBODY);
+    struct sl_snapshot_session second = session_of(5, NOBODY);
+    assert_int_equal(load_two(world, &first, &second), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason, "a client twice"));
+    first = session_of(6, 1);
+    second = session_of(7, 1);
+    assert_int_equal(load_two(world, &first, &second), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason, "a client twice"));
+}
+
+static void server_session_load__what_is_no_session(void **state)
+{
+    struct stepped_two *world = *state;
+    struct sl_snapshot_session first = session_of(5, NOBODY);
+    struct sl_snapshot_session second = session_of(6, NOBODY);
+    second.role = SL_MESSAGE_ROLE_PS;
+    assert_int_equal(load_two(world, &first, &second), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason, "client 1 of a block"));
+    struct sl_snapshot_block *block;
+    assert_int_equal(sl_snapshot_block_create(64, &block), 0);
+    sl_snapshot_block_begin(block, SL_SNAPSHOT_CLOCKS, 0);
+    assert_int_equal(load_block(world->stepped.server, block), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason, "a block of clocks"));
+    sl_snapshot_block_destroy(&block);
+}
+
+/* A worker may be lost at any time while the shard is loaded: it is lost when that is done. */
+static void server_session_load__a_worker_is_lost_meanwhile(void **state)
+{
+    struct stepped_two *world = *state;
+    const struct sl_message_expired lost = {
+        .role = SL_MESSAGE_ROLE_WORKER, .task_index = 0, .client_id = 7};
+    stepped_join(&world->first, &world->stepped, 0, 7);
+    stepped_join(&world->second, &world->stepped, 1, 8);
+    stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);
+    stepped_push(&world->first, 1, 0, 10);
+    assert_int_equal(stepped_reply(&world->first, 1)->status, 0);
+    struct saved saved;
+    save(world, &saved);
+    begin_again(world);
+    struct sl_server *server = world->stepped.server;
+    server->is_open = false;
+    assert_int_equal(load_block(server, saved.sessions), 0);
+    sl_server_on_expired(server, &lost);
+    assert_int_equal(shard_image_load(&saved.image, server->shard, 8192, reason, sizeof reason), 0);
+    forget(&saved);
+    sl_server_start_serving(server);
+    assert_true(sl_clocks_is_expired(&server->shard->clocks, 0));
+    assert_false(sl_clocks_is_expired(&server->shard->clocks, 1));
+    assert_null(server->sessions.workers[0]);
+    assert_non_null(server->sessions.workers[1]);
+}
+
+/* There is place for one: the other's clock is loaded behind, and must not hold anybody up. */
+static void server_session_load__a_worker_has_no_place(void **state)
+{
+    struct stepped_two *world = *state;
+    stepped_join(&world->first, &world->stepped, 0, 7);
+    stepped_join(&world->second, &world->stepped, 1, 8);
+    stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);
+    struct saved saved;
+    save(world, &saved);
+    begin_again(world);
+    struct sl_server *server = world->stepped.server;
+    server->options.transport_options.connections_max = 1;
+    server->is_open = false;
+    assert_int_equal(load_block(server, saved.sessions), 0);
+    const uint32_t left = server->sessions.workers[0] == NULL ? 0 : 1;
+    assert_null(server->sessions.workers[left]);
+    assert_non_null(server->sessions.workers[1 - left]);
+    assert_int_equal(shard_image_load(&saved.image, server->shard, 8192, reason, sizeof reason), 0);
+    forget(&saved);
+    sl_server_start_serving(server);
+    assert_true(sl_clocks_is_expired(&server->shard->clocks, left));
+    assert_false(sl_clocks_is_expired(&server->shard->clocks, 1 - left));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_session_image__what_was_done_is_not_done_again),
+        CASE(server_session_image__what_was_lost_is_done_again),
+        CASE(server_session_image__what_has_failed_fails_again),
+        CASE(server_session_image__a_request_goes_on_behind_what_it_wrote),
+        CASE(server_session_image__leases_begin_when_clients_can_come),
+        CASE(server_session_image__of_clients_and_workers_only),
+        CASE(server_session_image__what_is_done_meanwhile_is_not_in_it),
+        CASE(server_session_image__what_goes_on_meanwhile_is_in_it_as_it_was),
+        cmocka_unit_test_setup_teardown(server_session_load__more_than_can_be_away, setup_few,
+                                        stepped_two_teardown),
+        CASE(server_session_load__two_of_a_client_or_a_worker),
+        CASE(server_session_load__what_is_no_session),
+        CASE(server_session_load__a_worker_is_lost_meanwhile),
+        CASE(server_session_load__a_worker_has_no_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

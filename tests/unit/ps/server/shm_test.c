@@ -1,0 +1,511 @@
+/* The server over two transports, of which one shares memory with its peers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "ps/server/internal.h"
+#include "stepped.h"
+
+#define SPARSE   0
+#define DENSE    3
+#define ELEMENTS ((SL_LIMIT_FRAME_PAYLOAD_BYTES - 64) / 4 / 8 * 8) /* what one push can carry */
+#define HEAD     (sizeof(struct sl_request_prefix) + sizeof(struct sl_request_section))
+
+struct world {
+    struct stepped stepped;
+    struct stepped_peer near, other, far;
+    float values[ELEMENTS];
+    _Alignas(64) float landing[ELEMENTS];
+};
+
+static void open_dense(struct world *world)
+{
+    struct sl_message open = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 1,
+        .table_open = {.spec = {.name = "dense",
+                                .kind = SL_TABLE_DENSE,
+                                .length = ELEMENTS,
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
+                       .table_id = DENSE},
+    };
+    assert_int_equal(stepped_ask(&world->near, &open)->kind, SL_MESSAGE_TABLE_OPENED);
+}
+
+static struct world *create(uint64_t seed)
+{
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    world->stepped.options.local = &sl_loop_shared_ops;
+    stepped_start(&world->stepped, seed);
+    assert_int_equal(
+        sl_transport_memory_register(world->stepped.near, world->landing, sizeof world->landing),
+        0);
+    world->near.near = world->other.near = true;
+    stepped_join(&world->near, &world->stepped, UINT32_MAX, 31);
+    stepped_join(&world->other, &world->stepped, UINT32_MAX, 32);
+    stepped_join(&world->far, &world->stepped, UINT32_MAX, 33);
+    stepped_open_table(&world->near, SPARSE, SL_CONSISTENCY_ASP);
+    open_dense(world);
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        world->values[i] = (float)(i % 4096);
+    }
+    return world;
+}
+
+/* The network asserts that every message was released, and the server's buffers that all are back.
+ */
+static void destroy(struct world *world)
+{
+    stepped_stop(&world->stepped);
+    free(world);
+}
+
+static int setup(void **state)
+{
+    *state = create(11);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    destroy(*state);
+    return 0;
+}
+
+static void free_rest(void *ctx)
+{
+    free(ctx);
+}
+
+/* The world's request, of which so many bytes lie elsewhere than its beginning. */
+static void send_cut(struct world *world, struct stepped_peer *peer, uint64_t id,
+                     uint32_t rest_bytes)
+{
+    const struct shard_request *request = &world->stepped.request;
+    struct sl_outbox *outbox = &world->stepped.outbox;
+    const uint32_t near_bytes = (uint32_t)request->bytes - rest_bytes;
+    uint8_t *frame = sl_outbox_reserve(outbox, near_bytes);
+    uint8_t *rest = malloc(rest_bytes);
+    assert_non_null(frame);
+    assert_non_null(rest);
+    memcpy(frame + SL_FRAME_HEADER_BYTES, request->payload, near_bytes);
+    memcpy(rest, request->payload + near_bytes, rest_bytes);
+    const struct sl_frame header = {
+        .type = SL_FRAME_REQUEST,
+        .payload_bytes = (uint32_t)request->bytes,
+        .request_id = id,
+        .budget_us = STEPPED_BUDGET,
+    };
+    sl_outbox_commit(outbox, peer->link->conn, &peer->link->queue, &header, rest, rest_bytes,
+                     free_rest, rest);
+}
+
+static void make_dense(struct world *world, uint8_t op, uint32_t count)
+{
+    struct shard_request *request = &world->stepped.request;
+    shard_request_begin(request, 0);
+    shard_request_dense(request, op, DENSE, 0, count,
+                        op == SL_REQUEST_DENSE_PULL ? NULL : world->values);
+}
+
+static void make_push(struct world *world, uint8_t op, uint32_t key_count)
+{
+    struct stepped *stepped = &world->stepped;
+    shard_request_begin(&stepped->request, 0);
+    shard_request_push(&stepped->request, op, SPARSE, stepped->keys, key_count, stepped->gradients,
+                       STEPPED_DIM);
+}
+
+static void expect_ok(struct stepped_peer *peer, uint64_t id)
+{
+    const struct stepped_reply *reply = stepped_reply(peer, id);
+    assert_string_equal(reply->status == 0 ? "" : reply->text, "");
+}
+
+static void expect_values(const struct world *world, const float *values, float times)
+{
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        assert_true(values[i] == times * world->values[i]);
+    }
+}
+
+static struct sl_transport_stats stats_of(const struct sl_transport *transport)
+{
+    struct sl_transport_stats stats;
+    sl_transport_get_stats(transport, &stats);
+    return stats;
+}
+
+/* ---- Tests */
+
+static void server_local__serves_both_transports(void **state)
+{
+    struct world *world = *state;
+    make_push(world, SL_REQUEST_PUSH, 10);
+    stepped_send(&world->far, 1, STEPPED_BUDGET);
+    expect_ok(&world->far, 1);
+    stepped_send(&world->near, 1, STEPPED_BUDGET);
+    expect_ok(&world->near, 1);
+    stepped_pull(&world->near, 2, 0, SPARSE);
+    assert_true(stepped_reply(&world->near, 2)->value == 2);
+    stepped_pull(&world->far, 2, 0, SPARSE);
+    assert_true(stepped_reply(&world->far, 2)->value == 2);
+    struct sl_message answer = {.kind = SL_MESSAGE_STATS};
+    assert_int_equal(sl_server_stats(world->stepped.server, &answer.stats), 0);
+    assert_int_equal(answer.stats.requests, 4);
+    assert_int_equal(answer.stats.bytes_in,
+                     stats_of(world->stepped.server->transport).bytes_received +
+                         stats_of(world->stepped.server->local).bytes_received);
+    assert_true(answer.stats.bytes_out > stats_of(world->stepped.server->transport).bytes_sent);
+    sl_message_fini(&answer);
+}
+
+static void server_listen__needs_the_local_transport(void **state)
+{
+    (void)state;
+    struct stepped_two *two = calloc(1, sizeof *two);
+    assert_non_null(two);
+    stepped_start(&two->stepped, 1);
+    const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_SHM, .host = "127.0.0.1"};
+    struct sl_endpoint bound;
+    assert_int_equal(sl_server_listen(two->stepped.server, &endpoint, &bound), SL_ERR_UNSUPPORTED);
+    stepped_stop(&two->stepped);
+    free(two);
+}
+
+/* Nobody is left behind, whichever way he came. */
+static void on_drained(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static void server_drain__ends_connections_of_both(void **state)
+{
+    struct world *world = *state;
+    bool drained = false;
+    make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
+    stepped_send(&world->near, 1, STEPPED_BUDGET);
+    stepped_turns(&world->stepped, 20);
+    sl_server_drain(world->stepped.server, 60 * SL_CLOCK_NS_PER_S, on_drained, &drained);
+    expect_ok(&world->near, 1);
+    stepped_expect_end(&world->near);
+    stepped_expect_end(&world->far);
+    stepped_turns(&world->stepped, 50);
+    assert_true(drained);
+    assert_int_equal(world->stepped.server->conn_count, 0);
+}
+
+/* As many as come, one after the other, in one place or in two: each is carried out when it is
+ * looked at, none is queued, and nothing of it is kept. */
+static void server_push__is_read_in_its_place(void **state)
+{
+    struct world *world = *state;
+    const struct sl_server *server = world->stepped.server;
+    const uint32_t count = 250000;
+    make_dense(world, SL_REQUEST_DENSE_PUSH, count);
+    for (uint64_t id = 1; id <= 16; id++) {
+        if (id % 2 == 0) {
+            stepped_send(&world->near, id, STEPPED_BUDGET);
+        } else {
+            send_cut(world, &world->near, id, count * sizeof(float));
+        }
+        if (id % 8 == 0) {
+            while (world->near.reply_count < id) {
+                stepped_turns(&world->stepped, 1);
+                assert_int_equal(server->runnable_count, 0);
+                assert_int_equal(server->buffers.used_bytes, 0);
+            }
+        }
+    }
+    assert_int_equal(world->stepped.network.in_place_count, 16);
+    assert_int_equal(world->stepped.network.message_count, 0);
+    make_dense(world, SL_REQUEST_DENSE_PULL, count);
+    stepped_send(&world->far, 1, STEPPED_BUDGET);
+    expect_ok(&world->far, 1);
+    const float *values = (const float *)(const void *)world->far.sink;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(values[i] == 16 * world->values[i]);
+    }
+}
+
+/* What takes several turns is not read where it may be gone in the next. */
+static void server_push__of_several_turns_is_copied(void **state)
+{
+    struct world *world = *state;
+    make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
+    stepped_send(&world->near, 1, STEPPED_BUDGET);
+    expect_ok(&world->near, 1);
+    assert_int_equal(world->stepped.network.in_place_count, 0);
+    make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
+    stepped_send(&world->near, 2, STEPPED_BUDGET);
+    while (world->stepped.server->runnable_count == 0) {
+        stepped_turns(&world->stepped, 1);
+    }
+    world->stepped.network.peers_are_mad = true; /* it is too late */
+    assert_int_equal(world->stepped.network.message_count, 0);
+    expect_ok(&world->near, 2);
+    assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == 1);
+}
+
+/* Behind an odd number of values there is padding, of which nothing was said while the values were
+ * where its sender has them. It may not count either when they have been copied. */
+static void server_push__with_padding_of_any_kind_may_wait(void **state)
+{
+    struct world *world = *state;
+    struct shard_request *request = &world->stepped.request;
+    const uint32_t count = 50001;
+    for (uint64_t id = 1; id <= 4; id += 2) {
+        make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS); /* takes many turns */
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        make_dense(world, SL_REQUEST_DENSE_PUSH, count);
+        memset(request->payload + request->bytes - sizeof(float), 7, sizeof(float));
+        if (id == 1) {
+            stepped_send(&world->near, id + 1, STEPPED_BUDGET);
+        } else {
+            send_cut(world, &world->near, id + 1, (count + 1) * sizeof(float));
+        }
+        expect_ok(&world->near, id);
+        expect_ok(&world->near, id + 1);
+    }
+    make_dense(world, SL_REQUEST_DENSE_PULL, count);
+    stepped_send(&world->far, 1, STEPPED_BUDGET);
+    expect_ok(&world->far, 1);
+    const float *values = (const float *)(const void *)world->far.sink;
+    assert_true(values[count - 1] == 2 * world->values[count - 1]);
+}
+
+/* However it is cut into two, and whatever it is: all of it arrives. */
+static void server_request__may_be_cut_anywhere(void **state)
+{
+    struct world *world = *state;
+    const uint32_t key_count = 5000;
+    uint64_t seed = 3;
+    for (uint64_t id = 1; id <= 40; id++) {
+        make_push(world, SL_REQUEST_PUSH, key_count);
+        if (id % 4 == 0) {
+            shard_request_pull(&world->stepped.request, SPARSE, world->stepped.keys, 10);
+        }
+        uint32_t bytes = (uint32_t)world->stepped.request.bytes;
+        uint32_t values_bytes = key_count * STEPPED_DIM * (uint32_t)sizeof(float);
+        uint32_t rest_bytes =
+            id % 4 == 1 ? values_bytes : 1 + (uint32_t)(sl_hash_random(&seed) % (bytes - 1));
+        send_cut(world, &world->near, id, rest_bytes);
+        expect_ok(&world->near, id);
+        assert_true(stepped_values(&world->stepped, SPARSE, key_count) == (float)id);
+    }
+}
+
+static uint64_t rows_of_sparse(const struct world *world)
+{
+    struct sl_message answer = {.kind = SL_MESSAGE_STATS};
+    assert_int_equal(sl_server_stats(world->stepped.server, &answer.stats), 0);
+    uint64_t rows = answer.stats.tables[0].rows;
+    sl_message_fini(&answer);
+    return rows;
+}
+
+/* What a mad peer writes to while it is read spoils its values and nothing else: every request is
+ * as valid as when it came, and names the keys that it named then. */
+static void server_push__of_a_mad_peer_spoils_only_values(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct world *world = create(seed);
+        uint64_t random = seed;
+        world->stepped.network.peers_are_mad = true;
+        for (uint64_t id = 1; id <= 30; id++) {
+            const uint64_t what = sl_hash_random(&random);
+            if (what % 3 == 0) {
+                make_dense(world, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS / 4);
+            } else {
+                make_push(world, what % 2 == 0 ? SL_REQUEST_PUSH : SL_REQUEST_PUSH_PULL,
+                          1000 + (uint32_t)(what / 8 % (STEPPED_KEYS - 1000)));
+            }
+            for (uint64_t more = what / 64 % 3; more > 0 && what % 5 == 0; more--) {
+                shard_request_pull(&world->stepped.request, SPARSE, world->stepped.keys, 3000);
+            }
+            struct stepped_peer *peer = id % 2 == 0 ? &world->near : &world->other;
+            if (what / 1024 % 2 == 0) {
+                send_cut(world, peer, id, (uint32_t)(8 + what / 4096 % 10000));
+            } else {
+                stepped_send(peer, id, STEPPED_BUDGET);
+            }
+        }
+        for (uint64_t id = 1; id <= 30; id++) {
+            expect_ok(id % 2 == 0 ? &world->near : &world->other, id);
+        }
+        assert_true(rows_of_sparse(world) <= STEPPED_KEYS);
+        stepped_turns(&world->stepped, 50);
+        assert_int_equal(world->stepped.network.message_count, 0);
+        destroy(world);
+    }
+}
+
+/* Some turns after it has sent a long push its connection is gone: what had begun is finished, the
+ * client finds out what, and what was left in its place is given back when nobody reads it. */
+static void server_push__outlives_the_connection_of_its_values(void **state)
+{
+    struct world *world = *state;
+    for (uint64_t id = 1; id <= 40; id++) {
+        make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        stepped_turns(&world->stepped, (uint32_t)id % 20);
+        stepped_break(&world->near);
+        assert_int_equal(stepped_again(&world->near)->kind, SL_MESSAGE_WELCOME);
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        expect_ok(&world->near, id);
+        assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == (float)id);
+        assert_int_equal(world->stepped.network.message_count, 0);
+    }
+}
+
+/* The server may end while it reads. */
+static void server_destroy__forgets_what_is_in_its_place(void **state)
+{
+    (void)state;
+    for (uint32_t turns = 0; turns < 24; turns += 3) {
+        struct world *world = create(1 + turns);
+        make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
+        stepped_send(&world->near, 1, STEPPED_BUDGET);
+        stepped_turns(&world->stepped, turns);
+        destroy(world);
+    }
+}
+
+/* Replies, however they are made, are sent from where the peer can read them. */
+static void server_reply__is_copied_by_nobody(void **state)
+{
+    struct world *world = *state;
+    const uint32_t counts[] = {1000, 5000, 30000, 100000, ELEMENTS};
+    make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
+    stepped_send(&world->near, 1, STEPPED_BUDGET);
+    expect_ok(&world->near, 1);
+    stepped_turns(&world->stepped, 20);
+    const uint64_t copied = stats_of(world->stepped.server->local).copied_bytes;
+    uint64_t id = 2;
+    for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
+        make_dense(world, SL_REQUEST_DENSE_PULL, counts[i]);
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        expect_ok(&world->near, id);
+    }
+    expect_values(world, (const float *)(const void *)world->near.sink, 1);
+    stepped_turns(&world->stepped, 20);
+    assert_int_equal(stats_of(world->stepped.server->local).copied_bytes, copied);
+}
+
+static void pull_to_landing(struct world *world, uint64_t id, uint8_t op, uint32_t count,
+                            uint32_t landing_bytes)
+{
+    make_dense(world, op, count);
+    sl_outbox_set_landing(&world->stepped.outbox, world->landing, landing_bytes);
+    stepped_send(&world->near, id, STEPPED_BUDGET);
+}
+
+static void server_reply__is_made_where_it_shall_lie(void **state)
+{
+    struct world *world = *state;
+    const uint32_t counts[] = {6000, 30000, 100000, ELEMENTS};
+    make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
+    stepped_send(&world->near, 1, STEPPED_BUDGET);
+    expect_ok(&world->near, 1);
+    stepped_turns(&world->stepped, 20);
+    const uint64_t copied = stats_of(world->stepped.server->local).copied_bytes;
+    uint64_t id = 2;
+    for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
+        const uint32_t bytes = counts[i] * (uint32_t)sizeof(float);
+        memset(world->landing, 0xff, sizeof world->landing);
+        pull_to_landing(world, id, SL_REQUEST_DENSE_PULL, counts[i], bytes);
+        expect_ok(&world->near, id);
+        assert_int_equal(stepped_reply(&world->near, id)->bytes, bytes);
+        assert_memory_equal(world->landing, world->values, bytes);
+        assert_memory_equal(world->near.sink, world->values, bytes);
+    }
+    stepped_turns(&world->stepped, 20);
+    assert_int_equal(stats_of(world->stepped.server->local).copied_bytes, copied);
+    assert_int_equal(world->stepped.server->buffers.used_bytes, 0);
+    assert_int_equal(world->stepped.server->local_buffers.used_bytes, 0);
+}
+
+static void server_reply__lies_elsewhere_when_the_landing_is_of_another_size(void **state)
+{
+    struct world *world = *state;
+    memset(world->landing, 0xff, sizeof world->landing);
+    for (uint64_t id = 1; id <= 2; id++) {
+        pull_to_landing(world, id, SL_REQUEST_DENSE_PULL, 20000, id == 1 ? 80008 : 79992);
+        expect_ok(&world->near, id);
+        assert_int_equal(stepped_reply(&world->near, id)->bytes, 20000 * sizeof(float));
+        assert_true(world->landing[0] != world->landing[0]); /* not a number still */
+    }
+}
+
+/* The landing goes with its connection, wherever the answer was; the one that comes in its place
+ * has all of it, also what had been made. */
+static void server_reply__is_whole_after_its_landing_was_taken_off(void **state)
+{
+    struct world *world = *state;
+    const uint32_t floats = STEPPED_KEYS * STEPPED_DIM;
+    for (uint64_t id = 1; id <= 60; id++) {
+        make_push(world, SL_REQUEST_PUSH_PULL, STEPPED_KEYS);
+        sl_outbox_set_landing(&world->stepped.outbox, world->landing, floats * sizeof(float));
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        stepped_turns(&world->stepped, (uint32_t)id);
+        assert_int_equal(stepped_again(&world->near)->kind, SL_MESSAGE_WELCOME);
+        memset(world->landing, 0xff, sizeof world->landing);
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        expect_ok(&world->near, id);
+        const float *rows = (const float *)(const void *)world->near.sink;
+        for (uint32_t i = 0; i < floats; i++) {
+            assert_true(rows[i] == (float)id);
+        }
+    }
+}
+
+/* Likewise of one that comes later. */
+static void server_reply__is_whole_after_its_landing_was_lost(void **state)
+{
+    struct world *world = *state;
+    for (uint64_t id = 1; id <= 60; id++) {
+        pull_to_landing(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS, sizeof world->landing);
+        stepped_turns(&world->stepped, (uint32_t)id % 30);
+        stepped_break(&world->near);
+        memset(world->landing, 0xff, sizeof world->landing);
+        assert_int_equal(stepped_again(&world->near)->kind, SL_MESSAGE_WELCOME);
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        expect_ok(&world->near, id);
+        expect_values(world, (const float *)(const void *)world->near.sink, (float)id);
+        assert_int_equal(world->stepped.network.message_count, 0);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_local__serves_both_transports),
+        cmocka_unit_test(server_listen__needs_the_local_transport),
+        CASE(server_drain__ends_connections_of_both),
+        CASE(server_push__is_read_in_its_place),
+        CASE(server_push__of_several_turns_is_copied),
+        CASE(server_push__with_padding_of_any_kind_may_wait),
+        CASE(server_request__may_be_cut_anywhere),
+        cmocka_unit_test(server_push__of_a_mad_peer_spoils_only_values),
+        CASE(server_push__outlives_the_connection_of_its_values),
+        cmocka_unit_test(server_destroy__forgets_what_is_in_its_place),
+        CASE(server_reply__is_copied_by_nobody),
+        CASE(server_reply__is_made_where_it_shall_lie),
+        CASE(server_reply__lies_elsewhere_when_the_landing_is_of_another_size),
+        CASE(server_reply__is_whole_after_its_landing_was_taken_off),
+        CASE(server_reply__is_whole_after_its_landing_was_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

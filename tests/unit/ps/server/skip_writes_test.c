@@ -1,0 +1,457 @@
+/* Requests that come again, since the connection broke before their answers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "ps/server/internal.h"
+#include "stepped.h"
+
+#define NOBODY UINT32_MAX
+
+static float value_of(struct stepped_two *world, uint16_t table)
+{
+    return stepped_values(&world->stepped, table, STEPPED_KEYS);
+}
+
+static float first_value_of(struct stepped_two *world, uint16_t table)
+{
+    return stepped_values(&world->stepped, table, 1);
+}
+
+static struct sl_server_session *session_of(const struct stepped_peer *peer)
+{
+    struct sl_server_sessions *sessions = &peer->world->server->sessions;
+    struct sl_server_session *session = sessions->away_first;
+    while (session != NULL && session->client_id != peer->hello.client_id) {
+        session = session->away_next;
+    }
+    return session;
+}
+
+/* Connects again; the server remembers. */
+static void resume(struct stepped_peer *peer)
+{
+    const struct sl_message *answer = stepped_again(peer);
+    assert_int_equal(answer->kind, SL_MESSAGE_WELCOME);
+    assert_true(answer->welcome.resumed);
+}
+
+static void join_two(struct stepped_two *world)
+{
+    stepped_join_two(&world->first, &world->second, &world->stepped);
+}
+
+static void server_replay__of_a_done_push_pushes_no_more(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    assert_false(peer->answer.welcome.resumed);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_push(peer, 1, 0, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    for (int round = 0; round < 3; round++) {
+        stepped_break(peer);
+        resume(peer);
+        stepped_push(peer, 1, 0, STEPPED_KEYS);
+        assert_int_equal(stepped_reply(peer, 1)->status, 0);
+        assert_true(value_of(world, 0) == 1.0F);
+    }
+    stepped_push(peer, 2, 0, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    assert_true(value_of(world, 0) == 2.0F);
+}
+
+static void server_replay__of_a_done_request_reads_again(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct shard_request *request = &world->stepped.request;
+    for (int round = 0; round < 2; round++) {
+        shard_request_begin(request, 0);
+        shard_request_pull(request, 0, world->stepped.keys, 10);
+        shard_request_push(request, SL_REQUEST_PUSH_PULL, 0, world->stepped.keys, 10,
+                           world->stepped.gradients, STEPPED_DIM);
+        stepped_send(peer, 1, STEPPED_BUDGET);
+        const struct stepped_reply *reply = stepped_reply(peer, 1);
+        assert_int_equal(reply->status, 0);
+        assert_int_equal(reply->bytes, 2 * 10 * STEPPED_DIM * sizeof(float));
+        assert_true(reply->value == (float)round);
+        assert_true(reply->last == 1.0F);
+        stepped_break(peer);
+        resume(peer);
+    }
+}
+
+/* Sends a long push, and returns when it has begun. */
+static void begin_push(struct stepped_peer *peer, uint64_t id)
+{
+    struct sl_server *server = peer->world->server;
+    uint64_t begun = server->request_count;
+    stepped_push(peer, id, 0, STEPPED_KEYS);
+    for (int turn = 0; turn < 100 && server->request_count == begun; turn++) {
+        stepped_turns(peer->world, 1);
+    }
+    assert_int_equal(server->request_count, begun + 1);
+}
+
+static void server_replay__of_a_running_push_waits_for_it(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    begin_push(peer, 1);
+    const struct sl_message *answer = stepped_again(peer); /* takes over */
+    assert_true(answer->welcome.resumed);
+    struct sl_server_request *orphan = world->stepped.server->conns->session->orphan;
+    assert_non_null(orphan);
+    assert_int_equal(orphan->id, 1);
+    stepped_push(peer, 1, 0, STEPPED_KEYS);
+    stepped_push(peer, 2, 0, 10); /* behind it */
+    stepped_pull(peer, 3, 0, 0);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    const struct stepped_reply *reply = stepped_reply(peer, 3);
+    assert_true(reply->value == 2.0F);
+    assert_true(reply->last == 1.0F);
+}
+
+static void server_replay__finds_done_what_ended_meanwhile(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    begin_push(peer, 1);
+    sl_transport_disconnect(peer->link->conn);
+    stepped_turns(&world->stepped, 200);
+    assert_non_null(session_of(peer));
+    assert_null(session_of(peer)->orphan);
+    assert_int_equal(session_of(peer)->last_write_id, 1);
+    resume(peer);
+    stepped_push(peer, 1, 0, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    assert_true(value_of(world, 0) == 1.0F);
+}
+
+/* Its client has given the request up, and does not send it again; what comes behind it waits. */
+static void server_replay__is_not_needed_for_an_orphan_to_end(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    begin_push(peer, 1);
+    assert_true(stepped_again(peer)->welcome.resumed);
+    stepped_push(peer, 2, 0, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    assert_true(value_of(world, 0) == 2.0F);
+}
+
+/* A push to table 1, a pull from table 0 that waits for worker/1, and a push to table 1. */
+static void send_parked(struct stepped_peer *peer, uint64_t id, uint32_t budget_us)
+{
+    struct stepped *world = peer->world;
+    shard_request_begin(&world->request, 1);
+    shard_request_push(&world->request, SL_REQUEST_PUSH, 1, world->keys, STEPPED_KEYS / 4,
+                       world->gradients, STEPPED_DIM);
+    shard_request_pull(&world->request, 0, world->keys, 1);
+    shard_request_push(&world->request, SL_REQUEST_PUSH, 1, world->keys, STEPPED_KEYS / 4,
+                       world->gradients, STEPPED_DIM);
+    stepped_send(peer, id, budget_us);
+}
+
+static void server_replay__of_a_parked_request_goes_on_in_its_middle(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    send_parked(peer, 2, STEPPED_BUDGET);
+    stepped_turns(&world->stepped, 100);
+    assert_true(first_value_of(world, 1) == 1.0F);
+    for (int round = 0; round < 2; round++) {
+        stepped_break(peer);
+        assert_non_null(session_of(peer)->orphan);
+        assert_true(world->stepped.server->orphan_bytes > 0);
+        resume(peer);
+        send_parked(peer, 2, STEPPED_BUDGET);
+        stepped_turns(&world->stepped, 100);
+        assert_int_equal(world->stepped.server->orphan_bytes, 0);
+    }
+    stepped_tick(&world->second, 1, 0);
+    const struct stepped_reply *reply = stepped_reply(peer, 2);
+    assert_int_equal(reply->status, 0);
+    assert_int_equal(reply->bytes, STEPPED_DIM * sizeof(float));
+    assert_true(first_value_of(world, 1) == 2.0F);
+}
+
+static void server_replay__of_a_parked_request_that_went_on_alone(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    send_parked(peer, 2, STEPPED_BUDGET);
+    stepped_turns(&world->stepped, 100);
+    stepped_break(peer);
+    stepped_tick(&world->second, 1, 0);
+    assert_int_equal(stepped_reply(&world->second, 1)->status, 0);
+    stepped_turns(&world->stepped, 100);
+    assert_null(session_of(peer)->orphan);
+    assert_true(first_value_of(world, 1) == 2.0F);
+    resume(peer);
+    send_parked(peer, 2, STEPPED_BUDGET);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    assert_true(first_value_of(world, 1) == 2.0F);
+}
+
+static void server_replay__of_a_parked_request_whose_deadline_passed_fails(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    send_parked(peer, 2, 2000000);
+    stepped_turns(&world->stepped, 100);
+    stepped_break(peer);
+    stepped_pass(&world->stepped, 3 * SL_CLOCK_NS_PER_S);
+    assert_null(session_of(peer)->orphan);
+    assert_int_equal(world->stepped.server->orphan_bytes, 0);
+    resume(peer);
+    send_parked(peer, 2, STEPPED_BUDGET);
+    assert_int_equal(stepped_reply(peer, 2)->status, SL_ERR_DEADLINE);
+    assert_true(first_value_of(world, 1) == 1.0F);
+}
+
+/* Of requests that had not begun nothing is left, and they are carried out once, in their order. */
+static void server_replay__of_what_never_began_is_new(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    send_parked(peer, 2, STEPPED_BUDGET);
+    stepped_push(peer, 3, 1, 10);
+    stepped_tick(peer, 4, 1);
+    stepped_turns(&world->stepped, 100);
+    stepped_break(peer);
+    stepped_turns(&world->stepped, 100);
+    resume(peer);
+    send_parked(peer, 2, STEPPED_BUDGET);
+    stepped_push(peer, 3, 1, 10);
+    stepped_tick(peer, 4, 1);
+    stepped_push(peer, 5, 1, 10);
+    stepped_turns(&world->stepped, 100);
+    assert_true(first_value_of(world, 1) == 1.0F); /* all wait */
+    stepped_tick(&world->second, 1, 0);
+    for (uint64_t id = 2; id <= 5; id++) {
+        assert_int_equal(stepped_reply(peer, id)->status, 0);
+    }
+    assert_true(first_value_of(world, 1) == 4.0F);
+}
+
+static void server_replay__of_a_failed_write_fails_again(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    stepped_tick(peer, 2, 5);
+    assert_int_equal(stepped_reply(peer, 2)->status, SL_ERR_PROTOCOL);
+    stepped_push(peer, 3, 1, 10);
+    assert_int_equal(stepped_reply(peer, 3)->status, 0);
+    for (int round = 0; round < 2; round++) {
+        stepped_break(peer);
+        resume(peer);
+        stepped_tick(peer, 2, 1); /* would be right, but it is the one that failed */
+        stepped_push(peer, 3, 1, 10);
+        const struct stepped_reply *reply = stepped_reply(peer, 2);
+        assert_int_equal(reply->status, SL_ERR_PROTOCOL);
+        assert_non_null(strstr(reply->text, "before the connection broke"));
+        assert_int_equal(stepped_reply(peer, 3)->status, 0);
+    }
+    assert_true(first_value_of(world, 1) == 1.0F);
+}
+
+static void server_replay__remembers_the_last_256_failures(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    for (uint64_t id = 2; id < 402; id++) {
+        stepped_tick(peer, id, 99);
+        assert_int_equal(stepped_reply(peer, id)->status, SL_ERR_PROTOCOL);
+    }
+    stepped_push(peer, 402, 1, 10);
+    assert_int_equal(stepped_reply(peer, 402)->status, 0);
+    stepped_break(peer);
+    resume(peer);
+    for (uint64_t id = 402 - 256; id < 402; id++) {
+        stepped_tick(peer, id, 1);
+        assert_int_equal(stepped_reply(peer, id)->status, SL_ERR_PROTOCOL);
+    }
+}
+
+/* A client that gives other requests up, and loses the same answer each time. */
+static void server_replay__keeps_a_failure_that_is_asked_for_again_and_again(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    stepped_tick(peer, 2, 99);
+    stepped_push(peer, 3, 1, 10);
+    assert_int_equal(stepped_reply(peer, 3)->status, 0);
+    uint64_t id = 4;
+    for (int round = 0; round < 3; round++) {
+        stepped_break(peer);
+        resume(peer);
+        stepped_tick(peer, 2, 1);
+        assert_int_equal(stepped_reply(peer, 2)->status, SL_ERR_PROTOCOL);
+        for (int i = 0; i < SL_LIMIT_CREDIT_REQUESTS - 1; i++, id++) {
+            stepped_tick(peer, id, 99);
+            assert_int_equal(stepped_reply(peer, id)->status, SL_ERR_PROTOCOL);
+        }
+    }
+}
+
+static void server_replay__out_of_order_ends_the_connection(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_push(peer, 5, 0, 10);
+    assert_int_equal(stepped_reply(peer, 5)->status, 0);
+    stepped_break(peer);
+    resume(peer);
+    stepped_push(peer, 4, 0, 10);
+    stepped_push(peer, 4, 0, 10);
+    stepped_expect_end(peer);
+}
+
+/* ---- All of it, by chance -------------------------------------------------------------------- */
+
+#define WINDOW 4 /* as the credit is */
+/* Sanitizers, whose builds have the slow assertions, take fewer. */
+#ifdef SL_ASSERT_SLOW
+#define WRITES 40
+#else
+#define WRITES 100
+#endif
+
+/* A client that keeps the rules: sends again what is unanswered, in order, then new ones. */
+struct chance_client {
+    struct stepped_peer *peer;
+    uint64_t random;
+    uint64_t next_id;
+    uint32_t write_count;
+    struct {
+        uint64_t id; /* 0: none */
+        uint32_t keys;
+    } open[WINDOW]; /* by ascending id */
+    uint32_t open_count;
+};
+
+static uint32_t draw(struct chance_client *client, uint32_t count)
+{
+    return (uint32_t)(sl_hash_random(&client->random) % count);
+}
+
+static void send_open(struct chance_client *client, uint32_t index)
+{
+    uint32_t key_count = client->open[index].keys;
+    if (key_count == 0) {
+        stepped_pull(client->peer, client->open[index].id, 0, 0);
+    } else {
+        stepped_push(client->peer, client->open[index].id, 0, key_count);
+    }
+}
+
+static void take_answers(struct chance_client *client)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < client->open_count; i++) {
+        bool answered = false;
+        for (uint32_t r = 0; r < STEPPED_REPLIES; r++) {
+            if (client->peer->replies[r].id == client->open[i].id) {
+                assert_int_equal(client->peer->replies[r].status, 0);
+                answered = true;
+            }
+        }
+        if (!answered) {
+            client->open[kept++] = client->open[i];
+        }
+    }
+    client->open_count = kept;
+}
+
+static void begin_one(struct chance_client *client)
+{
+    bool writes = draw(client, 4) != 0;
+    uint32_t key_count = !writes ? 0 : draw(client, 4) == 0 ? STEPPED_KEYS : 10;
+    client->write_count += writes;
+    client->open[client->open_count].id = client->next_id++;
+    client->open[client->open_count].keys = key_count;
+    send_open(client, client->open_count++);
+}
+
+static void break_and_resume(struct chance_client *client)
+{
+    if (draw(client, 2) == 0) {
+        stepped_break(client->peer);
+        take_answers(client);
+        stepped_turns(client->peer->world, draw(client, 40));
+    }
+    assert_true(stepped_again(client->peer)->welcome.resumed);
+    for (uint32_t i = 0; i < client->open_count; i++) {
+        send_open(client, i);
+    }
+}
+
+static void server_replay__carries_every_write_out_once(void **state)
+{
+    struct stepped_two *world = *state;
+    struct chance_client client = {.peer = &world->first, .random = 42, .next_id = 1};
+    stepped_join(client.peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(client.peer, 0, SL_CONSISTENCY_ASP);
+    while (client.write_count < WRITES || client.open_count > 0) {
+        if (client.write_count < WRITES && client.open_count < WINDOW && draw(&client, 3) != 0) {
+            begin_one(&client);
+        }
+        stepped_turns(&world->stepped, draw(&client, 6));
+        take_answers(&client);
+        if (draw(&client, 12) == 0) {
+            break_and_resume(&client);
+        }
+    }
+    assert_true(first_value_of(world, 0) == (float)WRITES);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_replay__of_a_done_push_pushes_no_more),
+        CASE(server_replay__of_a_done_request_reads_again),
+        CASE(server_replay__of_a_running_push_waits_for_it),
+        CASE(server_replay__finds_done_what_ended_meanwhile),
+        CASE(server_replay__is_not_needed_for_an_orphan_to_end),
+        CASE(server_replay__of_a_parked_request_goes_on_in_its_middle),
+        CASE(server_replay__of_a_parked_request_that_went_on_alone),
+        CASE(server_replay__of_a_parked_request_whose_deadline_passed_fails),
+        CASE(server_replay__of_what_never_began_is_new),
+        CASE(server_replay__of_a_failed_write_fails_again),
+        CASE(server_replay__remembers_the_last_256_failures),
+        CASE(server_replay__keeps_a_failure_that_is_asked_for_again_and_again),
+        CASE(server_replay__out_of_order_ends_the_connection),
+        CASE(server_replay__carries_every_write_out_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

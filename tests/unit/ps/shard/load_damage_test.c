@@ -1,0 +1,503 @@
+/* What is no image of a shard is refused, and what may be one does no harm. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "ps/shard/load.h"
+#include "tests/support/shard_image.h"
+#include "tests/support/shard_work.h"
+
+#define BLOCK_BYTES 40000
+
+static char reason[512];
+
+static void load(const struct shard_image *image, struct sl_shard *shard, uint32_t key_budget)
+{
+    const int err = shard_image_load(image, shard, key_budget, reason, sizeof reason);
+    if (err != 0) {
+        fail_msg("%s", reason);
+    }
+}
+
+/* ---- Small images, by hand ------------------------------------------------------------------- */
+
+static struct sl_snapshot_table a_table(const char *name, enum sl_table_kind kind)
+{
+    struct sl_snapshot_table table = {
+        .spec = {.kind = kind,
+                 .dim = kind == SL_TABLE_SPARSE ? 2
+                        : kind == SL_TABLE_KV   ? 4
+                                                : 0,
+                 .length = kind == SL_TABLE_DENSE ? 1100 : 0,
+                 .optimizer = sl_optimizer_defaults(kind == SL_TABLE_KV ? SL_OPTIMIZER_SUM
+                                                                        : SL_OPTIMIZER_ADAM_ASYNC)},
+        .step = 3,
+        .state = {.beta1_power = 0.5F, .beta2_power = 0.25F},
+    };
+    if (kind != SL_TABLE_KV) {
+        table.spec.consistency =
+            (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 2};
+    }
+    (void)snprintf(table.spec.name, sizeof table.spec.name, "%s", name);
+    return table;
+}
+
+static void append_table(struct shard_image *image, uint32_t id, const char *name,
+                         enum sl_table_kind kind, uint64_t step)
+{
+    struct sl_snapshot_table table = a_table(name, kind);
+    table.step = step;
+    table.state.beta1_power = (float)step / 16;
+    sl_snapshot_put_table(shard_image_append(image, SL_SNAPSHOT_TABLE, id, SL_SNAPSHOT_TABLE_BYTES),
+                          id, &table);
+}
+
+static void append_row(struct shard_image *image, uint32_t id, uint64_t key)
+{
+    const float floats[7] = {1, 2, 3, 4, 5, 6, 7};
+    const struct sl_snapshot_record record = {
+        .key = key, .last_step = 1, .count = 1, .floats = floats};
+    assert_true(
+        sl_snapshot_put_record(shard_image_append(image, SL_SNAPSHOT_ROWS, id, 256), &record, 6));
+}
+
+static void append_staged(struct shard_image *image, uint32_t id, uint32_t worker, uint32_t clock,
+                          uint64_t count, uint64_t first, uint32_t here)
+{
+    struct sl_snapshot_block *block =
+        shard_image_append(image, SL_SNAPSHOT_BUFFERED_PUSH, id, 40 + here * 16);
+    const struct sl_snapshot_buffered_push piece = {
+        .worker = worker, .clock = clock, .count = first + here, .first = first};
+    uint64_t *keys;
+    float *gradients;
+    assert_int_equal(sl_snapshot_put_buffered_push(block, &piece, 2, &keys, &gradients), here);
+    memcpy(block->payload + 8, &count, sizeof count);
+    for (uint32_t i = 0; i < here; i++) {
+        keys[i] = first + i;
+        gradients[2 * i] = gradients[2 * i + 1] = 1;
+    }
+}
+
+static void append_clock(struct shard_image *image, uint32_t worker, uint32_t clock)
+{
+    const struct sl_snapshot_clock record = {.worker = worker, .clock = clock, .heard = true};
+    assert_true(
+        sl_snapshot_put_clock(shard_image_append(image, SL_SNAPSHOT_CLOCKS, 0, 64), &record));
+}
+
+static void append_end(struct shard_image *image, uint32_t shard, uint32_t shard_count)
+{
+    image->end = (struct sl_snapshot_end){.shard = shard, .shard_count = shard_count};
+    for (const struct sl_snapshot_block *block = image->first; block != NULL; block = block->next) {
+        sl_snapshot_end_add(&image->end, block);
+    }
+    sl_snapshot_put_end(shard_image_append(image, SL_SNAPSHOT_END, 0, SL_SNAPSHOT_END_BYTES),
+                        &image->end);
+}
+
+/* Loads it into shard 0 of 1, and forgets both. */
+static int load_alone(struct shard_image *image, size_t memory_bytes_max)
+{
+    struct sl_shard *shard = shard_work_shard(0, 1, memory_bytes_max);
+    reason[0] = '\0';
+    const int err = shard_image_load(image, shard, 8192, reason, sizeof reason);
+    sl_shard_destroy(&shard);
+    shard_image_fini(image);
+    return err;
+}
+
+static void assert_corrupt(struct shard_image *image, const char *says)
+{
+    assert_int_equal(load_alone(image, 0), SL_ERR_CORRUPT);
+    if (strstr(reason, says) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", reason, says);
+    }
+}
+
+static void shard_load__an_image_without_its_end(void **state)
+{
+    (void)state;
+    struct shard_image image = {.end = {.shard_count = 1}};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    assert_corrupt(&image, "has no end");
+}
+
+static void shard_load__an_image_that_lacks_a_block(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_row(&image, 0, 5);
+    append_end(&image, 0, 1);
+    struct sl_snapshot_block *rows = image.first->next;
+    image.first->next = rows->next;
+    sl_snapshot_block_destroy(&rows);
+    assert_corrupt(&image, "it counts 1 records of rows, and 0 came");
+}
+
+static void shard_load__blocks_behind_the_end(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_end(&image, 0, 1);
+    append_clock(&image, 0, 1);
+    assert_corrupt(&image, "behind its end");
+}
+
+static void shard_load__another_shards_end(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_end(&image, 1, 2);
+    image.end = (struct sl_snapshot_end){.shard_count = 1};
+    assert_corrupt(&image, "it is of shard 1 of 2");
+}
+
+static void shard_load__rows_of_a_table_without_a_name(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_row(&image, 7, 5);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "table 7 has not been named before");
+}
+
+static void shard_load__rows_of_a_dense_table(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 1, "w", SL_TABLE_DENSE, 3);
+    append_row(&image, 1, 0);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "a block of rows of table w: the table is of another kind");
+}
+
+/* Key 1 is of one of two shards, so that no image of the other can have it. */
+static void shard_load__a_row_of_another_shard(void **state)
+{
+    (void)state;
+    int corrupt = 0;
+    for (uint32_t s = 0; s < 2; s++) {
+        struct shard_image image = {0};
+        append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+        append_row(&image, 0, 1);
+        append_end(&image, s, 2);
+        const int err = load_alone(&image, 0);
+        corrupt += err == SL_ERR_CORRUPT && strstr(reason, "key 1 is not of that shard") != NULL;
+        assert_true(err == 0 || err == SL_ERR_CORRUPT);
+    }
+    assert_int_equal(corrupt, 1);
+}
+
+static void shard_load__a_table_under_two_names(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_table(&image, 0, "embeddings", SL_TABLE_SPARSE, 3);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "embeddings");
+}
+
+static void shard_load__a_push_that_lacks_a_piece(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 1, 4, 10, 0, 4);
+    append_clock(&image, 1, 4);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "a staged push is not complete");
+
+    image = (struct shard_image){0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 1, 4, 10, 0, 4);
+    append_staged(&image, 0, 1, 4, 10, 5, 5);
+    append_clock(&image, 1, 4);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "a block of staged of table emb: record 0 of 1 is none");
+}
+
+static void shard_load__a_push_ahead_of_its_worker(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 1, 5, 4, 0, 4);
+    append_clock(&image, 1, 4);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "worker/1, at iteration 4, has pushed to table emb in iteration 5");
+
+    image = (struct shard_image){0}; /* and one of a worker for whom nobody waits */
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 2, 4, 4, 0, 4);
+    append_clock(&image, 2, 4);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "worker/2");
+}
+
+static void shard_load__pushes_that_go_back_in_time(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 1, 4, 4, 0, 4);
+    append_staged(&image, 0, 1, 3, 4, 0, 4);
+    append_clock(&image, 1, 4);
+    append_end(&image, 0, 1);
+    assert_corrupt(&image, "pushes of worker/1 go back to iteration 3");
+}
+
+static void shard_load__memory_ends_and_the_limit_is_named(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    for (uint64_t key = 0; key < 20000; key++) {
+        append_row(&image, 0, key);
+    }
+    append_end(&image, 0, 1);
+    assert_int_equal(load_alone(&image, 512 << 10), SL_ERR_NO_MEMORY);
+    assert_non_null(strstr(reason, "the limit is 524288"));
+
+    image = (struct shard_image){0};
+    append_table(&image, 0, "arrays", SL_TABLE_KV, 3);
+    const float value = 1;
+    const struct sl_snapshot_kv piece = {
+        .key = 3, .length = UINT32_MAX, .first = UINT32_MAX - 1, .count = 1, .values = &value};
+    assert_int_equal(
+        sl_snapshot_put_kv(shard_image_append(&image, SL_SNAPSHOT_KV, 0, 64), &piece, 4), 1);
+    append_end(&image, 0, 1);
+    assert_int_equal(load_alone(&image, 1 << 20), SL_ERR_NO_MEMORY);
+    assert_non_null(strstr(reason, "the limit is 1048576"));
+}
+
+/* Of images of shards of another number, the greatest step counts, and the state that goes with it.
+ */
+static void shard_load__the_greatest_step_brings_its_state(void **state)
+{
+    (void)state;
+    static const uint64_t steps[3] = {7, 9, 8};
+    struct sl_shard *shard = shard_work_shard(0, 1, 0);
+    for (uint32_t s = 0; s < 3; s++) {
+        struct shard_image image = {0};
+        append_table(&image, 0, "emb", SL_TABLE_SPARSE, steps[s]);
+        append_end(&image, s, 3);
+        load(&image, shard, 8192);
+        shard_image_fini(&image);
+    }
+    struct shard_image image;
+    shard_image_make(shard, NULL, BLOCK_BYTES, &image);
+    struct sl_snapshot_table table;
+    assert_int_equal(sl_snapshot_take_table(image.first, &table, reason, sizeof reason), 0);
+    assert_true(table.step == 9);
+    assert_true(table.state.beta1_power == 9.0F / 16);
+    shard_image_fini(&image);
+    sl_shard_destroy(&shard);
+}
+
+/* A shard that is restored is behind its workers, who join where they are. */
+static void shard_load_let_ahead__workers_join_ahead(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 1, 4, 4, 0, 4);
+    const struct sl_snapshot_clock clock = {
+        .worker = 1, .clock = 4, .heard = true, .began = true, .pushed = true};
+    assert_true(
+        sl_snapshot_put_clock(shard_image_append(&image, SL_SNAPSHOT_CLOCKS, 0, 64), &clock));
+    append_clock(&image, 0, 3);
+    append_end(&image, 0, 1);
+    struct sl_shard *shard = shard_work_shard(0, 1, 0);
+    load(&image, shard, 8192);
+    assert_int_equal(sl_shard_worker_join(shard, 1, 6), 4);
+    sl_shard_load_allow_ahead(shard);
+    assert_int_equal(sl_shard_worker_join(shard, 1, 6), 6);
+    assert_int_equal(sl_shard_worker_join(shard, 0, 6), 6);
+    assert_true(sl_shard_iteration_due(shard)); /* what it had pushed takes effect */
+    sl_shard_destroy(&shard);
+    shard_image_fini(&image);
+}
+
+/* Everybody had passed the iteration, but its pushes had not been applied. */
+static void shard_load__pushes_that_are_due(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 1, 4, 4, 0, 4);
+    append_clock(&image, 0, 5);
+    append_clock(&image, 1, 5);
+    append_end(&image, 0, 1);
+    struct sl_shard *shard = shard_work_shard(0, 1, 0);
+    load(&image, shard, 8192);
+    assert_true(sl_shard_iteration_due(shard));
+    sl_shard_destroy(&shard);
+    shard_image_fini(&image);
+}
+
+/* A later image of a shard takes the place of an earlier one, also where that was further on. */
+static void shard_load__clocks_may_go_back(void **state)
+{
+    (void)state;
+    struct sl_shard *shard = shard_work_shard(0, 1, 0);
+    for (uint32_t round = 0; round < 2; round++) {
+        const uint32_t clock = round == 0 ? 7 : 3;
+        struct shard_image image = {0};
+        append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+        append_staged(&image, 0, 1, clock, 4, 0, 4);
+        append_clock(&image, 0, clock);
+        append_clock(&image, 1, clock);
+        append_end(&image, 0, 1);
+        load(&image, shard, 8192);
+        assert_int_equal(sl_shard_clock_min(shard), clock);
+        assert_false(sl_shard_iteration_due(shard));
+        shard_image_fini(&image);
+    }
+    sl_shard_destroy(&shard);
+}
+
+/* ---- Damage ---------------------------------------------------------------------------------- */
+
+/* An image with a few records of every kind, packed. */
+static uint8_t *small_image(size_t *bytes)
+{
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_row(&image, 0, 1);
+    append_row(&image, 0, 2);
+    append_table(&image, 1, "arrays", SL_TABLE_KV, 1);
+    const float values[5] = {1, 2, 3, 4, 5};
+    const struct sl_snapshot_kv piece = {
+        .key = 3, .length = 5, .written = 5, .count = 5, .values = values};
+    assert_int_equal(
+        sl_snapshot_put_kv(shard_image_append(&image, SL_SNAPSHOT_KV, 1, 64), &piece, 4), 5);
+    append_table(&image, 2, "w", SL_TABLE_DENSE, 1);
+    static const float floats[3 * 76];
+    const struct sl_snapshot_record record = {.key = 1, .count = 1, .floats = floats};
+    assert_true(sl_snapshot_put_record(shard_image_append(&image, SL_SNAPSHOT_DENSE, 2, 2048),
+                                       &record, 228));
+    append_staged(&image, 0, 1, 4, 6, 0, 4);
+    append_staged(&image, 0, 1, 4, 6, 4, 2);
+    append_clock(&image, 1, 4);
+    append_clock(&image, 0, 3);
+    append_end(&image, 0, 1);
+    *bytes = shard_image_pack(&image, NULL);
+    uint8_t *packed = malloc(*bytes);
+    assert_non_null(packed);
+    (void)shard_image_pack(&image, packed);
+    shard_image_fini(&image);
+    return packed;
+}
+
+/* What has been loaded can be used, and saved again. */
+static void use(struct sl_shard *shard)
+{
+    for (uint32_t i = 0; sl_shard_iteration_due(shard) && i < 1000; i++) {
+        (void)sl_shard_apply_iteration(shard, 100);
+    }
+    sl_shard_worker_expired(shard, 1);
+    sl_shard_worker_left(shard, 0);
+    for (uint32_t i = 0; sl_shard_iteration_due(shard) && i < 1000; i++) {
+        (void)sl_shard_apply_iteration(shard, 100);
+    }
+    assert_false(sl_shard_iteration_due(shard));
+    struct shard_image image;
+    shard_image_make(shard, NULL, BLOCK_BYTES, &image);
+    struct sl_shard *again = shard_work_shard(0, 1, 0);
+    load(&image, again, 8192);
+    assert_null(shard_image_differ_at_all(shard, again));
+    sl_shard_destroy(&again);
+    shard_image_fini(&image);
+}
+
+static int load_damaged(const uint8_t *packed, size_t bytes)
+{
+    struct sl_shard *shard = shard_work_shard(0, 1, 4 << 20);
+    reason[0] = '\0';
+    const int err = shard_image_load_packed(packed, bytes, 0, 1, shard, reason, sizeof reason);
+    if (err == 0) {
+        use(shard);
+    } else {
+        assert_true(err == SL_ERR_CORRUPT || err == SL_ERR_NO_MEMORY);
+        assert_true(strlen(reason) > 0);
+    }
+    sl_shard_destroy(&shard);
+    return err;
+}
+
+static void shard_load__cut_short_anywhere(void **state)
+{
+    (void)state;
+    size_t bytes;
+    uint8_t *packed = small_image(&bytes);
+    assert_int_equal(load_damaged(packed, bytes), 0);
+    for (size_t left = 0; left < bytes; left++) {
+        uint8_t *part = malloc(left + 1); /* just so long, that a read behind it is seen */
+        assert_non_null(part);
+        memcpy(part, packed, left);
+        assert_int_equal(load_damaged(part, left), SL_ERR_CORRUPT);
+        free(part);
+    }
+    free(packed);
+}
+
+/* The same ones each time, and few: the fuzz target `image` looks for others. STARLING_TEST_FLIPS:
+ * how many. */
+static void shard_load__bits_flipped_anywhere(void **state)
+{
+    (void)state;
+    const char *flips = getenv("STARLING_TEST_FLIPS");
+    const uint32_t rounds = flips == NULL ? 600 : (uint32_t)strtoul(flips, NULL, 10);
+    size_t bytes;
+    uint8_t *packed = small_image(&bytes);
+    uint64_t seed = 3;
+    uint32_t refused = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        const size_t at = (size_t)(sl_hash_random(&seed) % bytes);
+        const uint8_t bit = (uint8_t)(1U << sl_hash_random(&seed) % 8);
+        packed[at] ^= bit;
+        refused += load_damaged(packed, bytes) != 0;
+        packed[at] ^= bit;
+    }
+    assert_true(refused > rounds / 20);
+    assert_true(refused < rounds);
+    free(packed);
+}
+
+int main(void)
+{
+    /* The C library shall map a shard's working memory anew each time: else it clears it. */
+    (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shard_load__an_image_without_its_end),
+        cmocka_unit_test(shard_load__an_image_that_lacks_a_block),
+        cmocka_unit_test(shard_load__blocks_behind_the_end),
+        cmocka_unit_test(shard_load__another_shards_end),
+        cmocka_unit_test(shard_load__rows_of_a_table_without_a_name),
+        cmocka_unit_test(shard_load__rows_of_a_dense_table),
+        cmocka_unit_test(shard_load__a_row_of_another_shard),
+        cmocka_unit_test(shard_load__a_table_under_two_names),
+        cmocka_unit_test(shard_load__a_push_that_lacks_a_piece),
+        cmocka_unit_test(shard_load__a_push_ahead_of_its_worker),
+        cmocka_unit_test(shard_load__pushes_that_go_back_in_time),
+        cmocka_unit_test(shard_load__memory_ends_and_the_limit_is_named),
+        cmocka_unit_test(shard_load__the_greatest_step_brings_its_state),
+        cmocka_unit_test(shard_load_let_ahead__workers_join_ahead),
+        cmocka_unit_test(shard_load__pushes_that_are_due),
+        cmocka_unit_test(shard_load__clocks_may_go_back),
+        cmocka_unit_test(shard_load__cut_short_anywhere),
+        cmocka_unit_test(shard_load__bits_flipped_anywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,217 @@
+/* Requests that come a second time, and requests that nobody wants any more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "fixture.h"
+
+static const float one[DIM] = {1.0F, 1.0F};
+static const uint64_t key = 7;
+
+/* What a worker sends in an iteration: pushes, ticks, and pulls for the next one. */
+static void make_step(struct fixture *f, uint32_t clock)
+{
+    float dense = 1.0F;
+    shard_request_begin(&f->request, clock);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, BSP, &key, 1, one, DIM);
+    shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, &key, 1, one, DIM);
+    shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH_PULL, DENSE, 0, 1, &dense);
+    shard_request_tick(&f->request);
+    shard_request_pull(&f->request, BSP, &key, 1);
+}
+
+static float reply_at(const struct fixture *f, size_t index)
+{
+    float value;
+    memcpy(&value, f->reply + index * sizeof value, sizeof value);
+    return value;
+}
+
+/* Runs the step, and the ticks of the others that it waits for. */
+static void run_step(struct fixture *f)
+{
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    make_step(f, 0);
+    assert_int_equal(fixture_run(f, 0), SL_SHARD_AGAIN);
+    fixture_commit(f);
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+}
+
+static void shard_replay__reads_and_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    run_step(f);
+    assert_true(reply_at(f, 0) == 1.0F);   /* the push_pull's row */
+    assert_true(reply_at(f, DIM) == 0.0F); /* dense, before its own step */
+    assert_true(reply_at(f, DIM + 2) == 1.0F);
+    for (int again = 0; again < 3; again++) {
+        memset(f->reply, 0xff, 64);
+        fixture_begin(f, 0);
+        sl_shard_skip_writes(&f->work);
+        assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+        assert_true(reply_at(f, 0) == 1.0F);
+        assert_true(reply_at(f, DIM) == 1.0F); /* its own iteration too */
+        assert_true(reply_at(f, DIM + 1) == 0.0F);
+        assert_true(reply_at(f, DIM + 2) == 1.0F);
+        assert_false(sl_shard_iteration_due(f->shard));
+        assert_int_equal(sl_shard_worker_find(f->shard, 0).clock, 1);
+    }
+    assert_true(fixture_peek(f, ASP, key) == 1.0F);
+    assert_true(fixture_peek(f, BSP, key) == 1.0F);
+}
+
+static void shard_replay__costs_its_reads(void **state)
+{
+    struct fixture *f = *state;
+    run_step(f);
+    fixture_begin(f, 0);
+    uint64_t whole = f->work.cost;
+    sl_shard_skip_writes(&f->work);
+    assert_true(f->work.cost < whole);
+    assert_false(sl_shard_ready(f->shard, &f->work, f->work.cost - 1));
+    assert_true(sl_shard_ready(f->shard, &f->work, f->work.cost));
+    uint32_t spent;
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, (uint32_t)f->work.cost, &spent,
+                                  f->reason, sizeof f->reason),
+                     SL_SHARD_DONE);
+    assert_true(spent <= f->work.cost);
+}
+
+/* The sections behind a tick are of the next iteration, which the others have yet to reach. */
+static void shard_replay__waits_as_it_did(void **state)
+{
+    struct fixture *f = *state;
+    make_step(f, 0);
+    assert_int_equal(fixture_run(f, 0), SL_SHARD_PARKED);
+    fixture_begin(f, 0);
+    sl_shard_skip_writes(&f->work);
+    assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
+    assert_int_equal(fixture_go_on(f), SL_SHARD_PARKED);
+    assert_int_equal(f->work.parked_on, BSP);
+    assert_true(sl_shard_waits(f->shard, &f->work));
+    /* Its bytes move, as a server's do that parks it. */
+    static struct shard_request elsewhere;
+    size_t rest = sl_shard_rest_bytes(f->shard, &f->work);
+    assert_int_equal(rest, sizeof(struct sl_request_section) + sizeof key);
+    sl_shard_move_rest(f->shard, &f->work, elsewhere.payload);
+    assert_true(sl_shard_waits(f->shard, &f->work));
+    struct sl_shard_exec parked = f->work;
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    fixture_commit(f);
+    f->work = parked;
+    assert_false(sl_shard_waits(f->shard, &f->work));
+    assert_true(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    assert_true(reply_at(f, DIM + 2) == 1.0F);
+}
+
+/* Also of an iteration long past, and of a worker that has finished since. */
+static void shard_replay__of_an_old_iteration_is_no_error(void **state)
+{
+    struct fixture *f = *state;
+    run_step(f);
+    static struct shard_request old;
+    old = f->request;
+    assert_int_equal(fixture_tick(f, 0, 1), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 0, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
+    f->request = old;
+    fixture_begin(f, 0);
+    sl_shard_skip_writes(&f->work);
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    assert_true(fixture_peek(f, ASP, key) == 1.0F);
+    shard_request_begin(&f->request, SL_REQUEST_CLOCK_FINISHED);
+    shard_request_tick(&f->request);
+    fixture_begin(f, 1);
+    sl_shard_skip_writes(&f->work);
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    assert_true(sl_shard_worker_find(f->shard, 1).counts);
+}
+
+enum { LONG_KEYS = 5000 };
+
+/* A push_pull to a table without waiting, too long for one slice. */
+static void make_long(struct fixture *f)
+{
+    static uint64_t keys[LONG_KEYS];
+    static float gradients[LONG_KEYS * DIM];
+    for (uint32_t i = 0; i < LONG_KEYS; i++) {
+        keys[i] = i;
+        gradients[i * DIM] = 1.0F;
+    }
+    shard_request_begin(&f->request, 0);
+    shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, keys, LONG_KEYS, gradients, DIM);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, ASP, keys, 1, gradients, DIM);
+}
+
+static void run_some(struct fixture *f, uint32_t budget)
+{
+    uint32_t spent;
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, budget, &spent, f->reason, 512),
+                     SL_SHARD_AGAIN);
+}
+
+/* It does not push, and so needs no working memory that another one has. */
+static void shard_replay__of_a_long_push_runs_beside_another(void **state)
+{
+    struct fixture *f = *state;
+    make_long(f);
+    fixture_begin(f, NOBODY);
+    run_some(f, 100);
+    struct sl_shard_exec other = f->work;
+    fixture_begin(f, NOBODY);
+    assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
+    sl_shard_skip_writes(&f->work);
+    assert_true(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    assert_true(reply_at(f, 0) == 0.0F);
+    sl_shard_abandon(f->shard, &other);
+}
+
+static void shard_curtail__ends_what_has_not_been_applied(void **state)
+{
+    struct fixture *f = *state;
+    make_long(f);
+    fixture_begin(f, NOBODY);
+    run_some(f, 100); /* still looking keys up */
+    assert_true(sl_shard_stop_writes(&f->work));
+    sl_shard_abandon(f->shard, &f->work);
+    assert_true(fixture_peek(f, ASP, 0) == 0.0F);
+}
+
+static void shard_curtail__completes_a_push_that_is_half_applied(void **state)
+{
+    struct fixture *f = *state;
+    make_long(f);
+    fixture_begin(f, NOBODY);
+    while (f->work.done == 0 || f->work.records == NULL || f->work.step == 0) {
+        run_some(f, 100);
+    }
+    assert_false(sl_shard_stop_writes(&f->work));
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    assert_true(sl_shard_stop_writes(&f->work));
+    assert_true(fixture_peek(f, ASP, 0) == 1.0F); /* and not the second push's too */
+    assert_true(fixture_peek(f, ASP, LONG_KEYS - 1) == 1.0F);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(shard_replay__reads_and_changes_nothing),
+        CASE(shard_replay__costs_its_reads),
+        CASE(shard_replay__waits_as_it_did),
+        CASE(shard_replay__of_an_old_iteration_is_no_error),
+        CASE(shard_replay__of_a_long_push_runs_beside_another),
+        CASE(shard_curtail__ends_what_has_not_been_applied),
+        CASE(shard_curtail__completes_a_push_that_is_half_applied),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

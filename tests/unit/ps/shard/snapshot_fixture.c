@@ -1,0 +1,94 @@
+#include "snapshot_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+const struct sl_shard_snapshot_options cut_everything;
+uint64_t cut_keys[CUT_KEYS];
+float cut_gradients[CUT_KEYS * 8];
+
+void cut_fill(uint32_t count, uint64_t first, float value)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        cut_keys[i] = first + i;
+    }
+    for (uint32_t i = 0; i < count * 8; i++) {
+        cut_gradients[i] = value;
+    }
+}
+
+uint32_t cut_slice(struct fixture *f, uint32_t budget, int wanted)
+{
+    uint32_t spent;
+    assert_int_equal(
+        sl_shard_run(f->shard, &f->work, f->reply, budget, &spent, f->reason, sizeof f->reason),
+        wanted);
+    return spent;
+}
+
+void cut_run_to_end(struct fixture *f)
+{
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+}
+
+void cut_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind, uint32_t dim,
+                    uint64_t length)
+{
+    struct sl_table_spec spec = {
+        .kind = kind,
+        .dim = dim,
+        .length = length,
+        .optimizer =
+            sl_optimizer_defaults(kind == SL_TABLE_KV ? SL_OPTIMIZER_SUM : SL_OPTIMIZER_ADAM),
+    };
+    (void)snprintf(spec.name, sizeof spec.name, "more%u", id);
+    assert_int_equal(sl_shard_table_open(f->shard, id, &spec, f->reason, sizeof f->reason), 0);
+}
+
+void cut_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t dim)
+{
+    static float wide[256 * 1024];
+    cut_fill(count, first, 0);
+    for (uint32_t i = 0; i < count * dim; i++) {
+        wide[i] = 0.5F;
+    }
+    shard_request_begin(&f->request, 0);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, WIDE, cut_keys, count, wide, dim);
+    assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
+}
+
+/* Block by block, as long as somebody says that there are some; then there are none. */
+void cut_clean(struct sl_shard *shard)
+{
+    while (sl_shard_snapshot_has_spare(shard)) {
+        const size_t bytes = sl_shard_snapshot_memory_bytes(shard);
+        sl_shard_snapshot_clean(shard);
+        assert_true(sl_shard_snapshot_memory_bytes(shard) < bytes);
+        assert_true(bytes - sl_shard_snapshot_memory_bytes(shard) <= SL_SNAPSHOT_BLOCK_BYTES + 64);
+    }
+}
+
+void cut_end(struct fixture *f)
+{
+    sl_shard_snapshot_end(f->shard, NULL);
+    assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_NONE);
+    cut_clean(f->shard);
+    assert_int_equal(sl_shard_snapshot_memory_bytes(f->shard), 0);
+}
+
+struct cut_image *cut_finish(struct fixture *f, struct sl_shard_snapshot_base **base)
+{
+    struct cut_image *image = cut_image_new();
+    while (sl_shard_snapshot_state(f->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
+        (void)sl_shard_snapshot_run(f->shard, 50);
+        cut_image_take(f->shard, image);
+    }
+    assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_DONE);
+    sl_shard_snapshot_end(f->shard, base);
+    cut_clean(f->shard);
+    assert_int_equal(sl_shard_snapshot_memory_bytes(f->shard), 0);
+    return image;
+}

@@ -1,0 +1,491 @@
+/* Cuts of a shard that serves, against images of one that stands still: at one moment the shard's
+ * image is made plainly, record by record; then it is cut, while requests of all kinds begin, go on
+ * slice by slice, wait, fail and are abandoned, workers come and go, and tables are opened. Both
+ * images must be the same. What the first says is what pulls say. The seed is in the test's output
+ * where it fails. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "snapshot_stream.h"
+#include "tests/support/shard_request.h"
+
+#define DIM_SPARSE   4
+#define DIM_BSP      3
+#define KEYS         2000
+#define DENSE_LENGTH 20000
+#define BSP_LENGTH   5000
+#define WORKERS      3
+#define ALL          5 /* workers; those beyond WORKERS have to join */
+#define SLOTS        5
+#define KEYS_MAX     1500
+#define FLOATS_MAX   100000
+#define TABLES_MAX   9
+
+enum { SPARSE, SPARSE_BSP, DENSE, DENSE_BSP, KV, KV_BYTES, FIRST_LATE };
+
+struct slot {
+    bool busy;
+    struct sl_shard_exec work;
+    struct shard_request request;
+    _Alignas(8) uint8_t reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
+};
+
+struct model {
+    struct sl_shard *shard;
+    uint32_t table_count;
+    uint64_t random;
+    uint64_t keys[KEYS_MAX];
+    float values[FLOATS_MAX];
+    struct slot slots[SLOTS];
+    struct slot peek;
+    uint64_t done, failed, parked, abandoned;
+};
+
+static uint32_t draw(struct model *model, uint32_t below)
+{
+    return (uint32_t)(sl_hash_random(&model->random) % below);
+}
+
+/* ---- Tables ---------------------------------------------------------------------------------- */
+
+static struct sl_table_spec spec_of(uint32_t id)
+{
+    static const struct {
+        enum sl_table_kind kind;
+        uint32_t dim;
+        uint64_t length;
+        enum sl_optimizer_kind optimizer;
+        bool bsp;
+    } all[] = {
+        [SPARSE] = {SL_TABLE_SPARSE, DIM_SPARSE, 0, SL_OPTIMIZER_ADAM_ASYNC, false},
+        [SPARSE_BSP] = {SL_TABLE_SPARSE, DIM_BSP, 0, SL_OPTIMIZER_ADAGRAD, true},
+        [DENSE] = {SL_TABLE_DENSE, 0, DENSE_LENGTH, SL_OPTIMIZER_ADAM, false},
+        [DENSE_BSP] = {SL_TABLE_DENSE, 0, BSP_LENGTH, SL_OPTIMIZER_SUM, true},
+        [KV] = {SL_TABLE_KV, 4, 0, SL_OPTIMIZER_SUM, false},
+        [KV_BYTES] = {SL_TABLE_KV, 1, 0, SL_OPTIMIZER_SUM, false},
+        [FIRST_LATE] = {SL_TABLE_SPARSE, DIM_SPARSE, 0, SL_OPTIMIZER_MOMENTUM, false},
+    };
+    const uint32_t like = id < FIRST_LATE ? id : FIRST_LATE;
+    struct sl_table_spec spec = {
+        .kind = all[like].kind,
+        .dim = all[like].dim,
+        .length = all[like].length,
+        .optimizer = sl_optimizer_defaults(all[like].optimizer),
+        .consistency = {.mode = all[like].bsp ? SL_CONSISTENCY_BSP : SL_CONSISTENCY_ASP,
+                        .worker_count = all[like].bsp ? WORKERS : 0},
+    };
+    (void)snprintf(spec.name, sizeof spec.name, "table%u", id);
+    return spec;
+}
+
+static void open_table(struct model *model)
+{
+    char reason[256];
+    const struct sl_table_spec spec = spec_of(model->table_count);
+    assert_int_equal(
+        sl_shard_table_open(model->shard, model->table_count, &spec, reason, sizeof reason), 0);
+    model->table_count++;
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static void draw_values(struct model *model, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        model->values[i] = (float)(1 + draw(model, 64)) / 8.0F;
+    }
+}
+
+static void add_sparse(struct model *model, struct shard_request *request, uint32_t table,
+                       uint32_t dim)
+{
+    const bool is_large = draw(model, 4) == 0;
+    const uint32_t count = is_large ? 1100 + draw(model, 300) : 1 + draw(model, 60);
+    for (uint32_t i = 0; i < count; i++) {
+        model->keys[i] = draw(model, draw(model, 2) == 0 ? KEYS : 300) * 7919ULL;
+    }
+    draw_values(model, count * dim);
+    const uint32_t what = draw(model, 5);
+    if (what == 0) {
+        shard_request_pull(request, (uint16_t)table, model->keys, count);
+    } else {
+        shard_request_push(request, what == 1 ? SL_REQUEST_PUSH_PULL : SL_REQUEST_PUSH,
+                           (uint16_t)table, model->keys, count, model->values, dim);
+    }
+}
+
+static void add_dense(struct model *model, struct shard_request *request, uint32_t table,
+                      uint32_t length)
+{
+    const uint32_t start = draw(model, length);
+    const uint32_t left = length - start;
+    const uint32_t count = 1 + draw(model, draw(model, 2) == 0 ? left : left / 8 + 1);
+    draw_values(model, count);
+    shard_request_dense(request,
+                        draw(model, 3) == 0 ? SL_REQUEST_DENSE_PUSH_PULL : SL_REQUEST_DENSE_PUSH,
+                        (uint16_t)table, start, count, model->values);
+}
+
+/* A key's array has always the same length; those of the keys from 40 on are long. */
+static uint32_t kv_length(uint32_t key)
+{
+    return key < 40 ? 1 + key * 3 : 40000 + key * 1000;
+}
+
+static void add_kv_long(struct model *model, struct shard_request *request, uint32_t table,
+                        uint32_t width)
+{
+    const uint64_t key = 40 + draw(model, 4);
+    const uint32_t length = kv_length((uint32_t)key);
+    const uint32_t start = draw(model, length);
+    uint32_t count = 1 + draw(model, length - start);
+    count = draw(model, 3) == 0 && count > 100 ? 100 : count;
+    draw_values(model, count);
+    const struct sl_request_section section = {
+        .op = draw(model, 3) == 0 ? SL_REQUEST_KV_PUSH_PULL : SL_REQUEST_KV_PUSH,
+        .table_id = (uint16_t)table,
+        .start = start,
+        .count = count,
+        .bag_count = length,
+    };
+    shard_request_kv(request, section, &key, 1, NULL, model->values, width);
+}
+
+static void add_kv(struct model *model, struct shard_request *request, uint32_t table,
+                   uint32_t width)
+{
+    uint32_t lens[KEYS_MAX];
+    uint64_t values = 0;
+    const uint32_t count = draw(model, 3) == 0 ? 260 + draw(model, 40) : 1 + draw(model, 20);
+    for (uint32_t i = 0; i < count; i++) {
+        model->keys[i] = draw(model, 40) + (draw(model, 2) == 0 ? 0 : 1000 * (1 + draw(model, 50)));
+        lens[i] = kv_length((uint32_t)(model->keys[i] % 1000));
+        values += lens[i];
+    }
+    assert_true(values <= FLOATS_MAX);
+    draw_values(model, (uint32_t)values);
+    const struct sl_request_section section = {
+        .op = draw(model, 3) == 0 ? SL_REQUEST_KV_PUSH_PULL : SL_REQUEST_KV_PUSH,
+        .table_id = (uint16_t)table,
+        .count = values,
+    };
+    shard_request_kv(request, section, model->keys, count, lens, model->values, width);
+}
+
+static void add_section(struct model *model, struct shard_request *request)
+{
+    const uint32_t table = draw(model, model->table_count);
+    switch (table) {
+    case SPARSE_BSP:
+        add_sparse(model, request, table, DIM_BSP);
+        break;
+    case DENSE:
+        add_dense(model, request, table, DENSE_LENGTH);
+        break;
+    case DENSE_BSP:
+        add_dense(model, request, table, BSP_LENGTH);
+        break;
+    case KV:
+    case KV_BYTES:
+        if (draw(model, 2) == 0) {
+            add_kv_long(model, request, table, table == KV ? 4 : 1);
+        } else {
+            add_kv(model, request, table, table == KV ? 4 : 1);
+        }
+        break;
+    default:
+        add_sparse(model, request, table, DIM_SPARSE);
+    }
+}
+
+static void begin_request(struct model *model, struct slot *slot)
+{
+    char reason[512];
+    const uint32_t worker = draw(model, ALL);
+    const struct sl_shard_client caller = {.has_clock = draw(model, 3) != 0, .worker = worker};
+    const struct sl_shard_worker who = sl_shard_worker_find(model->shard, worker);
+    shard_request_begin(&slot->request, caller.has_clock ? who.clock : 0);
+    const uint32_t sections = 1 + draw(model, 3);
+    for (uint32_t i = 0; i < sections; i++) {
+        if (caller.has_clock && draw(model, 3) == 0) {
+            shard_request_tick(&slot->request);
+        } else {
+            add_section(model, &slot->request);
+        }
+    }
+    const int err = sl_shard_begin(model->shard, &caller, slot->request.payload,
+                                   slot->request.bytes, &slot->work, reason, sizeof reason);
+    if (err != 0) {
+        fail_msg("%s", reason);
+    }
+    slot->busy = true;
+}
+
+static void run_slot(struct model *model, struct slot *slot)
+{
+    char reason[512];
+    uint32_t spent;
+    const uint32_t budget = draw(model, 8) == 0 ? UINT32_MAX : 1 + draw(model, 300);
+    const int result =
+        sl_shard_run(model->shard, &slot->work, slot->reply, budget, &spent, reason, sizeof reason);
+    model->done += result == SL_SHARD_DONE;
+    model->failed += result < 0;
+    model->parked += result == SL_SHARD_PARKED;
+    slot->busy = result > 0;
+}
+
+/* ---- Acts ------------------------------------------------------------------------------------ */
+
+static void move_worker(struct model *model)
+{
+    const uint32_t worker = draw(model, ALL);
+    const uint32_t what = draw(model, 4);
+    if (what == 0) {
+        sl_shard_worker_expired(model->shard, worker);
+    } else if (what == 1) {
+        sl_shard_worker_left(model->shard, worker);
+    } else {
+        const struct sl_shard_worker who = sl_shard_worker_find(model->shard, worker);
+        (void)sl_shard_worker_join(model->shard, worker, who.clock);
+    }
+}
+
+static void act(struct model *model)
+{
+    struct slot *slot = &model->slots[draw(model, SLOTS)];
+    const uint32_t what = draw(model, 200);
+    if (sl_shard_iteration_due(model->shard) && draw(model, 2) == 0) {
+        (void)sl_shard_apply_iteration(model->shard, 1 + draw(model, 400));
+    } else if (what < 4) {
+        move_worker(model);
+    } else if (what < 6 && model->table_count < TABLES_MAX && draw(model, 20) == 0) {
+        open_table(model);
+    } else if (!slot->busy) {
+        begin_request(model, slot);
+    } else if (what < 10) {
+        sl_shard_abandon(model->shard, &slot->work);
+        slot->busy = false;
+        model->abandoned++;
+    } else {
+        run_slot(model, slot);
+    }
+}
+
+/* ---- What an image must say ------------------------------------------------------------------ */
+
+static const void *peek(struct model *model)
+{
+    char reason[512];
+    uint32_t spent;
+    const struct sl_shard_client caller = {0};
+    struct slot *slot = &model->peek;
+    assert_int_equal(sl_shard_begin(model->shard, &caller, slot->request.payload,
+                                    slot->request.bytes, &slot->work, reason, sizeof reason),
+                     0);
+    if (sl_shard_iteration_due(model->shard)) {
+        return NULL;
+    }
+    assert_int_equal(sl_shard_run(model->shard, &slot->work, slot->reply, UINT32_MAX, &spent,
+                                  reason, sizeof reason),
+                     SL_SHARD_DONE);
+    return slot->reply;
+}
+
+static void check_item(struct model *model, const struct cut_image *image,
+                       const struct cut_item *item)
+{
+    const struct sl_table_spec *spec = &image->tables[item->table_id].spec;
+    struct shard_request *request = &model->peek.request;
+    size_t bytes = spec->dim * sizeof(float);
+    shard_request_begin(request, 0);
+    if (item->kind == SL_SNAPSHOT_ROWS) {
+        shard_request_pull(request, (uint16_t)item->table_id, &item->key, 1);
+    } else if (item->kind == SL_SNAPSHOT_DENSE) {
+        const uint32_t count = sl_snapshot_dense_elements(spec->length, item->key);
+        bytes = count * sizeof(float);
+        shard_request_dense(request, SL_REQUEST_DENSE_PULL, (uint16_t)item->table_id,
+                            item->key * 1024, count, NULL);
+    } else {
+        const struct sl_request_section section = {
+            .op = SL_REQUEST_KV_PULL,
+            .table_id = (uint16_t)item->table_id,
+            .count = item->length / spec->dim,
+        };
+        bytes = item->length;
+        shard_request_kv(request, section, &item->key, 1, NULL, NULL, spec->dim);
+    }
+    const void *seen = peek(model);
+    if (seen != NULL) {
+        assert_memory_equal(seen, cut_image_floats(item), bytes);
+    }
+}
+
+/* The image of a shard that stands still is what it answers. */
+static void check_image(struct model *model, const struct cut_image *image)
+{
+    struct sl_message_stats stats;
+    assert_int_equal(sl_shard_stats(model->shard, &stats), 0);
+    assert_int_equal(stats.table_count, model->table_count);
+    for (uint32_t i = 0; i < model->table_count; i++) {
+        const uint8_t kind = spec_of(i).kind == SL_TABLE_KV ? SL_SNAPSHOT_KV : SL_SNAPSHOT_ROWS;
+        if (spec_of(i).kind != SL_TABLE_DENSE) {
+            assert_int_equal(cut_image_count(image, kind, i), stats.tables[i].rows);
+        }
+    }
+    free(stats.tables);
+    for (size_t i = 0; i < image->count; i++) {
+        const uint8_t kind = image->items[i].kind;
+        if ((kind == SL_SNAPSHOT_ROWS || kind == SL_SNAPSHOT_DENSE || kind == SL_SNAPSHOT_KV) &&
+            draw(model, 20) == 0) {
+            check_item(model, image, &image->items[i]);
+        }
+    }
+}
+
+/* Only what is new. */
+static void check_adds(const struct cut_image *base, const struct cut_image *adds)
+{
+    for (size_t i = 0; i < adds->count; i++) {
+        const struct cut_item *item = &adds->items[i];
+        const struct cut_item *old = cut_image_find(base, item->kind, item->table_id, item->key);
+        if ((item->kind == SL_SNAPSHOT_ROWS || item->kind == SL_SNAPSHOT_DENSE) && old != NULL &&
+            memcmp(old->bytes, item->bytes, item->length) == 0) {
+            fail_msg("the %s %llu of table %u are old", sl_snapshot_kind_name(item->kind),
+                     (unsigned long long)item->key, item->table_id);
+        }
+    }
+}
+
+/* ---- Cuts ------------------------------------------------------------------------------------ */
+
+/* The shard serves until the cut can begin, which is soon, whoever waits, comes or goes. */
+static void want_cut(struct model *model)
+{
+    const struct sl_shard_snapshot_options options = {0};
+    uint32_t acts = 0;
+    while (sl_shard_snapshot_begin(model->shard, &options) == SL_ERR_AGAIN) {
+        assert_int_equal(sl_shard_snapshot_state(model->shard), SL_SHARD_SNAPSHOT_PENDING);
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            act(model);
+        }
+        assert_true(++acts < 5000);
+    }
+    assert_int_equal(sl_shard_snapshot_state(model->shard), SL_SHARD_SNAPSHOT_RUNNING);
+    sl_shard_snapshot_end(model->shard, NULL);
+}
+
+static struct cut_image *cut_serving(struct model *model, const struct sl_shard_snapshot_base *from,
+                                     struct sl_shard_snapshot_base **base)
+{
+    const struct sl_shard_snapshot_options options = {.base = from};
+    struct cut_image *image = cut_image_new();
+    assert_int_equal(sl_shard_snapshot_begin(model->shard, &options), 0);
+    /* Of the walk: where it is fast, little happens meanwhile. */
+    const uint32_t pace = draw(model, 2) == 0 ? 20000 : 1 + draw(model, 400);
+    while (sl_shard_snapshot_state(model->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
+        for (uint32_t i = draw(model, 8); i > 0; i--) {
+            act(model);
+        }
+        if (draw(model, 2) == 0) {
+            (void)sl_shard_snapshot_run(model->shard, 1 + draw(model, pace));
+        }
+        if (draw(model, 4) == 0 || sl_shard_snapshot_waits(model->shard)) {
+            cut_image_take(model->shard, image);
+        }
+    }
+    assert_int_equal(sl_shard_snapshot_state(model->shard), SL_SHARD_SNAPSHOT_DONE);
+    sl_shard_snapshot_end(model->shard, base);
+    while (sl_shard_snapshot_has_spare(model->shard)) {
+        sl_shard_snapshot_clean(model->shard);
+    }
+    assert_int_equal(sl_shard_snapshot_memory_bytes(model->shard), 0);
+    return image;
+}
+
+/* A full image, or one that adds to the last one, is of its moment. */
+static void cut_once(struct model *model, struct cut_image **last,
+                     struct sl_shard_snapshot_base **base)
+{
+    struct sl_shard_snapshot_base *next = NULL;
+    want_cut(model);
+    struct cut_image *still = cut_image_still(model->shard);
+    check_image(model, still);
+    struct cut_image *cut = cut_image_of(model->shard, NULL, NULL);
+    cut_image_same(still, cut);
+    cut_image_free(cut);
+    const bool adds = *last != NULL && draw(model, 3) != 0;
+    struct cut_image *image = cut_serving(model, adds ? *base : NULL, &next);
+    assert_non_null(next);
+    if (adds) {
+        check_adds(*last, image);
+        cut_image_overlay(*last, image);
+        cut_image_same(*last, still);
+        cut_image_free(image);
+    } else {
+        cut_image_same(still, image);
+        cut_image_free(*last);
+        *last = image;
+    }
+    sl_shard_snapshot_base_destroy(base);
+    *base = next;
+    cut_image_free(still);
+}
+
+static void run_seed(struct model *model, uint64_t seed)
+{
+    const struct sl_shard_options options = {.count = 1, .staging_bytes_max = 4 << 20};
+    struct cut_image *last = NULL;
+    struct sl_shard_snapshot_base *base = NULL;
+    print_message("seed %u\n", (unsigned)seed);
+    model->random = seed;
+    model->table_count = 0;
+    assert_int_equal(sl_shard_create(&options, &model->shard), 0);
+    while (model->table_count < FIRST_LATE) {
+        open_table(model);
+    }
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        model->slots[i].busy = false;
+    }
+    for (uint32_t cut = 0; cut < 6; cut++) {
+        for (uint32_t i = draw(model, cut % 2 == 0 ? 300 : 20); i > 0; i--) {
+            act(model);
+        }
+        cut_once(model, &last, &base);
+    }
+    cut_image_free(last);
+    sl_shard_snapshot_base_destroy(&base);
+    sl_shard_destroy(&model->shard);
+}
+
+static void shard_cut__is_of_one_moment_whatever_goes_on(void **state)
+{
+    (void)state;
+    struct model *model = calloc(1, sizeof *model);
+    assert_non_null(model);
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        run_seed(model, seed);
+    }
+    /* All of it has happened. */
+    assert_true(model->done > 500);
+    assert_true(model->parked > 50);
+    assert_true(model->failed > 5);
+    assert_true(model->abandoned > 50);
+    free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shard_cut__is_of_one_moment_whatever_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

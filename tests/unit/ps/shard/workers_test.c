@@ -1,0 +1,310 @@
+/* Workers that join, leave and are lost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+
+#define FIFTH 4 /* a worker beyond every table's worker_count */
+
+static void check(const struct fixture *f, uint32_t worker, bool counts, uint32_t clock)
+{
+    struct sl_shard_worker found = sl_shard_worker_find(f->shard, worker);
+    assert_int_equal(found.counts, counts);
+    assert_int_equal(found.clock, clock);
+}
+
+/* Workers 0 to 2 tick from clock `from` to clock `to`. */
+static void all_tick(struct fixture *f, uint32_t from, uint32_t to)
+{
+    for (uint32_t clock = from; clock < to; clock++) {
+        for (uint32_t worker = 0; worker < WORKERS; worker++) {
+            assert_int_equal(fixture_tick(f, worker, clock), SL_SHARD_DONE);
+        }
+        fixture_commit(f);
+    }
+}
+
+static void shard_worker_find__tells_where_each_stands(void **state)
+{
+    struct fixture *f = *state;
+    check(f, 0, true, 0);
+    check(f, FIFTH, false, 0);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    check(f, 0, true, 1);
+    sl_shard_worker_expired(f->shard, 0);
+    check(f, 0, false, 1);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 1), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
+    check(f, 0, false, 2); /* the others went on */
+    check(f, 2, false, SL_REQUEST_CLOCK_FINISHED);
+    check(f, FIFTH, false, 2);
+}
+
+static void shard_worker_find__without_waiting_tables_everybody_counts(void **state)
+{
+    struct fixture *f = *state;
+    sl_shard_destroy(&f->shard);
+    struct sl_shard_options options = {.count = 1};
+    assert_int_equal(sl_shard_create(&options, &f->shard), 0);
+    check(f, FIFTH, true, 0);
+    assert_int_equal(fixture_tick(f, FIFTH, 0), SL_SHARD_DONE);
+    sl_shard_worker_expired(f->shard, FIFTH);
+    check(f, FIFTH, false, 1);
+    assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 0), 0);
+    check(f, FIFTH, true, 0);
+}
+
+static void shard_worker_join__beyond_the_count_waits_and_is_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    float value;
+    all_tick(f, 0, 2);
+    assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 0), 2);
+    assert_int_equal(fixture_pull(f, FIFTH, 9, BSP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 2), 2);
+    check(f, FIFTH, true, 2);
+    assert_int_equal(fixture_pull(f, FIFTH, 3, BSP, 1, &value), SL_SHARD_PARKED);
+    assert_int_equal(fixture_push(f, FIFTH, 3, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
+    assert_int_equal(fixture_push(f, FIFTH, 2, BSP, 1, 10.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 0, 2, BSP, 1, 1.0F), SL_SHARD_DONE);
+    all_tick(f, 2, 3);
+    assert_true(fixture_peek(f, BSP, 1) == 0.0F);
+    assert_int_equal(fixture_pull(f, 0, 3, BSP, 1, &value), SL_SHARD_PARKED);
+    char text[512];
+    sl_shard_describe_wait(f->shard, &f->work, text, sizeof text);
+    assert_non_null(strstr(text, "worker/4, which is at iteration 2"));
+    assert_int_equal(fixture_tick(f, FIFTH, 2), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_int_equal(fixture_pull(f, 0, 3, BSP, 1, &value), SL_SHARD_DONE);
+    assert_true(value == 11.0F);
+}
+
+/* A table opened later has room for who joined before. */
+static void shard_worker_join__holds_for_later_tables(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(sl_shard_worker_join(f->shard, 1000, 0), 0);
+    struct sl_table_spec spec = {
+        .name = "later",
+        .dim = DIM,
+        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
+        .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = 1},
+    };
+    assert_int_equal(sl_shard_table_open(f->shard, 9, &spec, f->reason, sizeof f->reason), 0);
+    assert_int_equal(fixture_push(f, 1000, 0, 9, 1, 5.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_false(sl_shard_iteration_due(f->shard));
+    assert_int_equal(fixture_tick(f, 1000, 0), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, 9, 1) == 5.0F);
+}
+
+static void shard_worker_join__agrees_with_other_shards_before_it_begins(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 4), 4);
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 5), 5);
+    assert_int_equal(fixture_push(f, 1, 5, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 6), 5);
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 5), 5);
+    /* What it had staged is still there. */
+    sl_shard_worker_left(f->shard, 0);
+    sl_shard_worker_left(f->shard, 2);
+    assert_int_equal(fixture_tick(f, 1, 5), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 1.0F);
+}
+
+/* Who begins an iteration again replaces what it had pushed of it. */
+static void shard_worker_join__again_replaces_what_it_repeats(void **state)
+{
+    struct fixture *f = *state;
+    for (uint32_t clock = 0; clock < 3; clock++) {
+        assert_int_equal(fixture_push(f, 1, clock, BSP, 1, 1.0F), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, 1, clock), SL_SHARD_DONE);
+    }
+    sl_shard_worker_left(f->shard, 1);
+    check(f, 1, false, 3);
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 1), 1);
+    assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 10.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 1), SL_SHARD_DONE);
+    sl_shard_worker_left(f->shard, 0);
+    sl_shard_worker_left(f->shard, 2);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 11.0F);
+}
+
+static void shard_worker_left__ends_its_iteration(void **state)
+{
+    struct fixture *f = *state;
+    for (uint32_t worker = 0; worker < WORKERS; worker++) {
+        assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
+    }
+    sl_shard_worker_left(f->shard, 0);
+    sl_shard_worker_expired(f->shard, 0); /* the coordinator says so later */
+    check(f, 0, false, 1);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    sl_shard_worker_left(f->shard, 2);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 3.0F);
+}
+
+/* Also where nobody is left to wait for, nothing stays behind. */
+static void shard_worker_left__last_of_all_leaves_nothing_staged(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 2.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
+    sl_shard_worker_expired(f->shard, 2);
+    sl_shard_worker_left(f->shard, 0);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 3.0F);
+    float value;
+    assert_int_equal(fixture_pull(f, 1, SL_REQUEST_CLOCK_FINISHED, BSP, 1, &value), SL_SHARD_DONE);
+    /* The job can be taken up behind it. */
+    check(f, 2, false, 2);
+    assert_int_equal(sl_shard_worker_join(f->shard, 2, 2), 2);
+    assert_int_equal(fixture_pull(f, 2, 2, BSP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, 2, 3, BSP, 1, &value), SL_SHARD_PARKED);
+}
+
+static void shard_worker_lost__drops_the_iteration_it_has_not_ticked(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(fixture_push(f, 1, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 10.0F), SL_SHARD_DONE);
+    float gradient = 100.0F;
+    shard_request_begin(&f->request, 1);
+    shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 1, &gradient);
+    assert_int_equal(fixture_run(f, 1), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 1, 1, BSP, 2, 10.0F), SL_SHARD_DONE);
+    sl_shard_worker_expired(f->shard, 1);
+    for (uint32_t clock = 0; clock < 3; clock++) {
+        assert_int_equal(fixture_tick(f, 0, clock), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, 2, clock), SL_SHARD_DONE);
+        fixture_commit(f);
+    }
+    assert_true(fixture_peek(f, BSP, 1) == 1.0F);
+    assert_true(fixture_peek(f, BSP, 2) == 0.0F);
+    shard_request_begin(&f->request, 0);
+    shard_request_dense(&f->request, SL_REQUEST_DENSE_PULL, DENSE, 0, 1, NULL);
+    assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
+    memcpy(&gradient, f->reply, sizeof gradient);
+    assert_true(gradient == 0.0F);
+    /* It comes back, and its queue is in order. */
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 3), 3);
+    assert_int_equal(fixture_push(f, 1, 3, BSP, 2, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 1, 3, BSP, 2, 1.0F), SL_SHARD_DONE);
+    all_tick(f, 3, 4);
+    assert_true(fixture_peek(f, BSP, 2) == 2.0F);
+}
+
+static void shard_worker_lost__lets_the_others_go_on(void **state)
+{
+    struct fixture *f = *state;
+    float value;
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_PARKED);
+    (void)sl_shard_clock_moved(f->shard);
+    sl_shard_worker_expired(f->shard, 2); /* which never came */
+    assert_true(sl_shard_clock_moved(f->shard));
+    assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(sl_shard_clock_min(f->shard), 1);
+}
+
+enum { LONG_KEYS = 5000 };
+
+/* f->work: a push of this worker, far too long for one slice, begun. */
+static void begin_long_push(struct fixture *f, uint32_t worker, uint32_t clock)
+{
+    static uint64_t keys[LONG_KEYS];
+    static float gradients[LONG_KEYS * DIM];
+    for (uint32_t i = 0; i < LONG_KEYS; i++) {
+        keys[i] = i;
+        gradients[i * DIM] = 1.0F;
+    }
+    shard_request_begin(&f->request, clock);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, BSP, keys, LONG_KEYS, gradients, DIM);
+    fixture_begin(f, worker);
+    uint32_t spent;
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
+                     SL_SHARD_AGAIN);
+}
+
+static void shard_worker_lost__in_the_middle_of_a_push_drops_it(void **state)
+{
+    struct fixture *f = *state;
+    begin_long_push(f, 0, 0);
+    sl_shard_worker_expired(f->shard, 0);
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 0.0F);
+    begin_long_push(f, 1, 1); /* the working memory is free again */
+    sl_shard_worker_expired(f->shard, 1);
+    sl_shard_abandon(f->shard, &f->work);
+    begin_long_push(f, 2, 1);
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 1), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 1.0F);
+}
+
+/* Iteration 0 is being applied while one worker is lost that has pushed it, and part of the next.
+ */
+static void shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole(void **state)
+{
+    struct fixture *f = *state;
+    for (uint32_t worker = 0; worker < WORKERS; worker++) {
+        begin_long_push(f, worker, 0);
+        assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+        assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 10.0F), SL_SHARD_DONE);
+    }
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 1000.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 1000.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    (void)sl_shard_apply_iteration(f->shard, LONG_KEYS + 100); /* half of worker 1's long push */
+    assert_true(sl_shard_iteration_due(f->shard));
+    sl_shard_worker_expired(f->shard, 1);
+    assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 1),
+                     1); /* and room is made for another */
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 33.0F);
+    assert_true(fixture_peek(f, BSP, LONG_KEYS - 1) == 3.0F);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(shard_worker_find__tells_where_each_stands),
+        CASE(shard_worker_find__without_waiting_tables_everybody_counts),
+        CASE(shard_worker_join__beyond_the_count_waits_and_is_waited_for),
+        CASE(shard_worker_join__holds_for_later_tables),
+        CASE(shard_worker_join__agrees_with_other_shards_before_it_begins),
+        CASE(shard_worker_join__again_replaces_what_it_repeats),
+        CASE(shard_worker_left__ends_its_iteration),
+        CASE(shard_worker_left__last_of_all_leaves_nothing_staged),
+        CASE(shard_worker_lost__drops_the_iteration_it_has_not_ticked),
+        CASE(shard_worker_lost__lets_the_others_go_on),
+        CASE(shard_worker_lost__in_the_middle_of_a_push_drops_it),
+        CASE(shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

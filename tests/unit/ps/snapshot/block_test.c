@@ -1,0 +1,438 @@
+/* The codec of image blocks: what is put is taken again, and what is no record is not taken. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "core/partition.h"
+#include "ps/shard/clocks.h"
+#include "ps/snapshot/block.h"
+
+static struct sl_snapshot_block *block_of(uint32_t capacity, enum sl_snapshot_kind kind,
+                                          uint32_t table_id)
+{
+    struct sl_snapshot_block *block;
+    assert_int_equal(sl_snapshot_block_create(capacity, &block), 0);
+    assert_int_equal((uintptr_t)block->payload % 8, 0);
+    memset(block->payload, 0xaa, capacity);
+    sl_snapshot_block_begin(block, kind, table_id);
+    return block;
+}
+
+static void assert_fine(const struct sl_snapshot_block *block)
+{
+    char reason[256] = "";
+    assert_int_equal(sl_snapshot_block_check(block, reason, sizeof reason), 0);
+}
+
+static struct sl_snapshot_table a_table(void)
+{
+    struct sl_snapshot_table table = {
+        .spec = {.name = "emb",
+                 .kind = SL_TABLE_SPARSE,
+                 .dim = 7,
+                 .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAM_ASYNC),
+                 .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1, .b = 2, .seed = 77},
+                 .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = 3}},
+        .row_count = 0x89abcdef,
+        .step = 0x123456789aULL,
+        .state = {.beta1_power = 0.25F, .beta2_power = 0.5F},
+        .pulled_rows = 11,
+        .pushed_rows = 12,
+    };
+    return table;
+}
+
+static void image__a_table(void **state)
+{
+    (void)state;
+    struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_TABLE_BYTES, SL_SNAPSHOT_TABLE, 0);
+    const struct sl_snapshot_table table = a_table();
+    sl_snapshot_put_table(block, 1023, &table);
+    assert_fine(block);
+    assert_int_equal(block->table_id, 1023);
+    struct sl_snapshot_table out;
+    char reason[512] = "";
+    assert_int_equal(sl_snapshot_take_table(block, &out, reason, sizeof reason), 0);
+    assert_int_equal(sl_message_compare_specs(&table.spec, &out.spec, reason, sizeof reason), 0);
+    assert_true(out.row_count == table.row_count);
+    assert_true(out.step == table.step);
+    assert_memory_equal(&out.state, &table.state, sizeof table.state);
+    assert_true(out.pulled_rows == 11);
+    assert_true(out.pushed_rows == 12);
+
+    block->table_id = 5; /* it is another's */
+    assert_int_equal(sl_snapshot_take_table(block, &out, reason, sizeof reason), SL_ERR_CORRUPT);
+    block->table_id = 1023;
+    for (uint32_t bytes = block->bytes; bytes-- > 0;) {
+        block->bytes = bytes;
+        assert_int_equal(sl_snapshot_take_table(block, &out, reason, sizeof reason),
+                         SL_ERR_CORRUPT);
+    }
+    sl_snapshot_block_destroy(&block);
+    assert_null(block);
+}
+
+/* A specification that decodes and is wrong is refused with the field's name. */
+static void image__a_table_that_nobody_could_open(void **state)
+{
+    (void)state;
+    struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_TABLE_BYTES, SL_SNAPSHOT_TABLE, 0);
+    struct sl_snapshot_table table = a_table();
+    table.spec.dim = SL_LIMIT_DIM + 1;
+    sl_snapshot_put_table(block, 3, &table);
+    struct sl_snapshot_table out;
+    char reason[512] = "";
+    assert_int_equal(sl_snapshot_take_table(block, &out, reason, sizeof reason), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason, "dim is 4097"));
+    sl_snapshot_block_destroy(&block);
+}
+
+/* Such powers of beta1 and beta2 would make steps without a bound, or of no number. */
+static void image__a_table_whose_powers_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        float power;
+        bool good;
+    } cases[] = {{0, true}, {0.999999F, true}, {1, false}, {-0.5F, false}, {NAN, false}};
+    struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_TABLE_BYTES, SL_SNAPSHOT_TABLE, 0);
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        struct sl_snapshot_table table = a_table();
+        struct sl_snapshot_table out;
+        char reason[512] = "";
+        *(i % 2 == 0 ? &table.state.beta1_power : &table.state.beta2_power) = cases[i / 2].power;
+        sl_snapshot_put_table(block, 3, &table);
+        assert_int_equal(sl_snapshot_take_table(block, &out, reason, sizeof reason),
+                         cases[i / 2].good ? 0 : SL_ERR_CORRUPT);
+        assert_true((strstr(reason, "powers of beta1 and beta2") == NULL) == cases[i / 2].good);
+    }
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image__records_fill_a_block(void **state)
+{
+    (void)state;
+    const float floats[3] = {1, -2, 3.5F};
+    struct sl_snapshot_block *block = block_of(100, SL_SNAPSHOT_ROWS, 4);
+    struct sl_snapshot_record record = {
+        .key = UINT64_MAX, .last_step = 9, .count = UINT32_MAX, .floats = floats};
+    assert_int_equal(sl_snapshot_record_bytes(3), 32);
+    while (sl_snapshot_put_record(block, &record, 3)) {
+        record.key--;
+    }
+    assert_fine(block);
+    assert_int_equal(block->count, 3);
+    assert_int_equal(block->bytes, 96);
+    struct sl_bytes cursor = sl_snapshot_records(block);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(sl_snapshot_take_record(&cursor, 3, &record));
+        assert_true(record.key == UINT64_MAX - i);
+        assert_int_equal(record.last_step, 9);
+        assert_int_equal(record.count, UINT32_MAX);
+        assert_memory_equal(record.floats, floats, sizeof floats);
+    }
+    assert_false(sl_snapshot_take_record(&cursor, 3, &record));
+    block->payload[31] = 1; /* padding */
+    cursor = sl_snapshot_records(block);
+    assert_false(sl_snapshot_take_record(&cursor, 3, &record));
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image_dense_elements__of_the_last_block(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_snapshot_dense_elements(1, 0), 1);
+    assert_int_equal(sl_snapshot_dense_elements(1, 1), 0);
+    assert_int_equal(sl_snapshot_dense_elements(SL_PARTITION_BLOCK_ELEMENTS, 0), 1024);
+    assert_int_equal(sl_snapshot_dense_elements(SL_PARTITION_BLOCK_ELEMENTS + 5, 1), 5);
+    assert_int_equal(sl_snapshot_dense_elements(SL_PARTITION_BLOCK_ELEMENTS + 5, 2), 0);
+    assert_int_equal(sl_snapshot_dense_elements(SL_LIMIT_DENSE_ELEMENTS, UINT64_MAX), 0);
+}
+
+/* An array that is longer than a block goes into several, and comes out whole. */
+static void image__kv_arrays_in_pieces(void **state)
+{
+    (void)state;
+    static uint8_t values[20001];
+    for (uint32_t i = 0; i < sizeof values; i++) {
+        values[i] = (uint8_t)(i * 31);
+    }
+    static uint8_t again[sizeof values];
+    struct sl_snapshot_block *block = block_of(8192, SL_SNAPSHOT_KV, 0);
+    uint32_t pieces = 0;
+    for (uint32_t done = 0; done < sizeof values; pieces++) {
+        const struct sl_snapshot_kv piece = {.key = 5,
+                                             .length = sizeof values,
+                                             .first = done,
+                                             .count = (uint32_t)sizeof values - done,
+                                             .values = values + done};
+        sl_snapshot_block_begin(block, SL_SNAPSHOT_KV, 0);
+        const uint32_t put = sl_snapshot_put_kv(block, &piece, 1);
+        assert_true(put > 0);
+        assert_fine(block);
+        struct sl_snapshot_kv out;
+        struct sl_bytes cursor = sl_snapshot_records(block);
+        assert_true(sl_snapshot_take_kv(&cursor, 1, &out));
+        assert_int_equal(cursor.left, 0);
+        assert_true(out.key == 5);
+        assert_int_equal(out.length, sizeof values);
+        assert_int_equal(out.first, done);
+        assert_int_equal(out.count, put);
+        memcpy(again + out.first, out.values, out.count);
+        done += put;
+    }
+    assert_int_equal(pieces, 3);
+    assert_memory_equal(values, again, sizeof values);
+
+    /* What would fit is not worth a piece. */
+    sl_snapshot_block_begin(block, SL_SNAPSHOT_KV, 0);
+    struct sl_snapshot_kv piece = {.length = 6000, .count = 6000, .values = values};
+    assert_int_equal(sl_snapshot_put_kv(block, &piece, 1), 6000);
+    assert_int_equal(sl_snapshot_put_kv(block, &piece, 1), 0);
+    assert_int_equal(block->count, 1);
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image_take_kv__refuses_what_leaves_its_array(void **state)
+{
+    (void)state;
+    static const float values[4] = {1, 2, 3, 4};
+    const struct {
+        uint32_t length, first, count, written;
+        bool good;
+    } cases[] = {
+        {4, 0, 4, 3, true},  {9, 5, 4, 9, true},           {4, 1, 4, 0, false}, {4, 0, 4, 5, false},
+        {3, 0, 4, 0, false}, {4, UINT32_MAX, 4, 0, false}, {0, 0, 4, 0, false},
+    };
+    struct sl_snapshot_block *block = block_of(64, SL_SNAPSHOT_KV, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sl_snapshot_block_begin(block, SL_SNAPSHOT_KV, 0);
+        struct sl_snapshot_kv piece = {.length = cases[i].length,
+                                       .first = cases[i].first,
+                                       .count = cases[i].count,
+                                       .written = cases[i].written,
+                                       .values = values};
+        assert_int_equal(sl_snapshot_put_kv(block, &piece, 4), 4);
+        struct sl_bytes cursor = sl_snapshot_records(block);
+        assert_true(sl_snapshot_take_kv(&cursor, 4, &piece) == cases[i].good);
+    }
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image__clocks(void **state)
+{
+    (void)state;
+    struct sl_snapshot_block *block = block_of(64, SL_SNAPSHOT_CLOCKS, 0);
+    const struct sl_snapshot_clock clocks[] = {
+        {.worker = 0, .clock = 8, .heard = true, .began = true},
+        {.worker = SL_LIMIT_WORKERS - 1, .clock = 7, .joined = true, .pushed = true},
+        {.worker = 2, .clock = UINT32_MAX, .standing = SL_CLOCKS_STATE_FINISHED},
+        {.worker = SL_LIMIT_WORKERS},
+    };
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(sl_snapshot_put_clock(block, &clocks[i]));
+    }
+    assert_false(sl_snapshot_put_clock(block, &clocks[0]));
+    assert_fine(block);
+    struct sl_bytes cursor = sl_snapshot_records(block);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sl_snapshot_clock out;
+        assert_true(sl_snapshot_take_clock(&cursor, &out));
+        assert_int_equal(out.worker, clocks[i].worker);
+        assert_int_equal(out.clock, clocks[i].clock);
+        assert_int_equal(out.standing, clocks[i].standing);
+        assert_int_equal(out.heard, clocks[i].heard);
+        assert_int_equal(out.joined, clocks[i].joined);
+        assert_int_equal(out.began, clocks[i].began);
+        assert_int_equal(out.pushed, clocks[i].pushed);
+    }
+    struct sl_snapshot_clock out;
+    assert_false(sl_snapshot_take_clock(&cursor, &out)); /* no such worker */
+    sl_snapshot_block_destroy(&block);
+}
+
+/* A staged push of 3,000 keys over blocks of 16 KiB. */
+static void image__staged_pushes_in_pieces(void **state)
+{
+    (void)state;
+    enum { KEYS = 3000, DIM = 3 };
+    struct sl_snapshot_block *block = block_of(16384, SL_SNAPSHOT_BUFFERED_PUSH, 1);
+    uint64_t done = 0;
+    while (done < KEYS) {
+        const struct sl_snapshot_buffered_push piece = {
+            .worker = 4, .clock = 6, .count = KEYS, .first = done};
+        uint64_t *keys;
+        float *gradients;
+        sl_snapshot_block_begin(block, SL_SNAPSHOT_BUFFERED_PUSH, 1);
+        const uint32_t put = sl_snapshot_put_buffered_push(block, &piece, DIM, &keys, &gradients);
+        assert_true(put > 0);
+        for (uint32_t i = 0; i < put; i++) {
+            keys[i] = done + i;
+            for (uint32_t k = 0; k < DIM; k++) {
+                gradients[i * DIM + k] = (float)((done + i) * 10 + k);
+            }
+        }
+        assert_fine(block);
+        struct sl_bytes cursor = sl_snapshot_records(block);
+        struct sl_snapshot_buffered_push out;
+        const uint64_t *keys_out;
+        const float *gradients_out;
+        assert_true(sl_snapshot_take_buffered_push(&cursor, DIM, &out, &keys_out, &gradients_out));
+        assert_int_equal(cursor.left, 0);
+        assert_int_equal(out.worker, 4);
+        assert_int_equal(out.clock, 6);
+        assert_true(out.count == KEYS);
+        assert_true(out.first == done);
+        assert_int_equal(out.here, put);
+        assert_true(keys_out[put - 1] == done + put - 1);
+        assert_true(gradients_out[put * DIM - 1] == (float)((done + put - 1) * 10 + DIM - 1));
+        done += put;
+    }
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image__a_staged_dense_push(void **state)
+{
+    (void)state;
+    struct sl_snapshot_block *block = block_of(256, SL_SNAPSHOT_BUFFERED_PUSH, 1);
+    const struct sl_snapshot_buffered_push piece = {
+        .worker = 1, .clock = 2, .count = 5, .start = 77};
+    uint64_t *keys;
+    float *gradients;
+    assert_int_equal(sl_snapshot_put_buffered_push(block, &piece, 0, &keys, &gradients), 5);
+    assert_null(keys);
+    memcpy(gradients, (float[]){1, 2, 3, 4, 5}, 5 * sizeof(float));
+    struct sl_bytes cursor = sl_snapshot_records(block);
+    struct sl_snapshot_buffered_push out;
+    const uint64_t *keys_out;
+    const float *gradients_out;
+    assert_true(sl_snapshot_take_buffered_push(&cursor, 0, &out, &keys_out, &gradients_out));
+    assert_int_equal(cursor.left, 0);
+    assert_null(keys_out);
+    assert_true(out.start == 77);
+    assert_true(gradients_out[4] == 5);
+    block->payload[16]++; /* start: what is sparse has none */
+    cursor = sl_snapshot_records(block);
+    assert_false(sl_snapshot_take_buffered_push(&cursor, 1, &out, &keys_out, &gradients_out));
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image__sessions(void **state)
+{
+    (void)state;
+    static struct sl_snapshot_session session = {
+        .client_id = 0xfeedfacecafeULL,
+        .role = SL_MESSAGE_ROLE_WORKER,
+        .heard = true,
+        .task_index = 3,
+        .id_max = 1000,
+        .last_write_id = 990,
+        .partial_id = 995,
+        .partial_sections = 2,
+        .failure_count = SL_SNAPSHOT_FAILURES,
+    };
+    for (uint32_t i = 0; i < SL_SNAPSHOT_FAILURES; i++) {
+        session.failures[i] = (struct sl_snapshot_failure){.id = i + 1, .err = SL_ERR_NO_MEMORY};
+    }
+    struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_BLOCK_BYTES, SL_SNAPSHOT_SESSIONS, 0);
+    assert_true(sl_snapshot_put_session(block, &session));
+    assert_fine(block);
+    static struct sl_snapshot_session out;
+    struct sl_bytes cursor = sl_snapshot_records(block);
+    assert_true(sl_snapshot_take_session(&cursor, &out));
+    assert_int_equal(cursor.left, 0);
+    assert_true(out.client_id == session.client_id);
+    assert_int_equal(out.role, SL_MESSAGE_ROLE_WORKER);
+    assert_true(out.heard);
+    assert_int_equal(out.task_index, 3);
+    assert_true(out.id_max == 1000);
+    assert_true(out.last_write_id == 990);
+    assert_true(out.partial_id == 995);
+    assert_int_equal(out.partial_sections, 2);
+    assert_int_equal(out.failure_count, SL_SNAPSHOT_FAILURES);
+    for (uint32_t i = 0; i < SL_SNAPSHOT_FAILURES; i++) {
+        assert_true(out.failures[i].id == i + 1);
+        assert_int_equal(out.failures[i].err, SL_ERR_NO_MEMORY);
+    }
+    session.failures[7].err = SL_OK; /* no failure */
+    sl_snapshot_block_begin(block, SL_SNAPSHOT_SESSIONS, 0);
+    assert_true(sl_snapshot_put_session(block, &session));
+    cursor = sl_snapshot_records(block);
+    assert_false(sl_snapshot_take_session(&cursor, &out));
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image__end_counts_what_came_before(void **state)
+{
+    (void)state;
+    struct sl_snapshot_block *block = block_of(1024, SL_SNAPSHOT_CLOCKS, 0);
+    const struct sl_snapshot_clock clock = {.worker = 1};
+    assert_true(sl_snapshot_put_clock(block, &clock));
+    assert_true(sl_snapshot_put_clock(block, &clock));
+    struct sl_snapshot_end end = {.shard = 2, .shard_count = 3};
+    sl_snapshot_end_add(&end, block);
+    block->kind = SL_SNAPSHOT_SESSIONS;
+    sl_snapshot_end_add(&end, block);
+    sl_snapshot_put_end(block, &end);
+    assert_fine(block);
+    struct sl_snapshot_end out;
+    assert_true(sl_snapshot_take_end(block, &out));
+    assert_int_equal(out.shard, 2);
+    assert_int_equal(out.shard_count, 3);
+    assert_true(out.records[SL_SNAPSHOT_CLOCKS] == 2);
+    assert_memory_equal(&out, &end, sizeof end);
+    block->bytes -= 8;
+    assert_false(sl_snapshot_take_end(block, &out));
+    sl_snapshot_block_destroy(&block);
+}
+
+static void image_block_check__names_what_is_wrong(void **state)
+{
+    (void)state;
+    uint64_t payload[2] = {0};
+    const struct {
+        struct sl_snapshot_block block;
+        const char *says;
+    } cases[] = {
+        {{.kind = 0}, "kind 0"},
+        {{.kind = SL_SNAPSHOT_END + 1}, "kind 9"},
+        {{.kind = SL_SNAPSHOT_ROWS, .table_id = SL_LIMIT_TABLES}, "names table 1024"},
+        {{.kind = SL_SNAPSHOT_CLOCKS, .table_id = 1}, "names table 1"},
+        {{.kind = SL_SNAPSHOT_ROWS, .bytes = 12}, "12 bytes"},
+        {{.kind = SL_SNAPSHOT_ROWS, .bytes = SL_SNAPSHOT_BLOCK_BYTES + 8}, "1048584 bytes"},
+        {{.kind = SL_SNAPSHOT_ROWS, .bytes = 16, .count = 3}, "3 records in 16 bytes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_snapshot_block block = cases[i].block;
+        block.payload = (uint8_t *)payload;
+        char reason[256] = "";
+        assert_int_equal(sl_snapshot_block_check(&block, reason, sizeof reason), SL_ERR_CORRUPT);
+        assert_non_null(strstr(reason, cases[i].says));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(image__a_table),
+        cmocka_unit_test(image__a_table_that_nobody_could_open),
+        cmocka_unit_test(image__a_table_whose_powers_are_none),
+        cmocka_unit_test(image__records_fill_a_block),
+        cmocka_unit_test(image_dense_elements__of_the_last_block),
+        cmocka_unit_test(image__kv_arrays_in_pieces),
+        cmocka_unit_test(image_take_kv__refuses_what_leaves_its_array),
+        cmocka_unit_test(image__clocks),
+        cmocka_unit_test(image__staged_pushes_in_pieces),
+        cmocka_unit_test(image__a_staged_dense_push),
+        cmocka_unit_test(image__sessions),
+        cmocka_unit_test(image__end_counts_what_came_before),
+        cmocka_unit_test(image_block_check__names_what_is_wrong),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/hash.h"
+#include "core/partition.h"
+#include "ps/optimizer/initializer.h"
+#include "ps/table/dense_table.h"
+
+#define BLOCK SL_PARTITION_BLOCK_ELEMENTS
+
+static struct sl_table_spec spec_of(enum sl_optimizer_kind kind, uint64_t length)
+{
+    return (struct sl_table_spec){
+        .name = "dense",
+        .kind = SL_TABLE_DENSE,
+        .length = length,
+        .optimizer = sl_optimizer_defaults(kind),
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1.0F, .b = 1.0F, .seed = 3},
+    };
+}
+
+static float *random_floats(uint64_t count, uint64_t seed)
+{
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (uint64_t i = 0; i < count; i++) {
+        values[i] = (float)(sl_hash_random(&seed) >> 40) * 0x1p-23F - 1.0F;
+    }
+    return values;
+}
+
+/* The first values are the same however the array is cut. */
+static void dense_store_create__values_whatever_the_shards(void **state)
+{
+    (void)state;
+    const uint64_t length = 7 * BLOCK + 77;
+    const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, length);
+    for (uint32_t shards = 1; shards <= 7; shards++) {
+        for (uint32_t range = 0; range < shards; range++) {
+            const uint64_t start = sl_partition_range_start(length, shards, range);
+            const uint64_t end = sl_partition_range_start(length, shards, range + 1);
+            struct sl_dense_table *store = NULL;
+            float *values = malloc((end - start + 1) * sizeof *values);
+            assert_int_equal(sl_dense_table_create(&spec, start, end - start, 0, &store), 0);
+            assert_int_equal(sl_dense_table_start(store), start);
+            assert_int_equal(sl_dense_table_count(store), end - start);
+            sl_dense_table_read(store, start, end - start, values);
+            for (uint64_t i = start; i < end; i++) {
+                float expected;
+                sl_initializer_fill(&spec.initializer, i, 0, 1, &expected);
+                assert_true(values[i - start] == expected);
+            }
+            free(values);
+            sl_dense_table_destroy(&store);
+            assert_null(store);
+        }
+    }
+}
+
+static void dense_store_create__zeros_and_constants(void **state)
+{
+    (void)state;
+    const uint64_t length = 2 * BLOCK + 5;
+    struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, length);
+    float *values = malloc(length * sizeof *values);
+    for (int kind = SL_INITIALIZER_ZEROS; kind <= SL_INITIALIZER_CONSTANT; kind++) {
+        struct sl_dense_table *store = NULL;
+        spec.initializer =
+            (struct sl_initializer_spec){.kind = (enum sl_initializer_kind)kind, .a = 0.25F};
+        assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &store), 0);
+        sl_dense_table_read(store, 0, length, values);
+        for (uint64_t i = 0; i < length; i++) {
+            assert_true(values[i] == (kind == SL_INITIALIZER_ZEROS ? 0.0F : 0.25F));
+        }
+        sl_dense_table_destroy(&store);
+    }
+    free(values);
+}
+
+static void dense_store_create__empty_range(void **state)
+{
+    (void)state;
+    const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, 5 * BLOCK);
+    struct sl_dense_table *store = NULL;
+    float nothing;
+    assert_int_equal(sl_dense_table_create(&spec, 5 * BLOCK, 0, 0, &store), 0);
+    sl_dense_table_read(store, 5 * BLOCK, 0, &nothing);
+    sl_dense_table_destroy(&store);
+}
+
+static void dense_store_create__memory_limit(void **state)
+{
+    (void)state;
+    const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, 100 * BLOCK);
+    struct sl_dense_table *store = NULL;
+    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 1 << 20, &store),
+                     SL_ERR_NO_MEMORY);
+    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 1, &store), SL_ERR_NO_MEMORY);
+    assert_null(store);
+    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 4 << 20, &store), 0);
+    assert_true(sl_dense_table_memory_bytes(store) <= 4 << 20);
+    assert_true(sl_dense_table_memory_bytes(store) >= 100 * BLOCK * 3 * sizeof(float));
+    sl_dense_table_destroy(&store);
+}
+
+/* Blocks as rows of a kernel, kept by the test: random ranges, each optimizer. */
+struct mirror {
+    const struct sl_optimizer *optimizer;
+    uint64_t length;
+    float *w;     /* [length] */
+    float *slots; /* slot k of element i: slots[k * length + i] */
+    float *own;   /* slots_per_row of each block */
+    uint32_t *count;
+};
+
+static void mirror_init(struct mirror *mirror, const struct sl_table_spec *spec)
+{
+    const uint64_t length = spec->length;
+    const uint64_t blocks = (length + BLOCK - 1) / BLOCK;
+    mirror->optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_SCALAR);
+    mirror->length = length;
+    mirror->w = malloc(length * sizeof(float));
+    mirror->slots = calloc(length, (mirror->optimizer->slots_per_value + 1) * sizeof(float));
+    mirror->own = calloc(blocks, sizeof(float));
+    mirror->count = calloc(blocks, sizeof(uint32_t));
+    for (uint64_t i = 0; i < length; i++) {
+        sl_initializer_fill(&spec->initializer, i, 0, 1, &mirror->w[i]);
+    }
+    if (mirror->optimizer->init != NULL) {
+        mirror->optimizer->init(&spec->optimizer, (uint32_t)length, mirror->slots);
+    }
+}
+
+static void mirror_fini(struct mirror *mirror)
+{
+    free(mirror->w);
+    free(mirror->slots);
+    free(mirror->own);
+    free(mirror->count);
+}
+
+static void mirror_apply(struct mirror *mirror, const struct sl_optimizer_spec *spec,
+                         const struct sl_optimizer_state *powers, uint64_t start, uint64_t count,
+                         const float *g, uint64_t step)
+{
+    for (uint64_t i = start; i < start + count;) {
+        const uint64_t block = i / BLOCK;
+        const uint64_t end =
+            (block + 1) * BLOCK < start + count ? (block + 1) * BLOCK : start + count;
+        const struct sl_optimizer_visit visit = {
+            .spec = spec,
+            .state = powers,
+            .dim = (uint32_t)(end - i),
+            .slot_stride = (uint32_t)mirror->length,
+            .count = mirror->count[block]++,
+            .step = step,
+        };
+        mirror->optimizer->apply(&visit, mirror->w + i, mirror->slots + i, mirror->own + block,
+                                 g + (i - start));
+        i = end;
+    }
+}
+
+static void dense_store_apply__random_ranges(void **state)
+{
+    (void)state;
+    const uint64_t length = 5 * BLOCK + 100;
+    float *g = random_floats(length, 9);
+    float *values = malloc(length * sizeof *values);
+    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+        struct sl_table_spec spec = spec_of((enum sl_optimizer_kind)kind, length);
+        struct sl_dense_table *store = NULL;
+        struct sl_optimizer_state powers;
+        struct mirror mirror;
+        uint64_t seed = (uint64_t)kind;
+        spec.optimizer.decay_steps = 5;
+        assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &store), 0);
+        sl_optimizer_state_init(&spec.optimizer, &powers);
+        mirror_init(&mirror, &spec);
+        for (uint64_t step = 0; step < 40; step++) {
+            const uint64_t start = sl_hash_random(&seed) % length;
+            const uint64_t count = sl_hash_random(&seed) % (length - start + 1);
+            sl_dense_table_apply(store, start, count, g, &powers, step);
+            mirror_apply(&mirror, &spec.optimizer, &powers, start, count, g, step);
+        }
+        sl_dense_table_read(store, 0, length, values);
+        assert_memory_equal(values, mirror.w, length * sizeof *values);
+        sl_dense_table_read(store, BLOCK - 3, BLOCK + 9, values);
+        assert_memory_equal(values, mirror.w + BLOCK - 3, (BLOCK + 9) * sizeof *values);
+        mirror_fini(&mirror);
+        sl_dense_table_destroy(&store);
+    }
+    free(values);
+    free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dense_store_create__values_whatever_the_shards),
+        cmocka_unit_test(dense_store_create__zeros_and_constants),
+        cmocka_unit_test(dense_store_create__empty_range),
+        cmocka_unit_test(dense_store_create__memory_limit),
+        cmocka_unit_test(dense_store_apply__random_ranges),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,591 @@
+/* The sparse table against a plain map, with keys that are hard on a hash table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "core/hash.h"
+#include "core/partition.h"
+#include "ps/optimizer/initializer.h"
+#include "ps/table/sparse_table.h"
+
+/* Sanitizers, whose builds have the slow assertions, are ten times slower. */
+#ifdef SL_ASSERT_SLOW
+#define ROWS_MANY 300000
+#else
+#define ROWS_MANY 2000000
+#endif
+
+static struct sl_table_spec spec_of(enum sl_optimizer_kind kind, uint32_t dim)
+{
+    return (struct sl_table_spec){
+        .name = "rows",
+        .kind = SL_TABLE_SPARSE,
+        .dim = dim,
+        .optimizer = sl_optimizer_defaults(kind),
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1.0F, .b = 1.0F, .seed = 3},
+    };
+}
+
+static struct sl_sparse_table *store_of(enum sl_optimizer_kind kind, uint32_t dim)
+{
+    const struct sl_table_spec spec = spec_of(kind, dim);
+    struct sl_sparse_table *store = NULL;
+    assert_int_equal(sl_sparse_table_create(&spec, 0, &store), 0);
+    return store;
+}
+
+static uint64_t unshift(uint64_t mixed, int shift)
+{
+    uint64_t value = mixed;
+    for (int i = 0; i < 64; i += shift) {
+        value = mixed ^ (value >> shift);
+    }
+    return value;
+}
+
+/* The inverse of an odd number modulo 2^64, by Newton's iteration. */
+static uint64_t inverse(uint64_t odd)
+{
+    uint64_t x = odd;
+    for (int i = 0; i < 6; i++) {
+        x *= 2 - odd * x;
+    }
+    return x;
+}
+
+/* The key whose sl_hash_key is `hash`. */
+static uint64_t key_of_hash(uint64_t hash)
+{
+    uint64_t key = unshift(hash, 31) * inverse(0x94d049bb133111ebULL);
+    key = unshift(key, 27) * inverse(0xbf58476d1ce4e5b9ULL);
+    return unshift(key, 30);
+}
+
+/* ---- A plain map ----------------------------------------------------------------------------- */
+
+struct model_row {
+    uint64_t key;
+    uint32_t number;
+    uint32_t count;
+    float row[4];
+};
+
+/* Rows in the order of creation, searched from the front: nothing that could be wrong. */
+struct model {
+    struct model_row *rows;
+    uint32_t count;
+};
+
+static struct model_row *model_find(struct model *model, uint64_t key)
+{
+    for (uint32_t i = 0; i < model->count; i++) {
+        if (model->rows[i].key == key) {
+            return &model->rows[i];
+        }
+    }
+    return NULL;
+}
+
+#define MODEL_KEYS 700
+#define MODEL_DIM  4
+#define MODEL_OPS  600
+#define BATCH      64
+
+/* A few hundred keys that collide in every way there is. */
+static void hard_keys(uint64_t *keys)
+{
+    uint64_t seed = 5;
+    keys[0] = 0;
+    keys[1] = UINT64_MAX;
+    for (uint64_t i = 2; i < MODEL_KEYS; i++) {
+        switch (i % 4) {
+        case 0: /* the same low 48 bits: segment, bucket and tag */
+            keys[i] = key_of_hash(i << 48 | 0x123456789abcULL);
+            break;
+        case 1: /* the same bucket and tag */
+            keys[i] = key_of_hash(i << 14 | 0x2a5);
+            break;
+        case 2:
+            keys[i] = i;
+            break;
+        default:
+            keys[i] = sl_hash_random(&seed);
+        }
+    }
+}
+
+static void model_push(struct model *model, struct sl_sparse_table *store, const uint64_t *keys,
+                       const uint32_t *records, uint32_t count, const float *g, uint64_t step)
+{
+    const struct sl_optimizer_state none = {0};
+    sl_sparse_table_apply(store, records, count, g, &none, step);
+    for (uint32_t i = 0; i < count; i++) {
+        struct model_row *row = model_find(model, keys[i]);
+        for (uint32_t column = 0; column < MODEL_DIM; column++) {
+            row->row[column] += g[i * MODEL_DIM + column];
+        }
+        row->count++;
+    }
+}
+
+/* What find_or_create must have done. */
+static void model_create(struct model *model, const struct sl_table_spec *spec,
+                         const uint64_t *keys, const uint32_t *records, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct model_row *row = model_find(model, keys[i]);
+        if (row == NULL) {
+            row = &model->rows[model->count];
+            *row = (struct model_row){.key = keys[i], .number = model->count};
+            sl_initializer_fill(&spec->initializer, keys[i], 0, MODEL_DIM, row->row);
+            model->count++;
+        }
+        assert_int_equal(records[i], row->number);
+    }
+}
+
+static void table_store__as_a_plain_map(void **state)
+{
+    (void)state;
+    uint64_t keys[MODEL_KEYS];
+    uint64_t seed = 11;
+    struct model model = {.rows = calloc(MODEL_KEYS, sizeof *model.rows)};
+    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, MODEL_DIM);
+    hard_keys(keys);
+    for (uint64_t op = 0; op < MODEL_OPS; op++) {
+        const uint32_t count = (uint32_t)(sl_hash_random(&seed) % BATCH);
+        uint64_t asked[BATCH];
+        uint32_t records[BATCH];
+        float rows[BATCH * MODEL_DIM];
+        float g[BATCH * MODEL_DIM];
+        for (uint32_t i = 0; i < count; i++) { /* later operations reach more keys; some repeat */
+            asked[i] =
+                keys[sl_hash_random(&seed) % (MODEL_KEYS * (op + 1) / MODEL_OPS + 1) % MODEL_KEYS];
+            for (uint32_t column = 0; column < MODEL_DIM; column++) {
+                g[i * MODEL_DIM + column] = (float)(sl_hash_random(&seed) % 17);
+            }
+        }
+        if (op % 3 == 0) {
+            sl_sparse_table_find(store, asked, count, records);
+            for (uint32_t i = 0; i < count; i++) {
+                const struct model_row *row = model_find(&model, asked[i]);
+                assert_int_equal(records[i], row == NULL ? SL_ROW_NONE : row->number);
+            }
+            continue;
+        }
+        assert_int_equal(sl_sparse_table_find_or_create(store, asked, count, records), 0);
+        model_create(&model, sl_sparse_table_spec(store), asked, records, count);
+        model_push(&model, store, asked, records, count, g, op);
+        sl_sparse_table_gather(store, records, count, rows);
+        for (uint32_t i = 0; i < count; i++) {
+            const struct model_row *row = model_find(&model, asked[i]);
+            assert_memory_equal(rows + i * MODEL_DIM, row->row, sizeof row->row);
+            assert_int_equal(sl_sparse_table_record(store, records[i])->count, row->count);
+            assert_int_equal(sl_sparse_table_record(store, records[i])->last_step, op);
+        }
+    }
+    assert_int_equal(sl_sparse_table_row_count(store), model.count);
+    assert_true(model.count > MODEL_KEYS / 2);
+    sl_sparse_table_destroy(&store);
+    assert_null(store);
+    free(model.rows);
+}
+
+/* Keys that no directory can tell apart take memory and time in proportion, not without end. */
+static void collide(uint64_t (*key_at)(uint64_t i), uint32_t count, size_t index_bytes_max)
+{
+    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, 1);
+    uint64_t *keys = malloc(count * sizeof *keys);
+    uint32_t *records = malloc(count * sizeof *records);
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = key_at(i);
+    }
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(sl_sparse_table_find_or_create(store, keys, count, records), 0);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_int_equal(records[i], i);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) { /* and others are still absent */
+        keys[i] = key_at(count + i);
+    }
+    sl_sparse_table_find(store, keys, count, records);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(records[i], SL_ROW_NONE);
+    }
+    assert_int_equal(sl_sparse_table_row_count(store), count);
+    assert_true(sl_sparse_table_memory_bytes(store) <
+                count * sl_sparse_table_record_bytes(store) + index_bytes_max);
+    free(keys);
+    free(records);
+    sl_sparse_table_destroy(&store);
+}
+
+static uint64_t same_low_48_bits(uint64_t i)
+{
+    return key_of_hash(i << 48 | 0x5a5a5a5a5a5aULL);
+}
+
+static uint64_t same_directory_bits(uint64_t i)
+{
+    return key_of_hash((i & 0x3fff) | (i >> 14) << 48 | 0x2aaaaaaaULL << 14);
+}
+
+static uint64_t low_directory_bits_zero(uint64_t i)
+{
+    return key_of_hash((i & 0x3fff) | (i >> 14) << 40);
+}
+
+static void table_store__keys_of_one_hash(void **state)
+{
+    (void)state;
+    collide(same_low_48_bits, 3000, 2 << 20);
+    collide(same_directory_bits, 30000, 3 << 20);
+    collide(low_directory_bits_zero, 30000, 3 << 20);
+}
+
+/* What is inserted, with keys that come twice in a group and again later, has the numbers that it
+ * would have if it were created, whatever number of rows was expected. */
+static void insert_as_create(const uint64_t *keys, uint32_t count, uint64_t expected)
+{
+    struct sl_sparse_table *created = store_of(SL_OPTIMIZER_SUM, 1);
+    struct sl_sparse_table *inserted = store_of(SL_OPTIMIZER_SUM, 1);
+    uint32_t *wanted = malloc(count * sizeof *wanted);
+    uint32_t *got = malloc(count * sizeof *got);
+    sl_sparse_table_reserve(inserted, expected);
+    assert_int_equal(sl_sparse_table_find_or_create(created, keys, count, wanted), 0);
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t some = count - done < 231 ? count - done : 231;
+        assert_int_equal(
+            sl_sparse_table_find_or_create_uninit(inserted, keys + done, some, got + done), 0);
+        done += some;
+    }
+    assert_memory_equal(got, wanted, count * sizeof *got);
+    assert_true(sl_sparse_table_row_count(inserted) == sl_sparse_table_row_count(created));
+    memset(got, 0, count * sizeof *got);
+    sl_sparse_table_find(inserted, keys, count, got);
+    assert_memory_equal(got, wanted, count * sizeof *got);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(sl_sparse_table_record(inserted, got[i])->key == keys[i]);
+    }
+    /* The index takes eight times its 6 to 12 bytes a row at most while more are expected. */
+    assert_true(sl_sparse_table_memory_bytes(inserted) <
+                sl_sparse_table_memory_bytes(created) + count * 96UL + (1 << 20));
+    free(wanted);
+    free(got);
+    sl_sparse_table_destroy(&created);
+    sl_sparse_table_destroy(&inserted);
+}
+
+static void table_store_find_or_insert__as_create(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    static const uint64_t expected[] = {0, 1, COUNT / 10, COUNT, 1ULL << 40, UINT64_MAX};
+    uint64_t *keys = malloc(COUNT * sizeof *keys);
+    for (uint32_t e = 0; e < sizeof expected / sizeof expected[0]; e++) {
+        hard_keys(keys);
+        for (uint32_t i = MODEL_KEYS; i < COUNT; i++) {
+            keys[i] = i % 16 == 5 ? keys[i - 3] : i % 16 == 7 ? keys[i / 2] : i * 7ULL;
+        }
+        insert_as_create(keys, COUNT, expected[e]);
+        for (uint32_t i = 0; i < 20000; i++) {
+            keys[i] = i % 2 == 0 ? same_low_48_bits(i) : low_directory_bits_zero(i);
+        }
+        insert_as_create(keys, 20000, expected[e]);
+    }
+    free(keys);
+}
+
+static void check_many(struct sl_sparse_table *store, const uint64_t *keys, uint32_t *records)
+{
+    sl_sparse_table_find(store, keys, ROWS_MANY, records);
+    for (uint32_t i = 0; i < ROWS_MANY; i++) {
+        if (records[i] != i) {
+            fail_msg("key %u is record %u", i, records[i]);
+        }
+        float expected[2];
+        sl_initializer_fill(&sl_sparse_table_spec(store)->initializer, keys[i], 0, 2, expected);
+        const struct sl_row *record = sl_sparse_table_record(store, i);
+        assert_true(record->key == keys[i]);
+        assert_true(record->values[0] == expected[0]);
+        assert_true(record->values[1] == expected[1]);
+        assert_true(record->values[2] == 0.1F); /* Adagrad's first accumulator */
+        assert_true(record->values[3] == 0.1F);
+    }
+}
+
+static void table_store__grows_to_millions(void **state)
+{
+    (void)state;
+    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_ADAGRAD, 2);
+    uint64_t *keys = malloc(ROWS_MANY * sizeof *keys);
+    uint32_t *records = malloc(ROWS_MANY * sizeof *records);
+    uint64_t seed = 1;
+    for (uint32_t i = 0; i < ROWS_MANY; i++) {
+        keys[i] = i % 2 == 0 ? i : sl_hash_random(&seed);
+    }
+    assert_int_equal(sl_sparse_table_find_or_create(store, keys, ROWS_MANY, records), 0);
+    assert_int_equal(sl_sparse_table_row_count(store), ROWS_MANY);
+    check_many(store, keys, records);
+    /* 16 of header, 4 values: 32 bytes; an index of 6 to 12; little else. */
+    assert_int_equal(sl_sparse_table_record_bytes(store), 32);
+    assert_true(sl_sparse_table_memory_bytes(store) < ROWS_MANY * 48UL + (2 << 20));
+    for (uint32_t i = 0; i < ROWS_MANY; i++) {
+        keys[i] = sl_hash_random(&seed);
+    }
+    sl_sparse_table_find(store, keys, ROWS_MANY, records);
+    for (uint32_t i = 0; i < ROWS_MANY; i++) {
+        assert_true(records[i] == SL_ROW_NONE);
+    }
+    free(keys);
+    free(records);
+    sl_sparse_table_destroy(&store);
+}
+
+/* A table whose keys all belong to one of many shards fills as evenly as any. */
+static void table_store__keys_of_one_shard(void **state)
+{
+    (void)state;
+    const uint32_t count = 50000;
+    const uint64_t shard = 0x1234ULL << 48;
+    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, 1);
+    uint64_t seed = 1;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t key = key_of_hash(shard | sl_hash_random(&seed) >> 16);
+        uint32_t record;
+        assert_int_equal(sl_sparse_table_find_or_create(store, &key, 1, &record), 0);
+        assert_int_equal(record, i);
+    }
+    assert_true(sl_sparse_table_memory_bytes(store) < count * (24 + 12) + (2 << 20));
+    sl_sparse_table_destroy(&store);
+}
+
+static void table_store__memory_limit(void **state)
+{
+    (void)state;
+    const size_t limit = 3 << 20;
+    const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, 16);
+    struct sl_sparse_table *store = NULL;
+    assert_int_equal(sl_sparse_table_create(&spec, 1000, &store), SL_ERR_NO_MEMORY);
+    assert_null(store);
+    assert_int_equal(sl_sparse_table_create(&spec, limit, &store), 0);
+    uint64_t rows = 0;
+    int err = 0;
+    while (err == 0) {
+        uint32_t record;
+        err = sl_sparse_table_find_or_create(store, &rows, 1, &record);
+        rows += err == 0;
+    }
+    assert_int_equal(err, SL_ERR_NO_MEMORY);
+    assert_int_equal(sl_sparse_table_row_count(store), rows);
+    assert_true(sl_sparse_table_memory_bytes(store) <= limit);
+    /* Most of the limit has become rows. */
+    assert_true(rows * sl_sparse_table_record_bytes(store) > limit / 2);
+    for (uint64_t key = 0; key < rows + 10; key++) {
+        uint32_t record;
+        sl_sparse_table_find(store, &key, 1, &record);
+        assert_int_equal(record, key < rows ? key : SL_ROW_NONE);
+    }
+    /* A batch with old and new keys: the old are found, the first new one fails. */
+    const uint64_t mixed[3] = {1, rows, 2};
+    uint32_t records[3];
+    assert_int_equal(sl_sparse_table_find_or_create(store, mixed, 3, records), SL_ERR_NO_MEMORY);
+    assert_int_equal(sl_sparse_table_row_count(store), rows);
+    sl_sparse_table_destroy(&store);
+}
+
+/* Fills a table up to its limit, resting `naps` times; the rows it holds then. */
+static uint64_t fill_up(size_t limit, uint64_t naps, size_t *memory_bytes)
+{
+    const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, 16);
+    const uint64_t rows_between = limit / (naps + 1) / 144;
+    struct sl_sparse_table *store = NULL;
+    assert_int_equal(sl_sparse_table_create(&spec, limit, &store), 0);
+    uint32_t record;
+    uint64_t rows = 0;
+    while (sl_sparse_table_find_or_create(store, &rows, 1, &record) == 0) {
+        assert_int_equal(record, rows);
+        rows++;
+        if (naps > 0 && rows % rows_between == 0) {
+            const struct timespec nap = {.tv_nsec = 2000000};
+            nanosleep(&nap, NULL);
+        }
+    }
+    *memory_bytes = sl_sparse_table_memory_bytes(store);
+    assert_true(*memory_bytes <= limit);
+    sl_sparse_table_destroy(&store);
+    return rows;
+}
+
+/* The row that meets the limit is the same, whether the background thread keeps up or not. */
+static void table_store__memory_limit_whoever_is_late(void **state)
+{
+    (void)state;
+    size_t hurried_bytes;
+    size_t rested_bytes;
+    for (size_t limit = 20 << 20; limit <= 32 << 20; limit += 5 << 20) {
+        const uint64_t hurried = fill_up(limit, 0, &hurried_bytes);
+        const uint64_t rested = fill_up(limit, 60, &rested_bytes);
+        assert_int_equal(hurried, rested);
+        assert_int_equal(hurried_bytes, rested_bytes);
+        assert_true(hurried * 144 > limit / 2);
+    }
+}
+
+/* What a row begins with does not depend on how many shards there are. */
+static void table_store__first_values_whatever_the_shards(void **state)
+{
+    (void)state;
+    enum { KEYS = 500, DIM = 5 };
+    float expected[KEYS][DIM];
+    for (uint32_t shards = 1; shards <= 7; shards++) {
+        struct sl_sparse_table *stores[7];
+        for (uint32_t shard = 0; shard < shards; shard++) {
+            stores[shard] = store_of(SL_OPTIMIZER_ADAM, DIM);
+        }
+        for (uint64_t i = 0; i < KEYS; i++) {
+            const uint64_t key = shards % 2 == 0 ? i : KEYS - 1 - i;
+            struct sl_sparse_table *store = stores[sl_partition_owner(key, shards)];
+            uint32_t record;
+            float row[DIM];
+            assert_int_equal(sl_sparse_table_find_or_create(store, &key, 1, &record), 0);
+            sl_sparse_table_gather(store, &record, 1, row);
+            if (shards == 1) {
+                memcpy(expected[key], row, sizeof row);
+            }
+            assert_memory_equal(expected[key], row, sizeof row);
+        }
+        for (uint32_t shard = 0; shard < shards; shard++) {
+            sl_sparse_table_destroy(&stores[shard]);
+        }
+    }
+}
+
+/* The store hands the kernel the right slots: one row driven beside it. */
+static void table_store_apply__as_the_kernel(void **state)
+{
+    (void)state;
+    static const uint32_t dims[] = {1, 7, 16, 4096};
+    static float w[4096];
+    static float slots[2 * 4096 + 1];
+    static float g[2 * 4096];
+    for (size_t i = 0; i < 2 * 4096; i++) {
+        g[i] = (float)(i % 23) / 7.0F - 1.0F;
+    }
+    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+        for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
+            const uint32_t dim = dims[d];
+            struct sl_sparse_table *store = store_of((enum sl_optimizer_kind)kind, dim);
+            const struct sl_optimizer_spec *spec = &sl_sparse_table_spec(store)->optimizer;
+            const struct sl_optimizer *optimizer =
+                sl_optimizer_find(spec->kind, SL_OPTIMIZER_SIMD_SCALAR);
+            const uint64_t keys[2] = {77, 78};
+            uint32_t records[2];
+            struct sl_optimizer_state powers;
+            sl_optimizer_state_init(spec, &powers);
+            assert_int_equal(sl_sparse_table_find_or_create(store, keys, 2, records), 0);
+            sl_sparse_table_gather(store, &records[1], 1, w);
+            memset(slots, 0, sizeof slots);
+            if (optimizer->init != NULL) {
+                optimizer->init(spec, dim, slots);
+            }
+            for (uint32_t visit_index = 0; visit_index < 3; visit_index++) {
+                const uint64_t step = 150000ULL * visit_index;
+                const struct sl_optimizer_visit visit = {.spec = spec,
+                                                         .state = &powers,
+                                                         .dim = dim,
+                                                         .slot_stride = dim,
+                                                         .count = visit_index,
+                                                         .step = step};
+                sl_sparse_table_apply(store, records, 2, g, &powers, step);
+                optimizer->apply(&visit, w, slots, slots + optimizer->slots_per_value * dim,
+                                 g + dim);
+            }
+            const struct sl_row *record = sl_sparse_table_record(store, records[1]);
+            assert_memory_equal(record->values, w, dim * sizeof(float));
+            assert_memory_equal(record->values + dim, slots,
+                                sl_optimizer_slot_floats(optimizer, dim) * sizeof(float));
+            assert_int_equal(record->last_step, 300000);
+            sl_sparse_table_destroy(&store);
+        }
+    }
+}
+
+static void table_store_pool__sums_bags(void **state)
+{
+    (void)state;
+    enum { DIM = 3, KEYS = 40, BAGS = 5 };
+    static const uint32_t bag_ends[BAGS] = {0, 7, 7, 39, 40};
+    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SGD, DIM);
+    uint64_t keys[KEYS];
+    uint32_t records[KEYS];
+    float rows[KEYS * DIM];
+    float pooled[BAGS * DIM];
+    float expected[BAGS * DIM];
+    for (uint64_t i = 0; i < KEYS; i++) {
+        keys[i] = i % 30;
+    }
+    assert_int_equal(sl_sparse_table_find_or_create(store, keys, KEYS, records), 0);
+    sl_sparse_table_gather(store, records, KEYS, rows);
+    for (uint32_t i = 0; i < BAGS * DIM; i++) {
+        pooled[i] = expected[i] = (float)i;
+    }
+    for (uint32_t bag = 0, i = 0; bag < BAGS; bag++) {
+        for (; i < bag_ends[bag]; i++) {
+            for (uint32_t column = 0; column < DIM; column++) {
+                expected[bag * DIM + column] += rows[i * DIM + column];
+            }
+        }
+    }
+    sl_sparse_table_pool(store, records, bag_ends, BAGS, pooled);
+    assert_memory_equal(pooled, expected, sizeof pooled);
+    sl_sparse_table_pool(store, records, bag_ends, 0, pooled);
+    sl_sparse_table_destroy(&store);
+}
+
+static void count_in_order(void *ctx, const struct sl_row *record)
+{
+    uint64_t *next = ctx;
+    assert_int_equal(record->key, 3 * *next);
+    (*next)++;
+}
+
+static void table_store_each__in_order_of_creation(void **state)
+{
+    (void)state;
+    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, 2);
+    uint64_t seen = 0;
+    for (uint64_t i = 0; i < 30000; i++) {
+        const uint64_t key = 3 * i;
+        uint32_t record;
+        assert_int_equal(sl_sparse_table_find_or_create(store, &key, 1, &record), 0);
+    }
+    sl_sparse_table_each(store, count_in_order, &seen);
+    assert_int_equal(seen, 30000);
+    sl_sparse_table_destroy(&store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_store__as_a_plain_map),
+        cmocka_unit_test(table_store__keys_of_one_hash),
+        cmocka_unit_test(table_store_find_or_insert__as_create),
+        cmocka_unit_test(table_store__grows_to_millions),
+        cmocka_unit_test(table_store__keys_of_one_shard),
+        cmocka_unit_test(table_store__memory_limit),
+        cmocka_unit_test(table_store__memory_limit_whoever_is_late),
+        cmocka_unit_test(table_store__first_values_whatever_the_shards),
+        cmocka_unit_test(table_store_apply__as_the_kernel),
+        cmocka_unit_test(table_store_pool__sums_bags),
+        cmocka_unit_test(table_store_each__in_order_of_creation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

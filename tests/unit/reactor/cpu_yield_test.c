@@ -1,0 +1,117 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "reactor/cpu_yield.h"
+
+#define MS 1000000ULL
+
+static sem_t gate;
+
+static void *wait_at_gate(void *arg)
+{
+    (void)arg;
+    while (sem_wait(&gate) != 0) {
+    }
+    return NULL;
+}
+
+/* The clock of a thread that does not run, until stopped_end. */
+static clockid_t stopped_begin(pthread_t *thread)
+{
+    clockid_t clock;
+    sem_init(&gate, 0, 0);
+    assert_int_equal(pthread_create(thread, NULL, wait_at_gate, NULL), 0);
+    assert_int_equal(pthread_getcpuclockid(*thread, &clock), 0);
+    return clock;
+}
+
+static void stopped_end(pthread_t thread)
+{
+    sem_post(&gate);
+    pthread_join(thread, NULL);
+    sem_destroy(&gate);
+}
+
+/* The time of the looks is an hour a step: what the thread ran to get to its gate, or any clock in
+ * a test, is nothing beside that. */
+#define STEP (3600 * 1000 * MS)
+
+static void due__beside_a_loop_that_never_sleeps(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    const clockid_t clock = stopped_begin(&thread);
+    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield_thread waits = {.clocks = {clock, clock}};
+    assert_false(sl_cpu_yield_is_due(&rest, STEP)); /* nobody to rest for */
+    sl_cpu_yield_add(&rest, &waits);
+    assert_true(sl_cpu_yield_is_due(&rest, STEP));
+    assert_false(sl_cpu_yield_is_due(&rest, STEP + SL_CPU_YIELD_EVERY_NS - 1));
+    assert_true(sl_cpu_yield_is_due(&rest, 2 * STEP));
+    sl_cpu_yield_remove(&rest, &waits);
+    assert_false(sl_cpu_yield_is_due(&rest, 3 * STEP));
+    stopped_end(thread);
+}
+
+static void due__not_where_the_loop_has_slept(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    const clockid_t clock = stopped_begin(&thread);
+    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield_thread waits = {.clocks = {clock, clock}};
+    sl_cpu_yield_add(&rest, &waits);
+    rest.slept_ns = STEP / 10;
+    assert_false(sl_cpu_yield_is_due(&rest, STEP));
+    rest.slept_ns = STEP / 10 - 1; /* too little, and of this time only */
+    assert_true(sl_cpu_yield_is_due(&rest, 2 * STEP));
+    stopped_end(thread);
+}
+
+/* A clock that runs as a thread with a core does: all the time. */
+static void due__not_where_the_thread_has_run(void **state)
+{
+    (void)state;
+    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield_thread runs = {.clocks = {CLOCK_MONOTONIC, CLOCK_MONOTONIC}};
+    struct timespec now;
+    sl_cpu_yield_add(&rest, &runs);
+    runs.ran_ns = 0; /* as if it had been looked at when the machine began */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const uint64_t now_ns = (uint64_t)now.tv_sec * 1000 * MS + (uint64_t)now.tv_nsec;
+    assert_false(sl_cpu_yield_is_due(&rest, now_ns));
+}
+
+static void due__for_one_of_two(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    const clockid_t clock = stopped_begin(&thread);
+    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield_thread waits = {.clocks = {clock, clock}}, other = waits;
+    sl_cpu_yield_add(&rest, &waits);
+    sl_cpu_yield_add(&rest, &other);
+    sl_cpu_yield_remove(&rest, &waits);
+    sl_cpu_yield_remove(&rest, &waits); /* it is no more: fine */
+    assert_true(sl_cpu_yield_is_due(&rest, STEP));
+    sl_cpu_yield_remove(&rest, &other);
+    assert_null(rest.threads);
+    stopped_end(thread);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(due__beside_a_loop_that_never_sleeps),
+        cmocka_unit_test(due__not_where_the_loop_has_slept),
+        cmocka_unit_test(due__not_where_the_thread_has_run),
+        cmocka_unit_test(due__for_one_of_two),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "tools/ckpt/spec_text.h"
+
+/* A float of any bits that is finite. */
+static float any_float(uint64_t *random)
+{
+    for (;;) {
+        const uint32_t bits = (uint32_t)sl_hash_random(random);
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        if (value - value == 0.0F) {
+            return value;
+        }
+    }
+}
+
+/* From 0 to below 1. */
+static float any_power(uint64_t *random)
+{
+    return (float)(sl_hash_random(random) >> 40) * 0x1p-24F;
+}
+
+/* By parts, since what lies between them may be anything. */
+static void assert_same(const struct sl_snapshot_table *a, const struct sl_snapshot_table *b)
+{
+    assert_memory_equal(&a->spec.optimizer, &b->spec.optimizer, sizeof a->spec.optimizer);
+    assert_int_equal(a->spec.initializer.kind, b->spec.initializer.kind);
+    assert_memory_equal(&a->spec.initializer.a, &b->spec.initializer.a, 2 * sizeof(float));
+    assert_true(a->spec.initializer.seed == b->spec.initializer.seed);
+    assert_memory_equal(&a->spec.consistency, &b->spec.consistency, sizeof a->spec.consistency);
+    assert_true(a->step == b->step);
+    assert_memory_equal(&a->state, &b->state, sizeof a->state);
+}
+
+/* What is read again has the same bits, whatever they are. */
+static void spec_text__round_trip(void **state)
+{
+    (void)state;
+    uint64_t random = 3;
+    for (uint32_t i = 0; i < 2000; i++) {
+        struct sl_snapshot_table table;
+        struct sl_snapshot_table again;
+        char text[SL_SPEC_TEXT_BYTES];
+        char reason[512];
+        memset(&table, 0, sizeof table);
+        table.spec.optimizer.kind = (enum sl_optimizer_kind)(i % SL_OPTIMIZER_KIND_COUNT);
+        float *floats = &table.spec.optimizer.lr;
+        for (uint32_t k = 0; k < 11; k++) {
+            floats[k] = any_float(&random); /* lr to lr_power, one behind the other */
+        }
+        table.spec.optimizer.decay_steps = (uint32_t)sl_hash_random(&random);
+        table.spec.optimizer.decay_baseline = any_float(&random);
+        table.spec.initializer.kind = (enum sl_initializer_kind)(i % SL_INITIALIZER_KIND_COUNT);
+        table.spec.initializer.a = any_float(&random);
+        table.spec.initializer.b = any_float(&random);
+        table.spec.initializer.seed = sl_hash_random(&random);
+        table.spec.consistency.mode = (enum sl_consistency_mode)(i % SL_CONSISTENCY_MODE_COUNT);
+        table.spec.consistency.staleness = (uint32_t)sl_hash_random(&random);
+        table.spec.consistency.worker_count = (uint32_t)sl_hash_random(&random);
+        table.step = sl_hash_random(&random);
+        table.state.beta1_power = any_power(&random);
+        table.state.beta2_power = any_power(&random);
+        sl_spec_text_write(&table, text);
+        sl_spec_text_init(&again);
+        assert_int_equal(sl_spec_text_read(text, &again, reason, sizeof reason), 0);
+        assert_same(&again, &table);
+    }
+}
+
+static void spec_text__refuses(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "lr",
+        "lr=",
+        "lr=nan",
+        "lr=inf",
+        "lr=1x",
+        "lr= ",
+        "rate=1",
+        "optimizer=adm",
+        "initializer=0",
+        "consistency=ASP",
+        "seed=-1",
+        "seed=1e3",
+        "workers=4294967296",
+        "step=18446744073709551616",
+        "workers= 4",
+        "=3",
+    };
+    struct sl_snapshot_table table;
+    for (uint32_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        char reason[512] = "";
+        sl_spec_text_init(&table);
+        if (sl_spec_text_read(texts[i], &table, reason, sizeof reason) != SL_ERR_INVALID ||
+            reason[0] == '\0') {
+            fail_msg("accepted: %s", texts[i]);
+        }
+    }
+}
+
+/* No checkpoint has such a power: what is read may be written. */
+static void spec_text__powers_are_below_one(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"beta1_power", "beta2_power"};
+    static const char *const values[] = {"1", "-0.5", "1e30", "0.99999999", "nan"};
+    struct sl_snapshot_table table;
+    char text[64], reason[512];
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+            (void)snprintf(text, sizeof text, "%s=%s", names[i], values[k]);
+            sl_spec_text_init(&table);
+            reason[0] = '\0';
+            assert_int_equal(sl_spec_text_read(text, &table, reason, sizeof reason),
+                             SL_ERR_INVALID);
+            assert_non_null(strstr(reason, text));
+        }
+        (void)snprintf(text, sizeof text, "%s=0,%s=0.99", names[i], names[i]);
+        assert_int_equal(sl_spec_text_read(text, &table, reason, sizeof reason), 0);
+        assert_true((i == 0 ? table.state.beta1_power : table.state.beta2_power) == 0.99F);
+    }
+}
+
+/* Powers follow the betas, unless they are said. */
+static void spec_text__words_stand_for_themselves(void **state)
+{
+    (void)state;
+    struct sl_snapshot_table table;
+    char reason[512];
+    sl_spec_text_init(&table);
+    assert_int_equal(table.spec.optimizer.kind, SL_OPTIMIZER_SGD);
+    assert_int_equal(sl_spec_text_read("optimizer=adam_async,,beta1=0.5,lr=2,workers=0", &table,
+                                       reason, sizeof reason),
+                     0);
+    assert_true(table.spec.optimizer.beta1 == 0.5F);
+    assert_true(table.state.beta1_power == 0.5F);
+    assert_true(table.spec.optimizer.lr == 2.0F);
+    assert_int_equal(sl_spec_text_read("beta1_power=0.25", &table, reason, sizeof reason), 0);
+    assert_true(table.state.beta1_power == 0.25F);
+    assert_true(table.spec.optimizer.lr == 2.0F);
+    assert_int_equal(sl_spec_text_read("optimizer=adam", &table, reason, sizeof reason), 0);
+    assert_true(table.spec.optimizer.lr == sl_optimizer_defaults(SL_OPTIMIZER_ADAM).lr);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spec_text__round_trip),
+        cmocka_unit_test(spec_text__refuses),
+        cmocka_unit_test(spec_text__powers_are_below_one),
+        cmocka_unit_test(spec_text__words_stand_for_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+#include "tests/unit/tools/doctor/machine.h"
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is written, to be freed; and whether all that was asked for can run. */
+static char *run(uint32_t transports, bool json, bool *runs)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    machine.options.transports = transports;
+    machine.options.json = json;
+    *runs = sl_doctor_run(&machine.options, &machine.system, out);
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+static void expect_run(uint32_t transports, bool expected, const char *words)
+{
+    bool runs;
+    char *text = run(transports, false, &runs);
+    if (runs != expected || strstr(text, words) == NULL) {
+        fail_msg("\"%s\" is not in: %s", words, text);
+    }
+    free(text);
+}
+
+static void doctor_run__is_true_where_what_was_asked_for_can_run(void **state)
+{
+    (void)state;
+    const uint32_t tcp = SL_DOCTOR_OF(SL_ENDPOINT_TCP), rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
+    machine.missing[SL_ENDPOINT_DPDK] = "not built";
+    expect_run(tcp, true, "tcp   can run (asked for)\n");
+    expect_run(rdma, false, "rdma  cannot run: rdma device (asked for)\n");
+    expect_run(tcp | rdma, false, "tcp   can run (asked for)\n");
+    expect_run(tcp, true, "rdma  cannot run: rdma device\n");
+    expect_run(SL_DOCTOR_OF(SL_ENDPOINT_DPDK), false,
+               "dpdk  cannot run: dpdk plug-in, dpdk device (asked for)\n");
+    machine.ring_result = -EPERM;
+    expect_run(tcp, false, "tcp   cannot run: io_uring (asked for)\n");
+    expect_run(SL_DOCTOR_OF(SL_ENDPOINT_SHM), false, "shm   cannot run: io_uring (asked for)\n");
+}
+
+static void doctor_run__lines_are_aligned(void **state)
+{
+    (void)state;
+    bool runs;
+    machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "bbr");
+    char *text = run(SL_DOCTOR_OF(SL_ENDPOINT_TCP), false, &runs);
+    for (const char *line = text; *line != '\n'; line = strchr(line, '\n') + 1) {
+        /* "verdict  check          what", or "                        -> what to do" */
+        assert_int_equal(line[23], ' ');
+        assert_int_not_equal(line[24], ' ');
+        assert_true(line[0] != ' ' || strncmp(line + 24, "-> ", 3) == 0);
+    }
+    assert_non_null(strstr(text, "\nwarning  tcp            congestion control bbr"));
+    free(text);
+}
+
+static void doctor_run__json_is_one_object(void **state)
+{
+    (void)state;
+    bool runs;
+    machine_write("/proc/sys/kernel/osrelease", "6.1 \"quoted\" \\ \x01\xff");
+    char *text = run(SL_DOCTOR_OF(SL_ENDPOINT_TCP), true, &runs);
+    assert_true(runs);
+    assert_non_null(
+        strstr(text, "{\"checks\": [\n  {\"check\": \"io_uring\", \"verdict\": \"ok\""));
+    assert_non_null(strstr(text, "Linux 6.1 \\\"quoted\\\" \\\\ \\u0001\\ufffd: "));
+    assert_non_null(strstr(text, "\"tcp\": {\"asked\": true, \"runs\": true}"));
+    assert_non_null(strstr(text, "\"rdma\": {\"asked\": false, \"runs\": false}"));
+    free(text);
+}
+
+/* JSON is UTF-8: what is, stays; each byte of what is not, such as an overlong '/', half of a pair
+ * of surrogates, or a character that was cut, becomes U+FFFD. */
+static void doctor_run__json_is_utf8(void **state)
+{
+    (void)state;
+    bool runs;
+    machine_write("/proc/sys/kernel/osrelease",
+                  "gr\xc3\xb6\xc3\x9f\x65r \xe2\x82\xac \xf0\x9d\x84\x9e|\xc0\xaf|\xed\xa0\x80|"
+                  "\xf5\x80\x80\x80|\xe2\x82|\x7f");
+    char *text = run(SL_DOCTOR_OF(SL_ENDPOINT_TCP), true, &runs);
+    assert_non_null(strstr(text, "Linux gr\xc3\xb6\xc3\x9f\x65r \xe2\x82\xac \xf0\x9d\x84\x9e|"
+                                 "\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|"
+                                 "\\ufffd\\ufffd\\ufffd\\ufffd|\\ufffd\\ufffd|\\u007f: "));
+    free(text);
+}
+
+static void doctor_find__what_is_too_much_is_lost(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SL_DOCTOR_FINDINGS_MAX + 10; i++) {
+        sl_doctor_advise(sl_doctor_find(&machine.doctor, SL_DOCTOR_WARNING, 0, "x", "%d", i), "y");
+    }
+    assert_int_equal(machine.doctor.count, SL_DOCTOR_FINDINGS_MAX - 1);
+    assert_string_equal(machine.doctor.findings[0].found, "0");
+    /* But not what it stops. */
+    (void)sl_doctor_find(&machine.doctor, SL_DOCTOR_MISSING, 2, "x", "missing");
+    (void)sl_doctor_find(&machine.doctor, SL_DOCTOR_OK, 2, "x", "the last");
+    assert_int_equal(machine.doctor.stopped, 2);
+}
+
+/* Whatever this machine is like, looking at it works. */
+static void doctor_system_read__this_machine(void **state)
+{
+    (void)state;
+    bool runs;
+    sl_doctor_system_read(&machine.system);
+    assert_true(machine.system.cores >= 1);
+    char *text = run(SL_DOCTOR_OF(SL_ENDPOINT_TCP), false, &runs);
+    assert_non_null(strstr(text, "io_uring"));
+    assert_non_null(strstr(text, "rdma library"));
+    free(text);
+}
+
+#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_MACHINE(doctor_run__is_true_where_what_was_asked_for_can_run),
+        ON_MACHINE(doctor_run__lines_are_aligned),
+        ON_MACHINE(doctor_run__json_is_one_object),
+        ON_MACHINE(doctor_run__json_is_utf8),
+        ON_MACHINE(doctor_find__what_is_too_much_is_lost),
+        ON_MACHINE(doctor_system_read__this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

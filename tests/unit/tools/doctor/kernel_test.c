@@ -1,0 +1,121 @@
+#include "tests/unit/tools/doctor/machine.h"
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+static const uint32_t EVERY = SL_DOCTOR_EVERY;
+
+static void doctor_kernel_check__all_is_well(void **state)
+{
+    (void)state;
+    machine_write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64");
+    machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("io_uring", 0, SL_DOCTOR_OK, "Linux 6.1.0-18-amd64: multishot");
+    machine_expect("open files", 0, SL_DOCTOR_OK, "65536");
+    machine_expect("tcp", 0, SL_DOCTOR_OK, "cubic");
+    machine_expect("shm", 0, SL_DOCTOR_OK, "");
+    assert_int_equal(machine.doctor.stopped, 0);
+}
+
+static void doctor_kernel_check__features_that_lack_are_named(void **state)
+{
+    (void)state;
+    machine.ring = (struct sl_doctor_ring){.provided_buffer_rings = true};
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("io_uring", 0, SL_DOCTOR_WARNING,
+                   "without multishot receives, deferred task work");
+    machine_expect("io_uring", 0, SL_DOCTOR_WARNING, "Linux 6.1");
+    assert_int_equal(machine.doctor.stopped, 0);
+}
+
+static void doctor_kernel_check__each_refusal_of_io_uring_has_its_advice(void **state)
+{
+    static const struct {
+        int result;
+        const char *disabled, *words;
+    } cases[] = {
+        {-EPERM, "2", "sysctl -w kernel.io_uring_disabled=0"},
+        {-EPERM, "1", "io_uring_group"},
+        {-EPERM, "0", "seccomp"},
+        {-ENOSYS, "0", "5.19"},
+        {-ENOMEM, "0", "ulimit -l"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(machine_remove(state), 0);
+        assert_int_equal(machine_make(state), 0);
+        machine.ring_result = cases[i].result;
+        machine_write("/proc/sys/kernel/io_uring_disabled", cases[i].disabled);
+        sl_doctor_kernel_check(&machine.doctor);
+        machine_expect("io_uring", 0, SL_DOCTOR_MISSING, cases[i].words);
+        assert_int_equal(machine.doctor.stopped, EVERY);
+    }
+}
+
+static void doctor_kernel_check__few_descriptors_are_a_warning(void **state)
+{
+    (void)state;
+    machine.system.files_max = 1024;
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("open files", 0, SL_DOCTOR_WARNING, "1024");
+    machine_expect("open files", 0, SL_DOCTOR_WARNING, "LimitNOFILE");
+}
+
+static void doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp(void **state)
+{
+    (void)state;
+    machine.options.congestion_control = "cub";
+    machine_write("/proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic bbr");
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("tcp", 0, SL_DOCTOR_MISSING, "reno cubic bbr");
+    assert_int_equal(machine.doctor.stopped, SL_DOCTOR_OF(SL_ENDPOINT_TCP));
+    machine_again();
+    machine.options.congestion_control = "cubic";
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("tcp", 0, SL_DOCTOR_OK, "cubic");
+}
+
+static void doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen(void **state)
+{
+    (void)state;
+    machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "bbr");
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("tcp", 0, SL_DOCTOR_WARNING, "STARLING_TCP_CONGESTION=cubic");
+    machine_again();
+    machine.options.congestion_control = "reno";
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("tcp", 0, SL_DOCTOR_OK, "reno");
+}
+
+static void doctor_kernel_check__no_memory_to_share_stops_shm_only(void **state)
+{
+    (void)state;
+    machine.system.no_memfd = "Function not implemented";
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("shm", 0, SL_DOCTOR_MISSING, "Function not implemented");
+    assert_int_equal(machine.doctor.stopped, SL_DOCTOR_OF(SL_ENDPOINT_SHM));
+    machine_again();
+    machine.system.no_memfd = NULL;
+    machine.system.no_abstract = "Permission denied";
+    sl_doctor_kernel_check(&machine.doctor);
+    machine_expect("shm", 0, SL_DOCTOR_MISSING, "unix sockets");
+}
+
+#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_MACHINE(doctor_kernel_check__all_is_well),
+        ON_MACHINE(doctor_kernel_check__features_that_lack_are_named),
+        ON_MACHINE(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice),
+        ON_MACHINE(doctor_kernel_check__few_descriptors_are_a_warning),
+        ON_MACHINE(doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp),
+        ON_MACHINE(doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen),
+        ON_MACHINE(doctor_kernel_check__no_memory_to_share_stops_shm_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

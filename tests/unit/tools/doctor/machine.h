@@ -1,0 +1,49 @@
+/* A made-up machine for the doctor's tests: a folder with what the kernel would show. One at a
+ * time.
+ */
+#ifndef SL_TESTS_UNIT_TOOLS_DOCTOR_MACHINE_H
+#define SL_TESTS_UNIT_TOOLS_DOCTOR_MACHINE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/doctor/internal.h"
+
+struct machine {
+    struct sl_doctor doctor;
+    struct sl_doctor_options options; /* the doctor's */
+    struct sl_doctor_system system;   /* likewise */
+    int ring_result;                  /* of probe_ring, with `ring` where that is 0 */
+    struct sl_doctor_ring ring;
+    const char *missing[SL_ENDPOINT_DPDK + 1]; /* NULL: there is one */
+    const char *providers[4];                  /* devices that the libraries know, up to NULL */
+    char root[64];
+};
+
+extern struct machine machine;
+
+/* CMocka's set-up and tear-down: a new machine of 4 cores where every transport is built in, and
+ * whose folder is empty. */
+int machine_make(void **state);
+int machine_remove(void **state);
+
+/* Writes a line into a file of the machine, whose folders are made. */
+void machine_write(const char *path, const char *line);
+
+/* An RDMA device with one port: "4: ACTIVE", "Ethernet". */
+void machine_add_device(const char *name, const char *state, const char *link_layer);
+void machine_add_gid(const char *device, uint32_t index, const char *gid, const char *type,
+                     const char *netdev);
+
+/* Expects the nth finding, from 0, of a check to be of this verdict, and `words` to be in it; fails
+ * where it is not ok and has no advice. Returns it. */
+const struct sl_doctor_finding *machine_expect(const char *check, uint32_t nth,
+                                               enum sl_doctor_verdict verdict, const char *words);
+uint32_t machine_count(const char *check);
+
+/* Forgets what was found. */
+void machine_again(void);
+
+#endif

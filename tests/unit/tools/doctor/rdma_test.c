@@ -1,0 +1,263 @@
+#include "tests/unit/tools/doctor/machine.h"
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define V4 "0000:0000:0000:0000:0000:ffff:0a00:0001" /* 10.0.0.1 */
+#define V6 "fe80:0000:0000:0000:5054:00ff:fe12:3456"
+
+static const uint32_t rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
+
+static void add_roce(void)
+{
+    machine_add_device("mlx5_0", "4: ACTIVE", "Ethernet");
+    machine_add_gid("mlx5_0", 0, V6, "IB/RoCE v1", "eth2");
+    machine_add_gid("mlx5_0", 1, V6, "RoCE v2", "eth2");
+    machine_add_gid("mlx5_0", 2, "0000:0000:0000:0000:0000:0000:0000:0000", "RoCE v2", "");
+    machine_add_gid("mlx5_0", 3, V4, "RoCE v2", "eth2");
+}
+
+static void doctor_rdma_check__all_is_well(void **state)
+{
+    (void)state;
+    add_roce();
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma library", 0, SL_DOCTOR_OK, "");
+    machine_expect("rdma provider", 0, SL_DOCTOR_OK, "mlx5_0");
+    machine_expect("rdma port", 0, SL_DOCTOR_OK,
+                   "mlx5_0/1: ACTIVE, Ethernet, 100 Gb/sec (4X EDR), eth2");
+    assert_int_equal(machine_count("rdma gid"), 3);
+    machine_expect("rdma gid", 0, SL_DOCTOR_OK, "IB/RoCE v1 fe80::5054:ff:fe12:3456, eth2");
+    machine_expect("rdma gid", 2, SL_DOCTOR_OK, "mlx5_0/1   3: RoCE v2    10.0.0.1, eth2");
+    machine_expect("memlock", 0, SL_DOCTOR_OK, "no limit");
+    assert_int_equal(machine_count("rdma node"), 0);
+    assert_int_equal(machine.doctor.stopped, 0);
+}
+
+static void doctor_rdma_check__library_and_device_that_lack(void **state)
+{
+    (void)state;
+    machine.missing[SL_ENDPOINT_RDMA] = "libibverbs.so.1: no such file: install libibverbs1";
+    sl_doctor_rdma_check(&machine.doctor);
+    const struct sl_doctor_finding *finding =
+        machine_expect("rdma library", 0, SL_DOCTOR_MISSING, "libibverbs.so.1: no such file");
+    assert_string_equal(finding->advice, "install libibverbs1");
+    machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "rdma link add");
+    assert_int_equal(machine_count("memlock"), 0);
+    assert_int_equal(machine.doctor.stopped, rdma);
+}
+
+static void doctor_rdma_check__a_device_without_provider(void **state)
+{
+    (void)state;
+    add_roce();
+    machine_add_device("irdma0", "4: ACTIVE", "Ethernet");
+    machine.providers[0] = "irdma0";
+    machine.providers[1] = NULL;
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma provider", 0, SL_DOCTOR_MISSING, "mlx5_0");
+    machine_expect("rdma provider", 0, SL_DOCTOR_MISSING, "ibverbs-providers");
+    assert_int_equal(machine_count("rdma provider"), 1);
+}
+
+static void doctor_rdma_check__devices_are_chosen_by_name(void **state)
+{
+    (void)state;
+    add_roce();
+    machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
+    machine.options.rdma_device = "mlx5_0";
+    sl_doctor_rdma_check(&machine.doctor);
+    assert_int_equal(machine_count("rdma port"), 1);
+    machine_again();
+    machine.options.rdma_device = "mlx5_9,mlx5_0";
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "mlx5_9: there is no such device");
+    machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "mlx5_0, mlx5_1");
+    assert_int_equal(machine_count("rdma port"), 1);
+}
+
+static void doctor_rdma_check__ports_that_are_down(void **state)
+{
+    (void)state;
+    machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
+    machine_write("/sys/class/infiniband/mlx5_1/parent", "eth7");
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma port", 0, SL_DOCTOR_WARNING, "ip link set eth7 up");
+    machine_expect("rdma port", 1, SL_DOCTOR_MISSING, "none is up");
+    assert_int_equal(machine.doctor.stopped, rdma);
+    /* One that is up is enough. */
+    machine_again();
+    add_roce();
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma port", 1, SL_DOCTOR_WARNING, "mlx5_1/1: DOWN");
+    assert_int_equal(machine.doctor.stopped, 0);
+}
+
+static void doctor_rdma_check__infiniband_asks_for_its_subnet_manager(void **state)
+{
+    (void)state;
+    machine_add_device("ib0", "2: INIT", "InfiniBand");
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma port", 0, SL_DOCTOR_WARNING, "subnet manager (opensm)");
+    machine_again();
+    machine_add_device("ib0", "4: ACTIVE", "InfiniBand");
+    machine_add_gid("ib0", 0, V6, "IB/RoCE v1", "");
+    sl_doctor_rdma_check(&machine.doctor);
+    assert_int_equal(machine_count("rdma gid"), 1);
+    machine_expect("rdma gid", 0, SL_DOCTOR_OK, "fe80::");
+}
+
+static void doctor_rdma_check__entrances_of_the_kernel(void **state)
+{
+    (void)state;
+    char path[128];
+    add_roce();
+    (void)snprintf(path, sizeof path, "%s/dev/infiniband/rdma_cm", machine.root);
+    assert_int_equal(unlink(path), 0);
+    (void)snprintf(path, sizeof path, "%s/dev/infiniband/uverbs_mlx5_0", machine.root);
+    assert_int_equal(unlink(path), 0);
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma node", 0, SL_DOCTOR_MISSING, "modprobe rdma_ucm");
+    machine_expect("rdma node", 1, SL_DOCTOR_MISSING, "modprobe ib_uverbs");
+    assert_int_equal(machine.doctor.stopped, rdma);
+}
+
+static void doctor_gid_check__a_chosen_index(void **state)
+{
+    static const struct {
+        uint32_t index, nth;
+        enum sl_doctor_verdict verdict;
+        const char *words;
+    } cases[] = {
+        {3, 2, SL_DOCTOR_OK, "10.0.0.1, eth2 (chosen)"},
+        {0, 0, SL_DOCTOR_WARNING, "choose an index of type RoCE v2"},
+        {2, 3, SL_DOCTOR_MISSING, "mlx5_0/1 has none of index 2"},
+        {99, 3, SL_DOCTOR_MISSING, "mlx5_0/1 has none of index 99"},
+    };
+    (void)state;
+    add_roce();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        machine_again();
+        machine.options.rdma_gid = cases[i].index + 1;
+        sl_doctor_rdma_check(&machine.doctor);
+        machine_expect("rdma gid", cases[i].nth, cases[i].verdict, cases[i].words);
+    }
+}
+
+static void doctor_gid_check__a_port_without_an_address(void **state)
+{
+    (void)state;
+    machine_add_device("mlx5_0", "4: ACTIVE", "Ethernet");
+    machine_add_gid("mlx5_0", 0, V6, "IB/RoCE v1", "eth2");
+    machine_add_gid("mlx5_0", 1, "rubbish", "RoCE v2", "eth2");
+    sl_doctor_rdma_check(&machine.doctor);
+    assert_int_equal(machine_count("rdma gid"), 2);
+    machine_expect("rdma gid", 1, SL_DOCTOR_WARNING, "ip addr add");
+}
+
+static void doctor_gid_check__endpoints_are_looked_for(void **state)
+{
+    (void)state;
+    struct sl_endpoint endpoints[] = {
+        {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.7", .port = 5},
+        {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.1", .port = 6},
+    };
+    add_roce();
+    machine.options.endpoints = endpoints;
+    machine.options.endpoint_count = 2;
+    sl_doctor_rdma_check(&machine.doctor);
+    assert_int_equal(machine_count("rdma endpoint"), 1);
+    machine_expect("rdma endpoint", 0, SL_DOCTOR_OK, "rdma://10.0.0.1:6: mlx5_0/1, GID 3");
+    machine_again();
+    machine.options.endpoint_count = 1;
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma endpoint", 0, SL_DOCTOR_WARNING, "rdma://10.0.0.7:5");
+}
+
+/* Its GIDs are no addresses. */
+static void doctor_rdma_check__iwarp(void **state)
+{
+    (void)state;
+    const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.1"};
+    machine_add_device("siw0", "4: ACTIVE", "Ethernet");
+    machine_add_gid("siw0", 0, "5254:0012:3456:0000:0000:0000:0000:0000", "IB/RoCE v1", "eth0");
+    machine_write("/sys/class/infiniband/siw0/node_type", "4: RNIC");
+    machine.options.endpoints = &endpoint;
+    machine.options.endpoint_count = 1;
+    sl_doctor_rdma_check(&machine.doctor);
+    assert_int_equal(machine_count("rdma gid"), 0);
+    assert_int_equal(machine_count("rdma endpoint"), 0);
+    assert_int_equal(machine.doctor.stopped, 0);
+}
+
+static void doctor_rdma_check__memory_that_may_be_locked(void **state)
+{
+    static const uint64_t mib = 1 << 20;
+    (void)state;
+    add_roce();
+    machine_write("/proc/self/status", "Name: x\nCapEff:\t0000000000000000");
+    machine.system.memlock_max = 64 << 10;
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("memlock", 0, SL_DOCTOR_MISSING,
+                   "64 KiB may be locked; each reactor (here 4) may use up to 320 MiB");
+    machine_expect("memlock", 0, SL_DOCTOR_MISSING, "LimitMEMLOCK=infinity");
+    machine_again();
+    machine.system.memlock_max = 256 << 10;
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("memlock", 0, SL_DOCTOR_WARNING, "256 KiB");
+    machine_again();
+    machine.system.memlock_max = 1279 * mib;
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("memlock", 0, SL_DOCTOR_WARNING, "1279 MiB");
+    machine_again();
+    machine.system.memlock_max = 1280 * mib;
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("memlock", 0, SL_DOCTOR_OK, "1280 MiB");
+    machine_again();
+    machine.system.memlock_max = 0;
+    machine_write("/proc/self/status", "Name: x\nCapEff:\t0000000000004000");
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("memlock", 0, SL_DOCTOR_OK, "CAP_IPC_LOCK");
+}
+
+/* More than is ever said: the rest is dropped, and nothing else is. */
+static void doctor_gid_check__a_table_without_end(void **state)
+{
+    (void)state;
+    add_roce();
+    for (uint32_t i = 4; i < 300; i++) {
+        machine_add_gid("mlx5_0", i, V4, "RoCE v2", "eth2");
+    }
+    machine.options.rdma_gid = 290;
+    sl_doctor_rdma_check(&machine.doctor);
+    assert_int_equal(machine_count("rdma gid"), 65);
+    machine_expect("rdma gid", 64, SL_DOCTOR_OK, "mlx5_0/1 289");
+    machine_expect("memlock", 0, SL_DOCTOR_OK, "no limit");
+}
+
+#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_MACHINE(doctor_rdma_check__all_is_well),
+        ON_MACHINE(doctor_rdma_check__library_and_device_that_lack),
+        ON_MACHINE(doctor_rdma_check__a_device_without_provider),
+        ON_MACHINE(doctor_rdma_check__devices_are_chosen_by_name),
+        ON_MACHINE(doctor_rdma_check__ports_that_are_down),
+        ON_MACHINE(doctor_rdma_check__infiniband_asks_for_its_subnet_manager),
+        ON_MACHINE(doctor_rdma_check__entrances_of_the_kernel),
+        ON_MACHINE(doctor_gid_check__a_chosen_index),
+        ON_MACHINE(doctor_gid_check__a_port_without_an_address),
+        ON_MACHINE(doctor_gid_check__endpoints_are_looked_for),
+        ON_MACHINE(doctor_rdma_check__iwarp),
+        ON_MACHINE(doctor_rdma_check__memory_that_may_be_locked),
+        ON_MACHINE(doctor_gid_check__a_table_without_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

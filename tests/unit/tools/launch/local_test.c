@@ -1,0 +1,69 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/launch/local.h"
+
+enum { COUNT = 200 };
+
+static void local_free_ports__distinct_bindable_and_not_ephemeral(void **state)
+{
+    (void)state;
+    uint16_t ports[COUNT];
+    char reason[256] = "";
+    unsigned first = 0, last = 0;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%u %u", &first, &last), 2);
+    fclose(file);
+    assert_int_equal(sl_local_free_ports("127.0.0.1", COUNT, ports, reason, sizeof reason), 0);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(ports[i] >= 10000);
+        assert_true(ports[i] < first || ports[i] > last);
+        for (int j = 0; j < i; j++) {
+            assert_int_not_equal(ports[i], ports[j]);
+        }
+    }
+}
+
+static void local_free_ports__an_address_of_another_machine_is_an_error(void **state)
+{
+    (void)state;
+    uint16_t port;
+    char reason[256] = "";
+    /* Of RFC 5737, for documentation: nobody has it. */
+    assert_int_equal(sl_local_free_ports("192.0.2.1", 1, &port, reason, sizeof reason), SL_ERR_IO);
+    assert_non_null(strstr(reason, "cannot listen at 192.0.2.1: "));
+}
+
+static void local_free_ports__more_than_there_are_is_an_error(void **state)
+{
+    (void)state;
+    static uint16_t ports[65536];
+    char reason[256] = "", address[32];
+    /* All ports are held for a moment: of an address that nobody else looks for one at. */
+    const unsigned own = (unsigned)getpid();
+    snprintf(address, sizeof address, "127.%u.%u.%u", 1 + (own >> 16) % 254, (own >> 8) % 256,
+             own % 256);
+    /* Whichever is met first: the end of the ports, or of the files that this process may open. */
+    const int err = sl_local_free_ports(address, 65536, ports, reason, sizeof reason);
+    assert_true(err == SL_ERR_IN_USE || err == SL_ERR_IO);
+    assert_non_null(strstr(reason, address));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(local_free_ports__distinct_bindable_and_not_ephemeral),
+        cmocka_unit_test(local_free_ports__an_address_of_another_machine_is_an_error),
+        cmocka_unit_test(local_free_ports__more_than_there_are_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

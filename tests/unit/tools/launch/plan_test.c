@@ -1,0 +1,210 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/variables.h"
+#include "tools/launch/plan.h"
+
+static char *no_arguments[] = {NULL};
+static char *some_arguments[] = {(char *)"--data", (char *)"d", NULL};
+
+/* The command of the task as one string, behind the program's path. */
+static char *command_of(enum sl_cluster_role role, const struct sl_launch_options *options)
+{
+    struct sl_plan plan;
+    const struct sl_plan_hosts hosts = {
+        .ps = options->replicas != 0 ? (char *)"h:1,h:2" : (char *)"h:1", .workers = (char *)"w"};
+    char reason[256] = "";
+    assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
+    struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
+    assert_int_equal(sl_plan_command(task, options, &hosts, reason, sizeof reason), 0);
+    char *text = sl_shell_split_quote(task->argv.items + 1, task->argv.count - 1);
+    assert_non_null(text);
+    sl_plan_fini(&plan);
+    return text;
+}
+
+static void assert_ends(enum sl_cluster_role role, const struct sl_launch_options *options,
+                        const char *expected)
+{
+    static const char *const begins[] = {
+        [SL_CLUSTER_PS] = "'--ps-hosts' 'h:1' '--worker-hosts' 'w' '--job-name' 'ps' "
+                          "'--task-index' '0'",
+        [SL_CLUSTER_WORKER] = "'--ps-hosts' 'h:1' '--worker-hosts' 'w' '--job-name' 'worker' "
+                              "'--task-index' '0'",
+    };
+    char *text = command_of(role, options);
+    assert_memory_equal(text, begins[role], strlen(begins[role]));
+    assert_string_equal(text + strlen(begins[role]), expected);
+    free(text);
+}
+
+static void plan_command__says_nothing_that_was_not_said(void **state)
+{
+    (void)state;
+    const struct sl_launch_options options = {.bin_dir = "/bin", .worker_args = no_arguments};
+    assert_ends(SL_CLUSTER_PS, &options, "");
+    assert_ends(SL_CLUSTER_WORKER, &options, "");
+}
+
+/* The user's own words come last: of a flag given twice the last one counts. */
+static void plan_command__hands_on_what_is_for_all(void **state)
+{
+    (void)state;
+    const struct sl_launch_options options = {
+        .bin_dir = "/bin",
+        .ps_args = "--x",
+        .worker_args = some_arguments,
+        .security = {.secret_file = "s", .tls_cert = "c", .tls_key = "k", .tls_ca = "a"},
+        .rdma = true,
+        .insecure = true,
+        .lease_s = 3,
+        .checkpoint = {.dir = "/c", .every = "5", .restore = "newest", .fall_back = true},
+    };
+    assert_ends(SL_CLUSTER_PS, &options,
+                " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--lease' "
+                "'3' '--checkpoint-dir' '/c' '--checkpoint-every' '5' '--restore' 'newest' "
+                "'--restore-fallback' '--rdma' '--insecure' '--x'");
+    assert_ends(SL_CLUSTER_WORKER, &options,
+                " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--data' "
+                "'d'");
+}
+
+static void plan_command__replicas_need_two_ps(void **state)
+{
+    (void)state;
+    const struct sl_launch_options options = {
+        .bin_dir = "/bin", .worker_args = no_arguments, .replicas = 1};
+    char *text = command_of(SL_CLUSTER_PS, &options);
+    assert_non_null(strstr(text, "'h:1,h:2'"));
+    assert_non_null(strstr(text, " '--replicas' '1'"));
+    free(text);
+    text = command_of(SL_CLUSTER_WORKER, &options);
+    assert_null(strstr(text, "--replicas"));
+    free(text);
+    struct sl_plan plan;
+    const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .workers = (char *)"w"};
+    char reason[256] = "";
+    assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
+    assert_int_equal(sl_plan_command(&plan.tasks[0], &options, &hosts, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason, "--replicas 1 needs a second ps"));
+    sl_plan_fini(&plan);
+}
+
+static void plan_command__devices_are_of_the_role(void **state)
+{
+    (void)state;
+    const struct sl_launch_options options = {.bin_dir = "/bin",
+                                              .worker_args = some_arguments,
+                                              .ps_devices = "m{worker}?addr=10.0.0.1",
+                                              .worker_devices = "m?addr=10.0.0.{task+2}"};
+    assert_ends(SL_CLUSTER_PS, &options, " '--dpdk-device' 'm0?addr=10.0.0.1'");
+    assert_ends(SL_CLUSTER_WORKER, &options, " '--dpdk-device' 'm?addr=10.0.0.2' '--data' 'd'");
+}
+
+static int check(const char *ps, const struct sl_launch_options *options, char reason[static 256])
+{
+    const struct sl_plan_hosts hosts = {.ps = (char *)(uintptr_t)ps};
+    reason[0] = '\0';
+    return sl_plan_check_security(options, &hosts, reason, 256);
+}
+
+static void plan_check_security__loopback_needs_no_secret(void **state)
+{
+    (void)state;
+    char reason[256];
+    const struct sl_launch_options options = {0};
+    assert_int_equal(unsetenv("STARLING_SECRET_FILE"), 0);
+    assert_int_equal(check("127.0.0.1:1,localhost:2,[::1]:3", &options, reason), 0);
+}
+
+static void plan_check_security__other_addresses_do(void **state)
+{
+    (void)state;
+    char reason[256];
+    struct sl_launch_options options = {0};
+    assert_int_equal(unsetenv("STARLING_SECRET_FILE"), 0);
+    assert_int_equal(check("127.0.0.1:1,node7:2", &options, reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason, "ps/1 at node7 is open to the network"));
+    assert_non_null(strstr(reason, "--secret-file"));
+    assert_non_null(strstr(reason, "--insecure"));
+    options.insecure = true;
+    assert_int_equal(check("node7:2", &options, reason), 0);
+    options.insecure = false;
+    options.security.secret_file = "s";
+    assert_int_equal(check("node7:2", &options, reason), 0);
+    options.security.secret_file = NULL;
+    assert_int_equal(setenv("STARLING_SECRET_FILE", "s", 1), 0);
+    assert_int_equal(check("node7:2", &options, reason), 0);
+    assert_int_equal(setenv("STARLING_SECRET_FILE", "", 1), 0);
+    assert_int_equal(check("node7:2", &options, reason), SL_ERR_INVALID);
+}
+
+static bool has_word(const struct sl_shell_words *words, const char *word)
+{
+    for (uint32_t i = 0; i < words->count; i++) {
+        if (strcmp(words->items[i], word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void plan_append_variables__passes_on_those_of_the_job(void **state)
+{
+    (void)state;
+    uint32_t count;
+    const struct sl_variable *variables = sl_variables_all(&count);
+    struct sl_shell_words words = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(setenv(variables[i].name, variables[i].name, 1), 0);
+    }
+    assert_int_equal(sl_plan_append_variables(&words), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        char pair[128];
+        (void)snprintf(pair, sizeof pair, "%s=%s", variables[i].name, variables[i].name);
+        assert_int_equal(has_word(&words, pair), variables[i].scope == SL_VARIABLE_OF_JOB);
+        assert_int_equal(unsetenv(variables[i].name), 0);
+    }
+    sl_shell_split_fini(&words);
+    assert_int_equal(sl_plan_append_variables(&words), 0);
+    assert_int_equal(words.count, 0);
+}
+
+static void plan_append_variables__cuts_nothing(void **state)
+{
+    (void)state;
+    char value[20001];
+    memset(value, 'x', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    assert_int_equal(setenv("STARLING_DPDK_EAL_ARGS", value, 1), 0);
+    struct sl_shell_words words = {0};
+    assert_int_equal(sl_plan_append_variables(&words), 0);
+    assert_int_equal(words.count, 1);
+    assert_int_equal(strlen(words.items[0]), strlen("STARLING_DPDK_EAL_ARGS=") + sizeof value - 1);
+    assert_int_equal(unsetenv("STARLING_DPDK_EAL_ARGS"), 0);
+    sl_shell_split_fini(&words);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_command__says_nothing_that_was_not_said),
+        cmocka_unit_test(plan_command__hands_on_what_is_for_all),
+        cmocka_unit_test(plan_command__replicas_need_two_ps),
+        cmocka_unit_test(plan_command__devices_are_of_the_role),
+        cmocka_unit_test(plan_append_variables__passes_on_those_of_the_job),
+        cmocka_unit_test(plan_append_variables__cuts_nothing),
+        cmocka_unit_test(plan_check_security__loopback_needs_no_secret),
+        cmocka_unit_test(plan_check_security__other_addresses_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

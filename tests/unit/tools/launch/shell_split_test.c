@@ -1,0 +1,113 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/launch/shell_split.h"
+
+static void words_split__as_a_shell_would(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *words[5];
+    } cases[] = {
+        {"", {NULL}},
+        {" \t\n ", {NULL}},
+        {"one", {"one"}},
+        {"  one  two\tthree ", {"one", "two", "three"}},
+        {"'a b' \"c d\"", {"a b", "c d"}},
+        {"a'b c'd\"e f\"g", {"ab cde fg"}},
+        {"'' \"\"", {"", ""}},
+        {"a\\ b \\'c", {"a b", "'c"}},
+        {"'a\\b' \"a\\b\" \"a\\\"b\\\\\"", {"a\\b", "a\\b", "a\"b\\"}},
+        {"\"it's\" 'say \"x\"'", {"it's", "say \"x\""}},
+        {"$HOME * ~ `x`", {"$HOME", "*", "~", "`x`"}},
+        {"end\\", {"end\\"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_shell_words words;
+        assert_int_equal(sl_shell_split_words(cases[i].text, &words), 0);
+        uint32_t expected = 0;
+        for (; cases[i].words[expected] != NULL; expected++) {
+            assert_true(expected < words.count);
+            assert_string_equal(words.items[expected], cases[i].words[expected]);
+        }
+        assert_int_equal(words.count, expected);
+        sl_shell_split_fini(&words);
+    }
+}
+
+static void words_split__open_quote_is_invalid(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"'", "a 'b", "\"", "a\"b c", "\"a\\\"", "'a' 'b"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct sl_shell_words words;
+        assert_int_equal(sl_shell_split_words(texts[i], &words), SL_ERR_INVALID);
+        assert_int_equal(words.count, 0);
+        assert_null(words.items);
+    }
+}
+
+/* What sh makes of the quoted words, separated by \1. */
+static void check_by_shell(char *const *words, uint32_t count)
+{
+    char *quoted = sl_shell_split_quote(words, count);
+    assert_non_null(quoted);
+    char command[1024], line[1024], expected[1024] = "";
+    snprintf(command, sizeof command, "printf '%%s\\001' %s", quoted);
+    free(quoted);
+    FILE *shell = popen(command, "r");
+    assert_non_null(shell);
+    const size_t got = fread(line, 1, sizeof line - 1, shell);
+    line[got] = '\0';
+    assert_int_equal(pclose(shell), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t used = strlen(expected);
+        snprintf(expected + used, sizeof expected - used, "%s\001", words[i]);
+    }
+    assert_string_equal(line, expected);
+}
+
+static void words_quote__a_shell_gives_the_same_words_back(void **state)
+{
+    (void)state;
+    char *words[] = {
+        (char *)"plain",     (char *)"two words",  (char *)"it's", (char *)"''",
+        (char *)"\"$HOME\"", (char *)"`id`;|&<>",  (char *)"a\nb", (char *)"back\\slash",
+        (char *)"",          (char *)"*?[a]{b}~!", (char *)"'"};
+    check_by_shell(words, sizeof words / sizeof words[0]);
+}
+
+static void words_quote__is_undone_by_split(void **state)
+{
+    (void)state;
+    char *originals[] = {(char *)"a b", (char *)"it's", (char *)"", (char *)"\\\"'"};
+    char *quoted = sl_shell_split_quote(originals, 4);
+    struct sl_shell_words words;
+    assert_int_equal(sl_shell_split_words(quoted, &words), 0);
+    assert_int_equal(words.count, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_string_equal(words.items[i], originals[i]);
+    }
+    sl_shell_split_fini(&words);
+    free(quoted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_split__as_a_shell_would),
+        cmocka_unit_test(words_split__open_quote_is_invalid),
+        cmocka_unit_test(words_quote__a_shell_gives_the_same_words_back),
+        cmocka_unit_test(words_quote__is_undone_by_split),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,340 @@
+/* The records of an import's tables. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "tools/ckpt/import_table.h"
+
+#define CHUNK_BYTES (1U << 20) /* of values, read at a time */
+#define CHUNK_ROWS  1024U
+
+/* One table on its way into one shard's file. */
+struct pour {
+    const struct sl_safetensors *file;
+    const struct sl_import_table *table;
+    uint32_t table_id;
+    struct sl_import_sink *sink;
+    char *reason;
+    size_t reason_bytes;
+    uint64_t *keys;  /* [CHUNK_ROWS] */
+    float *values;   /* of a chunk */
+    float *slots;    /* likewise */
+    int64_t *steps;  /* [CHUNK_ROWS] */
+    int64_t *counts; /* likewise */
+    float *record;   /* one record's floats */
+};
+
+static int send(struct pour *pour, enum sl_snapshot_kind next)
+{
+    struct sl_import_sink *sink = pour->sink;
+    int err = 0;
+    if (sink->block->count > 0) {
+        sl_snapshot_end_add(&sink->end, sink->block);
+        err =
+            sl_checkpoint_writer_write(sink->writer, sink->block, pour->reason, pour->reason_bytes);
+    }
+    sl_snapshot_block_begin(sink->block, next, pour->table_id);
+    return err;
+}
+
+static int put_record(struct pour *pour, enum sl_snapshot_kind kind,
+                      const struct sl_snapshot_record *record, uint32_t floats)
+{
+    if (sl_snapshot_put_record(pour->sink->block, record, floats)) {
+        return 0;
+    }
+    int err = send(pour, kind);
+    if (err == 0) {
+        const bool fits = sl_snapshot_put_record(pour->sink->block, record, floats);
+        sl_assert(fits);
+    }
+    return err;
+}
+
+/* Items of a tensor, nothing where there is no such tensor. */
+static int read_items(const struct pour *pour, const struct sl_tensor *tensor, uint64_t first,
+                      void *to, uint64_t count, size_t item_bytes)
+{
+    return tensor == NULL
+               ? 0
+               : sl_safetensors_read(pour->file, tensor, first * item_bytes, to,
+                                     (size_t)count * item_bytes, pour->reason, pour->reason_bytes);
+}
+
+/* A step or a count: 0 where there is none. */
+static int take_number(const struct pour *pour, const struct sl_tensor *tensor, int64_t value,
+                       uint32_t *out)
+{
+    if (tensor == NULL) {
+        *out = 0;
+        return 0;
+    }
+    if (value < 0 || value > UINT32_MAX) {
+        (void)snprintf(pour->reason, pour->reason_bytes,
+                       "\"%s\" has %" PRId64 "; expected 0 to 2^32 - 1", tensor->name, value);
+        return SL_ERR_INVALID;
+    }
+    *out = (uint32_t)value;
+    return 0;
+}
+
+static int take_visits(const struct pour *pour, uint32_t at, struct sl_snapshot_record *record)
+{
+    int err = take_number(pour, pour->table->steps, pour->steps[at], &record->last_step);
+    return err != 0 ? err
+                    : take_number(pour, pour->table->counts, pour->counts[at], &record->count);
+}
+
+/* As the optimizer begins. */
+static void init_slots(const struct sl_import_table *table, uint32_t values, float *slots)
+{
+    memset(slots, 0, sl_optimizer_slot_floats(table->optimizer, values) * sizeof(float));
+    if (table->optimizer->init != NULL) {
+        table->optimizer->init(&table->info.spec.optimizer, values, slots);
+    }
+}
+
+/* ---- Sparse ---------------------------------------------------------------------------------- */
+
+static int read_rows(struct pour *pour, uint64_t first, uint32_t count)
+{
+    const struct sl_import_table *table = pour->table;
+    const uint32_t dim = table->info.spec.dim;
+    const size_t slots = sl_optimizer_slot_floats(table->optimizer, dim);
+    int err = read_items(pour, table->keys, first, pour->keys, count, sizeof *pour->keys);
+    if (err == 0) {
+        err = read_items(pour, table->values, first, pour->values, count, dim * sizeof(float));
+    }
+    if (err == 0) {
+        err = read_items(pour, table->slots, first, pour->slots, count, slots * sizeof(float));
+    }
+    if (err == 0) {
+        err = read_items(pour, table->steps, first, pour->steps, count, sizeof *pour->steps);
+    }
+    if (err == 0) {
+        err = read_items(pour, table->counts, first, pour->counts, count, sizeof *pour->counts);
+    }
+    return err;
+}
+
+static int pour_row(struct pour *pour, uint32_t at)
+{
+    const struct sl_import_table *table = pour->table;
+    const uint32_t dim = table->info.spec.dim;
+    const size_t slots = sl_optimizer_slot_floats(table->optimizer, dim);
+    struct sl_snapshot_record record = {.key = pour->keys[at], .floats = pour->record};
+    memcpy(pour->record, pour->values + (size_t)at * dim, dim * sizeof(float));
+    if (table->slots != NULL) {
+        memcpy(pour->record + dim, pour->slots + at * slots, slots * sizeof(float));
+    } else {
+        init_slots(table, dim, pour->record + dim);
+    }
+    int err = take_visits(pour, at, &record);
+    return err != 0 ? err : put_record(pour, SL_SNAPSHOT_ROWS, &record, dim + (uint32_t)slots);
+}
+
+static int pour_rows(struct pour *pour)
+{
+    const uint64_t all = pour->table->keys->count;
+    const struct sl_snapshot_end *shard = &pour->sink->end;
+    int err = 0;
+    for (uint64_t first = 0; err == 0 && first < all; first += CHUNK_ROWS) {
+        const uint32_t count = all - first < CHUNK_ROWS ? (uint32_t)(all - first) : CHUNK_ROWS;
+        err = read_rows(pour, first, count);
+        for (uint32_t i = 0; err == 0 && i < count; i++) {
+            if (sl_partition_owner(pour->keys[i], shard->shard_count) == shard->shard) {
+                err = pour_row(pour, i);
+            }
+        }
+    }
+    return err;
+}
+
+/* ---- Dense ----------------------------------------------------------------------------------- */
+
+static int pour_block(struct pour *pour, uint64_t number)
+{
+    const struct sl_import_table *table = pour->table;
+    const uint32_t elements = sl_snapshot_dense_elements(table->info.spec.length, number);
+    const uint64_t first = number * SL_PARTITION_BLOCK_ELEMENTS;
+    const uint32_t row_slots = table->optimizer->slots_per_row;
+    struct sl_snapshot_record record = {.key = number, .floats = pour->record};
+    float *slots = pour->record + elements;
+    init_slots(table, elements, slots);
+    int err = read_items(pour, table->values, first, pour->record, elements, sizeof(float));
+    for (uint32_t i = 0; err == 0 && i < table->optimizer->slots_per_value; i++) {
+        err = read_items(pour, table->slots, i * table->info.spec.length + first, slots, elements,
+                         sizeof(float));
+        slots += elements;
+    }
+    if (err == 0) {
+        err = read_items(pour, table->block_slots, number * row_slots, slots, row_slots,
+                         sizeof(float));
+    }
+    if (err == 0) {
+        err = read_items(pour, table->steps, number, pour->steps, 1, sizeof *pour->steps);
+    }
+    if (err == 0) {
+        err = read_items(pour, table->counts, number, pour->counts, 1, sizeof *pour->counts);
+    }
+    if (err == 0) {
+        err = take_visits(pour, 0, &record);
+    }
+    return err != 0 ? err
+                    : put_record(pour, SL_SNAPSHOT_DENSE, &record,
+                                 (uint32_t)(slots - pour->record) + row_slots);
+}
+
+static int pour_dense(struct pour *pour)
+{
+    const struct sl_snapshot_end *shard = &pour->sink->end;
+    const uint64_t length = pour->table->info.spec.length;
+    const uint32_t range =
+        sl_partition_range_of_shard(pour->table_id, shard->shard, shard->shard_count);
+    const uint64_t end = sl_partition_range_start(length, shard->shard_count, range + 1);
+    uint64_t at = sl_partition_range_start(length, shard->shard_count, range);
+    int err = 0;
+    for (; err == 0 && at < end; at += SL_PARTITION_BLOCK_ELEMENTS) {
+        err = pour_block(pour, at / SL_PARTITION_BLOCK_ELEMENTS);
+    }
+    return err;
+}
+
+/* ---- KV -------------------------------------------------------------------------------------- */
+
+/* The array of a key, whose values begin at `at`. */
+static int pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t at)
+{
+    const uint32_t value_bytes = pour->table->info.spec.dim;
+    const uint32_t most = CHUNK_BYTES / value_bytes;
+    int err = 0;
+    for (uint32_t done = 0; err == 0 && done < length;) {
+        const uint32_t count = length - done < most ? length - done : most;
+        struct sl_snapshot_kv piece = {.key = key,
+                                       .length = length,
+                                       .first = done,
+                                       .count = count,
+                                       .written = length,
+                                       .values = pour->values};
+        err = read_items(pour, pour->table->values, at + done, pour->values, count, value_bytes);
+        if (err != 0) {
+            break;
+        }
+        /* As many as there is room for; the rest is read again. */
+        const uint32_t put = sl_snapshot_put_kv(pour->sink->block, &piece, value_bytes);
+        done += put;
+        if (put < count) {
+            err = send(pour, SL_SNAPSHOT_KV);
+        }
+    }
+    return err;
+}
+
+static int check_length(const struct pour *pour, int64_t length, uint64_t at)
+{
+    if (length < 1 || length > UINT32_MAX || (uint64_t)length > pour->table->values->count - at) {
+        (void)snprintf(pour->reason, pour->reason_bytes,
+                       "\"%s\" has %" PRId64 "; lengths are 1 to 2^32 - 1, and together as many "
+                       "as there are values",
+                       pour->table->lens->name, length);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static int pour_kv(struct pour *pour)
+{
+    const struct sl_import_table *table = pour->table;
+    const struct sl_snapshot_end *shard = &pour->sink->end;
+    uint64_t at = 0;
+    int err = 0;
+    for (uint64_t i = 0; err == 0 && i < table->keys->count; i++) {
+        const uint32_t place = (uint32_t)(i % CHUNK_ROWS);
+        const uint64_t left = table->keys->count - i;
+        if (place == 0) {
+            const uint64_t count = left < CHUNK_ROWS ? left : CHUNK_ROWS;
+            err = read_items(pour, table->keys, i, pour->keys, count, sizeof *pour->keys);
+            err = err != 0
+                      ? err
+                      : read_items(pour, table->lens, i, pour->counts, count, sizeof *pour->counts);
+        }
+        err = err != 0 ? err : check_length(pour, pour->counts[place], at);
+        if (err == 0 &&
+            sl_partition_kv_owner(pour->keys[place], shard->shard_count) == shard->shard) {
+            err = pour_array(pour, pour->keys[place], (uint32_t)pour->counts[place], at);
+        }
+        at += err == 0 ? (uint64_t)pour->counts[place] : 0;
+    }
+    return err != 0 || at == table->values->count ? err : check_length(pour, 0, at);
+}
+
+/* ---- All ------------------------------------------------------------------------------------- */
+
+static bool make_memory(struct pour *pour)
+{
+    const struct sl_import_table *table = pour->table;
+    const bool sparse = table->info.spec.kind == SL_TABLE_SPARSE;
+    const size_t values = sparse ? table->info.spec.dim : SL_PARTITION_BLOCK_ELEMENTS;
+    const size_t slots = sl_optimizer_slot_floats(table->optimizer, (uint32_t)values);
+    const size_t chunk = sparse ? CHUNK_ROWS * values * sizeof(float) : CHUNK_BYTES;
+    pour->keys = malloc(CHUNK_ROWS * sizeof *pour->keys);
+    pour->values = malloc(chunk);
+    pour->slots = malloc(sparse ? CHUNK_ROWS * slots * sizeof(float) + 1 : 1);
+    pour->steps = calloc(CHUNK_ROWS, sizeof *pour->steps);
+    pour->counts = calloc(CHUNK_ROWS, sizeof *pour->counts);
+    pour->record = malloc((values + slots) * sizeof(float));
+    return pour->keys != NULL && pour->values != NULL && pour->slots != NULL &&
+           pour->steps != NULL && pour->counts != NULL && pour->record != NULL;
+}
+
+static int pour_table(struct pour *pour)
+{
+    struct sl_import_sink *sink = pour->sink;
+    sl_snapshot_put_table(sink->block, pour->table_id, &pour->table->info);
+    switch (pour->table->info.spec.kind) {
+    case SL_TABLE_SPARSE: {
+        int err = send(pour, SL_SNAPSHOT_ROWS);
+        return err != 0 ? err : pour_rows(pour);
+    }
+    case SL_TABLE_DENSE: {
+        int err = send(pour, SL_SNAPSHOT_DENSE);
+        return err != 0 ? err : pour_dense(pour);
+    }
+    default: {
+        int err = send(pour, SL_SNAPSHOT_KV);
+        return err != 0 ? err : pour_kv(pour);
+    }
+    }
+}
+
+int sl_import_table_write(const struct sl_safetensors *file, const struct sl_import_table *table,
+                          uint32_t table_id, struct sl_import_sink *sink, char *reason,
+                          size_t reason_bytes)
+{
+    struct pour pour = {.file = file,
+                        .table = table,
+                        .table_id = table_id,
+                        .sink = sink,
+                        .reason = reason,
+                        .reason_bytes = reason_bytes};
+    int err;
+    if (!make_memory(&pour)) {
+        (void)snprintf(reason, reason_bytes, "no memory");
+        err = SL_ERR_NO_MEMORY;
+    } else {
+        err = pour_table(&pour);
+    }
+    if (err == 0) {
+        err = send(&pour, SL_SNAPSHOT_END); /* what is left in the block */
+    }
+    free(pour.keys);
+    free(pour.values);
+    free(pour.slots);
+    free(pour.steps);
+    free(pour.counts);
+    free(pour.record);
+    return err;
+}

@@ -1,0 +1,349 @@
+/* starling-ckpt: looks at checkpoints, and turns them into files of tensors and back. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/cli.h"
+#include "core/limits.h"
+#include "tools/ckpt/export.h"
+#include "tools/ckpt/import.h"
+#include "tools/ckpt/import_table.h"
+#include "tools/ckpt/inspect.h"
+
+#define EXIT_USAGE      2
+#define POSITIONALS_MAX 2
+#define LENGTH(array)   (uint32_t)(sizeof(array) / sizeof((array)[0]))
+
+static struct {
+    const char *out;
+    const char *table;
+    bool slots, replace;
+    uint64_t number, shards, first_shard, level;
+    struct sl_cli_list with;
+} flags;
+
+/* What stands before the flags. */
+struct words {
+    const char *items[POSITIONALS_MAX];
+    uint32_t count;
+};
+
+static const struct sl_cli_option verify_options[] = {
+    {.kind = SL_CLI_U64,
+     .name = "first-shard",
+     .target = &flags.first_shard,
+     .most = SL_LIMIT_SHARDS,
+     .help = "With --shards: of the files of these shards only, as where each ps has a folder of "
+             "its own."},
+    {.kind = SL_CLI_U64,
+     .name = "shards",
+     .target = &flags.shards,
+     .most = SL_LIMIT_SHARDS,
+     .help = "How many, from --first-shard on; 0: all of the checkpoint."},
+};
+
+static const struct sl_cli_option export_options[] = {
+    {.kind = SL_CLI_STRING,
+     .name = "out",
+     .target = &flags.out,
+     .metavar = "FILE",
+     .help = "The file to write: .safetensors, or .npz for NumPy."},
+    {.kind = SL_CLI_STRING,
+     .name = "table",
+     .target = &flags.table,
+     .metavar = "NAME",
+     .help = "This table only."},
+    {.kind = SL_CLI_FLAG,
+     .name = "slots",
+     .target = &flags.slots,
+     .help = "What the optimizer keeps, too: NAME.slots, NAME.steps, NAME.counts."},
+    {.kind = SL_CLI_FLAG,
+     .name = "replace",
+     .target = &flags.replace,
+     .help = "Write over a file of that name, once all is written."},
+};
+
+static const struct sl_cli_option import_options[] = {
+    {.kind = SL_CLI_STRING,
+     .name = "out",
+     .target = &flags.out,
+     .metavar = "DIR",
+     .help = "The folder of checkpoints, which is made unless it is there."},
+    {.kind = SL_CLI_U64,
+     .name = "number",
+     .target = &flags.number,
+     .most = (double)SL_LIMIT_CHECKPOINT_NUMBER,
+     .help = "The checkpoint's number; 0: the one after the last in the folder."},
+    {.kind = SL_CLI_U64,
+     .name = "shards",
+     .target = &flags.shards,
+     .least = 1,
+     .most = SL_LIMIT_SHARDS,
+     .help = "Files to write. Any cluster restores any number; the file is read once for each."},
+    {.kind = SL_CLI_U64,
+     .name = "level",
+     .target = &flags.level,
+     .most = SL_CHECKPOINT_LEVEL_MAX,
+     .help = "Of zstd's compression; 0: none."},
+    {.kind = SL_CLI_STRINGS,
+     .name = "with",
+     .target = &flags.with,
+     .metavar = "[NAME:]WORD=VALUE,...",
+     .help = "What all tables, or the one of that name, are besides their values: "
+             "optimizer=adagrad,lr=0.1,initializer=normal,b=0.01,consistency=bsp,workers=4. "
+             "Without it: as the file's metadata say, which exports have; else optimizer=sgd, "
+             "initializer=zeros, consistency=asp."},
+};
+
+struct command {
+    const char *name;
+    const char *summary, *usage;
+    const struct sl_cli_option *options;
+    uint32_t option_count;
+    uint32_t words_least, words_most;
+    int (*run)(const struct words *words, char *reason, size_t reason_bytes);
+};
+
+/* "12", "000012"; "newest", or none: 0. */
+static int take_number(const struct words *words, uint64_t *number, char *reason,
+                       size_t reason_bytes)
+{
+    const char *text = words->count > 1 ? words->items[1] : "newest";
+    *number = 0;
+    if (strcmp(text, "newest") == 0) {
+        return 0;
+    }
+    if (strlen(text) <= 12 && strspn(text, "0123456789") == strlen(text)) {
+        *number = strtoull(text, NULL, 10);
+    }
+    if (*number == 0) {
+        (void)snprintf(reason, reason_bytes,
+                       "\"%s\" is no checkpoint: expected a number from 1 on, or newest", text);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static int run_ls(const struct words *words, char *reason, size_t reason_bytes)
+{
+    uint64_t number;
+    int err = take_number(words, &number, reason, reason_bytes);
+    if (err != 0 || words->count > 1) {
+        return err != 0 ? err
+                        : sl_inspect_tables(words->items[0], number, stdout, reason, reason_bytes);
+    }
+    return sl_inspect_list(words->items[0], stdout, reason, reason_bytes);
+}
+
+static int run_verify(const struct words *words, char *reason, size_t reason_bytes)
+{
+    static const struct sl_checkpoint_newest_options newest;
+    const struct sl_checkpoint_shard_range scope = {.first = (uint32_t)flags.first_shard,
+                                                    .count = (uint32_t)flags.shards};
+    uint64_t number;
+    int err = take_number(words, &number, reason, reason_bytes);
+    if (err == 0 && words->count > 1 && number == 0) {
+        struct sl_checkpoint_newest_options options = newest;
+        options.scope = scope;
+        err = sl_checkpoint_directory_newest(sl_disk_system(), words->items[0], &options, &number,
+                                             reason, reason_bytes);
+    }
+    return err != 0
+               ? err
+               : sl_inspect_verify(words->items[0], number, scope, stdout, reason, reason_bytes);
+}
+
+static int need_out(char *reason, size_t reason_bytes)
+{
+    if (flags.out == NULL) {
+        (void)snprintf(reason, reason_bytes, "--out is missing: where to write");
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static int run_export(const struct words *words, char *reason, size_t reason_bytes)
+{
+    struct sl_export_options options = {.directory = words->items[0],
+                                        .path = flags.out,
+                                        .table = flags.table,
+                                        .slots = flags.slots,
+                                        .replace = flags.replace};
+    uint64_t number;
+    uint32_t tensors;
+    int err = need_out(reason, reason_bytes);
+    if (err == 0) {
+        err = take_number(words, &options.number, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_export_run(&options, &number, &tensors, reason, reason_bytes);
+    }
+    if (err == 0) {
+        (void)printf("%s: %u tensors of checkpoint %" PRIu64 "\n", flags.out, tensors, number);
+    }
+    return err;
+}
+
+static int run_import(const struct words *words, char *reason, size_t reason_bytes)
+{
+    struct sl_import_options options = {.path = words->items[0],
+                                        .directory = flags.out,
+                                        .number = flags.number,
+                                        .shard_count = (uint32_t)flags.shards,
+                                        .level = (uint32_t)flags.level,
+                                        .with = flags.with.items,
+                                        .with_count = flags.with.count};
+    struct sl_import_result result;
+    int err = need_out(reason, reason_bytes);
+    if (err == 0) {
+        err = sl_import_run(&options, &result, reason, reason_bytes);
+    }
+    if (err != 0) {
+        return err;
+    }
+    (void)printf("%s: checkpoint %" PRIu64 ", %u tables\n", flags.out, result.number,
+                 result.table_count);
+    for (uint32_t i = 0; i < result.table_count; i++) {
+        sl_inspect_table(&result.tables[i].info, stdout);
+    }
+    sl_import_result_fini(&result);
+    return 0;
+}
+
+static const struct command commands[] = {
+    {.name = "ls",
+     .summary = "Lists the checkpoints of a folder, or the tables of one of them.",
+     .usage = "DIR [N|newest]",
+     .words_least = 1,
+     .words_most = 2,
+     .run = run_ls},
+    {.name = "verify",
+     .summary = "Reads every byte of a checkpoint, or of all in a folder, and names each file that "
+                "is damaged, cut short or missing.",
+     .usage = "DIR [N|newest] [options]",
+     .options = verify_options,
+     .option_count = LENGTH(verify_options),
+     .words_least = 1,
+     .words_most = 2,
+     .run = run_verify},
+    {.name = "export",
+     .summary = "Writes the tables of a checkpoint into a file that PyTorch or NumPy loads.",
+     .usage = "DIR [N|newest] --out FILE [options]",
+     .options = export_options,
+     .option_count = LENGTH(export_options),
+     .words_least = 1,
+     .words_most = 2,
+     .run = run_export},
+    {.name = "import",
+     .summary = "Makes a checkpoint, which starling-ps --restore reads, of a safetensors file.",
+     .usage = "FILE --out DIR [options]",
+     .options = import_options,
+     .option_count = LENGTH(import_options),
+     .words_least = 1,
+     .words_most = 1,
+     .run = run_import},
+};
+
+static void print_help(FILE *to)
+{
+    (void)fprintf(to, "starling-ckpt: looks at checkpoints, and turns them into files of tensors "
+                      "and back.\n\n");
+    for (uint32_t i = 0; i < LENGTH(commands); i++) {
+        (void)fprintf(to, "  starling-ckpt %s %s\n      %s\n", commands[i].name, commands[i].usage,
+                      commands[i].summary);
+    }
+    (void)fprintf(to, "\nstarling-ckpt COMMAND --help lists a command's options.\n");
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (uint32_t i = 0; name != NULL && i < LENGTH(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* Takes the words that stand behind the command, and leaves the flags in argv from *at on. */
+static int take_words(const struct command *command, int argc, char **argv, int *at,
+                      struct words *words, char *reason, size_t reason_bytes)
+{
+    for (*at = 2; *at < argc && argv[*at][0] != '-'; ++*at) {
+        if (words->count == command->words_most) {
+            (void)snprintf(reason, reason_bytes, "unexpected \"%s\"", argv[*at]);
+            return SL_ERR_INVALID;
+        }
+        words->items[words->count++] = argv[*at];
+    }
+    return 0;
+}
+
+static int fail(const struct command *command, const char *reason, int status)
+{
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "starling-ckpt %s: %s\n", command->name, reason);
+    if (status == EXIT_USAGE) {
+        (void)fprintf(stderr, "usage: starling-ckpt %s %s\n", command->name, command->usage);
+    }
+    return status;
+}
+
+static int run(const struct command *command, int argc, char **argv)
+{
+    char reason[2 * SL_DISK_PATH_BYTES];
+    char program[64];
+    struct words words = {0};
+    int at;
+    (void)snprintf(program, sizeof program, "starling-ckpt %s", command->name);
+    const struct sl_cli cli = {.program = program,
+                               .summary = command->summary,
+                               .usage = command->usage,
+                               .options = command->options,
+                               .option_count = command->option_count};
+    flags.shards = command->run == run_import ? 1 : 0;
+    flags.level = 3;
+    if (take_words(command, argc, argv, &at, &words, reason, sizeof reason) != 0) {
+        return fail(command, reason, EXIT_USAGE);
+    }
+    argv[at - 1] = program;
+    int result = sl_cli_parse(&cli, argc - at + 1, argv + at - 1, reason, sizeof reason);
+    if (result != SL_CLI_RUN) {
+        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : fail(command, reason, EXIT_USAGE);
+    }
+    if (words.count < command->words_least) {
+        return fail(command, "a word is missing", EXIT_USAGE);
+    }
+    int err = command->run(&words, reason, sizeof reason);
+    sl_cli_list_fini(&flags.with);
+    if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+        (void)snprintf(reason, sizeof reason, "cannot write to the standard output");
+        err = SL_ERR_IO;
+    }
+    return err == 0 ? EXIT_SUCCESS : fail(command, reason, EXIT_FAILURE);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+    const struct command *command = find_command(name);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error, not an end */
+    if (command != NULL) {
+        return run(command, argc, argv);
+    }
+    if (name != NULL && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)) {
+        print_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (name != NULL && (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)) {
+        (void)printf("starling-ckpt %s\n", STARLING_VERSION);
+        return EXIT_SUCCESS;
+    }
+    if (name != NULL) {
+        (void)fprintf(stderr, "starling-ckpt: \"%s\" is none of its commands\n", name);
+    }
+    print_help(stderr);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,92 @@
+#include "tools/ckpt/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t sl_tensor_type_bytes(enum sl_tensor_type type)
+{
+    switch (type) {
+    case SL_TENSOR_F32:
+        return 4;
+    case SL_TENSOR_I64:
+    case SL_TENSOR_U64:
+        return 8;
+    case SL_TENSOR_U8:
+        return 1;
+    case SL_TENSOR_OTHER:
+        break;
+    }
+    return 0;
+}
+
+static int set_sizes(struct sl_tensor *tensor)
+{
+    uint64_t count = 1;
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        if (__builtin_mul_overflow(count, tensor->shape[i], &count)) {
+            return SL_ERR_TOO_LARGE;
+        }
+    }
+    tensor->count = count;
+    if (tensor->type == SL_TENSOR_OTHER) {
+        return 0;
+    }
+    if (__builtin_mul_overflow(count, sl_tensor_type_bytes(tensor->type), &tensor->bytes) ||
+        tensor->bytes > 1ULL << 62) {
+        return SL_ERR_TOO_LARGE;
+    }
+    return 0;
+}
+
+static int grow(struct sl_tensors *tensors)
+{
+    if (tensors->count < tensors->capacity) {
+        return 0;
+    }
+    const uint32_t capacity = tensors->capacity == 0 ? 16 : tensors->capacity * 2;
+    struct sl_tensor *items = realloc(tensors->items, capacity * sizeof *items);
+    if (items == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    tensors->items = items;
+    tensors->capacity = capacity;
+    return 0;
+}
+
+int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor, char *reason,
+                  size_t reason_bytes)
+{
+    struct sl_tensor copy = *tensor;
+    if (sl_tensor_find(tensors, tensor->name) != NULL) {
+        (void)snprintf(reason, reason_bytes, "two tensors would be called \"%s\"", tensor->name);
+        return SL_ERR_EXISTS;
+    }
+    if (tensors->count == SL_TENSORS_MAX || set_sizes(&copy) != 0) {
+        (void)snprintf(reason, reason_bytes, "\"%s\" is too large, or one of more than %u tensors",
+                       tensor->name, SL_TENSORS_MAX);
+        return SL_ERR_TOO_LARGE;
+    }
+    if (grow(tensors) != 0) {
+        (void)snprintf(reason, reason_bytes, "no memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    tensors->items[tensors->count++] = copy;
+    return 0;
+}
+
+const struct sl_tensor *sl_tensor_find(const struct sl_tensors *tensors, const char *name)
+{
+    for (uint32_t i = 0; i < tensors->count; i++) {
+        if (strcmp(tensors->items[i].name, name) == 0) {
+            return &tensors->items[i];
+        }
+    }
+    return NULL;
+}
+
+void sl_tensor_fini(struct sl_tensors *tensors)
+{
+    free(tensors->items);
+    *tensors = (struct sl_tensors){0};
+}

@@ -1,0 +1,45 @@
+/* Arrays with names, as files of tensors have them. Any thread; allocates. */
+#ifndef SL_TOOLS_CKPT_TENSOR_H
+#define SL_TOOLS_CKPT_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+#define SL_TENSOR_NAME_BYTES 256
+#define SL_TENSOR_RANK_MAX   8
+#define SL_TENSORS_MAX       (1U << 14)
+
+enum sl_tensor_type { SL_TENSOR_F32, SL_TENSOR_I64, SL_TENSOR_U64, SL_TENSOR_U8, SL_TENSOR_OTHER };
+
+struct sl_tensor {
+    char name[SL_TENSOR_NAME_BYTES];
+    char type_name[16]; /* as the file spells it: of OTHER */
+    enum sl_tensor_type type;
+    uint32_t rank;
+    uint64_t shape[SL_TENSOR_RANK_MAX];
+    uint64_t count; /* elements: the product of the shape */
+    uint64_t bytes;
+    uint64_t at; /* of its first byte in the file */
+};
+
+struct sl_tensors {
+    struct sl_tensor *items; /* allocated: sl_tensor_fini */
+    uint32_t count, capacity;
+};
+
+/* Bytes of an element; 0 of OTHER. */
+uint32_t sl_tensor_type_bytes(enum sl_tensor_type type);
+
+/* Appends a copy, whose count and bytes are set here (bytes not of OTHER). Errors: EXISTS (one of
+ * that name), TOO_LARGE (too many; more than 2^62 bytes), NO_MEMORY; with a reason. */
+int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor, char *reason,
+                  size_t reason_bytes);
+
+/* NULL: there is none. */
+const struct sl_tensor *sl_tensor_find(const struct sl_tensors *tensors, const char *name);
+
+void sl_tensor_fini(struct sl_tensors *tensors);
+
+#endif

@@ -1,0 +1,55 @@
+#include "tools/doctor/doctor.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "tools/doctor/internal.h"
+
+struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_doctor_verdict verdict,
+                                         uint32_t needed_by, const char *check, const char *format,
+                                         ...)
+{
+    sl_assert(doctor->count < SL_DOCTOR_FINDINGS_MAX);
+    struct sl_doctor_finding *finding = &doctor->findings[doctor->count];
+    /* The last one is overwritten for ever. */
+    doctor->count += doctor->count + 1 < SL_DOCTOR_FINDINGS_MAX;
+    *finding = (struct sl_doctor_finding){
+        .verdict = verdict,
+        .needed_by = verdict == SL_DOCTOR_MISSING ? needed_by : 0,
+        .check = check,
+    };
+    doctor->stopped |= finding->needed_by;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(finding->found, sizeof finding->found, format, arguments);
+    va_end(arguments);
+    return finding;
+}
+
+void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
+    va_end(arguments);
+}
+
+bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doctor_system *system,
+                   FILE *out)
+{
+    sl_assert(options->transports != 0);
+    sl_assert((options->transports & ~SL_DOCTOR_EVERY) == 0);
+    static struct sl_doctor doctor;
+    doctor = (struct sl_doctor){.options = options, .system = system};
+    sl_doctor_kernel_check(&doctor);
+    sl_doctor_cores_check(&doctor);
+    sl_doctor_rdma_check(&doctor);
+    sl_doctor_dpdk_check(&doctor);
+    if (options->json) {
+        sl_doctor_print_json(&doctor, out);
+    } else {
+        sl_doctor_print(&doctor, out);
+    }
+    return (doctor.stopped & options->transports) == 0;
+}

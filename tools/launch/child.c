@@ -1,0 +1,131 @@
+#include "tools/launch/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A pipe, or two times -1. */
+struct ends {
+    int read, write;
+};
+
+enum { IN, OUT, ERR, STATUS, PIPES };
+
+static bool open_pipe(struct ends *ends)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return false;
+    }
+    *ends = (struct ends){.read = fds[0], .write = fds[1]};
+    return true;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+static void close_pipes(struct ends pipes[static PIPES])
+{
+    for (int i = 0; i < PIPES; i++) {
+        close_fd(&pipes[i].read);
+        close_fd(&pipes[i].write);
+    }
+}
+
+static bool open_pipes(const struct sl_child_options *options, struct ends pipes[static PIPES])
+{
+    const bool wanted[PIPES] = {
+        [IN] = options->hold_in,
+        [OUT] = options->log_fd < 0 || options->show_out,
+        [ERR] = options->log_fd < 0,
+        [STATUS] = true,
+    };
+    for (int i = 0; i < PIPES; i++) {
+        pipes[i] = (struct ends){.read = -1, .write = -1};
+    }
+    for (int i = 0; i < PIPES; i++) {
+        if (wanted[i] && !open_pipe(&pipes[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* In the child, until it is another program. Only what is safe after fork. */
+static _Noreturn void become(const struct sl_child_options *options, const struct ends *pipes,
+                             pid_t launcher)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) {
+        _exit(1); /* it died before the kernel knew what to do then */
+    }
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    const int in = pipes[IN].read >= 0 ? pipes[IN].read : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(in, STDIN_FILENO);
+    dup2(pipes[OUT].write >= 0 ? pipes[OUT].write : options->log_fd, STDOUT_FILENO);
+    dup2(pipes[ERR].write >= 0 ? pipes[ERR].write : options->log_fd, STDERR_FILENO);
+    execvp(options->argv[0], options->argv);
+    const int failure = errno;
+    ssize_t ignored = write(pipes[STATUS].write, &failure, sizeof failure);
+    (void)ignored;
+    _exit(127);
+}
+
+static int fail(const char *what, const char *program, int system_errno, char *reason,
+                size_t reason_bytes)
+{
+    snprintf(reason, reason_bytes, "cannot %s %s: %s", what, program, strerror(system_errno));
+    return system_errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
+}
+
+int sl_child_start(const struct sl_child_options *options, struct sl_child *out, char *reason,
+                   size_t reason_bytes)
+{
+    const char *program = options->argv[0];
+    struct ends pipes[PIPES];
+    const pid_t launcher = getpid();
+    pid_t pid = -1;
+    if (open_pipes(options, pipes)) {
+        pid = fork();
+    }
+    if (pid == 0) {
+        become(options, pipes, launcher);
+    }
+    if (pid < 0) {
+        const int failure = errno;
+        close_pipes(pipes);
+        return fail("start", program, failure, reason, reason_bytes);
+    }
+    close_fd(&pipes[IN].read);
+    close_fd(&pipes[OUT].write);
+    close_fd(&pipes[ERR].write);
+    close_fd(&pipes[STATUS].write);
+    /* Ends without a byte when the program runs: the pipe closes at exec. */
+    int failure = 0;
+    const ssize_t got = read(pipes[STATUS].read, &failure, sizeof failure);
+    close_fd(&pipes[STATUS].read);
+    *out = (struct sl_child){
+        .pid = pid, .in = pipes[IN].write, .out = pipes[OUT].read, .err = pipes[ERR].read};
+    if (got == (ssize_t)sizeof failure) {
+        close_pipes(pipes);
+        waitpid(pid, NULL, 0); /* it has nothing left to do but to end */
+        *out = (struct sl_child){.in = -1, .out = -1, .err = -1};
+        return fail("run", program, failure, reason, reason_bytes);
+    }
+    return 0;
+}

@@ -1,0 +1,161 @@
+#include "tools/launch/completion.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/endpoint.h"
+#include "core/log.h"
+
+#define REPEAT_MS   200
+#define REPEATS_MAX 50
+
+/* Takes IPv4 as well, in its mapped form; only IPv4 where the kernel has no IPv6. */
+static bool bind_any(int *fd, uint16_t port)
+{
+    const struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons(port)};
+    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
+    const int off = 0;
+    *fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd >= 0) {
+        return setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0 &&
+               bind(*fd, (const struct sockaddr *)&six, sizeof six) == 0;
+    }
+    *fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return *fd >= 0 && bind(*fd, (const struct sockaddr *)&four, sizeof four) == 0;
+}
+
+int sl_completion_listen(struct sl_completion *report, uint16_t port, uint32_t worker_count,
+                         char *reason, size_t reason_bytes)
+{
+    report->heard = calloc(worker_count, sizeof *report->heard);
+    if (report->heard == NULL) {
+        snprintf(reason, reason_bytes, "out of memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    if (!bind_any(&report->fd, port)) {
+        const int failure = errno;
+        snprintf(reason, reason_bytes, "cannot listen at UDP port %u for the workers' ends: %s",
+                 port, strerror(failure));
+        return sl_err_from_errno(failure);
+    }
+    report->worker_count = report->workers_left = worker_count;
+    return 0;
+}
+
+int sl_completion_fd(const struct sl_completion *report)
+{
+    return report->fd;
+}
+
+/* One datagram, answered when it is of this job; false when it is not. */
+static bool parse(const struct sl_completion *report, const char *text, uint32_t *worker,
+                  int *status)
+{
+    char token[sizeof report->token];
+    int end = 0;
+    return sscanf(text, "starling-done %47s %9u %9d%n", token, worker, status, &end) == 3 &&
+           text[end] == '\0' && strcmp(token, report->token) == 0 && *worker < report->worker_count;
+}
+
+bool sl_completion_take(struct sl_completion *report, uint32_t *worker, int *status)
+{
+    char text[128];
+    struct sockaddr_storage from;
+    socklen_t from_bytes = sizeof from;
+    ssize_t got;
+    while (report->fd >= 0 && (got = recvfrom(report->fd, text, sizeof text - 1, 0,
+                                              (struct sockaddr *)&from, &from_bytes)) >= 0) {
+        text[got] = '\0';
+        uint32_t heard_worker;
+        int heard_status;
+        if (parse(report, text, &heard_worker, &heard_status)) {
+            sendto(report->fd, text, (size_t)got, 0, (const struct sockaddr *)&from, from_bytes);
+            if (!report->heard[heard_worker]) {
+                report->heard[heard_worker] = 1;
+                report->workers_left--;
+                *worker = heard_worker;
+                *status = heard_status;
+                return true;
+            }
+        }
+        from_bytes = sizeof from;
+    }
+    return false;
+}
+
+/* A datagram socket connected to the peer, or -1. */
+static int connect_to(const char *peer, char *reason, size_t reason_bytes)
+{
+    struct sl_endpoint endpoint;
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    if (sl_endpoint_parse(peer, &endpoint, reason, reason_bytes) != 0 ||
+        sl_endpoint_resolve(&endpoint, false, &address, &bytes, reason, reason_bytes) != 0) {
+        return -1;
+    }
+    int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, bytes) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0) {
+        snprintf(reason, reason_bytes, "%s", strerror(errno));
+    }
+    return fd;
+}
+
+/* True once the peer has answered, or nobody listens there any more: then the job is over for it.
+ */
+static bool tell(int fd, const char *text)
+{
+    char answer[128];
+    for (int i = 0; i < REPEATS_MAX; i++) {
+        if (send(fd, text, strlen(text), 0) < 0 && errno == ECONNREFUSED) {
+            return true;
+        }
+        struct pollfd polled = {.fd = fd, .events = POLLIN};
+        if (poll(&polled, 1, REPEAT_MS) <= 0) {
+            continue;
+        }
+        const ssize_t got = recv(fd, answer, sizeof answer, 0);
+        if ((got < 0 && errno == ECONNREFUSED) ||
+            (got == (ssize_t)strlen(text) && memcmp(answer, text, (size_t)got) == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sl_completion_send(const struct sl_completion *report, int status)
+{
+    char text[128], reason[256];
+    snprintf(text, sizeof text, "starling-done %s %u %d", report->token, report->worker, status);
+    for (uint32_t i = 0; i < report->peers.count; i++) {
+        const char *peer = report->peers.items[i];
+        snprintf(reason, sizeof reason, "it does not answer");
+        const int fd = connect_to(peer, reason, sizeof reason);
+        if (fd < 0 || !tell(fd, text)) {
+            sl_log_warn("cannot tell the launcher of ps/%u at %s that worker/%u has ended: %s", i,
+                        peer, report->worker, reason);
+        }
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+}
+
+void sl_completion_fini(struct sl_completion *report)
+{
+    if (report->fd >= 0) {
+        close(report->fd);
+    }
+    free(report->heard);
+    sl_shell_split_fini(&report->peers);
+    *report = (struct sl_completion)SL_COMPLETION_NONE;
+}

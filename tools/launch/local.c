@@ -1,0 +1,187 @@
+#include "tools/launch/local.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/env.h"
+#include "core/endpoint.h"
+#include "core/hash.h"
+#include "core/log.h"
+
+#define EPHEMERAL_FILE "/proc/sys/net/ipv4/ip_local_port_range"
+#define PORT_FIRST     10000U /* below are services with names */
+#define PORT_LAST      65535U
+
+/* The range of ports for outgoing connections; Linux's default where it cannot be read. */
+static void read_ephemeral(unsigned *first, unsigned *last)
+{
+    *first = 32768;
+    *last = 60999;
+    FILE *file = fopen(EPHEMERAL_FILE, "re");
+    if (file == NULL) {
+        return;
+    }
+    unsigned low, high;
+    if (fscanf(file, "%u %u", &low, &high) == 2) {
+        *first = low;
+        *last = high;
+    }
+    fclose(file);
+}
+
+/* A socket bound to the port, or the negative errno that tells why not. */
+static int hold_port(const char *address, uint16_t port)
+{
+    struct sl_endpoint endpoint = {.port = port};
+    struct sockaddr_storage bound;
+    socklen_t bytes;
+    snprintf(endpoint.host, sizeof endpoint.host, "%s", address);
+    if (sl_endpoint_resolve(&endpoint, true, &bound, &bytes, NULL, 0) != 0) {
+        return -EADDRNOTAVAIL;
+    }
+    const int fd = socket(bound.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&bound, bytes) == 0) {
+        return fd;
+    }
+    const int failure = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return -failure;
+}
+
+/* Goes through the ports from a start of its own, so that two launchers that start together seldom
+ * meet; holds those that are free until all are found. Returns how many it found; *failure: the
+ * errno that ended the search early, or 0. */
+static uint32_t hold_ports(const char *address, unsigned first, unsigned last, uint32_t count,
+                           int *held, uint16_t *ports, int *failure)
+{
+    uint64_t seed = (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
+    const unsigned range = PORT_LAST - PORT_FIRST + 1;
+    unsigned start = 0;
+    /* Drawn anew while it falls into the kernel's range, or every second launcher would begin
+     * right behind it. */
+    for (int draw = 0; draw < 64; draw++) {
+        start = (unsigned)(sl_hash_random(&seed) % range);
+        if (PORT_FIRST + start < first || PORT_FIRST + start > last) {
+            break;
+        }
+    }
+    uint32_t found = 0;
+    *failure = 0;
+    for (unsigned i = 0; i < range && found < count && *failure == 0; i++) {
+        const unsigned port = PORT_FIRST + (start + i) % range;
+        if (port >= first && port <= last) {
+            continue;
+        }
+        const int fd = hold_port(address, (uint16_t)port);
+        if (fd >= 0) {
+            ports[found] = (uint16_t)port;
+            held[found++] = fd;
+        } else if (fd != -EADDRINUSE && fd != -EACCES) {
+            *failure = -fd;
+        }
+    }
+    return found;
+}
+
+int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports, char *reason,
+                        size_t reason_bytes)
+{
+    unsigned first, last;
+    int failure;
+    read_ephemeral(&first, &last);
+    int *held = malloc(count * sizeof *held);
+    if (held == NULL) {
+        snprintf(reason, reason_bytes, "out of memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    const uint32_t found = hold_ports(address, first, last, count, held, ports, &failure);
+    for (uint32_t i = 0; i < found; i++) {
+        close(held[i]);
+    }
+    free(held);
+    if (failure != 0) {
+        snprintf(reason, reason_bytes, "cannot listen at %s: %s", address, strerror(failure));
+        return sl_err_from_errno(failure);
+    }
+    if (found < count) {
+        snprintf(reason, reason_bytes,
+                 "only %u of %u ports are free on %s from %u to %u outside %u to %u "
+                 "(" EPHEMERAL_FILE ")",
+                 found, count, address, PORT_FIRST, PORT_LAST, first, last);
+        return SL_ERR_IN_USE;
+    }
+    return 0;
+}
+
+static int list_hosts(const struct sl_launch_options *options, struct sl_plan_hosts *hosts,
+                      char *reason, size_t reason_bytes)
+{
+    const bool ipv6 = strchr(options->bind, ':') != NULL;
+    uint16_t *ports = calloc(options->ps_count, sizeof *ports);
+    char host[64], item[80];
+    snprintf(host, sizeof host, ipv6 ? "[%s]" : "%s", options->bind);
+    snprintf(reason, reason_bytes, "out of memory");
+    int err = ports == NULL ? SL_ERR_NO_MEMORY
+                            : sl_local_free_ports(options->bind, (uint32_t)options->ps_count, ports,
+                                                  reason, reason_bytes);
+    for (uint64_t i = 0; err == 0 && i < options->ps_count; i++) {
+        snprintf(item, sizeof item, "%s:%u", host, ports[i]);
+        err = sl_plan_join(&hosts->ps, item);
+    }
+    for (uint64_t i = 0; err == 0 && i < options->worker_count; i++) {
+        err = sl_plan_join(&hosts->workers, host);
+    }
+    free(ports);
+    return err;
+}
+
+/* A reactor that polls holds a core: more of them than cores take turns, and everything waits.
+ * Errors: INVALID, of a variable. */
+static int check_polling(const struct sl_launch_options *options, char *reason, size_t reason_bytes)
+{
+    cpu_set_t set;
+    const uint32_t cores =
+        sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1024;
+    struct sl_env env;
+    int err = sl_env_read(cores, &env, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    const uint64_t of_ps = options->ps_reactors != 0 ? options->ps_reactors : env.ps_reactors;
+    const uint64_t of_worker =
+        options->worker_reactors != 0 ? options->worker_reactors : env.worker_reactors;
+    const uint64_t polling = (env.ps_polling ? options->ps_count * of_ps : 0) +
+                             (env.worker_polling ? options->worker_count * of_worker : 0);
+    if (polling > cores) {
+        sl_log_warn("%llu reactors of this job poll on %u cores and take the cores from each "
+                    "other: use fewer, or unset PS_ENABLE_POLLING and WORKER_ENABLE_POLLING",
+                    (unsigned long long)polling, cores);
+    }
+    return 0;
+}
+
+int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
+                  size_t reason_bytes)
+{
+    struct sl_plan_hosts hosts = {0};
+    int err = check_polling(options, reason, reason_bytes);
+    if (err == 0) {
+        err = list_hosts(options, &hosts, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_plan_init(plan, (uint32_t)options->ps_count, (uint32_t)options->worker_count);
+    }
+    for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
+        err = sl_plan_command(&plan->tasks[i], options, &hosts, reason, reason_bytes);
+    }
+    free(hosts.ps);
+    free(hosts.workers);
+    return err;
+}

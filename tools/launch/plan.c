@@ -1,0 +1,266 @@
+#include "tools/launch/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/hosts.h"
+#include "config/variables.h"
+#include "tools/launch/device.h"
+
+static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_cluster_role role)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        tasks[i].role = role;
+        tasks[i].index = i;
+        snprintf(tasks[i].name, sizeof tasks[i].name, "%s/%u",
+                 role == SL_CLUSTER_PS ? "ps" : "worker", i);
+    }
+}
+
+int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count)
+{
+    const uint32_t count = ps_count + worker_count;
+    struct sl_plan_task *tasks = calloc(count, sizeof *tasks);
+    if (tasks == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    name_tasks(tasks, ps_count, SL_CLUSTER_PS);
+    name_tasks(tasks + ps_count, worker_count, SL_CLUSTER_WORKER);
+    *plan = (struct sl_plan){.tasks = tasks, .task_count = count};
+    return 0;
+}
+
+void sl_plan_fini(struct sl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->task_count; i++) {
+        sl_shell_split_fini(&plan->tasks[i].argv);
+    }
+    free(plan->tasks);
+    *plan = (struct sl_plan){0};
+}
+
+int sl_plan_join(char **list, const char *item)
+{
+    const size_t used = *list == NULL ? 0 : strlen(*list);
+    char *longer = realloc(*list, used + strlen(item) + 2);
+    if (longer == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *list = longer;
+    snprintf(longer + used, strlen(item) + 2, "%s%s", used > 0 ? "," : "", item);
+    return 0;
+}
+
+void sl_plan_environment(const struct sl_launch_options *options)
+{
+    char number[24];
+    if (options->ps_reactors != 0) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)options->ps_reactors);
+        setenv("NETWORK_PS_CORE_NUMBER", number, 1);
+    }
+    if (options->worker_reactors != 0) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)options->worker_reactors);
+        setenv("NETWORK_WORKER_CORE_NUMBER", number, 1);
+    }
+    unsetenv("TF_CONFIG");
+}
+
+int sl_plan_append_variables(struct sl_shell_words *words)
+{
+    uint32_t count;
+    const struct sl_variable *variables = sl_variables_all(&count);
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        const char *value = getenv(variables[i].name);
+        if (variables[i].scope != SL_VARIABLE_OF_JOB || value == NULL) {
+            continue;
+        }
+        char *pair = NULL;
+        if (asprintf(&pair, "%s=%s", variables[i].name, value) < 0) {
+            return SL_ERR_NO_MEMORY;
+        }
+        err = sl_shell_split_append(words, pair);
+        free(pair);
+    }
+    return err;
+}
+
+/* The program's path: in --bin-dir, else beside this executable, else its bare name, which the
+ * PATH finds. The caller's to free; NULL: no memory. */
+static char *find_program(const char *name, const char *bin_dir)
+{
+    char *path;
+    if (bin_dir != NULL) {
+        return asprintf(&path, "%s/%s", bin_dir, name) < 0 ? NULL : path;
+    }
+    char self[4096];
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (bytes > 0 && bytes < (ssize_t)sizeof self - 1) {
+        self[bytes] = '\0';
+        const char *slash = strrchr(self, '/');
+        if (asprintf(&path, "%.*s/%s", (int)(slash - self), self, name) < 0) {
+            return NULL;
+        }
+        if (access(path, X_OK) == 0) {
+            return path;
+        }
+        free(path);
+    }
+    return strdup(name);
+}
+
+static int append_ps_args(struct sl_shell_words *argv, const char *ps_args, char *reason,
+                          size_t reason_bytes)
+{
+    struct sl_shell_words words = {0};
+    int err = sl_shell_split_words(ps_args, &words);
+    if (err == SL_ERR_INVALID) {
+        snprintf(reason, reason_bytes, "--ps-args=%.120s: a quote is not closed", ps_args);
+    }
+    for (uint32_t i = 0; err == 0 && i < words.count; i++) {
+        err = sl_shell_split_append(argv, words.items[i]);
+    }
+    sl_shell_split_fini(&words);
+    return err;
+}
+
+/* "--name value", where there is a value. */
+static int append_flag(struct sl_shell_words *argv, const char *name, const char *value)
+{
+    if (value == NULL) {
+        return 0;
+    }
+    int err = sl_shell_split_append(argv, name);
+    return err != 0 ? err : sl_shell_split_append(argv, value);
+}
+
+/* "--name 3", where it is not 0. */
+static int append_number(struct sl_shell_words *argv, const char *name, uint64_t number)
+{
+    char text[24];
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    return append_flag(argv, name, number == 0 ? NULL : text);
+}
+
+static int append_checkpoint(struct sl_shell_words *argv,
+                             const struct sl_checkpoint_settings_flags *flags)
+{
+    int err = append_flag(argv, "--checkpoint-dir", flags->dir);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-every", flags->every);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-adds", flags->adds);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-keep", flags->keep);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-level", flags->level);
+    err = err != 0 ? err : append_flag(argv, "--restore", flags->restore);
+    return err == 0 && flags->fall_back ? sl_shell_split_append(argv, "--restore-fallback") : err;
+}
+
+/* What the launcher was told for all processes. */
+static int append_shared(struct sl_plan_task *task, const struct sl_launch_options *options)
+{
+    const struct sl_security_flags *security = &options->security;
+    struct sl_shell_words *argv = &task->argv;
+    int err = append_flag(argv, "--secret-file", security->secret_file);
+    err = err != 0 ? err : append_flag(argv, "--tls-cert", security->tls_cert);
+    err = err != 0 ? err : append_flag(argv, "--tls-key", security->tls_key);
+    err = err != 0 ? err : append_flag(argv, "--tls-ca", security->tls_ca);
+    err = err != 0 ? err : append_flag(argv, "--tls-name", security->tls_name);
+    err = err != 0 ? err : append_flag(argv, "--cluster-store", options->store);
+    if (err != 0 || task->role != SL_CLUSTER_PS) {
+        return err;
+    }
+    err = append_number(argv, "--lease", options->lease_s);
+    err = err != 0 ? err : append_number(argv, "--replicas", options->replicas);
+    err = err != 0 ? err : append_checkpoint(argv, &options->checkpoint);
+    err = err == 0 && options->rdma ? sl_shell_split_append(argv, "--rdma") : err;
+    return err == 0 && options->insecure ? sl_shell_split_append(argv, "--insecure") : err;
+}
+
+static uint32_t count_items(const char *list)
+{
+    uint32_t count = *list != '\0';
+    for (; *list != '\0'; list++) {
+        count += *list == ',';
+    }
+    return count;
+}
+
+static int append_devices(struct sl_plan_task *task, const struct sl_launch_options *options,
+                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    const bool is_ps = task->role == SL_CLUSTER_PS;
+    return sl_device_append(is_ps ? "--ps-dpdk-device" : "--worker-dpdk-device",
+                            is_ps ? options->ps_devices : options->worker_devices, task->index,
+                            count_items(hosts->workers), &task->argv, reason, reason_bytes);
+}
+
+int sl_plan_check_security(const struct sl_launch_options *options,
+                           const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    const char *variable = getenv(SL_SECURITY_SECRET_VARIABLE);
+    if (options->insecure || options->security.secret_file != NULL ||
+        (variable != NULL && variable[0] != '\0')) {
+        return 0;
+    }
+    struct sl_hosts ps = {0};
+    int err = sl_hosts_append_list(&ps, hosts->ps, "the ps", reason, reason_bytes);
+    for (uint32_t i = 0; err == 0 && i < ps.count; i++) {
+        if (!sl_security_is_loopback(&ps.items[i])) {
+            snprintf(reason, reason_bytes,
+                     "ps/%u at %s is open to the network, and the cluster has no secret: give "
+                     "--secret-file, or --insecure when the network is trusted",
+                     i, ps.items[i].host);
+            err = SL_ERR_INVALID;
+        }
+    }
+    sl_hosts_fini(&ps);
+    return err;
+}
+
+static int check_replicas(const struct sl_launch_options *options,
+                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    if (options->replicas == 0 || count_items(hosts->ps) >= 2) {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes,
+                   "--replicas 1 needs a second ps, to have the backups: --ps 2 or more");
+    return SL_ERR_INVALID;
+}
+
+int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
+                    const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    const bool is_ps = task->role == SL_CLUSTER_PS;
+    char index[16];
+    char *program = find_program(is_ps ? "starling-ps" : "starling-worker", options->bin_dir);
+    snprintf(index, sizeof index, "%u", task->index);
+    const char *const words[] = {program,
+                                 "--ps-hosts",
+                                 hosts->ps,
+                                 "--worker-hosts",
+                                 hosts->workers,
+                                 "--job-name",
+                                 is_ps ? "ps" : "worker",
+                                 "--task-index",
+                                 index};
+    snprintf(reason, reason_bytes, "out of memory");
+    int err = program == NULL ? SL_ERR_NO_MEMORY : 0;
+    for (size_t i = 0; err == 0 && i < sizeof words / sizeof words[0]; i++) {
+        err = sl_shell_split_append(&task->argv, words[i]);
+    }
+    free(program);
+    err = err != 0 ? err : check_replicas(options, hosts, reason, reason_bytes);
+    err = err != 0 ? err : append_shared(task, options);
+    err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
+    if (is_ps) {
+        return err != 0 || options->ps_args == NULL
+                   ? err
+                   : append_ps_args(&task->argv, options->ps_args, reason, reason_bytes);
+    }
+    for (char **argument = options->worker_args; err == 0 && *argument != NULL; argument++) {
+        err = sl_shell_split_append(&task->argv, *argument);
+    }
+    return err;
+}

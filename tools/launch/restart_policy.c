@@ -1,0 +1,29 @@
+#include "tools/launch/restart_policy.h"
+
+#include <sys/wait.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+
+#define EXIT_USAGE      2
+#define DELAY_DOUBLINGS 5
+
+enum sl_restart_policy_verdict sl_restart_policy_judge(struct sl_restart_policy *policy,
+                                                       int wait_status)
+{
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_USAGE) {
+        return SL_RESTART_POLICY_FAIL;
+    }
+    if (policy->restarts < policy->restarts_max) {
+        policy->restarts++;
+        return SL_RESTART_POLICY_RESTART;
+    }
+    return policy->continues ? SL_RESTART_POLICY_CONTINUE : SL_RESTART_POLICY_FAIL;
+}
+
+uint64_t sl_restart_policy_delay_ns(uint32_t restart)
+{
+    sl_assert(restart > 0);
+    const uint32_t doublings = restart - 1 < DELAY_DOUBLINGS ? restart - 1 : DELAY_DOUBLINGS;
+    return SL_CLOCK_NS_PER_S << doublings;
+}

@@ -1,0 +1,336 @@
+#include "tools/launch/slurm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/env.h"
+#include "core/limits.h"
+
+/* Ports below the kernel's usual range for outgoing connections, for jobs to share by number. */
+#define PORTS_FIRST 10000U
+#define PORTS_COUNT 20000U
+
+#define NODES_MAX   SL_LIMIT_WORKERS
+
+/* What Slurm says, and what follows from it. */
+struct slurm {
+    const struct sl_launch_options *options;
+    struct sl_shell_words nodes;
+    uint32_t job;
+    uint32_t ps_count, worker_count;
+    unsigned port;                    /* of ps 0 */
+    uint32_t ps_node_of[SL_LIMIT_PS]; /* index into nodes */
+    char *reason;
+    size_t reason_bytes;
+};
+
+static int refuse(const struct slurm *slurm, int err, const char *name, const char *accepted)
+{
+    const char *value = getenv(name);
+    snprintf(slurm->reason, slurm->reason_bytes, "--slurm: %s%s%.80s: %s", name,
+             value != NULL ? "=" : " is not set", value != NULL ? value : "", accepted);
+    return err;
+}
+
+static int read_number(const struct slurm *slurm, const char *name, uint32_t most, uint32_t *out)
+{
+    const char *value = getenv(name);
+    if (value == NULL) {
+        return refuse(slurm, SL_ERR_NOT_FOUND, name, "this runs in no Slurm allocation");
+    }
+    if (!sl_env_parse_u32(value, 0, most, out)) {
+        return refuse(slurm, SL_ERR_INVALID, name, "accepts a whole number");
+    }
+    return 0;
+}
+
+/* Asks scontrol to expand "node[1-3,7]": its own rules, its own program. */
+static int expand_nodes(struct slurm *slurm, const char *variable)
+{
+    const char *list = getenv(variable);
+    if (list == NULL) {
+        return refuse(slurm, SL_ERR_NOT_FOUND, variable, "this runs in no Slurm allocation");
+    }
+    char *const words[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)list};
+    char *command = sl_shell_split_quote(words, 4);
+    FILE *pipe = command == NULL ? NULL : popen(command, "re");
+    free(command);
+    if (pipe == NULL) {
+        return refuse(slurm, SL_ERR_IO, variable, "cannot run scontrol show hostnames");
+    }
+    char line[300];
+    int err = 0;
+    while (err == 0 && slurm->nodes.count < NODES_MAX && fgets(line, sizeof line, pipe) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        err = line[0] == '\0' ? 0 : sl_shell_split_append(&slurm->nodes, line);
+    }
+    const int status = pclose(pipe);
+    if (err == 0 && (status != 0 || slurm->nodes.count == 0)) {
+        err =
+            refuse(slurm, SL_ERR_NOT_FOUND, variable, "scontrol show hostnames does not expand it");
+    }
+    return err;
+}
+
+/* Jobs that share a machine differ in their numbers, so in their ports; --port-base settles the
+ * rest. Each ps has two, one of them its launcher's. */
+static int choose_port(struct slurm *slurm)
+{
+    const unsigned needed = 2 * slurm->ps_count;
+    slurm->port = slurm->options->port_base != 0
+                      ? (unsigned)slurm->options->port_base
+                      : PORTS_FIRST + slurm->job % (PORTS_COUNT / needed) * needed;
+    if (slurm->port + needed - 1 > UINT16_MAX) {
+        snprintf(slurm->reason, slurm->reason_bytes,
+                 "--port-base=%u: %u ps need %u ports, beyond 65535", slurm->port, slurm->ps_count,
+                 needed);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+/* How many of `tasks` are ps and how many workers. */
+static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
+{
+    const uint64_t ps = slurm->options->ps_count == 0 ? 1 : slurm->options->ps_count;
+    const uint64_t workers = slurm->options->worker_count != 0 ? slurm->options->worker_count
+                             : tasks > ps                      ? tasks - ps
+                                                               : 1;
+    if (exactly && ps + workers != tasks) {
+        snprintf(slurm->reason, slurm->reason_bytes,
+                 "--slurm: srun started %u tasks, but %llu ps and %llu workers need %llu", tasks,
+                 (unsigned long long)ps, (unsigned long long)workers,
+                 (unsigned long long)(ps + workers));
+        return SL_ERR_INVALID;
+    }
+    slurm->ps_count = (uint32_t)ps;
+    slurm->worker_count = (uint32_t)workers;
+    return choose_port(slurm);
+}
+
+static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
+{
+    char item[320];
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < slurm->ps_count; i++) {
+        snprintf(item, sizeof item, "%s:%u", slurm->nodes.items[slurm->ps_node_of[i]],
+                 slurm->port + i);
+        err = sl_plan_join(&hosts->ps, item);
+    }
+    /* Only their number counts, and where Slurm puts them is its own affair. */
+    for (uint32_t i = 0; err == 0 && i < slurm->worker_count; i++) {
+        err = sl_plan_join(&hosts->workers, "worker");
+    }
+    return err;
+}
+
+/* The variables are named: srun passes the environment on only where --export=NONE was not said to
+ * it or to sbatch. */
+static int wrap_srun(struct sl_plan_task *task, const char *node)
+{
+    char where[320];
+    snprintf(where, sizeof where, "--nodelist=%s", node);
+    const char *const begin[] = {"srun",    "--nodes=1", "--ntasks=1", "--overlap",
+                                 "--quiet", where,       "env"};
+    struct sl_shell_words outer = {0};
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {
+        err = sl_shell_split_append(&outer, begin[i]);
+    }
+    err = err != 0 ? err : sl_plan_append_variables(&outer);
+    for (uint32_t i = 0; err == 0 && i < task->argv.count; i++) {
+        err = sl_shell_split_append(&outer, task->argv.items[i]);
+    }
+    sl_shell_split_fini(&task->argv);
+    task->argv = outer;
+    task->stop = SL_PLAN_STOP_TERM;
+    snprintf(task->where, sizeof task->where, " on %s", node);
+    return err;
+}
+
+static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
+{
+    uint32_t tasks = 0;
+    if (getenv("SLURM_NTASKS") != NULL) {
+        int err = read_number(slurm, "SLURM_NTASKS", SL_LIMIT_WORKERS, &tasks);
+        if (err != 0) {
+            return err;
+        }
+    }
+    int err = choose_counts(slurm, tasks, false);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < slurm->ps_count; i++) {
+        slurm->ps_node_of[i] = i % slurm->nodes.count;
+    }
+    struct sl_plan_hosts hosts = {0};
+    err = list_hosts(slurm, &hosts);
+    if (err == 0) {
+        err = sl_plan_check_security(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_plan_init(plan, slurm->ps_count, slurm->worker_count);
+    }
+    for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
+        struct sl_plan_task *task = &plan->tasks[i];
+        err = sl_plan_command(task, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+        if (err == 0) {
+            err = wrap_srun(task, slurm->nodes.items[i % slurm->nodes.count]);
+        }
+    }
+    free(hosts.ps);
+    free(hosts.workers);
+    return err;
+}
+
+/* The next run of "4(x3),2": *tasks on each of *nodes nodes. False at the end or at nonsense. */
+static bool take_run(const char **text, uint32_t *tasks, uint32_t *nodes)
+{
+    int used = 0;
+    *nodes = 1;
+    if (sscanf(*text, "%6u%n", tasks, &used) != 1) {
+        return false;
+    }
+    *text += used;
+    used = 0;
+    if (sscanf(*text, "(x%6u)%n", nodes, &used) == 1 && used > 0) {
+        *text += used;
+    }
+    *text += **text == ',';
+    return true;
+}
+
+/* Where Slurm has put the first ps_count tasks. "block" fills one node after the other as its list
+ * of tasks per node says; "cyclic" deals them out, passing over the nodes that are full. */
+static int place_ps(struct slurm *slurm)
+{
+    const char *variable = "SLURM_STEP_TASKS_PER_NODE";
+    const char *text = getenv(variable);
+    const char *distribution = getenv("SLURM_DISTRIBUTION");
+    const bool cyclic = distribution != NULL && strncmp(distribution, "cyclic", 6) == 0;
+    if (distribution != NULL && !cyclic && strncmp(distribution, "block", 5) != 0) {
+        return refuse(slurm, SL_ERR_INVALID, "SLURM_DISTRIBUTION", "accepts block or cyclic");
+    }
+    uint32_t *room = calloc(slurm->nodes.count, sizeof *room);
+    if (room == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    uint32_t tasks, nodes, node = 0;
+    while (text != NULL && take_run(&text, &tasks, &nodes)) {
+        for (uint32_t i = 0; i < nodes && node < slurm->nodes.count; i++) {
+            room[node++] = tasks;
+        }
+    }
+    uint32_t placed = 0;
+    for (bool any = true; any && placed < slurm->ps_count;) {
+        any = false;
+        for (node = 0; node < slurm->nodes.count && placed < slurm->ps_count; node++) {
+            const uint32_t here = cyclic && room[node] > 0 ? 1 : room[node];
+            for (uint32_t i = 0; i < here && placed < slurm->ps_count; i++) {
+                slurm->ps_node_of[placed++] = node;
+            }
+            room[node] -= here;
+            any = any || here > 0;
+        }
+    }
+    free(room);
+    if (placed < slurm->ps_count) {
+        return refuse(slurm, SL_ERR_INVALID, variable, "does not say where every ps is");
+    }
+    return 0;
+}
+
+static int plan_report(struct slurm *slurm, const struct sl_plan_task *task, uint32_t step,
+                       struct sl_completion *report)
+{
+    const unsigned first = slurm->port + slurm->ps_count;
+    snprintf(report->token, sizeof report->token, "%u.%u", slurm->job, step);
+    if (task->role == SL_CLUSTER_PS) {
+        return sl_completion_listen(report, (uint16_t)(first + task->index), slurm->worker_count,
+                                    slurm->reason, slurm->reason_bytes);
+    }
+    char peer[320];
+    int err = 0;
+    report->worker = task->index;
+    for (uint32_t i = 0; err == 0 && i < slurm->ps_count; i++) {
+        snprintf(peer, sizeof peer, "%s:%u", slurm->nodes.items[slurm->ps_node_of[i]], first + i);
+        err = sl_shell_split_append(&report->peers, peer);
+    }
+    return err;
+}
+
+/* Task `proc` of the step: the first are ps, the rest workers. */
+static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
+{
+    const bool is_ps = proc < slurm->ps_count;
+    int err = sl_plan_init(plan, is_ps, !is_ps);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_plan_task *task = &plan->tasks[0];
+    task->index = is_ps ? proc : proc - slurm->ps_count;
+    snprintf(task->name, sizeof task->name, "%s/%u", is_ps ? "ps" : "worker", task->index);
+    struct sl_plan_hosts hosts = {0};
+    err = list_hosts(slurm, &hosts);
+    if (err == 0) {
+        err = sl_plan_check_security(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_plan_command(task, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+    }
+    free(hosts.ps);
+    free(hosts.workers);
+    return err;
+}
+
+static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan,
+                       struct sl_completion *report)
+{
+    uint32_t proc = 0, step = 0;
+    int err = read_number(slurm, "SLURM_PROCID", SL_LIMIT_PS + SL_LIMIT_WORKERS, &proc);
+    if (err == 0) {
+        err = read_number(slurm, "SLURM_STEP_ID", UINT32_MAX, &step);
+    }
+    if (err == 0) {
+        err = choose_counts(slurm, tasks, true);
+    }
+    if (err == 0) {
+        err = place_ps(slurm);
+    }
+    if (err == 0 && proc >= tasks) {
+        err = refuse(slurm, SL_ERR_INVALID, "SLURM_PROCID", "is not below the number of tasks");
+    }
+    if (err == 0) {
+        err = plan_task(slurm, proc, plan);
+    }
+    return err != 0 ? err : plan_report(slurm, &plan->tasks[0], step, report);
+}
+
+int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
+                  struct sl_completion *report, char *reason, size_t reason_bytes)
+{
+    struct slurm slurm = {.options = options, .reason = reason, .reason_bytes = reason_bytes};
+    snprintf(reason, reason_bytes, "out of memory");
+    /* salloc's shell and the batch script are no steps, or steps of one task. */
+    uint32_t tasks = 0;
+    const bool is_step = getenv("SLURM_STEP_ID") != NULL;
+    int err = read_number(&slurm, "SLURM_JOB_ID", UINT32_MAX, &slurm.job);
+    if (err == 0 && is_step) {
+        const char *number =
+            getenv("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+        err = read_number(&slurm, number, SL_LIMIT_PS + SL_LIMIT_WORKERS, &tasks);
+    }
+    const bool inside = tasks > 1;
+    if (err == 0) {
+        err = expand_nodes(&slurm, inside && getenv("SLURM_STEP_NODELIST") != NULL
+                                       ? "SLURM_STEP_NODELIST"
+                                       : "SLURM_JOB_NODELIST");
+    }
+    if (err == 0) {
+        err = inside ? plan_inside(&slurm, tasks, plan, report) : plan_steps(&slurm, plan);
+    }
+    sl_shell_split_fini(&slurm.nodes);
+    return err;
+}

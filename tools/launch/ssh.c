@@ -1,0 +1,309 @@
+#include "tools/launch/ssh.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/env.h"
+#include "core/endpoint.h"
+#include "core/limits.h"
+
+/* What runs on the other machine, around the program. ssh passes no signal on, and does not end
+ * what it started when it dies; but standard input ends in both cases. So a watcher reads it, and
+ * at its end asks the program to end, and later kills it. $1 is the working folder, $2 the host as
+ * ssh was told it, $3 the seconds between the two, the rest the command. */
+static const char script[] =
+    "cd \"$1\" || { echo \"starling-launch: cannot enter the working folder $1 on $2: start from a "
+    "folder that every host has\" >&2; exit 127; }; "
+    "g=$3; shift 3; exec 3<&0; "
+    "\"$@\" 3<&- </dev/null & p=$!; "
+    "{ while read -r x; do :; done <&3; kill -TERM $p; "
+    "while [ $g -gt 0 ] && kill -0 $p; do sleep 1; g=$((g-1)); done; kill -KILL $p; } "
+    ">/dev/null 2>&1 & w=$!; "
+    "exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
+
+/* The host list as read: one entry a process, "user@host" as ssh takes it, by role. */
+struct host_list {
+    const char *path;
+    uint32_t line;
+    struct sl_shell_words targets[2];
+    char *reason;
+    size_t reason_bytes;
+};
+
+static int refuse(const struct host_list *list, const char *text, const char *why)
+{
+    snprintf(list->reason, list->reason_bytes,
+             "%s:%u: \"%.80s\": %s; expected [user@]host[:slots] ps|worker", list->path, list->line,
+             text, why);
+    return SL_ERR_INVALID;
+}
+
+/* The host part of "user@host", for endpoints; an IPv6 address gets its brackets. */
+static void host_of(const char *target, char *host, size_t host_bytes)
+{
+    const char *at = strrchr(target, '@');
+    const char *name = at == NULL ? target : at + 1;
+    snprintf(host, host_bytes, strchr(name, ':') != NULL ? "[%s]" : "%s", name);
+}
+
+static unsigned first_port(const struct sl_launch_options *options)
+{
+    return options->port_base != 0 ? (unsigned)options->port_base : SL_SSH_PORT_BASE;
+}
+
+/* Nothing that ssh could take for an option, and a host that an endpoint can name. */
+static bool is_target(const char *target)
+{
+    static const char user[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    char host[300], with_port[320];
+    struct sl_endpoint endpoint;
+    const char *at = strrchr(target, '@');
+    if (target[0] == '-' || (at != NULL && strspn(target, user) != (size_t)(at - target))) {
+        return false;
+    }
+    host_of(target, host, sizeof host);
+    snprintf(with_port, sizeof with_port, "%s:0", host);
+    return host[0] != '-' && sl_endpoint_parse(with_port, &endpoint, NULL, 0) == 0;
+}
+
+/* Cuts ":slots" off, and the brackets of an IPv6 address. False when slots is no number. */
+static bool take_slots(char *target, uint32_t *out)
+{
+    *out = 1;
+    char *open = strchr(target, '['), *close = strchr(target, ']');
+    char *colon = strchr(close != NULL ? close : target, ':');
+    if (colon != NULL) {
+        *colon = '\0';
+        if (!sl_env_parse_u32(colon + 1, 1, SL_LIMIT_WORKERS, out)) {
+            return false;
+        }
+    }
+    if (open == NULL || close == NULL) {
+        return open == close;
+    }
+    if (close < open || close[1] != '\0') {
+        return false;
+    }
+    *close = '\0';
+    memmove(open, open + 1, strlen(open));
+    return true;
+}
+
+static int parse_line(struct host_list *list, char *line)
+{
+    char whole[128], *rest;
+    snprintf(whole, sizeof whole, "%.*s", (int)strcspn(line, "\r\n"), line);
+    char *target = strtok_r(line, " \t\r\n", &rest);
+    if (target == NULL || target[0] == '#') {
+        return 0;
+    }
+    const char *role_name = strtok_r(NULL, " \t\r\n", &rest);
+    const bool is_ps = role_name != NULL && strcmp(role_name, "ps") == 0;
+    if (!is_ps && (role_name == NULL || strcmp(role_name, "worker") != 0)) {
+        return refuse(list, whole, "the role is missing or unknown");
+    }
+    if (strtok_r(NULL, " \t\r\n", &rest) != NULL) {
+        return refuse(list, whole, "more than a host and a role");
+    }
+    uint32_t slots;
+    if (!take_slots(target, &slots)) {
+        return refuse(list, whole, "slots is not a number from 1, or an address lacks brackets");
+    }
+    if (!is_target(target)) {
+        return refuse(list, whole, "not a host");
+    }
+    struct sl_shell_words *targets = &list->targets[is_ps ? SL_CLUSTER_PS : SL_CLUSTER_WORKER];
+    if (slots + targets->count > (is_ps ? SL_LIMIT_PS : SL_LIMIT_WORKERS)) {
+        return refuse(list, whole, "more than 1024 ps or 16384 workers in all");
+    }
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < slots; i++) {
+        err = sl_shell_split_append(targets, target);
+    }
+    return err;
+}
+
+static int read_list(struct host_list *list)
+{
+    char line[512];
+    FILE *file = fopen(list->path, "re");
+    if (file == NULL) {
+        snprintf(list->reason, list->reason_bytes, "--host-list=%s: %s", list->path,
+                 strerror(errno));
+        return errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
+    }
+    int err = 0;
+    while (err == 0 && fgets(line, sizeof line, file) != NULL) {
+        list->line++;
+        /* A NUL hides the newline too, so that binary files end here. */
+        if (strchr(line, '\n') == NULL && !feof(file)) {
+            err = refuse(list, line, "too long, or a NUL byte");
+        } else {
+            err = parse_line(list, line);
+        }
+    }
+    if (err == 0 && ferror(file)) {
+        snprintf(list->reason, list->reason_bytes, "--host-list=%s: cannot read it", list->path);
+        err = SL_ERR_IO;
+    }
+    fclose(file);
+    return err;
+}
+
+/* The list must name both roles, and as many as --ps and --workers say, where they say it. */
+static int check_counts(const struct sl_launch_options *options, const struct host_list *list)
+{
+    const uint32_t ps = list->targets[SL_CLUSTER_PS].count;
+    const uint32_t workers = list->targets[SL_CLUSTER_WORKER].count;
+    if (ps == 0 || workers == 0) {
+        snprintf(list->reason, list->reason_bytes,
+                 "--host-list=%s: it names %u ps and %u workers; at least one of each is needed",
+                 list->path, ps, workers);
+        return SL_ERR_INVALID;
+    }
+    if ((options->ps_count != 0 && options->ps_count != ps) ||
+        (options->worker_count != 0 && options->worker_count != workers)) {
+        snprintf(list->reason, list->reason_bytes,
+                 "--host-list=%s names %u ps and %u workers, but --ps or --workers says otherwise; "
+                 "leave them out",
+                 list->path, ps, workers);
+        return SL_ERR_INVALID;
+    }
+    if (first_port(options) + ps - 1 > UINT16_MAX) {
+        snprintf(list->reason, list->reason_bytes, "--port-base=%u: %u ps need ports beyond 65535",
+                 first_port(options), ps);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static int check_ssh(const char *ssh, char *reason, size_t reason_bytes)
+{
+    struct sl_shell_words words = {0};
+    int err = sl_shell_split_words(ssh, &words);
+    if (err == SL_ERR_INVALID || (err == 0 && words.count == 0)) {
+        snprintf(reason, reason_bytes, "--ssh=%.120s: %s", ssh,
+                 err != 0 ? "a quote is not closed" : "accepts a command");
+        err = SL_ERR_INVALID;
+    }
+    sl_shell_split_fini(&words);
+    return err;
+}
+
+static int list_hosts(const struct sl_launch_options *options, const struct host_list *list,
+                      struct sl_plan_hosts *hosts)
+{
+    char host[300], item[320];
+    int err = 0;
+    const struct sl_shell_words *ps = &list->targets[SL_CLUSTER_PS];
+    for (uint32_t i = 0; err == 0 && i < ps->count; i++) {
+        host_of(ps->items[i], host, sizeof host);
+        snprintf(item, sizeof item, "%s:%u", host, first_port(options) + i);
+        err = sl_plan_join(&hosts->ps, item);
+    }
+    const struct sl_shell_words *workers = &list->targets[SL_CLUSTER_WORKER];
+    for (uint32_t i = 0; err == 0 && i < workers->count; i++) {
+        host_of(workers->items[i], host, sizeof host);
+        err = sl_plan_join(&hosts->workers, host);
+    }
+    return err;
+}
+
+/* sh -c SCRIPT starling FOLDER TARGET GRACE env NAME=VALUE... */
+static int begin_remote(const struct sl_launch_options *options, const char *folder,
+                        const char *target, struct sl_shell_words *words)
+{
+    char grace[24];
+    snprintf(grace, sizeof grace, "%llu", (unsigned long long)options->grace_s);
+    const char *const begin[] = {"sh", "-c", script, "starling", folder, target, grace, "env"};
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {
+        err = sl_shell_split_append(words, begin[i]);
+    }
+    return err != 0 ? err : sl_plan_append_variables(words);
+}
+
+/* Turns the task's command, as it is at home, into ssh's: the command, the target, one string. */
+static int wrap(const struct sl_launch_options *options, const char *folder, const char *target,
+                struct sl_plan_task *task)
+{
+    struct sl_shell_words remote = {0}, outer = {0};
+    char *text = NULL;
+    int err = begin_remote(options, folder, target, &remote);
+    for (uint32_t i = 0; err == 0 && i < task->argv.count; i++) {
+        err = sl_shell_split_append(&remote, task->argv.items[i]);
+    }
+    if (err == 0) {
+        text = sl_shell_split_quote(remote.items, remote.count);
+        err = text == NULL ? SL_ERR_NO_MEMORY : sl_shell_split_words(options->ssh, &outer);
+    }
+    if (err == 0) {
+        err = sl_shell_split_append(&outer, target);
+    }
+    if (err == 0) {
+        err = sl_shell_split_append(&outer, text);
+    }
+    free(text);
+    sl_shell_split_fini(&remote);
+    sl_shell_split_fini(&task->argv);
+    task->argv = outer;
+    task->stop = SL_PLAN_STOP_STDIN;
+    snprintf(task->where, sizeof task->where, " on %s", target);
+    return err;
+}
+
+static int fill(const struct sl_launch_options *options, const struct host_list *list,
+                struct sl_plan *plan)
+{
+    struct sl_plan_hosts hosts = {0};
+    char *folder = getcwd(NULL, 0);
+    if (folder == NULL) {
+        snprintf(list->reason, list->reason_bytes,
+                 "the working folder has no path that the other machines could enter: %s",
+                 strerror(errno));
+        return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_NOT_FOUND;
+    }
+    int err = list_hosts(options, list, &hosts);
+    if (err == 0) {
+        err = sl_plan_check_security(options, &hosts, list->reason, list->reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_plan_init(plan, list->targets[SL_CLUSTER_PS].count,
+                           list->targets[SL_CLUSTER_WORKER].count);
+    }
+    for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
+        struct sl_plan_task *task = &plan->tasks[i];
+        err = sl_plan_command(task, options, &hosts, list->reason, list->reason_bytes);
+        if (err == 0) {
+            err = wrap(options, folder, list->targets[task->role].items[task->index], task);
+        }
+    }
+    free(folder);
+    free(hosts.ps);
+    free(hosts.workers);
+    return err;
+}
+
+int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
+                size_t reason_bytes)
+{
+    struct host_list list = {
+        .path = options->host_list, .reason = reason, .reason_bytes = reason_bytes};
+    snprintf(reason, reason_bytes, "out of memory");
+    int err = check_ssh(options->ssh, reason, reason_bytes);
+    if (err == 0) {
+        err = read_list(&list);
+    }
+    if (err == 0) {
+        err = check_counts(options, &list);
+    }
+    if (err == 0) {
+        err = fill(options, &list, plan);
+    }
+    sl_shell_split_fini(&list.targets[SL_CLUSTER_PS]);
+    sl_shell_split_fini(&list.targets[SL_CLUSTER_WORKER]);
+    return err;
+}

@@ -1,0 +1,553 @@
+#include "tools/launch/supervisor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "tools/launch/process.h"
+#include "tools/launch/restart_policy.h"
+
+#define UNREAD_NS                                                                                  \
+    SL_CLOCK_NS_PER_S /* a job that is stopped waits so long for who reads its output */
+
+/* A worker that is asked to end finishes its step, for which it needs the ps: they are asked when
+ * the workers have ended. Who still waits after this may wait for a worker that has failed, which
+ * only the end of the ps cuts short. */
+#define PS_STAY_NS (5 * SL_CLOCK_NS_PER_S)
+
+enum phase {
+    RUNNING,  /* workers work */
+    DRAINING, /* all workers are done; the ps have been asked to end */
+    STOPPING, /* somebody failed, or the user wants it: the workers have been asked to end */
+};
+
+struct supervisor {
+    const struct sl_launch_options *options;
+    struct sl_completion *report;
+    struct sl_launch_process *processes;
+    struct pollfd *polled; /* the signals, the reports, then two of each process */
+    uint32_t count;
+    uint32_t running[2]; /* by role */
+    uint32_t resting[2]; /* that will be started again, by role */
+    uint32_t done_well;  /* workers */
+    struct sl_restart_policy policy, ps_policy;
+    char lost[256]; /* "worker/1, worker/3": went on without them */
+    int signal_fd;
+    enum phase phase;
+    int status;          /* what the launcher will exit with */
+    uint64_t timeout_ns; /* when the job's time is up */
+    uint64_t kill_ns;    /* when those that were asked to end are killed */
+    uint64_t unread_ns;  /* STOPPING: when output that has no room is dropped */
+    uint64_t ps_stop_ns; /* STOPPING: when the ps are asked too; SL_CLOCK_NEVER: they have been */
+    int stop_signal;     /* STOPPING: by which they are asked */
+    bool child_ended;    /* a signal said so that no reap has followed */
+};
+
+static uint64_t now_ns(void)
+{
+    return sl_clock_now_ns(sl_clock_system());
+}
+
+static void ask_role(struct supervisor *all, enum sl_cluster_role role, int signal_number)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct sl_launch_process *process = &all->processes[i];
+        if (process->child.pid != 0 && process->task->role == role) {
+            sl_launch_process_ask_to_end(process, signal_number);
+        }
+    }
+}
+
+static void stop_ps_when_due(struct supervisor *all, uint64_t now)
+{
+    const bool due = all->running[SL_CLUSTER_WORKER] == 0 || now >= all->ps_stop_ns;
+    if (all->ps_stop_ns != SL_CLOCK_NEVER && due) {
+        all->ps_stop_ns = SL_CLOCK_NEVER;
+        ask_role(all, SL_CLUSTER_PS, all->stop_signal);
+    }
+}
+
+/* Asks the workers, then the ps, and gives all of them the grace period. */
+static void stop(struct supervisor *all, int status, int signal_number)
+{
+    if (all->status == 0) {
+        all->status = status;
+    }
+    const uint64_t now = now_ns();
+    const uint64_t grace_ns = all->options->grace_s * SL_CLOCK_NS_PER_S;
+    all->phase = STOPPING;
+    all->resting[SL_CLUSTER_PS] = all->resting[SL_CLUSTER_WORKER] = 0;
+    all->unread_ns = now + UNREAD_NS;
+    all->kill_ns = now + grace_ns;
+    all->ps_stop_ns = now + (grace_ns / 2 < PS_STAY_NS ? grace_ns / 2 : PS_STAY_NS);
+    all->stop_signal = signal_number;
+    ask_role(all, SL_CLUSTER_WORKER, signal_number);
+}
+
+static void kill_all(struct supervisor *all)
+{
+    char name[SL_LAUNCH_PROCESS_NAME_BYTES];
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct sl_launch_process *process = &all->processes[i];
+        if (process->child.pid != 0) {
+            sl_log_warn("%s is killed: it has not ended by itself",
+                        sl_launch_process_name(process, name));
+            kill(process->child.pid, SIGKILL);
+        }
+    }
+    if (all->status == 0) {
+        all->status = SL_SUPERVISOR_FAILED;
+    }
+    all->kill_ns = SL_CLOCK_NEVER;
+}
+
+static void take_signal(struct supervisor *all)
+{
+    struct signalfd_siginfo info;
+    while (read(all->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        const int number = (int)info.ssi_signo;
+        if (number == SIGCHLD) {
+            all->child_ended = true; /* several may share one: reap looks at every process */
+            continue;
+        }
+        if (number == SIGQUIT) {
+            sl_log_warn("%s: the job is killed", strsignal(number));
+            stop(all, SL_SUPERVISOR_SIGNALED + number, SIGTERM);
+            kill_all(all);
+        } else if (all->phase != STOPPING) {
+            sl_log_warn("%s: the job is stopped (SIGQUIT kills it)", strsignal(number));
+            stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
+        } /* else it comes by another way too: from a control group, timeout(1), a batch system */
+    }
+}
+
+static void check_time(struct supervisor *all)
+{
+    const uint64_t now = now_ns();
+    if (now >= all->timeout_ns) {
+        all->timeout_ns = SL_CLOCK_NEVER;
+        sl_log_error("the job has not ended within %llu s (--timeout): it is stopped",
+                     (unsigned long long)all->options->timeout_s);
+        stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
+    }
+    stop_ps_when_due(all, now);
+    if (now >= all->kill_ns) {
+        kill_all(all);
+    }
+}
+
+/* A relay finds no room for its line: the job goes on as far as it can without it. */
+static bool waits_on(void *ctx)
+{
+    struct supervisor *all = ctx;
+    take_signal(all);
+    check_time(all);
+    return all->phase != STOPPING || now_ns() < all->unread_ns;
+}
+
+static void fail(struct supervisor *all, const struct sl_launch_process *process, const char *what)
+{
+    char text[512], log[4200] = "";
+    sl_launch_process_describe_end(process, what, text, sizeof text);
+    if (all->options->log_dir != NULL) {
+        char path[4096];
+        sl_launch_process_log_path(process, all->options->log_dir, path, sizeof path);
+        snprintf(log, sizeof log, "; see %s", path);
+    }
+    sl_log_error("%s%s", text, log);
+    stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+}
+
+static void reap(struct supervisor *all)
+{
+    all->child_ended = false;
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct sl_launch_process *process = &all->processes[i];
+        all->running[process->task->role] -= sl_launch_process_reap(process);
+    }
+}
+
+static void go_on_without(struct supervisor *all, const char *name)
+{
+    const size_t used = strlen(all->lost);
+    snprintf(all->lost + used, sizeof all->lost - used, "%s%s", used == 0 ? "" : ", ", name);
+}
+
+/* policy: that has allowed it. */
+static void rest(struct supervisor *all, struct sl_launch_process *process,
+                 const struct sl_restart_policy *policy)
+{
+    char text[512];
+    process->restarts++;
+    process->restart_ns = now_ns() + sl_restart_policy_delay_ns(process->restarts);
+    all->resting[process->task->role]++;
+    sl_launch_process_describe_end(process, "failed", text, sizeof text);
+    sl_log_warn(
+        "%s; it is started again in %llu s (restart %llu of %llu)", text,
+        (unsigned long long)(sl_restart_policy_delay_ns(process->restarts) / SL_CLOCK_NS_PER_S),
+        (unsigned long long)policy->restarts, (unsigned long long)policy->restarts_max);
+}
+
+static bool hosts_the_coordinator(const struct supervisor *all,
+                                  const struct sl_launch_process *process)
+{
+    return process->task->index == 0 && !all->options->has_store;
+}
+
+static uint32_t count_ps(const struct supervisor *all)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < all->count; i++) {
+        count += all->processes[i].task->role == SL_CLUSTER_PS;
+    }
+    return count;
+}
+
+/* Its shards have their backups on the next ps, and it has those of the one before. */
+static bool has_backup(const struct supervisor *all, const struct sl_launch_process *process)
+{
+    const uint32_t count = count_ps(all), index = process->task->index;
+    for (uint32_t i = 0; i < all->count; i++) {
+        const struct sl_launch_process *other = &all->processes[i];
+        const bool is_beside = other->task->role == SL_CLUSTER_PS && other != process &&
+                               (other->task->index == (index + 1) % count ||
+                                index == (other->task->index + 1) % count);
+        if (is_beside && other->child.pid == 0) {
+            return false;
+        }
+    }
+    return all->options->replicas != 0;
+}
+
+static void lose(struct supervisor *all, const struct sl_launch_process *process)
+{
+    char text[512];
+    sl_launch_process_describe_end(process, "is lost", text, sizeof text);
+    sl_log_warn("%s; the job goes on without it", text);
+    go_on_without(all, process->task->name);
+}
+
+/* One that has ended well before the workers was told to by somebody else. */
+static void judge_ps(struct supervisor *all, struct sl_launch_process *process, bool early)
+{
+    enum sl_restart_policy_verdict verdict = SL_RESTART_POLICY_FAIL;
+    if (early && all->phase == RUNNING && !sl_launch_process_ended_well(process)) {
+        const bool is_coordinator = hosts_the_coordinator(all, process);
+        all->ps_policy.continues = has_backup(all, process) && !is_coordinator;
+        verdict = sl_restart_policy_judge(&all->ps_policy, process->wait_status);
+        if (is_coordinator && all->options->replicas != 0 && all->ps_policy.restarts_max == 0) {
+            sl_log_error("ps/0 hosts the coordinator: it may die with --cluster-store, or with "
+                         "--restart-ps, only");
+        }
+    }
+    switch (verdict) {
+    case SL_RESTART_POLICY_FAIL:
+        fail(all, process, early ? "ended early" : "failed");
+        break;
+    case SL_RESTART_POLICY_RESTART:
+        rest(all, process, &all->ps_policy);
+        break;
+    case SL_RESTART_POLICY_CONTINUE:
+        lose(all, process);
+        break;
+    }
+}
+
+static void judge_worker(struct supervisor *all, struct sl_launch_process *process)
+{
+    switch (sl_restart_policy_judge(&all->policy, process->wait_status)) {
+    case SL_RESTART_POLICY_FAIL:
+        fail(all, process, "failed");
+        break;
+    case SL_RESTART_POLICY_RESTART:
+        rest(all, process, &all->policy);
+        break;
+    case SL_RESTART_POLICY_CONTINUE:
+        lose(all, process);
+        break;
+    }
+}
+
+/* Workers that are not done, here and with other launchers. */
+static uint32_t workers_left(const struct supervisor *all)
+{
+    return all->running[SL_CLUSTER_WORKER] + all->resting[SL_CLUSTER_WORKER] +
+           all->report->workers_left;
+}
+
+/* The last worker has ended: the ps drain, unless there is nothing that a worker has finished. */
+static void end_job(struct supervisor *all)
+{
+    if (all->done_well == 0) {
+        if (all->running[SL_CLUSTER_PS] > 0) { /* else it knows of its own worker only */
+            sl_log_error("no worker is left: all were lost");
+        }
+        stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        return;
+    }
+    if (all->lost[0] != '\0') {
+        sl_log_warn("the job ends without %s: lost on the way", all->lost);
+    }
+    all->phase = DRAINING;
+    all->resting[SL_CLUSTER_PS] = 0;
+    all->kill_ns = now_ns() + all->options->grace_s * SL_CLOCK_NS_PER_S;
+    ask_role(all, SL_CLUSTER_PS, SIGTERM);
+}
+
+/* What the ends that were just read mean. The whole batch is in before any is judged: a ps that
+ * ended after the last worker did not end early, whichever was read first. */
+static void judge(struct supervisor *all)
+{
+    const bool early = workers_left(all) > 0;
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct sl_launch_process *process = &all->processes[i];
+        if (!process->fresh) {
+            continue;
+        }
+        process->fresh = false;
+        const bool is_ps = process->task->role == SL_CLUSTER_PS;
+        const bool well = sl_launch_process_ended_well(process);
+        all->done_well += !is_ps && well;
+        if (all->phase == STOPPING || (well && !(is_ps && early))) {
+            continue;
+        }
+        if (is_ps) {
+            judge_ps(all, process, early);
+        } else {
+            judge_worker(all, process);
+        }
+    }
+    if (all->phase == RUNNING && workers_left(all) == 0) {
+        end_job(all);
+    }
+}
+
+static bool start_process(struct supervisor *all, struct sl_launch_process *process)
+{
+    const int err = sl_launch_process_start(process, all->options->log_dir, waits_on, all);
+    all->running[process->task->role] += err == 0;
+    return err == 0;
+}
+
+static void start_all(struct supervisor *all)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (!start_process(all, &all->processes[i])) {
+            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+            return;
+        }
+    }
+}
+
+static bool has_resting(const struct supervisor *all)
+{
+    return all->resting[SL_CLUSTER_PS] + all->resting[SL_CLUSTER_WORKER] > 0;
+}
+
+static void restart_due(struct supervisor *all)
+{
+    for (uint32_t i = 0; has_resting(all) && i < all->count; i++) {
+        struct sl_launch_process *process = &all->processes[i];
+        if (process->restart_ns > now_ns()) {
+            continue;
+        }
+        process->restart_ns = SL_CLOCK_NEVER;
+        all->resting[process->task->role]--;
+        if (!start_process(all, process)) {
+            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        }
+    }
+}
+
+static uint64_t next_due(const struct supervisor *all)
+{
+    uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
+    due = all->ps_stop_ns < due ? all->ps_stop_ns : due;
+    for (uint32_t i = 0; has_resting(all) && i < all->count; i++) {
+        due = all->processes[i].restart_ns < due ? all->processes[i].restart_ns : due;
+    }
+    return due;
+}
+
+/* Until the earliest deadline, rounded up so that it has then passed; not at all when a process
+ * ended while the others were looked at. */
+static int poll_ms(const struct supervisor *all)
+{
+    if (all->child_ended) {
+        return 0;
+    }
+    const uint64_t due = next_due(all);
+    if (due == SL_CLOCK_NEVER) {
+        return -1;
+    }
+    const uint64_t now = now_ns();
+    const uint64_t ms = due <= now ? 0 : (due - now) / SL_CLOCK_NS_PER_MS + 1;
+    return ms > 1000000 ? 1000000 : (int)ms;
+}
+
+static void pump(struct sl_log_forward *relay, const struct pollfd *polled)
+{
+    /* At its end the pipe is readable for ever: it is closed now. */
+    if (polled->revents != 0 && sl_log_forward_pump(relay) == SL_LOG_FORWARD_END) {
+        sl_log_forward_fini(relay);
+    }
+}
+
+/* Workers that other launchers have seen end. */
+static void take_reports(struct supervisor *all)
+{
+    uint32_t worker;
+    int status;
+    while (sl_completion_take(all->report, &worker, &status)) {
+        all->done_well += status == 0;
+        if (status == 0 || all->phase == STOPPING) {
+            continue;
+        }
+        if (all->policy.continues) {
+            char name[24];
+            snprintf(name, sizeof name, "worker/%u", worker);
+            sl_log_warn("%s is lost: its launcher says status %d; the job goes on without it", name,
+                        status);
+            go_on_without(all, name);
+        } else {
+            sl_log_error("worker/%u failed: its launcher says status %d", worker, status);
+            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        }
+    }
+}
+
+static void turn(struct supervisor *all)
+{
+    struct pollfd *polled = all->polled;
+    polled[0] = (struct pollfd){.fd = all->signal_fd, .events = POLLIN};
+    polled[1] = (struct pollfd){.fd = sl_completion_fd(all->report), .events = POLLIN};
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct sl_launch_process *process = &all->processes[i];
+        polled[2 + 2 * i] = (struct pollfd){.fd = process->out.from, .events = POLLIN};
+        polled[3 + 2 * i] = (struct pollfd){.fd = process->err.from, .events = POLLIN};
+    }
+    if (poll(polled, 2 + 2 * (nfds_t)all->count, poll_ms(all)) > 0) {
+        for (uint32_t i = 0; i < all->count; i++) {
+            pump(&all->processes[i].out, &polled[2 + 2 * i]);
+            pump(&all->processes[i].err, &polled[3 + 2 * i]);
+        }
+    }
+    take_signal(all);
+    take_reports(all);
+    reap(all);
+    judge(all);
+    restart_due(all);
+    check_time(all);
+}
+
+static bool open_signals(int *out)
+{
+    sigset_t taken;
+    sigemptyset(&taken);
+    sigaddset(&taken, SIGINT);
+    sigaddset(&taken, SIGTERM);
+    sigaddset(&taken, SIGHUP);
+    sigaddset(&taken, SIGQUIT);
+    sigaddset(&taken, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &taken, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    *out = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    return *out >= 0;
+}
+
+/* Two pipes a process: the soft limit of open files is soon reached, the hard one seldom. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static bool make_log_dir(const char *log_dir)
+{
+    if (log_dir == NULL || mkdir(log_dir, 0755) == 0 || errno == EEXIST) {
+        return true;
+    }
+    sl_log_error("--log-dir=%s: cannot make it: %s", log_dir, strerror(errno));
+    return false;
+}
+
+static bool set_up(struct supervisor *all, const struct sl_plan *plan)
+{
+    all->processes = calloc(plan->task_count, sizeof *all->processes);
+    all->polled = calloc(2 + 2 * (size_t)plan->task_count, sizeof *all->polled);
+    if (all->processes == NULL || all->polled == NULL) {
+        sl_log_error("out of memory for %u processes", plan->task_count);
+        return false;
+    }
+    all->count = plan->task_count;
+    for (uint32_t i = 0; i < all->count; i++) {
+        sl_launch_process_init(&all->processes[i], &plan->tasks[i]);
+    }
+    if (!open_signals(&all->signal_fd)) {
+        sl_log_error("cannot take signals: %s", strerror(errno));
+        return false;
+    }
+    raise_file_limit();
+    return make_log_dir(all->options->log_dir);
+}
+
+/* A job whose report could not be written has not ended well. */
+static void check_output(struct supervisor *all, const struct sl_launch_process *run)
+{
+    const int failure = run->out.lost_errno != 0 ? run->out.lost_errno : run->err.lost_errno;
+    char name[SL_LAUNCH_PROCESS_NAME_BYTES];
+    if (failure != 0) {
+        sl_log_error("%s: some of its output is lost: %s", sl_launch_process_name(run, name),
+                     strerror(failure));
+        all->status = all->status == 0 ? SL_SUPERVISOR_FAILED : all->status;
+    }
+}
+
+int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options *options,
+                      struct sl_completion *report)
+{
+    struct supervisor all = {
+        .options = options,
+        .policy = {.restarts_max = options->restarts,
+                   .continues = options->on_worker_loss == SL_LAUNCH_LOSS_CONTINUE},
+        .ps_policy = {.restarts_max = options->ps_restarts},
+        .report = report,
+        .signal_fd = -1,
+        .timeout_ns = SL_CLOCK_NEVER,
+        .kill_ns = SL_CLOCK_NEVER,
+        .ps_stop_ns = SL_CLOCK_NEVER};
+    if (options->timeout_s != 0) {
+        all.timeout_ns = now_ns() + options->timeout_s * SL_CLOCK_NS_PER_S;
+    }
+    if (set_up(&all, plan)) {
+        start_all(&all);
+        while (all.running[SL_CLUSTER_PS] + all.running[SL_CLUSTER_WORKER] > 0 ||
+               has_resting(&all)) {
+            turn(&all);
+        }
+    } else {
+        all.status = SL_SUPERVISOR_FAILED;
+    }
+    if (all.signal_fd >= 0) {
+        close(all.signal_fd);
+    }
+    for (uint32_t i = 0; i < all.count; i++) {
+        check_output(&all, &all.processes[i]);
+        sl_launch_process_fini(&all.processes[i]);
+    }
+    free(all.polled);
+    free(all.processes);
+    return all.status;
+}

@@ -1,0 +1,119 @@
+/* What a hub makes known to its transports: memory that peers of this machine read and write where
+ * it lies (SHARES), or that the device does (REGISTERS). The first is memory that other processes
+ * can map; for the second any will do. */
+#include <assert.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "worker/client_io.h"
+#include "worker/send_arena.h"
+
+static_assert(SL_CLIENT_IO_SCHEMES <= 8, "a bit for each in a byte");
+
+static bool has(const struct sl_transport *transport, uint32_t capability)
+{
+    return transport != NULL && (transport->ops->capabilities & capability) != 0;
+}
+
+/* Whatever a transport does not know, it copies, or makes known to itself for the occasion. */
+static bool make_known(struct sl_transport *transport, void *base, size_t bytes)
+{
+    return sl_transport_memory_register(transport, base, bytes) == 0;
+}
+
+/* ---- What is the hub's own */
+
+static void share_outbox(struct sl_client_io *hub, struct sl_transport *transport)
+{
+    sl_assert(!hub->has_shared_outbox); /* there is one such transport */
+    int err = sl_outbox_init_shared(&hub->shared_outbox, SL_CLIENT_IO_OUTBOX_BYTES,
+                                    hub->options->hello.checksum, transport);
+    hub->has_shared_outbox = err == 0;
+    if (err != 0) {
+        sl_log_warn("%s: outgoing frames are not in shared memory: %s",
+                    sl_reactor_name(hub->reactor), sl_err_name(err));
+    }
+}
+
+static void register_own(struct sl_client_io *hub, struct sl_transport *transport)
+{
+    (void)sl_outbox_register(&hub->outbox, transport);
+    if (hub->has_buffers) {
+        const struct sl_pool *buffers = &hub->buffers;
+        (void)make_known(transport, buffers->base, buffers->block_bytes * buffers->block_count);
+    }
+}
+
+/* ---- What is the client's */
+
+static void lend_by(struct sl_client_io *hub, uint32_t scheme, struct sl_client_io_buffer *buffer)
+{
+    struct sl_transport *transport = hub->transports[scheme];
+    bool suits = has(transport, SL_TRANSPORT_REGISTERS) ||
+                 (has(transport, SL_TRANSPORT_MAPS_MEMORY) && buffer->is_shared);
+    if (suits && make_known(transport, buffer->base, buffer->bytes)) {
+        buffer->known_to |= (uint8_t)(1U << scheme);
+    }
+}
+
+void sl_client_io_share(struct sl_client_io *hub, enum sl_endpoint_scheme scheme)
+{
+    struct sl_transport *transport = hub->transports[scheme];
+    if (has(transport, SL_TRANSPORT_MAPS_MEMORY)) {
+        share_outbox(hub, transport);
+    } else if (has(transport, SL_TRANSPORT_REGISTERS)) {
+        register_own(hub, transport);
+    } else {
+        return;
+    }
+    if (hub->options->wire != NULL) {
+        const struct sl_shared *wire = sl_send_arena_shared(hub->options->wire);
+        (void)make_known(transport, wire->base, wire->bytes);
+    }
+    for (uint32_t i = 0; i < hub->lent_count; i++) {
+        lend_by(hub, scheme, &hub->lent[i]);
+    }
+}
+
+bool sl_client_io_lends(const struct sl_client_io *hub, enum sl_endpoint_scheme scheme,
+                        const void *at, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < hub->lent_count; i++) {
+        const struct sl_client_io_buffer *buffer = &hub->lent[i];
+        uintptr_t offset = (uintptr_t)at - (uintptr_t)buffer->base; /* huge when it is before */
+        if (offset < buffer->bytes && bytes <= buffer->bytes - offset) {
+            return (buffer->known_to & 1U << scheme) != 0;
+        }
+    }
+    return false;
+}
+
+void sl_client_io_export(struct sl_control_op *call)
+{
+    struct sl_client_io *hub = call->hub;
+    sl_assert(hub->lent_count < SL_CLIENT_BUFFERS_MAX);
+    struct sl_client_io_buffer *buffer = &hub->lent[hub->lent_count++];
+    *buffer = (struct sl_client_io_buffer){
+        .base = call->memory, .bytes = call->memory_bytes, .is_shared = call->memory_is_shared};
+    for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
+        lend_by(hub, scheme, buffer);
+    }
+    sl_control_op_answer(call);
+}
+
+void sl_client_io_unexport(struct sl_control_op *call)
+{
+    struct sl_client_io *hub = call->hub;
+    uint32_t index = 0;
+    while (index < hub->lent_count && hub->lent[index].base != call->memory) {
+        index++;
+    }
+    sl_assert(index < hub->lent_count);
+    for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
+        if ((hub->lent[index].known_to & 1U << scheme) != 0) {
+            sl_transport_memory_unregister(hub->transports[scheme], call->memory);
+        }
+    }
+    hub->lent[index] = hub->lent[--hub->lent_count];
+    sl_control_op_answer(call);
+}

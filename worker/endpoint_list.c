@@ -1,0 +1,55 @@
+#include "worker/endpoint_list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One endpoint, up to a comma or the end. */
+static int parse_one(const char *text, size_t length, struct sl_endpoint *out, char *reason,
+                     size_t reason_bytes)
+{
+    char one[SL_LIMIT_ENDPOINT_BYTES + 16];
+    if (length >= sizeof one) {
+        (void)snprintf(reason, reason_bytes, "an endpoint is longer than %zu characters",
+                       sizeof one - 1);
+        return SL_ERR_INVALID;
+    }
+    memcpy(one, text, length);
+    one[length] = '\0';
+    return sl_endpoint_parse(one, out, reason, reason_bytes);
+}
+
+int sl_endpoint_list_parse(const char *text, struct sl_endpoint *first, struct sl_endpoint **others,
+                           uint32_t *other_count, char *reason, size_t reason_bytes)
+{
+    uint32_t commas = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        commas += *c == ',' ? 1 : 0;
+    }
+    if (commas >= SL_LIMIT_PS) {
+        (void)snprintf(reason, reason_bytes, "more than %d endpoints", SL_LIMIT_PS);
+        return SL_ERR_INVALID;
+    }
+    struct sl_endpoint *more = commas == 0 ? NULL : calloc(commas, sizeof *more);
+    if (commas != 0 && more == NULL) {
+        (void)snprintf(reason, reason_bytes, "no memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = 0;
+    for (uint32_t i = 0; i <= commas && err == 0; i++) {
+        size_t length = strcspn(text, ",");
+        err = parse_one(text, length, i == 0 ? first : &more[i - 1], reason, reason_bytes);
+        if (err == 0 && i > 0 && more[i - 1].scheme != first->scheme) {
+            (void)snprintf(reason, reason_bytes, "endpoints of several kinds");
+            err = SL_ERR_INVALID;
+        }
+        text += length + 1;
+    }
+    if (err != 0) {
+        free(more);
+        return err;
+    }
+    *others = more;
+    *other_count = commas;
+    return 0;
+}

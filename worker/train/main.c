@@ -1,0 +1,520 @@
+/* starling-worker: trains a click-through model on its share of the data, with its parameters on
+ * the ps. Exit status: 0 done, 1 failed, 2 a bad flag or variable, 128 + the signal after SIGINT or
+ * SIGTERM. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "config/cluster_store_settings.h"
+#include "config/dmlc.h"
+#include "config/env.h"
+#include "config/security.h"
+#include "core/log.h"
+#include "core/rlimit.h"
+#include "net/trace.h"
+#include "net/transport.h"
+#include "reactor/topology.h"
+#include "worker/train/flags.h"
+#include "worker/train/trainer.h"
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
+
+/* How long a worker that was told to end may take to finish its step and say goodbye. A ps that it
+ * has lost is tried every 1 to 1.5 s, so one that is only cut off is met again within it; and it is
+ * well below the 10 s after which a container that was told to stop is killed. */
+#define STOP_SECONDS 5
+
+struct job {
+    struct sl_flags flags;
+    struct sl_env env;
+    struct sl_dmlc dmlc;
+    struct sl_cluster cluster;
+    struct sl_security security;
+    struct sl_rdma_settings rdma;
+    struct sl_dpdk_settings dpdk;
+    struct sl_cluster_store_settings store;
+    struct sl_trainer_options options;
+    struct sl_reader_options test; /* of the data to evaluate on */
+    struct sl_reader *train;
+    struct sl_train_report report;
+};
+
+static volatile sig_atomic_t caught_signal;
+static volatile sig_atomic_t waiting; /* for other processes: nothing that a signal must not cut */
+
+static void on_signal(int number)
+{
+    if (waiting != 0) {
+        _exit(EXIT_SIGNAL + number);
+    }
+    if (caught_signal == 0) { /* else a launcher and a control group, say, have both sent it */
+        caught_signal = number;
+        (void)alarm(STOP_SECONDS);
+    }
+}
+
+static void on_quit(int number)
+{
+    _exit(EXIT_SIGNAL + number);
+}
+
+/* The step that the stop waits for has not ended: a ps may be gone. The training thread sleeps in
+ * it, and the others may be in the midst of anything, so this process just ends. It has said no
+ * goodbye, so that it is lost, and can be replaced. */
+static void on_alarm(int number)
+{
+    (void)number;
+    static const char text[] = "starling-worker: told to end, but what it waits for does not come: "
+                               "ends without goodbye, as lost\n";
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written; /* nobody is left to be told */
+    _exit(EXIT_SIGNAL + caught_signal);
+}
+
+/* A repeated signal changes nothing; SIGQUIT ends the process at once. */
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    action = (struct sigaction){.sa_handler = on_quit};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGQUIT, &action, NULL);
+    action = (struct sigaction){.sa_handler = on_alarm};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGALRM, &action, NULL);
+}
+
+/* A ps whose data endpoint in the map has no other way than this; NULL: none. */
+static const struct sl_endpoint *find_only(const struct job *job, enum sl_endpoint_scheme scheme)
+{
+    for (uint32_t i = 0; job->cluster.ps != NULL && i < job->cluster.ps_count; i++) {
+        if (job->cluster.ps[i].data.scheme == scheme) {
+            return &job->cluster.ps[i].data;
+        }
+    }
+    return NULL;
+}
+
+/* By the map, or by ps-lite's variable. */
+static bool asks_for_rdma(const struct job *job)
+{
+    return (job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma) ||
+           find_only(job, SL_ENDPOINT_RDMA) != NULL;
+}
+
+static int read_dpdk(struct job *job, char *reason, size_t reason_bytes)
+{
+    int err = sl_dpdk_settings_read(&job->flags.dpdk, &job->dpdk, reason, reason_bytes);
+    const struct sl_endpoint *only = find_only(job, SL_ENDPOINT_DPDK);
+    if (err != 0 || only == NULL) {
+        return err;
+    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(only, text, sizeof text);
+    const char *missing = sl_builtin_missing(SL_ENDPOINT_DPDK);
+    if (missing == NULL && job->dpdk.text[0] != '\0') {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes, "data endpoint %s: %s", text,
+                   missing != NULL ? missing
+                                   : "this worker needs a device of its own to get there: "
+                                     "--dpdk-device DEVICE?addr=A, or STARLING_DPDK_DEVICE");
+    return missing != NULL ? SL_ERR_UNSUPPORTED : SL_ERR_INVALID;
+}
+
+static int read_environment(struct job *job, char *reason, size_t reason_bytes)
+{
+    int err = sl_env_read(sl_topology_core_count(), &job->env, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_dmlc_read(&job->dmlc, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_rdma_settings_read(&job->flags.rdma, &job->rdma, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_cluster_store_settings_read(job->flags.store, &job->store, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
+                                 &job->dmlc, &job->cluster, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_rdma_settings_check(&job->rdma, asks_for_rdma(job), reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = read_dpdk(job, reason, reason_bytes);
+    }
+    if (err == 0 && job->cluster.worker_count == 0) {
+        (void)snprintf(reason, reason_bytes,
+                       "how many workers there are is not said: use --worker-hosts, TF_CONFIG or "
+                       "DMLC_NUM_WORKER");
+        err = SL_ERR_INVALID;
+    }
+    if (err == 0) {
+        err = sl_security_resolve(&job->flags.security, getenv(SL_SECURITY_SECRET_VARIABLE),
+                                  &job->security, reason, reason_bytes);
+    }
+    return err;
+}
+
+/* Reads the data's first row, which every worker reads alike, and counts its features; features_max
+ * as in sl_reader_options. Data without a row is an error: the job would end well and have trained
+ * nothing. */
+static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
+                          uint32_t *feature_count, char *reason, size_t reason_bytes)
+{
+    const struct sl_reader_options options = {.format = flags->format,
+                                              .paths = flags->data.items,
+                                              .path_count = flags->data.count,
+                                              .share_count = 1,
+                                              .features_max = features_max};
+    struct sl_reader *reader;
+    int err = sl_reader_open(&options, &reader, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_reader_row *row;
+    int got = sl_reader_next(reader, &row);
+    if (got < 0) {
+        (void)snprintf(reason, reason_bytes, "%s", sl_reader_reason(reader));
+    } else if (got == 0) {
+        (void)snprintf(reason, reason_bytes, "--data %s%s: there is no row to train on",
+                       flags->data.items[0], flags->data.count > 1 ? " and the other files" : "");
+        got = SL_ERR_INVALID;
+    } else {
+        *feature_count = row->feature_count > 0 ? row->feature_count : 1;
+    }
+    sl_reader_close(&reader);
+    return got < 0 ? got : 0;
+}
+
+/* Several workers may share a terminal: one bar is enough. */
+static void set_index(struct job *job, uint32_t index)
+{
+    job->cluster.task_index = index;
+    job->options.worker_index = index;
+    job->options.quiet = job->flags.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
+}
+
+static int read_options(struct job *job, char *reason, size_t reason_bytes)
+{
+    const struct sl_flags *flags = &job->flags;
+    if (flags->data.count == 0) {
+        (void)snprintf(reason, reason_bytes, "--data is missing: name the files to train on");
+        return SL_ERR_INVALID;
+    }
+    job->options = (struct sl_trainer_options){
+        .worker_count = job->cluster.worker_count,
+        .model = flags->model,
+        .shape = flags->shape,
+        .optimizer = flags->optimizer,
+        .consistency = flags->consistency,
+        .epochs = flags->epochs,
+        .batch_rows = flags->batch_rows,
+        .step_timeout_ms = flags->step_timeout_ms,
+        .start_timeout_ms = flags->start_timeout_ms,
+        .barrier_timeout_ms = flags->barrier_timeout_ms,
+        .stop = &caught_signal,
+        .waiting = &waiting,
+        .clock = sl_clock_system(),
+    };
+    set_index(job, job->cluster.task_index);
+    return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason, reason_bytes);
+}
+
+/* Whoever evaluates opens the test data when it does; worker 0, who most likely will, also looks
+ * whether it can. */
+static int check_test_data(struct job *job, const struct sl_reader_options *like, char *reason,
+                           size_t reason_bytes)
+{
+    job->test = *like;
+    job->test.paths = &job->flags.test;
+    job->test.path_count = 1;
+    job->test.share_index = 0;
+    job->test.share_count = 1;
+    job->options.test = &job->test;
+    struct sl_reader *reader = NULL;
+    int err = job->cluster.task_index != 0
+                  ? 0
+                  : sl_reader_open(&job->test, &reader, reason, reason_bytes);
+    sl_reader_close(&reader);
+    return err;
+}
+
+/* Before anything waits for the cluster, so that a misspelt file name is known at once. */
+static int open_data(struct job *job, char *reason, size_t reason_bytes)
+{
+    const struct sl_flags *flags = &job->flags;
+    struct sl_model_shape *shape = &job->options.shape;
+    uint32_t first_row_features = 0;
+    if (shape->fields == 0) {
+        shape->fields = flags->format->field_count;
+    }
+    const bool counts = shape->fields == 0 && flags->model == &sl_model_deepfm;
+    int err = read_first_row(flags, counts ? SL_MODEL_FIELDS_MAX : 0, &first_row_features, reason,
+                             reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    if (counts) {
+        shape->fields = first_row_features;
+    }
+    const struct sl_reader_options options = {
+        .format = flags->format,
+        .paths = flags->data.items,
+        .path_count = flags->data.count,
+        /* One that joins beyond the workers shares a part with one of them. */
+        .share_index = job->cluster.task_index % job->cluster.worker_count,
+        .share_count = job->cluster.worker_count,
+        /* The tower has no inputs for more features. */
+        .features_max = flags->model == &sl_model_deepfm ? shape->fields : 0,
+    };
+    err = sl_reader_open(&options, &job->train, reason, reason_bytes);
+    if (err == 0 && flags->test != NULL) {
+        err = check_test_data(job, &options, reason, reason_bytes);
+    }
+    return err;
+}
+
+static void describe_job(struct job *job)
+{
+    const struct sl_trainer_options *options = &job->options;
+    struct sl_train_report_job *to = &job->report.job;
+    *to = (struct sl_train_report_job){
+        .worker_index = options->worker_index,
+        .worker_count = options->worker_count,
+        .shard_count = sl_client_shard_count(options->client),
+        .model = options->model->name,
+        .format = job->flags.format->name,
+        .optimizer = job->flags.optimizer_name,
+        .protocol = job->flags.protocol_name,
+        .optimizer_spec = options->optimizer,
+        .shape = options->shape,
+        .epochs = options->epochs,
+        .batch_rows = options->batch_rows,
+    };
+    static const char *const modes[] = {"asp", "bsp", "ssp"};
+    int used =
+        snprintf(to->consistency, sizeof to->consistency, "%s", modes[options->consistency.mode]);
+    if (options->consistency.mode == SL_CONSISTENCY_SSP) {
+        (void)snprintf(to->consistency + used, sizeof to->consistency - (size_t)used, ":%u",
+                       options->consistency.staleness);
+    }
+}
+
+/* Only when asked for: while such a worker reads or computes, nobody makes a connection that broke
+ * again, and past the lease it is lost. */
+static bool is_driven(const struct job *job)
+{
+    bool driven = job->env.worker_reactors == 0;
+    if (driven) {
+        sl_log_info("no reactor: the thread that trains serves the connections too");
+    }
+    return driven;
+}
+
+/* A script that asks for RDMA gets TCP where there is none. And where there is RDMA, of which a
+ * variable that is wrong may say how it is used, it is not used in another way. */
+static void warn_without_rdma(const struct job *job)
+{
+    const bool is_asked = job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma;
+    const bool is_flawed = job->rdma.flaw[0] != '\0' && job->env.rdma;
+    const char *why = is_asked || is_flawed ? sl_builtin_missing(SL_ENDPOINT_RDMA) : NULL;
+    if (is_flawed && why == NULL) {
+        sl_log_warn("%s; goes on without RDMA", job->rdma.flaw);
+    } else if (is_asked && why != NULL) {
+        sl_log_warn("DMLC_ENABLE_RDMA=%s, but there is no RDMA here: %s; goes over tcp",
+                    job->dmlc.rdma, why);
+    }
+}
+
+static int connect_cluster(struct job *job)
+{
+    char *coordinator = sl_cluster_places(&job->cluster, job->store.is_given);
+    const struct sl_client_options options = {
+        .coordinator = coordinator,
+        .task_index = job->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)job->cluster.task_index,
+        .ps_count = job->cluster.ps_count,
+        .worker_count = job->cluster.worker_count,
+        .heartbeat_ms = job->dmlc.heartbeat_interval_s * 1000,
+        .reactor_count = job->env.worker_reactors,
+        .polling = job->env.worker_polling,
+        .caller_driven = is_driven(job),
+        .pin_cores = job->env.worker_pin,
+        .checksum = job->flags.checksum,
+        .protocol = job->flags.protocol,
+        .start_timeout_ms = job->options.start_timeout_ms,
+        .congestion_control =
+            job->env.congestion_control[0] == '\0' ? NULL : job->env.congestion_control,
+        .joins = job->flags.cluster.joins,
+        .secret = job->security.secret.byte_count == 0 ? NULL : job->security.secret.bytes,
+        .secret_bytes = job->security.secret.byte_count,
+        .tls_certificate = job->security.certificate,
+        .tls_key = job->security.key,
+        .tls_authority = job->security.authority,
+        .tls_peer_name = job->security.peer_name,
+        .no_shm = !job->env.shm,
+        .no_rdma = !job->env.rdma || job->rdma.flaw[0] != '\0',
+        .rdma_device = job->rdma.device[0] == '\0' ? NULL : job->rdma.device,
+        .rdma_gid = job->rdma.gid,
+        .dpdk_device = job->dpdk.text[0] == '\0' ? NULL : job->dpdk.text,
+    };
+    waiting = 1;
+    int err =
+        coordinator == NULL ? SL_ERR_NO_MEMORY : sl_client_create(&options, &job->options.client);
+    waiting = 0;
+    free(coordinator);
+    if (err == SL_ERR_INVALID) { /* the coordinator was told otherwise */
+        sl_log_error("this worker was told %u ps, and by %s %u worker%s", job->cluster.ps_count,
+                     job->cluster.worker_count_source, job->cluster.worker_count,
+                     job->cluster.worker_count == 1 ? "" : "s");
+    }
+    return err;
+}
+
+/* The coordinator has said which worker this is: its share of the data is another than was opened
+ * to see that it is there. */
+static int take_task(struct job *job)
+{
+    char name[32];
+    char reason[1024];
+    if (!job->cluster.any_task) {
+        return 0;
+    }
+    set_index(job, (uint32_t)sl_client_task_index(job->options.client));
+    (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    sl_log_rename(name);
+    sl_reader_close(&job->train);
+    int err = open_data(job, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("%s", reason);
+    }
+    return err;
+}
+
+/* Everybody writes its own: the same --report serves a whole cluster. */
+static int write_report(const struct job *job)
+{
+    if (job->flags.report == NULL) {
+        return 0;
+    }
+    char reason[512];
+    char *path = sl_train_report_path(job->flags.report, job->options.worker_index);
+    if (path == NULL) {
+        sl_log_error("--report: no memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = sl_train_report_write(&job->report, path, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("--report: %s", reason);
+    }
+    free(path);
+    return err;
+}
+
+/* The training failed, or is done and was not evaluated: without goodbye the shards know this
+ * worker for a lease more, so that their last checkpoint is of a job that goes on. */
+static _Noreturn void end_as_lost(int status)
+{
+    (void)fflush(NULL);
+    _exit(status);
+}
+
+/* One that was stopped in the middle leaves, so that nobody waits for it, and the rest is trained
+ * by who takes its place. */
+static void close_client(struct job *job, int err)
+{
+    const bool complete = job->report.complete;
+    if (err == SL_ERR_CANCELLED && !complete) {
+        sl_client_leave(&job->options.client);
+    } else if (err == 0 || (err != SL_ERR_CANCELLED && complete)) {
+        sl_client_destroy(&job->options.client);
+    }
+}
+
+static int run(struct job *job)
+{
+    sl_train_report_init(&job->report);
+    if (connect_cluster(job) != 0) {
+        return EXIT_FAILED; /* logged */
+    }
+    if (take_task(job) != 0) {
+        end_as_lost(EXIT_FAILED);
+    }
+    describe_job(job);
+    struct sl_reader *train = job->train;
+    job->train = NULL;
+    int err = sl_trainer_run(&job->options, train, &job->report);
+    close_client(job, err);
+    (void)alarm(0); /* from here on it waits for nobody */
+    int printed = 0;
+    if (err == 0 || err == SL_ERR_CANCELLED) {
+        printed = sl_train_report_print(&job->report, stdout);
+        if (printed != 0) {
+            sl_log_error("the report cannot be written to standard output: %s", strerror(errno));
+        }
+    }
+    int reported = write_report(job);
+    reported = reported != 0 ? reported : printed;
+    const bool stopped = caught_signal != 0 && err == SL_ERR_CANCELLED;
+    const int status = stopped                     ? EXIT_SIGNAL + caught_signal
+                       : err == 0 && reported == 0 ? 0
+                                                   : EXIT_FAILED;
+    if (job->options.client != NULL) {
+        end_as_lost(status);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    char reason[1024];
+    struct job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return EXIT_FAILED;
+    }
+    int status = 0;
+    int result = sl_flags_parse(argc, argv, &job->flags, reason, sizeof reason);
+    if (result == SL_CLI_EXIT_OK) {
+        goto out;
+    }
+    if (result != SL_CLI_RUN || read_environment(job, reason, sizeof reason) != 0 ||
+        read_options(job, reason, sizeof reason) != 0) {
+        (void)fprintf(stderr, "starling-worker: %s\n", reason);
+        status = EXIT_USAGE;
+        goto out;
+    }
+    char name[32] = "worker";
+    if (!job->cluster.any_task) {
+        (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    }
+    sl_log_setup(job->env.log_level, name);
+    sl_trace_set(job->dmlc.verbose);
+    if (open_data(job, reason, sizeof reason) != 0) {
+        sl_log_error("%s", reason);
+        status = EXIT_FAILED;
+        goto out;
+    }
+    if (job->env.worker_reactors > sl_topology_core_count()) {
+        sl_log_warn("NETWORK_WORKER_CORE_NUMBER=%u, but there are %u cores%s",
+                    job->env.worker_reactors, sl_topology_core_count(),
+                    job->env.worker_polling ? ": reactors that poll take the cores from each other"
+                                            : "");
+    }
+    warn_without_rdma(job);
+    sl_rlimit_raise(RLIMIT_MEMLOCK); /* what RDMA registers counts as locked */
+    catch_signals();
+    status = run(job);
+out:
+    sl_reader_close(&job->train);
+    sl_cluster_fini(&job->cluster);
+    sl_flags_fini(&job->flags);
+    explicit_bzero(&job->security, sizeof job->security);
+    free(job);
+    return status;
+}
