@@ -136,7 +136,7 @@ static int connect_flow(struct flow *flow)
         .polling = transfer->polling,
         .protocol = SL_PROTOCOL_STAR_SERVER_LITE,
         .congestion_control = transfer->congestion,
-        .no_shm = transfer->no_shm,
+        .disable_shm = transfer->no_shm,
     };
     int err = sl_client_create(&options, &flow->client);
     if (err != 0) {

@@ -178,7 +178,7 @@ static int join(struct worker *worker)
     const struct sl_kv_options of_kv = {
         .name = TABLE_NAME,
         .value_bytes = sl_bench_pslite_options_value_bytes(options->load.handler),
-        .caller_driven = true,
+        .manual_progress = true,
     };
     uint64_t len_max = 0;
     for (uint32_t i = 0; i < options->len_count; i++) {
@@ -215,7 +215,7 @@ static int check_way(const struct worker *worker)
 {
     const struct sl_client *client = sl_kv_client(worker->kv);
     for (uint32_t shard = 0; shard < client->shard_count; shard++) {
-        if (client->links[shard].scheme != SL_ENDPOINT_RDMA) {
+        if (client->conns[shard].scheme != SL_ENDPOINT_RDMA) {
             sl_log_error("RDMA does not carry the job: STARLING_LOG=info says why");
             return SL_ERR_UNSUPPORTED;
         }

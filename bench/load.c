@@ -261,7 +261,7 @@ static void free_connections(struct sl_bench_load *load)
 {
     for (uint32_t i = 0; load->connections != NULL && i < load->connection_count; i++) {
         free(load->connections[i].since_ns);
-        free(load->connections[i].landing);
+        free(load->connections[i].reply_buffer);
     }
     free(load->connections);
     free(load->waiting);

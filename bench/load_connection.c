@@ -108,7 +108,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
                            conn->peer, header->payload_bytes);
         return NULL;
     }
-    return connection->landing;
+    return connection->reply_buffer;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)

@@ -51,14 +51,14 @@ struct sl_bench_load_connection {
     struct sl_bench_load *load;
     const struct sl_bench_load_shard *shard;
     struct sl_credit credit;
-    uint64_t next_id;    /* to be written */
-    uint64_t offered_id; /* the first that the transport has not taken */
-    uint64_t sent_id;    /* the first whose slot is still the transport's */
-    uint64_t at;         /* in the shard's keys, or in its range */
-    uint64_t arrival;    /* open loop: the next that is for this connection */
-    uint64_t *since_ns;  /* [slot_count]: sent, or due, then; 0: not under way */
-    uint8_t *slots;      /* [slot_count][slot_bytes] */
-    uint8_t *landing;    /* [reply_bytes] where replies are long */
+    uint64_t next_id;      /* to be written */
+    uint64_t offered_id;   /* the first that the transport has not taken */
+    uint64_t sent_id;      /* the first whose slot is still the transport's */
+    uint64_t at;           /* in the shard's keys, or in its range */
+    uint64_t arrival;      /* open loop: the next that is for this connection */
+    uint64_t *since_ns;    /* [slot_count]: sent, or due, then; 0: not under way */
+    uint8_t *slots;        /* [slot_count][slot_bytes] */
+    uint8_t *reply_buffer; /* [reply_bytes] where replies are long */
     uint32_t under_way;
     bool welcomed;
     bool waiting;         /* in the list of those that may have something to send */

@@ -92,10 +92,10 @@ static int make_connection(struct sl_bench_load *load, uint32_t index, uint8_t *
     connection->slots = memory;
     connection->since_ns = calloc(load->slot_count, sizeof *connection->since_ns);
     if (load->reply_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        connection->landing = aligned_alloc(64, (load->reply_bytes + 63) / 64 * 64);
+        connection->reply_buffer = aligned_alloc(64, (load->reply_bytes + 63) / 64 * 64);
     }
     if (connection->since_ns == NULL ||
-        (load->reply_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES && connection->landing == NULL)) {
+        (load->reply_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES && connection->reply_buffer == NULL)) {
         return SL_ERR_NO_MEMORY;
     }
     for (uint32_t i = 0; i < load->slot_count; i++) {

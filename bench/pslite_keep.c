@@ -97,9 +97,9 @@ static struct span span_of(const struct sl_kv_request *request, uint32_t index)
     const uint64_t count =
         request->lens != NULL ? request->lens[index] : request->value_count / request->key_count;
     struct span span = {.bytes = count * width, .whole = count * width};
-    if (request->piece_whole != 0) {
-        span.start = request->piece_start * width;
-        span.whole = request->piece_whole * width;
+    if (request->array_length != 0) {
+        span.start = request->chunk_start * width;
+        span.whole = request->array_length * width;
     }
     return span;
 }
@@ -127,7 +127,7 @@ static int answer_pull(const struct array *array, const struct span *span,
         return SL_ERR_NOT_FOUND;
     }
     if (request->key_count == 1 && span->start % 8 == 0) {
-        *request->answer = array->bytes + span->start;
+        *request->reply = array->bytes + span->start;
     } else {
         memcpy(values, array->bytes + span->start, span->bytes);
     }

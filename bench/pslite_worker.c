@@ -143,7 +143,7 @@ int sl_bench_pslite_worker_run(const struct sl_bench_pslite_worker *worker,
     const struct sl_kv_options options = {
         .name = TABLE_NAME,
         .value_bytes = sl_bench_pslite_options_value_bytes(worker->load->handler),
-        .caller_driven = worker->driven,
+        .manual_progress = worker->driven,
     };
     struct sl_kv *kv = NULL;
     int err = sl_kv_create(&options, &kv);

@@ -82,10 +82,10 @@ static int connect_worker(struct worker *worker)
         .coordinator = workers->coordinator,
         .task_index = -1,
         .reactor_count = 1,
-        .caller_driven = workers->driven,
+        .manual_progress = workers->driven,
         .protocol = workers->protocol,
         .congestion_control = workers->congestion,
-        .no_shm = workers->no_shm,
+        .disable_shm = workers->no_shm,
     };
     int err = sl_client_create(&options, &worker->client);
     for (uint32_t t = 0; err == 0 && t < workers->tables; t++) {

@@ -235,8 +235,8 @@ static int connect_client(const struct options *options, enum way way, struct cl
     const struct sl_client_options client = {
         .coordinator = sl_bench_ps_coordinator(cluster->ps[0]),
         .task_index = -1,
-        .caller_driven = true,
-        .no_shm = way == TCP,
+        .manual_progress = true,
+        .disable_shm = way == TCP,
         .congestion_control = options->congestion,
     };
     const struct sl_table_spec spec = {

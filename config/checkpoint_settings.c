@@ -68,16 +68,18 @@ static int read_restore(struct setting setting, struct sl_checkpoint_settings *o
 
 /* Every setting but the folder, by a flag or else by a variable. */
 struct settings {
-    struct setting every, adds, keep, level, restore;
+    struct setting every, incrementals_max, keep, compression_level, restore;
 };
 
 static struct settings settings_of(const struct sl_checkpoint_settings_flags *flags)
 {
     return (struct settings){
         .every = setting_of(flags->every, "--checkpoint-every", "STARLING_CHECKPOINT_EVERY"),
-        .adds = setting_of(flags->adds, "--checkpoint-adds", "STARLING_CHECKPOINT_ADDS"),
+        .incrementals_max =
+            setting_of(flags->incrementals_max, "--checkpoint-adds", "STARLING_CHECKPOINT_ADDS"),
         .keep = setting_of(flags->keep, "--checkpoint-keep", "STARLING_CHECKPOINT_KEEP"),
-        .level = setting_of(flags->level, "--checkpoint-level", "STARLING_CHECKPOINT_LEVEL"),
+        .compression_level =
+            setting_of(flags->compression_level, "--checkpoint-level", "STARLING_CHECKPOINT_LEVEL"),
         .restore = setting_of(flags->restore, "--restore", "STARLING_RESTORE"),
     };
 }
@@ -86,8 +88,9 @@ static struct settings settings_of(const struct sl_checkpoint_settings_flags *fl
  * folder, but orders checkpoints, and shares its environment with servers that have one. */
 static struct setting find_lonely(const struct settings *settings, bool fall_back, bool orders)
 {
-    const struct setting *const all[] = {&settings->keep, &settings->level, &settings->restore,
-                                         &settings->every, &settings->adds};
+    const struct setting *const all[] = {&settings->keep, &settings->compression_level,
+                                         &settings->restore, &settings->every,
+                                         &settings->incrementals_max};
     const size_t count = orders ? 3 : sizeof all / sizeof all[0];
     for (size_t i = 0; i < count; i++) {
         const bool is_flag = strncmp(all[i]->source, "--", 2) == 0;
@@ -104,16 +107,16 @@ static int read_numbers(const struct settings *settings, struct sl_checkpoint_se
     int err =
         read_number(settings->every, 0, EVERY_MAX, "seconds", &out->every_s, reason, reason_bytes);
     if (err == 0) {
-        err =
-            read_number(settings->adds, 0, ADDS_MAX, "a number", &out->adds, reason, reason_bytes);
+        err = read_number(settings->incrementals_max, 0, ADDS_MAX, "a number",
+                          &out->incrementals_max, reason, reason_bytes);
     }
     if (err == 0) {
         err =
             read_number(settings->keep, 1, KEEP_MAX, "a number", &out->keep, reason, reason_bytes);
     }
     if (err == 0) {
-        err = read_number(settings->level, 0, LEVEL_MAX, "a level", &out->level, reason,
-                          reason_bytes);
+        err = read_number(settings->compression_level, 0, LEVEL_MAX, "a level",
+                          &out->compression_level, reason, reason_bytes);
     }
     return err;
 }
@@ -125,12 +128,12 @@ int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags
     const struct settings settings = settings_of(flags);
     const struct setting dir =
         setting_of(flags->dir, "--checkpoint-dir", "STARLING_CHECKPOINT_DIR");
-    struct sl_checkpoint_settings choice = {
+    struct sl_checkpoint_settings chosen = {
         .dir = dir.value,
         .every_s = SL_CHECKPOINT_EVERY_DEFAULT,
-        .adds = SL_CHECKPOINT_INCREMENTALS_DEFAULT,
+        .incrementals_max = SL_CHECKPOINT_INCREMENTALS_DEFAULT,
         .keep = SL_CHECKPOINT_KEEP_DEFAULT,
-        .level = SL_CHECKPOINT_LEVEL_DEFAULT,
+        .compression_level = SL_CHECKPOINT_LEVEL_DEFAULT,
         .fall_back = flags->fall_back,
     };
     const struct setting lonely =
@@ -148,17 +151,17 @@ int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags
                        lonely.source, lonely.value);
         return SL_ERR_INVALID;
     }
-    int err = read_numbers(&settings, &choice, reason, reason_bytes);
+    int err = read_numbers(&settings, &chosen, reason, reason_bytes);
     if (err == 0) {
-        err = read_restore(settings.restore, &choice, reason, reason_bytes);
+        err = read_restore(settings.restore, &chosen, reason, reason_bytes);
     }
-    if (err == 0 && choice.fall_back && choice.restore == SL_CHECKPOINT_RESTORE_NONE) {
+    if (err == 0 && chosen.fall_back && chosen.restore == SL_CHECKPOINT_RESTORE_NONE) {
         (void)snprintf(reason, reason_bytes,
                        "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
         err = SL_ERR_INVALID;
     }
     if (err == 0) {
-        *out = choice;
+        *out = chosen;
     }
     return err;
 }
@@ -179,22 +182,22 @@ static int try_writing(const char *dir)
     return why;
 }
 
-int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *choice, char *reason,
+int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *chosen, char *reason,
                                  size_t reason_bytes)
 {
-    if (choice->dir == NULL) {
+    if (chosen->dir == NULL) {
         return 0;
     }
-    int why = mkdir(choice->dir, 0777) == 0 || errno == EEXIST ? 0 : errno;
+    int why = mkdir(chosen->dir, 0777) == 0 || errno == EEXIST ? 0 : errno;
     if (why != 0) {
         (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: it cannot be made: %s",
-                       choice->dir, strerror(why));
+                       chosen->dir, strerror(why));
         return SL_ERR_INVALID;
     }
-    why = try_writing(choice->dir);
+    why = try_writing(chosen->dir);
     if (why != 0) {
         (void)snprintf(reason, reason_bytes,
-                       "--checkpoint-dir %s: nothing can be written there: %s", choice->dir,
+                       "--checkpoint-dir %s: nothing can be written there: %s", chosen->dir,
                        strerror(why));
         return SL_ERR_INVALID;
     }
@@ -229,18 +232,18 @@ static int open_lock(const char *path)
     return fd < 0 && errno == EACCES ? open(path, O_RDONLY | O_CLOEXEC) : fd;
 }
 
-int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *choice, uint32_t task_index,
+int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *chosen, uint32_t task_index,
                                 int *lock, char *reason, size_t reason_bytes)
 {
     char path[PATH_BYTES + 32], holder[192];
-    if (choice->dir == NULL) {
+    if (chosen->dir == NULL) {
         *lock = -1;
         return 0;
     }
-    (void)snprintf(path, sizeof path, "%s/.ps-%u.lock", choice->dir, task_index);
+    (void)snprintf(path, sizeof path, "%s/.ps-%u.lock", chosen->dir, task_index);
     int fd = open_lock(path);
     if (fd < 0) {
-        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot open %s: %s", choice->dir,
+        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot open %s: %s", chosen->dir,
                        path, strerror(errno));
         return SL_ERR_INVALID;
     }
@@ -260,6 +263,6 @@ int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *choice, uin
         reason, reason_bytes,
         "--checkpoint-dir %s: ps %u of another job, or of an earlier start, writes there (%s): end "
         "it, or use another folder; if its machine is gone, remove %s",
-        choice->dir, task_index, holder, path);
+        chosen->dir, task_index, holder, path);
     return SL_ERR_IN_USE;
 }

@@ -12,7 +12,7 @@
 
 /* What the flags said; NULL where they said nothing. */
 struct sl_checkpoint_settings_flags {
-    const char *dir, *every, *adds, *keep, *level, *restore;
+    const char *dir, *every, *incrementals_max, *keep, *compression_level, *restore;
     bool fall_back;
 };
 
@@ -41,7 +41,7 @@ struct sl_checkpoint_settings_flags {
                  "STARLING_CHECKPOINT_EVERY; else 600."},                                          \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "checkpoint-adds",                                                                \
-         .target = &(flags).adds,                                                                  \
+         .target = &(flags).incrementals_max,                                                      \
          .metavar = "N",                                                                           \
          .help = "How many checkpoints in a row hold only what has changed since the one before, " \
                  "until one holds everything again; 0: each does. What ps 0, or the scheduler, "   \
@@ -54,7 +54,7 @@ struct sl_checkpoint_settings_flags {
                  "Else STARLING_CHECKPOINT_KEEP; else 2."},                                        \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "checkpoint-level",                                                               \
-         .target = &(flags).level,                                                                 \
+         .target = &(flags).compression_level,                                                     \
          .metavar = "N",                                                                           \
          .help = "zstd's level, 1 (fast) to 19 (small); 0: not compressed. Else "                  \
                  "STARLING_CHECKPOINT_LEVEL; else 1."},                                            \
@@ -80,9 +80,9 @@ enum sl_checkpoint_restore {
 struct sl_checkpoint_settings {
     const char *dir;  /* of the flags, or the environment; NULL: there are no checkpoints */
     uint32_t every_s; /* 0: only when asked */
-    uint32_t adds;    /* between two full ones */
-    uint32_t keep;    /* 1 at least */
-    uint32_t level;   /* of zstd; 0: not packed */
+    uint32_t incrementals_max;  /* between two full ones */
+    uint32_t keep;              /* 1 at least */
+    uint32_t compression_level; /* of zstd; 0: not packed */
     enum sl_checkpoint_restore restore;
     uint64_t number; /* RESTORE_NUMBER */
     bool fall_back;
@@ -99,14 +99,14 @@ int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags
 
 /* Makes the folder where it is missing, and looks whether files can be written in it. Errors:
  * INVALID; reason names it and says why. */
-int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *choice, char *reason,
+int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *chosen, char *reason,
                                  size_t reason_bytes);
 
 /* Takes the folder for ps `task_index`, so that no other job writes there: a lock (flock) on
  * FOLDER/.ps-N.lock, which stays behind. The lock lasts until *lock, a descriptor, is closed; -1
  * where the file system has no locks, or there is no folder. Before start. Errors: IN_USE, INVALID;
  * reason names the folder and the holder. */
-int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *choice, uint32_t task_index,
+int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *chosen, uint32_t task_index,
                                 int *lock, char *reason, size_t reason_bytes);
 
 #endif

@@ -36,7 +36,7 @@ static void write_synopsis(const struct sl_cli_option *option, char *text, size_
 /* " Default: 5." into text, or nothing where the target's value says nothing. */
 static void write_default(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
-    char choice[64];
+    char settings[64];
     const char *string;
     text[0] = '\0';
     switch (option->kind) {
@@ -64,9 +64,9 @@ static void write_default(const struct sl_cli_option *option, char *text, size_t
         snprintf(text, text_bytes, " Default: %.6g", *(const double *)option->target);
         break;
     case SL_CLI_CHOICE:
-        if (sl_cli_help_choice(option->choices, *(const int *)option->target, choice,
-                               sizeof choice)) {
-            snprintf(text, text_bytes, " Default: %s", choice);
+        if (sl_cli_help_choice(option->choices, *(const int *)option->target, settings,
+                               sizeof settings)) {
+            snprintf(text, text_bytes, " Default: %s", settings);
         }
         break;
     case SL_CLI_STRINGS:

@@ -381,8 +381,8 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
             sl_endpoint_map_find(&sources->map, &ps->control);
         if (entry != NULL) {
             ps->data = entry->data;
-            ps->fast = entry->fast;
-            ps->has_fast = entry->has_fast;
+            ps->bypass = entry->bypass;
+            ps->has_bypass = entry->has_bypass;
         }
     }
     cluster->coordinator = cluster->ps[0].control;

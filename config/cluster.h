@@ -24,9 +24,9 @@ enum sl_cluster_role { SL_CLUSTER_PS, SL_CLUSTER_WORKER, SL_CLUSTER_SCHEDULER };
 
 struct sl_cluster_ps {
     struct sl_endpoint control;
-    struct sl_endpoint data; /* equal to control where no map says otherwise */
-    struct sl_endpoint fast; /* of rdma or dpdk, beside data, which is tcp then */
-    bool has_fast;
+    struct sl_endpoint data;   /* equal to control where no map says otherwise */
+    struct sl_endpoint bypass; /* of rdma or dpdk, beside data, which is tcp then */
+    bool has_bypass;
 };
 
 struct sl_cluster {
@@ -36,7 +36,7 @@ struct sl_cluster {
     struct sl_endpoint coordinator; /* its control endpoint */
     uint32_t task_index;            /* a scheduler's: 0 */
     bool any_task;                  /* the coordinator chooses it; task_index is 0 */
-    struct sl_cluster_ps *ps;       /* [ps_count]; NULL with a scheduler */
+    struct sl_cluster_ps *ps;       /* [server_count]; NULL with a scheduler */
     uint32_t ps_count;
     uint32_t worker_count;           /* 0: nothing says it */
     const char *worker_count_source; /* "--worker-hosts", ...: the first that says it; or NULL */
@@ -64,8 +64,8 @@ int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags 
                        char *reason, size_t reason_bytes);
 
 /* Where the coordinator may be, for struct sl_client_options: its endpoint; with a cluster store
- * (has_store), and no scheduler, those of all ps, with commas between. The caller's to free; NULL:
- * no memory. */
+ * (has_metastore), and no scheduler, those of all ps, with commas between. The caller's to free;
+ * NULL: no memory. */
 char *sl_cluster_places(const struct sl_cluster *cluster, bool has_store);
 
 void sl_cluster_fini(struct sl_cluster *cluster);

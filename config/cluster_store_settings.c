@@ -167,15 +167,15 @@ int sl_cluster_store_settings_read(const char *flag, struct sl_cluster_store_set
         .reason = reason,
         .reason_bytes = reason_bytes,
     };
-    struct sl_cluster_store_settings choice = {.is_given = reading.text != NULL};
-    int err = choice.is_given ? read_url(&reading, &choice) : 0;
-    const char *path = choice.is_given ? getenv(SL_CLUSTER_STORE_SETTINGS_USER_FILE) : NULL;
+    struct sl_cluster_store_settings settings = {.is_given = reading.text != NULL};
+    int err = settings.is_given ? read_url(&reading, &settings) : 0;
+    const char *path = settings.is_given ? getenv(SL_CLUSTER_STORE_SETTINGS_USER_FILE) : NULL;
     if (err == 0 && path != NULL) {
-        err = read_user(path, &choice, reason, reason_bytes);
+        err = read_user(path, &settings, reason, reason_bytes);
     }
     if (err == 0) {
-        *out = choice;
+        *out = settings;
     }
-    explicit_bzero(&choice, sizeof choice);
+    explicit_bzero(&settings, sizeof settings);
     return err;
 }

@@ -246,7 +246,7 @@ int sl_dmlc_read(struct sl_dmlc *out, char *reason, size_t reason_bytes)
         err = read_self(&reader, &dmlc);
     }
     if (err == 0) {
-        err = read_number(&reader, "PS_VERBOSE", 0, 2, &dmlc.verbose);
+        err = read_number(&reader, "PS_VERBOSE", 0, 2, &dmlc.trace);
     }
     if (err == 0) {
         err = read_heartbeats(&reader, &dmlc);

@@ -29,7 +29,7 @@ struct sl_dmlc {
     uint32_t group_size; /* DMLC_GROUP_SIZE: servers, that is shards, of a process; 0: unset */
 
     /* These count without a scheduler too. */
-    uint32_t verbose;              /* PS_VERBOSE, 0 to 2: connections, messages */
+    uint32_t trace;                /* PS_VERBOSE, 0 to 2: connections, messages */
     uint32_t heartbeat_interval_s; /* PS_HEARTBEAT_INTERVAL; 0: a quarter of the lease */
     uint32_t heartbeat_timeout_s;  /* PS_HEARTBEAT_TIMEOUT: the lease; 0: unset */
 };

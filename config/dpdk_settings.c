@@ -65,17 +65,17 @@ int sl_dpdk_settings_read(const struct sl_cli_list *flags, struct sl_dpdk_settin
                           char *reason, size_t reason_bytes)
 {
     struct names names = {.source = flags->count > 0 ? "--dpdk-device" : VARIABLE};
-    struct sl_dpdk_settings choice = {.text = ""};
+    struct sl_dpdk_settings settings = {.text = ""};
     const char *variable = getenv(VARIABLE);
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < flags->count; i++) {
-        err = take(&names, flags->items[i], &choice, reason, reason_bytes);
+        err = take(&names, flags->items[i], &settings, reason, reason_bytes);
     }
     if (flags->count == 0 && variable != NULL) {
-        err = take(&names, variable, &choice, reason, reason_bytes);
+        err = take(&names, variable, &settings, reason, reason_bytes);
     }
     if (err == 0) {
-        *out = choice;
+        *out = settings;
     }
     return err;
 }

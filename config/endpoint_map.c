@@ -102,8 +102,8 @@ static bool same_data(const struct sl_endpoint *a, const struct sl_endpoint *b)
 static const struct sl_endpoint *find_shared(const struct sl_endpoint_map_entry *entry,
                                              const struct sl_endpoint_map_entry *other)
 {
-    const struct sl_endpoint *ours[] = {&entry->data, entry->has_fast ? &entry->fast : NULL};
-    const struct sl_endpoint *theirs[] = {&other->data, other->has_fast ? &other->fast : NULL};
+    const struct sl_endpoint *ours[] = {&entry->data, entry->has_bypass ? &entry->bypass : NULL};
+    const struct sl_endpoint *theirs[] = {&other->data, other->has_bypass ? &other->bypass : NULL};
     for (int i = 0; i < 4; i++) {
         const struct sl_endpoint *one = ours[i / 2], *two = theirs[i % 2];
         if (one != NULL && two != NULL && same_data(one, two)) {
@@ -150,7 +150,7 @@ static char *find_comma(char *text)
     return strchr(query != NULL ? query : text, ',');
 }
 
-static bool is_fast(const struct sl_endpoint *endpoint)
+static bool is_bypass(const struct sl_endpoint *endpoint)
 {
     return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
 }
@@ -176,11 +176,11 @@ static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_
     if (err != 0) {
         return err;
     }
-    const bool is_fast_first = is_fast(&first);
-    entry->fast = is_fast_first ? first : second;
-    entry->data = is_fast_first ? second : first;
-    entry->has_fast = true;
-    if (!is_fast(&entry->fast) || entry->data.scheme != SL_ENDPOINT_TCP) {
+    const bool is_bypass_first = is_bypass(&first);
+    entry->bypass = is_bypass_first ? first : second;
+    entry->data = is_bypass_first ? second : first;
+    entry->has_bypass = true;
+    if (!is_bypass(&entry->bypass) || entry->data.scheme != SL_ENDPOINT_TCP) {
         return refuse(reader, SL_ERR_INVALID, "\"%.120s,%.120s\": " DATA_ACCEPTED, trim(text),
                       trim(comma + 1));
     }

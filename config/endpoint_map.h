@@ -15,9 +15,9 @@
 
 struct sl_endpoint_map_entry {
     struct sl_endpoint control;
-    struct sl_endpoint data; /* of two: the one of tcp */
-    struct sl_endpoint fast; /* of two: the one of rdma or dpdk */
-    bool has_fast;
+    struct sl_endpoint data;   /* of two: the one of tcp */
+    struct sl_endpoint bypass; /* of two: the one of rdma or dpdk */
+    bool has_bypass;
 };
 
 struct sl_endpoint_map {

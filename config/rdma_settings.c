@@ -107,31 +107,31 @@ static int read_gid_variables(struct sl_rdma_settings *out, char *reason, size_t
 int sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags, struct sl_rdma_settings *out,
                           char *reason, size_t reason_bytes)
 {
-    struct sl_rdma_settings choice = {0};
+    struct sl_rdma_settings settings = {0};
     const char *variable = value_of("STARLING_RDMA_DEVICE");
     int err = 0;
     if (flags->device != NULL) {
-        err = read_device("--rdma-device", flags->device, &choice, reason, reason_bytes);
+        err = read_device("--rdma-device", flags->device, &settings, reason, reason_bytes);
     } else if (variable != NULL) {
-        err = read_device("STARLING_RDMA_DEVICE", variable, &choice, reason, reason_bytes);
+        err = read_device("STARLING_RDMA_DEVICE", variable, &settings, reason, reason_bytes);
     }
     if (err == 0) {
-        err = flags->gid_index != NULL ? read_gid("--rdma-gid-index", flags->gid_index, &choice.gid,
-                                                  reason, reason_bytes)
-                                       : read_gid_variables(&choice, reason, reason_bytes);
+        err = flags->gid_index != NULL ? read_gid("--rdma-gid-index", flags->gid_index,
+                                                  &settings.gid, reason, reason_bytes)
+                                       : read_gid_variables(&settings, reason, reason_bytes);
     }
     if (err == 0) {
-        *out = choice;
+        *out = settings;
     }
     return err;
 }
 
-int sl_rdma_settings_check(const struct sl_rdma_settings *choice, bool is_asked, char *reason,
+int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked, char *reason,
                            size_t reason_bytes)
 {
-    if (!is_asked || choice->flaw[0] == '\0') {
+    if (!is_asked || settings->flaw[0] == '\0') {
         return 0;
     }
-    (void)snprintf(reason, reason_bytes, "%s", choice->flaw);
+    (void)snprintf(reason, reason_bytes, "%s", settings->flaw);
     return SL_ERR_INVALID;
 }

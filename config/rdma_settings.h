@@ -50,7 +50,7 @@ int sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags, struct sl_
                           char *reason, size_t reason_bytes);
 
 /* Where RDMA is asked for, the flaw is an error. Errors: INVALID, with the flaw as the reason. */
-int sl_rdma_settings_check(const struct sl_rdma_settings *choice, bool is_asked, char *reason,
+int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked, char *reason,
                            size_t reason_bytes);
 
 #endif

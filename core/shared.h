@@ -76,11 +76,11 @@ bool sl_shared_unmap_in_place(struct sl_shared *attached);
 
 /* Moves what is attached to where something hollow of the same size and access is, which is
  * detached by that. False: it stays where it is. */
-bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *hollow);
+bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *unmap_in_place);
 
 /* Of something hollow, the first `bytes`, whole pages and not all, stay; the rest is *rest. False:
  * no more can be attached. */
-bool sl_shared_split(struct sl_shared *hollow, size_t bytes, struct sl_shared *rest);
+bool sl_shared_split(struct sl_shared *unmap_in_place, size_t bytes, struct sl_shared *rest);
 
 /* Where the second begins where the first ends, with the same access, both hollow, the first
  * becomes both. False: they do not touch, or the second is nothing. */

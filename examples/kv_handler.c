@@ -77,7 +77,7 @@ static void add(struct averages *averages, struct average *average, int32_t work
 static int handle(void *ctx, const struct sl_kv_request *request)
 {
     struct averages *averages = ctx;
-    if (request->server >= SERVERS_MAX || request->piece_whole != 0 || request->worker < 0 ||
+    if (request->server >= SERVERS_MAX || request->array_length != 0 || request->worker < 0 ||
         (uint32_t)request->worker >= averages->worker_count ||
         request->value_count != (uint64_t)request->key_count * LEN ||
         (request->push != NULL && request->pull != NULL)) {

@@ -162,7 +162,7 @@ struct sl_client_options {
     const char *coordinator;
     int32_t task_index;     /* this worker's index; SL_CLIENT_ANY_TASK: one that the coordinator
                              * chooses; or -1: a client that has no clock */
-    uint32_t ps_count;      /* ps processes to wait for; 0: as many as the coordinator expects */
+    uint32_t server_count;  /* ps processes to wait for; 0: as many as the coordinator expects */
     uint32_t worker_count;  /* workers of the job, as this process was told: another number than
                              * the coordinator's is an error INVALID; 0: not said */
     uint32_t reactor_count; /* threads for the connections; 0: 1 */
@@ -179,13 +179,13 @@ struct sl_client_options {
      * worker. So the thread should come by well within the lease, and not wait for one such client
      * while another of its own has something to do. A second thread, which sleeps, sends the
      * coordinator its signs of life, however long the first is away. */
-    bool caller_driven;
+    bool manual_progress;
     bool pin_cores; /* reactors are pinned, from the last core downwards */
     bool checksum;  /* CRC32C on every frame */
     enum sl_protocol protocol;
     uint32_t start_timeout_ms;      /* how long create may wait for the cluster; 0: 60000 */
     const char *congestion_control; /* of TCP, by name, such as "cubic"; NULL: the system's */
-    bool joins; /* comes to a running job: task_index may be beyond the job's worker count */
+    bool join_running; /* comes to a running job: task_index may be beyond the job's worker count */
     const void *secret; /* the cluster's, 16 to 1024 bytes; NULL: it has none. Copied. */
     size_t secret_bytes;
     /* TLS 1.3 over TCP, all three or none: files in PEM. Copied. */
@@ -194,12 +194,12 @@ struct sl_client_options {
         *tls_peer_name; /* that the certificate of every ps must have; NULL: its host. Copied */
     /* Shards of the same machine, network namespace and user are reached over TCP too, instead of
      * shared memory. */
-    bool no_shm;
+    bool disable_shm;
     /* How often the coordinator hears of this client; 0, or not below the cluster's lease: four
      * times a lease. */
     uint32_t heartbeat_ms;
     /* Shards that can be reached over RDMA and over TCP are reached over TCP. */
-    bool no_rdma;
+    bool disable_rdma;
     /* Of RDMA: names of devices, with commas between, such as "mlx5_0,mlx5_1"; NULL: whichever
      * reaches the shard. Copied. */
     const char *rdma_device;

@@ -31,7 +31,7 @@ struct sl_kv_options {
     /* No thread of its own: the thread that creates it is the only one that uses it, and serves its
      * connections whenever it waits, or asks whether something is done; so with sl_client_options.
      * What was begun before leaves then as one, by priority; dozens of calls leave at once. */
-    bool caller_driven;
+    bool manual_progress;
 };
 
 /* Programs link libstarling_kv, which has all of libstarling in it, instead of that.
@@ -59,17 +59,17 @@ typedef void sl_kv_done_fn(void *ctx, uint64_t timestamp, int err);
 struct sl_kv_call {
     struct sl_kv_batch batch; /* pushes, pulls, or both: starling.h */
     int32_t priority;         /* the greater goes first */
-    bool copies_keys;         /* keys, lens and what is pushed may go when the call has returned */
+    bool copy_inputs;         /* keys, lens and what is pushed may go when the call has returned */
     sl_kv_done_fn *done;      /* or NULL */
     void *ctx;
 };
 
-/* Begins; *timestamp, above all earlier ones, is what to wait for. Without copies_keys all arrays
+/* Begins; *timestamp, above all earlier ones, is what to wait for. Without copy_inputs all arrays
  * are used in place (ps-lite's ZPush, ZPull and ZPushPull) and must stay as they are until it is
  * complete; in memory of sl_kv_buffer_create a server on this machine uses them where they are, and
  * so does RDMA there and in memory of sl_kv_buffer_register. Its time runs from here. Once a server
  * was started again without the values that it had, every operation fails with CORRUPT. Errors:
- * INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven. */
+ * INVALID, NO_MEMORY, CLOSED. Any thread, unless manual_progress. */
 SL_API int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp);
 
 /* Waits until the operation is complete, callback included; its result. The results of the last
@@ -142,10 +142,10 @@ struct sl_kv_request {
     /* With pull: may be set to the values asked for, aligned to 8, in memory that the handler never
      * frees, instead of filling `pull`: they are sent from there. What changes there while they are
      * on their way may or may not reach the receiver. */
-    const void **answer;
+    const void **reply;
     /* Of a piece of an array that was too long for a message (key_count 1): where it begins, and
      * the values in the whole array; else 0. */
-    uint64_t piece_start, piece_whole;
+    uint64_t chunk_start, array_length;
 };
 
 struct sl_kv_handler {

@@ -107,7 +107,7 @@ int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *l
     call->said = *said;
     call->lengths = lengths;
     call->deadline_ns = sl_clock_now_ns(sl_clock_system()) + kv->timeout_ms * SL_CLOCK_NS_PER_MS;
-    int err = said->copies_keys ? copy_arrays(call) : 0;
+    int err = said->copy_inputs ? copy_arrays(call) : 0;
     if (err != 0) {
         sl_engine_lock(engine);
         sl_engine_give_call(engine, call);

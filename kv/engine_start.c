@@ -12,7 +12,7 @@
 static int take_port(struct sl_engine *engine)
 {
     struct sl_client *client = engine->client;
-    int err = sl_thread_ctx_here(client->ports, &engine->port);
+    int err = sl_thread_ctx_here(client->thread_ctxs, &engine->port);
     if (err == 0 && engine->has_thread) {
         err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->port->driven), &engine->lane);
     }

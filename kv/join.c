@@ -54,22 +54,22 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
 
 static void fill_options(struct sl_join *join, const struct sl_env *env, const struct sl_dmlc *dmlc)
 {
-    sl_trace_set(dmlc->verbose);
+    sl_trace_set(dmlc->trace);
     memcpy(join->congestion_control, env->congestion_control, sizeof join->congestion_control);
     join->client = (struct sl_client_options){
         .coordinator = join->coordinator,
         .task_index =
             join->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)join->cluster.task_index,
-        .ps_count = join->cluster.ps_count,
+        .server_count = join->cluster.ps_count,
         .worker_count = join->cluster.worker_count,
         .heartbeat_ms = dmlc->heartbeat_interval_s * 1000,
         .polling = env->worker_polling,
-        .caller_driven = true,
+        .manual_progress = true,
         .congestion_control = join->congestion_control[0] == '\0' ? NULL : join->congestion_control,
         .secret = join->security.secret.byte_count == 0 ? NULL : join->security.secret.bytes,
         .secret_bytes = join->security.secret.byte_count,
-        .no_shm = !env->shm,
-        .no_rdma = !env->rdma || join->rdma.flaw[0] != '\0',
+        .disable_shm = !env->shm,
+        .disable_rdma = !env->rdma || join->rdma.flaw[0] != '\0',
         .rdma_device = join->rdma.device[0] == '\0' ? NULL : join->rdma.device,
         .rdma_gid = join->rdma.gid,
         .dpdk_device = join->dpdk.text[0] == '\0' ? NULL : join->dpdk.text,

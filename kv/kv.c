@@ -107,7 +107,7 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
     if (err != 0 || (err = sl_join_read(&join)) != 0) {
         return err;
     }
-    err = sl_engine_create(&join, options->caller_driven, &engine);
+    err = sl_engine_create(&join, options->manual_progress, &engine);
     sl_join_fini(&join);
     if (err != 0) {
         return err;
@@ -317,7 +317,7 @@ static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
     struct barrier_job *barrier = (struct barrier_job *)(void *)job;
     if (!barrier->posted) {
         barrier->posted = true;
-        barrier->call.hub = &engine->client->hubs[0];
+        barrier->call.io = &engine->client->ios[0];
         sl_thread_ctx_call(engine->port, &barrier->call);
     }
     return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;

@@ -69,7 +69,7 @@ struct sources {
     struct sl_cluster_store_settings store;
     struct sl_etcd_options etcd;
     struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
-    int folder_lock;                     /* -1: none */
+    int directory_lock;                  /* -1: none */
 };
 
 static const struct flags DEFAULTS = {
@@ -209,8 +209,8 @@ static uint32_t list_endpoints(const struct sl_process_options *options,
     if (has_data) {
         endpoints[count++] = &options->data;
     }
-    if (options->has_fast) {
-        endpoints[count++] = &options->fast;
+    if (options->has_bypass) {
+        endpoints[count++] = &options->bypass;
     }
     return count;
 }
@@ -347,8 +347,8 @@ static int fill_endpoints(const struct sources *sources, struct sl_process_optio
         options->kind = SL_PROCESS_PS;
         options->control = cluster->ps[cluster->task_index].control;
         options->data = cluster->ps[cluster->task_index].data;
-        options->fast = cluster->ps[cluster->task_index].fast;
-        options->has_fast = cluster->ps[cluster->task_index].has_fast;
+        options->bypass = cluster->ps[cluster->task_index].bypass;
+        options->has_bypass = cluster->ps[cluster->task_index].has_bypass;
         return 0;
     }
     options->kind = SL_PROCESS_SERVER;
@@ -384,9 +384,9 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->checkpoint = (struct sl_process_checkpoint){
         .directory = options->kind == SL_PROCESS_SCHEDULER ? NULL : checkpoint->dir,
         .every_ns = checkpoint->every_s * SL_CLOCK_NS_PER_S,
-        .adds = checkpoint->adds,
+        .incrementals_max = checkpoint->incrementals_max,
         .keep = checkpoint->keep,
-        .level = checkpoint->level,
+        .compression_level = checkpoint->compression_level,
         .restores = checkpoint->restore != SL_CHECKPOINT_RESTORE_NONE,
         .restore_number = checkpoint->number,
         .fall_back = checkpoint->fall_back,
@@ -394,8 +394,8 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     fill_security(sources, options);
     if (sources->store.is_given) {
         sl_serve_parts_store(&sources->store, &sources->security, &sources->etcd);
-        options->store = &sources->etcd;
-        options->store_prefix = sources->store.prefix;
+        options->metastore = &sources->etcd;
+        options->metastore_prefix = sources->store.prefix;
     }
 }
 
@@ -404,7 +404,7 @@ static int settle_beside(const struct sources *sources, struct sl_process_option
                          bool is_rdma, char *reason)
 {
     const bool is_dpdk = sources->dpdk.text[0] != '\0';
-    if (options->has_fast || options->data.scheme != SL_ENDPOINT_TCP || !(is_rdma || is_dpdk)) {
+    if (options->has_bypass || options->data.scheme != SL_ENDPOINT_TCP || !(is_rdma || is_dpdk)) {
         return 0;
     }
     if (is_rdma && is_dpdk) {
@@ -413,14 +413,14 @@ static int settle_beside(const struct sources *sources, struct sl_process_option
                        "of them goes beside tcp");
         return SL_ERR_INVALID;
     }
-    options->has_fast = true;
-    options->fast = options->data;
-    options->fast.scheme = SL_ENDPOINT_RDMA;
-    options->fast.port = 0;
+    options->has_bypass = true;
+    options->bypass = options->data;
+    options->bypass.scheme = SL_ENDPOINT_RDMA;
+    options->bypass.port = 0;
     if (is_dpdk) {
-        options->fast.scheme = SL_ENDPOINT_DPDK;
-        options->fast.port = SL_DPDK_PORT_BASE;
-        memcpy(options->fast.host, sources->dpdk.first.host, sizeof sources->dpdk.first.host);
+        options->bypass.scheme = SL_ENDPOINT_DPDK;
+        options->bypass.port = SL_DPDK_PORT_BASE;
+        memcpy(options->bypass.host, sources->dpdk.first.host, sizeof sources->dpdk.first.host);
     }
     return 0;
 }
@@ -430,22 +430,22 @@ static void note_unused(const struct sources *sources, const struct sl_process_o
                         const char *data)
 {
     const bool is_used = options->data.scheme == SL_ENDPOINT_DPDK ||
-                         (options->has_fast ? options->fast.scheme == SL_ENDPOINT_DPDK
-                                            : options->data.scheme == SL_ENDPOINT_TCP);
+                         (options->has_bypass ? options->bypass.scheme == SL_ENDPOINT_DPDK
+                                              : options->data.scheme == SL_ENDPOINT_TCP);
     if (sources->dpdk.text[0] != '\0' && !is_used) {
         sl_log_warn("--dpdk-device (or STARLING_DPDK_DEVICE) has no effect: the endpoint map says "
                     "%s, and no dpdk",
                     data);
     }
-    if (flags.offers_rdma && options->has_fast && options->fast.scheme != SL_ENDPOINT_RDMA) {
+    if (flags.offers_rdma && options->has_bypass && options->bypass.scheme != SL_ENDPOINT_RDMA) {
         sl_log_warn("--rdma has no effect: the endpoint map names another transport beside %s",
                     data);
     }
 }
 
 /* What the flags or ps-lite's variable ask for, where no map has said more. Errors: INVALID. */
-static int settle_fast(const struct sources *sources, struct sl_process_options *options,
-                       char *reason)
+static int settle_bypass(const struct sources *sources, struct sl_process_options *options,
+                         char *reason)
 {
     if (options->kind == SL_PROCESS_SCHEDULER) {
         return 0; /* it serves nothing */
@@ -467,10 +467,10 @@ static int settle_fast(const struct sources *sources, struct sl_process_options 
     if (err != 0) {
         return err;
     }
-    const bool is_fast_rdma = options->has_fast && options->fast.scheme == SL_ENDPOINT_RDMA;
-    options->has_fast = options->has_fast && (!is_fast_rdma || sources->env.rdma);
+    const bool is_bypass_rdma = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_RDMA;
+    options->has_bypass = options->has_bypass && (!is_bypass_rdma || sources->env.rdma);
     return sl_rdma_settings_check(&sources->rdma,
-                                  (is_fast_rdma && sources->env.rdma) ||
+                                  (is_bypass_rdma && sources->env.rdma) ||
                                       options->data.scheme == SL_ENDPOINT_RDMA,
                                   reason, REASON_BYTES);
 }
@@ -479,13 +479,13 @@ static int settle_fast(const struct sources *sources, struct sl_process_options 
  * INVALID, TOO_LARGE, NO_MEMORY. */
 static int settle_dpdk(struct sources *sources, struct sl_process_options *options, char *reason)
 {
-    const bool is_fast = options->has_fast && options->fast.scheme == SL_ENDPOINT_DPDK;
+    const bool is_bypass = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_DPDK;
     const bool is_data =
         options->kind != SL_PROCESS_SCHEDULER && options->data.scheme == SL_ENDPOINT_DPDK;
-    if (!is_fast && !is_data) {
+    if (!is_bypass && !is_data) {
         return 0;
     }
-    const struct sl_endpoint *endpoint = is_fast ? &options->fast : &options->data;
+    const struct sl_endpoint *endpoint = is_bypass ? &options->bypass : &options->data;
     char why[512], text[SL_LIMIT_ENDPOINT_BYTES];
     int err = sl_dpdk_device_list_create(sources->dpdk.text, endpoint, &sources->devices, why,
                                          sizeof why);
@@ -502,9 +502,9 @@ static int settle_dpdk(struct sources *sources, struct sl_process_options *optio
                    "data endpoint %s: no device has this address: name it by --dpdk-device "
                    "DEVICE?addr=%s, or the endpoint dpdk://DEVICE?addr=%s&port=%u",
                    text, endpoint->host, endpoint->host, endpoint->port);
-    if (is_fast) {
+    if (is_bypass) {
         sl_log_warn("%s: workers come by the other data endpoint", reason);
-        options->has_fast = false;
+        options->has_bypass = false;
         return 0;
     }
     return SL_ERR_INVALID;
@@ -543,7 +543,7 @@ static void name_log(const struct sources *sources)
         (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
     }
     sl_log_setup(sources->env.log_level, name);
-    sl_trace_set(sources->dmlc.verbose);
+    sl_trace_set(sources->dmlc.trace);
 }
 
 static void free_sources(struct sources *sources)
@@ -551,8 +551,8 @@ static void free_sources(struct sources *sources)
     sl_cluster_fini(&sources->cluster);
     sl_dpdk_device_list_destroy(&sources->devices);
     sl_cli_list_fini(&flags.dpdk);
-    if (sources->folder_lock >= 0) {
-        (void)close(sources->folder_lock);
+    if (sources->directory_lock >= 0) {
+        (void)close(sources->directory_lock);
     }
 }
 
@@ -571,7 +571,7 @@ static int configure(struct sources *sources, struct sl_process_options *options
     }
     if (err == 0) {
         fill_options(sources, options);
-        err = settle_fast(sources, options, reason);
+        err = settle_bypass(sources, options, reason);
     }
     if (err == 0) {
         err = sl_serve_parts_check_data(options, reason, REASON_BYTES);
@@ -583,7 +583,7 @@ static int configure(struct sources *sources, struct sl_process_options *options
         err = check_endpoints(sources, options, reason);
     }
     if (err == 0) {
-        err = sl_serve_parts_take_folder(&sources->checkpoint, options, &sources->folder_lock,
+        err = sl_serve_parts_take_folder(&sources->checkpoint, options, &sources->directory_lock,
                                          reason, REASON_BYTES);
     }
     if (err == 0) {
@@ -614,7 +614,7 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
     if (result == SL_CLI_EXIT_OK) {
         return EXIT_SUCCESS;
     }
-    struct sources sources = {.folder_lock = -1};
+    struct sources sources = {.directory_lock = -1};
     struct sl_process_options options = {.kv_handler = handler};
     if (result == SL_CLI_RUN) {
         result = configure(&sources, &options, reason);

@@ -35,19 +35,19 @@ int sl_serve_parts_check_data(const struct sl_process_options *options, char *re
     return SL_ERR_UNSUPPORTED;
 }
 
-void sl_serve_parts_store(const struct sl_cluster_store_settings *choice,
+void sl_serve_parts_store(const struct sl_cluster_store_settings *settings,
                           const struct sl_security *security, struct sl_etcd_options *out)
 {
     *out = (struct sl_etcd_options){
-        .server_count = choice->server_count,
-        .tls = choice->tls,
+        .server_count = settings->server_count,
+        .tls = settings->tls,
         .authority = security->tls ? security->authority : NULL,
         .certificate = security->tls ? security->certificate : NULL,
         .key = security->tls ? security->key : NULL,
     };
-    memcpy(out->servers, choice->servers, sizeof out->servers);
-    memcpy(out->user, choice->user, sizeof out->user);
-    memcpy(out->password, choice->password, sizeof out->password);
+    memcpy(out->servers, settings->servers, sizeof out->servers);
+    memcpy(out->user, settings->user, sizeof out->user);
+    memcpy(out->password, settings->password, sizeof out->password);
 }
 
 int sl_serve_parts_take_folder(const struct sl_checkpoint_settings *checkpoint,

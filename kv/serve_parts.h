@@ -17,7 +17,7 @@ int sl_serve_parts_check_data(const struct sl_process_options *options, char *re
                               size_t reason_bytes);
 
 /* How the store is reached: what `security` points to outlives it. */
-void sl_serve_parts_store(const struct sl_cluster_store_settings *choice,
+void sl_serve_parts_store(const struct sl_cluster_store_settings *settings,
                           const struct sl_security *security, struct sl_etcd_options *out);
 
 /* Makes and checks the checkpoint folder, and takes it for this ps where its task index is known

@@ -40,13 +40,13 @@ struct sl_conn {
     /* ONE_SIDED, valid during `received`: where the sender wants the answer's payload: to be
      * written, and then sent as the answer frame's `payload`, while the connection lasts. NULL:
      * anywhere. */
-    void *landing;
-    uint32_t landing_bytes;
+    void *reply_buffer;
+    uint32_t reply_buffer_bytes;
     /* SHARES, valid during `received` of a long frame for which `sink` said IN_PLACE: the end of
      * its payload, where that lies apart from the beginning (the sender's `payload` from his
      * `head`); message->payload then has so much less. Any alignment. NULL: all of it is there. */
-    const uint8_t *rest;
-    uint32_t rest_bytes;
+    const uint8_t *tail;
+    uint32_t tail_bytes;
 };
 
 const char *sl_conn_state_name(enum sl_conn_state state);

@@ -18,12 +18,12 @@ struct sl_outbox_waiting {
     struct sl_outbox_waiting *next; /* in its connection's queue */
     struct sl_outbox_queue *queue;
     struct sl_outbox_block *block;
-    const void *head, *rest; /* of the first frame, as what follows */
-    uint32_t head_bytes, rest_bytes;
-    void (*rest_sent)(void *ctx);
-    void *rest_ctx;
-    void *landing;
-    uint32_t landing_bytes;
+    const void *head, *tail; /* of the first frame, as what follows */
+    uint32_t head_bytes, tail_bytes;
+    void (*tail_sent)(void *ctx);
+    void *tail_ctx;
+    void *reply_buffer;
+    uint32_t reply_buffer_bytes;
     uint32_t frame_count;
 };
 
@@ -302,12 +302,12 @@ static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
 {
     return (struct sl_transport_frame){
         .head = waiting->head,
-        .payload = waiting->rest,
+        .payload = waiting->tail,
         .head_bytes = waiting->head_bytes,
-        .payload_bytes = waiting->rest_bytes,
+        .payload_bytes = waiting->tail_bytes,
         .cookie = waiting,
-        .landing = waiting->landing,
-        .landing_bytes = waiting->landing_bytes,
+        .reply_buffer = waiting->reply_buffer,
+        .reply_buffer_bytes = waiting->reply_buffer_bytes,
     };
 }
 
@@ -345,7 +345,7 @@ static struct sl_outbox_waiting *joinable(const struct sl_outbox_queue *queue,
 {
     struct sl_outbox_waiting *last = queue->last;
     if (last == NULL || queue->offer != NULL || queue->is_open || last->block != block ||
-        last->rest != NULL || (conn->transport->ops->capabilities & SL_TRANSPORT_COALESCES) == 0) {
+        last->tail != NULL || (conn->transport->ops->capabilities & SL_TRANSPORT_COALESCES) == 0) {
         return NULL;
     }
     return last;
@@ -371,35 +371,35 @@ static bool join(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbo
 }
 
 static void encode(struct sl_outbox *outbox, uint8_t *head, const struct sl_frame *frame,
-                   const void *rest, uint32_t rest_bytes)
+                   const void *tail, uint32_t tail_bytes)
 {
     struct sl_frame encoded = *frame;
     encoded.flags = 0;
     encoded.crc32c = 0;
     sl_frame_encode(&encoded, head);
     if (outbox->checksum || (frame->flags & SL_FRAME_CHECKSUM) != 0) {
-        sl_frame_seal(head, head + SL_FRAME_HEADER_BYTES, frame->payload_bytes - rest_bytes, rest,
-                      rest_bytes);
+        sl_frame_seal(head, head + SL_FRAME_HEADER_BYTES, frame->payload_bytes - tail_bytes, tail,
+                      tail_bytes);
     }
 }
 
 void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue,
-                      const struct sl_frame *frame, const void *rest, uint32_t rest_bytes,
-                      void (*rest_sent)(void *ctx), void *rest_ctx)
+                      const struct sl_frame *frame, const void *tail, uint32_t tail_bytes,
+                      void (*tail_sent)(void *ctx), void *tail_ctx)
 {
     struct sl_outbox_block *block = outbox->reserved;
     sl_assert(block != NULL);
     sl_assert(conn != NULL);
-    sl_assert((rest != NULL) == (rest_bytes != 0));
-    sl_assert(rest_bytes <= frame->payload_bytes);
+    sl_assert((tail != NULL) == (tail_bytes != 0));
+    sl_assert(tail_bytes <= frame->payload_bytes);
     sl_assert(frame->payload_bytes <= SL_LIMIT_FRAME_PAYLOAD_BYTES);
-    uint32_t near_bytes = frame->payload_bytes - rest_bytes;
+    uint32_t near_bytes = frame->payload_bytes - tail_bytes;
     sl_assert(near_bytes <= outbox->reserved_bytes);
 
     uint8_t *head = room_of(block) + block->head;
     uint32_t head_bytes = SL_FRAME_HEADER_BYTES + near_bytes;
-    encode(outbox, head, frame, rest, rest_bytes);
-    if (rest == NULL && rest_sent == NULL && outbox->landing == NULL &&
+    encode(outbox, head, frame, tail, tail_bytes);
+    if (tail == NULL && tail_sent == NULL && outbox->reply_buffer == NULL &&
         join(outbox, conn, queue, head, head_bytes)) {
         return;
     }
@@ -411,12 +411,12 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
         .block = block,
         .head = head,
         .head_bytes = head_bytes,
-        .rest = rest,
-        .rest_bytes = rest_bytes,
-        .rest_sent = rest_sent,
-        .rest_ctx = rest_ctx,
-        .landing = outbox->landing,
-        .landing_bytes = outbox->landing_bytes,
+        .tail = tail,
+        .tail_bytes = tail_bytes,
+        .tail_sent = tail_sent,
+        .tail_ctx = tail_ctx,
+        .reply_buffer = outbox->reply_buffer,
+        .reply_buffer_bytes = outbox->reply_buffer_bytes,
         .frame_count = 1,
     };
     sl_outbox_set_landing(outbox, NULL, 0);
@@ -513,16 +513,16 @@ void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
 /* The memory is its owner's again. The callback comes last: it may reserve and commit. */
 static void waiting_release(struct sl_outbox *outbox, struct sl_outbox_waiting *waiting)
 {
-    void (*rest_sent)(void *ctx) = waiting->rest_sent;
-    void *rest_ctx = waiting->rest_ctx;
+    void (*tail_sent)(void *ctx) = waiting->tail_sent;
+    void *tail_ctx = waiting->tail_ctx;
     struct sl_outbox_block *block = waiting->block;
     outbox->frame_count -= waiting->frame_count;
     block->waiting_count--;
     if (block->waiting_count == 0 && block != outbox->reserved) {
         block_put(outbox, block);
     }
-    if (rest_sent != NULL) {
-        rest_sent(rest_ctx);
+    if (tail_sent != NULL) {
+        tail_sent(tail_ctx);
     }
 }
 

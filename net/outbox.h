@@ -45,8 +45,8 @@ struct sl_outbox {
     struct sl_outbox_block *current;  /* being filled, or NULL */
     struct sl_outbox_block *reserved; /* holds what was reserved last; NULL: nothing is */
     uint32_t reserved_bytes;          /* of payload */
-    uint32_t landing_bytes;           /* of the next frame */
-    void *landing;
+    uint32_t reply_buffer_bytes;      /* of the next frame */
+    void *reply_buffer;
     uint32_t frame_count;   /* committed and not sent, for fini's check */
     uint32_t units_touched; /* from the first, so many units have memory */
     struct sl_warm blocks_warm, units_warm;
@@ -90,11 +90,11 @@ uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes);
 
 /* Where the payload of the answer to the frame that is committed next shall lie: see `landing` of
  * struct sl_transport_frame. For connections with SL_TRANSPORT_DIRECT_REPLIES. */
-static inline void sl_outbox_set_landing(struct sl_outbox *outbox, void *landing,
-                                         uint32_t landing_bytes)
+static inline void sl_outbox_set_landing(struct sl_outbox *outbox, void *reply_buffer,
+                                         uint32_t reply_buffer_bytes)
 {
-    outbox->landing = landing;
-    outbox->landing_bytes = landing_bytes;
+    outbox->reply_buffer = reply_buffer;
+    outbox->reply_buffer_bytes = reply_buffer_bytes;
 }
 
 /* Half of the blocks, or of the room for longer frames, is in use: who has frames waiting already
@@ -108,12 +108,12 @@ void sl_outbox_abandon(struct sl_outbox *outbox);
  * `closed`; frame->payload_bytes may be less than was reserved. It is sealed when the outbox or
  * SL_FRAME_CHECKSUM in frame->flags asks for it. `rest` (may be NULL) is a further part of the
  * payload that stays where it is, counted in frame->payload_bytes; its memory must stay until
- * `rest_sent(rest_ctx)` is called, exactly once: when it was sent or the connection has closed.
- * rest_sent is called from `sent` or `closed` below, never from here; NULL: the caller knows by
+ * `tail_sent(tail_ctx)` is called, exactly once: when it was sent or the connection has closed.
+ * tail_sent is called from `sent` or `closed` below, never from here; NULL: the caller knows by
  * other means. Never fails. */
 void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue,
-                      const struct sl_frame *frame, const void *rest, uint32_t rest_bytes,
-                      void (*rest_sent)(void *ctx), void *rest_ctx);
+                      const struct sl_frame *frame, const void *tail, uint32_t tail_bytes,
+                      void (*tail_sent)(void *ctx), void *tail_ctx);
 
 /* Several frames of one connection at once, which costs little more than one. Reserve: room for
  * whole frames, each a multiple of 8 long, `run_bytes` in all; NULL as above. Commit: the

@@ -38,7 +38,7 @@ static void assert_complete(const struct sl_transport_ops *ops)
     sl_assert(ops->listen != NULL);
     sl_assert(ops->connect != NULL);
     sl_assert(ops->disconnect != NULL);
-    sl_assert(ops->hand_over != NULL);
+    sl_assert(ops->migrate != NULL);
     sl_assert(ops->send_burst != NULL);
     sl_assert(ops->release != NULL);
     sl_assert(ops->flush != NULL);
@@ -158,7 +158,7 @@ int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
     sl_assert(to->ops == conn->transport->ops);
     assert_events(events);
     sl_assert(events->accepted != NULL);
-    return conn->transport->ops->hand_over(conn, to, events, ctx, user);
+    return conn->transport->ops->migrate(conn, to, events, ctx, user);
 }
 
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out)

@@ -36,7 +36,7 @@ enum sl_transport_capability {
     SL_TRANSPORT_DIRECT_REPLIES = 1 << 0, /* takes `landing` with a frame: the peer writes there */
     SL_TRANSPORT_REGISTERS = 1 << 1,   /* the medium reads and writes registered memory by itself */
     SL_TRANSPORT_CHECKSUMS = 1 << 2,   /* the medium checks integrity itself */
-    SL_TRANSPORT_MIGRATES = 1 << 3,    /* hand_over works */
+    SL_TRANSPORT_MIGRATES = 1 << 3,    /* migrate works */
     SL_TRANSPORT_MULTI_FRAME = 1 << 4, /* the head of what is sent may be several whole frames, one
                                         * behind the other: they count as one until `sent` */
     SL_TRANSPORT_COALESCES = 1 << 5,   /* takes frames whose cookie is SL_TRANSPORT_COALESCED */
@@ -88,7 +88,7 @@ struct sl_transport_options {
     uint32_t connections_max;       /* 0: SL_LIMIT_CONNECTIONS */
     uint32_t buffer_bytes;          /* one receive buffer; 0: 32 KiB */
     uint32_t buffer_count;          /* receive buffers; a power of two; 0: 256 */
-    size_t aside_bytes; /* TCP: of long frames that wait for memory, what has come; 0: 256 MiB */
+    size_t unplaced_bytes; /* TCP: of long frames that wait for memory, what has come; 0: 256 MiB */
     /* A peer that is unreachable for about so long (nothing acknowledged, no answer to
      * keep-alives, no answer to a connect) is gone: `closed` with DEADLINE. So is one of which a
      * frame, or only its header, has come in part and then nothing more. One that is kept waiting
@@ -120,8 +120,8 @@ struct sl_transport_frame {
      * may write, or, with REGISTERS, in any; the caller keeps it until the answer has come or the
      * connection has closed. NULL: anywhere. A frame whose payload already lies where `sink` says
      * is not moved. */
-    void *landing;
-    uint32_t landing_bytes;
+    void *reply_buffer;
+    uint32_t reply_buffer_bytes;
 };
 
 /* One frame received. The memory is the receiver's to read until it calls release, which it must
@@ -178,8 +178,8 @@ struct sl_transport_ops {
     int (*connect)(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
     void (*disconnect)(struct sl_conn *conn);
-    int (*hand_over)(struct sl_conn *conn, struct sl_transport *to,
-                     const struct sl_transport_events *events, void *ctx, void *user);
+    int (*migrate)(struct sl_conn *conn, struct sl_transport *to,
+                   const struct sl_transport_events *events, void *ctx, void *user);
     uint32_t (*send_burst)(struct sl_conn *conn, const struct sl_transport_frame *frames,
                            uint32_t count);
     void (*release)(struct sl_conn *conn, const struct sl_transport_message *message);

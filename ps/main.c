@@ -20,7 +20,7 @@
 #define REASON_BYTES 1024
 
 /* Index into the choices of --transport. */
-enum transport_choice { TRANSPORT_AUTO, TRANSPORT_FIRST };
+enum transport_settings { TRANSPORT_AUTO, TRANSPORT_FIRST };
 
 static struct {
     int transport;
@@ -108,13 +108,13 @@ static int take_map(const struct sl_endpoint_map *map, struct sources *sources)
     }
     for (uint32_t i = 0; i < map->count; i++) {
         const struct sl_endpoint_map_entry *entry = &map->entries[i];
-        const struct sl_endpoint *fast = entry->has_fast ? &entry->fast : &entry->data;
+        const struct sl_endpoint *bypass = entry->has_bypass ? &entry->bypass : &entry->data;
         options->transports |= SL_DOCTOR_OF(entry->data.scheme);
-        if (fast->scheme == SL_ENDPOINT_RDMA && (sources->env.rdma || !entry->has_fast)) {
+        if (bypass->scheme == SL_ENDPOINT_RDMA && (sources->env.rdma || !entry->has_bypass)) {
             options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
-            sources->endpoints[options->endpoint_count++] = numeric(fast);
-        } else if (fast->scheme == SL_ENDPOINT_DPDK) {
-            take_device(fast, sources);
+            sources->endpoints[options->endpoint_count++] = numeric(bypass);
+        } else if (bypass->scheme == SL_ENDPOINT_DPDK) {
+            take_device(bypass, sources);
         }
     }
     options->endpoints = sources->endpoints;

@@ -15,16 +15,16 @@ static uint64_t has_run_ns(const struct sl_cpu_yield_thread *thread)
     return sum_ns;
 }
 
-void sl_cpu_yield_add(struct sl_cpu_yield *rest, struct sl_cpu_yield_thread *thread)
+void sl_cpu_yield_add(struct sl_cpu_yield *cpu_yield, struct sl_cpu_yield_thread *thread)
 {
     thread->ran_ns = has_run_ns(thread);
-    thread->next = rest->threads;
-    rest->threads = thread;
+    thread->next = cpu_yield->threads;
+    cpu_yield->threads = thread;
 }
 
-void sl_cpu_yield_remove(struct sl_cpu_yield *rest, struct sl_cpu_yield_thread *thread)
+void sl_cpu_yield_remove(struct sl_cpu_yield *cpu_yield, struct sl_cpu_yield_thread *thread)
 {
-    struct sl_cpu_yield_thread **link = &rest->threads;
+    struct sl_cpu_yield_thread **link = &cpu_yield->threads;
     while (*link != NULL && *link != thread) {
         link = &(*link)->next;
     }
@@ -33,18 +33,18 @@ void sl_cpu_yield_remove(struct sl_cpu_yield *rest, struct sl_cpu_yield_thread *
     }
 }
 
-bool sl_cpu_yield_update(struct sl_cpu_yield *rest, uint64_t now_ns)
+bool sl_cpu_yield_update(struct sl_cpu_yield *cpu_yield, uint64_t now_ns)
 {
-    const uint64_t part_ns = (now_ns - rest->looked_ns) / PART;
+    const uint64_t part_ns = (now_ns - cpu_yield->looked_ns) / PART;
     bool has_starved = false;
-    for (struct sl_cpu_yield_thread *thread = rest->threads; thread != NULL;
+    for (struct sl_cpu_yield_thread *thread = cpu_yield->threads; thread != NULL;
          thread = thread->next) {
         const uint64_t ran_ns = has_run_ns(thread);
         has_starved |= ran_ns - thread->ran_ns < part_ns;
         thread->ran_ns = ran_ns;
     }
-    has_starved &= rest->slept_ns < part_ns;
-    rest->looked_ns = now_ns;
-    rest->slept_ns = 0;
+    has_starved &= cpu_yield->slept_ns < part_ns;
+    cpu_yield->looked_ns = now_ns;
+    cpu_yield->slept_ns = 0;
     return has_starved;
 }

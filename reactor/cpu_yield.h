@@ -29,20 +29,20 @@ struct sl_cpu_yield {
 };
 
 /* From now on it has work. */
-void sl_cpu_yield_add(struct sl_cpu_yield *rest, struct sl_cpu_yield_thread *thread);
+void sl_cpu_yield_add(struct sl_cpu_yield *cpu_yield, struct sl_cpu_yield_thread *thread);
 
 /* It has none, or is about to end. It may be one that was not added. */
-void sl_cpu_yield_remove(struct sl_cpu_yield *rest, struct sl_cpu_yield_thread *thread);
+void sl_cpu_yield_remove(struct sl_cpu_yield *cpu_yield, struct sl_cpu_yield_thread *thread);
 
 /* What the look does, when it is time for one. */
-bool sl_cpu_yield_update(struct sl_cpu_yield *rest, uint64_t now_ns);
+bool sl_cpu_yield_update(struct sl_cpu_yield *cpu_yield, uint64_t now_ns);
 
 /* True: a thread has not had its part, neither by sleeps of the loop nor elsewhere, and the loop
  * should rest. */
-static inline bool sl_cpu_yield_is_due(struct sl_cpu_yield *rest, uint64_t now_ns)
+static inline bool sl_cpu_yield_is_due(struct sl_cpu_yield *cpu_yield, uint64_t now_ns)
 {
-    return rest->threads != NULL && now_ns - rest->looked_ns >= SL_CPU_YIELD_EVERY_NS &&
-           sl_cpu_yield_update(rest, now_ns);
+    return cpu_yield->threads != NULL && now_ns - cpu_yield->looked_ns >= SL_CPU_YIELD_EVERY_NS &&
+           sl_cpu_yield_update(cpu_yield, now_ns);
 }
 
 #endif

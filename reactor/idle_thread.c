@@ -45,95 +45,96 @@ static uint64_t read_clock(clockid_t clock)
     return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static void free_spare(struct sl_idle_thread *spare)
+static void free_idle_thread(struct sl_idle_thread *idle_thread)
 {
-    sem_destroy(&spare->given);
-    sem_destroy(&spare->ran);
-    free(spare);
+    sem_destroy(&idle_thread->given);
+    sem_destroy(&idle_thread->ran);
+    free(idle_thread);
 }
 
 static void *thread_main(void *arg)
 {
-    struct sl_idle_thread *spare = arg;
+    struct sl_idle_thread *idle_thread = arg;
     const struct sched_param none = {0};
     sl_topology_unpin_thread();
     (void)sched_setscheduler(0, SCHED_IDLE, &none); /* where it may not, it works all the same */
-    for (wait_for(&spare->given); spare->work != NULL; wait_for(&spare->given)) {
-        spare->work(spare->ctx);
-        sem_post(&spare->ran);
+    for (wait_for(&idle_thread->given); idle_thread->work != NULL; wait_for(&idle_thread->given)) {
+        idle_thread->work(idle_thread->ctx);
+        sem_post(&idle_thread->ran);
     }
-    free_spare(spare);
+    free_idle_thread(idle_thread);
     return NULL;
 }
 
-static void give(struct sl_idle_thread *spare, void (*work)(void *ctx), void *ctx)
+static void give(struct sl_idle_thread *idle_thread, void (*work)(void *ctx), void *ctx)
 {
-    spare->work = work;
-    spare->ctx = ctx;
-    sem_post(&spare->given);
+    idle_thread->work = work;
+    idle_thread->ctx = ctx;
+    sem_post(&idle_thread->given);
 }
 
 int sl_idle_thread_create(const char *name, struct sl_idle_thread **out)
 {
-    struct sl_idle_thread *spare = calloc(1, sizeof *spare);
-    if (spare == NULL) {
+    struct sl_idle_thread *idle_thread = calloc(1, sizeof *idle_thread);
+    if (idle_thread == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    sem_init(&spare->given, 0, 0);
-    sem_init(&spare->ran, 0, 0);
+    sem_init(&idle_thread->given, 0, 0);
+    sem_init(&idle_thread->ran, 0, 0);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&spare->id, NULL, thread_main, spare);
+    const int failed = pthread_create(&idle_thread->id, NULL, thread_main, idle_thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
-        free_spare(spare);
+        free_idle_thread(idle_thread);
         return SL_ERR_NO_MEMORY;
     }
-    pthread_setname_np(spare->id, name);
-    (void)pthread_getcpuclockid(spare->id, &spare->clock);
-    *out = spare;
+    pthread_setname_np(idle_thread->id, name);
+    (void)pthread_getcpuclockid(idle_thread->id, &idle_thread->clock);
+    *out = idle_thread;
     return 0;
 }
 
 /* The thread took from then until now for something. */
-static void judge(struct sl_idle_thread *spare, uint64_t began_ns, uint64_t ran_ns)
+static void judge(struct sl_idle_thread *idle_thread, uint64_t began_ns, uint64_t ran_ns)
 {
     const uint64_t now_ns = read_clock(CLOCK_MONOTONIC);
     const uint64_t took_ns = now_ns - began_ns;
     if (took_ns < STARVED_NS || ran_ns >= took_ns / STARVED_PART) {
-        spare->passed_ns = 0;
+        idle_thread->passed_ns = 0;
         return;
     }
-    spare->passed_ns = spare->passed_ns == 0 ? PASSED_NS : 2 * spare->passed_ns;
-    spare->passed_ns = spare->passed_ns < PASSED_NS_MAX ? spare->passed_ns : PASSED_NS_MAX;
-    spare->passed_until_ns = now_ns + spare->passed_ns;
+    idle_thread->passed_ns = idle_thread->passed_ns == 0 ? PASSED_NS : 2 * idle_thread->passed_ns;
+    idle_thread->passed_ns =
+        idle_thread->passed_ns < PASSED_NS_MAX ? idle_thread->passed_ns : PASSED_NS_MAX;
+    idle_thread->passed_until_ns = now_ns + idle_thread->passed_ns;
 }
 
-void sl_idle_thread_run(struct sl_idle_thread *spare, void (*work)(void *ctx), void *ctx)
+void sl_idle_thread_run(struct sl_idle_thread *idle_thread, void (*work)(void *ctx), void *ctx)
 {
     const uint64_t began_ns = read_clock(CLOCK_MONOTONIC);
-    if (began_ns < spare->passed_until_ns) {
+    if (began_ns < idle_thread->passed_until_ns) {
         work(ctx);
         return;
     }
-    const uint64_t ran_ns = read_clock(spare->clock);
-    give(spare, work, ctx);
-    wait_for(&spare->ran);
-    judge(spare, began_ns, read_clock(spare->clock) - ran_ns);
+    const uint64_t ran_ns = read_clock(idle_thread->clock);
+    give(idle_thread, work, ctx);
+    wait_for(&idle_thread->ran);
+    judge(idle_thread, began_ns, read_clock(idle_thread->clock) - ran_ns);
 }
 
-clockid_t sl_idle_thread_clock(const struct sl_idle_thread *spare)
+clockid_t sl_idle_thread_clock(const struct sl_idle_thread *idle_thread)
 {
-    return spare->clock;
+    return idle_thread->clock;
 }
 
 void sl_idle_thread_destroy(struct sl_idle_thread **pointer)
 {
-    struct sl_idle_thread *spare = *pointer;
+    struct sl_idle_thread *idle_thread = *pointer;
     *pointer = NULL;
-    if (spare != NULL) {
-        pthread_detach(spare->id); /* it may take seconds to get a core */
-        give(spare, NULL, NULL);
+    if (idle_thread != NULL) {
+        pthread_detach(idle_thread->id); /* it may take seconds to get a core */
+        give(idle_thread, NULL, NULL);
     }
 }

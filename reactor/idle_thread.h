@@ -17,12 +17,12 @@ int sl_idle_thread_create(const char *name, struct sl_idle_thread **out);
  * no deadline of its own: it waits as long as others leave nothing. The work must not allocate, map
  * or free: a thread that is preempted with a lock of the process would stop all that need the lock.
  */
-void sl_idle_thread_run(struct sl_idle_thread *spare, void (*work)(void *ctx), void *ctx);
+void sl_idle_thread_run(struct sl_idle_thread *idle_thread, void (*work)(void *ctx), void *ctx);
 
 /* Of the thread's processor time. Any thread. */
-clockid_t sl_idle_thread_clock(const struct sl_idle_thread *spare);
+clockid_t sl_idle_thread_clock(const struct sl_idle_thread *idle_thread);
 
 /* Ends the thread, and does not wait for that. Nulls *spare, which may be NULL. */
-void sl_idle_thread_destroy(struct sl_idle_thread **spare);
+void sl_idle_thread_destroy(struct sl_idle_thread **idle_thread);
 
 #endif

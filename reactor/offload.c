@@ -46,7 +46,7 @@ struct sl_offload {
     _Atomic uint32_t references;
 
     /* The thread's: */
-    struct sl_idle_thread *spare; /* NULL: the thread works itself */
+    struct sl_idle_thread *idle_thread; /* NULL: the thread works itself */
     sem_t ended;
     _Atomic bool stopping;
     _Atomic uint64_t finished; /* jobs so far */
@@ -61,28 +61,28 @@ struct sl_offload {
 /* On whatever thread lets go of it last. */
 static void unref(void *ctx)
 {
-    struct sl_offload *aside = ctx;
-    if (atomic_fetch_sub(&aside->references, 1) > 1) {
+    struct sl_offload *offload = ctx;
+    if (atomic_fetch_sub(&offload->references, 1) > 1) {
         return;
     }
-    sl_mailbox_destroy(&aside->jobs);
-    sem_destroy(&aside->ended);
-    free(aside);
+    sl_mailbox_destroy(&offload->jobs);
+    sem_destroy(&offload->ended);
+    free(offload);
 }
 
 /* ---- The thread ------------------------------------------------------------------------------ */
 
 static void mail_done(void *ctx, uint64_t a, uint64_t b);
 
-static void tell(struct sl_mailbox_lane *lane, struct sl_offload *aside)
+static void tell(struct sl_mailbox_lane *lane, struct sl_offload *offload)
 {
-    atomic_fetch_add(&aside->references, 1);
+    atomic_fetch_add(&offload->references, 1);
     int err =
-        sl_mailbox_post(lane, (struct sl_mail){.run = mail_done, .ctx = aside, .drop = unref});
+        sl_mailbox_post(lane, (struct sl_mail){.run = mail_done, .ctx = offload, .drop = unref});
     sl_assert(err == 0); /* AT_ONCE */
 }
 
-static void work_on_spare(void *ctx)
+static void work_on_idle_thread(void *ctx)
 {
     struct sl_offload_job *job = ctx;
     job->work(job);
@@ -91,89 +91,90 @@ static void work_on_spare(void *ctx)
 static void thread_work(void *ctx, uint64_t a, uint64_t b)
 {
     (void)b;
-    struct sl_offload *aside = ctx;
-    if (atomic_load(&aside->stopping)) {
+    struct sl_offload *offload = ctx;
+    if (atomic_load(&offload->stopping)) {
         return; /* who destroys the aside says what becomes of the job */
     }
     struct sl_offload_job *job = (struct sl_offload_job *)(uintptr_t)a;
-    if (aside->spare != NULL && !job->allocates) {
-        sl_idle_thread_run(aside->spare, work_on_spare, job);
+    if (offload->idle_thread != NULL && !job->allocates) {
+        sl_idle_thread_run(offload->idle_thread, work_on_idle_thread, job);
     } else {
         job->work(job);
     }
     job->err = 0;
-    atomic_fetch_add(&aside->finished, 1);
-    tell(aside->to_reactor, aside);
+    atomic_fetch_add(&offload->finished, 1);
+    tell(offload->to_reactor, offload);
 }
 
 /* What the thread has inherited from a reactor and should not have: its core, and its place among
  * threads. Neither is needed for the work, so that failures are none. */
-static void settle_thread(const struct sl_offload *aside)
+static void settle_thread(const struct sl_offload *offload)
 {
     sl_topology_unpin_thread();
-    if (aside->place != SL_OFFLOAD_PRIORITY_NORMAL) {
+    if (offload->place != SL_OFFLOAD_PRIORITY_NORMAL) {
         (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
     }
 }
 
 static void *thread_main(void *arg)
 {
-    struct sl_offload *aside = arg;
-    settle_thread(aside);
-    while (!atomic_load(&aside->stopping)) {
-        if (sl_mailbox_drain(aside->jobs, 1) == 0) {
-            sl_mailbox_wait(aside->jobs, SL_CLOCK_NEVER);
+    struct sl_offload *offload = arg;
+    settle_thread(offload);
+    while (!atomic_load(&offload->stopping)) {
+        if (sl_mailbox_drain(offload->jobs, 1) == 0) {
+            sl_mailbox_wait(offload->jobs, SL_CLOCK_NEVER);
         }
     }
-    sl_idle_thread_destroy(&aside->spare);
-    sl_mailbox_lane_close(&aside->to_reactor); /* mail that is in it names the aside */
-    sem_post(&aside->ended);
-    unref(aside);
+    sl_idle_thread_destroy(&offload->idle_thread);
+    sl_mailbox_lane_close(&offload->to_reactor); /* mail that is in it names the aside */
+    sem_post(&offload->ended);
+    unref(offload);
     return NULL;
 }
 
 /* The new thread takes no signals: they are for the program's own. */
-static int thread_run(struct sl_offload *aside)
+static int thread_run(struct sl_offload *offload)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    atomic_fetch_add(&aside->references, 1);
-    int failed = pthread_create(&aside->id, NULL, thread_main, aside);
+    atomic_fetch_add(&offload->references, 1);
+    int failed = pthread_create(&offload->id, NULL, thread_main, offload);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
-        unref(aside);
+        unref(offload);
         return SL_ERR_NO_MEMORY;
     }
-    pthread_setname_np(aside->id, aside->name);
+    pthread_setname_np(offload->id, offload->name);
     return 0;
 }
 
 /* What was made before it failed is there for the next time. */
-static void thread_create(struct sl_offload *aside)
+static void thread_create(struct sl_offload *offload)
 {
-    int err = aside->jobs == NULL ? sl_mailbox_create(&aside->jobs) : 0;
-    if (err == 0 && aside->to_jobs == NULL) {
-        err = sl_mailbox_lane_open(aside->jobs, &aside->to_jobs);
+    int err = offload->jobs == NULL ? sl_mailbox_create(&offload->jobs) : 0;
+    if (err == 0 && offload->to_jobs == NULL) {
+        err = sl_mailbox_lane_open(offload->jobs, &offload->to_jobs);
     }
-    if (err == 0 && aside->to_reactor == NULL) {
-        err = sl_mailbox_lane_open(aside->reactor->mailbox, &aside->to_reactor);
+    if (err == 0 && offload->to_reactor == NULL) {
+        err = sl_mailbox_lane_open(offload->reactor->mailbox, &offload->to_reactor);
     }
-    if (err == 0 && aside->place == SL_OFFLOAD_PRIORITY_IDLE) {
-        (void)sl_idle_thread_create(aside->name, &aside->spare); /* it goes without, too */
+    if (err == 0 && offload->place == SL_OFFLOAD_PRIORITY_IDLE) {
+        (void)sl_idle_thread_create(offload->name,
+                                    &offload->idle_thread); /* it goes without, too */
     }
-    aside->has_thread = err == 0 && thread_run(aside) == 0;
-    if (!aside->has_thread) {
-        sl_idle_thread_destroy(&aside->spare);
+    offload->has_thread = err == 0 && thread_run(offload) == 0;
+    if (!offload->has_thread) {
+        sl_idle_thread_destroy(&offload->idle_thread);
     }
-    aside->done_count = 0;
+    offload->done_count = 0;
 }
 
 /* False: it did not end in time. */
-static bool thread_end(struct sl_offload *aside, uint64_t timeout_ns)
+static bool thread_end(struct sl_offload *offload, uint64_t timeout_ns)
 {
-    atomic_store(&aside->stopping, true);
-    sl_mailbox_wake(aside->jobs);
+    atomic_store(&offload->stopping, true);
+    sl_mailbox_wake(offload->jobs);
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     const uint64_t until_ns = (uint64_t)until.tv_nsec + timeout_ns;
@@ -181,65 +182,66 @@ static bool thread_end(struct sl_offload *aside, uint64_t timeout_ns)
     until.tv_nsec = (long)(until_ns % SL_CLOCK_NS_PER_S);
     int failed;
     do {
-        failed = sem_clockwait(&aside->ended, CLOCK_MONOTONIC, &until);
+        failed = sem_clockwait(&offload->ended, CLOCK_MONOTONIC, &until);
     } while (failed != 0 && errno == EINTR);
     if (failed != 0) {
-        pthread_detach(aside->id);
+        pthread_detach(offload->id);
         return false;
     }
-    pthread_join(aside->id, NULL);
+    pthread_join(offload->id, NULL);
     return true;
 }
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
 /* The thread may have jobs now, or none any more: the reactor has to know of one below it. */
-static void rest_for(struct sl_offload *aside)
+static void cpu_yield_for(struct sl_offload *offload)
 {
-    const bool is_busy = aside->spare != NULL && aside->has_thread && aside->sent_count > 0;
-    if (is_busy == aside->is_busy) {
+    const bool is_busy =
+        offload->idle_thread != NULL && offload->has_thread && offload->sent_count > 0;
+    if (is_busy == offload->is_busy) {
         return;
     }
-    aside->is_busy = is_busy;
+    offload->is_busy = is_busy;
     if (!is_busy) {
-        sl_cpu_yield_remove(&aside->reactor->rest, &aside->resting);
+        sl_cpu_yield_remove(&offload->reactor->cpu_yield, &offload->resting);
         return;
     }
     clockid_t own;
-    aside->resting.clocks[0] = sl_idle_thread_clock(aside->spare);
-    aside->resting.clocks[1] =
-        pthread_getcpuclockid(aside->id, &own) == 0 ? own : aside->resting.clocks[0];
-    sl_cpu_yield_add(&aside->reactor->rest, &aside->resting);
+    offload->resting.clocks[0] = sl_idle_thread_clock(offload->idle_thread);
+    offload->resting.clocks[1] =
+        pthread_getcpuclockid(offload->id, &own) == 0 ? own : offload->resting.clocks[0];
+    sl_cpu_yield_add(&offload->reactor->cpu_yield, &offload->resting);
 }
 
 /* Hands jobs out as long as there is room. */
-static void hand_out(struct sl_offload *aside)
+static void hand_out(struct sl_offload *offload)
 {
-    while (aside->unsent != NULL && aside->sent_count < AT_ONCE) {
-        struct sl_offload_job *job = aside->unsent;
-        aside->unsent = job->next;
-        aside->sent_count++;
-        if (!aside->has_thread) {
+    while (offload->unsent != NULL && offload->sent_count < AT_ONCE) {
+        struct sl_offload_job *job = offload->unsent;
+        offload->unsent = job->next;
+        offload->sent_count++;
+        if (!offload->has_thread) {
             job->err = SL_ERR_NO_MEMORY;
-            tell(aside->to_self, aside);
+            tell(offload->to_self, offload);
             continue;
         }
         int err = sl_mailbox_post(
-            aside->to_jobs,
-            (struct sl_mail){.run = thread_work, .ctx = aside, .a = (uintptr_t)job});
+            offload->to_jobs,
+            (struct sl_mail){.run = thread_work, .ctx = offload, .a = (uintptr_t)job});
         sl_assert(err == 0); /* AT_ONCE */
     }
-    rest_for(aside);
+    cpu_yield_for(offload);
 }
 
-static struct sl_offload_job *take_first(struct sl_offload *aside)
+static struct sl_offload_job *take_first(struct sl_offload *offload)
 {
-    struct sl_offload_job *job = aside->first;
-    aside->first = job->next;
-    aside->last = aside->first == NULL ? NULL : aside->last;
-    aside->unsent = aside->unsent == job ? job->next : aside->unsent;
-    aside->count--;
-    aside->sent_count -= aside->sent_count > 0;
+    struct sl_offload_job *job = offload->first;
+    offload->first = job->next;
+    offload->last = offload->first == NULL ? NULL : offload->last;
+    offload->unsent = offload->unsent == job ? job->next : offload->unsent;
+    offload->count--;
+    offload->sent_count -= offload->sent_count > 0;
     job->next = NULL;
     return job;
 }
@@ -248,40 +250,41 @@ static void mail_done(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_offload *aside = ctx;
-    if (!aside->closing) {
-        struct sl_offload_job *job = take_first(aside);
-        aside->done_count++;
-        hand_out(aside);
+    struct sl_offload *offload = ctx;
+    if (!offload->closing) {
+        struct sl_offload_job *job = take_first(offload);
+        offload->done_count++;
+        hand_out(offload);
         job->done(job);
     }
-    unref(aside);
+    unref(offload);
 }
 
 /* ---- Stepped --------------------------------------------------------------------------------- */
 
-static void arm(struct sl_offload *aside)
+static void arm(struct sl_offload *offload)
 {
-    const struct sl_reactor_options *options = &aside->reactor->options;
-    uint64_t wait_ns = options->aside_ns == NULL ? 0 : options->aside_ns(options->aside_ctx);
-    sl_timer_arm(&aside->reactor->timers, &aside->timer, aside->reactor->head.now_ns + wait_ns);
+    const struct sl_reactor_options *options = &offload->reactor->options;
+    uint64_t wait_ns = options->offload_ns == NULL ? 0 : options->offload_ns(options->offload_ctx);
+    sl_timer_arm(&offload->reactor->timers, &offload->timer,
+                 offload->reactor->head.now_ns + wait_ns);
 }
 
 static void step(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_offload *aside =
+    struct sl_offload *offload =
         (struct sl_offload *)(void *)((uint8_t *)timer - offsetof(struct sl_offload, timer));
-    if (!aside->has_worked) {
-        aside->first->work(aside->first);
-        aside->first->err = 0;
-        aside->has_worked = true;
-        sl_timer_arm(&aside->reactor->timers, timer, now_ns);
+    if (!offload->has_worked) {
+        offload->first->work(offload->first);
+        offload->first->err = 0;
+        offload->has_worked = true;
+        sl_timer_arm(&offload->reactor->timers, timer, now_ns);
         return;
     }
-    struct sl_offload_job *job = take_first(aside);
-    aside->has_worked = false;
-    if (aside->first != NULL) {
-        arm(aside);
+    struct sl_offload_job *job = take_first(offload);
+    offload->has_worked = false;
+    if (offload->first != NULL) {
+        arm(offload);
     }
     job->done(job);
 }
@@ -291,77 +294,77 @@ static void step(struct sl_timer *timer, uint64_t now_ns)
 int sl_offload_create(struct sl_reactor *reactor, const char *name, struct sl_offload **out)
 {
     sl_reactor_assert_owner(reactor);
-    struct sl_offload *aside = calloc(1, sizeof *aside);
-    if (aside == NULL) {
+    struct sl_offload *offload = calloc(1, sizeof *offload);
+    if (offload == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    aside->reactor = reactor;
-    aside->timer.run = step;
-    aside->references = 1;
-    sem_init(&aside->ended, 0, 0);
-    memcpy(aside->name, name, strnlen(name, sizeof aside->name - 1));
+    offload->reactor = reactor;
+    offload->timer.run = step;
+    offload->references = 1;
+    sem_init(&offload->ended, 0, 0);
+    memcpy(offload->name, name, strnlen(name, sizeof offload->name - 1));
     /* Opened now, so that a job for which there is no thread can be said to have failed. */
-    int err = sl_mailbox_lane_open(reactor->mailbox, &aside->to_self);
+    int err = sl_mailbox_lane_open(reactor->mailbox, &offload->to_self);
     if (err != 0) {
-        unref(aside);
+        unref(offload);
         return err;
     }
-    *out = aside;
+    *out = offload;
     return 0;
 }
 
-void sl_offload_set_place(struct sl_offload *aside, enum sl_offload_place place)
+void sl_offload_set_place(struct sl_offload *offload, enum sl_offload_place place)
 {
-    sl_reactor_assert_owner(aside->reactor);
-    sl_assert(!aside->has_thread);
-    aside->place = place;
+    sl_reactor_assert_owner(offload->reactor);
+    sl_assert(!offload->has_thread);
+    offload->place = place;
 }
 
-void sl_offload_post(struct sl_offload *aside, struct sl_offload_job *job)
+void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job)
 {
-    sl_reactor_assert_owner(aside->reactor);
+    sl_reactor_assert_owner(offload->reactor);
     sl_assert(job->work != NULL);
     sl_assert(job->done != NULL);
     job->next = NULL;
     job->err = SL_ERR_CANCELLED;
-    if (aside->first == NULL) {
-        aside->first = job;
+    if (offload->first == NULL) {
+        offload->first = job;
     } else {
-        aside->last->next = job;
+        offload->last->next = job;
     }
-    aside->last = job;
-    aside->count++;
-    if (aside->closing) {
+    offload->last = job;
+    offload->count++;
+    if (offload->closing) {
         return;
     }
-    if (aside->reactor->options.stepped) {
-        if (aside->first == job) {
-            arm(aside);
+    if (offload->reactor->options.stepped) {
+        if (offload->first == job) {
+            arm(offload);
         }
         return;
     }
-    aside->unsent = aside->unsent == NULL ? job : aside->unsent;
-    if (!aside->has_thread && aside->sent_count == 0) {
-        thread_create(aside);
+    offload->unsent = offload->unsent == NULL ? job : offload->unsent;
+    if (!offload->has_thread && offload->sent_count == 0) {
+        thread_create(offload);
     }
-    hand_out(aside);
+    hand_out(offload);
 }
 
-uint32_t sl_offload_count(const struct sl_offload *aside)
+uint32_t sl_offload_count(const struct sl_offload *offload)
 {
-    sl_reactor_assert_owner(aside->reactor);
-    return aside->count;
+    sl_reactor_assert_owner(offload->reactor);
+    return offload->count;
 }
 
 /* All are done but the one that the thread is stuck in. */
-static void finish_jobs(struct sl_offload *aside, bool ended)
+static void finish_jobs(struct sl_offload *offload, bool ended)
 {
-    uint64_t done = aside->done_count;
-    uint64_t finished = aside->has_thread ? atomic_load(&aside->finished) : UINT64_MAX;
-    while (aside->first != NULL) {
-        bool stuck = !ended && aside->sent_count > 0 && done == finished;
+    uint64_t done = offload->done_count;
+    uint64_t finished = offload->has_thread ? atomic_load(&offload->finished) : UINT64_MAX;
+    while (offload->first != NULL) {
+        bool stuck = !ended && offload->sent_count > 0 && done == finished;
         done++;
-        struct sl_offload_job *job = take_first(aside);
+        struct sl_offload_job *job = take_first(offload);
         if (!stuck) {
             job->done(job);
         }
@@ -370,22 +373,22 @@ static void finish_jobs(struct sl_offload *aside, bool ended)
 
 bool sl_offload_destroy(struct sl_offload **pointer, uint64_t timeout_ns)
 {
-    struct sl_offload *aside = *pointer;
+    struct sl_offload *offload = *pointer;
     *pointer = NULL;
-    if (aside == NULL) {
+    if (offload == NULL) {
         return true;
     }
-    sl_reactor_assert_owner(aside->reactor);
-    sl_cpu_yield_remove(&aside->reactor->rest, &aside->resting);
-    bool ended = !aside->has_thread || thread_end(aside, timeout_ns);
-    aside->closing = true;
-    sl_timer_disarm(&aside->reactor->timers, &aside->timer);
-    finish_jobs(aside, ended);
-    sl_mailbox_lane_close(&aside->to_jobs);
-    sl_mailbox_lane_close(&aside->to_self);
-    if (!aside->has_thread) {
-        sl_mailbox_lane_close(&aside->to_reactor);
+    sl_reactor_assert_owner(offload->reactor);
+    sl_cpu_yield_remove(&offload->reactor->cpu_yield, &offload->resting);
+    bool ended = !offload->has_thread || thread_end(offload, timeout_ns);
+    offload->closing = true;
+    sl_timer_disarm(&offload->reactor->timers, &offload->timer);
+    finish_jobs(offload, ended);
+    sl_mailbox_lane_close(&offload->to_jobs);
+    sl_mailbox_lane_close(&offload->to_self);
+    if (!offload->has_thread) {
+        sl_mailbox_lane_close(&offload->to_reactor);
     }
-    unref(aside);
+    unref(offload);
     return ended;
 }

@@ -45,19 +45,19 @@ enum sl_offload_place {
 };
 
 /* Before the first post. */
-void sl_offload_set_place(struct sl_offload *aside, enum sl_offload_place place);
+void sl_offload_set_place(struct sl_offload *offload, enum sl_offload_place place);
 
 /* Cannot fail: without a thread `done` follows with an error. */
-void sl_offload_post(struct sl_offload *aside, struct sl_offload_job *job);
+void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job);
 
 /* Jobs whose `done` has not been called. */
-uint32_t sl_offload_count(const struct sl_offload *aside);
+uint32_t sl_offload_count(const struct sl_offload *offload);
 
 /* Jobs that have not begun are done at once, CANCELLED; the one in progress, and those before it
  * whose `done` was on its way, without. Waits up to timeout_ns for the one in progress. False: that
  * did not end (a disk that hangs); then the thread is left to itself, until the process ends; the
  * jobs that it has must stay in memory and are never done. Nulls *aside. Owner, or after the
  * reactor was joined; not from `done`. */
-bool sl_offload_destroy(struct sl_offload **aside, uint64_t timeout_ns);
+bool sl_offload_destroy(struct sl_offload **offload, uint64_t timeout_ns);
 
 #endif

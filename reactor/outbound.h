@@ -13,14 +13,14 @@
 struct sl_outbound_peer;
 
 struct sl_outbound {
-    struct sl_outbound_peer *ways; /* way_count of them, by the receiver's index; NULL: none yet */
-    uint32_t way_count;
+    struct sl_outbound_peer *ways; /* peer_count of them, by the receiver's index; NULL: none yet */
+    uint32_t peer_count;
     uint64_t spilled_count; /* over all ways */
 };
 
-/* Zeroed before; to be followed by sl_outbound_open_way for each `to` below way_count. Errors:
+/* Zeroed before; to be followed by sl_outbound_open_way for each `to` below peer_count. Errors:
  * NO_MEMORY. */
-int sl_outbound_open(struct sl_outbound *outbound, uint32_t way_count);
+int sl_outbound_open(struct sl_outbound *outbound, uint32_t peer_count);
 
 /* Errors: NO_MEMORY, TOO_LARGE (SL_LIMIT_LANES). */
 int sl_outbound_open_way(struct sl_outbound *outbound, uint32_t to, struct sl_mailbox *mailbox);

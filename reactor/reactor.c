@@ -215,7 +215,7 @@ void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail 
 uint32_t sl_reactor_group_count(const struct sl_reactor *reactor)
 {
     sl_reactor_assert_owner(reactor);
-    return reactor->outbound.way_count;
+    return reactor->outbound.peer_count;
 }
 
 /* ---- A turn ---------------------------------------------------------------------------------- */

@@ -46,8 +46,8 @@ struct sl_reactor_options {
     uint64_t seed;                /* of sl_reactor_random; 0: from the system */
     /* Stepped: how long a job of an aside (aside.h) waits before it runs, asked once for each when
      * its turn has come; NULL: until the next turn. */
-    uint64_t (*aside_ns)(void *ctx);
-    void *aside_ctx;
+    uint64_t (*offload_ns)(void *ctx);
+    void *offload_ctx;
 };
 
 /* What a turn polls: a transport, a server's queue of sliced work. Lives in its owner's object. */

@@ -29,7 +29,7 @@ struct sl_reactor {
     uint64_t random_state;
     bool in_turn;
     struct sl_spin spin;
-    struct sl_cpu_yield rest;
+    struct sl_cpu_yield cpu_yield;
     struct sl_reactor_counters counters;
 
     struct sl_reactor_source *sources;

@@ -63,7 +63,7 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
     sl_mailbox_awake(reactor->mailbox);
     sl_stall_slept(&reactor->stall);
     const uint64_t awake_ns = sl_clock_now_ns(reactor->clock);
-    reactor->rest.slept_ns += awake_ns - now_ns;
+    reactor->cpu_yield.slept_ns += awake_ns - now_ns;
     return awake_ns;
 }
 
@@ -123,14 +123,14 @@ static uint32_t idle_turns(const struct sl_reactor *reactor)
 }
 
 /* After a turn that did so much: spins on, rests, or sleeps. Returns the time afterwards. */
-static uint64_t loop_rest(struct sl_reactor *reactor, uint32_t did, uint64_t now_ns)
+static uint64_t loop_cpu_yield(struct sl_reactor *reactor, uint32_t did, uint64_t now_ns)
 {
     if (did > 0) {
         sl_spin_busy(&reactor->spin, reactor->head.now_ns);
     } else if (!reactor->options.polling && !sl_spin_idle(&reactor->spin, now_ns)) {
         return loop_sleep(reactor, now_ns);
     }
-    if (reactor->untimed_turns == 0 && sl_cpu_yield_is_due(&reactor->rest, now_ns)) {
+    if (reactor->untimed_turns == 0 && sl_cpu_yield_is_due(&reactor->cpu_yield, now_ns)) {
         return did > 0 ? loop_pause(reactor) : loop_sleep(reactor, now_ns);
     }
     return now_ns;
@@ -142,7 +142,7 @@ static void loop(struct sl_reactor *reactor)
     sl_stall_init(&reactor->stall, reactor->clock, reactor->options.name, now_ns);
     while (!atomic_load_explicit(&reactor->stopping, memory_order_acquire)) {
         uint32_t did = loop_turn(reactor, &now_ns, idle_turns(reactor), sl_reactor_turn);
-        now_ns = loop_rest(reactor, did, now_ns);
+        now_ns = loop_cpu_yield(reactor, did, now_ns);
     }
 }
 
@@ -323,6 +323,6 @@ void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx),
     for (; !done(ctx); did = 0) {
         /* What the catching up did counts: its waiter may have waited for just that. */
         did += loop_turn(reactor, &now_ns, idle_turns(reactor), sl_reactor_turn);
-        now_ns = loop_rest(reactor, did, now_ns);
+        now_ns = loop_cpu_yield(reactor, did, now_ns);
     }
 }

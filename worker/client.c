@@ -23,7 +23,7 @@ enum { CONTROL = 0, DRIVEN = 1, DRIVEN_CLIENT_REACTORS = 2 };
 static int create_reactor(const struct sl_client_options *options, uint32_t index,
                           struct sl_reactor **out)
 {
-    bool is_control = options->caller_driven && index == CONTROL;
+    bool is_control = options->manual_progress && index == CONTROL;
     struct sl_reactor_options reactor = {
         .index = index,
         .core = -1,
@@ -31,7 +31,7 @@ static int create_reactor(const struct sl_client_options *options, uint32_t inde
         .spin_us = is_control ? 0 : SPIN_US,
     };
     snprintf(reactor.name, sizeof reactor.name, "client.%u", index % SL_LIMIT_REACTORS);
-    if (options->pin_cores && !options->caller_driven &&
+    if (options->pin_cores && !options->manual_progress &&
         sl_topology_core_for(index, true, &reactor.core) != 0) {
         sl_log_warn("client: reactor %u: no core left to pin it to", index);
         reactor.core = -1;
@@ -71,8 +71,8 @@ static int create_reactors(const struct sl_client_options *options, uint32_t cou
 static int start_reactor(const struct sl_client_options *options, uint32_t index,
                          struct sl_reactor *reactor)
 {
-    return options->caller_driven && index == DRIVEN ? sl_reactor_attach(reactor)
-                                                     : sl_reactor_start(reactor, NULL, NULL);
+    return options->manual_progress && index == DRIVEN ? sl_reactor_attach(reactor)
+                                                       : sl_reactor_start(reactor, NULL, NULL);
 }
 
 static int start_reactors(const struct sl_client_options *options, uint32_t count,
@@ -100,20 +100,20 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
 
 /* ---- Life */
 
-static struct sl_thread_ctx *port_of_caller(struct sl_client *client)
+static struct sl_thread_ctx *thread_ctx_of_caller(struct sl_client *client)
 {
-    struct sl_thread_ctx *port;
-    return sl_thread_ctx_here(client->ports, &port) == 0 ? port : NULL;
+    struct sl_thread_ctx *thread_ctx;
+    return sl_thread_ctx_here(client->thread_ctxs, &thread_ctx) == 0 ? thread_ctx : NULL;
 }
 
 static void close_and_free(struct sl_client **client)
 {
     struct sl_client *closing = *client;
-    struct sl_thread_ctx *port = port_of_caller(closing);
-    sl_assert(port != NULL); /* out of memory for a thread that only wants to leave */
+    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller(closing);
+    sl_assert(thread_ctx != NULL); /* out of memory for a thread that only wants to leave */
     sl_start_close_begin(closing);
     while (!sl_start_close_poll(closing)) {
-        sl_thread_ctx_wait(port);
+        sl_thread_ctx_wait(thread_ctx);
     }
     struct sl_reactor **reactors = closing->own_reactors;
     uint32_t reactor_count = closing->own_reactor_count;
@@ -124,10 +124,10 @@ static void close_and_free(struct sl_client **client)
 
 static int wait_for_start(struct sl_client *client)
 {
-    struct sl_thread_ctx *port = port_of_caller(client);
+    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller(client);
     int err;
     while ((err = sl_start_poll(client)) == SL_ERR_AGAIN) {
-        sl_thread_ctx_wait(port);
+        sl_thread_ctx_wait(thread_ctx);
     }
     return err;
 }
@@ -137,12 +137,12 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
     sl_assert(options != NULL);
     sl_assert(out != NULL);
     uint32_t count = options->reactor_count == 0 ? 1 : options->reactor_count;
-    if (count > SL_LIMIT_REACTORS || (options->caller_driven && count > 1)) {
+    if (count > SL_LIMIT_REACTORS || (options->manual_progress && count > 1)) {
         sl_log_error("client: reactor_count %u: at most %d", count,
-                     options->caller_driven ? 1 : SL_LIMIT_REACTORS);
+                     options->manual_progress ? 1 : SL_LIMIT_REACTORS);
         return SL_ERR_INVALID;
     }
-    count = options->caller_driven ? DRIVEN_CLIENT_REACTORS : count;
+    count = options->manual_progress ? DRIVEN_CLIENT_REACTORS : count;
     char host[SL_SHM_HOST_BYTES];
     sl_shm_host(host);
     struct sl_client_setup setup = {
@@ -156,8 +156,8 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
         return err;
     }
     setup.reactors = reactors;
-    setup.control_apart = options->caller_driven;
-    setup.driven = options->caller_driven ? reactors[DRIVEN] : NULL;
+    setup.control_apart = options->manual_progress;
+    setup.driven = options->manual_progress ? reactors[DRIVEN] : NULL;
     struct sl_client *client;
     err = sl_start_begin(options, &setup, &client);
     if (err != 0) {
@@ -231,9 +231,9 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     if (err != 0) {
         return err;
     }
-    struct sl_thread_ctx *port = port_of_caller(client);
+    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller(client);
     while ((err = sl_table_opening_poll(&opening, out)) == SL_ERR_AGAIN) {
-        sl_thread_ctx_wait(port);
+        sl_thread_ctx_wait(thread_ctx);
     }
     return err;
 }
@@ -247,51 +247,51 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES) {
         return SL_ERR_INVALID;
     }
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(client->ports, &port);
+    struct sl_thread_ctx *thread_ctx;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     if (err != 0) {
         return err;
     }
-    struct sl_control_op call = {
-        .hub = &client->hubs[0],
+    struct sl_control_op op = {
+        .io = &client->ios[0],
         .run = sl_control_barrier,
         .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
         .name = name,
         .count = count,
     };
-    sl_thread_ctx_call(port, &call);
-    while (!call.done) {
-        sl_thread_ctx_wait(port);
+    sl_thread_ctx_call(thread_ctx, &op);
+    while (!op.done) {
+        sl_thread_ctx_wait(thread_ctx);
     }
-    if (call.err != 0) {
-        sl_log_error("barrier %s: %s", name, call.text);
+    if (op.err != 0) {
+        sl_log_error("barrier %s: %s", name, op.text);
     }
-    return call.err;
+    return op.err;
 }
 
 int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t *number)
 {
     sl_assert(client != NULL);
     sl_assert(number != NULL);
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(client->ports, &port);
+    struct sl_thread_ctx *thread_ctx;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     if (err != 0) {
         return err;
     }
-    struct sl_control_op call = {
-        .hub = &client->hubs[0],
+    struct sl_control_op op = {
+        .io = &client->ios[0],
         .run = sl_control_checkpoint,
         .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
     };
-    sl_thread_ctx_call(port, &call);
-    while (!call.done) {
-        sl_thread_ctx_wait(port);
+    sl_thread_ctx_call(thread_ctx, &op);
+    while (!op.done) {
+        sl_thread_ctx_wait(thread_ctx);
     }
-    if (call.err != 0) {
-        sl_log_error("no checkpoint: %s", call.text);
-        return call.err;
+    if (op.err != 0) {
+        sl_log_error("no checkpoint: %s", op.text);
+        return op.err;
     }
-    *number = call.number;
+    *number = op.number;
     return 0;
 }
 
@@ -303,7 +303,7 @@ int32_t sl_client_task_index(const struct sl_client *client)
 int32_t sl_client_values_lost(const struct sl_client *client)
 {
     sl_assert(client != NULL);
-    return (int32_t)sl_client_io_values_lost(&client->hubs[0]) - 1;
+    return (int32_t)sl_client_io_values_lost(&client->ios[0]) - 1;
 }
 
 uint32_t sl_client_clock(const struct sl_client *client)
@@ -324,14 +324,14 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
     sl_assert(client != NULL);
     sl_assert(out != NULL);
     *out = (struct sl_client_stats){0};
-    struct sl_thread_ctx *port = port_of_caller((struct sl_client *)(uintptr_t)client);
-    for (uint32_t i = 0; port != NULL && i < client->hub_count; i++) {
+    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller((struct sl_client *)(uintptr_t)client);
+    for (uint32_t i = 0; thread_ctx != NULL && i < client->io_count; i++) {
         struct sl_client_stats stats = {0};
-        struct sl_control_op call = {
-            .hub = &client->hubs[i], .run = sl_client_io_stats, .stats = &stats};
-        sl_thread_ctx_call(port, &call);
-        while (!call.done) {
-            sl_thread_ctx_wait(port);
+        struct sl_control_op op = {
+            .io = &client->ios[i], .run = sl_client_io_stats, .stats = &stats};
+        sl_thread_ctx_call(thread_ctx, &op);
+        while (!op.done) {
+            sl_thread_ctx_wait(thread_ctx);
         }
         out->bytes_sent += stats.bytes_sent;
         out->bytes_received += stats.bytes_received;

@@ -104,43 +104,42 @@ void sl_client_buffer_destroy_all(struct sl_client *client)
 /* ---- For callers */
 
 /* One hub after the other: each call is done when this returns. */
-static void tell_hubs(struct sl_client *client, struct sl_thread_ctx *port,
-                      const struct sl_client_buffer *buffer,
-                      void (*run)(struct sl_control_op *call))
+static void tell_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+                     const struct sl_client_buffer *buffer, void (*run)(struct sl_control_op *op))
 {
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        struct sl_control_op call = {.hub = &client->hubs[i],
-                                     .run = run,
-                                     .memory = buffer->base,
-                                     .memory_bytes = buffer->bytes,
-                                     .memory_is_shared = buffer->shared.base != NULL};
-        sl_thread_ctx_call(port, &call);
-        while (!call.done) {
-            sl_thread_ctx_wait(port);
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        struct sl_control_op op = {.io = &client->ios[i],
+                                   .run = run,
+                                   .memory = buffer->base,
+                                   .memory_bytes = buffer->bytes,
+                                   .memory_is_shared = buffer->shared.base != NULL};
+        sl_thread_ctx_call(thread_ctx, &op);
+        while (!op.done) {
+            sl_thread_ctx_wait(thread_ctx);
         }
     }
 }
 
-static int lend(struct sl_client *client, struct sl_thread_ctx *port, struct listing *listing)
+static int lend(struct sl_client *client, struct sl_thread_ctx *thread_ctx, struct listing *listing)
 {
-    int err = sl_thread_ctx_set_locked(client->ports, add, listing);
+    int err = sl_thread_ctx_set_locked(client->thread_ctxs, add, listing);
     if (err == 0) {
-        tell_hubs(client, port, &listing->buffer, sl_client_io_export);
+        tell_ios(client, thread_ctx, &listing->buffer, sl_client_io_export);
     }
     return err;
 }
 
 static void take_back(struct sl_client *client, void *base, bool is_callers)
 {
-    struct sl_thread_ctx *port;
+    struct sl_thread_ctx *thread_ctx;
     struct listing listing = {.client = client, .base = base};
-    int err = sl_thread_ctx_here(client->ports, &port);
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     sl_assert(err == 0); /* no memory for a thread that has never used the client, or not its own */
-    err = sl_thread_ctx_set_locked(client->ports, find, &listing);
+    err = sl_thread_ctx_set_locked(client->thread_ctxs, find, &listing);
     sl_assert(err == 0); /* it is a buffer of this client */
     sl_assert(listing.buffer.is_callers == is_callers);
-    tell_hubs(client, port, &listing.buffer, sl_client_io_unexport);
-    (void)sl_thread_ctx_set_locked(client->ports, take_out, &listing);
+    tell_ios(client, thread_ctx, &listing.buffer, sl_client_io_unexport);
+    (void)sl_thread_ctx_set_locked(client->thread_ctxs, take_out, &listing);
     unmake(&listing.buffer);
 }
 
@@ -149,16 +148,16 @@ int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
     sl_assert(client != NULL);
     sl_assert(out != NULL);
     sl_assert(bytes > 0);
-    struct sl_thread_ctx *port;
+    struct sl_thread_ctx *thread_ctx;
     struct listing listing = {.client = client};
-    int err = sl_thread_ctx_here(client->ports, &port);
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     if (err == 0) {
         err = make(bytes, &listing.buffer);
     }
     if (err != 0) {
         return err;
     }
-    err = lend(client, port, &listing);
+    err = lend(client, thread_ctx, &listing);
     if (err != 0) {
         unmake(&listing.buffer);
         return err;
@@ -183,11 +182,11 @@ int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes
     sl_assert(base != NULL);
     sl_assert(bytes > 0);
     sl_assert(bytes <= UINTPTR_MAX - (uintptr_t)base);
-    struct sl_thread_ctx *port;
+    struct sl_thread_ctx *thread_ctx;
     struct listing listing = {.client = client,
                               .buffer = {.base = base, .bytes = bytes, .is_callers = true}};
-    int err = sl_thread_ctx_here(client->ports, &port);
-    return err == 0 ? lend(client, port, &listing) : err;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    return err == 0 ? lend(client, thread_ctx, &listing) : err;
 }
 
 void sl_client_buffer_unregister(struct sl_client *client, void *base)

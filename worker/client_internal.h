@@ -46,20 +46,20 @@ struct sl_client {
     enum sl_client_stage stage;
     enum sl_protocol protocol;
     int32_t task_index;
-    struct sl_client_io_options hub_options;
+    struct sl_client_io_options io_options;
     const struct sl_clock *clock;
     uint64_t start_deadline_ns;
     uint32_t start_clock; /* that was asked for, and at last agreed on: sl_client_clock */
     bool finished;        /* a step with sl_step_finish was submitted */
 
-    struct sl_thread_ctx_set *ports;
-    struct sl_client_io *hubs;
-    uint32_t hub_count;
-    uint32_t first_hub;          /* that has shards: 1 when control is apart, else 0 */
-    struct sl_control_op *calls; /* one for each hub: of starting and closing */
+    struct sl_thread_ctx_set *thread_ctxs;
+    struct sl_client_io *ios;
+    uint32_t io_count;
+    uint32_t first_io;         /* that has shards: 1 when control is apart, else 0 */
+    struct sl_control_op *ops; /* one for each hub: of starting and closing */
 
     struct sl_message_cluster cluster;
-    struct sl_shard_conn *links;
+    struct sl_shard_conn *conns;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* the least of all shards' */
 
@@ -74,7 +74,7 @@ struct sl_client {
 
 static inline uint32_t sl_client_hub_of(const struct sl_client *client, uint32_t shard)
 {
-    return client->first_hub + shard % (client->hub_count - client->first_hub);
+    return client->first_io + shard % (client->io_count - client->first_io);
 }
 
 /* Checks the options and begins to start; on success poll until it says something else than AGAIN.

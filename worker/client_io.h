@@ -51,7 +51,7 @@ struct sl_client_io_options {
     struct sl_message_hello hello; /* without purpose and shard */
     char host[SL_SHM_HOST_BYTES];  /* shards with the same are reached through shared memory; "":
                                     * none */
-    bool no_rdma;                  /* where TCP leads to the same shard */
+    bool disable_rdma;             /* where TCP leads to the same shard */
     /* What transport.dpdk points to; NULL: this process has no device for it. Owned. */
     struct sl_dpdk_device_list *devices;
     bool uses_devices; /* some shard may be reached by them; set before the hubs connect */
@@ -66,7 +66,7 @@ struct sl_client_io_options {
     struct sl_send_arena *wire;
     /* The hub that says, for all, that a transport for near ways is missing: one whose shards are
      * reached that way; set before the hubs connect. */
-    uint32_t spokesman[SL_CLIENT_IO_SCHEMES];
+    uint32_t log_owner[SL_CLIENT_IO_SCHEMES];
 };
 
 /* A table that this client has opened: for a shard or a coordinator that has forgotten it. */
@@ -78,10 +78,11 @@ struct sl_client_io_table {
 /* The hubs of a client are one array. */
 struct sl_client_io {
     struct sl_reactor *reactor;
-    uint32_t index, hub_count;
-    /* Its shards are first_shard, and every shard_step-th behind it; first_shard UINT32_MAX: none.
+    uint32_t index, io_count;
+    /* Its shards are first_shard, and every shard_stride-th behind it; first_shard UINT32_MAX:
+     * none.
      */
-    uint32_t first_shard, shard_step;
+    uint32_t first_shard, shard_stride;
     const struct sl_client_io_options *options;
 
     struct sl_transport *transports[SL_CLIENT_IO_SCHEMES];
@@ -97,7 +98,7 @@ struct sl_client_io {
     uint32_t lent_count;
     struct sl_timer retry;
 
-    struct sl_shard_conn *links; /* of all hubs, by shard; since sl_client_io_connect */
+    struct sl_shard_conn *conns; /* of all hubs, by shard; since sl_client_io_connect */
     uint32_t shard_count;
 
     struct sl_client_io_table *tables;
@@ -128,57 +129,55 @@ struct sl_client_io {
 };
 
 /* Any thread. */
-static inline uint32_t sl_client_io_values_lost(const struct sl_client_io *hub)
+static inline uint32_t sl_client_io_values_lost(const struct sl_client_io *io)
 {
-    return atomic_load_explicit(&hub->values_lost, memory_order_relaxed);
+    return atomic_load_explicit(&io->values_lost, memory_order_relaxed);
 }
 
 /* ---- Run functions of calls */
 
 /* Takes the memory. Errors: NO_MEMORY. */
-void sl_client_io_start(struct sl_control_op *call);
+void sl_client_io_start(struct sl_control_op *op);
 
 /* Connects this hub's of call->links, one for each of call->shard_count shards. Writes
  * call->payload_bytes_max, and for a worker call->counts and call->clock. Errors: as
  * sl_shard_conn_open.
  */
-void sl_client_io_connect(struct sl_control_op *call);
+void sl_client_io_connect(struct sl_control_op *op);
 
 /* Asks every shard to let this worker's clock count from call->clock_asked on; writes call->counts
  * and, as the greatest that one of them answered, call->clock. Errors: DEADLINE, CLOSED, what a
  * shard says. */
-void sl_client_io_join(struct sl_control_op *call);
+void sl_client_io_join(struct sl_control_op *op);
 
 /* The shards agree on call->clock_asked for this worker; UINT32_MAX: it had finished. No error. */
-void sl_client_io_begin(struct sl_control_op *call);
+void sl_client_io_begin(struct sl_control_op *op);
 
 /* Opens table call->table_id with call->spec on this hub's shards. */
-void sl_client_io_table_open(struct sl_control_op *call);
+void sl_client_io_table_open(struct sl_control_op *op);
 
 /* Lends the memory [call->memory, + call->memory_bytes), of a client's buffer, to the peers by
  * every transport that registers, or shares when it is shared memory, also by those to come; and
  * takes it back. No error: what a transport cannot take so is copied. */
-void sl_client_io_export(struct sl_control_op *call);
-void sl_client_io_unexport(struct sl_control_op *call);
+void sl_client_io_export(struct sl_control_op *op);
+void sl_client_io_unexport(struct sl_control_op *op);
 
 /* Writes *call->stats. */
-void sl_client_io_stats(struct sl_control_op *call);
+void sl_client_io_stats(struct sl_control_op *op);
 
 /* Says goodbye on every connection, waits until all are closed, a second at most, and gives back
  * what sl_client_io_start took. No error. */
-void sl_client_io_close(struct sl_control_op *call);
+void sl_client_io_close(struct sl_control_op *op);
 
 /* ---- For links, parts and control */
 
-static inline struct sl_shard_conn *sl_client_io_link(const struct sl_client_io *hub,
-                                                      uint32_t shard)
+static inline struct sl_shard_conn *sl_client_io_link(const struct sl_client_io *io, uint32_t shard)
 {
-    return &hub->links[shard];
+    return &io->conns[shard];
 }
 
 /* Keeps what a table is, unless it is known. Errors: NO_MEMORY. */
-int sl_client_io_note_table(struct sl_client_io *hub, uint32_t id,
-                            const struct sl_table_spec *spec);
+int sl_client_io_note_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec);
 
 /* Whether this process has what a transport of the scheme needs, as far as is known before one is
  * opened. Looks at the system's devices. Any thread. */
@@ -186,32 +185,32 @@ bool sl_client_io_may_open(const struct sl_client_io_options *options,
                            enum sl_endpoint_scheme scheme);
 
 /* The transport of a scheme, opened at its first use. Errors: UNSUPPORTED, NO_MEMORY. */
-int sl_client_io_transport(struct sl_client_io *hub, enum sl_endpoint_scheme scheme,
+int sl_client_io_transport(struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                            struct sl_transport **out);
 
 /* The same for a way that there is another beside: NULL, said once by the client, when the
  * transport cannot be opened; it is not tried again where this process has none (UNSUPPORTED). */
-struct sl_transport *sl_client_io_near_transport(struct sl_client_io *hub,
+struct sl_transport *sl_client_io_near_transport(struct sl_client_io *io,
                                                  enum sl_endpoint_scheme scheme);
 
 /* Why the transport of this scheme could not be opened, with that error. Static storage. */
 const char *sl_client_io_obstacle(enum sl_endpoint_scheme scheme, int err);
 
 /* The outbox for connections of a scheme whose transport is open. */
-struct sl_outbox *sl_client_io_outbox(struct sl_client_io *hub, enum sl_endpoint_scheme scheme);
+struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
 
 /* hub_share.c: the transport of this scheme has been opened. It is told of all memory that it, or
  * its peers, can use where it lies. */
-void sl_client_io_share(struct sl_client_io *hub, enum sl_endpoint_scheme scheme);
+void sl_client_io_share(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
 
 /* Whether all this memory is lent to the peers that are reached by this scheme. */
-bool sl_client_io_lends(const struct sl_client_io *hub, enum sl_endpoint_scheme scheme,
+bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                         const void *at, uint64_t bytes);
 
 /* Until the deadline, and at least a millisecond. */
-uint64_t sl_client_io_time_left(const struct sl_client_io *hub, uint64_t deadline_ns);
+uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline_ns);
 
 /* The outbox had no room: pumps every link a little later. */
-void sl_client_io_retry_later(struct sl_client_io *hub);
+void sl_client_io_retry_later(struct sl_client_io *io);
 
 #endif

@@ -23,32 +23,32 @@ static bool make_known(struct sl_transport *transport, void *base, size_t bytes)
 
 /* ---- What is the hub's own */
 
-static void share_outbox(struct sl_client_io *hub, struct sl_transport *transport)
+static void share_outbox(struct sl_client_io *io, struct sl_transport *transport)
 {
-    sl_assert(!hub->has_shared_outbox); /* there is one such transport */
-    int err = sl_outbox_init_shared(&hub->shared_outbox, SL_CLIENT_IO_OUTBOX_BYTES,
-                                    hub->options->hello.checksum, transport);
-    hub->has_shared_outbox = err == 0;
+    sl_assert(!io->has_shared_outbox); /* there is one such transport */
+    int err = sl_outbox_init_shared(&io->shared_outbox, SL_CLIENT_IO_OUTBOX_BYTES,
+                                    io->options->hello.checksum, transport);
+    io->has_shared_outbox = err == 0;
     if (err != 0) {
         sl_log_warn("%s: outgoing frames are not in shared memory: %s",
-                    sl_reactor_name(hub->reactor), sl_err_name(err));
+                    sl_reactor_name(io->reactor), sl_err_name(err));
     }
 }
 
-static void register_own(struct sl_client_io *hub, struct sl_transport *transport)
+static void register_own(struct sl_client_io *io, struct sl_transport *transport)
 {
-    (void)sl_outbox_register(&hub->outbox, transport);
-    if (hub->has_buffers) {
-        const struct sl_pool *buffers = &hub->buffers;
+    (void)sl_outbox_register(&io->outbox, transport);
+    if (io->has_buffers) {
+        const struct sl_pool *buffers = &io->buffers;
         (void)make_known(transport, buffers->base, buffers->block_bytes * buffers->block_count);
     }
 }
 
 /* ---- What is the client's */
 
-static void lend_by(struct sl_client_io *hub, uint32_t scheme, struct sl_client_io_buffer *buffer)
+static void lend_by(struct sl_client_io *io, uint32_t scheme, struct sl_client_io_buffer *buffer)
 {
-    struct sl_transport *transport = hub->transports[scheme];
+    struct sl_transport *transport = io->transports[scheme];
     bool suits = has(transport, SL_TRANSPORT_REGISTERS) ||
                  (has(transport, SL_TRANSPORT_MAPS_MEMORY) && buffer->is_shared);
     if (suits && make_known(transport, buffer->base, buffer->bytes)) {
@@ -56,30 +56,30 @@ static void lend_by(struct sl_client_io *hub, uint32_t scheme, struct sl_client_
     }
 }
 
-void sl_client_io_share(struct sl_client_io *hub, enum sl_endpoint_scheme scheme)
+void sl_client_io_share(struct sl_client_io *io, enum sl_endpoint_scheme scheme)
 {
-    struct sl_transport *transport = hub->transports[scheme];
+    struct sl_transport *transport = io->transports[scheme];
     if (has(transport, SL_TRANSPORT_MAPS_MEMORY)) {
-        share_outbox(hub, transport);
+        share_outbox(io, transport);
     } else if (has(transport, SL_TRANSPORT_REGISTERS)) {
-        register_own(hub, transport);
+        register_own(io, transport);
     } else {
         return;
     }
-    if (hub->options->wire != NULL) {
-        const struct sl_shared *wire = sl_send_arena_shared(hub->options->wire);
+    if (io->options->wire != NULL) {
+        const struct sl_shared *wire = sl_send_arena_shared(io->options->wire);
         (void)make_known(transport, wire->base, wire->bytes);
     }
-    for (uint32_t i = 0; i < hub->lent_count; i++) {
-        lend_by(hub, scheme, &hub->lent[i]);
+    for (uint32_t i = 0; i < io->lent_count; i++) {
+        lend_by(io, scheme, &io->lent[i]);
     }
 }
 
-bool sl_client_io_lends(const struct sl_client_io *hub, enum sl_endpoint_scheme scheme,
+bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                         const void *at, uint64_t bytes)
 {
-    for (uint32_t i = 0; i < hub->lent_count; i++) {
-        const struct sl_client_io_buffer *buffer = &hub->lent[i];
+    for (uint32_t i = 0; i < io->lent_count; i++) {
+        const struct sl_client_io_buffer *buffer = &io->lent[i];
         uintptr_t offset = (uintptr_t)at - (uintptr_t)buffer->base; /* huge when it is before */
         if (offset < buffer->bytes && bytes <= buffer->bytes - offset) {
             return (buffer->known_to & 1U << scheme) != 0;
@@ -88,32 +88,32 @@ bool sl_client_io_lends(const struct sl_client_io *hub, enum sl_endpoint_scheme 
     return false;
 }
 
-void sl_client_io_export(struct sl_control_op *call)
+void sl_client_io_export(struct sl_control_op *op)
 {
-    struct sl_client_io *hub = call->hub;
-    sl_assert(hub->lent_count < SL_CLIENT_BUFFERS_MAX);
-    struct sl_client_io_buffer *buffer = &hub->lent[hub->lent_count++];
+    struct sl_client_io *io = op->io;
+    sl_assert(io->lent_count < SL_CLIENT_BUFFERS_MAX);
+    struct sl_client_io_buffer *buffer = &io->lent[io->lent_count++];
     *buffer = (struct sl_client_io_buffer){
-        .base = call->memory, .bytes = call->memory_bytes, .is_shared = call->memory_is_shared};
+        .base = op->memory, .bytes = op->memory_bytes, .is_shared = op->memory_is_shared};
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
-        lend_by(hub, scheme, buffer);
+        lend_by(io, scheme, buffer);
     }
-    sl_control_op_answer(call);
+    sl_control_op_answer(op);
 }
 
-void sl_client_io_unexport(struct sl_control_op *call)
+void sl_client_io_unexport(struct sl_control_op *op)
 {
-    struct sl_client_io *hub = call->hub;
+    struct sl_client_io *io = op->io;
     uint32_t index = 0;
-    while (index < hub->lent_count && hub->lent[index].base != call->memory) {
+    while (index < io->lent_count && io->lent[index].base != op->memory) {
         index++;
     }
-    sl_assert(index < hub->lent_count);
+    sl_assert(index < io->lent_count);
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
-        if ((hub->lent[index].known_to & 1U << scheme) != 0) {
-            sl_transport_memory_unregister(hub->transports[scheme], call->memory);
+        if ((io->lent[index].known_to & 1U << scheme) != 0) {
+            sl_transport_memory_unregister(io->transports[scheme], op->memory);
         }
     }
-    hub->lent[index] = hub->lent[--hub->lent_count];
-    sl_control_op_answer(call);
+    io->lent[index] = io->lent[--io->lent_count];
+    sl_control_op_answer(op);
 }

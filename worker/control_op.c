@@ -6,46 +6,46 @@
 
 #include "core/assert.h"
 
-void sl_control_op_fail(struct sl_control_op *call, int err, const char *format, ...)
+void sl_control_op_fail(struct sl_control_op *op, int err, const char *format, ...)
 {
     sl_assert(err != 0);
-    if (call->err != 0) {
+    if (op->err != 0) {
         return;
     }
-    call->err = err;
+    op->err = err;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(call->text, sizeof call->text, format, arguments);
+    vsnprintf(op->text, sizeof op->text, format, arguments);
     va_end(arguments);
 }
 
-void sl_control_op_take_clock(struct sl_control_op *call, bool counts, uint32_t clock)
+void sl_control_op_take_clock(struct sl_control_op *op, bool counts, uint32_t clock)
 {
-    call->counts = call->counts && counts;
-    call->clock = clock > call->clock ? clock : call->clock;
+    op->counts = op->counts && counts;
+    op->clock = clock > op->clock ? clock : op->clock;
 }
 
 static void mark_done(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_control_op *call = ctx;
-    call->done = true;
+    struct sl_control_op *op = ctx;
+    op->done = true;
 }
 
-void sl_control_op_answer(struct sl_control_op *call)
+void sl_control_op_answer(struct sl_control_op *op)
 {
-    struct sl_mail mail = {.run = mark_done, .ctx = call};
-    int err = sl_mailbox_post(call->answers, mail);
+    struct sl_mail mail = {.run = mark_done, .ctx = op};
+    int err = sl_mailbox_post(op->answers, mail);
     sl_assert(err == 0); /* the port bounds what is under way: port.h */
 }
 
-void sl_control_op_answer_one(struct sl_control_op *call)
+void sl_control_op_answer_one(struct sl_control_op *op)
 {
-    sl_assert(call->left > 0);
-    call->left--;
-    if (call->left == 0) {
-        sl_control_op_answer(call);
+    sl_assert(op->left > 0);
+    op->left--;
+    if (op->left == 0) {
+        sl_control_op_answer(op);
     }
 }
 
@@ -53,8 +53,8 @@ void sl_control_op_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_control_op *call = ctx;
-    call->run(call);
+    struct sl_control_op *op = ctx;
+    op->run(op);
 }
 
 const char *sl_control_op_reason(const char *name, const char *reason)

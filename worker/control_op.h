@@ -15,9 +15,8 @@ struct sl_client_io;
 struct sl_shard_conn;
 
 struct sl_control_op {
-    struct sl_client_io *hub;
-    void (*run)(
-        struct sl_control_op *call); /* on the hub's reactor; ends in sl_control_op_answer */
+    struct sl_client_io *io;
+    void (*run)(struct sl_control_op *op); /* on the hub's reactor; ends in sl_control_op_answer */
     uint64_t deadline_ns;
 
     /* What it is about; each run function says which it reads and writes. The caller's memory. */
@@ -29,7 +28,7 @@ struct sl_control_op {
     uint32_t count;
     uint64_t number; /* out: of a checkpoint */
     struct sl_client_stats *stats;
-    struct sl_shard_conn *links;
+    struct sl_shard_conn *conns;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* out: the least that a shard takes */
     void *memory;               /* of a buffer */
@@ -50,17 +49,17 @@ struct sl_control_op {
 };
 
 /* Records an error unless there is one. Hub's reactor, or the caller's thread before posting. */
-void sl_control_op_fail(struct sl_control_op *call, int err, const char *format, ...)
+void sl_control_op_fail(struct sl_control_op *op, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Takes in what one shard told of this worker's clock. Hub's reactor. */
-void sl_control_op_take_clock(struct sl_control_op *call, bool counts, uint32_t clock);
+void sl_control_op_take_clock(struct sl_control_op *op, bool counts, uint32_t clock);
 
 /* Gives the call back to its thread. Hub's reactor. */
-void sl_control_op_answer(struct sl_control_op *call);
+void sl_control_op_answer(struct sl_control_op *op);
 
 /* One of the `left` answers has come; gives the call back with the last. Hub's reactor. */
-void sl_control_op_answer_one(struct sl_control_op *call);
+void sl_control_op_answer_one(struct sl_control_op *op);
 
 /* A session's reason without the peer's name that it may begin with. Any thread. */
 const char *sl_control_op_reason(const char *name, const char *reason);

@@ -126,8 +126,8 @@ static int encode_operation(struct sl_encoder *encoder, struct sl_operation *ope
 static int encode_tick(struct sl_encoder *encoder)
 {
     const struct sl_encode_plan *plan = encoder->plan;
-    bool alone = !plan->lite || plan->finish;
-    if (alone || sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
+    bool degraded = !plan->lite || plan->finish;
+    if (degraded || sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
         sl_encoder_close(encoder);
     }
     if (encoder->request == NULL) {
@@ -143,7 +143,7 @@ static int encode_tick(struct sl_encoder *encoder)
     if (plan->finish) {
         encoder->prefix.clock = SL_REQUEST_CLOCK_FINISHED;
     }
-    if (alone) {
+    if (degraded) {
         sl_encoder_close(encoder);
     }
     encoder->clock++;

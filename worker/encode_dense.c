@@ -36,8 +36,8 @@ uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t co
  * counts as a visit of it (ps/table/dense_table.h). */
 static uint64_t whole_blocks(struct sl_encoder_range range)
 {
-    const uint64_t part = (range.start + range.count) % SL_PARTITION_BLOCK_ELEMENTS;
-    return range.count > part ? range.count - part : range.count;
+    const uint64_t substep = (range.start + range.count) % SL_PARTITION_BLOCK_ELEMENTS;
+    return range.count > substep ? range.count - substep : range.count;
 }
 
 static uint64_t dense_that_fits(const struct sl_encoder *encoder,
@@ -112,8 +112,8 @@ static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operat
     bool body_too_long = as_tail && encoder->request != NULL &&
                          encoder->writer.next > encoder->base + SL_ENCODE_TAIL_BODY_BYTES_MAX -
                                                     SL_ENCODER_SECTION_BYTES;
-    bool alone = !sl_encoder_pushes(operation) && wanted >= ALONE_ELEMENTS_MIN;
-    if ((fit < wanted || body_too_long || alone) && encoder->request != NULL) {
+    bool degraded = !sl_encoder_pushes(operation) && wanted >= ALONE_ELEMENTS_MIN;
+    if ((fit < wanted || body_too_long || degraded) && encoder->request != NULL) {
         sl_encoder_close(encoder);
         fit = dense_that_fits(encoder, operation, range);
     }
@@ -126,7 +126,7 @@ static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operat
     if (err == 0) {
         err = put_dense(encoder, operation, (struct sl_encoder_range){range.start, fit}, as_tail);
     }
-    if (err == 0 && alone) {
+    if (err == 0 && degraded) {
         sl_encoder_close(encoder);
     }
     *taken = fit;

@@ -13,23 +13,23 @@ struct move {
     struct sl_message_ps ps[];
 };
 
-static void move_links(struct sl_client_io *hub, const struct sl_message_ps *ps, uint32_t ps_count)
+static void move_conns(struct sl_client_io *io, const struct sl_message_ps *ps, uint32_t ps_count)
 {
-    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
-        struct sl_shard_conn *link = sl_client_io_link(hub, shard);
-        const struct sl_message_ps *now = sl_shard_conn_find_ps(ps, ps_count, link->ps_task);
+    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
+        struct sl_shard_conn *conn = sl_client_io_link(io, shard);
+        const struct sl_message_ps *now = sl_shard_conn_find_ps(ps, ps_count, conn->ps_task);
         struct sl_shard_address place;
         char reason[160];
         if (now == NULL) {
             continue;
         }
-        if (sl_shard_conn_find_place(hub->options, ps, ps_count, now, &place, reason,
+        if (sl_shard_conn_find_place(io->options, ps, ps_count, now, &place, reason,
                                      sizeof reason) != 0) {
-            sl_log_warn("%s: the coordinator tells a new endpoint that is none: %s", link->name,
+            sl_log_warn("%s: the coordinator tells a new endpoint that is none: %s", conn->name,
                         reason);
             continue;
         }
-        sl_shard_conn_move(link, &place);
+        sl_shard_conn_move(conn, &place);
     }
 }
 
@@ -48,12 +48,12 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct move *move = ctx;
-    move_links(move->to, move->ps, move->ps_count);
+    move_conns(move->to, move->ps, move->ps_count);
     sl_reactor_post(move->to->reactor, sl_reactor_index(move->from->reactor),
                     (struct sl_mail){.run = come_back, .ctx = move});
 }
 
-static void send_to(struct sl_client_io *hub, struct sl_client_io *to,
+static void send_to(struct sl_client_io *io, struct sl_client_io *to,
                     const struct sl_message_cluster *cluster)
 {
     size_t ps_bytes = cluster->ps_count * sizeof *cluster->ps;
@@ -62,18 +62,18 @@ static void send_to(struct sl_client_io *hub, struct sl_client_io *to,
         sl_log_warn("out of memory: some connections do not learn where their ps is now");
         return;
     }
-    *move = (struct move){.from = hub, .to = to, .ps_count = cluster->ps_count};
+    *move = (struct move){.from = io, .to = to, .ps_count = cluster->ps_count};
     memcpy(move->ps, cluster->ps, ps_bytes);
-    hub->moves_out++;
-    sl_reactor_post(hub->reactor, sl_reactor_index(to->reactor),
+    io->moves_out++;
+    sl_reactor_post(io->reactor, sl_reactor_index(to->reactor),
                     (struct sl_mail){.run = arrive, .ctx = move});
 }
 
-void sl_failover_apply(struct sl_client_io *hub, const struct sl_message_cluster *cluster)
+void sl_failover_apply(struct sl_client_io *io, const struct sl_message_cluster *cluster)
 {
-    sl_assert(hub->index == 0);
-    move_links(hub, cluster->ps, cluster->ps_count);
-    for (uint32_t i = 1; i < hub->hub_count; i++) {
-        send_to(hub, hub + i, cluster);
+    sl_assert(io->index == 0);
+    move_conns(io, cluster->ps, cluster->ps_count);
+    for (uint32_t i = 1; i < io->io_count; i++) {
+        send_to(io, io + i, cluster);
     }
 }

@@ -9,6 +9,6 @@
 /* The cluster is as the coordinator says: every link whose ps has another endpoint now goes there
  * with its next connection. What the mail to others needs is allocated, and given back when they
  * have answered: hub->moves_out counts them. Hub 0's reactor. */
-void sl_failover_apply(struct sl_client_io *hub, const struct sl_message_cluster *cluster);
+void sl_failover_apply(struct sl_client_io *io, const struct sl_message_cluster *cluster);
 
 #endif

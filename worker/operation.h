@@ -60,7 +60,7 @@ struct sl_read {
 /* One message to one shard. */
 struct sl_request {
     struct sl_request *next; /* in its part */
-    struct sl_substep *part;
+    struct sl_substep *substep;
     uint32_t shard;
     uint32_t body_bytes, tail_bytes;
     const uint8_t *body; /* prefix, sections and their bodies, in their final form */
@@ -69,18 +69,18 @@ struct sl_request {
     int32_t priority; /* among those that were never sent */
     uint32_t clock;   /* of its last read */
     struct sl_read *first_read;
-    void *landing; /* the whole reply can be received here; or NULL */
-    bool writes;   /* pushes, ticks or finishes: carried out once at most */
-    bool ticks;    /* the iteration tick_clock */
+    void *reply_buffer; /* the whole reply can be received here; or NULL */
+    bool writes;        /* pushes, ticks or finishes: carried out once at most */
+    bool ticks;         /* the iteration tick_clock */
     bool finishes;
     uint32_t tick_clock;
 
     /* The reactor's. The request is over when all four are false. */
-    bool queued;      /* in its link's queue: waits for credit, or for the link to come back */
-    bool in_flight;   /* its reply is awaited */
-    bool tail_unsent; /* the transport may still read the caller's memory */
-    bool is_landing;  /* the transport may still write the caller's memory */
-    bool over;        /* counted by its part */
+    bool queued;          /* in its link's queue: waits for credit, or for the link to come back */
+    bool in_flight;       /* its reply is awaited */
+    bool tail_unsent;     /* the transport may still read the caller's memory */
+    bool is_reply_buffer; /* the transport may still write the caller's memory */
+    bool over;            /* counted by its part */
     struct sl_request *queue_prev, *queue_next;
     uint64_t id; /* since it was first sent; 0: the shard has not heard of it */
 };

@@ -45,12 +45,12 @@ struct sl_shard_address {
     struct sl_endpoint endpoint;
     /* Beside a TCP endpoint: shared memory, where the ps is on this host, or else RDMA or DPDK,
      * where the ps has it. */
-    struct sl_endpoint near;
-    bool has_near;
+    struct sl_endpoint preferred;
+    bool has_preferred;
 };
 
 struct sl_shard_conn {
-    struct sl_client_io *hub;
+    struct sl_client_io *io;
     uint32_t shard;                      /* in the cluster */
     uint32_t ps_task, local_shard;       /* and in its process */
     char peer_name[32];                  /* "ps/1 shard 3" */
@@ -66,8 +66,8 @@ struct sl_shard_conn {
     /* Of the connection that there is. */
     struct sl_outbox *outbox;
     enum sl_endpoint_scheme scheme;
-    bool lands;        /* the shard can write replies into buffers of the client */
-    bool lands_in_hub; /* and into those of the hub */
+    bool direct_to_user; /* the shard can write replies into buffers of the client */
+    bool direct_to_io;   /* and into those of the hub */
 
     /* As the last welcome said. */
     struct sl_credit credit;    /* what is left of it */
@@ -93,8 +93,8 @@ struct sl_shard_conn {
     struct sl_inflight inflight;
     /* Those to be sent again come first; then by priority, then by age. */
     struct sl_request *queue_first, *queue_last;
-    struct sl_request *landing; /* its reply is being received into the caller's memory */
-    void *buffer;               /* of the hub's: a long reply is being received into it */
+    struct sl_request *reply_buffer; /* its reply is being received into the caller's memory */
+    void *buffer;                    /* of the hub's: a long reply is being received into it */
 };
 
 /* ---- link_connection.c */
@@ -115,51 +115,51 @@ const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *al
 
 /* Writes the link's names from its numbers, and the way that its session takes, or will. Also
  * before the link is its reactor's. */
-void sl_shard_conn_set_name(struct sl_shard_conn *link);
+void sl_shard_conn_set_name(struct sl_shard_conn *conn);
 
 /* Begins to connect; counted into call->left, and answered when welcomed or failed: then
  * call->clock, call->counts and call->payload_bytes_max have taken in what the shard said. */
-void sl_shard_conn_open(struct sl_shard_conn *link, struct sl_control_op *call);
+void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op);
 
 /* Ends the session, with a goodbye where it is open. No request may be left. */
-void sl_shard_conn_close(struct sl_shard_conn *link);
+void sl_shard_conn_close(struct sl_shard_conn *conn);
 
 /* This is where the shard is reached: the next connection goes there. */
-void sl_shard_conn_move(struct sl_shard_conn *link, const struct sl_shard_address *place);
+void sl_shard_conn_move(struct sl_shard_conn *conn, const struct sl_shard_address *place);
 
 /* Ends the connection for this reason; another one is made, unless `for_good`: then all that the
  * link has fails when the connection has closed. */
-void sl_shard_conn_break(struct sl_shard_conn *link, const char *reason, bool for_good);
+void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool for_good);
 
 /* Will never be open again. */
-static inline bool sl_shard_conn_is_down(const struct sl_shard_conn *link)
+static inline bool sl_shard_conn_is_down(const struct sl_shard_conn *conn)
 {
-    return link->state == SL_SHARD_CONN_CLOSED ||
-           (link->state == SL_SHARD_CONN_BREAKING && link->ends);
+    return conn->state == SL_SHARD_CONN_CLOSED ||
+           (conn->state == SL_SHARD_CONN_BREAKING && conn->ends);
 }
 
 /* Why nothing is sent at the moment; "" when something is. Valid until the link changes. */
-const char *sl_shard_conn_obstacle(const struct sl_shard_conn *link);
+const char *sl_shard_conn_obstacle(const struct sl_shard_conn *conn);
 
 /* ---- link.c */
 
 /* 0, or why the link will not take this request: CLOSED, TOO_LARGE, with *text. */
-int sl_shard_conn_check(const struct sl_shard_conn *link, const struct sl_request *request,
+int sl_shard_conn_check(const struct sl_shard_conn *conn, const struct sl_request *request,
                         const char **text);
 
 /* Sends the request, or queues it, by its priority among those that were never sent, until there is
  * a connection and credit. It was checked. Never fails. */
-void sl_shard_conn_submit(struct sl_shard_conn *link, struct sl_request *request);
+void sl_shard_conn_submit(struct sl_shard_conn *conn, struct sl_request *request);
 
 /* Takes a queued request back. */
-void sl_shard_conn_withdraw(struct sl_shard_conn *link, struct sl_request *request);
+void sl_shard_conn_withdraw(struct sl_shard_conn *conn, struct sl_request *request);
 
 /* Nobody waits for the reply of a request in flight any more: when it comes, it is dropped; when
  * the connection breaks, it is not sent again. */
-void sl_shard_conn_forget(struct sl_shard_conn *link, struct sl_request *request);
+void sl_shard_conn_forget(struct sl_shard_conn *conn, struct sl_request *request);
 
 /* Sends what waits, as far as credit and the outbox allow. */
-void sl_shard_conn_pump(struct sl_shard_conn *link);
+void sl_shard_conn_pump(struct sl_shard_conn *conn);
 
 /* The data events of the session: as in net/control/session.h. */
 void sl_shard_conn_received(void *ctx, struct sl_session *session,
@@ -168,24 +168,24 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
 
 /* The connection has closed: what was in flight, and is still wanted, goes to the head of the
  * queue, in ascending order of id. */
-void sl_shard_conn_keep(struct sl_shard_conn *link);
+void sl_shard_conn_keep(struct sl_shard_conn *conn);
 
 /* The shard does not know what was sent to it: writes fail with this text, reads are as new. */
-void sl_shard_conn_fail_writes(struct sl_shard_conn *link, const char *text);
+void sl_shard_conn_fail_writes(struct sl_shard_conn *conn, const char *text);
 
 /* Fails those that are longer than what the shard takes now. */
-void sl_shard_conn_fail_oversized(struct sl_shard_conn *link);
+void sl_shard_conn_fail_oversized(struct sl_shard_conn *conn);
 
 /* Fails everything, for link->reason. The connection has closed or will deliver nothing more. */
-void sl_shard_conn_fail_all(struct sl_shard_conn *link);
+void sl_shard_conn_fail_all(struct sl_shard_conn *conn);
 
 /* ---- link_restore.c */
 
 /* Goes on with what the shard is to be told, one request at a time; opens the link after the last.
  * Does nothing while an answer is out, or there is no connection. */
-void sl_shard_conn_restore(struct sl_shard_conn *link);
+void sl_shard_conn_restore(struct sl_shard_conn *conn);
 
 /* The start has agreed on the clock to begin with; UINT32_MAX: this worker counts no more. */
-void sl_shard_conn_begin(struct sl_shard_conn *link, uint32_t clock);
+void sl_shard_conn_begin(struct sl_shard_conn *conn, uint32_t clock);
 
 #endif

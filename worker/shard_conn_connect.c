@@ -17,18 +17,18 @@ static bool is_on_this_host(const struct sl_client_io_options *options,
 /* What this client has for such a way, and is not told to leave alone. */
 static bool may_go(const struct sl_client_io_options *options, enum sl_endpoint_scheme scheme)
 {
-    return (scheme == SL_ENDPOINT_RDMA && !options->no_rdma) ||
+    return (scheme == SL_ENDPOINT_RDMA && !options->disable_rdma) ||
            (scheme == SL_ENDPOINT_DPDK && options->devices != NULL);
 }
 
 /* Where RDMA or DPDK leads to the ps, too, and may be used. A ps of another version may offer what
  * this one does not know: it does without. */
-static bool has_fast(const struct sl_client_io_options *options, const struct sl_message_ps *ps,
-                     struct sl_endpoint *out)
+static bool has_bypass(const struct sl_client_io_options *options, const struct sl_message_ps *ps,
+                       struct sl_endpoint *out)
 {
     char ignored[160];
-    return ps->fast_endpoint[0] != '\0' && options->transport.tls == NULL &&
-           sl_endpoint_parse(ps->fast_endpoint, out, ignored, sizeof ignored) == 0 &&
+    return ps->bypass_endpoint[0] != '\0' && options->transport.tls == NULL &&
+           sl_endpoint_parse(ps->bypass_endpoint, out, ignored, sizeof ignored) == 0 &&
            may_go(options, out->scheme) && out->port != 0;
 }
 
@@ -78,62 +78,62 @@ int sl_shard_conn_find_place(const struct sl_client_io_options *options,
         return SL_ERR_INVALID;
     }
     if (place.endpoint.scheme == SL_ENDPOINT_TCP && is_on_this_host(options, ps)) {
-        place.near = place.endpoint;
-        place.near.scheme = SL_ENDPOINT_SHM;
-        place.has_near = true;
+        place.preferred = place.endpoint;
+        place.preferred.scheme = SL_ENDPOINT_SHM;
+        place.has_preferred = true;
     } else if (place.endpoint.scheme == SL_ENDPOINT_TCP) {
-        place.has_near = has_fast(options, ps, &place.near);
+        place.has_preferred = has_bypass(options, ps, &place.preferred);
     }
     *out = place;
     return 0;
 }
 
-void sl_shard_conn_set_name(struct sl_shard_conn *link)
+void sl_shard_conn_set_name(struct sl_shard_conn *conn)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(link->session == NULL ? &link->place.endpoint
-                                             : sl_session_endpoint(link->session),
+    sl_endpoint_format(conn->session == NULL ? &conn->place.endpoint
+                                             : sl_session_endpoint(conn->session),
                        text, sizeof text);
-    snprintf(link->peer_name, sizeof link->peer_name, "ps/%u shard %u", link->ps_task,
-             link->local_shard);
-    snprintf(link->name, sizeof link->name, "%s (%s)", link->peer_name, text);
+    snprintf(conn->peer_name, sizeof conn->peer_name, "ps/%u shard %u", conn->ps_task,
+             conn->local_shard);
+    snprintf(conn->name, sizeof conn->name, "%s (%s)", conn->peer_name, text);
 }
 
-const char *sl_shard_conn_obstacle(const struct sl_shard_conn *link)
+const char *sl_shard_conn_obstacle(const struct sl_shard_conn *conn)
 {
-    switch (link->state) {
+    switch (conn->state) {
     case SL_SHARD_CONN_OPEN:
         return "";
     case SL_SHARD_CONN_RESTORING:
         return "it is being told what it has forgotten";
     case SL_SHARD_CONN_BREAKING:
     case SL_SHARD_CONN_CLOSED:
-        return link->reason;
+        return conn->reason;
     default:
-        return sl_session_last_error(link->session);
+        return sl_session_last_error(conn->session);
     }
 }
 
 /* Under the name with which the reason begins. */
-static void set_reason(struct sl_shard_conn *link, const char *reason)
+static void set_reason(struct sl_shard_conn *conn, const char *reason)
 {
-    sl_shard_conn_set_name(link);
-    snprintf(link->reason, sizeof link->reason, "%s", sl_control_op_reason(link->name, reason));
+    sl_shard_conn_set_name(conn);
+    snprintf(conn->reason, sizeof conn->reason, "%s", sl_control_op_reason(conn->name, reason));
 }
 
 /* The call that waited for this link has its answer. */
-static void opened(struct sl_shard_conn *link)
+static void opened(struct sl_shard_conn *conn)
 {
-    struct sl_control_op *call = link->opening;
-    link->opening = NULL;
-    if (call == NULL) {
+    struct sl_control_op *op = conn->opening;
+    conn->opening = NULL;
+    if (op == NULL) {
         return;
     }
-    if (call->payload_bytes_max > link->payload_bytes_max) {
-        call->payload_bytes_max = link->payload_bytes_max;
+    if (op->payload_bytes_max > conn->payload_bytes_max) {
+        op->payload_bytes_max = conn->payload_bytes_max;
     }
-    sl_control_op_take_clock(call, link->counts, link->clock_told);
-    sl_control_op_answer_one(call);
+    sl_control_op_take_clock(op, conn->counts, conn->clock_told);
+    sl_control_op_answer_one(op);
 }
 
 /* ---- Welcomes */
@@ -147,114 +147,114 @@ static bool grants_enough(const struct sl_message_welcome *welcome)
 }
 
 /* What makes the welcome useless; NULL: nothing does. */
-static const char *flaw_of(const struct sl_shard_conn *link,
+static const char *flaw_of(const struct sl_shard_conn *conn,
                            const struct sl_message_welcome *welcome)
 {
-    if (welcome->shard != link->shard || welcome->shard_count != link->hub->shard_count) {
+    if (welcome->shard != conn->shard || welcome->shard_count != conn->io->shard_count) {
         return "it says that it is another shard, of another cluster";
     }
     return grants_enough(welcome) ? NULL
                                   : "the credit that it grants is less than one request may need";
 }
 
-static void take_connection(struct sl_shard_conn *link)
+static void take_connection(struct sl_shard_conn *conn)
 {
-    uint32_t capabilities = sl_session_conn(link->session)->transport->ops->capabilities;
-    sl_shard_conn_set_name(link);
-    link->outbox = sl_session_outbox(link->session);
-    link->scheme = sl_session_endpoint(link->session)->scheme;
-    link->lands = (capabilities & SL_TRANSPORT_DIRECT_REPLIES) != 0;
-    link->lands_in_hub = link->lands && (capabilities & SL_TRANSPORT_REGISTERS) != 0;
+    uint32_t capabilities = sl_session_conn(conn->session)->transport->ops->capabilities;
+    sl_shard_conn_set_name(conn);
+    conn->outbox = sl_session_outbox(conn->session);
+    conn->scheme = sl_session_endpoint(conn->session)->scheme;
+    conn->direct_to_user = (capabilities & SL_TRANSPORT_DIRECT_REPLIES) != 0;
+    conn->direct_to_io = conn->direct_to_user && (capabilities & SL_TRANSPORT_REGISTERS) != 0;
 }
 
-static void take_welcome(struct sl_shard_conn *link, const struct sl_message_welcome *welcome)
+static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_welcome *welcome)
 {
-    link->credit =
+    conn->credit =
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
-    link->payload_bytes_max = welcome->payload_bytes_max;
-    link->incarnation = welcome->incarnation;
+    conn->payload_bytes_max = welcome->payload_bytes_max;
+    conn->incarnation = welcome->incarnation;
     /* A shard without tables lets everybody count; who comes on top of the job's has to join. */
-    link->counts = welcome->counts && (welcome->resumed || !link->hub->options->hello.joins);
-    link->clock_told = welcome->clock;
-    link->must_finish = link->has_clock && link->finished && welcome->counts;
+    conn->counts = welcome->counts && (welcome->resumed || !conn->io->options->hello.joins);
+    conn->clock_told = welcome->clock;
+    conn->must_finish = conn->has_clock && conn->finished && welcome->counts;
 }
 
-static void tell_again(struct sl_shard_conn *link)
+static void tell_again(struct sl_shard_conn *conn)
 {
-    link->restore.pending = true;
-    link->restore.anew = link->restore.asked;
-    link->restore.table = 0;
+    conn->restore.pending = true;
+    conn->restore.anew = conn->restore.asked;
+    conn->restore.table = 0;
 }
 
 /* The shard has nothing of what this client did before; what it cannot have twice is given up. */
-static void forgotten(struct sl_shard_conn *link, bool restarted, bool is_restored)
+static void forgotten(struct sl_shard_conn *conn, bool restarted, bool is_restored)
 {
     const char *why = restarted && is_restored
                           ? "the ps was restarted from a checkpoint that does not know this client"
                       : restarted ? "the ps was restarted: its tables began anew"
                                   : "it has forgotten this client, which was away for too long";
     char text[192];
-    sl_log_warn("%s: connected again: %s", link->name, why);
+    sl_log_warn("%s: connected again: %s", conn->name, why);
     snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
-    tell_again(link);
-    sl_shard_conn_fail_writes(link, text);
+    tell_again(conn);
+    sl_shard_conn_fail_writes(conn, text);
 }
 
 /* The shard has what this client did before the checkpoint from which it began, and knows which of
  * the writes that are sent again that were: the others are done now. Tables that came later it does
  * not have. */
-static void restored(struct sl_shard_conn *link)
+static void restored(struct sl_shard_conn *conn)
 {
     sl_log_warn("%s: connected again: the ps was restarted from a checkpoint: what was pushed "
                 "between that and its end is lost",
-                link->name);
-    tell_again(link);
+                conn->name);
+    tell_again(conn);
 }
 
-static void welcomed_again(struct sl_shard_conn *link, const struct sl_message_welcome *welcome)
+static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_welcome *welcome)
 {
-    bool restarted = welcome->incarnation != link->incarnation;
+    bool restarted = welcome->incarnation != conn->incarnation;
     bool remembers = welcome->resumed && (!restarted || welcome->restored);
-    take_welcome(link, welcome);
+    take_welcome(conn, welcome);
     if (!remembers) {
-        forgotten(link, restarted, welcome->restored);
+        forgotten(conn, restarted, welcome->restored);
     } else {
         if (restarted) {
-            restored(link);
+            restored(conn);
         } else {
-            sl_log_info("%s: connected again", link->name);
+            sl_log_info("%s: connected again", conn->name);
         }
-        if (link->has_clock && link->counts && link->clock_told > link->clock) {
-            link->clock = link->clock_told; /* a tick that nobody waited for was carried out */
+        if (conn->has_clock && conn->counts && conn->clock_told > conn->clock) {
+            conn->clock = conn->clock_told; /* a tick that nobody waited for was carried out */
         }
     }
-    link->state = link->restore.pending ? SL_SHARD_CONN_RESTORING : SL_SHARD_CONN_OPEN;
-    sl_shard_conn_fail_oversized(link);
-    sl_shard_conn_restore(link);
-    sl_shard_conn_pump(link);
+    conn->state = conn->restore.pending ? SL_SHARD_CONN_RESTORING : SL_SHARD_CONN_OPEN;
+    sl_shard_conn_fail_oversized(conn);
+    sl_shard_conn_restore(conn);
+    sl_shard_conn_pump(conn);
 }
 
 static void welcomed(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome)
 {
     (void)session;
-    struct sl_shard_conn *link = ctx;
-    take_connection(link);
-    const char *flaw = flaw_of(link, welcome);
-    bool first = link->state == SL_SHARD_CONN_OPENING;
+    struct sl_shard_conn *conn = ctx;
+    take_connection(conn);
+    const char *flaw = flaw_of(conn, welcome);
+    bool first = conn->state == SL_SHARD_CONN_OPENING;
     if (flaw != NULL) {
-        link->state = SL_SHARD_CONN_OPEN;
-        if (link->opening != NULL) {
-            sl_control_op_fail(link->opening, SL_ERR_PROTOCOL, "%s: %s", link->name, flaw);
+        conn->state = SL_SHARD_CONN_OPEN;
+        if (conn->opening != NULL) {
+            sl_control_op_fail(conn->opening, SL_ERR_PROTOCOL, "%s: %s", conn->name, flaw);
         }
-        sl_shard_conn_break(link, flaw, true);
+        sl_shard_conn_break(conn, flaw, true);
     } else if (first) {
-        take_welcome(link, welcome);
-        link->state = SL_SHARD_CONN_OPEN;
+        take_welcome(conn, welcome);
+        conn->state = SL_SHARD_CONN_OPEN;
     } else {
-        welcomed_again(link, welcome);
+        welcomed_again(conn, welcome);
     }
-    opened(link);
+    opened(conn);
 }
 
 static void writable(void *ctx, struct sl_session *session)
@@ -265,59 +265,59 @@ static void writable(void *ctx, struct sl_session *session)
 
 /* ---- Ends */
 
-static void end(struct sl_shard_conn *link)
+static void end(struct sl_shard_conn *conn)
 {
-    sl_log_warn("%s: connection lost for good: %s", link->name, link->reason);
-    link->state = SL_SHARD_CONN_CLOSED;
-    sl_shard_conn_fail_all(link);
+    sl_log_warn("%s: connection lost for good: %s", conn->name, conn->reason);
+    conn->state = SL_SHARD_CONN_CLOSED;
+    sl_shard_conn_fail_all(conn);
 }
 
 static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     (void)session;
     (void)err;
-    struct sl_shard_conn *link = ctx;
-    if (link->state == SL_SHARD_CONN_BREAKING && link->ends) {
-        sl_session_close(&link->session);
-        end(link);
+    struct sl_shard_conn *conn = ctx;
+    if (conn->state == SL_SHARD_CONN_BREAKING && conn->ends) {
+        sl_session_close(&conn->session);
+        end(conn);
         return;
     }
-    set_reason(link, reason);
-    sl_log_warn("%s: connection lost: %s; it is tried again", link->name, link->reason);
-    link->state = SL_SHARD_CONN_AWAY;
-    sl_shard_conn_keep(link);
+    set_reason(conn, reason);
+    sl_log_warn("%s: connection lost: %s; it is tried again", conn->name, conn->reason);
+    conn->state = SL_SHARD_CONN_AWAY;
+    sl_shard_conn_keep(conn);
 }
 
 static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     (void)session;
-    struct sl_shard_conn *link = ctx;
-    if (link->state != SL_SHARD_CONN_BREAKING) {
-        set_reason(link, reason);
+    struct sl_shard_conn *conn = ctx;
+    if (conn->state != SL_SHARD_CONN_BREAKING) {
+        set_reason(conn, reason);
     }
-    if (link->opening != NULL) {
-        sl_control_op_fail(link->opening, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
-        link->state = SL_SHARD_CONN_CLOSED;
-        opened(link);
+    if (conn->opening != NULL) {
+        sl_control_op_fail(conn->opening, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
+        conn->state = SL_SHARD_CONN_CLOSED;
+        opened(conn);
     } else {
-        end(link);
+        end(conn);
     }
 }
 
-void sl_shard_conn_break(struct sl_shard_conn *link, const char *reason, bool for_good)
+void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool for_good)
 {
-    if (link->state != SL_SHARD_CONN_OPEN && link->state != SL_SHARD_CONN_RESTORING) {
+    if (conn->state != SL_SHARD_CONN_OPEN && conn->state != SL_SHARD_CONN_RESTORING) {
         return; /* it has no connection, or breaks already */
     }
-    link->state = SL_SHARD_CONN_BREAKING;
-    link->ends = for_good;
-    snprintf(link->reason, sizeof link->reason, "%s", reason);
-    sl_session_reconnect(link->session, reason);
+    conn->state = SL_SHARD_CONN_BREAKING;
+    conn->ends = for_good;
+    snprintf(conn->reason, sizeof conn->reason, "%s", reason);
+    sl_session_reconnect(conn->session, reason);
 }
 
 /* ---- Life */
 
-static const struct sl_session_events link_events = {
+static const struct sl_session_events conn_events = {
     .welcomed = welcomed,
     .received = sl_shard_conn_received,
     .sink = sl_shard_conn_sink,
@@ -327,80 +327,80 @@ static const struct sl_session_events link_events = {
 };
 
 /* Without the transport for it there is no near way, and the link goes on without. */
-static struct sl_session_preferred near_of(struct sl_shard_conn *link)
+static struct sl_session_preferred preferred_of(struct sl_shard_conn *conn)
 {
-    struct sl_session_preferred near = {.transport = NULL};
-    if (link->place.has_near) {
-        enum sl_endpoint_scheme scheme = link->place.near.scheme;
-        near.transport = sl_client_io_near_transport(link->hub, scheme);
-        near.outbox = sl_client_io_outbox(link->hub, scheme);
-        near.endpoint = link->place.near;
+    struct sl_session_preferred preferred = {.transport = NULL};
+    if (conn->place.has_preferred) {
+        enum sl_endpoint_scheme scheme = conn->place.preferred.scheme;
+        preferred.transport = sl_client_io_near_transport(conn->io, scheme);
+        preferred.outbox = sl_client_io_outbox(conn->io, scheme);
+        preferred.endpoint = conn->place.preferred;
     }
-    return near;
+    return preferred;
 }
 
-void sl_shard_conn_open(struct sl_shard_conn *link, struct sl_control_op *call)
+void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
 {
-    struct sl_client_io *hub = link->hub;
+    struct sl_client_io *io = conn->io;
     struct sl_session_options options = {
-        .endpoint = link->place.endpoint,
-        .near = near_of(link),
-        .hello = hub->options->hello,
-        .events = &link_events,
-        .ctx = link,
-        .peer_name = link->peer_name,
+        .endpoint = conn->place.endpoint,
+        .preferred = preferred_of(conn),
+        .hello = io->options->hello,
+        .events = &conn_events,
+        .ctx = conn,
+        .peer_name = conn->peer_name,
         .persistent = true,
-        .secret = &hub->options->secret,
+        .secret = &io->options->secret,
     };
     options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
-    options.hello.shard = link->place.first_shard + link->local_shard;
-    options.start_timeout_ns = sl_client_io_time_left(hub, call->deadline_ns);
-    link->next_id = 1;
-    link->opening = call;
-    int err = sl_client_io_transport(hub, link->place.endpoint.scheme, &options.transport);
+    options.hello.shard = conn->place.first_shard + conn->local_shard;
+    options.start_timeout_ns = sl_client_io_time_left(io, op->deadline_ns);
+    conn->next_id = 1;
+    conn->opening = op;
+    int err = sl_client_io_transport(io, conn->place.endpoint.scheme, &options.transport);
     if (err == 0) {
-        options.outbox = sl_client_io_outbox(hub, link->place.endpoint.scheme);
-        err = sl_session_open(&options, &link->session);
+        options.outbox = sl_client_io_outbox(io, conn->place.endpoint.scheme);
+        err = sl_session_open(&options, &conn->session);
     }
     if (err != 0) {
-        link->state = SL_SHARD_CONN_CLOSED;
-        snprintf(link->reason, sizeof link->reason, "cannot connect: %s",
-                 sl_client_io_obstacle(link->place.endpoint.scheme, err));
-        sl_control_op_fail(call, err, "%s: %s", link->name, link->reason);
-        opened(link);
+        conn->state = SL_SHARD_CONN_CLOSED;
+        snprintf(conn->reason, sizeof conn->reason, "cannot connect: %s",
+                 sl_client_io_obstacle(conn->place.endpoint.scheme, err));
+        sl_control_op_fail(op, err, "%s: %s", conn->name, conn->reason);
+        opened(conn);
     }
 }
 
-void sl_shard_conn_close(struct sl_shard_conn *link)
+void sl_shard_conn_close(struct sl_shard_conn *conn)
 {
-    link->state = SL_SHARD_CONN_CLOSED;
-    if (link->session != NULL) {
-        sl_session_close(&link->session);
+    conn->state = SL_SHARD_CONN_CLOSED;
+    if (conn->session != NULL) {
+        sl_session_close(&conn->session);
     }
 }
 
 /* What is told without news may be that the ps was started anew at the same place. */
-void sl_shard_conn_move(struct sl_shard_conn *link, const struct sl_shard_address *place)
+void sl_shard_conn_move(struct sl_shard_conn *conn, const struct sl_shard_address *place)
 {
-    if (link->session == NULL) {
+    if (conn->session == NULL) {
         return;
     }
-    const bool is_taken_over = link->place.server_task != place->server_task;
-    bool moved = !sl_endpoint_same(&link->place.endpoint, &place->endpoint);
-    link->place = *place;
-    sl_session_set_shard(link->session, place->first_shard + link->local_shard);
-    const struct sl_session_preferred near = near_of(link);
-    sl_session_set_preferred(link->session, &near);
+    const bool is_taken_over = conn->place.server_task != place->server_task;
+    bool moved = !sl_endpoint_same(&conn->place.endpoint, &place->endpoint);
+    conn->place = *place;
+    sl_session_set_shard(conn->session, place->first_shard + conn->local_shard);
+    const struct sl_session_preferred preferred = preferred_of(conn);
+    sl_session_set_preferred(conn->session, &preferred);
     if (moved) {
-        sl_session_set_endpoint(link->session, &place->endpoint);
-        sl_shard_conn_set_name(link);
-        sl_log_info("%s: this is where it is reached now", link->name);
+        sl_session_set_endpoint(conn->session, &place->endpoint);
+        sl_shard_conn_set_name(conn);
+        sl_log_info("%s: this is where it is reached now", conn->name);
     }
     if (is_taken_over) {
         char why[64];
         snprintf(why, sizeof why, "it is served by ps/%u now", place->server_task);
-        sl_shard_conn_break(link, why, false);
+        sl_shard_conn_break(conn, why, false);
         /* Nor does an attempt go on that would ask the ps before for a shard of the next one's. */
-        sl_session_reconnect(link->session, why);
+        sl_session_reconnect(conn->session, why);
     }
 }

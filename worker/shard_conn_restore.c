@@ -16,90 +16,90 @@ static bool may_change(int err)
 }
 
 /* True when the answer is one that the restoring goes on with. */
-static bool take_answer(struct sl_shard_conn *link, int err, const char *what, const char *reason)
+static bool take_answer(struct sl_shard_conn *conn, int err, const char *what, const char *reason)
 {
-    link->restore.asked = false;
-    if (link->restore.anew) {
-        link->restore.anew = false; /* it was of an earlier time */
-        sl_shard_conn_restore(link);
+    conn->restore.asked = false;
+    if (conn->restore.anew) {
+        conn->restore.anew = false; /* it was of an earlier time */
+        sl_shard_conn_restore(conn);
         return false;
     }
     if (err == 0) {
         return true;
     }
     char text[SL_SHARD_CONN_REASON_BYTES];
-    snprintf(text, sizeof text, "%s: %s", what, sl_control_op_reason(link->name, reason));
-    sl_shard_conn_break(link, text, !may_change(err));
+    snprintf(text, sizeof text, "%s: %s", what, sl_control_op_reason(conn->name, reason));
+    sl_shard_conn_break(conn, text, !may_change(err));
     return false;
 }
 
 static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
-    struct sl_shard_conn *link = ctx;
-    uint32_t wanted = link->hub->tables[link->restore.table].id;
-    if (err == 0 && !link->restore.anew && answer->table_id != wanted) {
+    struct sl_shard_conn *conn = ctx;
+    uint32_t wanted = conn->io->tables[conn->restore.table].id;
+    if (err == 0 && !conn->restore.anew && answer->table_id != wanted) {
         err = SL_ERR_PROTOCOL;
         reason = "it opened another table";
     }
-    if (take_answer(link, err, "a table cannot be opened again", reason)) {
-        link->restore.table++;
-        sl_shard_conn_restore(link);
+    if (take_answer(conn, err, "a table cannot be opened again", reason)) {
+        conn->restore.table++;
+        sl_shard_conn_restore(conn);
     }
 }
 
 static void joined(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
-    struct sl_shard_conn *link = ctx;
-    if (!take_answer(link, err, "this worker cannot join again", reason)) {
+    struct sl_shard_conn *conn = ctx;
+    if (!take_answer(conn, err, "this worker cannot join again", reason)) {
         return;
     }
-    if (answer->clock != link->clock) {
-        sl_shard_conn_break(link, "the others went on without this worker", true);
+    if (answer->clock != conn->clock) {
+        sl_shard_conn_break(conn, "the others went on without this worker", true);
         return;
     }
-    link->counts = true;
-    link->clock_told = link->clock;
-    sl_shard_conn_restore(link);
+    conn->counts = true;
+    conn->clock_told = conn->clock;
+    sl_shard_conn_restore(conn);
 }
 
-static void ask(struct sl_shard_conn *link, struct sl_message *message,
+static void ask(struct sl_shard_conn *conn, struct sl_message *message,
                 sl_session_answer_fn *answer)
 {
-    link->restore.asked = true;
-    sl_session_request(link->session, message, ANSWER_TIMEOUT_NS, answer, link);
+    conn->restore.asked = true;
+    sl_session_request(conn->session, message, ANSWER_TIMEOUT_NS, answer, conn);
 }
 
-static bool must_join(const struct sl_shard_conn *link)
+static bool must_join(const struct sl_shard_conn *conn)
 {
-    return link->has_clock && !link->finished && (!link->counts || link->clock_told != link->clock);
+    return conn->has_clock && !conn->finished && (!conn->counts || conn->clock_told != conn->clock);
 }
 
-void sl_shard_conn_restore(struct sl_shard_conn *link)
+void sl_shard_conn_restore(struct sl_shard_conn *conn)
 {
-    if (link->state != SL_SHARD_CONN_RESTORING || link->restore.asked) {
+    if (conn->state != SL_SHARD_CONN_RESTORING || conn->restore.asked) {
         return;
     }
-    const struct sl_client_io *hub = link->hub;
-    if (link->restore.table < hub->table_count) {
+    const struct sl_client_io *io = conn->io;
+    if (conn->restore.table < io->table_count) {
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
-        message.table_open.spec = hub->tables[link->restore.table].spec;
-        message.table_open.table_id = hub->tables[link->restore.table].id;
-        ask(link, &message, table_opened);
-    } else if (must_join(link)) {
-        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = link->clock};
-        ask(link, &message, joined);
-    } else if (link->has_clock || hub->options->hello.role != SL_MESSAGE_ROLE_WORKER) {
-        link->restore.pending = false;
-        link->state = SL_SHARD_CONN_OPEN;
-        sl_log_info("%s: knows this client again", link->name);
-        sl_shard_conn_pump(link);
+        message.table_open.spec = io->tables[conn->restore.table].spec;
+        message.table_open.table_id = io->tables[conn->restore.table].id;
+        ask(conn, &message, table_opened);
+    } else if (must_join(conn)) {
+        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = conn->clock};
+        ask(conn, &message, joined);
+    } else if (conn->has_clock || io->options->hello.role != SL_MESSAGE_ROLE_WORKER) {
+        conn->restore.pending = false;
+        conn->state = SL_SHARD_CONN_OPEN;
+        sl_log_info("%s: knows this client again", conn->name);
+        sl_shard_conn_pump(conn);
     } /* else the start goes on with sl_shard_conn_begin */
 }
 
-void sl_shard_conn_begin(struct sl_shard_conn *link, uint32_t clock)
+void sl_shard_conn_begin(struct sl_shard_conn *conn, uint32_t clock)
 {
-    link->has_clock = true;
-    link->finished = clock == SL_REQUEST_CLOCK_FINISHED;
-    link->clock = link->finished ? 0 : clock;
-    sl_shard_conn_restore(link);
+    conn->has_clock = true;
+    conn->finished = clock == SL_REQUEST_CLOCK_FINISHED;
+    conn->clock = conn->finished ? 0 : clock;
+    sl_shard_conn_restore(conn);
 }

@@ -22,42 +22,42 @@
 
 /* ---- Calls to all hubs */
 
-static void call_hub(struct sl_client *client, struct sl_thread_ctx *port, uint32_t index,
-                     void (*run)(struct sl_control_op *call))
+static void call_io(struct sl_client *client, struct sl_thread_ctx *thread_ctx, uint32_t index,
+                    void (*run)(struct sl_control_op *op))
 {
-    struct sl_control_op *call = &client->calls[index];
-    *call = (struct sl_control_op){
-        .hub = &client->hubs[index],
+    struct sl_control_op *op = &client->ops[index];
+    *op = (struct sl_control_op){
+        .io = &client->ios[index],
         .run = run,
         .deadline_ns = client->start_deadline_ns,
         .cluster = &client->cluster,
-        .links = client->links,
+        .conns = client->conns,
         .shard_count = client->shard_count,
         .clock_asked = client->start_clock,
     };
-    sl_thread_ctx_call(port, call);
+    sl_thread_ctx_call(thread_ctx, op);
 }
 
-static void call_hubs(struct sl_client *client, struct sl_thread_ctx *port,
-                      void (*run)(struct sl_control_op *call))
+static void call_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+                     void (*run)(struct sl_control_op *op))
 {
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        call_hub(client, port, i, run);
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        call_io(client, thread_ctx, i, run);
     }
 }
 
 /* AGAIN until the first `count` calls are done; then the first error among them, logged. */
-static int calls_result(const struct sl_client *client, uint32_t count)
+static int ops_result(const struct sl_client *client, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (!client->calls[i].done) {
+        if (!client->ops[i].done) {
             return SL_ERR_AGAIN;
         }
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (client->calls[i].err != 0) {
-            sl_log_error("client: cannot start: %s", client->calls[i].text);
-            return client->calls[i].err;
+        if (client->ops[i].err != 0) {
+            sl_log_error("client: cannot start: %s", client->ops[i].text);
+            return client->ops[i].err;
         }
     }
     return 0;
@@ -97,7 +97,7 @@ static int check_options(const struct sl_client_options *options,
                      SL_CLIENT_ANY_TASK, SL_LIMIT_WORKERS - 1);
         return SL_ERR_INVALID;
     }
-    if (options->ps_count > SL_LIMIT_PS || options->worker_count > SL_LIMIT_WORKERS ||
+    if (options->server_count > SL_LIMIT_PS || options->worker_count > SL_LIMIT_WORKERS ||
         setup->reactor_count < (setup->control_apart ? 2 : 1) ||
         setup->reactor_count > SL_LIMIT_REACTORS ||
         (options->protocol != SL_PROTOCOL_STAR_SERVER &&
@@ -189,12 +189,12 @@ static void free_owned(struct sl_client_io_options *options)
     explicit_bzero(&options->secret, sizeof options->secret);
 }
 
-static void fill_hub_options(struct sl_client *client, const struct sl_client_options *options,
-                             const struct sl_client_setup *setup)
+static void fill_io_options(struct sl_client *client, const struct sl_client_options *options,
+                            const struct sl_client_setup *setup)
 {
     bool worker = options->task_index != -1;
     bool any_task = options->task_index == SL_CLIENT_ANY_TASK;
-    struct sl_client_io_options *to = &client->hub_options;
+    struct sl_client_io_options *to = &client->io_options;
     to->find_transport = setup->find_transport;
     to->transport.medium = setup->medium;
     if (options->congestion_control != NULL) {
@@ -207,11 +207,11 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
         to->transport.rdma_device = to->rdma_device;
     }
     to->transport.rdma_gid = options->rdma_gid;
-    to->no_rdma = options->no_rdma;
-    if (setup->host != NULL && !options->no_shm) {
+    to->disable_rdma = options->disable_rdma;
+    if (setup->host != NULL && !options->disable_shm) {
         snprintf(to->host, sizeof to->host, "%s", setup->host);
     }
-    to->ps_count = options->ps_count;
+    to->ps_count = options->server_count;
     to->worker_count = options->worker_count;
     to->heartbeat_ns = options->heartbeat_ms * SL_CLOCK_NS_PER_MS;
     to->hello = (struct sl_message_hello){
@@ -220,29 +220,29 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
         .any_task = any_task,
         .client_id = setup->client_id,
         .checksum = options->checksum,
-        .joins = options->joins,
+        .joins = options->join_running,
     };
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&to->coordinator, text, sizeof text);
     snprintf(to->coordinator_name, sizeof to->coordinator_name, "coordinator (%s)", text);
 }
 
-static int take_hubs(struct sl_client *client, const struct sl_client_setup *setup)
+static int take_ios(struct sl_client *client, const struct sl_client_setup *setup)
 {
-    client->hub_count = setup->reactor_count;
-    client->first_hub = setup->control_apart ? 1 : 0;
-    client->hubs = calloc(client->hub_count, sizeof *client->hubs);
-    client->calls = calloc(client->hub_count, sizeof *client->calls);
-    if (client->hubs == NULL || client->calls == NULL) {
+    client->io_count = setup->reactor_count;
+    client->first_io = setup->control_apart ? 1 : 0;
+    client->ios = calloc(client->io_count, sizeof *client->ios);
+    client->ops = calloc(client->io_count, sizeof *client->ops);
+    if (client->ios == NULL || client->ops == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        client->hubs[i].reactor = setup->reactors[i];
-        client->hubs[i].index = i;
-        client->hubs[i].hub_count = client->hub_count;
-        client->hubs[i].first_shard = i < client->first_hub ? UINT32_MAX : i - client->first_hub;
-        client->hubs[i].shard_step = client->hub_count - client->first_hub;
-        client->hubs[i].options = &client->hub_options;
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        client->ios[i].reactor = setup->reactors[i];
+        client->ios[i].index = i;
+        client->ios[i].io_count = client->io_count;
+        client->ios[i].first_shard = i < client->first_io ? UINT32_MAX : i - client->first_io;
+        client->ios[i].shard_stride = client->io_count - client->first_io;
+        client->ios[i].options = &client->io_options;
     }
     return 0;
 }
@@ -264,32 +264,32 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     uint32_t timeout_ms =
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
     client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    struct sl_thread_ctx *port;
-    err = copy_coordinator(&client->hub_options, options);
+    struct sl_thread_ctx *thread_ctx;
+    err = copy_coordinator(&client->io_options, options);
     if (err == 0) {
-        fill_hub_options(client, options, setup);
-        err = copy_security(&client->hub_options, options);
+        fill_io_options(client, options, setup);
+        err = copy_security(&client->io_options, options);
     }
-    err = err != 0 ? err : copy_devices(&client->hub_options, options);
+    err = err != 0 ? err : copy_devices(&client->io_options, options);
     if (err == 0) {
         err = sl_thread_ctx_set_create(setup->reactors, setup->reactor_count, setup->driven,
-                                       &client->ports);
+                                       &client->thread_ctxs);
     }
     if (err != 0) {
-        free_owned(&client->hub_options);
+        free_owned(&client->io_options);
         free(client);
         return err;
     }
-    err = take_hubs(client, setup);
+    err = take_ios(client, setup);
     if (err == 0) {
-        err = sl_thread_ctx_here(client->ports, &port);
+        err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     }
     if (err != 0) {
         sl_start_free(&client);
         return err;
     }
     client->stage = SL_CLIENT_STARTING;
-    call_hubs(client, port, sl_client_io_start);
+    call_ios(client, thread_ctx, sl_client_io_start);
     *out = client;
     return 0;
 }
@@ -312,32 +312,32 @@ static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
     return 0;
 }
 
-static void fill_link(struct sl_client *client, const struct sl_message_ps *ps,
+static void fill_conn(struct sl_client *client, const struct sl_message_ps *ps,
                       uint32_t local_shard, const struct sl_shard_address *place,
-                      struct sl_shard_conn *link)
+                      struct sl_shard_conn *conn)
 {
-    link->place = *place;
-    link->shard = (uint32_t)(link - client->links);
-    link->hub = &client->hubs[sl_client_hub_of(client, link->shard)];
-    link->ps_task = ps->task_index;
-    link->local_shard = local_shard;
-    sl_shard_conn_set_name(link);
+    conn->place = *place;
+    conn->shard = (uint32_t)(conn - client->conns);
+    conn->io = &client->ios[sl_client_hub_of(client, conn->shard)];
+    conn->ps_task = ps->task_index;
+    conn->local_shard = local_shard;
+    sl_shard_conn_set_name(conn);
 }
 
 /* The next links, of all shards of this ps. */
-static int fill_links(struct sl_client *client, const struct sl_message_ps *ps,
+static int fill_conns(struct sl_client *client, const struct sl_message_ps *ps,
                       struct sl_shard_conn **next)
 {
     char reason[SL_LIMIT_ENDPOINT_BYTES];
     struct sl_shard_address place;
-    int err = sl_shard_conn_find_place(&client->hub_options, client->cluster.ps,
+    int err = sl_shard_conn_find_place(&client->io_options, client->cluster.ps,
                                        client->cluster.ps_count, ps, &place, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
         return err;
     }
     for (uint32_t shard = 0; shard < ps->shard_count; shard++) {
-        fill_link(client, ps, shard, &place, (*next)++);
+        fill_conn(client, ps, shard, &place, (*next)++);
     }
     return 0;
 }
@@ -348,40 +348,41 @@ static void say_what_is_left(const struct sl_client *client)
     const struct sl_message_cluster *cluster = &client->cluster;
     bool offered[SL_CLIENT_IO_SCHEMES] = {false};
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        struct sl_endpoint fast;
-        if (cluster->ps[i].fast_endpoint[0] != '\0' &&
-            sl_endpoint_parse(cluster->ps[i].fast_endpoint, &fast, NULL, 0) == 0) {
-            offered[fast.scheme] = true;
+        struct sl_endpoint bypass;
+        if (cluster->ps[i].bypass_endpoint[0] != '\0' &&
+            sl_endpoint_parse(cluster->ps[i].bypass_endpoint, &bypass, NULL, 0) == 0) {
+            offered[bypass.scheme] = true;
         }
     }
-    const bool has_tls = client->hub_options.transport.tls != NULL;
+    const bool has_tls = client->io_options.transport.tls != NULL;
     if (has_tls && (offered[SL_ENDPOINT_RDMA] || offered[SL_ENDPOINT_DPDK])) {
         sl_log_info("client: not over %s, which has no TLS; over TCP",
                     offered[SL_ENDPOINT_RDMA] ? "RDMA" : "DPDK");
-    } else if (offered[SL_ENDPOINT_DPDK] && client->hub_options.devices == NULL) {
+    } else if (offered[SL_ENDPOINT_DPDK] && client->io_options.devices == NULL) {
         sl_log_info("client: not over DPDK: this process was given no --dpdk-device; over TCP");
     }
 }
 
 static bool leads_to(const struct sl_shard_address *place, enum sl_endpoint_scheme scheme)
 {
-    return place->endpoint.scheme == scheme || (place->has_near && place->near.scheme == scheme);
+    return place->endpoint.scheme == scheme ||
+           (place->has_preferred && place->preferred.scheme == scheme);
 }
 
 /* The hubs that have links get a queue each of every device; others look at none. */
 static void share_devices(struct sl_client *client, uint32_t shard_count)
 {
-    struct sl_client_io_options *options = &client->hub_options;
-    const uint32_t hubs = client->hub_count - client->first_hub;
+    struct sl_client_io_options *options = &client->io_options;
+    const uint32_t ios = client->io_count - client->first_io;
     if (options->devices == NULL) {
         return;
     }
     for (uint32_t i = 0; i < shard_count; i++) {
         options->uses_devices =
-            options->uses_devices || leads_to(&client->links[i].place, SL_ENDPOINT_DPDK);
+            options->uses_devices || leads_to(&client->conns[i].place, SL_ENDPOINT_DPDK);
     }
-    sl_dpdk_device_list_share(options->devices, client->first_hub,
-                              (uint16_t)(hubs < shard_count ? hubs : shard_count));
+    sl_dpdk_device_list_share(options->devices, client->first_io,
+                              (uint16_t)(ios < shard_count ? ios : shard_count));
 }
 
 /* All links are there. From the last to the first, so that the first of a kind has the last word.
@@ -389,9 +390,9 @@ static void share_devices(struct sl_client *client, uint32_t shard_count)
 static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
 {
     for (uint32_t i = shard_count; i > 0; i--) {
-        const struct sl_shard_address *place = &client->links[i - 1].place;
-        if (place->has_near) {
-            client->hub_options.spokesman[place->near.scheme] = sl_client_hub_of(client, i - 1);
+        const struct sl_shard_address *place = &client->conns[i - 1].place;
+        if (place->has_preferred) {
+            client->io_options.log_owner[place->preferred.scheme] = sl_client_hub_of(client, i - 1);
         }
     }
 }
@@ -402,23 +403,23 @@ static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
 {
     bool leads[SL_CLIENT_IO_SCHEMES] = {false};
     for (uint32_t i = 0; i < shard_count; i++) {
-        const struct sl_shard_address *place = &client->links[i].place;
+        const struct sl_shard_address *place = &client->conns[i].place;
         leads[place->endpoint.scheme] = true;
-        leads[place->has_near ? place->near.scheme : place->endpoint.scheme] = true;
+        leads[place->has_preferred ? place->preferred.scheme : place->endpoint.scheme] = true;
     }
     bool is_wanted = false;
     for (enum sl_endpoint_scheme scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
         is_wanted = is_wanted || (scheme != SL_ENDPOINT_TCP && leads[scheme] &&
-                                  sl_client_io_may_open(&client->hub_options, scheme));
+                                  sl_client_io_may_open(&client->io_options, scheme));
     }
-    int err = is_wanted ? sl_send_arena_create(WIRE_MEMORY_BYTES, &client->hub_options.wire) : 0;
+    int err = is_wanted ? sl_send_arena_create(WIRE_MEMORY_BYTES, &client->io_options.wire) : 0;
     if (err != 0) {
         sl_log_warn("client: what is sent is not in shared memory: %s", sl_err_name(err));
     }
 }
 
 /* The cluster is known: a link for every shard, numbered through in the order of ps processes. */
-static int make_links(struct sl_client *client)
+static int make_conns(struct sl_client *client)
 {
     const struct sl_message_cluster *cluster = &client->cluster;
     uint32_t shard_count;
@@ -426,13 +427,13 @@ static int make_links(struct sl_client *client)
     if (err != 0) {
         return err;
     }
-    client->links = calloc(shard_count, sizeof *client->links);
-    if (client->links == NULL) {
+    client->conns = calloc(shard_count, sizeof *client->conns);
+    if (client->conns == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    struct sl_shard_conn *next = client->links;
+    struct sl_shard_conn *next = client->conns;
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        err = fill_links(client, &cluster->ps[i], &next);
+        err = fill_conns(client, &cluster->ps[i], &next);
         if (err != 0) {
             return err;
         }
@@ -448,10 +449,10 @@ static int make_links(struct sl_client *client)
 /* No hub has said hello to a shard yet, and the coordinator's session has a hello of its own. */
 static void take_task(struct sl_client *client)
 {
-    struct sl_message_hello *hello = &client->hub_options.hello;
+    struct sl_message_hello *hello = &client->io_options.hello;
     if (hello->any_task) {
         hello->any_task = false;
-        hello->task_index = client->calls[0].task_index;
+        hello->task_index = client->ops[0].task_index;
         client->task_index = (int32_t)hello->task_index;
     }
 }
@@ -459,9 +460,9 @@ static void take_task(struct sl_client *client)
 static void connected(struct sl_client *client)
 {
     client->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        if (client->calls[i].payload_bytes_max < client->payload_bytes_max) {
-            client->payload_bytes_max = client->calls[i].payload_bytes_max & ~7U;
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        if (client->ops[i].payload_bytes_max < client->payload_bytes_max) {
+            client->payload_bytes_max = client->ops[i].payload_bytes_max & ~7U;
         }
     }
 }
@@ -472,9 +473,9 @@ static bool clocks_agree(struct sl_client *client)
 {
     bool counts = true;
     uint32_t clock = 0;
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        counts = counts && client->calls[i].counts;
-        clock = client->calls[i].clock > clock ? client->calls[i].clock : clock;
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        counts = counts && client->ops[i].counts;
+        clock = client->ops[i].clock > clock ? client->ops[i].clock : clock;
     }
     bool agree = counts && clock == client->start_clock;
     client->start_clock = clock;
@@ -483,7 +484,7 @@ static bool clocks_agree(struct sl_client *client)
 
 /* One more round of joining, or none: each shard is asked for the greatest clock that one of them
  * has told, until they all say the same. */
-static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *port)
+static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *thread_ctx)
 {
     if (client->task_index < 0) {
         client->stage = SL_CLIENT_RUNNING;
@@ -491,7 +492,7 @@ static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *port)
     }
     if (clocks_agree(client)) {
         client->stage = SL_CLIENT_BEGINNING;
-        call_hubs(client, port, sl_client_io_begin);
+        call_ios(client, thread_ctx, sl_client_io_begin);
         return SL_ERR_AGAIN;
     }
     if (sl_clock_now_ns(client->clock) >= client->start_deadline_ns) {
@@ -499,33 +500,33 @@ static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *port)
         return SL_ERR_DEADLINE;
     }
     client->stage = SL_CLIENT_AGREEING;
-    call_hubs(client, port, sl_client_io_join);
+    call_ios(client, thread_ctx, sl_client_io_join);
     return SL_ERR_AGAIN;
 }
 
 /* The calls of the stage at hand have ended well; AGAIN: there is another stage. */
-static int next_stage(struct sl_client *client, struct sl_thread_ctx *port)
+static int next_stage(struct sl_client *client, struct sl_thread_ctx *thread_ctx)
 {
     int err;
     switch (client->stage) {
     case SL_CLIENT_STARTING:
         client->stage = SL_CLIENT_JOINING;
-        call_hub(client, port, 0, sl_control_join);
+        call_io(client, thread_ctx, 0, sl_control_join);
         return SL_ERR_AGAIN;
     case SL_CLIENT_JOINING:
         take_task(client);
-        err = make_links(client);
+        err = make_conns(client);
         if (err != 0) {
             return err;
         }
         client->stage = SL_CLIENT_CONNECTING;
-        call_hubs(client, port, sl_client_io_connect);
+        call_ios(client, thread_ctx, sl_client_io_connect);
         return SL_ERR_AGAIN;
     case SL_CLIENT_CONNECTING:
         connected(client);
-        return agree_on_clock(client, port);
+        return agree_on_clock(client, thread_ctx);
     case SL_CLIENT_AGREEING:
-        return agree_on_clock(client, port);
+        return agree_on_clock(client, thread_ctx);
     case SL_CLIENT_BEGINNING:
         if (client->start_clock == SL_REQUEST_CLOCK_FINISHED) {
             sl_log_info("client: worker/%d had finished: its clock counts no more",
@@ -543,34 +544,34 @@ static int next_stage(struct sl_client *client, struct sl_thread_ctx *port)
 
 int sl_start_poll(struct sl_client *client)
 {
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(client->ports, &port);
+    struct sl_thread_ctx *thread_ctx;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     if (err != 0) {
         return err;
     }
-    sl_thread_ctx_drain(port);
-    err = calls_result(client, client->stage == SL_CLIENT_JOINING ? 1 : client->hub_count);
-    return err == 0 ? next_stage(client, port) : err;
+    sl_thread_ctx_drain(thread_ctx);
+    err = ops_result(client, client->stage == SL_CLIENT_JOINING ? 1 : client->io_count);
+    return err == 0 ? next_stage(client, thread_ctx) : err;
 }
 
 /* ---- The end */
 
 void sl_start_close_begin(struct sl_client *client)
 {
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(client->ports, &port);
+    struct sl_thread_ctx *thread_ctx;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     sl_assert(err == 0);
     client->stage = SL_CLIENT_CLOSING;
-    call_hubs(client, port, sl_client_io_close);
+    call_ios(client, thread_ctx, sl_client_io_close);
 }
 
 bool sl_start_close_poll(struct sl_client *client)
 {
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(client->ports, &port);
+    struct sl_thread_ctx *thread_ctx;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     sl_assert(err == 0);
-    sl_thread_ctx_drain(port);
-    if (calls_result(client, client->hub_count) == SL_ERR_AGAIN) {
+    sl_thread_ctx_drain(thread_ctx);
+    if (ops_result(client, client->io_count) == SL_ERR_AGAIN) {
         return false;
     }
     client->stage = SL_CLIENT_CLOSED;
@@ -581,16 +582,16 @@ void sl_start_free(struct sl_client **client)
 {
     struct sl_client *gone = *client;
     *client = NULL;
-    sl_thread_ctx_set_destroy(&gone->ports, sl_step_free);
-    sl_send_arena_destroy(&gone->hub_options.wire);
+    sl_thread_ctx_set_destroy(&gone->thread_ctxs, sl_step_free);
+    sl_send_arena_destroy(&gone->io_options.wire);
     sl_client_buffer_destroy_all(gone);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
         free(gone->tables[id]);
     }
     free(gone->cluster.ps);
-    free(gone->links);
-    free(gone->calls);
-    free(gone->hubs);
-    free_owned(&gone->hub_options);
+    free(gone->conns);
+    free(gone->ops);
+    free(gone->ios);
+    free_owned(&gone->io_options);
     free(gone);
 }

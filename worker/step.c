@@ -14,20 +14,21 @@
 
 /* ---- Life */
 
-static int step_create(struct sl_client *client, struct sl_thread_ctx *port, struct sl_step **out)
+static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+                       struct sl_step **out)
 {
-    struct sl_step *step = calloc(1, sizeof *step + client->hub_count * sizeof *step->parts);
+    struct sl_step *step = calloc(1, sizeof *step + client->io_count * sizeof *step->substeps);
     if (step == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     step->client = client;
-    step->wire.memory = client->hub_options.wire;
-    step->port = port;
-    step->next_of_port = port->steps;
-    port->steps = step;
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        step->parts[i].hub = &client->hubs[i];
-        step->parts[i].step = step;
+    step->wire.memory = client->io_options.wire;
+    step->thread_ctx = thread_ctx;
+    step->next_of_thread_ctx = thread_ctx->steps;
+    thread_ctx->steps = step;
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        step->substeps[i].io = &client->ios[i];
+        step->substeps[i].step = step;
     }
     *out = step;
     return 0;
@@ -49,16 +50,16 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     if (client->stage != SL_CLIENT_RUNNING) {
         return SL_ERR_CLOSED;
     }
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(client->ports, &port);
+    struct sl_thread_ctx *thread_ctx;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     if (err != 0) {
         return err == SL_ERR_INVALID ? err : SL_ERR_NO_MEMORY;
     }
-    struct sl_step *step = port->free_steps;
+    struct sl_step *step = thread_ctx->free_steps;
     if (step != NULL) {
-        port->free_steps = step->next_free;
+        thread_ctx->free_steps = step->next_free;
     } else {
-        err = step_create(client, port, &step);
+        err = step_create(client, thread_ctx, &step);
         if (err != 0) {
             return err;
         }
@@ -80,8 +81,8 @@ static void recycle(struct sl_step *step)
 {
     sl_scratch_reset(&step->wire);
     sl_scratch_reset(&step->notes);
-    step->next_free = step->port->free_steps;
-    step->port->free_steps = step;
+    step->next_free = step->thread_ctx->free_steps;
+    step->thread_ctx->free_steps = step;
 }
 
 void sl_step_destroy(struct sl_step **step)
@@ -94,7 +95,7 @@ void sl_step_destroy(struct sl_step **step)
     sl_assert(ended->state == SL_STEP_BUILDING || ended->state == SL_STEP_COMPLETE);
     *step = NULL;
     ended->state = SL_STEP_FREE;
-    if (ended->parts_out == 0) {
+    if (ended->substeps_out == 0) {
         recycle(ended);
     }
 }
@@ -300,58 +301,58 @@ static void complete(struct sl_step *step)
     }
 }
 
-static void part_returned(void *ctx, uint64_t a, uint64_t b)
+static void substep_returned(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_substep *part = ctx;
-    struct sl_step *step = part->step;
-    sl_assert(step->parts_out > 0);
-    step->parts_out--;
-    if (step->parts_out == 0) {
-        step->port->steps_out--;
+    struct sl_substep *substep = ctx;
+    struct sl_step *step = substep->step;
+    sl_assert(step->substeps_out > 0);
+    step->substeps_out--;
+    if (step->substeps_out == 0) {
+        step->thread_ctx->steps_out--;
         if (step->state == SL_STEP_FREE) {
             recycle(step);
         }
     }
 }
 
-static void part_completed(void *ctx, uint64_t is_returned, uint64_t b)
+static void substep_completed(void *ctx, uint64_t is_returned, uint64_t b)
 {
     (void)b;
-    struct sl_substep *part = ctx;
-    struct sl_step *step = part->step;
-    if (part->err != 0 && step->err == 0) {
-        step->err = part->err;
-        step->error = part->error;
+    struct sl_substep *substep = ctx;
+    struct sl_step *step = substep->step;
+    if (substep->err != 0 && step->err == 0) {
+        step->err = substep->err;
+        step->error = substep->error;
     }
-    step->staleness = part->staleness > step->staleness ? part->staleness : step->staleness;
-    sl_assert(step->parts_left > 0);
-    step->parts_left--;
-    if (step->parts_left == 0) {
+    step->staleness = substep->staleness > step->staleness ? substep->staleness : step->staleness;
+    sl_assert(step->substeps_left > 0);
+    step->substeps_left--;
+    if (step->substeps_left == 0) {
         complete(step);
     }
     if (is_returned) {
-        part_returned(ctx, 0, 0);
+        substep_returned(ctx, 0, 0);
     }
 }
 
 /* ---- Submission */
 
-static void append(struct sl_substep *part, const struct sl_encode_list *list)
+static void append(struct sl_substep *substep, const struct sl_encode_list *list)
 {
     if (list->count == 0) {
         return;
     }
-    if (part->requests.last == NULL) {
-        part->requests.first = list->first;
+    if (substep->requests.last == NULL) {
+        substep->requests.first = list->first;
     } else {
-        part->requests.last->next = list->first;
+        substep->requests.last->next = list->first;
     }
-    part->requests.last = list->last;
-    part->requests.count += list->count;
+    substep->requests.last = list->last;
+    substep->requests.count += list->count;
     for (struct sl_request *request = list->first; request != NULL; request = request->next) {
-        request->part = part;
+        request->substep = substep;
     }
 }
 
@@ -375,41 +376,43 @@ static int encode(struct sl_step *step)
     sl_scratch_reset(&step->wire);
     sl_scratch_reset(&step->notes);
     int err = sl_encode_route(&plan);
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        step->parts[i].requests = (struct sl_encode_list){0};
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        step->substeps[i].requests = (struct sl_encode_list){0};
     }
     for (uint32_t shard = 0; err == 0 && shard < client->shard_count; shard++) {
         struct sl_encode_list list = {0};
         err = sl_encode_shard(&plan, shard, &list);
-        append(&step->parts[sl_client_hub_of(client, shard)], &list);
+        append(&step->substeps[sl_client_hub_of(client, shard)], &list);
     }
     return err;
 }
 
-static void post_parts(struct sl_step *step, uint32_t timeout_ms)
+static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
 {
     const struct sl_client *client = step->client;
     uint64_t now_ns = sl_clock_now_ns(client->clock);
     uint64_t deadline_ns = now_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
-    sl_thread_ctx_catch_up(step->port, now_ns);
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        struct sl_substep *part = &step->parts[i];
-        if (part->requests.count == 0) {
+    sl_thread_ctx_catch_up(step->thread_ctx, now_ns);
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        struct sl_substep *substep = &step->substeps[i];
+        if (substep->requests.count == 0) {
             continue;
         }
-        part->deadline_ns = deadline_ns;
-        part->timeout_ms = timeout_ms;
-        part->answers = step->port->driven == NULL ? step->port->lanes[i].from : NULL;
-        part->on_complete = part_completed;
-        part->on_return = part_returned;
-        part->completed = false;
-        part->err = 0;
-        part->staleness = 0;
-        part->error[0] = '\0';
-        part->unsent = 0;
-        step->parts_left++;
-        step->parts_out++;
-        sl_thread_ctx_post(step->port, i, (struct sl_mail){.run = sl_substep_start, .ctx = part});
+        substep->deadline_ns = deadline_ns;
+        substep->timeout_ms = timeout_ms;
+        substep->answers =
+            step->thread_ctx->driven == NULL ? step->thread_ctx->lanes[i].from : NULL;
+        substep->on_complete = substep_completed;
+        substep->on_return = substep_returned;
+        substep->completed = false;
+        substep->err = 0;
+        substep->staleness = 0;
+        substep->error[0] = '\0';
+        substep->unsent = 0;
+        step->substeps_left++;
+        step->substeps_out++;
+        sl_thread_ctx_post(step->thread_ctx, i,
+                           (struct sl_mail){.run = sl_substep_start, .ctx = substep});
     }
 }
 
@@ -421,9 +424,9 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
         timeout_ms > TIMEOUT_MS_MAX) {
         return SL_ERR_INVALID;
     }
-    if (step->port->steps_out == SL_THREAD_CTX_STEPS_MAX) {
-        sl_thread_ctx_drain(step->port);
-        if (step->port->steps_out == SL_THREAD_CTX_STEPS_MAX) {
+    if (step->thread_ctx->steps_out == SL_THREAD_CTX_STEPS_MAX) {
+        sl_thread_ctx_drain(step->thread_ctx);
+        if (step->thread_ctx->steps_out == SL_THREAD_CTX_STEPS_MAX) {
             return SL_ERR_AGAIN;
         }
     }
@@ -435,11 +438,11 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
         step->client->finished = true;
     }
     step->state = SL_STEP_SUBMITTED;
-    post_parts(step, timeout_ms);
-    if (step->parts_out == 0) {
+    post_substeps(step, timeout_ms);
+    if (step->substeps_out == 0) {
         complete(step); /* nothing to ask anybody: no keys at all */
     } else {
-        step->port->steps_out++;
+        step->thread_ctx->steps_out++;
     }
     return 0;
 }
@@ -448,7 +451,7 @@ int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
 {
     int err = sl_step_submit_deferred(step, timeout_ms);
     if (err == 0) {
-        sl_thread_ctx_kick(step->port);
+        sl_thread_ctx_kick(step->thread_ctx);
     }
     return err;
 }
@@ -457,7 +460,7 @@ bool sl_step_done(struct sl_step *step)
 {
     sl_assert(step != NULL);
     if (step->state == SL_STEP_SUBMITTED) {
-        sl_thread_ctx_drain(step->port);
+        sl_thread_ctx_drain(step->thread_ctx);
     }
     return step->state == SL_STEP_COMPLETE;
 }
@@ -475,7 +478,7 @@ int sl_step_wait(struct sl_step *step)
         return SL_ERR_INVALID; /* never submitted */
     }
     if (step->state == SL_STEP_SUBMITTED) {
-        sl_thread_ctx_wait_until(step->port, is_complete, step);
+        sl_thread_ctx_wait_until(step->thread_ctx, is_complete, step);
     }
     return step->err;
 }

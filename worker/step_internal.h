@@ -11,17 +11,17 @@
 #include "worker/thread_ctx.h"
 
 enum sl_step_state {
-    SL_STEP_FREE, /* in its port's list, or on its way back there: ended, parts_out > 0 */
+    SL_STEP_FREE, /* in its port's list, or on its way back there: ended, substeps_out > 0 */
     SL_STEP_BUILDING,
     SL_STEP_SUBMITTED,
     SL_STEP_COMPLETE
 };
 
 struct sl_step {
-    struct sl_step *next_of_port; /* all that the port ever made */
+    struct sl_step *next_of_thread_ctx; /* all that the port ever made */
     struct sl_step *next_free;
     struct sl_client *client;
-    struct sl_thread_ctx *port;
+    struct sl_thread_ctx *thread_ctx;
     enum sl_step_state state;
     bool bad; /* an operation was refused */
     bool tick, finish;
@@ -33,8 +33,8 @@ struct sl_step {
     uint32_t operation_count, operation_capacity;
     struct sl_scratch wire, notes;
 
-    uint32_t parts_left; /* not complete */
-    uint32_t parts_out;  /* not returned */
+    uint32_t substeps_left; /* not complete */
+    uint32_t substeps_out;  /* not returned */
     int err;
     const char *error; /* of the part that failed first */
     uint32_t staleness;
@@ -42,7 +42,7 @@ struct sl_step {
      * reactor's turn; NULL: not. Since the step was begun. */
     void (*on_done)(void *ctx);
     void *on_done_ctx;
-    struct sl_substep parts[]; /* one for each hub */
+    struct sl_substep substeps[]; /* one for each hub */
 };
 
 void sl_step_free(struct sl_step *step);

@@ -17,7 +17,7 @@ struct sl_client_io;
 
 struct sl_substep {
     /* Set by the step's thread before the part is posted. */
-    struct sl_client_io *hub;
+    struct sl_client_io *io;
     struct sl_encode_list requests;
     uint64_t deadline_ns;
     uint32_t timeout_ms;

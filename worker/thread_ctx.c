@@ -26,16 +26,16 @@ struct sl_thread_ctx_set {
     struct sl_reactor *const *reactors;
     uint32_t reactor_count;
     struct sl_reactor *driven;
-    struct sl_thread_ctx *ports; /* all of them */
+    struct sl_thread_ctx *thread_ctxs; /* all of them */
 };
 
 /* The thread has ended: its port waits for another. */
 static void detach(void *value)
 {
-    struct sl_thread_ctx *port = value;
-    struct sl_thread_ctx_set *set = port->set;
+    struct sl_thread_ctx *thread_ctx = value;
+    struct sl_thread_ctx_set *set = thread_ctx->set;
     pthread_mutex_lock(&set->lock);
-    port->attached = false;
+    thread_ctx->attached = false;
     pthread_mutex_unlock(&set->lock);
 }
 
@@ -66,20 +66,20 @@ int sl_thread_ctx_set_locked(struct sl_thread_ctx_set *set, int (*run)(void *ctx
     return result;
 }
 
-static void port_destroy(struct sl_thread_ctx *port)
+static void thread_ctx_destroy(struct sl_thread_ctx *thread_ctx)
 {
-    for (uint32_t i = 0; i < port->set->reactor_count; i++) {
-        if (port->lanes[i].to != NULL) {
-            sl_mailbox_lane_close(&port->lanes[i].to);
+    for (uint32_t i = 0; i < thread_ctx->set->reactor_count; i++) {
+        if (thread_ctx->lanes[i].to != NULL) {
+            sl_mailbox_lane_close(&thread_ctx->lanes[i].to);
         }
-        if (port->lanes[i].from != NULL) {
-            sl_mailbox_lane_close(&port->lanes[i].from);
+        if (thread_ctx->lanes[i].from != NULL) {
+            sl_mailbox_lane_close(&thread_ctx->lanes[i].from);
         }
     }
-    if (port->mailbox != NULL && port->driven == NULL) {
-        sl_mailbox_destroy(&port->mailbox);
+    if (thread_ctx->mailbox != NULL && thread_ctx->driven == NULL) {
+        sl_mailbox_destroy(&thread_ctx->mailbox);
     }
-    free(port);
+    free(thread_ctx);
 }
 
 void sl_thread_ctx_set_destroy(struct sl_thread_ctx_set **set,
@@ -88,101 +88,103 @@ void sl_thread_ctx_set_destroy(struct sl_thread_ctx_set **set,
     struct sl_thread_ctx_set *gone = *set;
     *set = NULL;
     pthread_key_delete(gone->key);
-    while (gone->ports != NULL) {
-        struct sl_thread_ctx *port = gone->ports;
-        gone->ports = port->next;
-        while (port->steps != NULL) {
-            struct sl_step *step = port->steps;
-            port->steps = step->next_of_port;
+    while (gone->thread_ctxs != NULL) {
+        struct sl_thread_ctx *thread_ctx = gone->thread_ctxs;
+        gone->thread_ctxs = thread_ctx->next;
+        while (thread_ctx->steps != NULL) {
+            struct sl_step *step = thread_ctx->steps;
+            thread_ctx->steps = step->next_of_thread_ctx;
             step_free(step);
         }
-        port_destroy(port);
+        thread_ctx_destroy(thread_ctx);
     }
     pthread_mutex_destroy(&gone->lock);
     free(gone);
 }
 
-static int port_create(struct sl_thread_ctx_set *set, struct sl_thread_ctx **out)
+static int thread_ctx_create(struct sl_thread_ctx_set *set, struct sl_thread_ctx **out)
 {
-    struct sl_thread_ctx *port = calloc(1, sizeof *port + set->reactor_count * sizeof *port->lanes);
-    if (port == NULL) {
+    struct sl_thread_ctx *thread_ctx =
+        calloc(1, sizeof *thread_ctx + set->reactor_count * sizeof *thread_ctx->lanes);
+    if (thread_ctx == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    port->set = set;
-    port->driven = set->driven;
+    thread_ctx->set = set;
+    thread_ctx->driven = set->driven;
     int err = 0;
-    if (port->driven != NULL) {
-        port->mailbox = sl_reactor_mailbox(port->driven);
+    if (thread_ctx->driven != NULL) {
+        thread_ctx->mailbox = sl_reactor_mailbox(thread_ctx->driven);
     } else {
-        err = sl_mailbox_create(&port->mailbox);
+        err = sl_mailbox_create(&thread_ctx->mailbox);
     }
     for (uint32_t i = 0; err == 0 && i < set->reactor_count; i++) {
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(set->reactors[i]), &port->lanes[i].to);
+        err = sl_mailbox_lane_open(sl_reactor_mailbox(set->reactors[i]), &thread_ctx->lanes[i].to);
         if (err == 0) {
-            err = sl_mailbox_lane_open(port->mailbox, &port->lanes[i].from);
+            err = sl_mailbox_lane_open(thread_ctx->mailbox, &thread_ctx->lanes[i].from);
         }
     }
     if (err != 0) {
-        port_destroy(port);
+        thread_ctx_destroy(thread_ctx);
         return err;
     }
-    *out = port;
+    *out = thread_ctx;
     return 0;
 }
 
 /* One that an ended thread has left, or a new one. Under the lock. */
 static int attach(struct sl_thread_ctx_set *set, struct sl_thread_ctx **out)
 {
-    for (struct sl_thread_ctx *port = set->ports; port != NULL; port = port->next) {
-        if (!port->attached) {
-            *out = port;
+    for (struct sl_thread_ctx *thread_ctx = set->thread_ctxs; thread_ctx != NULL;
+         thread_ctx = thread_ctx->next) {
+        if (!thread_ctx->attached) {
+            *out = thread_ctx;
             return 0;
         }
     }
-    int err = port_create(set, out);
+    int err = thread_ctx_create(set, out);
     if (err == 0) {
-        (*out)->next = set->ports;
-        set->ports = *out;
+        (*out)->next = set->thread_ctxs;
+        set->thread_ctxs = *out;
     }
     return err;
 }
 
 int sl_thread_ctx_here(struct sl_thread_ctx_set *set, struct sl_thread_ctx **out)
 {
-    struct sl_thread_ctx *port = pthread_getspecific(set->key);
-    if (port != NULL) {
-        *out = port;
+    struct sl_thread_ctx *thread_ctx = pthread_getspecific(set->key);
+    if (thread_ctx != NULL) {
+        *out = thread_ctx;
         return 0;
     }
     if (set->driven != NULL && !sl_reactor_is_owner(set->driven)) {
         return SL_ERR_INVALID;
     }
     pthread_mutex_lock(&set->lock);
-    int err = attach(set, &port);
-    if (err == 0 && pthread_setspecific(set->key, port) != 0) {
+    int err = attach(set, &thread_ctx);
+    if (err == 0 && pthread_setspecific(set->key, thread_ctx) != 0) {
         err = SL_ERR_NO_MEMORY;
     }
     if (err == 0) {
-        port->attached = true;
-        *out = port;
+        thread_ctx->attached = true;
+        *out = thread_ctx;
     }
     pthread_mutex_unlock(&set->lock);
     return err;
 }
 
-void sl_thread_ctx_post(struct sl_thread_ctx *port, uint32_t index, struct sl_mail mail)
+void sl_thread_ctx_post(struct sl_thread_ctx *thread_ctx, uint32_t index, struct sl_mail mail)
 {
-    int err = sl_mailbox_post(port->lanes[index].to, mail);
+    int err = sl_mailbox_post(thread_ctx->lanes[index].to, mail);
     sl_assert(err == 0);
 }
 
-void sl_thread_ctx_drain(struct sl_thread_ctx *port)
+void sl_thread_ctx_drain(struct sl_thread_ctx *thread_ctx)
 {
-    if (port->driven != NULL) {
-        sl_reactor_drive_once(port->driven);
+    if (thread_ctx->driven != NULL) {
+        sl_reactor_drive_once(thread_ctx->driven);
         return;
     }
-    while (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == DRAIN_BUDGET) {
+    while (sl_mailbox_drain(thread_ctx->mailbox, DRAIN_BUDGET) == DRAIN_BUDGET) {
     }
 }
 
@@ -195,49 +197,49 @@ static bool was_asked(void *ctx)
     return before;
 }
 
-void sl_thread_ctx_wait(struct sl_thread_ctx *port)
+void sl_thread_ctx_wait(struct sl_thread_ctx *thread_ctx)
 {
-    if (port->driven != NULL) {
+    if (thread_ctx->driven != NULL) {
         bool asked = false;
-        sl_reactor_drive_until(port->driven, was_asked, &asked);
-    } else if (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == 0) {
-        sl_mailbox_wait(port->mailbox, WAIT_NS);
-        sl_thread_ctx_drain(port);
+        sl_reactor_drive_until(thread_ctx->driven, was_asked, &asked);
+    } else if (sl_mailbox_drain(thread_ctx->mailbox, DRAIN_BUDGET) == 0) {
+        sl_mailbox_wait(thread_ctx->mailbox, WAIT_NS);
+        sl_thread_ctx_drain(thread_ctx);
     }
 }
 
-void sl_thread_ctx_wait_until(struct sl_thread_ctx *port, bool (*done)(void *ctx), void *ctx)
+void sl_thread_ctx_wait_until(struct sl_thread_ctx *thread_ctx, bool (*done)(void *ctx), void *ctx)
 {
-    if (port->driven != NULL) {
-        sl_reactor_drive_until(port->driven, done, ctx);
+    if (thread_ctx->driven != NULL) {
+        sl_reactor_drive_until(thread_ctx->driven, done, ctx);
         return;
     }
-    sl_thread_ctx_drain(port);
+    sl_thread_ctx_drain(thread_ctx);
     while (!done(ctx)) {
-        sl_thread_ctx_wait(port);
+        sl_thread_ctx_wait(thread_ctx);
     }
 }
 
-void sl_thread_ctx_catch_up(struct sl_thread_ctx *port, uint64_t now_ns)
+void sl_thread_ctx_catch_up(struct sl_thread_ctx *thread_ctx, uint64_t now_ns)
 {
-    if (port->driven == NULL || now_ns < sl_reactor_now_ns(port->driven) + AWAY_NS) {
+    if (thread_ctx->driven == NULL || now_ns < sl_reactor_now_ns(thread_ctx->driven) + AWAY_NS) {
         return;
     }
-    for (uint32_t turn = 0; turn < CATCH_UP_TURNS && sl_reactor_drive_once(port->driven) > 0;
+    for (uint32_t turn = 0; turn < CATCH_UP_TURNS && sl_reactor_drive_once(thread_ctx->driven) > 0;
          turn++) {
     }
 }
 
-void sl_thread_ctx_kick(struct sl_thread_ctx *port)
+void sl_thread_ctx_kick(struct sl_thread_ctx *thread_ctx)
 {
-    if (port->driven != NULL) {
-        sl_reactor_drive_once(port->driven);
+    if (thread_ctx->driven != NULL) {
+        sl_reactor_drive_once(thread_ctx->driven);
     }
 }
 
-void sl_thread_ctx_call(struct sl_thread_ctx *port, struct sl_control_op *call)
+void sl_thread_ctx_call(struct sl_thread_ctx *thread_ctx, struct sl_control_op *op)
 {
-    call->answers = port->lanes[call->hub->index].from;
-    sl_thread_ctx_post(port, call->hub->index,
-                       (struct sl_mail){.run = sl_control_op_deliver, .ctx = call});
+    op->answers = thread_ctx->lanes[op->io->index].from;
+    sl_thread_ctx_post(thread_ctx, op->io->index,
+                       (struct sl_mail){.run = sl_control_op_deliver, .ctx = op});
 }

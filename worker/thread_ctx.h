@@ -62,24 +62,24 @@ int sl_thread_ctx_set_locked(struct sl_thread_ctx_set *set, int (*run)(void *ctx
 int sl_thread_ctx_here(struct sl_thread_ctx_set *set, struct sl_thread_ctx **out);
 
 /* Posts to reactor `index`; cannot fail, see above. */
-void sl_thread_ctx_post(struct sl_thread_ctx *port, uint32_t index, struct sl_mail mail);
+void sl_thread_ctx_post(struct sl_thread_ctx *thread_ctx, uint32_t index, struct sl_mail mail);
 
 /* Runs the mail that is there. */
-void sl_thread_ctx_drain(struct sl_thread_ctx *port);
+void sl_thread_ctx_drain(struct sl_thread_ctx *thread_ctx);
 
 /* Runs mail, and sleeps until there is some when there is none; may also return early. */
-void sl_thread_ctx_wait(struct sl_thread_ctx *port);
+void sl_thread_ctx_wait(struct sl_thread_ctx *thread_ctx);
 
 /* The same until done(ctx), which what mail runs makes true, and which uses no port itself. */
-void sl_thread_ctx_wait_until(struct sl_thread_ctx *port, bool (*done)(void *ctx), void *ctx);
+void sl_thread_ctx_wait_until(struct sl_thread_ctx *thread_ctx, bool (*done)(void *ctx), void *ctx);
 
 /* For a thread that drives, around what it posts. The first: it may not have driven for long, and
  * takes in what happened meanwhile, such as the end of a connection. The second: what it has posted
  * leaves now, not with the next drain or wait. Others have nothing to do. */
-void sl_thread_ctx_catch_up(struct sl_thread_ctx *port, uint64_t now_ns);
-void sl_thread_ctx_kick(struct sl_thread_ctx *port);
+void sl_thread_ctx_catch_up(struct sl_thread_ctx *thread_ctx, uint64_t now_ns);
+void sl_thread_ctx_kick(struct sl_thread_ctx *thread_ctx);
 
 /* Posts a call to the reactor of its hub. */
-void sl_thread_ctx_call(struct sl_thread_ctx *port, struct sl_control_op *call);
+void sl_thread_ctx_call(struct sl_thread_ctx *thread_ctx, struct sl_control_op *op);
 
 #endif

@@ -55,7 +55,7 @@ struct build {
         Starling__Challenge challenge;
         Starling__Proof proof;
         Starling__Heartbeat heartbeat;
-        Starling__Lost lost;
+        Starling__Lost expired;
         Starling__Join join;
         Starling__Joined joined;
         Starling__Ended ended;
@@ -136,14 +136,14 @@ static void build_proof(struct build *build, const struct sl_message_proof *from
     build->control.proof = &build->proof;
 }
 
-static void build_lost(struct build *build, const struct sl_message_expired *from)
+static void build_expired(struct build *build, const struct sl_message_expired *from)
 {
-    build->lost = (Starling__Lost)STARLING__LOST__INIT;
-    build->lost.role = (Starling__Role)from->role;
-    build->lost.task_index = from->task_index;
-    build->lost.client_id = from->client_id;
-    build->lost.why = text(from->why, sizeof from->why);
-    build->control.lost = &build->lost;
+    build->expired = (Starling__Lost)STARLING__LOST__INIT;
+    build->expired.role = (Starling__Role)from->role;
+    build->expired.task_index = from->task_index;
+    build->expired.client_id = from->client_id;
+    build->expired.why = text(from->why, sizeof from->why);
+    build->control.lost = &build->expired;
 }
 
 static void build_error(struct build *build, const struct sl_message_error *from)
@@ -172,7 +172,7 @@ static void build_register(struct build *build, const struct sl_message_register
     build->reg.ps_count = from->ps_count;
     build->reg.worker_count = from->worker_count;
     build->reg.host = text(from->host, sizeof from->host);
-    build->reg.fast_endpoint = text(from->fast_endpoint, sizeof from->fast_endpoint);
+    build->reg.fast_endpoint = text(from->bypass_endpoint, sizeof from->bypass_endpoint);
     build->reg.restore = from->restore;
     build->reg.checkpoint_newest = from->checkpoint_newest;
     build->reg.serving = from->serving;
@@ -183,7 +183,7 @@ static void build_register(struct build *build, const struct sl_message_register
         *pair = (Starling__Register__Pair)STARLING__REGISTER__PAIR__INIT;
         pair->task_index = from->pairs[i].task_index;
         pair->epoch = from->pairs[i].epoch;
-        pair->in_step = from->pairs[i].in_step;
+        pair->in_step = from->pairs[i].in_sync;
         pair->part = (Starling__PairPart)from->pairs[i].part;
         pair->is_undecided = from->pairs[i].is_undecided;
         build->pair_list[i] = pair;
@@ -208,12 +208,12 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
         ps->data_endpoint = text(from->ps[i].data_endpoint, sizeof from->ps[i].data_endpoint);
         ps->shard_count = from->ps[i].shard_count;
         ps->host = text(from->ps[i].host, sizeof from->ps[i].host);
-        ps->fast_endpoint = text(from->ps[i].fast_endpoint, sizeof from->ps[i].fast_endpoint);
+        ps->fast_endpoint = text(from->ps[i].bypass_endpoint, sizeof from->ps[i].bypass_endpoint);
         if (from->ps[i].epoch != 0) {
             ps->epoch = from->ps[i].epoch;
             ps->primary = from->ps[i].primary;
             ps->backup = from->ps[i].backup + 1; /* SL_MESSAGE_NO_BACKUP becomes 0 */
-            ps->in_step = from->ps[i].in_step;
+            ps->in_step = from->ps[i].in_sync;
         }
         build->cluster.ps_list[i] = ps;
     }
@@ -318,9 +318,9 @@ static void build_stats(struct build *build, const struct sl_message_stats *from
     build->stats.message.bytes_in = from->bytes_in;
     build->stats.message.bytes_out = from->bytes_out;
     build->stats.message.stalls = from->stalls;
-    build->stats.message.alone_writes = from->alone_writes;
-    build->stats.message.alone_ms = from->alone_ms;
-    build->stats.message.alone_shards = from->alone_shards;
+    build->stats.message.alone_writes = from->degraded_writes;
+    build->stats.message.alone_ms = from->degraded_ms;
+    build->stats.message.alone_shards = from->degraded_shards;
     build->control.stats = &build->stats.message;
 }
 
@@ -434,7 +434,7 @@ static void build_body(struct build *build, const struct sl_message *from)
         build->control.heartbeat = &build->heartbeat;
         break;
     case SL_MESSAGE_EXPIRED:
-        build_lost(build, &from->lost);
+        build_expired(build, &from->expired);
         break;
     case SL_MESSAGE_JOIN:
         build->join = (Starling__Join)STARLING__JOIN__INIT;

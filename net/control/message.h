@@ -122,8 +122,8 @@ struct sl_message_replica_report {
     uint32_t task_index; /* whose shards */
     uint64_t epoch;
     enum sl_message_replica_role part;
-    bool in_step; /* the backup is, says the primary; or the backup: so the coordinator has said */
-    bool is_undecided; /* the primary does not know yet; else, without in_step: it will not be */
+    bool in_sync; /* the backup is, says the primary; or the backup: so the coordinator has said */
+    bool is_undecided; /* the primary does not know yet; else, without in_sync: it will not be */
 };
 
 #define SL_MESSAGE_REPLICA_REPORTS_MAX 2 /* a ps has its own shards and those of another */
@@ -141,7 +141,8 @@ struct sl_message_register {
     uint32_t shard_count;
     uint32_t ps_count, worker_count;
     char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
-    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
+    char
+        bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
     uint64_t restore; /* ps: the checkpoint that it shall begin from; serving: the newest of the job
                        * that it knows; 0: none. Not checked by the decoder, like the next: the
                        * coordinator refuses what is above the limit, with words */
@@ -161,12 +162,12 @@ struct sl_message_ps {
     uint32_t task_index;
     uint32_t shard_count;
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    char host[SL_MESSAGE_NAME_BYTES];            /* likewise */
-    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* likewise */
-    uint64_t epoch;                              /* of its shards; 0: they have no backups */
+    char host[SL_MESSAGE_NAME_BYTES];              /* likewise */
+    char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* likewise */
+    uint64_t epoch;                                /* of its shards; 0: they have no backups */
     uint32_t primary; /* the task that serves them: with epoch 0 its own */
     uint32_t backup;  /* the task that has their backups; SL_MESSAGE_NO_BACKUP: none */
-    bool in_step;     /* that one has all that was acknowledged */
+    bool in_sync;     /* that one has all that was acknowledged */
 };
 
 struct sl_message_cluster {
@@ -206,8 +207,8 @@ struct sl_message_stats {
     struct sl_message_table_stats *tables; /* owned by the message */
     uint32_t table_count;
     uint64_t requests, bytes_in, bytes_out, stalls;
-    uint64_t alone_writes, alone_ms; /* of a shard with replicas: without a backup in step */
-    uint64_t alone_shards;           /* of the coordinator */
+    uint64_t degraded_writes, degraded_ms; /* of a shard with replicas: without a backup in step */
+    uint64_t degraded_shards;              /* of the coordinator */
 };
 
 struct sl_message_checkpoint {
@@ -257,7 +258,7 @@ struct sl_message {
         struct sl_message_stats stats;
         struct sl_message_challenge challenge;
         struct sl_message_proof proof;
-        struct sl_message_expired lost;
+        struct sl_message_expired expired;
         uint32_t clock;                  /* JOIN, JOINED */
         char why[SL_MESSAGE_TEXT_BYTES]; /* ENDED */
         struct sl_message_checkpoint checkpoint;

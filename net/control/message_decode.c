@@ -130,7 +130,7 @@ static bool read_pairs(const Starling__Register *from, struct sl_message_registe
             .task_index = pair->task_index,
             .epoch = pair->epoch,
             .part = (enum sl_message_replica_role)pair->part,
-            .in_step = pair->in_step != 0,
+            .in_sync = pair->in_step != 0,
             .is_undecided = pair->is_undecided != 0,
         };
         if (!holds(pair->task_index < SL_LIMIT_PS, "register: a pair's task over the limit") ||
@@ -163,10 +163,10 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
                      sizeof to->data_endpoint) &&
            copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
-           copy_text(memory, from->fast_endpoint, TEXT_NAME, to->fast_endpoint,
-                     sizeof to->fast_endpoint) &&
+           copy_text(memory, from->fast_endpoint, TEXT_NAME, to->bypass_endpoint,
+                     sizeof to->bypass_endpoint) &&
            (from->shard_count == 0
-                ? holds(to->data_endpoint[0] == '\0' && to->fast_endpoint[0] == '\0',
+                ? holds(to->data_endpoint[0] == '\0' && to->bypass_endpoint[0] == '\0',
                         "register: an endpoint without shards")
                 : is_endpoint(to->data_endpoint));
 }
@@ -179,7 +179,7 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
     to->epoch = from->epoch;
     to->primary = from->epoch == 0 ? from->task_index : from->primary;
     to->backup = from->epoch == 0 || from->backup == 0 ? SL_MESSAGE_NO_BACKUP : from->backup - 1;
-    to->in_step = from->epoch != 0 && from->in_step != 0;
+    to->in_sync = from->epoch != 0 && from->in_step != 0;
     return holds(from->task_index < SL_LIMIT_PS, "cluster: task_index over the limit") &&
            holds(to->primary < SL_LIMIT_PS, "cluster: a primary over the limit") &&
            holds(from->backup <= SL_LIMIT_PS, "cluster: a backup over the limit") &&
@@ -188,8 +188,8 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
                      sizeof to->data_endpoint) &&
            copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
-           copy_text(memory, from->fast_endpoint, TEXT_NAME, to->fast_endpoint,
-                     sizeof to->fast_endpoint) &&
+           copy_text(memory, from->fast_endpoint, TEXT_NAME, to->bypass_endpoint,
+                     sizeof to->bypass_endpoint) &&
            is_endpoint(to->data_endpoint);
 }
 
@@ -315,8 +315,8 @@ static bool read_barrier(const struct sl_message_memory *memory, const Starling_
            holds(to->name[0] != '\0', "barrier: no name");
 }
 
-static bool read_lost(const struct sl_message_memory *memory, const Starling__Lost *from,
-                      struct sl_message_expired *to)
+static bool read_expired(const struct sl_message_memory *memory, const Starling__Lost *from,
+                         struct sl_message_expired *to)
 {
     to->role = (enum sl_message_role)from->role;
     to->task_index = from->task_index;
@@ -343,9 +343,9 @@ static int read_stats(const struct sl_message_memory *memory, const Starling__St
     to->bytes_in = from->bytes_in;
     to->bytes_out = from->bytes_out;
     to->stalls = from->stalls;
-    to->alone_writes = from->alone_writes;
-    to->alone_ms = from->alone_ms;
-    to->alone_shards = from->alone_shards;
+    to->degraded_writes = from->alone_writes;
+    to->degraded_ms = from->alone_ms;
+    to->degraded_shards = from->alone_shards;
     for (uint32_t i = 0; i < to->table_count; i++) {
         const Starling__Stats__Table *table = from->tables[i];
         to->tables[i].rows = table->rows;
@@ -398,7 +398,7 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
     case STARLING__CONTROL__BODY_PROOF:
         return checked(copy_bytes(&from->proof->proof, to->proof.proof, sizeof to->proof.proof));
     case STARLING__CONTROL__BODY_LOST:
-        return checked(read_lost(memory, from->lost, &to->lost));
+        return checked(read_expired(memory, from->lost, &to->expired));
     case STARLING__CONTROL__BODY_JOIN:
         to->clock = from->join->clock;
         return SL_OK;

@@ -25,7 +25,7 @@ void sl_session_disarm_all(struct sl_session *session)
     sl_timer_disarm(timers, &session->start_deadline);
     sl_timer_disarm(timers, &session->greeting_deadline);
     sl_timer_disarm(timers, &session->resend);
-    sl_timer_disarm(timers, &session->near_timer);
+    sl_timer_disarm(timers, &session->preferred_timer);
 }
 
 /* ---- Life and death -------------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ void sl_session_end_because(struct sl_session *session, int err, const char *why
 
 void sl_session_set_last_error(struct sl_session *session, const char *what)
 {
-    (void)snprintf(session->obstacle, sizeof session->obstacle, "%s", what);
+    (void)snprintf(session->last_error, sizeof session->last_error, "%s", what);
     if (sl_endpoint_same(&session->options.endpoint, &session->refused_at)) {
         session->refused_since_ns = 0;
     }
@@ -140,15 +140,16 @@ int sl_session_send(struct sl_session *session, const struct sl_message *message
 
 /* ---- For the owner --------------------------------------------------------------------------- */
 
-static void check_near(const struct sl_session_preferred *near, const struct sl_reactor *reactor)
+static void check_preferred(const struct sl_session_preferred *preferred,
+                            const struct sl_reactor *reactor)
 {
-    sl_assert(near->transport == NULL || near->transport->reactor == reactor);
-    sl_assert(near->transport == NULL || near->outbox != NULL);
+    sl_assert(preferred->transport == NULL || preferred->transport->reactor == reactor);
+    sl_assert(preferred->transport == NULL || preferred->outbox != NULL);
 }
 
 static void check_options(const struct sl_session_options *options)
 {
-    check_near(&options->near, options->transport->reactor);
+    check_preferred(&options->preferred, options->transport->reactor);
     sl_assert(options->other_count == 0 || (options->others != NULL && options->follows));
     sl_assert(options->transport != NULL);
     sl_assert(options->outbox != NULL);
@@ -243,8 +244,8 @@ const char *sl_session_last_error(const struct sl_session *session)
     if (session->state == SL_SESSION_WELCOMED && !session->breaking) {
         return "";
     }
-    if (session->obstacle[0] != '\0') {
-        return session->obstacle;
+    if (session->last_error[0] != '\0') {
+        return session->last_error;
     }
     return session->state == SL_SESSION_GREETING ? "its welcome has not come yet"
                                                  : "it is being connected to";
@@ -279,7 +280,7 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
     }
     session->options.endpoint = *endpoint;
     session->first = *endpoint;
-    if (!session->is_near || session->conn == NULL) {
+    if (!session->is_preferred || session->conn == NULL) {
         sl_session_take_path(session, false);
     }
     sl_session_retry_soon(session);
@@ -292,20 +293,21 @@ void sl_session_set_shard(struct sl_session *session, uint32_t shard)
     session->options.hello.shard = shard;
 }
 
-void sl_session_set_preferred(struct sl_session *session, const struct sl_session_preferred *near)
+void sl_session_set_preferred(struct sl_session *session,
+                              const struct sl_session_preferred *preferred)
 {
     sl_assert(session != NULL);
-    sl_assert(near != NULL);
+    sl_assert(preferred != NULL);
     sl_reactor_assert_owner(session->reactor);
-    check_near(near, session->reactor);
-    session->options.near = *near;
+    check_preferred(preferred, session->reactor);
+    session->options.preferred = *preferred;
     sl_session_path_changed(session);
 }
 
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)
 {
     sl_assert(session != NULL);
-    return &session->way;
+    return &session->path;
 }
 
 int sl_session_notify(struct sl_session *session, struct sl_message *message)

@@ -81,7 +81,7 @@ struct sl_session_events {
     void *(*sink)(void *ctx, struct sl_session *session, const struct sl_frame *header);
     /* A message that was not asked for, on a control connection: CLUSTER (a ps has moved), LOST,
      * ENDED, CHECKPOINT or CHECKPOINT_COMPLETE. May be NULL. */
-    void (*told)(void *ctx, struct sl_session *session, const struct sl_message *message);
+    void (*notified)(void *ctx, struct sl_session *session, const struct sl_message *message);
     /* There is room in the transport again, and what waited in the outbox has been offered. May be
      * NULL. */
     void (*writable)(void *ctx, struct sl_session *session);
@@ -106,7 +106,7 @@ struct sl_session_options {
     struct sl_transport *transport;
     struct sl_outbox *outbox; /* shared by the sessions of a reactor; outlives them */
     struct sl_endpoint endpoint;
-    struct sl_session_preferred near;
+    struct sl_session_preferred preferred;
     /* Where the coordinator may be, too: of the endpoint's scheme; outlive the session. */
     const struct sl_endpoint *others;
     uint32_t other_count;
@@ -140,7 +140,8 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
 void sl_session_set_shard(struct sl_session *session, uint32_t shard);
 
 /* Which near way there is from now on, for the next attempts; its past is forgotten. */
-void sl_session_set_preferred(struct sl_session *session, const struct sl_session_preferred *near);
+void sl_session_set_preferred(struct sl_session *session,
+                              const struct sl_session_preferred *preferred);
 
 /* Where the connection goes that there is, or the last or next attempt. Valid until the session
  * changes. */

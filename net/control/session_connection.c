@@ -19,14 +19,15 @@ static const struct sl_transport_events transport_events;
 
 static struct sl_transport *transport_in_use(const struct sl_session *session)
 {
-    return session->is_near ? session->options.near.transport : session->options.transport;
+    return session->is_preferred ? session->options.preferred.transport
+                                 : session->options.transport;
 }
 
-static const char *obstacle_name(const struct sl_session *session, int err)
+static const char *last_error_name(const struct sl_session *session, int err)
 {
     switch (err) {
     case SL_ERR_REFUSED:
-        return session->is_near ? "refused"
+        return session->is_preferred ? "refused"
                : session->options.transport->secure
                    ? "refused: nobody listens there yet, or TLS failed, as the log says then"
                    : "refused: nobody listens there yet";
@@ -39,12 +40,12 @@ static const char *obstacle_name(const struct sl_session *session, int err)
     }
 }
 
-void sl_session_take_path(struct sl_session *session, bool near)
+void sl_session_take_path(struct sl_session *session, bool preferred)
 {
-    session->is_near = near;
-    session->way = near ? session->options.near.endpoint : session->options.endpoint;
-    session->outbox = near ? session->options.near.outbox : session->options.outbox;
-    sl_endpoint_format(&session->way, session->peer, sizeof session->peer);
+    session->is_preferred = preferred;
+    session->path = preferred ? session->options.preferred.endpoint : session->options.endpoint;
+    session->outbox = preferred ? session->options.preferred.outbox : session->options.outbox;
+    sl_endpoint_format(&session->path, session->peer, sizeof session->peer);
 }
 
 bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint)
@@ -96,11 +97,11 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
                                    session, &session->conn);
     if (err != SL_OK) {
         session->conn = NULL;
-        attempt_failed(session, obstacle_name(session, err));
+        attempt_failed(session, last_error_name(session, err));
         return;
     }
     session->state = SL_SESSION_CONNECTING;
-    if (session->is_near) {
+    if (session->is_preferred) {
         sl_session_arm(session, &session->greeting_deadline, sl_session_path_patience_ns(session));
     } else if (session->options.other_count > 0) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_PLACE_NS);
@@ -119,19 +120,19 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
         attempt_failed(session, found->reason);
         return;
     }
-    uint32_t attempt = session->attempt_counts[session->is_near]++;
+    uint32_t attempt = session->attempt_counts[session->is_preferred]++;
     connect_to(session, &found->addresses[attempt % found->address_count]);
 }
 
-static void attempt_by(struct sl_session *session, bool near)
+static void attempt_by(struct sl_session *session, bool preferred)
 {
-    sl_session_take_path(session, near);
-    const struct sl_endpoint *way = &session->way;
-    if (way->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(way)) {
-        connect_to(session, way);
+    sl_session_take_path(session, preferred);
+    const struct sl_endpoint *path = &session->path;
+    if (path->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(path)) {
+        connect_to(session, path);
         return;
     }
-    int err = sl_resolve_start(session->reactor, way, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
+    int err = sl_resolve_start(session->reactor, path, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
                                resolved, session, &session->resolve);
     if (err != SL_OK) {
         attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being looked up at a time"
@@ -144,9 +145,10 @@ static void attempt_by(struct sl_session *session, bool near)
 /* By the near way: goes on by the endpoint. Who is to blame is seen when that is welcomed. */
 static void attempt_failed(struct sl_session *session, const char *why)
 {
-    if (session->is_near) {
-        session->near_failed = true;
-        (void)snprintf(session->near_obstacle, sizeof session->near_obstacle, "%s", why);
+    if (session->is_preferred) {
+        session->preferred_failed = true;
+        (void)snprintf(session->preferred_last_error, sizeof session->preferred_last_error, "%s",
+                       why);
         attempt_by(session, false);
     } else {
         sl_session_set_last_error(session, why);
@@ -157,7 +159,8 @@ static void attempt_failed(struct sl_session *session, const char *why)
 static void attempt(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
-    attempt_by(session, session->options.near.transport != NULL && now_ns >= session->near_from_ns);
+    attempt_by(session, session->options.preferred.transport != NULL &&
+                            now_ns >= session->preferred_from_ns);
 }
 
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -177,15 +180,15 @@ static void report(struct sl_timer *timer, uint64_t now_ns)
     const char *what = session->state == SL_SESSION_GREETING || session->refused_since_ns != 0
                            ? "waiting for the welcome of"
                            : "cannot reach";
-    const char *colon = session->obstacle[0] == '\0' ? "" : ": ";
+    const char *colon = session->last_error[0] == '\0' ? "" : ": ";
     const uint64_t left_ns = session->deadline_ns > now_ns ? session->deadline_ns - now_ns : 0;
     if (session->was_welcomed || left_ns > NO_END_NS) {
         sl_log_info("%s %s at %s%s%s; trying on", what, session->peer_name, session->peer, colon,
-                    session->obstacle);
+                    session->last_error);
         session->report_wait_ns *= session->report_wait_ns < REPORT_MAX_NS ? 2 : 1;
     } else {
         sl_log_info("%s %s at %s%s%s; giving up in %llu s", what, session->peer_name, session->peer,
-                    colon, session->obstacle, left_ns / SL_CLOCK_NS_PER_S);
+                    colon, session->last_error, left_ns / SL_CLOCK_NS_PER_S);
     }
     sl_session_arm(session, &session->report, session->report_wait_ns);
 }
@@ -201,7 +204,7 @@ static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     (void)snprintf(reason, sizeof reason, "%s %s at %s within %llu ms%s%s", what,
                    session->peer_name, session->peer,
                    (now_ns - session->opened_ns) / SL_CLOCK_NS_PER_MS,
-                   session->obstacle[0] == '\0' ? "" : ": ", session->obstacle);
+                   session->last_error[0] == '\0' ? "" : ": ", session->last_error);
     sl_session_end(session, is_refused ? session->refusal_err : SL_ERR_DEADLINE, reason);
 }
 
@@ -244,9 +247,9 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     if (session->refused_since_ns == 0) {
         sl_session_set_last_error(session, "");
     }
-    if (session->is_near && session->was_welcomed) {
+    if (session->is_preferred && session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
-    } else if (session->is_near) {
+    } else if (session->is_preferred) {
         sl_timer_disarm(sl_reactor_timers(session->reactor), &session->greeting_deadline);
     }
     sl_session_greet(session);
@@ -342,10 +345,10 @@ static void reject_closed(struct sl_session *session, int err, const char *why)
 
 static void closed_early(struct sl_session *session, int err)
 {
-    if (session->is_near && err != SL_ERR_CANCELLED) {
-        attempt_failed(session, obstacle_name(session, err));
+    if (session->is_preferred && err != SL_ERR_CANCELLED) {
+        attempt_failed(session, last_error_name(session, err));
     } else if (may_change(err)) {
-        sl_session_set_last_error(session, obstacle_name(session, err));
+        sl_session_set_last_error(session, last_error_name(session, err));
         pause_and_retry(session);
     } else if (err == SL_ERR_CANCELLED) {
         sl_session_end_because(session, err, "given up");
@@ -364,9 +367,9 @@ static void closed_early(struct sl_session *session, int err)
  * path, and one that refuses without a proof may be somebody else. */
 static void closed_by_us(struct sl_session *session)
 {
-    if (session->is_near &&
+    if (session->is_preferred &&
         (session->break_err == SL_ERR_DEADLINE || session->refused_since_ns != 0)) {
-        attempt_failed(session, session->obstacle);
+        attempt_failed(session, session->last_error);
     } else {
         pause_and_retry(session);
     }
@@ -377,7 +380,7 @@ static void closed_by_us(struct sl_session *session)
 static void lose(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    if (session->is_near) {
+    if (session->is_preferred) {
         sl_session_path_lost(session, err);
     }
     sl_session_path_stop(session);
@@ -393,7 +396,7 @@ static void lose(struct sl_session *session, int err)
     session->report_wait_ns = REPORT_NS;
     sl_session_arm(session, &session->report, REPORT_NS);
     char reason[SL_SESSION_REASON_BYTES];
-    sl_session_name_reason(session, session->obstacle, reason);
+    sl_session_name_reason(session, session->last_error, reason);
     session->options.events->lost(session->options.ctx, session, err, reason);
 }
 
@@ -404,7 +407,7 @@ static void closed_late(struct sl_session *session, int err)
         lose(session, err);
     } else {
         char why[SL_SESSION_REASON_BYTES];
-        (void)snprintf(why, sizeof why, "%s", session->obstacle);
+        (void)snprintf(why, sizeof why, "%s", session->last_error);
         sl_session_end_because(session, err, why);
     }
 }
@@ -424,8 +427,8 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     session->breaking = false;
     if (session->state == SL_SESSION_WELCOMED) {
         if (!broken) {
-            (void)snprintf(session->obstacle, sizeof session->obstacle, "the connection ended: %s",
-                           sl_err_name(err));
+            (void)snprintf(session->last_error, sizeof session->last_error,
+                           "the connection ended: %s", sl_err_name(err));
         }
         closed_late(session, broken ? session->break_err : err);
     } else if (session->state != SL_SESSION_ENDED && broken) {
@@ -478,7 +481,7 @@ void sl_session_begin(struct sl_session *session)
     session->start_deadline.run = start_deadline_passed;
     session->greeting_deadline.run = greeting_deadline_passed;
     session->resend.run = resend;
-    session->near_timer.run = sl_session_path_timer;
+    session->preferred_timer.run = sl_session_path_timer;
     session->state = SL_SESSION_PAUSING;
     sl_session_arm(session, &session->retry, 0); /* so that no event comes before open returns */
     sl_session_arm(session, &session->report, REPORT_NS);

@@ -42,20 +42,21 @@ struct sl_session {
 
     enum sl_session_state state;
     struct sl_resolve *resolve; /* NULL: no look-up in progress */
-    struct sl_endpoint way;     /* in use */
-    bool is_near;               /* it is the near one */
-    uint32_t attempt_counts[2]; /* to connect to one of a name's addresses; by is_near */
+    struct sl_endpoint path;    /* in use */
+    bool is_preferred;          /* it is the near one */
+    uint32_t attempt_counts[2]; /* to connect to one of a name's addresses; by is_preferred */
     struct sl_outbox *outbox;   /* for it */
-    bool near_failed;           /* since the last welcome; near_obstacle says why */
-    uint64_t near_from_ns;      /* not before, the near way is tried again */
-    uint64_t near_pause_ns;     /* it was left alone for so long last; 0: it is not known to fail */
-    bool near_found;      /* by a probe, for which the endpoint's connection was given up: it owes a
+    bool preferred_failed;      /* since the last welcome; preferred_last_error says why */
+    uint64_t preferred_from_ns; /* not before, the near way is tried again */
+    uint64_t
+        preferred_pause_ns; /* it was left alone for so long last; 0: it is not known to fail */
+    bool preferred_found; /* by a probe, for which the endpoint's connection was given up: it owes a
                            * connection that lasts */
-    uint32_t near_losses; /* of its connections, weighed, each soon after a welcome */
-    struct sl_conn *probe; /* by it, beside conn: to see whether it is there again; or NULL */
+    uint32_t preferred_losses; /* of its connections, weighed, each soon after a welcome */
+    struct sl_conn *probe;     /* by it, beside conn: to see whether it is there again; or NULL */
     enum sl_session_probe probe_result;
-    struct sl_timer near_timer; /* for the next probe, or of this one */
-    char near_obstacle[SL_SESSION_LAST_ERROR_BYTES];
+    struct sl_timer preferred_timer; /* for the next probe, or of this one */
+    char preferred_last_error[SL_SESSION_LAST_ERROR_BYTES];
     struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;
     uint8_t *control_memory; /* of a long control frame on its way in; NULL: none */
@@ -75,7 +76,7 @@ struct sl_session {
     struct sl_timer retry, report, start_deadline, greeting_deadline, resend;
     uint64_t opened_ns, deadline_ns, welcomed_ns;
     uint64_t back_off_ns, back_off_max_ns, report_wait_ns;
-    char obstacle[SL_SESSION_LAST_ERROR_BYTES]; /* "": nothing is known */
+    char last_error[SL_SESSION_LAST_ERROR_BYTES]; /* "": nothing is known */
     /* Refusals that cannot be trusted (sl_session_reject): the time of the first one in a row, and
      * the place of the last. Another obstacle at that place, or a welcome, ends the row; 0: none.
      */
@@ -117,7 +118,7 @@ void sl_session_set_last_error(struct sl_session *session, const char *what);
 void sl_session_reject(struct sl_session *session, int err, const char *why);
 
 /* The near way, or the endpoint, is in use from now on. */
-void sl_session_take_path(struct sl_session *session, bool near);
+void sl_session_take_path(struct sl_session *session, bool preferred);
 
 /* How long a connection by the near way may take. */
 uint64_t sl_session_path_patience_ns(const struct sl_session *session);

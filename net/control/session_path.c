@@ -34,24 +34,24 @@ uint64_t sl_session_path_patience_ns(const struct sl_session *session)
 /* ---- When it is left alone ------------------------------------------------------------------- */
 
 /* Longer from time to time. */
-static void leave_alone(struct sl_session *session)
+static void leave_degraded(struct sl_session *session)
 {
-    uint64_t max_ns = session->near_found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
-    if (session->near_pause_ns == 0) {
-        session->near_pause_ns = SL_SESSION_PATH_PAUSE_NS;
-    } else if (session->near_pause_ns < max_ns) {
-        uint64_t doubled_ns = 2 * session->near_pause_ns;
-        session->near_pause_ns = doubled_ns < max_ns ? doubled_ns : max_ns;
+    uint64_t max_ns = session->preferred_found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
+    if (session->preferred_pause_ns == 0) {
+        session->preferred_pause_ns = SL_SESSION_PATH_PAUSE_NS;
+    } else if (session->preferred_pause_ns < max_ns) {
+        uint64_t doubled_ns = 2 * session->preferred_pause_ns;
+        session->preferred_pause_ns = doubled_ns < max_ns ? doubled_ns : max_ns;
     }
-    session->near_found = false;
-    session->near_from_ns = sl_reactor_now_ns(session->reactor) + session->near_pause_ns;
+    session->preferred_found = false;
+    session->preferred_from_ns = sl_reactor_now_ns(session->reactor) + session->preferred_pause_ns;
 }
 
 /* The connection by the endpoint is there, and the near way may take its place. */
 static bool may_go_back(const struct sl_session *session)
 {
-    return session->state == SL_SESSION_WELCOMED && !session->is_near && !session->breaking &&
-           session->options.persistent && session->options.near.transport != NULL;
+    return session->state == SL_SESSION_WELCOMED && !session->is_preferred && !session->breaking &&
+           session->options.persistent && session->options.preferred.transport != NULL;
 }
 
 /* With some jitter: those who lost it together would come back together. */
@@ -61,10 +61,11 @@ static void probe_later(struct sl_session *session)
         return;
     }
     uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    uint64_t wait_ns = session->near_from_ns > now_ns ? session->near_from_ns - now_ns : 0;
+    uint64_t wait_ns =
+        session->preferred_from_ns > now_ns ? session->preferred_from_ns - now_ns : 0;
     wait_ns = wait_ns > SL_SESSION_PATH_PAUSE_NS ? wait_ns : SL_SESSION_PATH_PAUSE_NS;
     uint64_t jitter_ns = sl_reactor_random(session->reactor) % (wait_ns / 4);
-    sl_session_arm(session, &session->near_timer, wait_ns + jitter_ns);
+    sl_session_arm(session, &session->preferred_timer, wait_ns + jitter_ns);
 }
 
 /* What does not last by the near way may last by the other. */
@@ -74,47 +75,48 @@ void sl_session_path_lost(struct sl_session *session, int err)
     const uint64_t lasted_ns = now_ns - session->welcomed_ns;
     const bool is_fault = err == SL_ERR_IO || err == SL_ERR_DEADLINE;
     if (lasted_ns >= SL_SESSION_PATH_LASTS_NS) {
-        session->near_pause_ns = 0;
-        session->near_losses = 0;
-        session->near_found = false;
+        session->preferred_pause_ns = 0;
+        session->preferred_losses = 0;
+        session->preferred_found = false;
         return;
     }
     if (session->is_given_up) {
         return;
     }
-    session->near_losses += is_fault ? FAULT : LOSS;
-    if (session->near_losses >= LOSSES_MAX) {
-        session->near_losses = 0;
-        leave_alone(session);
+    session->preferred_losses += is_fault ? FAULT : LOSS;
+    if (session->preferred_losses >= LOSSES_MAX) {
+        session->preferred_losses = 0;
+        leave_degraded(session);
         sl_log_warn("%s: connections by %s do not last: it is left alone for %llu s",
-                    session->peer_name, session->peer, session->near_pause_ns / SL_CLOCK_NS_PER_S);
+                    session->peer_name, session->peer,
+                    session->preferred_pause_ns / SL_CLOCK_NS_PER_S);
     }
 }
 
 void sl_session_path_welcomed(struct sl_session *session)
 {
-    if (session->near_failed && !session->is_near) {
-        char near[SL_LIMIT_ENDPOINT_BYTES];
-        sl_endpoint_format(&session->options.near.endpoint, near, sizeof near);
-        sl_log_warn("%s: not through %s: %s; over %s", session->peer_name, near,
-                    session->near_obstacle, session->peer);
-        leave_alone(session);
+    if (session->preferred_failed && !session->is_preferred) {
+        char preferred[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(&session->options.preferred.endpoint, preferred, sizeof preferred);
+        sl_log_warn("%s: not through %s: %s; over %s", session->peer_name, preferred,
+                    session->preferred_last_error, session->peer);
+        leave_degraded(session);
     }
-    session->near_failed = false;
+    session->preferred_failed = false;
     probe_later(session);
 }
 
 void sl_session_path_changed(struct sl_session *session)
 {
-    session->near_failed = false;
-    session->near_from_ns = 0;
-    session->near_pause_ns = 0;
-    session->near_losses = 0;
-    session->near_found = false;
+    session->preferred_failed = false;
+    session->preferred_from_ns = 0;
+    session->preferred_pause_ns = 0;
+    session->preferred_losses = 0;
+    session->preferred_found = false;
     if (session->state == SL_SESSION_WELCOMED) {
         sl_session_path_stop(session);
         probe_later(session);
-    } else if (session->is_near && session->state == SL_SESSION_RESOLVING) {
+    } else if (session->is_preferred && session->state == SL_SESSION_RESOLVING) {
         sl_session_retry_soon(session); /* the look-up is for the other one */
     }
 }
@@ -124,7 +126,7 @@ void sl_session_path_changed(struct sl_session *session)
 static void probe_failed(struct sl_session *session)
 {
     if (may_go_back(session)) {
-        leave_alone(session);
+        leave_degraded(session);
         probe_later(session);
     }
 }
@@ -178,12 +180,12 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
         sl_session_leave(session);
         return;
     }
-    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->near_timer);
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->preferred_timer);
     if (session->probe_result == SL_SESSION_PROBE_FAILED) {
         probe_failed(session);
     } else if (may_go_back(session)) {
-        session->near_from_ns = 0;
-        session->near_found = true;
+        session->preferred_from_ns = 0;
+        session->preferred_found = true;
         sl_session_break(session, SL_ERR_CLOSED, "it can be reached by a nearer way again");
     }
     sl_session_leave(session);
@@ -201,14 +203,14 @@ static const struct sl_transport_events probe_events = {
 static void probe_at(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->probe_result = SL_SESSION_PROBE_FAILED; /* unless it says otherwise */
-    int err = sl_transport_connect(session->options.near.transport, numeric, &probe_events, NULL,
-                                   session, &session->probe);
+    int err = sl_transport_connect(session->options.preferred.transport, numeric, &probe_events,
+                                   NULL, session, &session->probe);
     if (err != SL_OK) {
         session->probe = NULL;
         probe_failed(session);
         return;
     }
-    sl_session_arm(session, &session->near_timer, CONNECT_NS);
+    sl_session_arm(session, &session->preferred_timer, CONNECT_NS);
 }
 
 static void resolved(void *ctx, const struct sl_resolve_found *found)
@@ -226,11 +228,11 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
 /* None is under way: one that was stopped may not have ended yet. */
 static void probe(struct sl_session *session)
 {
-    const struct sl_endpoint *near = &session->options.near.endpoint;
-    if (near->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(near)) {
-        probe_at(session, near);
-    } else if (sl_resolve_start(session->reactor, near, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
-                                resolved, session, &session->resolve) != SL_OK) {
+    const struct sl_endpoint *preferred = &session->options.preferred.endpoint;
+    if (preferred->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(preferred)) {
+        probe_at(session, preferred);
+    } else if (sl_resolve_start(session->reactor, preferred, SL_SESSION_RESOLVE_NS,
+                                sl_resolve_lookup, resolved, session, &session->resolve) != SL_OK) {
         probe_failed(session);
     }
 }
@@ -238,7 +240,8 @@ static void probe(struct sl_session *session)
 void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, near_timer));
+    struct sl_session *session =
+        (void *)((char *)timer - offsetof(struct sl_session, preferred_timer));
     if (session->probe != NULL) {
         sl_transport_disconnect(session->probe); /* nobody answers */
     } else if (may_go_back(session)) {
@@ -248,7 +251,7 @@ void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_session_path_stop(struct sl_session *session)
 {
-    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->near_timer);
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->preferred_timer);
     sl_resolve_cancel(&session->resolve);
     if (session->probe != NULL) {
         session->probe_result = SL_SESSION_PROBE_STOPPED;

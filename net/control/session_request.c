@@ -249,8 +249,8 @@ static void unasked(struct sl_session *session, const struct sl_message *message
     } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_EXPIRED ||
                message->kind == SL_MESSAGE_ENDED || message->kind == SL_MESSAGE_CHECKPOINT ||
                message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
-        if (events->told != NULL) {
-            events->told(session->options.ctx, session, message);
+        if (events->notified != NULL) {
+            events->notified(session->options.ctx, session, message);
         }
     } else {
         sl_log_debug("%s (%s): a message of kind %d that means nothing here", session->peer_name,

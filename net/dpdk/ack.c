@@ -7,43 +7,43 @@ struct heard {
     bool is_lost;
 };
 
-static void on_came(void *ctx, const struct sl_dpdk_sent_packet *flight)
+static void on_came(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
 {
     struct heard *heard = ctx;
-    heard->came_bytes += flight->body_bytes;
-    if (flight->kind == SL_DPDK_DATA || flight->kind == SL_DPDK_BUNDLE) {
-        sl_dpdk_queue_came(heard->conn, flight->message);
-    } else if (flight->kind == SL_DPDK_FIN) {
-        heard->conn->bye_acked = true;
+    heard->came_bytes += sent_packet->body_bytes;
+    if (sent_packet->kind == SL_DPDK_DATA || sent_packet->kind == SL_DPDK_BUNDLE) {
+        sl_dpdk_queue_came(heard->conn, sent_packet->message);
+    } else if (sent_packet->kind == SL_DPDK_FIN) {
+        heard->conn->fin_acked = true;
         sl_dpdk_mark_ready(heard->conn);
-    } else if (flight->kind == SL_DPDK_PROBE && flight->offset != 0) {
-        heard->conn->wide_came = true;
+    } else if (sent_packet->kind == SL_DPDK_PROBE && sent_packet->offset != 0) {
+        heard->conn->full_size_acked = true;
     }
 }
 
-static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *flight)
+static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
 {
     struct heard *heard = ctx;
     struct sl_dpdk_sending *send = heard->conn->send;
-    heard->lost_bytes += flight->body_bytes;
+    heard->lost_bytes += sent_packet->body_bytes;
     heard->is_lost = true;
-    switch (flight->kind) {
+    switch (sent_packet->kind) {
     case SL_DPDK_DATA:
     case SL_DPDK_BUNDLE:
         *sl_dpdk_lost_at(send, send->lost_tail++) =
-            (struct sl_dpdk_lost){.message = flight->message,
-                                  .offset = flight->offset,
-                                  .body_bytes = flight->body_bytes,
-                                  .kind = flight->kind};
+            (struct sl_dpdk_lost){.message = sent_packet->message,
+                                  .offset = sent_packet->offset,
+                                  .body_bytes = sent_packet->body_bytes,
+                                  .kind = sent_packet->kind};
         break;
     case SL_DPDK_MOVED:
         send->moved_due = true;
         break;
     case SL_DPDK_FIN:
-        send->bye_due = true;
+        send->fin_due = true;
         break;
     case SL_DPDK_PROBE: /* who sent it asks anew; but for one that is lost as it is long */
-        send->wide_due = send->wide_due || (flight->offset != 0 && send->wide_tries > 0);
+        send->wide_due = send->wide_due || (sent_packet->offset != 0 && send->wide_tries > 0);
         send->wide_tries -= send->wide_due && send->wide_tries > 0;
         break;
     default:
@@ -59,7 +59,8 @@ static struct sl_dpdk_flight_events events_of(struct heard *heard)
 static void note_lost(const struct heard *heard, uint64_t now_ns)
 {
     if (heard->is_lost) {
-        sl_dpdk_rate_lost(&heard->conn->rate, &heard->conn->flights.rtt, heard->lost_bytes, now_ns);
+        sl_dpdk_rate_lost(&heard->conn->rate, &heard->conn->sent_packets.rtt, heard->lost_bytes,
+                          now_ns);
         sl_dpdk_mark_dirty(heard->conn);
     }
 }
@@ -76,7 +77,7 @@ bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_p
     struct heard heard = {.conn = conn};
     struct sl_dpdk_flight_events events = events_of(&heard);
     uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
-    if (!sl_dpdk_sent_packets_acknowledged(&conn->flights, header->acknowledged, parsed->sack,
+    if (!sl_dpdk_sent_packets_acknowledged(&conn->sent_packets, header->acknowledged, parsed->sack,
                                            parsed->sack_words, now_ns, &events)) {
         return false;
     }
@@ -85,7 +86,7 @@ bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_p
     }
     conn->base.taken_bytes += heard.came_bytes;
     if (heard.came_bytes > 0) {
-        sl_dpdk_rate_acknowledged(&conn->rate, &conn->flights.rtt, heard.came_bytes, now_ns);
+        sl_dpdk_rate_acknowledged(&conn->rate, &conn->sent_packets.rtt, heard.came_bytes, now_ns);
     }
     note_lost(&heard, now_ns);
     if (sl_dpdk_queue_is_ready(send)) {
@@ -102,7 +103,7 @@ void sl_dpdk_send_expired(struct sl_dpdk_conn *conn)
     struct heard heard = {.conn = conn};
     struct sl_dpdk_flight_events events = events_of(&heard);
     uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
-    if (sl_dpdk_sent_packets_expire(&conn->flights, now_ns, &events)) {
+    if (sl_dpdk_sent_packets_expire(&conn->sent_packets, now_ns, &events)) {
         sl_dpdk_send_probe(conn);
     }
     note_lost(&heard, now_ns);

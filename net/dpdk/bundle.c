@@ -8,12 +8,12 @@ static const uint8_t zeros[8];
 void sl_dpdk_body_add(struct sl_dpdk_body *body, const uint8_t *from, uint32_t bytes)
 {
     uint8_t *to = body->to + body->bytes;
-    if (!body->sums) {
+    if (!body->checksums) {
         memcpy(to, from, bytes);
     } else if (body->bytes % 2 == 0) {
-        body->sum = sl_dpdk_checksum_copy(body->sum, to, from, bytes);
+        body->checksum = sl_dpdk_checksum_copy(body->checksum, to, from, bytes);
     } else {
-        body->sum += sl_dpdk_checksum_odd(sl_dpdk_checksum_copy(0, to, from, bytes));
+        body->checksum += sl_dpdk_checksum_odd(sl_dpdk_checksum_copy(0, to, from, bytes));
     }
     body->bytes += bytes;
 }
@@ -101,7 +101,7 @@ static inline void add_frame(struct run *run, const struct sl_dpdk_entry *entry,
 uint32_t sl_dpdk_bundle_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place *place,
                              struct sl_dpdk_body *body, uint32_t room)
 {
-    struct sl_dpdk_body train = {.to = body->to + body->bytes};
+    struct sl_dpdk_body bundle = {.to = body->to + body->bytes};
     struct run run = {.from = zeros, .end = zeros};
     struct sl_dpdk_place at = *place;
     uint32_t frames = 0;
@@ -112,16 +112,16 @@ uint32_t sl_dpdk_bundle_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place 
         if (padded > room) {
             break;
         }
-        add_frame(&run, entry, at.at, &train, bytes);
+        add_frame(&run, entry, at.at, &bundle, bytes);
         pass(entry, &at, bytes);
         room -= padded;
         frames++;
     }
-    end_run(&run, &train);
-    if (body->sums) {
-        body->sum = sl_dpdk_checksum(body->sum, train.to, train.bytes);
+    end_run(&run, &bundle);
+    if (body->checksums) {
+        body->checksum = sl_dpdk_checksum(body->checksum, bundle.to, bundle.bytes);
     }
-    body->bytes += train.bytes;
+    body->bytes += bundle.bytes;
     *place = at;
     return frames;
 }

@@ -4,9 +4,9 @@
 #include "net/dpdk/wire.h"
 
 /* Fewer bytes than a block; copied too when `to` is not NULL. */
-static inline uint64_t rest(uint8_t *to, const uint8_t *from, uint32_t length)
+static inline uint64_t tail(uint8_t *to, const uint8_t *from, uint32_t length)
 {
-    uint64_t sum = 0;
+    uint64_t checksum = 0;
     uint32_t at = 0;
 #define ADD(type)                                                                                  \
     do {                                                                                           \
@@ -15,7 +15,7 @@ static inline uint64_t rest(uint8_t *to, const uint8_t *from, uint32_t length)
         if (to != NULL) {                                                                          \
             memcpy(to + at, &word, sizeof word);                                                   \
         }                                                                                          \
-        sum += sl_dpdk_checksum_narrow(word);                                                      \
+        checksum += sl_dpdk_checksum_narrow(word);                                                 \
         at += (uint32_t)sizeof word;                                                               \
     } while (0)
     while (length - at >= 8) {
@@ -31,26 +31,26 @@ static inline uint64_t rest(uint8_t *to, const uint8_t *from, uint32_t length)
         ADD(uint8_t);
     }
 #undef ADD
-    return sum;
+    return checksum;
 }
 
-uint64_t sl_dpdk_checksum(uint64_t sum, const uint8_t *bytes, uint32_t length)
+uint64_t sl_dpdk_checksum(uint64_t checksum, const uint8_t *bytes, uint32_t length)
 {
     if (length == 0) {
-        return sum; /* of what may be nowhere */
+        return checksum; /* of what may be nowhere */
     }
     const uint32_t blocks = length / SL_DPDK_CHECKSUM_BLOCK, at = blocks * SL_DPDK_CHECKSUM_BLOCK;
     if (blocks > 0) {
-        sum += sl_dpdk_checksum_form_best()->sum(bytes, blocks);
+        checksum += sl_dpdk_checksum_form_best()->checksum(bytes, blocks);
     }
-    return sum + rest(NULL, bytes + at, length - at);
+    return checksum + tail(NULL, bytes + at, length - at);
 }
 
-uint64_t sl_dpdk_checksum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32_t length)
+uint64_t sl_dpdk_checksum_copy(uint64_t checksum, uint8_t *to, const uint8_t *from, uint32_t length)
 {
     const uint32_t blocks = length / SL_DPDK_CHECKSUM_BLOCK, at = blocks * SL_DPDK_CHECKSUM_BLOCK;
     if (blocks > 0) {
-        sum += sl_dpdk_checksum_form_best()->copy(to, from, blocks);
+        checksum += sl_dpdk_checksum_form_best()->copy(to, from, blocks);
     }
-    return sum + rest(to + at, from + at, length - at);
+    return checksum + tail(to + at, from + at, length - at);
 }

@@ -12,13 +12,14 @@ typedef uint64_t lanes __attribute__((vector_size(SL_LANE_BYTES)));
 #define STEP_BYTES (2 * sizeof(lanes))
 #define LANES      (sizeof(lanes) / sizeof(uint64_t))
 
-struct sums {
+struct checksums {
     lanes all[2], high[2];
 };
 
-static inline uint64_t total(const struct sums *sums)
+static inline uint64_t total(const struct checksums *checksums)
 {
-    lanes all = sums->all[0] + sums->all[1], high = sums->high[0] + sums->high[1];
+    lanes all = checksums->all[0] + checksums->all[1],
+          high = checksums->high[0] + checksums->high[1];
     lanes low = all - (high << 32);
     uint64_t total = 0;
     for (uint32_t i = 0; i < LANES; i++) {
@@ -30,7 +31,7 @@ static inline uint64_t total(const struct sums *sums)
 /* Copied too when `to` is not NULL. */
 static inline uint64_t run(uint8_t *to, const uint8_t *from, uint32_t blocks)
 {
-    struct sums sums = {0};
+    struct checksums checksums = {0};
     const uint8_t *end = from + (uint64_t)blocks * SL_DPDK_CHECKSUM_BLOCK;
     for (; from != end; from += STEP_BYTES) {
         lanes a, b;
@@ -41,15 +42,15 @@ static inline uint64_t run(uint8_t *to, const uint8_t *from, uint32_t blocks)
             memcpy(to + sizeof a, &b, sizeof b);
             to += STEP_BYTES;
         }
-        sums.all[0] += a;
-        sums.all[1] += b;
-        sums.high[0] += a >> 32;
-        sums.high[1] += b >> 32;
+        checksums.all[0] += a;
+        checksums.all[1] += b;
+        checksums.high[0] += a >> 32;
+        checksums.high[1] += b >> 32;
     }
-    return total(&sums);
+    return total(&checksums);
 }
 
-static uint64_t sum(const uint8_t *from, uint32_t blocks)
+static uint64_t checksum(const uint8_t *from, uint32_t blocks)
 {
     return run(NULL, from, blocks);
 }
@@ -63,4 +64,4 @@ static uint64_t copy(uint8_t *to, const uint8_t *from, uint32_t blocks)
 #define NAME(form) JOIN(sl_dpdk_checksum_form_, form)
 
 extern const struct sl_dpdk_checksum_form NAME(SL_SIMD);
-const struct sl_dpdk_checksum_form NAME(SL_SIMD) = {.sum = sum, .copy = copy};
+const struct sl_dpdk_checksum_form NAME(SL_SIMD) = {.checksum = checksum, .copy = copy};

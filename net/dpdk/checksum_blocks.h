@@ -8,7 +8,7 @@
 
 /* As sl_dpdk_checksum has it, under 2^38. */
 struct sl_dpdk_checksum_form {
-    uint64_t (*sum)(const uint8_t *from, uint32_t blocks);
+    uint64_t (*checksum)(const uint8_t *from, uint32_t blocks);
     uint64_t (*copy)(uint8_t *to, const uint8_t *from, uint32_t blocks);
 };
 
@@ -16,9 +16,9 @@ struct sl_dpdk_checksum_form {
 const struct sl_dpdk_checksum_form *sl_dpdk_checksum_form_best(void);
 
 /* Under 2^33, so that sums can be added without care. */
-static inline uint64_t sl_dpdk_checksum_narrow(uint64_t sum)
+static inline uint64_t sl_dpdk_checksum_narrow(uint64_t checksum)
 {
-    return (sum & 0xffffffffU) + (sum >> 32);
+    return (checksum & 0xffffffffU) + (checksum >> 32);
 }
 
 #endif

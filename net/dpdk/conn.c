@@ -95,8 +95,8 @@ uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk)
 
 uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random)
 {
-    const uint64_t rest = random >> SL_DPDK_ID_SHIFT;
-    return (rest != 0 ? rest : 1) << SL_DPDK_ID_SHIFT | (uint64_t)dpdk->era << 8 |
+    const uint64_t tail = random >> SL_DPDK_ID_SHIFT;
+    return (tail != 0 ? tail : 1) << SL_DPDK_ID_SHIFT | (uint64_t)dpdk->boot_epoch << 8 |
            sl_reactor_index(dpdk->base.reactor);
 }
 
@@ -104,15 +104,15 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk_conn *conn =
         (struct sl_dpdk_conn *)((char *)timer - offsetof(struct sl_dpdk_conn, timer));
-    if (conn->life == SL_DPDK_ASKING) {
+    if (conn->phase == SL_DPDK_ASKING) {
         sl_dpdk_setup_timer(conn);
         return;
     }
-    if (conn->life == SL_DPDK_DRAINING && now_ns >= conn->deadline_ns) {
+    if (conn->phase == SL_DPDK_DRAINING && now_ns >= conn->deadline_ns) {
         sl_dpdk_conn_end(conn, SL_OK, true);
         return;
     }
-    if (now_ns >= sl_dpdk_sent_packets_timer(&conn->flights)) {
+    if (now_ns >= sl_dpdk_sent_packets_timer(&conn->sent_packets)) {
         sl_dpdk_send_expired(conn);
     }
     sl_dpdk_mark_dirty(conn); /* flush sets the timer anew */
@@ -157,7 +157,7 @@ static void close_parts(struct sl_dpdk_conn *conn)
 {
     sl_dpdk_send_close(conn);
     sl_dpdk_receive_close(conn);
-    sl_dpdk_sent_packets_close(&conn->flights);
+    sl_dpdk_sent_packets_close(&conn->sent_packets);
 }
 
 struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
@@ -188,7 +188,7 @@ struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
         return NULL;
     }
     conn->first_sequence = (uint32_t)sl_dpdk_conn_random(dpdk);
-    if (sl_dpdk_sent_packets_open(&conn->flights, conn->first_sequence) != 0) {
+    if (sl_dpdk_sent_packets_open(&conn->sent_packets, conn->first_sequence) != 0) {
         leave(conn);
         close_parts(conn);
         put_spare(dpdk, conn);
@@ -210,9 +210,9 @@ struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
 /* One that is set and will ring before is left: it looks again then. */
 void sl_dpdk_conn_set_timer(struct sl_dpdk_conn *conn)
 {
-    uint64_t due_ns = sl_dpdk_sent_packets_timer(&conn->flights);
+    uint64_t due_ns = sl_dpdk_sent_packets_timer(&conn->sent_packets);
     due_ns = conn->pace_ns < due_ns ? conn->pace_ns : due_ns;
-    if (conn->life == SL_DPDK_DRAINING && conn->deadline_ns < due_ns) {
+    if (conn->phase == SL_DPDK_DRAINING && conn->deadline_ns < due_ns) {
         due_ns = conn->deadline_ns;
     }
     if (due_ns == SL_CLOCK_NEVER ||
@@ -239,10 +239,10 @@ static bool is_numbered(uint8_t kind)
 
 /* The reactor that it has moved to may have another port, and says so itself; or that it ended
  * there, before that was heard. */
-bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *side,
+bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_parsed *parsed)
 {
-    return side == conn->side &&
+    return netif == conn->netif &&
            memcmp(&parsed->from.ip, &conn->there.ip, sizeof conn->there.ip) == 0 &&
            (parsed->from.port == conn->there.port || parsed->header.kind == SL_DPDK_MOVED ||
             (parsed->header.kind == SL_DPDK_RESET && !conn->inbound));
@@ -253,7 +253,7 @@ static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_
 {
     conn->ack_due = true;
     if (now || (parsed->header.flags & SL_DPDK_FLAG_ANSWER) != 0 ||
-        conn->seen.end != conn->seen.next) {
+        conn->received.end != conn->received.next) {
         conn->ack_now = true;
     }
     sl_dpdk_mark_dirty(conn);
@@ -261,16 +261,16 @@ static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_
 
 /* It says how many messages there are: not fewer than were delivered, nor more than can be on their
  * way; and always the same. */
-static void take_bye(struct sl_dpdk_conn *conn, uint32_t message)
+static void take_fin(struct sl_dpdk_conn *conn, uint32_t message)
 {
-    if (conn->life == SL_DPDK_LIVE &&
+    if (conn->phase == SL_DPDK_LIVE &&
         (message - sl_dpdk_receive_next(conn) > 2 * SL_DPDK_MESSAGES ||
-         (conn->bye_received && message != conn->bye_message))) {
+         (conn->fin_received && message != conn->fin_message))) {
         sl_dpdk_conn_refuse(conn, "it said an end that cannot be");
         return;
     }
-    conn->bye_received = true;
-    conn->bye_message = message;
+    conn->fin_received = true;
+    conn->fin_message = message;
     sl_dpdk_mark_ready(conn);
 }
 
@@ -281,7 +281,7 @@ static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packe
     switch (parsed->header.kind) {
     case SL_DPDK_DATA:
     case SL_DPDK_BUNDLE:
-        if (conn->life != SL_DPDK_LIVE) {
+        if (conn->phase != SL_DPDK_LIVE) {
             return true;
         }
         sl_dpdk_mark_ready(conn);
@@ -302,7 +302,7 @@ static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packe
         sl_dpdk_move_take(conn, parsed);
         return true;
     case SL_DPDK_FIN:
-        take_bye(conn, parsed->header.message);
+        take_fin(conn, parsed->header.message);
         return true;
     default:
         return true;
@@ -313,18 +313,18 @@ static bool take_numbered(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *pack
                           const struct sl_dpdk_parsed *parsed)
 {
     bool kept = false;
-    switch (sl_dpdk_received_packets_ask(&conn->seen, parsed->header.sequence)) {
+    switch (sl_dpdk_received_packets_ask(&conn->received, parsed->header.sequence)) {
     case SL_DPDK_RECEIVED_NEW:
         break;
     case SL_DPDK_RECEIVED_AGAIN:
         owe_acknowledgement(conn, parsed, true);
         return false;
     case SL_DPDK_RECEIVED_OUTSIDE:
-        conn->dpdk->forged++;
+        conn->dpdk->spoofed++;
         return false;
     }
     if (take_content(conn, packet, parsed, &kept)) {
-        sl_dpdk_received_packets_take(&conn->seen, parsed->header.sequence);
+        sl_dpdk_received_packets_take(&conn->received, parsed->header.sequence);
         owe_acknowledgement(conn, parsed, false);
     }
     return kept;
@@ -335,10 +335,10 @@ static bool take_numbered(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *pack
 static void take_reset(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed)
 {
     const int err = parsed->body_bytes > 0 ? -(int)parsed->body[parsed->body_bytes - 1] : SL_OK;
-    if (err == SL_OK && conn->bye_received && conn->life == SL_DPDK_LIVE) {
+    if (err == SL_OK && conn->fin_received && conn->phase == SL_DPDK_LIVE) {
         return;
     }
-    if (err == SL_OK && conn->bye_sent) {
+    if (err == SL_OK && conn->fin_sent) {
         sl_dpdk_send_all_came(conn);
     }
     if (err != SL_OK && err != SL_ERR_CLOSED) {
@@ -348,33 +348,33 @@ static void take_reset(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *p
     sl_dpdk_mark_ready(conn);
 }
 
-bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *side,
+bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
                        struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
     const struct sl_dpdk_header *header = &parsed->header;
-    if (!sl_dpdk_conn_is_from_peer(conn, side, parsed)) {
-        dpdk->forged++;
+    if (!sl_dpdk_conn_is_from_peer(conn, netif, parsed)) {
+        dpdk->spoofed++;
         return false;
     }
-    if (conn->life == SL_DPDK_ASKING || header->kind < SL_DPDK_DATA) {
-        sl_dpdk_setup_take(dpdk, side, conn, parsed);
+    if (conn->phase == SL_DPDK_ASKING || header->kind < SL_DPDK_DATA) {
+        sl_dpdk_setup_take(dpdk, netif, conn, parsed);
         return false;
     }
-    if (conn->life != SL_DPDK_LIVE && conn->life != SL_DPDK_DRAINING) {
+    if (conn->phase != SL_DPDK_LIVE && conn->phase != SL_DPDK_DRAINING) {
         return false;
     }
-    if (!sl_dpdk_received_packets_allows(&conn->seen, header->sequence, header->behind) ||
+    if (!sl_dpdk_received_packets_allows(&conn->received, header->sequence, header->behind) ||
         !sl_dpdk_send_acknowledged(conn, parsed)) {
-        dpdk->forged++;
+        dpdk->spoofed++;
         return false;
     }
-    (void)sl_dpdk_received_packets_settle(&conn->seen, header->sequence, header->behind);
-    conn->heard_ns = sl_dpdk_now_ns(dpdk);
-    if (conn->heard_ns >= conn->confirm_ns) {
-        conn->confirm_ns = conn->heard_ns + CONFIRM_NS;
-        sl_dpdk_neighbours_confirm(side->neighbours, &parsed->from.ip, parsed->from_mac,
-                                   conn->heard_ns);
+    (void)sl_dpdk_received_packets_settle(&conn->received, header->sequence, header->behind);
+    conn->last_seen_ns = sl_dpdk_now_ns(dpdk);
+    if (conn->last_seen_ns >= conn->confirm_ns) {
+        conn->confirm_ns = conn->last_seen_ns + CONFIRM_NS;
+        sl_dpdk_neighbours_confirm(netif->neighbours, &parsed->from.ip, parsed->from_mac,
+                                   conn->last_seen_ns);
         sl_dpdk_route_learn(conn, parsed->from_mac); /* another card may have the peer's address */
     }
     if (is_numbered(header->kind)) {
@@ -393,17 +393,18 @@ void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
                              struct sl_dpdk_last_words *out)
 {
     const uint32_t words = sl_dpdk_received_packets_words(
-        &conn->seen, (uint64_t *)(void *)out->body, SL_DPDK_SACK_WORDS);
+        &conn->received, (uint64_t *)(void *)out->body, SL_DPDK_SACK_WORDS);
     const uint32_t sack_bytes = words * (uint32_t)sizeof(uint64_t);
     out->body[sack_bytes] = (uint8_t)-err;
-    out->header = (struct sl_dpdk_header){.connection = conn->id_peers,
-                                          .sequence = conn->flights.next,
-                                          .acknowledged = conn->seen.next,
-                                          .granted = conn->grant.granted,
-                                          .behind = sl_dpdk_sent_packets_behind(&conn->flights),
-                                          .kind = SL_DPDK_RESET,
-                                          .flags = (uint8_t)words,
-                                          .body_bytes = (uint16_t)(sack_bytes + 1)};
+    out->header =
+        (struct sl_dpdk_header){.connection = conn->id_peers,
+                                .sequence = conn->sent_packets.next,
+                                .acknowledged = conn->received.next,
+                                .granted = conn->grant.granted,
+                                .behind = sl_dpdk_sent_packets_behind(&conn->sent_packets),
+                                .kind = SL_DPDK_RESET,
+                                .flags = (uint8_t)words,
+                                .body_bytes = (uint16_t)(sack_bytes + 1)};
 }
 
 static void send_reset(struct sl_dpdk_conn *conn, int err)
@@ -413,22 +414,22 @@ static void send_reset(struct sl_dpdk_conn *conn, int err)
     }
     struct sl_dpdk_last_words last;
     sl_dpdk_conn_last_words(conn, err, &last);
-    sl_dpdk_send_unnumbered(conn->dpdk, conn->side, &conn->route, conn->queue, &last.header,
+    sl_dpdk_send_unnumbered(conn->dpdk, conn->netif, &conn->route, conn->queue, &last.header,
                             last.body);
 }
 
 void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
 {
-    if (conn->life == SL_DPDK_ENDED) {
+    if (conn->phase == SL_DPDK_ENDED) {
         return;
     }
     if (tell) {
         send_reset(conn, conn->all_delivered ? SL_OK : err != SL_OK ? err : SL_ERR_CLOSED);
     }
     sl_dpdk_conn_stop_timer(conn);
-    conn->life = SL_DPDK_ENDED;
+    conn->phase = SL_DPDK_ENDED;
     conn->end_err = conn->base.state == SL_CONN_CLOSING ? SL_OK : err; /* by disconnect: OK */
-    if (!conn->inbound || !conn->unannounced) {
+    if (!conn->inbound || !conn->accept_pending) {
         conn->base.state = SL_CONN_CLOSING;
     }
     sl_dpdk_mark_ready(conn);
@@ -436,7 +437,7 @@ void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
 
 void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn, const char *what)
 {
-    if (conn->life != SL_DPDK_ENDED && sl_dpdk_may_log(conn->dpdk)) {
+    if (conn->phase != SL_DPDK_ENDED && sl_dpdk_may_log(conn->dpdk)) {
         sl_log_warn("%s: closed, since %s", conn->base.peer, what);
     }
     sl_dpdk_conn_end(conn, SL_ERR_PROTOCOL, true);
@@ -444,11 +445,11 @@ void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn, const char *what)
 
 void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what)
 {
-    const struct sl_dpdk_netif *side = conn->side;
-    const bool is_up = side->port->ops->link_is_up(side->port);
+    const struct sl_dpdk_netif *netif = conn->netif;
+    const bool is_up = netif->port->ops->link_is_up(netif->port);
     if (sl_dpdk_may_log(conn->dpdk)) {
         sl_log_warn("%s: closed, since %s%s%s", conn->base.peer, is_up ? what : "the link of ",
-                    is_up ? "" : side->facts.name, is_up ? "" : " is down");
+                    is_up ? "" : netif->info.name, is_up ? "" : " is down");
     }
     sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, true);
 }
@@ -461,13 +462,13 @@ void sl_dpdk_conn_disconnect(struct sl_conn *base)
     }
     const bool was_open = base->state == SL_CONN_OPEN;
     base->state = SL_CONN_CLOSING;
-    if (!was_open || conn->life != SL_DPDK_LIVE) {
+    if (!was_open || conn->phase != SL_DPDK_LIVE) {
         sl_dpdk_conn_end(conn, SL_OK, true);
         return;
     }
-    conn->life = SL_DPDK_DRAINING;
+    conn->phase = SL_DPDK_DRAINING;
     conn->deadline_ns = sl_dpdk_now_ns(conn->dpdk) + DRAIN_NS;
-    conn->bye_sent = true;
+    conn->fin_sent = true;
     sl_dpdk_send_bye(conn);
     sl_dpdk_mark_dirty(conn);
     sl_dpdk_mark_ready(conn);
@@ -475,7 +476,7 @@ void sl_dpdk_conn_disconnect(struct sl_conn *base)
 
 static void announce(struct sl_dpdk_conn *conn)
 {
-    conn->unannounced = false;
+    conn->accept_pending = false;
     if (conn->base.state != SL_CONN_CONNECTING) {
         return; /* it was disconnected before */
     }
@@ -484,7 +485,7 @@ static void announce(struct sl_dpdk_conn *conn)
     } else {
         sl_conn_report_connected(&conn->base);
     }
-    if (conn->life == SL_DPDK_ENDED && conn->base.state == SL_CONN_OPEN) {
+    if (conn->phase == SL_DPDK_ENDED && conn->base.state == SL_CONN_OPEN) {
         conn->base.state = SL_CONN_CLOSING;
     }
 }
@@ -514,15 +515,15 @@ static void finish(struct sl_dpdk_conn *conn)
 /* Whether what was received, and what the peer has said since, brings it to its end. */
 static void look_for_the_end(struct sl_dpdk_conn *conn)
 {
-    if (conn->life == SL_DPDK_LIVE) {
+    if (conn->phase == SL_DPDK_LIVE) {
         if (conn->reset_received) {
             sl_dpdk_conn_end(conn, SL_ERR_CLOSED, false);
-        } else if (conn->bye_received && sl_dpdk_receive_next(conn) == conn->bye_message) {
+        } else if (conn->fin_received && sl_dpdk_receive_next(conn) == conn->fin_message) {
             conn->all_delivered = true;
             sl_dpdk_conn_end(conn, SL_ERR_CLOSED, true); /* which acknowledges it */
         }
-    } else if (conn->life == SL_DPDK_DRAINING) {
-        if (conn->reset_received || (conn->bye_acked && sl_dpdk_send_is_done(conn))) {
+    } else if (conn->phase == SL_DPDK_DRAINING) {
+        if (conn->reset_received || (conn->fin_acked && sl_dpdk_send_is_done(conn))) {
             sl_dpdk_conn_end(conn, SL_OK, false);
         }
     }
@@ -530,24 +531,24 @@ static void look_for_the_end(struct sl_dpdk_conn *conn)
 
 bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
 {
-    bool work = conn->unannounced;
-    if (conn->unannounced) {
+    bool work = conn->accept_pending;
+    if (conn->accept_pending) {
         announce(conn);
     }
-    if (conn->life == SL_DPDK_LIVE) {
+    if (conn->phase == SL_DPDK_LIVE) {
         work |= sl_dpdk_receive_deliver(conn);
     }
-    if (conn->life == SL_DPDK_LEAVING) {
+    if (conn->phase == SL_DPDK_LEAVING) {
         sl_dpdk_move_depart(conn);
         return true;
     }
-    if (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING) {
+    if (conn->phase == SL_DPDK_LIVE || conn->phase == SL_DPDK_DRAINING) {
         sl_dpdk_send_report(conn);
     }
     look_for_the_end(conn);
-    if (conn->life == SL_DPDK_ENDED && sl_dpdk_send_is_reading(conn)) {
+    if (conn->phase == SL_DPDK_ENDED && sl_dpdk_send_is_reading(conn)) {
         sl_dpdk_mark_ready(conn);
-    } else if (conn->life == SL_DPDK_ENDED) {
+    } else if (conn->phase == SL_DPDK_ENDED) {
         finish(conn);
         return true;
     }
@@ -568,7 +569,7 @@ void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
 {
     while (dpdk->conns != NULL) {
         struct sl_dpdk_conn *conn = dpdk->conns;
-        if (conn->inbound && conn->unannounced) {
+        if (conn->inbound && conn->accept_pending) {
             sl_dpdk_conn_drop(conn); /* nobody knows of it */
         } else {
             finish(conn);

@@ -22,20 +22,20 @@
 /* ---- Hellos -----------------------------------------------------------------------------------
  */
 
-static uint16_t body_max_of(const struct sl_dpdk_netif *side)
+static uint16_t body_max_of(const struct sl_dpdk_netif *netif)
 {
-    const uint32_t outer = sl_dpdk_route_is_v4(&side->facts.self.ip) ? 42U : SL_DPDK_OUTER_MAX;
-    return (uint16_t)(side->facts.frame_bytes_max - outer - SL_DPDK_HEADER_BYTES);
+    const uint32_t outer = sl_dpdk_route_is_v4(&netif->info.self.ip) ? 42U : SL_DPDK_OUTER_MAX;
+    return (uint16_t)(netif->info.frame_bytes_max - outer - SL_DPDK_HEADER_BYTES);
 }
 
 void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello)
 {
-    const struct sl_dpdk_queues *queues = &conn->side->facts.queues;
+    const struct sl_dpdk_queues *queues = &conn->netif->info.queues;
     *hello = (struct sl_dpdk_hello){.connection = conn->id,
                                     .cookie = conn->cookie,
                                     .sequence = conn->first_sequence,
                                     .granted = conn->grant.granted,
-                                    .body_max = body_max_of(conn->side),
+                                    .body_max = body_max_of(conn->netif),
                                     .port = conn->here.port,
                                     .queues = queues->straight ? queues->queues : 0,
                                     .reactors = queues->reactors,
@@ -47,17 +47,17 @@ void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *
 void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
                          const uint8_t mac[6])
 {
-    const uint16_t ours = body_max_of(conn->side);
+    const uint16_t ours = body_max_of(conn->netif);
     conn->id_peers = hello->connection;
     conn->body_max = hello->body_max < ours ? hello->body_max : ours;
     conn->granted_theirs = hello->granted;
-    sl_dpdk_received_packets_init(&conn->seen, hello->sequence);
+    sl_dpdk_received_packets_init(&conn->received, hello->sequence);
     sl_dpdk_rate_init(&conn->rate, conn->body_max, SL_DPDK_BUDGET_BYTES);
     conn->rate.bytes_min = WINDOW_MIN;
     conn->queues_peers = sl_dpdk_route_queues(hello);
     sl_dpdk_route_set(conn, mac);
-    conn->life = SL_DPDK_LIVE;
-    conn->unannounced = true;
+    conn->phase = SL_DPDK_LIVE;
+    conn->accept_pending = true;
     sl_dpdk_liveness_add(conn);
     sl_dpdk_mark_ready(conn);
 }
@@ -69,12 +69,12 @@ void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
     sl_dpdk_setup_hello(conn, &hello);
     sl_dpdk_hello_encode(&hello, body);
     struct sl_dpdk_header header = {.connection = kind == SL_DPDK_OPEN ? 0 : conn->id_peers,
-                                    .sequence = conn->flights.next,
-                                    .acknowledged = kind == SL_DPDK_OPEN ? 0 : conn->seen.next,
+                                    .sequence = conn->sent_packets.next,
+                                    .acknowledged = kind == SL_DPDK_OPEN ? 0 : conn->received.next,
                                     .granted = conn->grant.granted,
                                     .kind = (uint8_t)kind,
                                     .body_bytes = sizeof body};
-    sl_dpdk_send_unnumbered(conn->dpdk, conn->side, &conn->route, conn->queue, &header, body);
+    sl_dpdk_send_unnumbered(conn->dpdk, conn->netif, &conn->route, conn->queue, &header, body);
 }
 
 /* ---- Who connects -----------------------------------------------------------------------------
@@ -97,8 +97,8 @@ static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
 /* What a look at our side tells. */
 static void explain(const struct sl_dpdk_conn *conn)
 {
-    const char *name = conn->side->facts.name;
-    if (!conn->side->port->ops->link_is_up(conn->side->port)) {
+    const char *name = conn->netif->info.name;
+    if (!conn->netif->port->ops->link_is_up(conn->netif->port)) {
         sl_log_warn("%s: no answer: the link of %s is down", conn->base.peer, name);
     } else if (sl_dpdk_route_is_own(conn)) {
         sl_log_warn("%s: no answer: this is the device's own address, and it may be that "
@@ -145,8 +145,8 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
     if (err != 0) {
         return err;
     }
-    struct sl_dpdk_netif *side = sl_dpdk_route_side(dpdk, &ip);
-    if (side == NULL) {
+    struct sl_dpdk_netif *netif = sl_dpdk_route_side(dpdk, &ip);
+    if (netif == NULL) {
         sl_log_error("dpdk: %s: no device has an address of this family", endpoint->host);
         return SL_ERR_NOT_FOUND;
     }
@@ -156,8 +156,8 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
     }
     const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
-    conn->side = side;
-    conn->here = (struct sl_dpdk_address){.ip = side->facts.self.ip, .port = dpdk->port};
+    conn->netif = netif;
+    conn->here = (struct sl_dpdk_address){.ip = netif->info.self.ip, .port = dpdk->port};
     conn->there = (struct sl_dpdk_address){.ip = ip, .port = endpoint->port};
     conn->deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
     conn->pause_ns = PAUSE_MIN_NS;
@@ -182,7 +182,7 @@ static void take_accept(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *h
     const uint64_t took_ns = sl_dpdk_now_ns(conn->dpdk) - conn->asked_ns;
     sl_dpdk_conn_stop_timer(conn);
     if (conn->asked_count == 1 && took_ns > 0) {
-        sl_dpdk_sent_packets_measured(&conn->flights, took_ns);
+        sl_dpdk_sent_packets_measured(&conn->sent_packets, took_ns);
     }
     sl_dpdk_setup_begin(conn, hello, packet->from_mac);
 }
@@ -217,26 +217,26 @@ static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
     sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false);
 }
 
-bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                          const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
-                         bool is_stray)
+                         bool is_misrouted)
 {
     const struct sl_dpdk_header *header = &parsed->header;
-    if (memcmp(&parsed->to.ip, &side->facts.self.ip, sizeof parsed->to.ip) != 0 ||
+    if (memcmp(&parsed->to.ip, &netif->info.self.ip, sizeof parsed->to.ip) != 0 ||
         parsed->body_bytes < SL_DPDK_HELLO_BYTES) {
         return false;
     }
     if (header->kind == SL_DPDK_OPEN && header->connection == 0) {
-        sl_dpdk_listen_other(dpdk, side, parsed);
+        sl_dpdk_listen_other(dpdk, netif, parsed);
         return true;
     }
     struct sl_dpdk_conn *conn =
         header->kind == SL_DPDK_REFUSE ? sl_dpdk_conn_find(dpdk, header->connection) : NULL;
     if (conn == NULL) {
-        return header->kind == SL_DPDK_REFUSE && !is_stray &&
-               sl_dpdk_misrouted_forward(dpdk, side, packet, parsed);
+        return header->kind == SL_DPDK_REFUSE && !is_misrouted &&
+               sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed);
     }
-    if (conn->life != SL_DPDK_ASKING || !sl_dpdk_conn_is_from_peer(conn, side, parsed)) {
+    if (conn->phase != SL_DPDK_ASKING || !sl_dpdk_conn_is_from_peer(conn, netif, parsed)) {
         return false;
     }
     take_refuse(conn, parsed->version, SL_ERR_VERSION, parsed);
@@ -244,57 +244,57 @@ bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
 }
 
 /* RESET of a connection that we do not have: the numbers are as its owner has them. */
-static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                  const struct sl_dpdk_parsed *packet, uint64_t id, uint32_t acknowledged)
 {
     const struct sl_dpdk_queues no_queues = {0};
     struct sl_dpdk_route route;
     if (!sl_dpdk_route_is_answerable(&packet->from)) {
-        dpdk->foreign++;
+        dpdk->not_ours++;
         return;
     }
-    sl_dpdk_route_build(&route, side->facts.self.mac, packet->from_mac, &packet->to, &packet->from);
+    sl_dpdk_route_build(&route, netif->info.self.mac, packet->from_mac, &packet->to, &packet->from);
     const uint8_t err = (uint8_t)-SL_ERR_CLOSED;
     struct sl_dpdk_header header = {.connection = id,
                                     .sequence = packet->header.acknowledged,
                                     .acknowledged = acknowledged,
                                     .kind = SL_DPDK_RESET,
                                     .body_bytes = sizeof err};
-    sl_dpdk_send_unnumbered(dpdk, side, &route,
-                            sl_dpdk_route_queue(&side->facts.queues, &no_queues), &header, &err);
+    sl_dpdk_send_unnumbered(dpdk, netif, &route,
+                            sl_dpdk_route_queue(&netif->info.queues, &no_queues), &header, &err);
 }
 
 /* It may be that this process has begun anew, and the peer has not heard of it. An id of this life
  * is not denied: its connection may be on its way to another reactor. */
-void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_parsed *packet)
 {
     const struct sl_dpdk_header *header = &packet->header;
     struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
     const uint64_t id = sl_bytes_u64(&body);
-    if (body.bad || id == 0 || (uint16_t)(header->connection >> 8) == dpdk->era) {
-        dpdk->foreign++;
+    if (body.bad || id == 0 || (uint16_t)(header->connection >> 8) == dpdk->boot_epoch) {
+        dpdk->not_ours++;
         return;
     }
-    deny(dpdk, side, packet, id, header->sequence - header->behind); /* the oldest on its way */
+    deny(dpdk, netif, packet, id, header->sequence - header->behind); /* the oldest on its way */
 }
 
-void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, struct sl_dpdk_conn *conn,
-                        const struct sl_dpdk_parsed *packet)
+void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                        struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *packet)
 {
     struct sl_dpdk_hello hello;
     if (sl_dpdk_hello_decode(packet->body, packet->body_bytes, &hello) != 0) {
-        dpdk->broken++;
+        dpdk->malformed++;
         return;
     }
     if (conn == NULL) {
         if (packet->header.kind == SL_DPDK_ACCEPT) {
             /* Its sender need not wait until he finds out. */
-            deny(dpdk, side, packet, hello.connection, hello.sequence);
+            deny(dpdk, netif, packet, hello.connection, hello.sequence);
         }
         return;
     }
-    if (conn->life != SL_DPDK_ASKING || conn->inbound) {
+    if (conn->phase != SL_DPDK_ASKING || conn->inbound) {
         return; /* an answer that came twice */
     }
     switch (packet->header.kind) {

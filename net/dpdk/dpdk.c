@@ -29,9 +29,9 @@ bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
 
 struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk, const struct in6_addr *ip)
 {
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        if (memcmp(&dpdk->sides[i].facts.self.ip, ip, sizeof *ip) == 0) {
-            return &dpdk->sides[i];
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        if (memcmp(&dpdk->netifs[i].info.self.ip, ip, sizeof *ip) == 0) {
+            return &dpdk->netifs[i];
         }
     }
     return NULL;
@@ -40,10 +40,10 @@ struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk, const struct in6_ad
 struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *device,
                                          const struct in6_addr *ip)
 {
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        const struct sl_dpdk_port_info *facts = &dpdk->sides[i].facts;
-        if (memcmp(&facts->self.ip, ip, sizeof *ip) == 0 && strcmp(facts->name, device) == 0) {
-            return &dpdk->sides[i];
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        const struct sl_dpdk_port_info *info = &dpdk->netifs[i].info;
+        if (memcmp(&info->self.ip, ip, sizeof *ip) == 0 && strcmp(info->name, device) == 0) {
+            return &dpdk->netifs[i];
         }
     }
     return NULL;
@@ -71,12 +71,12 @@ static bool dpdk_arm(struct sl_transport *transport)
     if (dpdk->dirty != NULL || dpdk->awake) {
         return false;
     }
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_netif *side = &dpdk->sides[i];
-        if (side->out_count > 0 || !side->port->ops->arm(side->port)) {
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        struct sl_dpdk_netif *netif = &dpdk->netifs[i];
+        if (netif->out_count > 0 || !netif->port->ops->arm(netif->port)) {
             return false;
         }
-        all_wake = all_wake && side->facts.wakes;
+        all_wake = all_wake && netif->info.rx_interrupt;
     }
     if (!all_wake) {
         set_alarm(dpdk);
@@ -92,11 +92,11 @@ static void dpdk_stats(const struct sl_transport *transport, struct sl_transport
 /* ---- Memory -----------------------------------------------------------------------------------
  */
 
-static void unregister_with(struct sl_dpdk *dpdk, uint32_t side_count, void *base)
+static void unregister_with(struct sl_dpdk *dpdk, uint32_t netif_count, void *base)
 {
-    for (uint32_t i = 0; i < side_count; i++) {
-        struct sl_dpdk_port *port = dpdk->sides[i].port;
-        if (dpdk->sides[i].facts.gathers) {
+    for (uint32_t i = 0; i < netif_count; i++) {
+        struct sl_dpdk_port *port = dpdk->netifs[i].port;
+        if (dpdk->netifs[i].info.tx_gather) {
             port->ops->memory_unregister(port, base);
         }
     }
@@ -109,9 +109,10 @@ static int dpdk_memory_register(struct sl_transport *transport, void *base, size
     if (dpdk->region_count == SL_DPDK_REGIONS) {
         return 0;
     }
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_port *port = dpdk->sides[i].port;
-        int err = dpdk->sides[i].facts.gathers ? port->ops->memory_register(port, base, bytes) : 0;
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        struct sl_dpdk_port *port = dpdk->netifs[i].port;
+        int err =
+            dpdk->netifs[i].info.tx_gather ? port->ops->memory_register(port, base, bytes) : 0;
         if (err != 0) {
             unregister_with(dpdk, i, base);
             return err == SL_ERR_UNSUPPORTED ? 0 : err;
@@ -127,7 +128,7 @@ static void dpdk_memory_unregister(struct sl_transport *transport, void *base)
     for (uint32_t i = 0; i < dpdk->region_count; i++) {
         if (dpdk->regions[i].base == base) {
             dpdk->regions[i] = dpdk->regions[--dpdk->region_count];
-            unregister_with(dpdk, dpdk->side_count, base);
+            unregister_with(dpdk, dpdk->netif_count, base);
             return;
         }
     }
@@ -136,7 +137,7 @@ static void dpdk_memory_unregister(struct sl_transport *transport, void *base)
 bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes)
 {
     const struct sl_dpdk *dpdk = conn->dpdk;
-    for (uint32_t i = 0; conn->side->facts.gathers && i < dpdk->region_count; i++) {
+    for (uint32_t i = 0; conn->netif->info.tx_gather && i < dpdk->region_count; i++) {
         const struct sl_dpdk_region *region = &dpdk->regions[i];
         const uintptr_t offset = (uintptr_t)at - (uintptr_t)region->base;
         if (offset < region->bytes && bytes <= region->bytes - offset) {
@@ -158,11 +159,11 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
     }
     int err = count > 0 ? 0 : SL_ERR_NOT_FOUND;
     for (int i = 0; i < count; i++) {
-        struct sl_dpdk_netif *side = &dpdk->sides[dpdk->side_count++];
-        side->port = ports[i];
-        side->port->ops->facts(side->port, &side->facts);
+        struct sl_dpdk_netif *netif = &dpdk->netifs[dpdk->netif_count++];
+        netif->port = ports[i];
+        netif->port->ops->info(netif->port, &netif->info);
         if (err == 0) {
-            err = sl_dpdk_neighbours_open(&side->facts.self, &side->neighbours);
+            err = sl_dpdk_neighbours_open(&netif->info.self, &netif->neighbours);
         }
     }
     return err;
@@ -172,19 +173,19 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
  * and which tells whom a packet is for. */
 static int check_ports(const struct sl_dpdk *dpdk)
 {
-    const struct sl_dpdk_port_info *first = &dpdk->sides[0].facts;
+    const struct sl_dpdk_port_info *first = &dpdk->netifs[0].info;
     if (first->port_base + first->queues.reactors - 1U > UINT16_MAX) {
         sl_log_error("dpdk: UDP port %u, and the next for each of %u reactors: there is none above "
                      "%u: take a lower one",
                      first->port_base, first->queues.reactors, UINT16_MAX);
         return SL_ERR_INVALID;
     }
-    for (uint32_t i = 1; i < dpdk->side_count; i++) {
-        const struct sl_dpdk_port_info *facts = &dpdk->sides[i].facts;
-        if (facts->queues.reactors != first->queues.reactors ||
-            facts->queues.index != first->queues.index) {
+    for (uint32_t i = 1; i < dpdk->netif_count; i++) {
+        const struct sl_dpdk_port_info *info = &dpdk->netifs[i].info;
+        if (info->queues.reactors != first->queues.reactors ||
+            info->queues.index != first->queues.index) {
             sl_log_error("dpdk: %s and %s are not for the same reactors: give both all of them",
-                         first->name, facts->name);
+                         first->name, info->name);
             return SL_ERR_INVALID;
         }
     }
@@ -194,25 +195,25 @@ static int check_ports(const struct sl_dpdk *dpdk)
 /* What is sent at last may lie in memory that is registered: that goes afterwards. */
 static void close_ports(struct sl_dpdk *dpdk)
 {
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_netif *side = &dpdk->sides[i];
-        if (side->out_count > 0) {
-            sl_dpdk_send_out(dpdk, side);
-            side->port->ops->release(side->port, side->out, side->out_count);
-            side->out_count = 0;
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        struct sl_dpdk_netif *netif = &dpdk->netifs[i];
+        if (netif->out_count > 0) {
+            sl_dpdk_send_out(dpdk, netif);
+            netif->port->ops->release(netif->port, netif->out, netif->out_count);
+            netif->out_count = 0;
         }
     }
     while (dpdk->region_count > 0) {
         dpdk_memory_unregister(&dpdk->base, dpdk->regions[0].base);
     }
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_netif *side = &dpdk->sides[i];
-        const struct sl_dpdk_port_ops *ops = side->port->ops;
-        ops->release(side->port, side->spare, side->spare_count);
-        sl_dpdk_neighbours_close(&side->neighbours);
-        ops->close(&side->port);
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        struct sl_dpdk_netif *netif = &dpdk->netifs[i];
+        const struct sl_dpdk_port_ops *ops = netif->port->ops;
+        ops->release(netif->port, netif->spare, netif->spare_count);
+        sl_dpdk_neighbours_close(&netif->neighbours);
+        ops->close(&netif->port);
     }
-    dpdk->side_count = 0;
+    dpdk->netif_count = 0;
 }
 
 /* A stepped reactor's seed decides all that happens on it; else nobody shall guess. */
@@ -225,18 +226,18 @@ static void make_secret(struct sl_dpdk *dpdk)
         (void)getrandom(words, sizeof words, 0);
     }
     memcpy(dpdk->secret, words, sizeof words);
-    dpdk->era = (uint16_t)sl_dpdk_conn_random(dpdk);
+    dpdk->boot_epoch = (uint16_t)sl_dpdk_conn_random(dpdk);
 }
 
 static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options *options)
 {
-    const struct sl_dpdk_port_info *facts = &dpdk->sides[0].facts;
+    const struct sl_dpdk_port_info *info = &dpdk->netifs[0].info;
     dpdk->connections_max =
         options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
     dpdk->peer_timeout_ms =
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_DPDK_PEER_TIMEOUT_MS;
-    dpdk->port_base = facts->port_base;
-    dpdk->port = (uint16_t)(facts->port_base + facts->queues.index);
+    dpdk->port_base = info->port_base;
+    dpdk->port = (uint16_t)(info->port_base + info->queues.index);
     dpdk->idle_ns = SL_DPDK_IDLE_NS_MIN;
     dpdk->idle.run = on_idle;
 }
@@ -329,7 +330,7 @@ const struct sl_transport_ops sl_dpdk_ops = {
     .listen = sl_dpdk_listen,
     .connect = sl_dpdk_connect,
     .disconnect = sl_dpdk_conn_disconnect,
-    .hand_over = sl_dpdk_move_hand_over,
+    .migrate = sl_dpdk_move_hand_over,
     .send_burst = sl_dpdk_send_burst,
     .release = sl_dpdk_release,
     .flush = sl_dpdk_flush,

@@ -4,13 +4,14 @@
 
 #include "core/assert.h"
 
-void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes, uint32_t blind_bytes,
-                         uint32_t step_bytes)
+void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes,
+                         uint32_t unscheduled_bytes, uint32_t step_bytes)
 {
     sl_assert(step_bytes > 0);
     sl_assert(step_bytes <= budget_bytes / 2);
-    *grants = (struct sl_dpdk_grants){
-        .budget_bytes = budget_bytes, .blind_bytes = blind_bytes, .step_bytes = step_bytes};
+    *grants = (struct sl_dpdk_grants){.budget_bytes = budget_bytes,
+                                      .unscheduled_bytes = unscheduled_bytes,
+                                      .step_bytes = step_bytes};
     grants->waiting.next = grants->waiting.previous = &grants->waiting;
 }
 
@@ -20,25 +21,26 @@ void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes, u
 static uint32_t share_of(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
 {
     uint32_t held = grant->granted - grant->consumed;
-    return held > grants->blind_bytes ? held - grants->blind_bytes : 0;
+    return held > grants->unscheduled_bytes ? held - grants->unscheduled_bytes : 0;
 }
 
 /* What it is known to need beyond its grant. */
 static uint32_t need_of(const struct sl_dpdk_grant *grant)
 {
     uint32_t left = grant->granted - grant->arrived;
-    return grant->wanted > left ? grant->wanted - left : 0;
+    return grant->requested > left ? grant->requested - left : 0;
 }
 
 /* A small step is worth a packet only where it lets the peer send its last. Half of what is blind
  * is reached before the peer has used all of it. */
 static bool is_news(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
 {
-    uint32_t grown = grant->granted - grant->told;
-    uint32_t half = grants->blind_bytes / 2;
+    uint32_t grown = grant->granted - grant->advertised;
+    uint32_t half = grants->unscheduled_bytes / 2;
     uint32_t enough = grants->step_bytes < half ? grants->step_bytes : half;
-    return grown > 0 && (grown >= enough ||
-                         (grant->wanted > grant->told - grant->arrived && need_of(grant) == 0));
+    return grown > 0 &&
+           (grown >= enough ||
+            (grant->requested > grant->advertised - grant->arrived && need_of(grant) == 0));
 }
 
 /* ---- ring and list --------------------------------------------------------------------------- */
@@ -67,12 +69,12 @@ static void ring_add(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 static void list_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
     struct sl_dpdk_grant **at = &grants->telling;
-    while (grant->tells && *at != grant) {
+    while (grant->update_pending && *at != grant) {
         at = &(*at)->tells_next;
     }
-    if (grant->tells) {
+    if (grant->update_pending) {
         *at = grant->tells_next;
-        grant->tells = false;
+        grant->update_pending = false;
     }
 }
 
@@ -85,8 +87,8 @@ static void review(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
     } else if (!waits) {
         ring_remove(grants, grant);
     }
-    if (!grant->tells && is_news(grants, grant)) {
-        grant->tells = true;
+    if (!grant->update_pending && is_news(grants, grant)) {
+        grant->update_pending = true;
         grant->tells_next = grants->telling;
         grants->telling = grant;
     }
@@ -96,7 +98,8 @@ static void review(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 
 void sl_dpdk_grant_open(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
-    *grant = (struct sl_dpdk_grant){.granted = grants->blind_bytes, .told = grants->blind_bytes};
+    *grant = (struct sl_dpdk_grant){.granted = grants->unscheduled_bytes,
+                                    .advertised = grants->unscheduled_bytes};
 }
 
 void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
@@ -107,10 +110,10 @@ void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *gr
 }
 
 /* The blind bytes are there whatever others have. */
-static void raise_to_blind(const struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+static void raise_to_unscheduled(const struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
-    if (grant->granted - grant->consumed < grants->blind_bytes) {
-        grant->granted = grant->consumed + grants->blind_bytes;
+    if (grant->granted - grant->consumed < grants->unscheduled_bytes) {
+        grant->granted = grant->consumed + grants->unscheduled_bytes;
     }
 }
 
@@ -118,11 +121,11 @@ void sl_dpdk_grant_adopt(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *gr
                          const struct sl_dpdk_grant *before)
 {
     *grant = (struct sl_dpdk_grant){.granted = before->granted,
-                                    .told = before->told,
+                                    .advertised = before->advertised,
                                     .arrived = before->arrived,
                                     .consumed = before->consumed,
-                                    .wanted = before->wanted};
-    raise_to_blind(grants, grant);
+                                    .requested = before->requested};
+    raise_to_unscheduled(grants, grant);
     grants->scheduled_bytes += share_of(grants, grant);
     review(grants, grant);
 }
@@ -132,7 +135,7 @@ void sl_dpdk_grant_arrived(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *
 {
     sl_assert(sl_dpdk_grant_allows(grant, bytes));
     grant->arrived += bytes;
-    grant->wanted -= bytes < grant->wanted ? bytes : grant->wanted;
+    grant->requested -= bytes < grant->requested ? bytes : grant->requested;
     review(grants, grant);
 }
 
@@ -142,21 +145,21 @@ void sl_dpdk_grant_consumed(struct sl_dpdk_grants *grants, struct sl_dpdk_grant 
     sl_assert(bytes <= grant->arrived - grant->consumed);
     uint32_t share = share_of(grants, grant);
     grant->consumed += bytes;
-    raise_to_blind(grants, grant);
+    raise_to_unscheduled(grants, grant);
     grants->scheduled_bytes -= share - share_of(grants, grant);
     review(grants, grant);
 }
 
 void sl_dpdk_grant_wants(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant, uint32_t bytes)
 {
-    grant->wanted = bytes;
+    grant->requested = bytes;
     review(grants, grant);
 }
 
 void sl_dpdk_grant_wants_more(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
                               uint32_t bytes)
 {
-    if (grant->wanted < bytes && grants->scheduled_bytes < grants->budget_bytes / 4) {
+    if (grant->requested < bytes && grants->scheduled_bytes < grants->budget_bytes / 4) {
         sl_dpdk_grant_wants(grants, grant, bytes);
     }
 }
@@ -198,7 +201,7 @@ void sl_dpdk_grants_deal(struct sl_dpdk_grants *grants,
     while (grants->telling != NULL) {
         struct sl_dpdk_grant *grant = grants->telling;
         grants->telling = grant->tells_next;
-        grant->tells = false;
+        grant->update_pending = false;
         if (is_news(grants, grant)) {
             tell(ctx, grant);
         }

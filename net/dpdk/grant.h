@@ -1,9 +1,9 @@
-/* What a reactor lets its peers send: each connection may have `blind_bytes` (about one
+/* What a reactor lets its peers send: each connection may have `unscheduled_bytes` (about one
  * bandwidth-delay product) on their way or waiting, unasked; beyond that it sends what it is
  * granted here, so that the sum of what many may send at once stays within what this reactor's
  * queues hold, and incast does not collapse. Those with much to send share equally, in turns; none
- * has more than half. blind_bytes must be more than the longest message that waits whole to be
- * consumed, or that would never be. Owner reactor; pure. */
+ * has more than half. unscheduled_bytes must be more than the longest message that waits whole to
+ * be consumed, or that would never be. Owner reactor; pure. */
 #ifndef SL_NET_DPDK_GRANT_H
 #define SL_NET_DPDK_GRANT_H
 
@@ -14,29 +14,30 @@ struct sl_dpdk_grants;
 
 /* One connection's; lives in the connection. */
 struct sl_dpdk_grant {
-    uint32_t granted;  /* message bytes that it may send in all: what headers say; runs over */
-    uint32_t told;     /* the last that left in a packet: whoever writes headers sets it */
-    uint32_t arrived;  /* message bytes that came, each once: never beyond granted */
-    uint32_t consumed; /* delivered, or copied to where `sink` said: never beyond arrived */
-    uint32_t wanted;   /* bytes that it is known to have yet to send: of the message in progress */
-    bool waits;        /* in the ring of those that want more than they have */
-    bool tells;        /* in the list of those of which the peer should hear */
+    uint32_t granted;    /* message bytes that it may send in all: what headers say; runs over */
+    uint32_t advertised; /* the last that left in a packet: whoever writes headers sets it */
+    uint32_t arrived;    /* message bytes that came, each once: never beyond granted */
+    uint32_t consumed;   /* delivered, or copied to where `sink` said: never beyond arrived */
+    uint32_t requested; /* bytes that it is known to have yet to send: of the message in progress */
+    bool waits;         /* in the ring of those that want more than they have */
+    bool update_pending; /* in the list of those of which the peer should hear */
     struct sl_dpdk_grant *next, *previous, *tells_next;
 };
 
 struct sl_dpdk_grants {
-    uint64_t budget_bytes;    /* of all connections, granted beyond blind_bytes and not consumed */
+    uint64_t
+        budget_bytes; /* of all connections, granted beyond unscheduled_bytes and not consumed */
     uint64_t scheduled_bytes; /* of it in use */
-    uint32_t blind_bytes, step_bytes;
+    uint32_t unscheduled_bytes, step_bytes;
     struct sl_dpdk_grant waiting; /* head of a ring, in the order of turns */
     uint32_t waiting_count;
     struct sl_dpdk_grant *telling;
 };
 
 /* step_bytes: what one gets in its turn; at most half of budget_bytes. */
-void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes, uint32_t blind_bytes,
-                         uint32_t step_bytes);
-/* granted is blind_bytes then. */
+void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes,
+                         uint32_t unscheduled_bytes, uint32_t step_bytes);
+/* granted is unscheduled_bytes then. */
 void sl_dpdk_grant_open(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant);
 /* Gives back what is not consumed. The numbers stay. */
 void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant);

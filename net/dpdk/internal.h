@@ -60,7 +60,7 @@ struct sl_dpdk_listener;
 /* One of the ports, and who is beside it. */
 struct sl_dpdk_netif {
     struct sl_dpdk_port *port;
-    struct sl_dpdk_port_info facts;
+    struct sl_dpdk_port_info info;
     struct sl_dpdk_neighbours *neighbours;
     struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved, to be given out by sl_dpdk_get */
     uint32_t spare_count;
@@ -85,8 +85,8 @@ struct sl_dpdk_region {
 
 struct sl_dpdk {
     struct sl_transport base;
-    struct sl_dpdk_netif sides[SL_DPDK_PORTS];
-    uint32_t side_count;
+    struct sl_dpdk_netif netifs[SL_DPDK_PORTS];
+    uint32_t netif_count;
     struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by our id */
     struct sl_dpdk_conn *conns;                  /* all, a list */
     struct sl_dpdk_conn *spare;                  /* a list by `next` */
@@ -99,7 +99,7 @@ struct sl_dpdk {
     struct sl_dpdk_pasts *pasts; /* ids of connections that ended, or went to other reactors */
     struct sl_dpdk_store *store; /* store.c */
     uint8_t secret[16];          /* of cookies, ids and first numbers */
-    uint16_t era;                /* in all ids: random, so that those of a former life are known */
+    uint16_t boot_epoch;         /* in all ids: random, so that those of a former life are known */
     uint64_t random_count;
     uint32_t connections_max, peer_timeout_ms;
     uint16_t port_base, port;     /* ours: port_base and this reactor's place among the device's */
@@ -109,16 +109,16 @@ struct sl_dpdk {
     uint32_t untold_bytes; /* of packets that came since grants were dealt */
     uint32_t sweep_rounds;
     struct sl_dpdk *next_here; /* stray.c */
-    struct sl_dpdk_misrouted *strays_free;
-    uint32_t strays_out[SL_LIMIT_REACTORS]; /* posted to each, and not come back */
-    uint64_t strays_owner;
+    struct sl_dpdk_misrouted *misrouted_free;
+    uint32_t misrouted_out[SL_LIMIT_REACTORS]; /* posted to each, and not come back */
+    uint64_t misrouted_owner;
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
     uint32_t region_count;
     uint64_t log_next_ns;
     uint32_t log_dropped;
     /* Packets: posted to another reactor, got from one; no sound ones; not for us; for a connection
      * of ours, but not of its peer's making. */
-    uint64_t strays_sent, strays_taken, broken, foreign, forged;
+    uint64_t misrouted_sent, misrouted_taken, malformed, not_ours, spoofed;
     struct sl_transport_stats stats;
 };
 
@@ -132,11 +132,11 @@ enum sl_dpdk_life {
 
 /* sweep.c: what it saw of a connection, and since when. */
 struct sl_dpdk_liveness {
-    uint64_t heard_ns, since_ns; /* nothing was heard since */
-    uint32_t arrived;            /* grant.arrived */
-    uint64_t stuck_since_ns;     /* that has not moved since, and the peer owes */
-    uint32_t progress;           /* of what we send */
-    uint64_t narrow_since_ns;    /* that has not moved since, nor has a long packet come */
+    uint64_t last_seen_ns, since_ns; /* nothing was heard since */
+    uint32_t arrived;                /* grant.arrived */
+    uint64_t stuck_since_ns;         /* that has not moved since, and the peer owes */
+    uint32_t progress;               /* of what we send */
+    uint64_t narrow_since_ns;        /* that has not moved since, nor has a long packet come */
     uint32_t rounds, stuck_rounds, narrow_rounds;
 };
 
@@ -147,8 +147,8 @@ struct sl_dpdk_receiving; /* receive.c */
 struct sl_dpdk_conn {
     struct sl_conn base;
     struct sl_dpdk *dpdk;
-    struct sl_dpdk_netif *side;
-    enum sl_dpdk_life life;
+    struct sl_dpdk_netif *netif;
+    enum sl_dpdk_life phase;
     uint64_t id;       /* ours: the low 8 bits are the reactor's index, the rest is random */
     uint64_t id_peers; /* 0: not known yet */
     struct sl_dpdk_address here, there;
@@ -160,35 +160,35 @@ struct sl_dpdk_conn {
     uint16_t body_max; /* what both can take */
     int end_err;
     bool dirty, ready;
-    bool unannounced; /* `accepted` or `connected` has not been made yet: visit does it */
-    bool bye_sent;    /* sl_dpdk_send_bye was called */
-    bool bye_acked;   /* set by send.c, which marks the connection ready */
+    bool accept_pending; /* `accepted` or `connected` has not been made yet: visit does it */
+    bool fin_sent;       /* sl_dpdk_send_bye was called */
+    bool fin_acked;      /* set by send.c, which marks the connection ready */
     bool reset_received;
-    bool bye_received;       /* by conn.c; it ends when all before bye_message has been delivered */
+    bool fin_received;       /* by conn.c; it ends when all before fin_message has been delivered */
     bool all_delivered;      /* until then */
-    uint32_t bye_message;    /* the number of the message that will not follow */
+    uint32_t fin_message;    /* the number of the message that will not follow */
     uint32_t first_sequence; /* of our direction: what ACCEPT says, however often */
     struct sl_dpdk_conn *id_next, *next, *previous, *dirty_next, *ready_next;
-    struct sl_dpdk_sent_packets flights;
-    struct sl_dpdk_received_packets seen;
+    struct sl_dpdk_sent_packets sent_packets;
+    struct sl_dpdk_received_packets received;
     struct sl_dpdk_rate rate;
     struct sl_dpdk_grant grant;
     uint32_t granted_theirs; /* message bytes that we may send in all */
     uint32_t offered;        /* that we have, for the first time */
     bool ack_due, ack_now;
-    bool wide_came;        /* a packet of full length has, since the sweep has looked */
+    bool full_size_acked;  /* a packet of full length has, since the sweep has looked */
     struct sl_timer timer; /* ASKING: patience and asking again. Else: flights', pacing, drain */
     uint64_t pace_ns;      /* as sl_dpdk_send_flush said last */
     uint64_t deadline_ns;  /* ASKING: of the connect. DRAINING: of the disconnect */
-    uint64_t heard_ns;     /* a sound packet of the peer's came */
+    uint64_t last_seen_ns; /* a sound packet of the peer's came */
     uint64_t confirm_ns;   /* when the neighbour is to be confirmed by the next */
     uint64_t asked_ns;     /* ASKING: when OPEN was sent last, and the pause until the next */
     uint64_t pause_ns;
     uint32_t asked_count; /* with this cookie */
     uint32_t late_count;  /* ASKING: times that the timer rang behind the deadline */
     uint64_t cookie;
-    struct sl_dpdk_liveness silence; /* sweep.c */
-    struct sl_dpdk_move *move;       /* LEAVING: move.c */
+    struct sl_dpdk_liveness liveness; /* sweep.c */
+    struct sl_dpdk_move *move;        /* LEAVING: move.c */
     struct sl_dpdk_sending *send;
     struct sl_dpdk_receiving *receive;
 };
@@ -239,22 +239,22 @@ bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size
 
 uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget);
 void sl_dpdk_flush(struct sl_transport *transport);
-void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side); /* what is in `out` */
+void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif); /* what is in `out` */
 
 /* A packet to be written, of the connection's side; false: none now, try again in a later turn.
  * Then filled (bytes, length, queue) it is passed to put, which sends it at the end of the turn at
  * the latest. */
-bool sl_dpdk_get(struct sl_dpdk_netif *side, struct sl_dpdk_packet *out);
+bool sl_dpdk_get(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out);
 /* The same for what is not written again: an answer to who connects, an end, a neighbour's address.
  * Where all that can be sent is waiting, others would have to be lucky to find a place. */
-bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *side, struct sl_dpdk_packet *out);
-void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out);
+void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                  const struct sl_dpdk_packet *packet);
 
 /* A packet of class OURS for one of our addresses, received or from stray.c: whom it is for.
  * Returns whether its memory was kept. */
-bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, struct sl_dpdk_packet *packet,
-                  const struct sl_dpdk_parsed *parsed, bool is_stray);
+bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
+                  const struct sl_dpdk_parsed *parsed, bool is_misrouted);
 
 /* ---- route.c --------------------------------------------------------------------------------- */
 
@@ -281,8 +281,9 @@ bool sl_dpdk_route_find(struct sl_dpdk_conn *conn);
 /* It leads to our own device, whether or not that hears itself. */
 bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn);
 /* What a neighbour says; came: the packet, NULL when another reactor had it. */
-void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, const uint8_t *bytes,
-                             uint32_t length, const struct sl_dpdk_packet *came);
+void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                             const uint8_t *bytes, uint32_t length,
+                             const struct sl_dpdk_packet *came);
 
 /* ---- setup.c, listen.c ----------------------------------------------------------------------- */
 
@@ -290,15 +291,15 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
 
 /* RETRY, ACCEPT, REFUSE. conn: of the header's id, or NULL. */
-void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, struct sl_dpdk_conn *conn,
-                        const struct sl_dpdk_parsed *packet);
+void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                        struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *packet);
 /* A packet of another version: whoever asks is told, and who is told so need not wait. False: it is
  * none of these. */
-bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                          const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
-                         bool is_stray);
+                         bool is_misrouted);
 /* A PROBE of a connection that is not known: an answer when it was of a former life. */
-void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_parsed *packet);
 void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn);  /* ASKING */
 void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn); /* ASKING: its way has been found */
@@ -311,9 +312,9 @@ void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *
 int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
 void sl_dpdk_listen_close(struct sl_dpdk *dpdk);
-void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                          const struct sl_dpdk_parsed *packet); /* OPEN */
-void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                           const struct sl_dpdk_parsed *packet); /* OPEN of another version */
 
 /* ---- conn.c, sweep.c ------------------------------------------------------------------------- */
@@ -338,11 +339,11 @@ uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random);
 /* A sound packet of class OURS with a connection's id, from `side`: checks who sent it and its
  * number, then lets setup, send, receive, move do their part. Returns whether the packet's memory
  * was kept. */
-bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *side,
+bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
                        struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
 
 /* From the peer, as far as addresses tell. */
-bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *side,
+bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_parsed *parsed);
 
 /* Says `closed` with this error from the next poll. What has been received before CLOSED is
@@ -410,11 +411,11 @@ bool sl_dpdk_send_is_reading(const struct sl_dpdk_conn *conn);
 bool sl_dpdk_send_is_done(
     const struct sl_dpdk_conn *conn);               /* nothing queued, nothing outstanding */
 void sl_dpdk_send_probe(struct sl_dpdk_conn *conn); /* with the next flush */
-/* The same, as long as a packet of content may be; conn->wide_came when it has come. */
+/* The same, as long as a packet of content may be; conn->full_size_acked when it has come. */
 void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn);
 /* Another number when something new was sent, or a message has come that was not the last. */
 uint32_t sl_dpdk_send_progress(const struct sl_dpdk_conn *conn);
-/* Behind the last frame; its `message` is the one that would be next. Sets bye_acked later. */
+/* Behind the last frame; its `message` is the one that would be next. Sets fin_acked later. */
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* before everything else */
 /* Hand-over: conn->flights, granted_theirs and offered are copied by move.c. `leave` takes from a
@@ -425,7 +426,7 @@ struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending);
 void sl_dpdk_send_drop(struct sl_dpdk_sending *sending);
 /* Not numbered, at once: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
-void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                              const struct sl_dpdk_route *route, uint16_t queue,
                              const struct sl_dpdk_header *header, const void *body);
 
@@ -485,22 +486,22 @@ void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn);
 void sl_dpdk_time_wait_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there);
 bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id);
 /* A packet whose id was ours: its sender is told again, or it is passed on. False: unknown. */
-bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_packet *packet,
                             const struct sl_dpdk_parsed *parsed);
 
 void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk); /* once the sides are known */
 void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk);
 /* To the reactor of this id, as a packet of that id; not to this reactor. */
-void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side, uint64_t id,
+void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint64_t id,
                             const struct sl_dpdk_packet *packet);
 /* A packet that another reactor of this process should have: by the id, or for OPEN by the UDP
  * port. Copies it, and posts it. False: it is for us, or for nobody. */
-bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_packet *packet,
                                const struct sl_dpdk_parsed *parsed);
 /* What a neighbour said, to all other reactors of the device. */
-void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                                  const struct sl_dpdk_packet *packet);
 
 #endif

@@ -46,7 +46,7 @@ static bool is_taken(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint
 static int choose_port(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint16_t wanted,
                        uint16_t *out)
 {
-    const uint16_t stride = dpdk->sides[0].facts.queues.reactors;
+    const uint16_t stride = dpdk->netifs[0].info.queues.reactors;
     const uint32_t place = (uint16_t)(dpdk->port - dpdk->port_base) % stride;
     if (wanted != 0) {
         *out = wanted;
@@ -99,7 +99,7 @@ int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *end
     *bound = *endpoint;
     bound->port = port;
     if (sl_dpdk_route_is_any(&ip)) { /* peers need an address */
-        sl_dpdk_route_host(&dpdk->sides[0].facts.self.ip, bound->host);
+        sl_dpdk_route_host(&dpdk->netifs[0].info.self.ip, bound->host);
     }
     return 0;
 }
@@ -171,7 +171,7 @@ static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pac
  */
 
 /* words: "" where there are none. */
-static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                    const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
                    const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello,
                    const char *words)
@@ -180,29 +180,29 @@ static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
     const size_t words_bytes = strlen(words);
     uint8_t body[SL_DPDK_HELLO_BYTES + WORDS_BYTES];
     sl_assert(words_bytes <= WORDS_BYTES);
-    sl_dpdk_route_build(&route, side->facts.self.mac, packet->from_mac, &packet->to, &packet->from);
+    sl_dpdk_route_build(&route, netif->info.self.mac, packet->from_mac, &packet->to, &packet->from);
     sl_dpdk_hello_encode(hello, body);
     memcpy(body + SL_DPDK_HELLO_BYTES, words, words_bytes);
     const struct sl_dpdk_queues queues = sl_dpdk_route_queues(asked);
     struct sl_dpdk_header header = {.connection = asked->connection,
                                     .kind = (uint8_t)kind,
                                     .body_bytes = (uint16_t)(SL_DPDK_HELLO_BYTES + words_bytes)};
-    sl_dpdk_send_unnumbered(dpdk, side, &route, sl_dpdk_route_queue(&side->facts.queues, &queues),
+    sl_dpdk_send_unnumbered(dpdk, netif, &route, sl_dpdk_route_queue(&netif->info.queues, &queues),
                             &header, body);
 }
 
-static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                    const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked, int err,
                    const char *words)
 {
     const struct sl_dpdk_hello hello = {
         .connection = asked->connection, .body_max = SL_DPDK_BODY_MIN, .err = (uint8_t)-err};
-    answer(dpdk, side, packet, SL_DPDK_REFUSE, asked, &hello, words);
+    answer(dpdk, netif, packet, SL_DPDK_REFUSE, asked, &hello, words);
 }
 
 /* That begins with its sender's id in every version. Its address is not known to be his, so that
  * there are no words. */
-void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                           const struct sl_dpdk_parsed *packet)
 {
     struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
@@ -217,10 +217,10 @@ void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
                     "%u: both sides must run releases that go together",
                     text, packet->version, SL_DPDK_VERSION);
     }
-    refuse(dpdk, side, packet, &asked, SL_ERR_VERSION, "");
+    refuse(dpdk, netif, packet, &asked, SL_ERR_VERSION, "");
 }
 
-static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                       const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES], words[WORDS_BYTES + 1];
@@ -230,29 +230,29 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
         sl_dpdk_route_format(&packet->from, text);
         sl_log_warn("%s turned away: %s", text, words);
     }
-    refuse(dpdk, side, packet, asked, SL_ERR_TOO_LARGE, words);
+    refuse(dpdk, netif, packet, asked, SL_ERR_TOO_LARGE, words);
 }
 
-static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                        const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked,
                        uint64_t id)
 {
     const struct sl_dpdk_listener *listener = find_listener(dpdk, &packet->to);
     if (listener == NULL) {
-        refuse(dpdk, side, packet, asked, SL_ERR_REFUSED, "nobody listens there");
+        refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "nobody listens there");
         return;
     }
     if (dpdk->stats.connections >= dpdk->connections_max) {
-        turn_away(dpdk, side, packet, asked);
+        turn_away(dpdk, netif, packet, asked);
         return;
     }
     struct sl_dpdk_conn *conn = sl_dpdk_conn_make(dpdk, listener->events, listener->ctx, id);
     if (conn == NULL) {
-        refuse(dpdk, side, packet, asked, SL_ERR_NO_MEMORY, "there is no memory for it");
+        refuse(dpdk, netif, packet, asked, SL_ERR_NO_MEMORY, "there is no memory for it");
         return;
     }
     conn->inbound = true;
-    conn->side = side;
+    conn->netif = netif;
     conn->here = packet->to;
     conn->there = packet->from;
     sl_dpdk_route_format(&packet->from, conn->base.peer);
@@ -260,16 +260,16 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
     sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
 }
 
-void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                          const struct sl_dpdk_parsed *packet)
 {
     struct sl_dpdk_hello asked;
     if (sl_dpdk_hello_decode(packet->body, packet->body_bytes, &asked) != 0) {
-        dpdk->broken++;
+        dpdk->malformed++;
         return;
     }
     if (!sl_dpdk_route_is_answerable(&packet->from)) {
-        dpdk->foreign++;
+        dpdk->not_ours++;
         return;
     }
     if (asked.cookie == 0 || !is_good(dpdk, packet, &asked)) {
@@ -277,7 +277,7 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
             .connection = asked.connection,
             .cookie = cookie_of(dpdk, packet, asked.connection, slot_now(dpdk)),
             .body_max = SL_DPDK_BODY_MIN};
-        answer(dpdk, side, packet, SL_DPDK_RETRY, &asked, &hello, "");
+        answer(dpdk, netif, packet, SL_DPDK_RETRY, &asked, &hello, "");
         return;
     }
     const uint64_t random = hash(dpdk, packet, asked.connection, ID, 0);
@@ -286,10 +286,11 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
     if (conn != NULL && conn->id_peers == asked.connection) {
         sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
     } else if (conn != NULL) {
-        dpdk->foreign++; /* as good as impossible: another's has this id; he may ask with another */
+        dpdk->not_ours++; /* as good as impossible: another's has this id; he may ask with another
+                           */
     } else if (sl_dpdk_time_wait_has(dpdk, id)) {
-        refuse(dpdk, side, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
+        refuse(dpdk, netif, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
     } else {
-        accept_one(dpdk, side, packet, &asked, id);
+        accept_one(dpdk, netif, packet, &asked, id);
     }
 }

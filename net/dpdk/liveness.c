@@ -19,18 +19,19 @@ static bool is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_
     return rounds > ROUNDS_PER_TIMEOUT && now_ns - since_ns >= sl_dpdk_patience_ns(dpdk);
 }
 
-static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
+static void look_for_liveness(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
-    struct sl_dpdk_liveness *silence = &conn->silence;
-    if (silence->heard_ns != conn->heard_ns) {
-        silence->heard_ns = conn->heard_ns;
-        silence->since_ns = now_ns;
-        silence->rounds = 0;
+    struct sl_dpdk_liveness *liveness = &conn->liveness;
+    if (liveness->last_seen_ns != conn->last_seen_ns) {
+        liveness->last_seen_ns = conn->last_seen_ns;
+        liveness->since_ns = now_ns;
+        liveness->rounds = 0;
     }
-    const bool waits = !sl_dpdk_sent_packets_none(&conn->flights) || !sl_dpdk_send_is_done(conn);
+    const bool waits =
+        !sl_dpdk_sent_packets_none(&conn->sent_packets) || !sl_dpdk_send_is_done(conn);
     if (!waits) {
-        silence->since_ns = now_ns;
-        silence->rounds = 0;
+        liveness->since_ns = now_ns;
+        liveness->rounds = 0;
         sl_dpdk_send_shrink(conn);
         sl_dpdk_receive_shrink(conn);
         if (conn->dpdk->sweep_rounds % ROUNDS_PER_PROBE == 0) {
@@ -38,9 +39,9 @@ static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
         }
         return;
     }
-    silence->rounds++;
+    liveness->rounds++;
     sl_dpdk_send_probe(conn);
-    if (is_over(conn->dpdk, silence->rounds, silence->since_ns, now_ns)) {
+    if (is_over(conn->dpdk, liveness->rounds, liveness->since_ns, now_ns)) {
         sl_dpdk_conn_lost(conn, "it takes nothing and does not answer");
     }
 }
@@ -49,22 +50,22 @@ static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
  * something on the way has a smaller MTU, and says nothing. */
 static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
-    struct sl_dpdk_liveness *silence = &conn->silence;
+    struct sl_dpdk_liveness *liveness = &conn->liveness;
     const uint32_t progress = sl_dpdk_send_progress(conn);
-    if (sl_dpdk_send_is_done(conn) || progress != silence->progress || conn->wide_came) {
-        silence->progress = progress;
-        silence->narrow_since_ns = now_ns;
-        silence->narrow_rounds = 0;
+    if (sl_dpdk_send_is_done(conn) || progress != liveness->progress || conn->full_size_acked) {
+        liveness->progress = progress;
+        liveness->narrow_since_ns = now_ns;
+        liveness->narrow_rounds = 0;
     }
-    conn->wide_came = false;
-    if (sl_dpdk_send_is_done(conn) || conn->life != SL_DPDK_LIVE) {
+    conn->full_size_acked = false;
+    if (sl_dpdk_send_is_done(conn) || conn->phase != SL_DPDK_LIVE) {
         return;
     }
-    if (silence->narrow_rounds++ > 0) {
+    if (liveness->narrow_rounds++ > 0) {
         sl_dpdk_send_wide_probe(conn);
     }
-    if (silence->rounds <= 1 &&
-        is_over(conn->dpdk, silence->narrow_rounds, silence->narrow_since_ns, now_ns)) {
+    if (liveness->rounds <= 1 &&
+        is_over(conn->dpdk, liveness->narrow_rounds, liveness->narrow_since_ns, now_ns)) {
         sl_dpdk_conn_lost(conn, "it answers, but no packet of full length reaches it: something on "
                                 "the way has a smaller MTU than the devices of both sides");
     }
@@ -74,38 +75,38 @@ static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
 static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const char *what,
                                 uint64_t now_ns)
 {
-    struct sl_dpdk_liveness *silence = &conn->silence;
-    if (conn->life != SL_DPDK_LIVE) {
+    struct sl_dpdk_liveness *liveness = &conn->liveness;
+    if (conn->phase != SL_DPDK_LIVE) {
         return;
     }
-    if (!is_owed || silence->arrived != conn->grant.arrived) {
-        silence->arrived = conn->grant.arrived;
-        silence->stuck_since_ns = now_ns;
-        silence->stuck_rounds = 0;
+    if (!is_owed || liveness->arrived != conn->grant.arrived) {
+        liveness->arrived = conn->grant.arrived;
+        liveness->stuck_since_ns = now_ns;
+        liveness->stuck_rounds = 0;
         return;
     }
-    silence->stuck_rounds++;
-    if (is_over(conn->dpdk, silence->stuck_rounds, silence->stuck_since_ns, now_ns)) {
+    liveness->stuck_rounds++;
+    if (is_over(conn->dpdk, liveness->stuck_rounds, liveness->stuck_since_ns, now_ns)) {
         sl_dpdk_conn_lost(conn, what);
     }
 }
 
 static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
-    if (conn->life != SL_DPDK_LIVE) {
+    if (conn->phase != SL_DPDK_LIVE) {
         return; /* it has a deadline of its own */
     }
-    if (conn->bye_received) { /* whose sender waits for nothing, and has been gone since */
+    if (conn->fin_received) { /* whose sender waits for nothing, and has been gone since */
         look_for_standstill(conn, !sl_dpdk_receive_waits_for_sink(conn),
                             "it has gone before all that it sent had come", now_ns);
         return;
     }
-    look_for_silence(conn, now_ns);
+    look_for_liveness(conn, now_ns);
     look_for_narrows(conn, now_ns);
     look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
                         now_ns);
-    if (conn->silence.rounds > 1) { /* the neighbour's Ethernet address may be another now */
-        sl_dpdk_neighbours_doubt(conn->side->neighbours, &conn->there.ip);
+    if (conn->liveness.rounds > 1) { /* the neighbour's Ethernet address may be another now */
+        sl_dpdk_neighbours_doubt(conn->netif->neighbours, &conn->there.ip);
         (void)sl_dpdk_route_find(conn);
     }
 }
@@ -133,12 +134,12 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
  */
 
 /* What a peer sent before it said BYE is here, or on its way to its user: that is delivered. */
-static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side)
+static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
     for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
         const bool waits =
-            conn->life == SL_DPDK_DRAINING || (conn->life == SL_DPDK_LIVE && !conn->bye_received);
-        if (conn->side == side && waits) {
+            conn->phase == SL_DPDK_DRAINING || (conn->phase == SL_DPDK_LIVE && !conn->fin_received);
+        if (conn->netif == netif && waits) {
             sl_dpdk_conn_lost(conn, "its process has gone");
         }
     }
@@ -146,13 +147,13 @@ static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side)
 
 /* Only of one that was up here: each reactor hears of it in its own time, and a connection may come
  * from another before. */
-static void look_at_link(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side)
+static void look_at_link(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
-    const bool is_up = side->port->ops->link_is_up(side->port);
-    if (side->link_was_up && !is_up) {
-        end_those(dpdk, side);
+    const bool is_up = netif->port->ops->link_is_up(netif->port);
+    if (netif->link_was_up && !is_up) {
+        end_those(dpdk, netif);
     }
-    side->link_was_up = is_up;
+    netif->link_was_up = is_up;
 }
 
 static void arm_links(struct sl_dpdk *dpdk)
@@ -165,9 +166,9 @@ static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, links));
     (void)now_ns;
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        if (dpdk->sides[i].facts.is_one_peers) {
-            look_at_link(dpdk, &dpdk->sides[i]);
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        if (dpdk->netifs[i].info.is_one_peers) {
+            look_at_link(dpdk, &dpdk->netifs[i]);
         }
     }
     arm_links(dpdk);
@@ -181,8 +182,8 @@ void sl_dpdk_liveness_open(struct sl_dpdk *dpdk)
     bool has_links = false;
     dpdk->sweep.run = on_timer;
     dpdk->links.run = on_links_timer;
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        has_links = has_links || dpdk->sides[i].facts.is_one_peers;
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        has_links = has_links || dpdk->netifs[i].info.is_one_peers;
     }
     if (has_links) {
         arm_links(dpdk);
@@ -206,13 +207,13 @@ void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
     const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
-    conn->heard_ns = now_ns;
-    conn->silence = (struct sl_dpdk_liveness){.heard_ns = now_ns,
-                                              .since_ns = now_ns,
-                                              .arrived = conn->grant.arrived,
-                                              .progress = sl_dpdk_send_progress(conn),
-                                              .narrow_since_ns = now_ns,
-                                              .stuck_since_ns = now_ns};
+    conn->last_seen_ns = now_ns;
+    conn->liveness = (struct sl_dpdk_liveness){.last_seen_ns = now_ns,
+                                               .since_ns = now_ns,
+                                               .arrived = conn->grant.arrived,
+                                               .progress = sl_dpdk_send_progress(conn),
+                                               .narrow_since_ns = now_ns,
+                                               .stuck_since_ns = now_ns};
     if (!sl_timer_armed(&dpdk->sweep)) {
         arm(dpdk, now_ns);
     }

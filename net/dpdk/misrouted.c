@@ -35,7 +35,7 @@ static _Thread_local uint64_t opened;
 
 void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk)
 {
-    dpdk->strays_owner = ++opened;
+    dpdk->misrouted_owner = ++opened;
     dpdk->next_here = here;
     here = dpdk;
 }
@@ -49,10 +49,10 @@ void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk)
     if (*at != NULL) {
         *at = dpdk->next_here;
     }
-    while (dpdk->strays_free != NULL) {
-        struct sl_dpdk_misrouted *stray = dpdk->strays_free;
-        dpdk->strays_free = stray->next;
-        free(stray);
+    while (dpdk->misrouted_free != NULL) {
+        struct sl_dpdk_misrouted *misrouted = dpdk->misrouted_free;
+        dpdk->misrouted_free = misrouted->next;
+        free(misrouted);
     }
 }
 
@@ -61,37 +61,39 @@ static void come_back(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_dpdk_misrouted *stray = ctx;
+    struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk *dpdk = here;
-    while (dpdk != NULL && (dpdk != stray->from || dpdk->strays_owner != stray->from_owner)) {
+    while (dpdk != NULL &&
+           (dpdk != misrouted->from || dpdk->misrouted_owner != misrouted->from_owner)) {
         dpdk = dpdk->next_here;
     }
     if (dpdk == NULL) {
-        free(stray);
+        free(misrouted);
         return;
     }
-    dpdk->strays_out[stray->reactor]--;
-    stray->next = dpdk->strays_free;
-    dpdk->strays_free = stray;
+    dpdk->misrouted_out[misrouted->reactor]--;
+    misrouted->next = dpdk->misrouted_free;
+    dpdk->misrouted_free = misrouted;
 }
 
 /* Also where there is no transport, yet or any more. */
-static void send_back(struct sl_dpdk_misrouted *stray)
+static void send_back(struct sl_dpdk_misrouted *misrouted)
 {
-    sl_reactor_post(sl_reactor_running(), stray->from_reactor,
-                    (struct sl_mail){.run = come_back, .ctx = stray, .drop = free});
+    sl_reactor_post(sl_reactor_running(), misrouted->from_reactor,
+                    (struct sl_mail){.run = come_back, .ctx = misrouted, .drop = free});
 }
 
-static struct sl_dpdk_netif *find_side(const struct sl_dpdk_misrouted *stray, struct sl_dpdk **out)
+static struct sl_dpdk_netif *find_netif(const struct sl_dpdk_misrouted *misrouted,
+                                        struct sl_dpdk **out)
 {
     for (struct sl_dpdk *dpdk = here; dpdk != NULL; dpdk = dpdk->next_here) {
-        if (sl_reactor_index(dpdk->base.reactor) != stray->reactor) {
+        if (sl_reactor_index(dpdk->base.reactor) != misrouted->reactor) {
             continue;
         }
-        struct sl_dpdk_netif *side = sl_dpdk_netif_like(dpdk, stray->device, &stray->ip);
-        if (side != NULL) {
+        struct sl_dpdk_netif *netif = sl_dpdk_netif_like(dpdk, misrouted->device, &misrouted->ip);
+        if (netif != NULL) {
             *out = dpdk;
-            return side;
+            return netif;
         }
     }
     return NULL;
@@ -100,22 +102,22 @@ static struct sl_dpdk_netif *find_side(const struct sl_dpdk_misrouted *stray, st
 /* Who keeps it copies it: its memory goes back at once. One of the port's own is not taken for it:
  * those are few, and what waits in them could keep the answer from being sent for which its sender
  * waits. */
-static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
-                        struct sl_dpdk_misrouted *stray)
+static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                        struct sl_dpdk_misrouted *misrouted)
 {
-    struct sl_dpdk_packet packet = {.bytes = stray->bytes,
-                                    .length = stray->length,
-                                    .queue = stray->queue,
+    struct sl_dpdk_packet packet = {.bytes = misrouted->bytes,
+                                    .length = misrouted->length,
+                                    .queue = misrouted->queue,
                                     .checked = true}; /* else it were not here */
     struct sl_dpdk_parsed parsed;
-    if (stray->length > side->facts.frame_bytes_max) {
+    if (misrouted->length > netif->info.frame_bytes_max) {
         return;
     }
     if (sl_dpdk_parse(packet.bytes, packet.length, true, &parsed) == SL_DPDK_OURS) {
-        parsed.header.connection = stray->id != 0 ? stray->id : parsed.header.connection;
-        (void)sl_dpdk_take(dpdk, side, &packet, &parsed, true);
+        parsed.header.connection = misrouted->id != 0 ? misrouted->id : parsed.header.connection;
+        (void)sl_dpdk_take(dpdk, netif, &packet, &parsed, true);
     } else if (parsed.version != 0) {
-        (void)sl_dpdk_setup_other(dpdk, side, &packet, &parsed, true);
+        (void)sl_dpdk_setup_other(dpdk, netif, &packet, &parsed, true);
     }
 }
 
@@ -123,114 +125,114 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_dpdk_misrouted *stray = ctx;
+    struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk *dpdk;
-    struct sl_dpdk_netif *side = find_side(stray, &dpdk);
-    if (side == NULL) {
+    struct sl_dpdk_netif *netif = find_netif(misrouted, &dpdk);
+    if (netif == NULL) {
         /* Not open yet, or closed: as if it had been lost. */
-    } else if (stray->for_neighbours) {
-        sl_dpdk_route_neighbour(dpdk, side, stray->bytes, stray->length, NULL);
+    } else if (misrouted->for_neighbours) {
+        sl_dpdk_route_neighbour(dpdk, netif, misrouted->bytes, misrouted->length, NULL);
     } else {
-        dpdk->strays_taken++;
-        take_packet(dpdk, side, stray);
+        dpdk->misrouted_taken++;
+        take_packet(dpdk, netif, misrouted);
     }
-    send_back(stray);
+    send_back(misrouted);
 }
 
-static struct sl_dpdk_misrouted *get_stray(struct sl_dpdk *dpdk, uint32_t bytes)
+static struct sl_dpdk_misrouted *get_misrouted(struct sl_dpdk *dpdk, uint32_t bytes)
 {
-    struct sl_dpdk_misrouted *stray = dpdk->strays_free;
-    if (stray != NULL) {
-        dpdk->strays_free = stray->next;
-        if (stray->room >= bytes) {
-            return stray;
+    struct sl_dpdk_misrouted *misrouted = dpdk->misrouted_free;
+    if (misrouted != NULL) {
+        dpdk->misrouted_free = misrouted->next;
+        if (misrouted->room >= bytes) {
+            return misrouted;
         }
-        free(stray);
+        free(misrouted);
     }
-    stray = malloc(sizeof *stray + bytes);
-    if (stray != NULL) {
-        stray->room = bytes;
+    misrouted = malloc(sizeof *misrouted + bytes);
+    if (misrouted != NULL) {
+        misrouted->room = bytes;
     }
-    return stray;
+    return misrouted;
 }
 
-static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side, uint32_t reactor,
+static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32_t reactor,
                  uint64_t id, const struct sl_dpdk_packet *packet, bool for_neighbours)
 {
-    const uint32_t most = side->facts.frame_bytes_max;
+    const uint32_t most = netif->info.frame_bytes_max;
     const uint32_t room = packet->length > most ? packet->length : most;
-    struct sl_dpdk_misrouted *stray =
-        dpdk->strays_out[reactor] < STRAYS_OUT ? get_stray(dpdk, room) : NULL;
-    if (stray == NULL) {
+    struct sl_dpdk_misrouted *misrouted =
+        dpdk->misrouted_out[reactor] < STRAYS_OUT ? get_misrouted(dpdk, room) : NULL;
+    if (misrouted == NULL) {
         return; /* as if it had been lost */
     }
-    *stray = (struct sl_dpdk_misrouted){.from = dpdk,
-                                        .from_owner = dpdk->strays_owner,
-                                        .from_reactor = sl_reactor_index(dpdk->base.reactor),
-                                        .room = stray->room,
-                                        .ip = side->facts.self.ip,
-                                        .reactor = reactor,
-                                        .id = id,
-                                        .length = packet->length,
-                                        .queue = packet->queue,
-                                        .for_neighbours = for_neighbours};
-    memcpy(stray->device, side->facts.name, sizeof stray->device);
-    memcpy(stray->bytes, packet->bytes, packet->length);
-    dpdk->strays_out[reactor]++;
-    dpdk->strays_sent++;
+    *misrouted = (struct sl_dpdk_misrouted){.from = dpdk,
+                                            .from_owner = dpdk->misrouted_owner,
+                                            .from_reactor = sl_reactor_index(dpdk->base.reactor),
+                                            .room = misrouted->room,
+                                            .ip = netif->info.self.ip,
+                                            .reactor = reactor,
+                                            .id = id,
+                                            .length = packet->length,
+                                            .queue = packet->queue,
+                                            .for_neighbours = for_neighbours};
+    memcpy(misrouted->device, netif->info.name, sizeof misrouted->device);
+    memcpy(misrouted->bytes, packet->bytes, packet->length);
+    dpdk->misrouted_out[reactor]++;
+    dpdk->misrouted_sent++;
     sl_reactor_post(dpdk->base.reactor, reactor,
-                    (struct sl_mail){.run = arrive, .ctx = stray, .drop = free});
+                    (struct sl_mail){.run = arrive, .ctx = misrouted, .drop = free});
 }
 
 /* A device's reactors follow one another in their group. */
-static bool is_one_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+static bool is_one_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                       uint32_t reactor)
 {
-    const struct sl_dpdk_queues *queues = &side->facts.queues;
+    const struct sl_dpdk_queues *queues = &netif->info.queues;
     const uint32_t first = sl_reactor_index(dpdk->base.reactor) - queues->index;
     return reactor >= first && reactor - first < queues->reactors &&
            reactor < sl_reactor_group_count(dpdk->base.reactor);
 }
 
-void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side, uint64_t id,
+void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint64_t id,
                             const struct sl_dpdk_packet *packet)
 {
     const uint32_t reactor = sl_dpdk_id_reactor(id);
-    if (is_one_of(dpdk, side, reactor)) {
-        post(dpdk, side, reactor, id, packet, false);
+    if (is_one_of(dpdk, netif, reactor)) {
+        post(dpdk, netif, reactor, id, packet, false);
     }
 }
 
-bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_packet *packet,
                                const struct sl_dpdk_parsed *parsed)
 {
-    const struct sl_dpdk_queues *queues = &side->facts.queues;
+    const struct sl_dpdk_queues *queues = &netif->info.queues;
     const uint32_t index = sl_reactor_index(dpdk->base.reactor);
     uint32_t reactor = sl_dpdk_id_reactor(parsed->header.connection);
     if (parsed->header.kind == SL_DPDK_OPEN) {
         const uint32_t place = (uint16_t)(parsed->to.port - dpdk->port_base) % queues->reactors;
         reactor = index - queues->index + place;
     }
-    if (reactor == index || !is_one_of(dpdk, side, reactor)) {
+    if (reactor == index || !is_one_of(dpdk, netif, reactor)) {
         return false;
     }
-    post(dpdk, side, reactor, 0, packet, false);
+    post(dpdk, netif, reactor, 0, packet, false);
     return true;
 }
 
-void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                                  const struct sl_dpdk_packet *packet)
 {
-    const struct sl_dpdk_queues *queues = &side->facts.queues;
+    const struct sl_dpdk_queues *queues = &netif->info.queues;
     const uint32_t index = sl_reactor_index(dpdk->base.reactor);
     if (queues->straight) {
         return; /* the answer comes back by the queue that the question left by */
     }
     for (uint32_t i = 0; i < queues->reactors; i++) {
         const uint32_t reactor = index - queues->index + i;
-        if (reactor != index && is_one_of(dpdk, side, reactor)) {
-            post(dpdk, side, reactor, 0, packet, true);
+        if (reactor != index && is_one_of(dpdk, netif, reactor)) {
+            post(dpdk, netif, reactor, 0, packet, true);
         }
     }
 }

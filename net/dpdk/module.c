@@ -104,7 +104,7 @@ static const struct sl_dpdk_host host = {
  */
 
 /* The folder of the program or library that this code is in. */
-static void find_folder(char folder[PATH_BYTES])
+static void find_directory(char directory[PATH_BYTES])
 {
     Dl_info info;
     char *path = NULL;
@@ -115,7 +115,7 @@ static void find_folder(char folder[PATH_BYTES])
         path = realpath("/proc/self/exe", NULL);
     }
     char *end = path != NULL ? strrchr(path, '/') : NULL;
-    (void)snprintf(folder, PATH_BYTES, "%.*s", end != NULL ? (int)(end - path) : 0,
+    (void)snprintf(directory, PATH_BYTES, "%.*s", end != NULL ? (int)(end - path) : 0,
                    end != NULL ? path : "");
     free(path);
 }
@@ -129,11 +129,11 @@ static bool find_file(char path[PATH_BYTES])
         (void)snprintf(path, PATH_BYTES, "%s", named);
         return true;
     }
-    char folder[PATH_BYTES];
-    find_folder(folder);
+    char directory[PATH_BYTES];
+    find_directory(directory);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         const int bytes =
-            snprintf(path, PATH_BYTES, "%s/%s" SL_DPDK_MODULE_FILE, folder, places[i]);
+            snprintf(path, PATH_BYTES, "%s/%s" SL_DPDK_MODULE_FILE, directory, places[i]);
         if (bytes < PATH_BYTES && access(path, R_OK) == 0) {
             return true;
         }
@@ -142,7 +142,7 @@ static bool find_file(char path[PATH_BYTES])
                    SL_DPDK_MODULE_FILE ": not found in %.900s, nor in %s from there: install "
                                        "libdpdk-dev and build Starling again, or name the file by "
                                        "STARLING_DPDK_MODULE",
-                   folder, STARLING_PLUGINS_FROM_PROGRAM);
+                   directory, STARLING_PLUGINS_FROM_PROGRAM);
     return false;
 }
 

@@ -23,7 +23,7 @@ struct sl_dpdk_move {
 static void drop(void *ctx)
 {
     struct sl_dpdk_move *move = ctx;
-    sl_dpdk_sent_packets_close(&move->was.flights);
+    sl_dpdk_sent_packets_close(&move->was.sent_packets);
     if (move->sending != NULL) {
         sl_dpdk_send_drop(move->sending);
     }
@@ -37,8 +37,8 @@ int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
                            const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
-    sl_assert(conn->life == SL_DPDK_LIVE);
-    const char *device = conn->side->facts.name;
+    sl_assert(conn->phase == SL_DPDK_LIVE);
+    const char *device = conn->netif->info.name;
     if (sl_dpdk_netif_like((struct sl_dpdk *)to, device, &conn->here.ip) == NULL) {
         sl_dpdk_conn_end(conn, SL_ERR_UNSUPPORTED, true);
         return SL_ERR_UNSUPPORTED;
@@ -54,7 +54,7 @@ int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
     move->user = user;
     memcpy(move->device, device, sizeof move->device);
     conn->move = move;
-    conn->life = SL_DPDK_LEAVING;
+    conn->phase = SL_DPDK_LEAVING;
     base->state = SL_CONN_CLOSED;
     sl_dpdk_mark_ready(conn);
     return 0;
@@ -79,7 +79,7 @@ void sl_dpdk_move_depart(struct sl_dpdk_conn *conn)
     move->id =
         stays ? conn->id : sl_dpdk_conn_id((struct sl_dpdk *)move->to, sl_dpdk_conn_random(dpdk));
     move->was = *conn;
-    conn->flights = (struct sl_dpdk_sent_packets){0};
+    conn->sent_packets = (struct sl_dpdk_sent_packets){0};
     if (!stays) {
         sl_dpdk_time_wait_went(dpdk, conn->id, move->id);
     }
@@ -102,7 +102,7 @@ static void set_way(struct sl_dpdk_conn *conn, const struct sl_dpdk_move *move)
     struct sl_dpdk *dpdk = conn->dpdk;
     uint8_t mac[6];
     memcpy(mac, was->route.outer, sizeof mac);
-    conn->side = sl_dpdk_netif_like(dpdk, move->device, &was->here.ip);
+    conn->netif = sl_dpdk_netif_like(dpdk, move->device, &was->here.ip);
     conn->here = was->here;
     if (conn->id != was->id) {
         conn->here.port = dpdk->port;
@@ -118,15 +118,15 @@ static void take_state(struct sl_dpdk_conn *conn, struct sl_dpdk_conn *was)
     conn->id_peers = was->id_peers;
     conn->body_max = was->body_max;
     conn->first_sequence = was->first_sequence;
-    conn->flights = was->flights;
-    conn->seen = was->seen;
+    conn->sent_packets = was->sent_packets;
+    conn->received = was->received;
     conn->rate = was->rate;
     conn->granted_theirs = was->granted_theirs;
     conn->offered = was->offered;
-    conn->bye_received = was->bye_received;
-    conn->bye_message = was->bye_message;
+    conn->fin_received = was->fin_received;
+    conn->fin_message = was->fin_message;
     conn->reset_received = was->reset_received;
-    was->flights = (struct sl_dpdk_sent_packets){0};
+    was->sent_packets = (struct sl_dpdk_sent_packets){0};
     memcpy(conn->base.peer, was->base.peer, sizeof conn->base.peer);
     sl_dpdk_grant_adopt(&conn->dpdk->grants, &conn->grant, &was->grant);
 }
@@ -156,10 +156,10 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_move *move)
     sl_log_error("%s: no memory for what was handed over", was->base.peer);
     was->dpdk = dpdk;
     was->id = move->id;
-    was->side = sl_dpdk_netif_like(dpdk, move->device, &was->here.ip);
-    was->queue = sl_dpdk_route_queue(&was->side->facts.queues, &was->queues_peers);
+    was->netif = sl_dpdk_netif_like(dpdk, move->device, &was->here.ip);
+    was->queue = sl_dpdk_route_queue(&was->netif->info.queues, &was->queues_peers);
     sl_dpdk_conn_last_words(was, SL_ERR_NO_MEMORY, &last);
-    sl_dpdk_send_unnumbered(dpdk, was->side, &was->route, was->queue, &last.header, last.body);
+    sl_dpdk_send_unnumbered(dpdk, was->netif, &was->route, was->queue, &last.header, last.body);
     sl_dpdk_time_wait_ended(was);
     was->base.transport = &dpdk->base;
     was->base.events = move->events;
@@ -200,8 +200,8 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     conn->base.user = move->user;
-    conn->life = SL_DPDK_LIVE;
-    conn->unannounced = true;
+    conn->phase = SL_DPDK_LIVE;
+    conn->accept_pending = true;
     take_state(conn, &move->was);
     set_way(conn, move);
     sl_dpdk_liveness_add(conn);

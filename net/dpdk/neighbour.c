@@ -17,9 +17,9 @@ struct entry {
     struct in6_addr ip;
     uint8_t mac[6];
     bool known, asked, doubted;
-    bool wanted;       /* somebody here has something for it */
-    uint16_t next;     /* of its bucket */
-    uint64_t heard_ns; /* known: when that was confirmed; else when it was made */
+    bool wanted;           /* somebody here has something for it */
+    uint16_t next;         /* of its bucket */
+    uint64_t last_seen_ns; /* known: when that was confirmed; else when it was made */
     uint64_t asked_ns;
 };
 
@@ -102,7 +102,8 @@ static uint16_t find_oldest(const struct sl_dpdk_neighbours *neighbours)
     uint16_t oldest = 0;
     for (uint16_t i = 1; i < ENTRIES; i++) {
         const struct entry *entry = &neighbours->entries[i], *best = &neighbours->entries[oldest];
-        if (entry->wanted != best->wanted ? best->wanted : entry->heard_ns < best->heard_ns) {
+        if (entry->wanted != best->wanted ? best->wanted
+                                          : entry->last_seen_ns < best->last_seen_ns) {
             oldest = i;
         }
     }
@@ -139,7 +140,8 @@ static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const s
     }
     uint16_t *bucket = bucket_of(neighbours, ip);
     entry = &neighbours->entries[index];
-    *entry = (struct entry){.ip = *ip, .wanted = is_wanted, .next = *bucket, .heard_ns = now_ns};
+    *entry =
+        (struct entry){.ip = *ip, .wanted = is_wanted, .next = *bucket, .last_seen_ns = now_ns};
     *bucket = index;
     return entry;
 }
@@ -152,7 +154,7 @@ static void learn(struct sl_dpdk_neighbours *neighbours, struct entry *entry, co
     entry->doubted = false;
     memcpy(entry->mac, mac, sizeof entry->mac);
     entry->known = true;
-    entry->heard_ns = now_ns;
+    entry->last_seen_ns = now_ns;
 }
 
 /* ---- asking and answering -------------------------------------------------------------------- */
@@ -166,7 +168,7 @@ bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct
         return false;
     }
     struct entry *entry = find_or_make(neighbours, hop, true, now_ns);
-    bool is_fresh = entry->known && !entry->doubted && now_ns - entry->heard_ns < FRESH_NS;
+    bool is_fresh = entry->known && !entry->doubted && now_ns - entry->last_seen_ns < FRESH_NS;
     if (!is_fresh && (!entry->asked || now_ns - entry->asked_ns >= ASK_NS)) {
         entry->asked = true;
         entry->asked_ns = now_ns;
@@ -252,7 +254,7 @@ void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const str
     /* Behind a gateway the way back may be another one's. */
     struct entry *entry = find(neighbours, hop);
     if (entry != NULL && entry->known && memcmp(entry->mac, mac, sizeof entry->mac) == 0) {
-        entry->heard_ns = now_ns;
+        entry->last_seen_ns = now_ns;
         entry->doubted = false;
     }
 }

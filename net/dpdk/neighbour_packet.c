@@ -109,10 +109,11 @@ static uint32_t write_arp(const struct sl_dpdk_self *self, uint8_t what, const u
 
 /* ---- neighbour discovery --------------------------------------------------------------------- */
 
-static uint16_t nd_sum(const uint8_t *addresses, uint32_t icmp_bytes)
+static uint16_t nd_checksum(const uint8_t *addresses, uint32_t icmp_bytes)
 {
-    uint64_t sum = __builtin_bswap16((uint16_t)icmp_bytes) + __builtin_bswap16(PROTOCOL_ICMPV6);
-    return sl_dpdk_checksum_fold(sl_dpdk_checksum(sum, addresses, 32 + icmp_bytes));
+    uint64_t checksum =
+        __builtin_bswap16((uint16_t)icmp_bytes) + __builtin_bswap16(PROTOCOL_ICMPV6);
+    return sl_dpdk_checksum_fold(sl_dpdk_checksum(checksum, addresses, 32 + icmp_bytes));
 }
 
 /* Options are of 8 bytes, times what their second byte says. */
@@ -124,9 +125,9 @@ static bool parse_options(struct sl_bytes *cursor, uint8_t wanted,
         if (head == NULL || head[1] == 0) {
             return false;
         }
-        const uint8_t *rest = sl_bytes_take(cursor, head[1] * 8U - 2);
-        if (rest != NULL && head[0] == wanted && head[1] == 1) {
-            tell(out, rest);
+        const uint8_t *tail = sl_bytes_take(cursor, head[1] * 8U - 2);
+        if (tail != NULL && head[0] == wanted && head[1] == 1) {
+            tell(out, tail);
         }
     }
     return !cursor->bad;
@@ -144,7 +145,7 @@ static bool parse_nd(struct sl_bytes cursor, const uint8_t *from_mac,
     uint32_t icmp_bytes = (uint32_t)cursor.left;
     const uint8_t *nd = sl_bytes_take(&cursor, ND_BYTES);
     if (nd == NULL || nd[1] != 0 || (nd[0] != ND_ASKS && nd[0] != ND_ANSWERS) ||
-        nd_sum(ip + 8, icmp_bytes) != 0) {
+        nd_checksum(ip + 8, icmp_bytes) != 0) {
         return false;
     }
     out->asks = nd[0] == ND_ASKS;
@@ -173,8 +174,8 @@ static uint32_t write_nd(const struct sl_dpdk_self *self, const uint8_t *mac,
     put(&at, target, sizeof *target);
     put(&at, option, sizeof option);
     put(&at, self->mac, 6);
-    uint16_t sum = nd_sum(to + ETHER_BYTES + 8, ICMP_BYTES);
-    memcpy(to + ETHER_BYTES + IPV6_BYTES + 2, &sum, sizeof sum);
+    uint16_t checksum = nd_checksum(to + ETHER_BYTES + 8, ICMP_BYTES);
+    memcpy(to + ETHER_BYTES + IPV6_BYTES + 2, &checksum, sizeof checksum);
     return BYTES;
 }
 

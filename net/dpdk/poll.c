@@ -17,15 +17,15 @@
  */
 
 /* What is for the queue of the first packet is lost, as in any network. */
-static void drop_refused(struct sl_dpdk_netif *side)
+static void drop_refused(struct sl_dpdk_netif *netif)
 {
-    const uint16_t queue = side->out[0].queue;
+    const uint16_t queue = netif->out[0].queue;
     struct sl_dpdk_packet lost[SL_DPDK_BURST + SL_DPDK_UNNUMBERED];
     uint32_t kept_count = 0, lost_count = 0;
-    for (uint32_t i = 0; i < side->out_count; i++) {
-        struct sl_dpdk_packet *packet = &side->out[i];
+    for (uint32_t i = 0; i < netif->out_count; i++) {
+        struct sl_dpdk_packet *packet = &netif->out[i];
         if (packet->queue != queue) {
-            side->out[kept_count++] = *packet;
+            netif->out[kept_count++] = *packet;
             continue;
         }
         if (packet->pending != NULL) {
@@ -33,133 +33,133 @@ static void drop_refused(struct sl_dpdk_netif *side)
         }
         lost[lost_count++] = *packet;
     }
-    side->out_count = kept_count;
-    side->port->ops->release(side->port, lost, lost_count);
+    netif->out_count = kept_count;
+    netif->port->ops->release(netif->port, lost, lost_count);
 }
 
 /* A queue that takes nothing for long has a peer that looks at it no more: what is for others shall
  * not wait for it, from then on until it takes something. */
-static void note_refused(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side)
+static void note_refused(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
     const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
-    if (side->is_stuck && side->stuck_queue == side->out[0].queue) {
-        drop_refused(side);
-    } else if (side->refused_since_ns == 0) {
-        side->refused_since_ns = now_ns;
-    } else if (now_ns - side->refused_since_ns >= REFUSED_NS) {
-        side->is_stuck = true;
-        side->stuck_queue = side->out[0].queue;
-        side->refused_since_ns = 0;
-        drop_refused(side);
+    if (netif->is_stuck && netif->stuck_queue == netif->out[0].queue) {
+        drop_refused(netif);
+    } else if (netif->refused_since_ns == 0) {
+        netif->refused_since_ns = now_ns;
+    } else if (now_ns - netif->refused_since_ns >= REFUSED_NS) {
+        netif->is_stuck = true;
+        netif->stuck_queue = netif->out[0].queue;
+        netif->refused_since_ns = 0;
+        drop_refused(netif);
     }
 }
 
-void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side)
+void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
-    const uint32_t count = side->out_count < SL_DPDK_BURST ? side->out_count : SL_DPDK_BURST;
-    const uint32_t sent = side->port->ops->send(side->port, side->out, count);
+    const uint32_t count = netif->out_count < SL_DPDK_BURST ? netif->out_count : SL_DPDK_BURST;
+    const uint32_t sent = netif->port->ops->send(netif->port, netif->out, count);
     dpdk->stats.send_calls++;
-    for (uint32_t i = 0; side->is_stuck && i < sent; i++) {
-        side->is_stuck = side->out[i].queue != side->stuck_queue;
+    for (uint32_t i = 0; netif->is_stuck && i < sent; i++) {
+        netif->is_stuck = netif->out[i].queue != netif->stuck_queue;
     }
-    side->out_count -= sent;
+    netif->out_count -= sent;
     if (sent > 0) {
-        memmove(side->out, side->out + sent, side->out_count * sizeof side->out[0]);
-        side->refused_since_ns = 0;
+        memmove(netif->out, netif->out + sent, netif->out_count * sizeof netif->out[0]);
+        netif->refused_since_ns = 0;
     } else {
-        note_refused(dpdk, side);
+        note_refused(dpdk, netif);
     }
 }
 
-static bool get(struct sl_dpdk_netif *side, uint32_t places, struct sl_dpdk_packet *out)
+static bool get(struct sl_dpdk_netif *netif, uint32_t places, struct sl_dpdk_packet *out)
 {
-    if (side->out_count >= places) {
+    if (netif->out_count >= places) {
         return false;
     }
-    if (side->spare_count == 0) {
-        side->spare_count = side->port->ops->reserve(side->port, side->spare, SL_DPDK_BURST);
-        if (side->spare_count == 0) {
+    if (netif->spare_count == 0) {
+        netif->spare_count = netif->port->ops->reserve(netif->port, netif->spare, SL_DPDK_BURST);
+        if (netif->spare_count == 0) {
             return false;
         }
     }
-    *out = side->spare[--side->spare_count];
+    *out = netif->spare[--netif->spare_count];
     return true;
 }
 
-bool sl_dpdk_get(struct sl_dpdk_netif *side, struct sl_dpdk_packet *out)
+bool sl_dpdk_get(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out)
 {
-    return get(side, SL_DPDK_BURST, out);
+    return get(netif, SL_DPDK_BURST, out);
 }
 
-bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *side, struct sl_dpdk_packet *out)
+bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out)
 {
-    return get(side, SL_DPDK_BURST + SL_DPDK_UNNUMBERED, out);
+    return get(netif, SL_DPDK_BURST + SL_DPDK_UNNUMBERED, out);
 }
 
-void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                  const struct sl_dpdk_packet *packet)
 {
-    sl_assert(side->out_count < SL_DPDK_BURST + SL_DPDK_UNNUMBERED);
-    side->out[side->out_count++] = *packet;
-    if (side->out_count >= SL_DPDK_BURST) {
-        sl_dpdk_send_out(dpdk, side);
+    sl_assert(netif->out_count < SL_DPDK_BURST + SL_DPDK_UNNUMBERED);
+    netif->out[netif->out_count++] = *packet;
+    if (netif->out_count >= SL_DPDK_BURST) {
+        sl_dpdk_send_out(dpdk, netif);
     }
 }
 
 /* ---- Packets that arrive ----------------------------------------------------------------------
  */
 
-bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, struct sl_dpdk_packet *packet,
-                  const struct sl_dpdk_parsed *parsed, bool is_stray)
+bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
+                  const struct sl_dpdk_parsed *parsed, bool is_misrouted)
 {
     const struct sl_dpdk_header *header = &parsed->header;
     if (header->kind == SL_DPDK_OPEN) {
-        if (is_stray || !sl_dpdk_misrouted_forward(dpdk, side, packet, parsed)) {
-            sl_dpdk_listen_take(dpdk, side, parsed);
+        if (is_misrouted || !sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed)) {
+            sl_dpdk_listen_take(dpdk, netif, parsed);
         }
         return false;
     }
     struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, header->connection);
     if (conn != NULL) {
-        return sl_dpdk_conn_take(conn, side, packet, parsed);
+        return sl_dpdk_conn_take(conn, netif, packet, parsed);
     }
-    if (!is_stray && sl_dpdk_misrouted_forward(dpdk, side, packet, parsed)) {
+    if (!is_misrouted && sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed)) {
         return false;
     }
-    if (sl_dpdk_time_wait_take(dpdk, side, packet, parsed)) {
+    if (sl_dpdk_time_wait_take(dpdk, netif, packet, parsed)) {
         return false;
     }
     if (header->kind == SL_DPDK_ACCEPT) {
-        sl_dpdk_setup_take(dpdk, side, NULL, parsed);
+        sl_dpdk_setup_take(dpdk, netif, NULL, parsed);
     } else if (header->kind == SL_DPDK_PROBE) {
-        sl_dpdk_setup_stranger(dpdk, side, parsed);
+        sl_dpdk_setup_stranger(dpdk, netif, parsed);
     } else {
-        dpdk->foreign++;
+        dpdk->not_ours++;
     }
     return false;
 }
 
 /* Returns whether the packet's memory was kept. */
-static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                         struct sl_dpdk_packet *packet)
 {
     struct sl_dpdk_parsed parsed;
     switch (sl_dpdk_parse(packet->bytes, packet->length, packet->checked, &parsed)) {
     case SL_DPDK_OURS:
-        if (memcmp(&parsed.to.ip, &side->facts.self.ip, sizeof parsed.to.ip) == 0) {
-            return sl_dpdk_take(dpdk, side, packet, &parsed, false);
+        if (memcmp(&parsed.to.ip, &netif->info.self.ip, sizeof parsed.to.ip) == 0) {
+            return sl_dpdk_take(dpdk, netif, packet, &parsed, false);
         }
-        dpdk->foreign++;
+        dpdk->not_ours++;
         return false;
     case SL_DPDK_NEIGHBOUR:
-        sl_dpdk_route_neighbour(dpdk, side, packet->bytes, packet->length, packet);
+        sl_dpdk_route_neighbour(dpdk, netif, packet->bytes, packet->length, packet);
         return false;
     case SL_DPDK_NOT_OURS:
-        dpdk->foreign++;
+        dpdk->not_ours++;
         return false;
     case SL_DPDK_MALFORMED:
-        if (parsed.version == 0 || !sl_dpdk_setup_other(dpdk, side, packet, &parsed, false)) {
-            dpdk->broken++;
+        if (parsed.version == 0 || !sl_dpdk_setup_other(dpdk, netif, packet, &parsed, false)) {
+            dpdk->malformed++;
         }
         return false;
     }
@@ -171,7 +171,7 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
 
 static void flush_one(struct sl_dpdk_conn *conn)
 {
-    if (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING) {
+    if (conn->phase == SL_DPDK_LIVE || conn->phase == SL_DPDK_DRAINING) {
         conn->pace_ns = sl_dpdk_send_flush(conn);
         sl_dpdk_conn_set_timer(conn);
     }
@@ -214,9 +214,9 @@ static void flush_those(struct sl_dpdk *dpdk, bool (*are)(const struct sl_dpdk_c
 
 static void send_all(struct sl_dpdk *dpdk, uint32_t least)
 {
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        if (dpdk->sides[i].out_count >= least) {
-            sl_dpdk_send_out(dpdk, &dpdk->sides[i]);
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        if (dpdk->netifs[i].out_count >= least) {
+            sl_dpdk_send_out(dpdk, &dpdk->netifs[i]);
         }
     }
 }
@@ -259,7 +259,7 @@ static uint32_t end_group(struct sl_dpdk *dpdk)
     return work;
 }
 
-static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                            struct sl_dpdk_packet *packets, uint32_t count)
 {
     uint32_t done = 0, work = count;
@@ -268,24 +268,24 @@ static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
             work += end_group(dpdk);
         }
         dpdk->untold_bytes += packets[i].length;
-        if (!take_packet(dpdk, side, &packets[i])) {
+        if (!take_packet(dpdk, netif, &packets[i])) {
             packets[done++] = packets[i];
         }
     }
     if (done > 0) {
-        side->port->ops->release(side->port, packets, done);
+        netif->port->ops->release(netif->port, packets, done);
     }
     dpdk->stats.receive_calls += count > 0;
     return work;
 }
 
-static uint32_t poll_side(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side)
+static uint32_t poll_netif(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
     struct sl_dpdk_packet packets[SL_DPDK_BURST];
     uint32_t work = 0, count = SL_DPDK_BURST;
     for (uint32_t taken = 0; count == SL_DPDK_BURST && taken < POLL_PACKETS; taken += count) {
-        count = side->port->ops->receive(side->port, packets, SL_DPDK_BURST);
-        work += take_burst(dpdk, side, packets, count);
+        count = netif->port->ops->receive(netif->port, packets, SL_DPDK_BURST);
+        work += take_burst(dpdk, netif, packets, count);
     }
     return work;
 }
@@ -295,8 +295,8 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     uint32_t work = sl_dpdk_move_close_lost(dpdk, SL_ERR_NO_MEMORY);
     (void)budget; /* POLL_PACKETS are less */
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        work += poll_side(dpdk, &dpdk->sides[i]);
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        work += poll_netif(dpdk, &dpdk->netifs[i]);
     }
     if (dpdk->untold_bytes >= EARLY_BYTES) {
         tell_early(dpdk);

@@ -32,8 +32,8 @@ struct sl_dpdk_packet {
      * is read where it lies, in memory registered with the port. *pending (when not NULL) was
      * incremented by the caller, and is decremented, on the same thread, when the device has read
      * it: not before release, poll, send or close. */
-    const uint8_t *rest;
-    uint32_t rest_length;
+    const uint8_t *tail;
+    uint32_t tail_length;
     uint32_t *pending;
     void *token; /* the port's, not NULL */
 };
@@ -59,9 +59,9 @@ struct sl_dpdk_port_info {
     uint16_t port_base;
     uint16_t frame_bytes_max; /* of a packet, from its Ethernet header on: MTU + 14 */
     uint16_t packets;         /* that can be received and not released, at least */
-    bool gathers;             /* takes `rest` */
-    bool sums;                /* fills in UDP checksums */
-    bool wakes;               /* arm wakes the reactor when a packet comes */
+    bool tx_gather;           /* takes `rest` */
+    bool tx_checksum;         /* fills in UDP checksums */
+    bool rx_interrupt;        /* arm wakes the reactor when a packet comes */
     bool is_one_peers; /* the link leads to one process, and is down when that has gone: memif */
     struct sl_dpdk_queues queues;
 };
@@ -79,7 +79,7 @@ struct sl_dpdk_port_ops {
     int (*open)(void *medium, struct sl_reactor *reactor, struct sl_dpdk_port **ports,
                 uint32_t max);
     void (*close)(struct sl_dpdk_port **port);
-    void (*facts)(const struct sl_dpdk_port *port, struct sl_dpdk_port_info *out);
+    void (*info)(const struct sl_dpdk_port *port, struct sl_dpdk_port_info *out);
     bool (*link_is_up)(struct sl_dpdk_port *port); /* not each turn */
     uint32_t (*receive)(struct sl_dpdk_port *port, struct sl_dpdk_packet *packets, uint32_t count);
     /* Received or reserved, and not sent. Leaves *pending as it is. */

@@ -177,7 +177,7 @@ static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
         return SL_DPDK_PROTOCOL_ERROR;
     }
     struct sl_dpdk_parked *parked =
-        sl_dpdk_park(conn->dpdk, conn->side, packet, parsed, !conn->base.is_welcome);
+        sl_dpdk_park(conn->dpdk, conn->netif, packet, parsed, !conn->base.is_welcome);
     if (parked == NULL) {
         return SL_DPDK_NO_ROOM;
     }
@@ -350,8 +350,8 @@ static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_sl
     return offset == 0 ? take_first(conn, slot, packet, parsed) : park(conn, slot, packet, parsed);
 }
 
-static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
-                                     const struct sl_dpdk_parsed *parsed)
+static enum sl_dpdk_taken take_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                      const struct sl_dpdk_parsed *parsed)
 {
     uint32_t bytes = parsed->body_bytes;
     if (slot->kind == SL_DPDK_SLOT_BUNDLE) {
@@ -400,7 +400,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
     }
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, header->message);
     enum sl_dpdk_taken taken = header->kind == SL_DPDK_BUNDLE
-                                   ? take_train(conn, slot, parsed)
+                                   ? take_bundle(conn, slot, parsed)
                                    : take_data(conn, slot, packet, parsed);
     if ((header->flags & SL_DPDK_FLAG_MORE) != 0 && taken <= SL_DPDK_PARKED) {
         note_more(conn);
@@ -413,7 +413,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
 
 bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn)
 {
-    return conn->life == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN;
+    return conn->phase == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN;
 }
 
 void sl_dpdk_receive_report(struct sl_dpdk_conn *conn, const struct sl_frame *frame,
@@ -453,7 +453,7 @@ static const uint8_t *next_frame(struct sl_dpdk_conn *conn, struct sl_dpdk_slot 
 }
 
 /* The slot is up to date whenever an upcall is made: the connection may leave in it. */
-static void deliver_train(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
+static void deliver_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
 {
     struct sl_dpdk_block *block = slot->block;
     struct sl_frame frame;
@@ -495,7 +495,7 @@ static bool deliver_head(struct sl_dpdk_conn *conn)
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(conn->receive, conn->receive->head);
     switch ((enum sl_dpdk_slot_kind)slot->kind) {
     case SL_DPDK_SLOT_BUNDLE:
-        deliver_train(conn, slot);
+        deliver_bundle(conn, slot);
         return true;
     case SL_DPDK_SLOT_SHORT:
         return deliver_short(conn, slot);

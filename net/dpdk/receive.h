@@ -23,7 +23,7 @@ struct sl_dpdk_block {
 struct sl_dpdk_parked {
     struct sl_dpdk_parked *next;
     struct sl_dpdk_netif
-        *side; /* where it came from; NULL: this was made by malloc, with its body */
+        *netif; /* where it came from; NULL: this was made by malloc, with its body */
     struct sl_dpdk_packet packet; /* token NULL: body is a copy of the store's */
     const uint8_t *body;
     uint32_t offset, bytes;
@@ -47,7 +47,7 @@ void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *bloc
 
 /* Keeps a packet, or (token NULL: a stray one's memory is not to be kept) a copy of its body. NULL:
  * too many wait: half of the packets that the port lends, an eighth of these for strangers. */
-struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                                     const struct sl_dpdk_packet *packet,
                                     const struct sl_dpdk_parsed *parsed, bool of_stranger);
 void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked);

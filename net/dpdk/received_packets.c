@@ -9,27 +9,27 @@
  * ever set, so that a bit is 0 when its number comes into the window. */
 #define WORDS (SL_DPDK_RECEIVED_PACKETS / 64)
 
-static uint64_t *word_of(struct sl_dpdk_received_packets *seen, uint32_t sequence)
+static uint64_t *word_of(struct sl_dpdk_received_packets *received, uint32_t sequence)
 {
-    return &seen->bits[sequence / 64 % WORDS];
+    return &received->bits[sequence / 64 % WORDS];
 }
 
-static bool is_set(const struct sl_dpdk_received_packets *seen, uint32_t sequence)
+static bool is_set(const struct sl_dpdk_received_packets *received, uint32_t sequence)
 {
-    return (seen->bits[sequence / 64 % WORDS] >> sequence % 64 & 1) != 0;
+    return (received->bits[sequence / 64 % WORDS] >> sequence % 64 & 1) != 0;
 }
 
-void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *seen, uint32_t first)
+void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *received, uint32_t first)
 {
-    *seen = (struct sl_dpdk_received_packets){.next = first, .end = first};
+    *received = (struct sl_dpdk_received_packets){.next = first, .end = first};
 }
 
 /* Past what has come already, word by word. */
-static void advance(struct sl_dpdk_received_packets *seen)
+static void advance(struct sl_dpdk_received_packets *received)
 {
-    while (seen->next != seen->end) {
-        uint64_t *word = word_of(seen, seen->next);
-        uint32_t at = seen->next % 64;
+    while (received->next != received->end) {
+        uint64_t *word = word_of(received, received->next);
+        uint32_t at = received->next % 64;
         uint64_t missing = ~(*word >> at);
         uint32_t run = missing == 0 ? 64 : (uint32_t)__builtin_ctzll(missing);
         run = run < 64 - at ? run : 64 - at;
@@ -37,82 +37,82 @@ static void advance(struct sl_dpdk_received_packets *seen)
             return;
         }
         *word &= ~((run == 64 ? ~0ULL : (1ULL << run) - 1) << at);
-        seen->next += run;
+        received->next += run;
     }
 }
 
 /* Forgets the bits of count numbers from `next` on. */
-static void clear(struct sl_dpdk_received_packets *seen, uint32_t count)
+static void clear(struct sl_dpdk_received_packets *received, uint32_t count)
 {
-    for (uint32_t sequence = seen->next; count > 0;) {
+    for (uint32_t sequence = received->next; count > 0;) {
         uint32_t at = sequence % 64;
         uint32_t run = count < 64 - at ? count : 64 - at;
-        *word_of(seen, sequence) &= ~((run == 64 ? ~0ULL : (1ULL << run) - 1) << at);
+        *word_of(received, sequence) &= ~((run == 64 ? ~0ULL : (1ULL << run) - 1) << at);
         sequence += run;
         count -= run;
     }
 }
 
-bool sl_dpdk_received_packets_settle(struct sl_dpdk_received_packets *seen, uint32_t sequence,
+bool sl_dpdk_received_packets_settle(struct sl_dpdk_received_packets *received, uint32_t sequence,
                                      uint32_t behind)
 {
-    if (!sl_dpdk_received_packets_allows(seen, sequence, behind)) {
+    if (!sl_dpdk_received_packets_allows(received, sequence, behind)) {
         return false;
     }
-    uint32_t settled = sequence - behind, count = settled - seen->next;
-    if (!sl_dpdk_before(seen->next, settled)) {
+    uint32_t settled = sequence - behind, count = settled - received->next;
+    if (!sl_dpdk_before(received->next, settled)) {
         return true;
     }
-    clear(seen, count < SL_DPDK_RECEIVED_PACKETS ? count : SL_DPDK_RECEIVED_PACKETS);
-    seen->next = settled;
-    if (sl_dpdk_before(seen->end, settled)) {
-        seen->end = settled;
+    clear(received, count < SL_DPDK_RECEIVED_PACKETS ? count : SL_DPDK_RECEIVED_PACKETS);
+    received->next = settled;
+    if (sl_dpdk_before(received->end, settled)) {
+        received->end = settled;
     }
-    advance(seen);
+    advance(received);
     return true;
 }
 
 enum sl_dpdk_received_packets_answer
-sl_dpdk_received_packets_ask(const struct sl_dpdk_received_packets *seen, uint32_t sequence)
+sl_dpdk_received_packets_ask(const struct sl_dpdk_received_packets *received, uint32_t sequence)
 {
-    if (sequence - seen->next < SL_DPDK_RECEIVED_PACKETS) {
-        return is_set(seen, sequence) ? SL_DPDK_RECEIVED_AGAIN : SL_DPDK_RECEIVED_NEW;
+    if (sequence - received->next < SL_DPDK_RECEIVED_PACKETS) {
+        return is_set(received, sequence) ? SL_DPDK_RECEIVED_AGAIN : SL_DPDK_RECEIVED_NEW;
     }
-    return seen->next - sequence <= SL_DPDK_RECEIVED_JUMP ? SL_DPDK_RECEIVED_AGAIN
-                                                          : SL_DPDK_RECEIVED_OUTSIDE;
+    return received->next - sequence <= SL_DPDK_RECEIVED_JUMP ? SL_DPDK_RECEIVED_AGAIN
+                                                              : SL_DPDK_RECEIVED_OUTSIDE;
 }
 
-void sl_dpdk_received_packets_take(struct sl_dpdk_received_packets *seen, uint32_t sequence)
+void sl_dpdk_received_packets_take(struct sl_dpdk_received_packets *received, uint32_t sequence)
 {
-    sl_assert_slow(sl_dpdk_received_packets_ask(seen, sequence) == SL_DPDK_RECEIVED_NEW);
-    seen->unacked++;
-    if (sequence == seen->next && seen->next == seen->end) {
-        seen->next++;
-        seen->end++;
+    sl_assert_slow(sl_dpdk_received_packets_ask(received, sequence) == SL_DPDK_RECEIVED_NEW);
+    received->unacked++;
+    if (sequence == received->next && received->next == received->end) {
+        received->next++;
+        received->end++;
         return;
     }
-    *word_of(seen, sequence) |= 1ULL << sequence % 64;
-    if (!sl_dpdk_before(sequence, seen->end)) {
-        seen->end = sequence + 1;
+    *word_of(received, sequence) |= 1ULL << sequence % 64;
+    if (!sl_dpdk_before(sequence, received->end)) {
+        received->end = sequence + 1;
     }
-    if (sequence == seen->next) {
-        advance(seen);
+    if (sequence == received->next) {
+        advance(received);
     }
 }
 
-uint32_t sl_dpdk_received_packets_words(const struct sl_dpdk_received_packets *seen,
+uint32_t sl_dpdk_received_packets_words(const struct sl_dpdk_received_packets *received,
                                         uint64_t *words, uint32_t max)
 {
-    if (seen->next == seen->end) {
+    if (received->next == received->end) {
         return 0;
     }
-    uint32_t first = seen->next + 1;
-    uint32_t needed = (seen->end - first + 63) / 64;
+    uint32_t first = received->next + 1;
+    uint32_t needed = (received->end - first + 63) / 64;
     uint32_t count = needed < max ? needed : max;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = (first + 64 * i) % 64;
-        const uint64_t *low = &seen->bits[(first / 64 + i) % WORDS];
-        const uint64_t *high = &seen->bits[(first / 64 + i + 1) % WORDS];
+        const uint64_t *low = &received->bits[(first / 64 + i) % WORDS];
+        const uint64_t *high = &received->bits[(first / 64 + i + 1) % WORDS];
         words[i] = at == 0 ? *low : *low >> at | *high << (64 - at);
     }
     return count;

@@ -21,19 +21,19 @@ struct sl_dpdk_received_packets {
     uint32_t unacked; /* come since an acknowledgement was written */
 };
 
-void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *seen, uint32_t first);
+void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *received, uint32_t first);
 
 /* Whether an honest sender may say so: what settle returns. */
-static inline bool sl_dpdk_received_packets_allows(const struct sl_dpdk_received_packets *seen,
+static inline bool sl_dpdk_received_packets_allows(const struct sl_dpdk_received_packets *received,
                                                    uint32_t sequence, uint32_t behind)
 {
     return behind <= SL_DPDK_RECEIVED_PACKETS &&
-           sequence - seen->next + SL_DPDK_RECEIVED_JUMP <= 2 * SL_DPDK_RECEIVED_JUMP;
+           sequence - received->next + SL_DPDK_RECEIVED_JUMP <= 2 * SL_DPDK_RECEIVED_JUMP;
 }
 
 /* First for every packet of a connection, numbered or not, with what its header says: all numbers
  * before sequence - behind count as if they had come. False: no honest sender says so; drop it. */
-bool sl_dpdk_received_packets_settle(struct sl_dpdk_received_packets *seen, uint32_t sequence,
+bool sl_dpdk_received_packets_settle(struct sl_dpdk_received_packets *received, uint32_t sequence,
                                      uint32_t behind);
 
 enum sl_dpdk_received_packets_answer {
@@ -44,17 +44,17 @@ enum sl_dpdk_received_packets_answer {
 
 /* Only asks, of a numbered packet, after settle. */
 enum sl_dpdk_received_packets_answer
-sl_dpdk_received_packets_ask(const struct sl_dpdk_received_packets *seen, uint32_t sequence);
+sl_dpdk_received_packets_ask(const struct sl_dpdk_received_packets *received, uint32_t sequence);
 
 /* It has been taken: NEW only. One that could not be taken (no room) is not told, and comes again.
  */
-void sl_dpdk_received_packets_take(struct sl_dpdk_received_packets *seen, uint32_t sequence);
+void sl_dpdk_received_packets_take(struct sl_dpdk_received_packets *received, uint32_t sequence);
 
 /* The words of an acknowledgement whose `acknowledged` is seen->next; returns how many: as many as
  * reach the largest that has come, or `max` of them, the earliest; 0 when nothing has come beyond.
  * So their number alone says that one has come for which the last word is needed. Leaves `unacked`
  * to the caller. */
-uint32_t sl_dpdk_received_packets_words(const struct sl_dpdk_received_packets *seen,
+uint32_t sl_dpdk_received_packets_words(const struct sl_dpdk_received_packets *received,
                                         uint64_t *words, uint32_t max);
 
 #endif

@@ -84,15 +84,15 @@ struct sl_dpdk_netif *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_
 {
     struct sl_dpdk_netif *best = NULL;
     uint32_t best_rank = 0;
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        struct sl_dpdk_netif *side = &dpdk->sides[i];
-        const struct sl_dpdk_self *self = &side->facts.self;
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        struct sl_dpdk_netif *netif = &dpdk->netifs[i];
+        const struct sl_dpdk_self *self = &netif->info.self;
         if (sl_dpdk_route_is_v4(&self->ip) != sl_dpdk_route_is_v4(ip)) {
             continue;
         }
         uint32_t rank = is_beside(self, ip) ? 3U + self->prefix_bits : self->has_gateway ? 2U : 1U;
         if (rank > best_rank) {
-            best = side;
+            best = netif;
             best_rank = rank;
         }
     }
@@ -128,9 +128,9 @@ uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours, const struct sl_
 
 void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6])
 {
-    const struct sl_dpdk_port_info *facts = &conn->side->facts;
-    sl_dpdk_route_build(&conn->route, facts->self.mac, mac, &conn->here, &conn->there);
-    conn->queue = sl_dpdk_route_queue(&facts->queues, &conn->queues_peers);
+    const struct sl_dpdk_port_info *info = &conn->netif->info;
+    sl_dpdk_route_build(&conn->route, info->self.mac, mac, &conn->here, &conn->there);
+    conn->queue = sl_dpdk_route_queue(&info->queues, &conn->queues_peers);
     conn->routed = true;
 }
 
@@ -160,19 +160,19 @@ bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn)
     return memcmp(&conn->here.ip, &conn->there.ip, sizeof conn->here.ip) == 0;
 }
 
-static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                            const struct in6_addr *ip, uint8_t mac[6])
 {
     uint8_t question[128];
     uint32_t bytes = 0;
     bool known =
-        sl_dpdk_neighbours_find(side->neighbours, ip, sl_dpdk_now_ns(dpdk), mac, question, &bytes);
+        sl_dpdk_neighbours_find(netif->neighbours, ip, sl_dpdk_now_ns(dpdk), mac, question, &bytes);
     struct sl_dpdk_packet packet;
-    if (bytes > 0 && sl_dpdk_get_unnumbered(side, &packet)) {
+    if (bytes > 0 && sl_dpdk_get_unnumbered(netif, &packet)) {
         memcpy(packet.bytes, question, bytes);
         packet.length = bytes;
-        packet.queue = sl_dpdk_route_queue(&side->facts.queues, &(struct sl_dpdk_queues){0});
-        sl_dpdk_put(dpdk, side, &packet);
+        packet.queue = sl_dpdk_route_queue(&netif->info.queues, &(struct sl_dpdk_queues){0});
+        sl_dpdk_put(dpdk, netif, &packet);
     }
     return known;
 }
@@ -181,10 +181,10 @@ bool sl_dpdk_route_find(struct sl_dpdk_conn *conn)
 {
     uint8_t mac[6];
     if (sl_dpdk_route_is_own(conn)) {
-        sl_dpdk_route_set(conn, conn->side->facts.self.mac);
+        sl_dpdk_route_set(conn, conn->netif->info.self.mac);
         return true;
     }
-    if (!find_neighbour(conn->dpdk, conn->side, &conn->there.ip, mac)) {
+    if (!find_neighbour(conn->dpdk, conn->netif, &conn->there.ip, mac)) {
         return false;
     }
     sl_dpdk_route_set(conn, mac);
@@ -195,8 +195,8 @@ bool sl_dpdk_route_find(struct sl_dpdk_conn *conn)
 static void follow(struct sl_dpdk_conn *conn)
 {
     uint8_t mac[6];
-    if (conn->life == SL_DPDK_ENDED || sl_dpdk_route_is_own(conn) ||
-        !sl_dpdk_neighbours_look(conn->side->neighbours, &conn->there.ip, mac)) {
+    if (conn->phase == SL_DPDK_ENDED || sl_dpdk_route_is_own(conn) ||
+        !sl_dpdk_neighbours_look(conn->netif->neighbours, &conn->there.ip, mac)) {
         return;
     }
     const bool is_first = !conn->routed;
@@ -214,37 +214,39 @@ static bool is_for_all(const uint8_t *bytes, uint32_t length)
            (!said.asks || memcmp(&said.target, &said.who, sizeof said.who) == 0);
 }
 
-static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side)
+static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
     uint8_t mac[6];
-    if (sl_dpdk_neighbours_rival(side->neighbours, mac) && sl_dpdk_may_log(dpdk)) {
+    if (sl_dpdk_neighbours_rival(netif->neighbours, mac) && sl_dpdk_may_log(dpdk)) {
         char host[SL_LIMIT_ENDPOINT_BYTES];
-        sl_dpdk_route_host(&side->facts.self.ip, host);
+        sl_dpdk_route_host(&netif->info.self.ip, host);
         sl_log_warn("%s: another station, %02x:%02x:%02x:%02x:%02x:%02x, says that it has our "
                     "address %s: one of the two needs another",
-                    side->facts.name, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], host);
+                    netif->info.name, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], host);
     }
 }
 
-void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side, const uint8_t *bytes,
-                             uint32_t length, const struct sl_dpdk_packet *came)
+void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                             const uint8_t *bytes, uint32_t length,
+                             const struct sl_dpdk_packet *came)
 {
     uint8_t answer[128];
     uint32_t answer_bytes =
-        sl_dpdk_neighbours_take(side->neighbours, bytes, length, sl_dpdk_now_ns(dpdk), answer);
+        sl_dpdk_neighbours_take(netif->neighbours, bytes, length, sl_dpdk_now_ns(dpdk), answer);
     struct sl_dpdk_packet packet;
-    look_for_rival(dpdk, side);
-    if (came != NULL && answer_bytes > 0 && sl_dpdk_get_unnumbered(side, &packet)) {
+    look_for_rival(dpdk, netif);
+    if (came != NULL && answer_bytes > 0 && sl_dpdk_get_unnumbered(netif, &packet)) {
         memcpy(packet.bytes, answer, answer_bytes);
         packet.length = answer_bytes;
         packet.queue = came->queue;
-        sl_dpdk_put(dpdk, side, &packet);
+        sl_dpdk_put(dpdk, netif, &packet);
     } else if (came != NULL && is_for_all(bytes, length)) {
-        sl_dpdk_misrouted_neighbour(dpdk, side, came);
+        sl_dpdk_misrouted_neighbour(dpdk, netif, came);
     }
-    for (struct sl_dpdk_conn *conn = sl_dpdk_neighbours_news(side->neighbours) ? dpdk->conns : NULL;
+    for (struct sl_dpdk_conn *conn = sl_dpdk_neighbours_news(netif->neighbours) ? dpdk->conns
+                                                                                : NULL;
          conn != NULL; conn = conn->next) {
-        if (conn->side == side) {
+        if (conn->netif == netif) {
             follow(conn);
         }
     }

@@ -44,19 +44,20 @@ static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_
 {
     uint64_t words[SL_DPDK_SACK_WORDS];
     draft->conn = conn;
-    if (!sl_dpdk_get(conn->side, &draft->packet)) {
+    if (!sl_dpdk_get(conn->netif, &draft->packet)) {
         go_on(conn);
         return false;
     }
-    draft->packet.rest_length = 0;
+    draft->packet.tail_length = 0;
     draft->packet.pending = NULL;
     draft->body = (struct sl_dpdk_body){
         .to = draft->packet.bytes + sl_dpdk_route_bytes(&conn->route),
-        .sums = !conn->side->facts.sums,
+        .checksums = !conn->netif->info.tx_checksum,
     };
     draft->sack_words = 0;
-    if (conn->seen.end != conn->seen.next) {
-        draft->sack_words = sl_dpdk_received_packets_words(&conn->seen, words, SL_DPDK_SACK_WORDS);
+    if (conn->received.end != conn->received.next) {
+        draft->sack_words =
+            sl_dpdk_received_packets_words(&conn->received, words, SL_DPDK_SACK_WORDS);
         uint32_t bytes = draft->sack_words * (uint32_t)sizeof words[0];
         if (body_bytes + bytes > conn->body_max) {
             draft->sack_words = 0;
@@ -76,7 +77,7 @@ static uint32_t room_of(const struct draft *draft)
 static bool tells_all(const struct draft *draft)
 {
     const struct sl_dpdk_conn *conn = draft->conn;
-    return draft->sack_words > 0 || conn->seen.end == conn->seen.next;
+    return draft->sack_words > 0 || conn->received.end == conn->received.next;
 }
 
 /* header: kind, message, offset and flags are filled. */
@@ -85,23 +86,23 @@ static void emit(struct draft *draft, struct sl_dpdk_header *header)
     struct sl_dpdk_conn *conn = draft->conn;
     struct sl_dpdk_packet *packet = &draft->packet;
     header->connection = conn->id_peers;
-    header->sequence = conn->flights.next;
-    header->acknowledged = conn->seen.next;
+    header->sequence = conn->sent_packets.next;
+    header->acknowledged = conn->received.next;
     header->granted = conn->grant.granted;
-    header->behind = sl_dpdk_sent_packets_behind(&conn->flights);
+    header->behind = sl_dpdk_sent_packets_behind(&conn->sent_packets);
     header->flags = (uint8_t)(header->flags | draft->sack_words);
-    header->body_bytes = (uint16_t)(draft->body.bytes + packet->rest_length);
+    header->body_bytes = (uint16_t)(draft->body.bytes + packet->tail_length);
     packet->length = sl_dpdk_write(packet->bytes, &conn->route, header) + draft->body.bytes;
     packet->queue = conn->queue;
-    packet->unchecked = !draft->body.sums;
-    if (draft->body.sums) {
-        sl_dpdk_seal_sum(packet->bytes, draft->body.sum);
+    packet->unchecked = !draft->body.checksums;
+    if (draft->body.checksums) {
+        sl_dpdk_seal_sum(packet->bytes, draft->body.checksum);
     }
-    sl_dpdk_put(conn->dpdk, conn->side, packet);
-    conn->grant.told = conn->grant.granted;
+    sl_dpdk_put(conn->dpdk, conn->netif, packet);
+    conn->grant.advertised = conn->grant.granted;
     if (tells_all(draft)) {
         conn->ack_due = conn->ack_now = false;
-        conn->seen.unacked = 0;
+        conn->received.unacked = 0;
     }
 }
 
@@ -120,14 +121,14 @@ static void emit_numbered(struct turn *turn, struct draft *draft, struct sl_dpdk
                           uint32_t content_bytes)
 {
     struct sl_dpdk_conn *conn = turn->conn;
-    struct sl_dpdk_sent_packet flight = {
+    struct sl_dpdk_sent_packet sent_packet = {
         .message = header->message,
         .offset = header->offset,
         .body_bytes = (uint16_t)content_bytes,
         .kind = header->kind,
     };
     emit(draft, header);
-    sl_dpdk_sent_packets_sent(&conn->flights, &flight, turn->now_ns);
+    sl_dpdk_sent_packets_sent(&conn->sent_packets, &sent_packet, turn->now_ns);
 }
 
 static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_header *header,
@@ -136,7 +137,7 @@ static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_
     struct sl_dpdk_rate *rate = &turn->conn->rate;
     emit_numbered(turn, draft, header, content_bytes);
     turn->conn->send->ask_pause_ns = SL_DPDK_ASK_NS_MIN;
-    sl_dpdk_rate_sent(rate, &turn->conn->flights.rtt, content_bytes, turn->now_ns);
+    sl_dpdk_rate_sent(rate, &turn->conn->sent_packets.rtt, content_bytes, turn->now_ns);
     turn->packets--;
     turn->room = rate->bypassed && turn->room > content_bytes ? turn->room - content_bytes : 0;
 }
@@ -144,7 +145,7 @@ static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_
 static bool may_send(struct turn *turn)
 {
     struct sl_dpdk_conn *conn = turn->conn;
-    if (sl_dpdk_sent_packets_full(&conn->flights) || !sl_dpdk_queue_takes_lost(conn)) {
+    if (sl_dpdk_sent_packets_full(&conn->sent_packets) || !sl_dpdk_queue_takes_lost(conn)) {
         return false;
     }
     if (turn->packets == 0) {
@@ -152,22 +153,23 @@ static bool may_send(struct turn *turn)
         return false;
     }
     if (turn->room == 0) {
-        turn->room = sl_dpdk_rate_room(&conn->rate, conn->flights.outstanding_bytes, turn->now_ns,
-                                       &turn->when_ns);
+        turn->room = sl_dpdk_rate_room(&conn->rate, conn->sent_packets.outstanding_bytes,
+                                       turn->now_ns, &turn->when_ns);
     }
     return turn->room > 0;
 }
 
 /* The end of the body, which the device reads where it lies, until *reading says so. */
-static void add_rest(struct draft *draft, const uint8_t *from, uint32_t bytes, uint32_t *reading)
+static void add_tail(struct draft *draft, const uint8_t *from, uint32_t bytes, uint32_t *reading)
 {
-    draft->packet.rest = from;
-    draft->packet.rest_length = bytes;
+    draft->packet.tail = from;
+    draft->packet.tail_length = bytes;
     draft->packet.pending = reading;
     ++*reading;
-    if (draft->body.sums) {
-        uint64_t sum = sl_dpdk_checksum(0, from, bytes);
-        draft->body.sum += draft->body.bytes % 2 == 0 ? sum : sl_dpdk_checksum_odd(sum);
+    if (draft->body.checksums) {
+        uint64_t checksum = sl_dpdk_checksum(0, from, bytes);
+        draft->body.checksum +=
+            draft->body.bytes % 2 == 0 ? checksum : sl_dpdk_checksum_odd(checksum);
     }
 }
 
@@ -179,10 +181,10 @@ static void add_piece(struct draft *draft, struct sl_dpdk_message *message, uint
     uint32_t at = message->begin.at + offset;
     uint32_t near = at < entry->head_bytes ? entry->head_bytes - at : 0;
     if (near >= bytes && message->gathers_head && bytes >= GATHER_BYTES_MIN) {
-        add_rest(draft, entry->head + at, bytes, &message->reading);
+        add_tail(draft, entry->head + at, bytes, &message->reading);
     } else if (near < bytes && message->gathers_payload && bytes - near >= GATHER_BYTES_MIN) {
         sl_dpdk_piece_fill(entry, at, &draft->body, near);
-        add_rest(draft, entry->payload + (at + near - entry->head_bytes), bytes - near,
+        add_tail(draft, entry->payload + (at + near - entry->head_bytes), bytes - near,
                  &message->reading);
     } else {
         sl_dpdk_piece_fill(entry, at, &draft->body, bytes);
@@ -224,7 +226,7 @@ static uint32_t granted_left(const struct sl_dpdk_conn *conn)
     return conn->granted_theirs - conn->offered;
 }
 
-static uint32_t train_bytes_max(const struct sl_dpdk_conn *conn)
+static uint32_t bundle_bytes_max(const struct sl_dpdk_conn *conn)
 {
     uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
     return piece_bytes < TRAIN_BYTES_MAX ? piece_bytes : TRAIN_BYTES_MAX;
@@ -253,7 +255,7 @@ static uint64_t queued_bytes(const struct sl_dpdk_conn *conn)
 
 bool sl_dpdk_send_is_full(const struct sl_dpdk_conn *conn)
 {
-    return conn->life == SL_DPDK_LIVE && queued_bytes(conn) >= train_bytes_max(conn);
+    return conn->phase == SL_DPDK_LIVE && queued_bytes(conn) >= bundle_bytes_max(conn);
 }
 
 static uint8_t more_flag(const struct sl_dpdk_conn *conn)
@@ -261,7 +263,7 @@ static uint8_t more_flag(const struct sl_dpdk_conn *conn)
     return queued_bytes(conn) > granted_left(conn) ? SL_DPDK_FLAG_MORE : 0;
 }
 
-static bool send_train(struct turn *turn, uint32_t bytes_min)
+static bool send_bundle(struct turn *turn, uint32_t bytes_min)
 {
     struct sl_dpdk_conn *conn = turn->conn;
     struct sl_dpdk_sending *send = conn->send;
@@ -270,7 +272,7 @@ static bool send_train(struct turn *turn, uint32_t bytes_min)
     if (!begin(&draft, conn, bytes_min)) {
         return false;
     }
-    uint32_t before = draft.body.bytes, room = train_bytes_max(conn);
+    uint32_t before = draft.body.bytes, room = bundle_bytes_max(conn);
     room = room < room_of(&draft) ? room : room_of(&draft);
     room = room < left ? room : left;
     struct sl_dpdk_header header = {.kind = SL_DPDK_BUNDLE, .message = send->message_next};
@@ -339,11 +341,11 @@ static bool send_new(struct turn *turn)
     }
     uint32_t bytes = sl_dpdk_frame_bytes(send, &send->next);
     uint32_t padded = (bytes + 7) & ~7U;
-    if (padded > train_bytes_max(conn)) {
+    if (padded > bundle_bytes_max(conn)) {
         begin_pieces(conn, bytes);
         return send_piece(turn);
     }
-    return padded <= granted_left(conn) && send_train(turn, padded);
+    return padded <= granted_left(conn) && send_bundle(turn, padded);
 }
 
 /* ---- What has no content ----------------------------------------------------------------------
@@ -393,25 +395,25 @@ static bool send_probe(struct turn *turn)
 static void send_due(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
-    struct sl_dpdk_sent_packets *flights = &turn->conn->flights;
-    if (send->moved_due && !sl_dpdk_sent_packets_full(flights)) {
+    struct sl_dpdk_sent_packets *sent_packets = &turn->conn->sent_packets;
+    if (send->moved_due && !sl_dpdk_sent_packets_full(sent_packets)) {
         send->moved_due = !send_moved(turn);
     }
-    if ((send->probe_due || send->wide_due) && !sl_dpdk_sent_packets_full(flights)) {
+    if ((send->probe_due || send->wide_due) && !sl_dpdk_sent_packets_full(sent_packets)) {
         send->probe_due = !send_probe(turn);
     }
 }
 
-static void send_bye(struct turn *turn)
+static void send_fin(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
     struct sl_dpdk_header header = {
         .kind = SL_DPDK_FIN, .flags = SL_DPDK_FLAG_ANSWER, .message = send->message_next};
     struct draft draft;
-    if (send->bye_due && send->next.entry == send->tail &&
-        !sl_dpdk_sent_packets_full(&turn->conn->flights) && begin(&draft, turn->conn, 0)) {
+    if (send->fin_due && send->next.entry == send->tail &&
+        !sl_dpdk_sent_packets_full(&turn->conn->sent_packets) && begin(&draft, turn->conn, 0)) {
         emit_numbered(turn, &draft, &header, 0);
-        send->bye_due = false;
+        send->fin_due = false;
     }
 }
 
@@ -420,7 +422,7 @@ static void ask_for_grant(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
     if (send->next.entry == send->tail || send->goes_on || turn->when_ns != SL_CLOCK_NEVER ||
-        !sl_dpdk_sent_packets_none(&turn->conn->flights)) {
+        !sl_dpdk_sent_packets_none(&turn->conn->sent_packets)) {
         send->ask_ns = 0;
     } else if (send->ask_ns == 0) {
         send->ask_ns = turn->when_ns = turn->now_ns + send->ask_pause_ns;
@@ -445,7 +447,7 @@ static void send_ack(struct sl_dpdk_conn *conn)
 uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;
-    if (conn->life != SL_DPDK_LIVE && conn->life != SL_DPDK_DRAINING) {
+    if (conn->phase != SL_DPDK_LIVE && conn->phase != SL_DPDK_DRAINING) {
         return SL_CLOCK_NEVER;
     }
     struct turn turn = {.conn = conn,
@@ -459,7 +461,7 @@ uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn)
     if (send->lost_head == send->lost_tail) {
         while (send->next.entry != send->tail && may_send(&turn) && send_new(&turn)) {
         }
-        send_bye(&turn);
+        send_fin(&turn);
         ask_for_grant(&turn);
     }
     if (conn->ack_due || conn->ack_now) {
@@ -483,7 +485,7 @@ void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn)
 
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn)
 {
-    conn->send->bye_due = true;
+    conn->send->fin_due = true;
     sl_dpdk_mark_dirty(conn);
 }
 
@@ -493,21 +495,21 @@ void sl_dpdk_send_moved(struct sl_dpdk_conn *conn)
     sl_dpdk_mark_dirty(conn);
 }
 
-void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                              const struct sl_dpdk_route *route, uint16_t queue,
                              const struct sl_dpdk_header *header, const void *body)
 {
     struct sl_dpdk_packet packet;
-    if (!sl_dpdk_get_unnumbered(side, &packet)) {
+    if (!sl_dpdk_get_unnumbered(netif, &packet)) {
         return; /* whoever waits for it asks again */
     }
     uint32_t before = sl_dpdk_write(packet.bytes, route, header);
     memcpy(packet.bytes + before, body, header->body_bytes);
     packet.length = before + header->body_bytes;
     packet.queue = queue;
-    packet.unchecked = side->facts.sums;
+    packet.unchecked = netif->info.tx_checksum;
     if (!packet.unchecked) {
         sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
     }
-    sl_dpdk_put(dpdk, side, &packet);
+    sl_dpdk_put(dpdk, netif, &packet);
 }

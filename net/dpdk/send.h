@@ -48,7 +48,7 @@ struct sl_dpdk_sending {
     uint32_t lost_head, lost_tail;
     bool wants_room; /* send_burst took fewer than it was offered */
     bool goes_on;    /* the next poll is to mark it dirty */
-    bool probe_due, bye_due, moved_due;
+    bool probe_due, fin_due, moved_due;
     bool wide_due;       /* a probe as long as a packet of content may be */
     uint32_t wide_tries; /* how often such a one may be lost and is sent again at once */
     /* All that was sent has come, and more waits for a grant, of which the word may be lost: when
@@ -97,8 +97,8 @@ bool sl_dpdk_queue_is_ready(struct sl_dpdk_sending *send);
 struct sl_dpdk_body {
     uint8_t *to;
     uint32_t bytes;
-    bool sums;
-    uint64_t sum;
+    bool checksums;
+    uint64_t checksum;
 };
 
 void sl_dpdk_body_add(struct sl_dpdk_body *body, const uint8_t *from, uint32_t bytes);

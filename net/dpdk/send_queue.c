@@ -94,7 +94,7 @@ bool sl_dpdk_queue_takes_message(struct sl_dpdk_conn *conn)
 bool sl_dpdk_queue_takes_lost(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;
-    while (send->lost_mask < conn->flights.mask) {
+    while (send->lost_mask < conn->sent_packets.mask) {
         struct sl_dpdk_lost *grown = sl_dpdk_ring_grow(
             send->lost, &send->lost_mask, sizeof *send->lost, send->lost_head, send->lost_tail);
         if (grown == NULL) {
@@ -108,11 +108,11 @@ bool sl_dpdk_queue_takes_lost(struct sl_dpdk_conn *conn)
 void sl_dpdk_send_shrink(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;
-    if (!sl_dpdk_sent_packets_none(&conn->flights) || send->head != send->tail ||
+    if (!sl_dpdk_sent_packets_none(&conn->sent_packets) || send->head != send->tail ||
         send->message_first != send->message_next || send->lost_head != send->lost_tail) {
         return;
     }
-    sl_dpdk_sent_packets_shrink(&conn->flights);
+    sl_dpdk_sent_packets_shrink(&conn->sent_packets);
     send->entries = sl_dpdk_ring_shrink(send->entries, &send->entries_mask, sizeof *send->entries);
     send->messages =
         sl_dpdk_ring_shrink(send->messages, &send->messages_mask, sizeof *send->messages);
@@ -223,7 +223,7 @@ static uint32_t sent_run(struct sl_dpdk_sending *send)
 static bool reports_to(const struct sl_dpdk_conn *conn)
 {
     return (conn->base.state == SL_CONN_OPEN || conn->base.state == SL_CONN_CLOSING) &&
-           (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING);
+           (conn->phase == SL_DPDK_LIVE || conn->phase == SL_DPDK_DRAINING);
 }
 
 static void take_out(struct sl_dpdk_sending *send, uint32_t end)
@@ -246,7 +246,7 @@ void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
         take_out(send, end);
         sl_conn_report_sent(&conn->base, cookie);
     }
-    if (send->wants_room && conn->life == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN &&
+    if (send->wants_room && conn->phase == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN &&
         has_room(send)) {
         send->wants_room = false;
         sl_conn_report_writable(&conn->base);

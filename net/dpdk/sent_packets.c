@@ -23,51 +23,54 @@
 
 enum state { SETTLED = 0, OUTSTANDING = 1 };
 
-static struct sl_dpdk_sent_packet *at(const struct sl_dpdk_sent_packets *flights, uint32_t sequence)
+static struct sl_dpdk_sent_packet *at(const struct sl_dpdk_sent_packets *sent_packets,
+                                      uint32_t sequence)
 {
-    return &flights->ring[sequence & flights->mask];
+    return &sent_packets->ring[sequence & sent_packets->mask];
 }
 
-int sl_dpdk_sent_packets_open(struct sl_dpdk_sent_packets *flights, uint32_t first)
+int sl_dpdk_sent_packets_open(struct sl_dpdk_sent_packets *sent_packets, uint32_t first)
 {
-    *flights = (struct sl_dpdk_sent_packets){.first = first,
-                                             .next = first,
-                                             .largest_acked = first,
-                                             .loss_ns = SL_CLOCK_NEVER,
-                                             .rto_min_ns = RTO_NS_MIN,
-                                             .rto_max_ns = RTO_NS_MAX};
-    flights->ring = sl_dpdk_ring_open(&flights->mask, sizeof *flights->ring);
-    return flights->ring == NULL ? SL_ERR_NO_MEMORY : 0;
+    *sent_packets = (struct sl_dpdk_sent_packets){.first = first,
+                                                  .next = first,
+                                                  .largest_acked = first,
+                                                  .loss_ns = SL_CLOCK_NEVER,
+                                                  .rto_min_ns = RTO_NS_MIN,
+                                                  .rto_max_ns = RTO_NS_MAX};
+    sent_packets->ring = sl_dpdk_ring_open(&sent_packets->mask, sizeof *sent_packets->ring);
+    return sent_packets->ring == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
-bool sl_dpdk_sent_packets_grow(struct sl_dpdk_sent_packets *flights)
+bool sl_dpdk_sent_packets_grow(struct sl_dpdk_sent_packets *sent_packets)
 {
-    if (flights->mask + 1 == SL_DPDK_SENT_PACKETS) {
+    if (sent_packets->mask + 1 == SL_DPDK_SENT_PACKETS) {
         return false;
     }
-    struct sl_dpdk_sent_packet *grown = sl_dpdk_ring_grow(
-        flights->ring, &flights->mask, sizeof *flights->ring, flights->first, flights->next);
-    flights->ring = grown != NULL ? grown : flights->ring;
+    struct sl_dpdk_sent_packet *grown =
+        sl_dpdk_ring_grow(sent_packets->ring, &sent_packets->mask, sizeof *sent_packets->ring,
+                          sent_packets->first, sent_packets->next);
+    sent_packets->ring = grown != NULL ? grown : sent_packets->ring;
     return grown != NULL;
 }
 
-void sl_dpdk_sent_packets_shrink(struct sl_dpdk_sent_packets *flights)
+void sl_dpdk_sent_packets_shrink(struct sl_dpdk_sent_packets *sent_packets)
 {
-    if (sl_dpdk_sent_packets_none(flights)) {
-        flights->ring = sl_dpdk_ring_shrink(flights->ring, &flights->mask, sizeof *flights->ring);
+    if (sl_dpdk_sent_packets_none(sent_packets)) {
+        sent_packets->ring = sl_dpdk_ring_shrink(sent_packets->ring, &sent_packets->mask,
+                                                 sizeof *sent_packets->ring);
     }
 }
 
-void sl_dpdk_sent_packets_close(struct sl_dpdk_sent_packets *flights)
+void sl_dpdk_sent_packets_close(struct sl_dpdk_sent_packets *sent_packets)
 {
-    free(flights->ring);
-    flights->ring = NULL;
+    free(sent_packets->ring);
+    sent_packets->ring = NULL;
 }
 
 /* RFC 9002, section 5.3. */
-void sl_dpdk_sent_packets_measured(struct sl_dpdk_sent_packets *flights, uint64_t rtt_ns)
+void sl_dpdk_sent_packets_measured(struct sl_dpdk_sent_packets *sent_packets, uint64_t rtt_ns)
 {
-    struct sl_dpdk_rtt *rtt = &flights->rtt;
+    struct sl_dpdk_rtt *rtt = &sent_packets->rtt;
     rtt_ns = rtt_ns > 0 ? rtt_ns : 1;
     rtt->latest_ns = rtt_ns;
     if (rtt->smoothed_ns == 0) {
@@ -84,32 +87,34 @@ void sl_dpdk_sent_packets_measured(struct sl_dpdk_sent_packets *flights, uint64_
     rtt->least_ns = rtt_ns < rtt->least_ns ? rtt_ns : rtt->least_ns;
 }
 
-void sl_dpdk_sent_packets_sent(struct sl_dpdk_sent_packets *flights,
+void sl_dpdk_sent_packets_sent(struct sl_dpdk_sent_packets *sent_packets,
                                const struct sl_dpdk_sent_packet *packet, uint64_t now_ns)
 {
-    sl_assert(!sl_dpdk_sent_packets_full(flights));
-    struct sl_dpdk_sent_packet *flight = at(flights, flights->next++);
-    *flight = *packet;
-    flight->sent_ns = now_ns;
-    flight->state = OUTSTANDING;
-    flights->outstanding_bytes += packet->body_bytes;
-    flights->quiet_ns = now_ns;
+    sl_assert(!sl_dpdk_sent_packets_full(sent_packets));
+    struct sl_dpdk_sent_packet *sent_packet = at(sent_packets, sent_packets->next++);
+    *sent_packet = *packet;
+    sent_packet->sent_ns = now_ns;
+    sent_packet->state = OUTSTANDING;
+    sent_packets->outstanding_bytes += packet->body_bytes;
+    sent_packets->quiet_ns = now_ns;
 }
 
-static void settle(struct sl_dpdk_sent_packets *flights, struct sl_dpdk_sent_packet *flight)
+static void settle(struct sl_dpdk_sent_packets *sent_packets,
+                   struct sl_dpdk_sent_packet *sent_packet)
 {
-    flight->state = SETTLED;
-    flights->outstanding_bytes -= flight->body_bytes;
+    sent_packet->state = SETTLED;
+    sent_packets->outstanding_bytes -= sent_packet->body_bytes;
 }
 
 /* Past what is settled. */
-static void advance(struct sl_dpdk_sent_packets *flights)
+static void advance(struct sl_dpdk_sent_packets *sent_packets)
 {
-    while (flights->first != flights->next && at(flights, flights->first)->state == SETTLED) {
-        flights->first++;
+    while (sent_packets->first != sent_packets->next &&
+           at(sent_packets, sent_packets->first)->state == SETTLED) {
+        sent_packets->first++;
     }
-    if (sl_dpdk_before(flights->largest_acked, flights->first)) {
-        flights->largest_acked = flights->first;
+    if (sl_dpdk_before(sent_packets->largest_acked, sent_packets->first)) {
+        sent_packets->largest_acked = sent_packets->first;
     }
 }
 
@@ -123,49 +128,51 @@ static uint64_t loss_age_ns(const struct sl_dpdk_rtt *rtt)
     return age_ns > LOSS_NS_MIN ? age_ns : LOSS_NS_MIN;
 }
 
-static void lose(struct sl_dpdk_sent_packets *flights, struct sl_dpdk_sent_packet *flight,
+static void lose(struct sl_dpdk_sent_packets *sent_packets, struct sl_dpdk_sent_packet *sent_packet,
                  const struct sl_dpdk_flight_events *events)
 {
-    settle(flights, flight);
-    events->lost(events->ctx, flight);
+    settle(sent_packets, sent_packet);
+    events->lost(events->ctx, sent_packet);
 }
 
 /* Of what was sent before the last that came; sets loss_ns to when the oldest of it that is not
  * lost yet will be. */
-static void find_lost(struct sl_dpdk_sent_packets *flights, uint64_t now_ns,
+static void find_lost(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
                       const struct sl_dpdk_flight_events *events)
 {
-    uint64_t age_ns = loss_age_ns(&flights->rtt);
-    flights->loss_ns = SL_CLOCK_NEVER;
-    for (uint32_t n = flights->first; sl_dpdk_before(n, flights->largest_acked); n++) {
-        struct sl_dpdk_sent_packet *flight = at(flights, n);
-        if (flight->state == SETTLED) {
+    uint64_t age_ns = loss_age_ns(&sent_packets->rtt);
+    sent_packets->loss_ns = SL_CLOCK_NEVER;
+    for (uint32_t n = sent_packets->first; sl_dpdk_before(n, sent_packets->largest_acked); n++) {
+        struct sl_dpdk_sent_packet *sent_packet = at(sent_packets, n);
+        if (sent_packet->state == SETTLED) {
             continue;
         }
-        if (flights->largest_acked - n <= REORDERED_MAX && flight->sent_ns + age_ns > now_ns) {
+        if (sent_packets->largest_acked - n <= REORDERED_MAX &&
+            sent_packet->sent_ns + age_ns > now_ns) {
             /* Those behind it are younger, and have had no more pass them. */
-            flights->loss_ns = flight->sent_ns + age_ns;
+            sent_packets->loss_ns = sent_packet->sent_ns + age_ns;
             break;
         }
-        lose(flights, flight, events);
+        lose(sent_packets, sent_packet, events);
     }
-    advance(flights);
+    advance(sent_packets);
 }
 
 /* ---- acknowledgements ------------------------------------------------------------------------ */
 
-static bool is_outstanding(const struct sl_dpdk_sent_packets *flights, uint32_t sequence)
+static bool is_outstanding(const struct sl_dpdk_sent_packets *sent_packets, uint32_t sequence)
 {
-    return !sl_dpdk_before(sequence, flights->first) && at(flights, sequence)->state != SETTLED;
+    return !sl_dpdk_before(sequence, sent_packets->first) &&
+           at(sent_packets, sequence)->state != SETTLED;
 }
 
-static void came(struct sl_dpdk_sent_packets *flights, uint32_t sequence,
+static void came(struct sl_dpdk_sent_packets *sent_packets, uint32_t sequence,
                  const struct sl_dpdk_flight_events *events)
 {
-    if (is_outstanding(flights, sequence)) {
-        struct sl_dpdk_sent_packet *flight = at(flights, sequence);
-        settle(flights, flight);
-        events->came(events->ctx, flight);
+    if (is_outstanding(sent_packets, sequence)) {
+        struct sl_dpdk_sent_packet *sent_packet = at(sent_packets, sequence);
+        settle(sent_packets, sent_packet);
+        events->came(events->ctx, sent_packet);
     }
 }
 
@@ -182,139 +189,141 @@ static uint32_t words_end(uint32_t acknowledged, const uint64_t *sack, uint32_t 
 }
 
 /* The last packet that an acknowledgement is the first to tell of. */
-static bool find_newest(const struct sl_dpdk_sent_packets *flights, uint32_t acknowledged,
+static bool find_newest(const struct sl_dpdk_sent_packets *sent_packets, uint32_t acknowledged,
                         const uint64_t *sack, uint32_t sack_words, uint32_t *newest)
 {
     for (uint32_t w = sack_words; w-- > 0;) {
         for (uint64_t left = sack[w]; left != 0;) {
             uint32_t bit = 63 - (uint32_t)__builtin_clzll(left);
             *newest = acknowledged + 1 + 64 * w + bit;
-            if (is_outstanding(flights, *newest)) {
+            if (is_outstanding(sent_packets, *newest)) {
                 return true;
             }
             left &= ~(1ULL << bit);
         }
     }
-    for (uint32_t n = acknowledged; sl_dpdk_before(flights->first, n);) {
+    for (uint32_t n = acknowledged; sl_dpdk_before(sent_packets->first, n);) {
         *newest = --n;
-        if (is_outstanding(flights, n)) {
+        if (is_outstanding(sent_packets, n)) {
             return true;
         }
     }
     return false;
 }
 
-static void take_words(struct sl_dpdk_sent_packets *flights, uint32_t acknowledged,
+static void take_words(struct sl_dpdk_sent_packets *sent_packets, uint32_t acknowledged,
                        const uint64_t *sack, uint32_t sack_words,
                        const struct sl_dpdk_flight_events *events)
 {
-    for (uint32_t n = flights->first; sl_dpdk_before(n, acknowledged); n++) {
-        came(flights, n, events);
+    for (uint32_t n = sent_packets->first; sl_dpdk_before(n, acknowledged); n++) {
+        came(sent_packets, n, events);
     }
     for (uint32_t w = 0; w < sack_words; w++) {
         for (uint64_t left = sack[w]; left != 0; left &= left - 1) {
-            came(flights, acknowledged + 1 + 64 * w + (uint32_t)__builtin_ctzll(left), events);
+            came(sent_packets, acknowledged + 1 + 64 * w + (uint32_t)__builtin_ctzll(left), events);
         }
     }
 }
 
-bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *flights, uint32_t acknowledged,
-                                       const uint64_t *sack, uint32_t sack_words, uint64_t now_ns,
+bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets,
+                                       uint32_t acknowledged, const uint64_t *sack,
+                                       uint32_t sack_words, uint64_t now_ns,
                                        const struct sl_dpdk_flight_events *events)
 {
     sl_assert(sack_words <= SL_DPDK_SACK_WORDS);
     uint32_t end = words_end(acknowledged, sack, sack_words), newest;
-    if (flights->next - acknowledged > SL_DPDK_RECEIVED_JUMP ||
-        sl_dpdk_before(flights->next, end)) {
+    if (sent_packets->next - acknowledged > SL_DPDK_RECEIVED_JUMP ||
+        sl_dpdk_before(sent_packets->next, end)) {
         return false;
     }
-    if (find_newest(flights, acknowledged, sack, sack_words, &newest)) {
-        if (!sl_dpdk_before(newest, flights->largest_acked)) {
-            sl_dpdk_sent_packets_measured(flights, now_ns - at(flights, newest)->sent_ns);
+    if (find_newest(sent_packets, acknowledged, sack, sack_words, &newest)) {
+        if (!sl_dpdk_before(newest, sent_packets->largest_acked)) {
+            sl_dpdk_sent_packets_measured(sent_packets, now_ns - at(sent_packets, newest)->sent_ns);
         }
-        flights->probes = flights->timeouts = 0;
-        flights->quiet_ns = now_ns;
-        take_words(flights, acknowledged, sack, sack_words, events);
+        sent_packets->probes = sent_packets->timeouts = 0;
+        sent_packets->quiet_ns = now_ns;
+        take_words(sent_packets, acknowledged, sack, sack_words, events);
     }
-    if (sl_dpdk_before(flights->largest_acked, end)) {
-        flights->largest_acked = end;
+    if (sl_dpdk_before(sent_packets->largest_acked, end)) {
+        sent_packets->largest_acked = end;
     }
-    advance(flights);
-    find_lost(flights, now_ns, events);
+    advance(sent_packets);
+    find_lost(sent_packets, now_ns, events);
     return true;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static uint64_t timeout_ns(const struct sl_dpdk_sent_packets *flights)
+static uint64_t timeout_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
-    const struct sl_dpdk_rtt *rtt = &flights->rtt;
+    const struct sl_dpdk_rtt *rtt = &sent_packets->rtt;
     uint64_t ns = rtt->smoothed_ns == 0 ? RTO_NS_UNKNOWN : rtt->smoothed_ns + 4 * rtt->variance_ns;
-    ns = ns > flights->rto_min_ns ? ns : flights->rto_min_ns;
-    for (uint32_t i = 0; i < flights->timeouts && ns < flights->rto_max_ns; i++) {
+    ns = ns > sent_packets->rto_min_ns ? ns : sent_packets->rto_min_ns;
+    for (uint32_t i = 0; i < sent_packets->timeouts && ns < sent_packets->rto_max_ns; i++) {
         ns *= 2;
     }
-    return ns < flights->rto_max_ns ? ns : flights->rto_max_ns;
+    return ns < sent_packets->rto_max_ns ? ns : sent_packets->rto_max_ns;
 }
 
 /* As a tail loss probe (RFC 8985, section 7), and a probe timeout (RFC 9002, section 6.2). */
-static uint64_t probe_ns(const struct sl_dpdk_sent_packets *flights)
+static uint64_t probe_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
-    const struct sl_dpdk_rtt *rtt = &flights->rtt;
+    const struct sl_dpdk_rtt *rtt = &sent_packets->rtt;
     uint64_t more_ns =
         rtt->smoothed_ns > 4 * rtt->variance_ns ? rtt->smoothed_ns : 4 * rtt->variance_ns;
     more_ns = more_ns > PROBE_NS_MIN ? more_ns : PROBE_NS_MIN;
-    return rtt->smoothed_ns == 0 || flights->timeouts > 0
+    return rtt->smoothed_ns == 0 || sent_packets->timeouts > 0
                ? SL_CLOCK_NEVER
-               : (rtt->smoothed_ns + more_ns) << flights->probes;
+               : (rtt->smoothed_ns + more_ns) << sent_packets->probes;
 }
 
 /* How long it is to be quiet before the peer is asked. */
-static uint64_t patience_ns(const struct sl_dpdk_sent_packets *flights)
+static uint64_t patience_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
-    uint64_t probe = probe_ns(flights), timeout = timeout_ns(flights);
+    uint64_t probe = probe_ns(sent_packets), timeout = timeout_ns(sent_packets);
     return probe < timeout ? probe : timeout;
 }
 
-uint64_t sl_dpdk_sent_packets_timer(const struct sl_dpdk_sent_packets *flights)
+uint64_t sl_dpdk_sent_packets_timer(const struct sl_dpdk_sent_packets *sent_packets)
 {
-    if (sl_dpdk_sent_packets_none(flights)) {
+    if (sl_dpdk_sent_packets_none(sent_packets)) {
         return SL_CLOCK_NEVER;
     }
-    uint64_t timeout = flights->quiet_ns + patience_ns(flights);
-    return timeout < flights->loss_ns ? timeout : flights->loss_ns;
+    uint64_t timeout = sent_packets->quiet_ns + patience_ns(sent_packets);
+    return timeout < sent_packets->loss_ns ? timeout : sent_packets->loss_ns;
 }
 
-static void lose_all(struct sl_dpdk_sent_packets *flights,
+static void lose_all(struct sl_dpdk_sent_packets *sent_packets,
                      const struct sl_dpdk_flight_events *events)
 {
-    for (uint32_t n = flights->first; n != flights->next; n++) {
-        if (at(flights, n)->state != SETTLED) {
-            lose(flights, at(flights, n), events);
+    for (uint32_t n = sent_packets->first; n != sent_packets->next; n++) {
+        if (at(sent_packets, n)->state != SETTLED) {
+            lose(sent_packets, at(sent_packets, n), events);
         }
     }
-    advance(flights);
-    flights->loss_ns = SL_CLOCK_NEVER;
+    advance(sent_packets);
+    sent_packets->loss_ns = SL_CLOCK_NEVER;
 }
 
-bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *flights, uint64_t now_ns,
+bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
                                  const struct sl_dpdk_flight_events *events)
 {
-    if (flights->loss_ns <= now_ns) {
-        find_lost(flights, now_ns, events);
+    if (sent_packets->loss_ns <= now_ns) {
+        find_lost(sent_packets, now_ns, events);
     }
-    if (sl_dpdk_sent_packets_none(flights) || flights->quiet_ns + patience_ns(flights) > now_ns) {
+    if (sl_dpdk_sent_packets_none(sent_packets) ||
+        sent_packets->quiet_ns + patience_ns(sent_packets) > now_ns) {
         return false;
     }
-    const bool is_timeout = timeout_ns(flights) <= probe_ns(flights);
-    flights->quiet_ns = now_ns;
+    const bool is_timeout = timeout_ns(sent_packets) <= probe_ns(sent_packets);
+    sent_packets->quiet_ns = now_ns;
     if (!is_timeout) {
-        flights->probes++;
+        sent_packets->probes++;
         return true;
     }
-    flights->timeouts++;
-    if (flights->timeouts >= TIMEOUTS_TO_LOSE_ALL) {
-        lose_all(flights, events);
+    sent_packets->timeouts++;
+    if (sent_packets->timeouts >= TIMEOUTS_TO_LOSE_ALL) {
+        lose_all(sent_packets, events);
     }
     return true;
 }

@@ -41,36 +41,37 @@ struct sl_dpdk_sent_packets {
 };
 
 /* first: the number of the first packet. Errors: NO_MEMORY. */
-int sl_dpdk_sent_packets_open(struct sl_dpdk_sent_packets *flights, uint32_t first);
-void sl_dpdk_sent_packets_close(struct sl_dpdk_sent_packets *flights); /* also of zeros */
+int sl_dpdk_sent_packets_open(struct sl_dpdk_sent_packets *sent_packets, uint32_t first);
+void sl_dpdk_sent_packets_close(struct sl_dpdk_sent_packets *sent_packets); /* also of zeros */
 
 /* Gives back memory that was needed once; where none are on their way. */
-void sl_dpdk_sent_packets_shrink(struct sl_dpdk_sent_packets *flights);
+void sl_dpdk_sent_packets_shrink(struct sl_dpdk_sent_packets *sent_packets);
 
 /* A round trip that was measured otherwise: by the set-up. */
-void sl_dpdk_sent_packets_measured(struct sl_dpdk_sent_packets *flights, uint64_t rtt_ns);
+void sl_dpdk_sent_packets_measured(struct sl_dpdk_sent_packets *sent_packets, uint64_t rtt_ns);
 
-bool sl_dpdk_sent_packets_grow(struct sl_dpdk_sent_packets *flights);
+bool sl_dpdk_sent_packets_grow(struct sl_dpdk_sent_packets *sent_packets);
 
 /* No packet may leave: too many are on their way, or there is no memory for more. */
-static inline bool sl_dpdk_sent_packets_full(struct sl_dpdk_sent_packets *flights)
+static inline bool sl_dpdk_sent_packets_full(struct sl_dpdk_sent_packets *sent_packets)
 {
-    return flights->next - flights->first > flights->mask && !sl_dpdk_sent_packets_grow(flights);
+    return sent_packets->next - sent_packets->first > sent_packets->mask &&
+           !sl_dpdk_sent_packets_grow(sent_packets);
 }
 
-static inline bool sl_dpdk_sent_packets_none(const struct sl_dpdk_sent_packets *flights)
+static inline bool sl_dpdk_sent_packets_none(const struct sl_dpdk_sent_packets *sent_packets)
 {
-    return flights->next == flights->first;
+    return sent_packets->next == sent_packets->first;
 }
 
 /* `behind` of a header whose sequence is flights->next. */
-static inline uint16_t sl_dpdk_sent_packets_behind(const struct sl_dpdk_sent_packets *flights)
+static inline uint16_t sl_dpdk_sent_packets_behind(const struct sl_dpdk_sent_packets *sent_packets)
 {
-    return (uint16_t)(flights->next - flights->first);
+    return (uint16_t)(sent_packets->next - sent_packets->first);
 }
 
 /* A packet leaves, numbered flights->next before the call. Not when full. */
-void sl_dpdk_sent_packets_sent(struct sl_dpdk_sent_packets *flights,
+void sl_dpdk_sent_packets_sent(struct sl_dpdk_sent_packets *sent_packets,
                                const struct sl_dpdk_sent_packet *packet, uint64_t now_ns);
 
 /* Each packet is either `came` or `lost` (to be sent again), once. One that is lost may have come,
@@ -86,8 +87,9 @@ struct sl_dpdk_flight_events {
  * Says what came, then what is lost. Returns false, and does nothing, when it acknowledges what was
  * never sent, or is older than any that an honest peer still says: a forgery, or a mad peer. Older
  * words than known before do no harm. flights->rtt is up to date when it calls. */
-bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *flights, uint32_t acknowledged,
-                                       const uint64_t *sack, uint32_t sack_words, uint64_t now_ns,
+bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets,
+                                       uint32_t acknowledged, const uint64_t *sack,
+                                       uint32_t sack_words, uint64_t now_ns,
                                        const struct sl_dpdk_flight_events *events);
 
 /* When sl_dpdk_sent_packets_expire must be called: for a packet's age, or since nothing was heard
@@ -99,11 +101,11 @@ bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *flights, uin
  * soon, and a peer that was asleep is not sent again what it has. A timeout is smoothed + 4
  * variances, within its limits, doubled with each in a row up to the upper one; a quarter second
  * before the round trip time is known. */
-uint64_t sl_dpdk_sent_packets_timer(const struct sl_dpdk_sent_packets *flights);
+uint64_t sl_dpdk_sent_packets_timer(const struct sl_dpdk_sent_packets *sent_packets);
 
 /* At that time: says what is lost by its age. Returns whether the peer must be asked (a packet,
  * any, with ANSWER); from the third timeout in a row on all that is outstanding was said lost. */
-bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *flights, uint64_t now_ns,
+bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
                                  const struct sl_dpdk_flight_events *events);
 
 #endif

@@ -32,9 +32,9 @@ struct sl_dpdk_store {
     uint32_t copy_bytes;
 };
 
-static uint32_t waiting_max(const struct sl_dpdk_netif *side)
+static uint32_t waiting_max(const struct sl_dpdk_netif *netif)
 {
-    return side->facts.packets / 2U;
+    return netif->info.packets / 2U;
 }
 
 static uint8_t *map(size_t bytes)
@@ -69,20 +69,20 @@ static void put_free(struct sl_dpdk_store *store, struct sl_dpdk_block *block)
 static bool open_parked(const struct sl_dpdk *dpdk, struct sl_dpdk_store *store)
 {
     size_t count = 1;
-    bool has_strays = false;
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        const struct sl_dpdk_port_info *facts = &dpdk->sides[i].facts;
-        count += waiting_max(&dpdk->sides[i]);
-        has_strays = has_strays || facts->queues.reactors > 1;
+    bool has_misrouted = false;
+    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
+        const struct sl_dpdk_port_info *info = &dpdk->netifs[i].info;
+        count += waiting_max(&dpdk->netifs[i]);
+        has_misrouted = has_misrouted || info->queues.reactors > 1;
         store->copy_bytes =
-            facts->frame_bytes_max > store->copy_bytes ? facts->frame_bytes_max : store->copy_bytes;
+            info->frame_bytes_max > store->copy_bytes ? info->frame_bytes_max : store->copy_bytes;
     }
     store->parked = malloc(count * sizeof *store->parked);
-    if (has_strays) {
+    if (has_misrouted) {
         store->copies_bytes = count * store->copy_bytes;
         store->copies = map(store->copies_bytes);
     }
-    return store->parked != NULL && (store->copies != NULL || !has_strays);
+    return store->parked != NULL && (store->copies != NULL || !has_misrouted);
 }
 
 int sl_dpdk_store_open(struct sl_dpdk *dpdk)
@@ -232,22 +232,22 @@ static const uint8_t *copy_body(struct sl_dpdk_store *store, const struct sl_dpd
     return memcpy(copy, parsed->body, parsed->body_bytes);
 }
 
-struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_netif *side,
+struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                                     const struct sl_dpdk_packet *packet,
                                     const struct sl_dpdk_parsed *parsed, bool of_stranger)
 {
     struct sl_dpdk_store *store = dpdk->store;
-    uint32_t *waiting = &store->waiting[side - dpdk->sides];
-    uint32_t *strangers = &store->strangers_waiting[side - dpdk->sides];
-    if (*waiting == waiting_max(side) ||
-        (of_stranger && *strangers >= waiting_max(side) / STRANGER_PART)) {
+    uint32_t *waiting = &store->waiting[netif - dpdk->netifs];
+    uint32_t *strangers = &store->strangers_waiting[netif - dpdk->netifs];
+    if (*waiting == waiting_max(netif) ||
+        (of_stranger && *strangers >= waiting_max(netif) / STRANGER_PART)) {
         return NULL;
     }
     ++*waiting;
     *strangers += of_stranger ? 1 : 0;
     struct sl_dpdk_parked *parked = get_parked(store);
     parked->of_stranger = of_stranger;
-    parked->side = side;
+    parked->netif = netif;
     parked->packet = *packet;
     parked->body = packet->token != NULL ? parsed->body : copy_body(store, parked, parsed);
     parked->offset = parsed->header.offset;
@@ -257,16 +257,16 @@ struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_netif *
 
 void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked)
 {
-    struct sl_dpdk_netif *side = parked->side;
-    if (side == NULL) {
+    struct sl_dpdk_netif *netif = parked->netif;
+    if (netif == NULL) {
         free(parked);
         return;
     }
     if (parked->packet.token != NULL) {
-        side->port->ops->release(side->port, &parked->packet, 1);
+        netif->port->ops->release(netif->port, &parked->packet, 1);
     }
-    dpdk->store->waiting[side - dpdk->sides]--;
-    dpdk->store->strangers_waiting[side - dpdk->sides] -= parked->of_stranger ? 1 : 0;
+    dpdk->store->waiting[netif - dpdk->netifs]--;
+    dpdk->store->strangers_waiting[netif - dpdk->netifs] -= parked->of_stranger ? 1 : 0;
     parked->next = dpdk->store->parked_free;
     dpdk->store->parked_free = parked;
 }

@@ -10,15 +10,15 @@
 #define AGAIN_NS SL_CLOCK_NS_PER_MS
 #define LEAST_NS (10 * SL_CLOCK_NS_PER_S) /* a cookie that was good is so no longer */
 
-enum past_kind { NOBODY, ENDED, WENT };
+enum time_wait_kind { NOBODY, ENDED, WENT };
 
-struct past {
-    enum past_kind kind;
+struct time_wait {
+    enum time_wait_kind kind;
     uint64_t id, until_ns;
     /* WENT */
     uint64_t id_there;
     /* ENDED */
-    struct sl_dpdk_netif *side;
+    struct sl_dpdk_netif *netif;
     struct sl_dpdk_address there;
     struct sl_dpdk_route route;
     struct sl_dpdk_last_words last;
@@ -27,7 +27,7 @@ struct past {
 };
 
 struct sl_dpdk_pasts {
-    struct past places[PASTS];
+    struct time_wait places[PASTS];
 };
 
 int sl_dpdk_time_wait_open(struct sl_dpdk *dpdk)
@@ -42,16 +42,17 @@ void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk)
     dpdk->pasts = NULL;
 }
 
-static struct past *place_of(struct sl_dpdk *dpdk, uint64_t id)
+static struct time_wait *place_of(struct sl_dpdk *dpdk, uint64_t id)
 {
     return &dpdk->pasts->places[(id >> SL_DPDK_ID_SHIFT) % PASTS];
 }
 
-static struct past *find(struct sl_dpdk *dpdk, uint64_t id)
+static struct time_wait *find(struct sl_dpdk *dpdk, uint64_t id)
 {
-    struct past *past = place_of(dpdk, id);
-    bool is_it = past->kind != NOBODY && past->id == id && sl_dpdk_now_ns(dpdk) < past->until_ns;
-    return is_it ? past : NULL;
+    struct time_wait *time_wait = place_of(dpdk, id);
+    bool is_it = time_wait->kind != NOBODY && time_wait->id == id &&
+                 sl_dpdk_now_ns(dpdk) < time_wait->until_ns;
+    return is_it ? time_wait : NULL;
 }
 
 static uint64_t until_ns(const struct sl_dpdk *dpdk)
@@ -66,22 +67,22 @@ void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
     if (conn->id_peers == 0 || !conn->routed) {
         return;
     }
-    struct past *past = place_of(dpdk, conn->id);
-    *past = (struct past){.kind = ENDED,
-                          .id = conn->id,
-                          .until_ns = until_ns(dpdk),
-                          .side = conn->side,
-                          .there = conn->there,
-                          .route = conn->route,
-                          .queue = conn->queue};
-    const bool was_orderly = conn->all_delivered || (conn->end_err == SL_OK && conn->bye_acked);
-    sl_dpdk_conn_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &past->last);
+    struct time_wait *time_wait = place_of(dpdk, conn->id);
+    *time_wait = (struct time_wait){.kind = ENDED,
+                                    .id = conn->id,
+                                    .until_ns = until_ns(dpdk),
+                                    .netif = conn->netif,
+                                    .there = conn->there,
+                                    .route = conn->route,
+                                    .queue = conn->queue};
+    const bool was_orderly = conn->all_delivered || (conn->end_err == SL_OK && conn->fin_acked);
+    sl_dpdk_conn_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &time_wait->last);
 }
 
 void sl_dpdk_time_wait_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there)
 {
-    *place_of(dpdk, id) =
-        (struct past){.kind = WENT, .id = id, .until_ns = until_ns(dpdk), .id_there = id_there};
+    *place_of(dpdk, id) = (struct time_wait){
+        .kind = WENT, .id = id, .until_ns = until_ns(dpdk), .id_there = id_there};
 }
 
 bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id)
@@ -95,31 +96,32 @@ static bool waits(const struct sl_dpdk_header *header)
     return header->kind >= SL_DPDK_DATA && header->kind <= SL_DPDK_FIN;
 }
 
-static void tell_again(struct sl_dpdk *dpdk, struct past *past, const struct sl_dpdk_parsed *parsed)
+static void tell_again(struct sl_dpdk *dpdk, struct time_wait *time_wait,
+                       const struct sl_dpdk_parsed *parsed)
 {
     const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
     if (!waits(&parsed->header) ||
-        memcmp(&past->there.ip, &parsed->from.ip, sizeof past->there.ip) != 0 ||
-        (past->told_ns != 0 && now_ns - past->told_ns < AGAIN_NS)) {
+        memcmp(&time_wait->there.ip, &parsed->from.ip, sizeof time_wait->there.ip) != 0 ||
+        (time_wait->told_ns != 0 && now_ns - time_wait->told_ns < AGAIN_NS)) {
         return;
     }
-    past->told_ns = now_ns;
-    sl_dpdk_send_unnumbered(dpdk, past->side, &past->route, past->queue, &past->last.header,
-                            past->last.body);
+    time_wait->told_ns = now_ns;
+    sl_dpdk_send_unnumbered(dpdk, time_wait->netif, &time_wait->route, time_wait->queue,
+                            &time_wait->last.header, time_wait->last.body);
 }
 
-bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *side,
+bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_packet *packet,
                             const struct sl_dpdk_parsed *parsed)
 {
-    struct past *past = find(dpdk, parsed->header.connection);
-    if (past == NULL) {
+    struct time_wait *time_wait = find(dpdk, parsed->header.connection);
+    if (time_wait == NULL) {
         return false;
     }
-    if (past->kind == WENT) {
-        sl_dpdk_misrouted_send(dpdk, side, past->id_there, packet);
+    if (time_wait->kind == WENT) {
+        sl_dpdk_misrouted_send(dpdk, netif, time_wait->id_there, packet);
     } else {
-        tell_again(dpdk, past, parsed);
+        tell_again(dpdk, time_wait, parsed);
     }
     return true;
 }

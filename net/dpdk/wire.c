@@ -35,7 +35,7 @@ static void write_be16(uint8_t *to, uint32_t value)
 }
 
 /* A 16-bit number's share of a sum, which reads memory as little-endian words. */
-static uint64_t sum_of_be16(uint32_t value)
+static uint64_t checksum_of_be16(uint32_t value)
 {
     return __builtin_bswap16((uint16_t)value);
 }
@@ -51,8 +51,8 @@ static uint32_t route_ipv4(uint8_t *ip, const struct in6_addr *from, const struc
     memcpy(ip + 12, from->s6_addr + 12, 4);
     memcpy(ip + 16, to->s6_addr + 12, 4);
     /* What the length is still to be added to. */
-    uint16_t sum = (uint16_t)~sl_dpdk_checksum_fold(sl_dpdk_checksum(0, ip, IPV4_BYTES));
-    memcpy(ip + 10, &sum, sizeof sum);
+    uint16_t checksum = (uint16_t)~sl_dpdk_checksum_fold(sl_dpdk_checksum(0, ip, IPV4_BYTES));
+    memcpy(ip + 10, &checksum, sizeof checksum);
     return IPV4_BYTES;
 }
 
@@ -95,10 +95,10 @@ static void write_lengths(uint8_t *packet, bool is_v6, uint32_t udp_bytes)
     }
     uint32_t total = IPV4_BYTES + udp_bytes;
     write_be16(ip + 2, total);
-    uint16_t sum;
-    memcpy(&sum, ip + 10, sizeof sum);
-    sum = sl_dpdk_checksum_fold(sum + sum_of_be16(total));
-    memcpy(ip + 10, &sum, sizeof sum);
+    uint16_t checksum;
+    memcpy(&checksum, ip + 10, sizeof checksum);
+    checksum = sl_dpdk_checksum_fold(checksum + checksum_of_be16(total));
+    memcpy(ip + 10, &checksum, sizeof checksum);
     write_be16(ip + IPV4_BYTES + 4, udp_bytes);
 }
 
@@ -199,44 +199,45 @@ uint32_t sl_dpdk_write(uint8_t *packet, const struct sl_dpdk_route *route,
 
 /* Addresses, which stand before the UDP header in both protocols, and what else UDP's checksum is
  * over, but for the body. */
-static uint64_t head_sum(uint8_t **udp)
+static uint64_t head_checksum(uint8_t **udp)
 {
     uint8_t *packet = *udp;
     bool is_v6 = read_be16(packet + 12) == ETHER_IPV6;
     uint32_t addresses = is_v6 ? 32 : 8;
     *udp = packet + ETHER_BYTES + (is_v6 ? IPV6_BYTES : IPV4_BYTES);
     memset(*udp + 6, 0, 2);
-    return sl_dpdk_checksum(sum_of_be16(PROTOCOL_UDP) + sum_of_be16(read_be16(*udp + 4)),
+    return sl_dpdk_checksum(checksum_of_be16(PROTOCOL_UDP) + checksum_of_be16(read_be16(*udp + 4)),
                             *udp - addresses, addresses + UDP_BYTES + SL_DPDK_HEADER_BYTES);
 }
 
-static void store_sum(uint8_t *udp, uint64_t sum)
+static void store_checksum(uint8_t *udp, uint64_t checksum)
 {
     /* 0 says that there is none; all ones is the same number. */
-    uint16_t folded = sl_dpdk_checksum_fold(sum);
+    uint16_t folded = sl_dpdk_checksum_fold(checksum);
     folded = folded == 0 ? 0xffff : folded;
     memcpy(udp + 6, &folded, sizeof folded);
 }
 
-void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *rest, uint32_t rest_length)
+void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *tail, uint32_t tail_length)
 {
     uint8_t *udp = packet;
-    uint64_t sum = head_sum(&udp);
+    uint64_t checksum = head_checksum(&udp);
     const uint8_t *body = udp + UDP_BYTES + SL_DPDK_HEADER_BYTES;
     uint32_t head_bytes = (uint32_t)(body - packet);
     sl_assert(length >= head_bytes);
     sl_assert_slow(read_be16(udp + 4) ==
-                   UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes + rest_length);
-    sum = sl_dpdk_checksum(sum, body, length - head_bytes);
-    uint64_t rest_sum = rest_length > 0 ? sl_dpdk_checksum(0, rest, rest_length) : 0;
-    store_sum(udp, sum + (length % 2 == 0 ? rest_sum : sl_dpdk_checksum_odd(rest_sum)));
+                   UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes + tail_length);
+    checksum = sl_dpdk_checksum(checksum, body, length - head_bytes);
+    uint64_t tail_checksum = tail_length > 0 ? sl_dpdk_checksum(0, tail, tail_length) : 0;
+    store_checksum(
+        udp, checksum + (length % 2 == 0 ? tail_checksum : sl_dpdk_checksum_odd(tail_checksum)));
 }
 
-void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_sum)
+void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_checksum)
 {
     uint8_t *udp = packet;
-    uint64_t sum = head_sum(&udp);
-    store_sum(udp, sum + body_sum);
+    uint64_t checksum = head_checksum(&udp);
+    store_checksum(udp, checksum + body_checksum);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -252,8 +253,9 @@ static enum sl_dpdk_class parse_udp(struct sl_bytes datagram, const uint8_t *add
         return SL_DPDK_MALFORMED;
     }
     if (!checked) {
-        uint64_t sum = sum_of_be16(PROTOCOL_UDP) + sum_of_be16(bytes);
-        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(sum, addresses, address_bytes + bytes)) != 0) {
+        uint64_t checksum = checksum_of_be16(PROTOCOL_UDP) + checksum_of_be16(bytes);
+        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(checksum, addresses, address_bytes + bytes)) !=
+            0) {
             return SL_DPDK_MALFORMED;
         }
     }
@@ -274,13 +276,13 @@ static enum sl_dpdk_class parse_udp(struct sl_bytes datagram, const uint8_t *add
 
 static bool ipv4_head_is_sound(const uint8_t *ip)
 {
-    uint64_t sum = 0;
+    uint64_t checksum = 0;
     for (uint32_t i = 0; i < IPV4_BYTES; i += 4) {
         uint32_t word;
         memcpy(&word, ip + i, sizeof word);
-        sum += word;
+        checksum += word;
     }
-    return sl_dpdk_checksum_fold(sum) == 0;
+    return sl_dpdk_checksum_fold(checksum) == 0;
 }
 
 static void map_ipv4(struct in6_addr *to, const uint8_t *from)

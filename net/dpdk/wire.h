@@ -117,9 +117,9 @@ static inline uint32_t sl_dpdk_route_bytes(const struct sl_dpdk_route *route)
 
 /* Fills in the UDP checksum of what sl_dpdk_write wrote, once the body is there, but for its end
  * `rest`, which may be NULL with 0 bytes. length: of packet[], without rest. */
-void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *rest, uint32_t rest_length);
+void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *tail, uint32_t tail_length);
 /* The same where the body's sum (SACK words, rest and all) is known, from sl_dpdk_checksum_copy. */
-void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_sum);
+void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_checksum);
 
 /* What a received packet is. */
 enum sl_dpdk_class {
@@ -157,23 +157,24 @@ int sl_dpdk_hello_decode(const uint8_t *body, uint32_t bytes, struct sl_dpdk_hel
  * the two do not overlap. A piece that begins at an odd place, behind others of odd length
  * together, is summed by itself and added as sl_dpdk_checksum_odd has it. Sums of up to 2^28 pieces
  * may be added. */
-uint64_t sl_dpdk_checksum(uint64_t sum, const uint8_t *bytes, uint32_t length);
-uint64_t sl_dpdk_checksum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32_t length);
+uint64_t sl_dpdk_checksum(uint64_t checksum, const uint8_t *bytes, uint32_t length);
+uint64_t sl_dpdk_checksum_copy(uint64_t checksum, uint8_t *to, const uint8_t *from,
+                               uint32_t length);
 
 /* Each half is added to the other, and what is carried out of the lower one into the upper: that is
  * the sum of both, modulo what they can count. */
-static inline uint16_t sl_dpdk_checksum_fold(uint64_t sum)
+static inline uint16_t sl_dpdk_checksum_fold(uint64_t checksum)
 {
-    sum += sum << 32 | sum >> 32;
-    uint32_t half = (uint32_t)(sum >> 32);
+    checksum += checksum << 32 | checksum >> 32;
+    uint32_t half = (uint32_t)(checksum >> 32);
     half += half << 16 | half >> 16;
     return (uint16_t) ~(half >> 16);
 }
 
 /* What a piece's sum counts when a byte stands before it. */
-static inline uint64_t sl_dpdk_checksum_odd(uint64_t sum)
+static inline uint64_t sl_dpdk_checksum_odd(uint64_t checksum)
 {
-    return (uint64_t)(uint16_t)~sl_dpdk_checksum_fold(sum) << 8;
+    return (uint64_t)(uint16_t)~sl_dpdk_checksum_fold(checksum) << 8;
 }
 
 /* Sequence numbers and offsets run over: a before b. */

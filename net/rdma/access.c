@@ -30,7 +30,7 @@ int sl_rdma_access_accept(struct sl_rdma_conn *conn)
     struct rdma_cm_id *id = conn->link.id;
     struct sl_rdma_hello hello;
     struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
-    if (conn->rail->can.is_iwarp) {
+    if (conn->nic->caps.is_iwarp) {
         return library->accept(id, &param) == 0 ? 0 : SL_ERR_IO;
     }
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};

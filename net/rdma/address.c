@@ -103,16 +103,17 @@ static void add_all_devices(struct search *search)
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/class/infiniband", sysfs);
-    DIR *folder = opendir(path);
-    if (folder == NULL) {
+    DIR *directory = opendir(path);
+    if (directory == NULL) {
         return;
     }
-    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+    for (const struct dirent *entry = readdir(directory); entry != NULL;
+         entry = readdir(directory)) {
         if (entry->d_name[0] != '.') {
             add_device(search, entry->d_name);
         }
     }
-    closedir(folder);
+    closedir(directory);
     qsort(search->devices, search->device_count, sizeof search->devices[0], compare_devices);
 }
 
@@ -210,10 +211,10 @@ static int choose_gid(const struct sl_rdma *rdma, const struct search *search, s
 /* ---- The addresses of a device ----------------------------------------------------------------
  */
 
-static bool has_folder(const char *device, const char *folder, const char *entry)
+static bool has_directory(const char *device, const char *directory, const char *entry)
 {
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/class/infiniband/%s/%s/%s", sysfs, device, folder, entry);
+    snprintf(path, sizeof path, "%s/class/infiniband/%s/%s/%s", sysfs, device, directory, entry);
     DIR *stream = opendir(path);
     if (stream != NULL) {
         closedir(stream);
@@ -272,7 +273,7 @@ static bool is_of_device(const char *device, const char *interface)
             return true;
         }
     }
-    return has_folder(device, "device/net", interface);
+    return has_directory(device, "device/net", interface);
 }
 
 static uint32_t bytes_of(const struct sockaddr *address, const uint8_t **out)
@@ -400,6 +401,6 @@ int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpo
         return 0;
     }
     keep_near(&search);
-    *from = search.candidates[rdma->next_rail++ % search.candidate_count].address;
+    *from = search.candidates[rdma->next_nic++ % search.candidate_count].address;
     return 0;
 }

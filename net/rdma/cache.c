@@ -21,7 +21,7 @@ struct sl_rdma_hold {
 };
 
 struct sl_rdma_cache {
-    struct sl_rdma_nic *rail;
+    struct sl_rdma_nic *nic;
     struct sl_rdma_hold **index; /* by base */
     uint32_t count, capacity;
     struct sl_rdma_hold *newest, *oldest;
@@ -113,7 +113,7 @@ static void hold_destroy(struct sl_rdma_cache *cache, struct sl_rdma_hold *hold)
         sl_rdma_unmapped_forget(&hold->watch);
     }
     if (hold->mr != NULL) {
-        (void)cache->rail->rdma->library->dereg_mr(hold->mr);
+        (void)cache->nic->rdma->library->dereg_mr(hold->mr);
     }
     free(hold);
 }
@@ -163,11 +163,11 @@ static void clear_unmapped(struct sl_rdma_cache *cache)
 static struct ibv_mr *pin(struct sl_rdma_cache *cache, void *at, size_t bytes, int *access)
 {
     int all = *access | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-    struct ibv_mr *mr = sl_rdma_memory_pin(cache->rail, at, bytes, all);
+    struct ibv_mr *mr = sl_rdma_memory_pin(cache->nic, at, bytes, all);
     if (mr != NULL) {
         *access = all;
     } else if (!sl_rdma_memory_is_short(errno) && (*access & IBV_ACCESS_LOCAL_WRITE) == 0) {
-        mr = sl_rdma_memory_pin(cache->rail, at, bytes, *access);
+        mr = sl_rdma_memory_pin(cache->nic, at, bytes, *access);
     }
     return mr;
 }
@@ -188,7 +188,7 @@ static bool hold_pin(struct sl_rdma_cache *cache, struct sl_rdma_hold *hold)
 static struct sl_rdma_hold *hold_create(struct sl_rdma_cache *cache, uintptr_t base, size_t bytes,
                                         int access)
 {
-    if (sl_rdma_memory_is_refused(cache->rail, &cache->refusal, bytes)) {
+    if (sl_rdma_memory_is_refused(cache->nic, &cache->refusal, bytes)) {
         return NULL;
     }
     struct sl_rdma_hold *hold = reserve_place(cache) ? calloc(1, sizeof *hold) : NULL;
@@ -200,7 +200,7 @@ static struct sl_rdma_hold *hold_create(struct sl_rdma_cache *cache, uintptr_t b
     hold->access = access;
     if (!hold_pin(cache, hold)) {
         if (sl_rdma_memory_is_short(errno)) {
-            sl_rdma_memory_refused(cache->rail, &cache->refusal, bytes);
+            sl_rdma_memory_refused(cache->nic, &cache->refusal, bytes);
         }
         hold_destroy(cache, hold);
         return NULL;
@@ -268,14 +268,14 @@ const struct ibv_mr *sl_rdma_cache_region(const struct sl_rdma_hold *hold)
 /* ---- Open and close ---------------------------------------------------------------------------
  */
 
-struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_nic *rail, size_t bytes_max,
+struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_nic *nic, size_t bytes_max,
                                          uint32_t entries_max)
 {
     struct sl_rdma_cache *cache = calloc(1, sizeof *cache);
     if (cache == NULL) {
         return NULL;
     }
-    cache->rail = rail;
+    cache->nic = nic;
     cache->bytes_max = bytes_max;
     cache->entries_max = entries_max;
     cache->watching = sl_rdma_unmapped_open();

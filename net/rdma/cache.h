@@ -18,7 +18,7 @@ struct sl_rdma_nic;
 #define SL_RDMA_CACHE_ENTRIES 1024U
 
 /* Keeps at most so much that is not in use. NULL: no memory. */
-struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_nic *rail, size_t bytes_max,
+struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_nic *nic, size_t bytes_max,
                                          uint32_t entries_max);
 void sl_rdma_cache_close(struct sl_rdma_cache **cache); /* nothing is in use */
 

@@ -33,15 +33,15 @@ static bool pages_on_demand(struct ibv_context *verbs)
            (attr.odp_caps.per_transport_caps.rc_odp_caps & needed) == needed;
 }
 
-static bool takes_relaxed_order(const struct sl_rdma_nic *rail)
+static bool takes_relaxed_order(const struct sl_rdma_nic *nic)
 {
-    const struct sl_rdma_library *library = rail->rdma->library;
+    const struct sl_rdma_library *library = nic->rdma->library;
     size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
     void *page = sl_arena_pages_map(bytes, false);
     if (page == NULL) {
         return false;
     }
-    struct ibv_mr *mr = library->reg_mr(rail->pd, page, bytes,
+    struct ibv_mr *mr = library->reg_mr(nic->pd, page, bytes,
                                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                             IBV_ACCESS_RELAXED_ORDERING);
     if (mr != NULL) {
@@ -51,18 +51,18 @@ static bool takes_relaxed_order(const struct sl_rdma_nic *rail)
     return mr != NULL;
 }
 
-static bool can_make(const struct sl_rdma_nic *rail, uint32_t inline_bytes, uint32_t pieces)
+static bool can_make(const struct sl_rdma_nic *nic, uint32_t inline_bytes, uint32_t remote_sges)
 {
-    const struct sl_rdma_library *library = rail->rdma->library;
-    struct ibv_qp_init_attr attr = {.send_cq = rail->cq,
-                                    .recv_cq = rail->cq,
+    const struct sl_rdma_library *library = nic->rdma->library;
+    struct ibv_qp_init_attr attr = {.send_cq = nic->cq,
+                                    .recv_cq = nic->cq,
                                     .cap = {.max_send_wr = PROBE_SENDS,
                                             .max_recv_wr = 1,
-                                            .max_send_sge = pieces,
+                                            .max_send_sge = remote_sges,
                                             .max_recv_sge = 1,
                                             .max_inline_data = inline_bytes},
                                     .qp_type = IBV_QPT_RC};
-    struct ibv_qp *qp = library->create_plain_qp(rail->pd, &attr);
+    struct ibv_qp *qp = library->create_plain_qp(nic->pd, &attr);
     if (qp != NULL) {
         (void)library->destroy_plain_qp(qp);
     }
@@ -71,36 +71,36 @@ static bool can_make(const struct sl_rdma_nic *rail, uint32_t inline_bytes, uint
 
 /* No device says how much it takes inline, or how that depends on the number of pieces: the most is
  * found by making queue pairs. */
-static int probe_queue_pairs(struct sl_rdma_nic *rail, uint32_t pieces_max)
+static int probe_queue_pairs(struct sl_rdma_nic *nic, uint32_t remote_sges_max)
 {
     static const uint32_t inline_bytes[] = {256, 128, 64, 0};
-    for (uint32_t pieces = pieces_max; pieces > 0; pieces /= 2) {
+    for (uint32_t remote_sges = remote_sges_max; remote_sges > 0; remote_sges /= 2) {
         for (uint32_t i = 0; i < sizeof inline_bytes / sizeof inline_bytes[0]; i++) {
-            if (can_make(rail, inline_bytes[i], pieces)) {
-                rail->can.inline_max = inline_bytes[i];
-                rail->can.sge_max = pieces;
+            if (can_make(nic, inline_bytes[i], remote_sges)) {
+                nic->caps.inline_max = inline_bytes[i];
+                nic->caps.sge_max = remote_sges;
                 return 0;
             }
         }
     }
-    sl_log_error("rdma: %s: no queue pair can be made: %s", rail->name, strerror(errno));
+    sl_log_error("rdma: %s: no queue pair can be made: %s", nic->name, strerror(errno));
     return SL_ERR_IO;
 }
 
-int sl_rdma_caps_ask(struct sl_rdma_nic *rail)
+int sl_rdma_caps_ask(struct sl_rdma_nic *nic)
 {
     struct ibv_device_attr attr;
     memset(&attr, 0, sizeof attr);
-    int err = rail->rdma->library->query_device(rail->verbs, &attr);
+    int err = nic->rdma->library->query_device(nic->verbs, &attr);
     if (err != 0) {
-        sl_log_error("rdma: %s: it cannot be asked what it can: %s", rail->name, strerror(err));
+        sl_log_error("rdma: %s: it cannot be asked what it can: %s", nic->name, strerror(err));
         return SL_ERR_IO;
     }
     uint32_t reads = least(positive(attr.max_qp_rd_atom), positive(attr.max_qp_init_rd_atom));
     reads = least(reads, SL_RDMA_READS);
-    rail->can = (struct sl_rdma_caps){
-        .is_iwarp = rail->verbs->device->transport_type == IBV_TRANSPORT_IWARP,
-        .on_demand = pages_on_demand(rail->verbs),
+    nic->caps = (struct sl_rdma_caps){
+        .is_iwarp = nic->verbs->device->transport_type == IBV_TRANSPORT_IWARP,
+        .on_demand = pages_on_demand(nic->verbs),
         .sge_max = least(positive(attr.max_sge), SL_RDMA_REMOTE_SGES + 2),
         .reads_max = reads > 0 ? reads : 1,
         .srq_max = attr.max_srq > 0 ? positive(attr.max_srq_wr) : 0,
@@ -109,8 +109,8 @@ int sl_rdma_caps_ask(struct sl_rdma_nic *rail)
     return 0;
 }
 
-int sl_rdma_caps_try(struct sl_rdma_nic *rail)
+int sl_rdma_caps_try(struct sl_rdma_nic *nic)
 {
-    rail->can.relaxed_order = takes_relaxed_order(rail);
-    return probe_queue_pairs(rail, rail->can.sge_max);
+    nic->caps.relaxed_order = takes_relaxed_order(nic);
+    return probe_queue_pairs(nic, nic->caps.sge_max);
 }

@@ -149,7 +149,7 @@ static void for_listener(struct sl_rdma *rdma, struct sl_rdma_listener *listener
 
 static void accepted(struct sl_rdma_conn *conn)
 {
-    if (conn->rail->can.is_iwarp) {
+    if (conn->nic->caps.is_iwarp) {
         conn->link.established = true;
     } else {
         sl_rdma_conn_established(conn);
@@ -160,7 +160,7 @@ static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
 {
     switch (event->type) {
     case RDMA_CM_EVENT_ESTABLISHED:
-        if (conn->life == SL_RDMA_ACCEPTING) {
+        if (conn->phase == SL_RDMA_ACCEPTING) {
             accepted(conn);
             return;
         }

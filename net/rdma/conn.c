@@ -20,10 +20,10 @@ static struct sl_rdma_conn **bucket_of(struct sl_rdma *rdma, uint32_t queue_pair
     return &rdma->by_queue_pair[queue_pair % SL_RDMA_BUCKETS];
 }
 
-struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *rail, uint32_t number)
+struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *nic, uint32_t number)
 {
-    struct sl_rdma_conn *conn = *bucket_of(rail->rdma, number);
-    while (conn != NULL && (conn->link.id->qp->qp_num != number || conn->rail != rail)) {
+    struct sl_rdma_conn *conn = *bucket_of(nic->rdma, number);
+    while (conn != NULL && (conn->link.id->qp->qp_num != number || conn->nic != nic)) {
         conn = conn->queue_pair_next;
     }
     return conn;
@@ -124,7 +124,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     (void)now_ns;
     struct sl_rdma_conn *conn =
         (struct sl_rdma_conn *)((char *)timer - offsetof(struct sl_rdma_conn, timer));
-    switch (conn->life) {
+    switch (conn->phase) {
     case SL_RDMA_RESOLVING:
     case SL_RDMA_MOVING:
         if (conn->link.id == NULL && conn->attempts > 0 && conn->base.state != SL_CONN_CLOSING) {
@@ -194,7 +194,7 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
         return NULL;
     }
     sl_conn_init(&conn->base, &rdma->base, events, ctx);
-    conn->life = SL_RDMA_RESOLVING;
+    conn->phase = SL_RDMA_RESOLVING;
     conn->window = SL_RDMA_WINDOW_MIN;
     conn->limit_ours = conn->limit_told = conn->window;
     if (!link_to(rdma, conn)) {
@@ -216,21 +216,21 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
     return conn;
 }
 
-static struct ibv_qp_init_attr attributes(const struct sl_rdma_nic *rail, struct sl_rdma_link *link)
+static struct ibv_qp_init_attr attributes(const struct sl_rdma_nic *nic, struct sl_rdma_link *link)
 {
     /* With iWARP reads may be outstanding that count as completed, as what was sent behind them is.
      */
-    uint32_t sends = rail->can.is_iwarp ? 2 * SL_RDMA_SENDS : SL_RDMA_SENDS;
+    uint32_t sends = nic->caps.is_iwarp ? 2 * SL_RDMA_SENDS : SL_RDMA_SENDS;
     return (struct ibv_qp_init_attr){
         .qp_context = link,
-        .send_cq = rail->cq,
-        .recv_cq = rail->cq,
-        .srq = rail->srq,
+        .send_cq = nic->cq,
+        .recv_cq = nic->cq,
+        .srq = nic->srq,
         .cap = {.max_send_wr = sends,
-                .max_recv_wr = rail->srq != NULL ? 0 : SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE,
-                .max_send_sge = rail->can.sge_max,
+                .max_recv_wr = nic->srq != NULL ? 0 : SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE,
+                .max_send_sge = nic->caps.sge_max,
                 .max_recv_sge = 1,
-                .max_inline_data = rail->can.inline_max},
+                .max_inline_data = nic->caps.inline_max},
         .qp_type = IBV_QPT_RC};
 }
 
@@ -238,36 +238,36 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
     struct sl_rdma_link *link = &conn->link;
-    struct sl_rdma_nic *rail;
-    int err = sl_rdma_nic_get(rdma, link->id->verbs, &rail);
+    struct sl_rdma_nic *nic;
+    int err = sl_rdma_nic_get(rdma, link->id->verbs, &nic);
     if (err != 0) {
         return err;
     }
-    if (conn->rail != NULL && conn->rail != rail) {
+    if (conn->nic != NULL && conn->nic != nic) {
         return SL_ERR_IO; /* it moves, and its memory is known to another device */
     }
-    struct ibv_qp_init_attr attr = attributes(rail, link);
-    if (rdma->library->create_qp(link->id, rail->pd, &attr) != 0) {
+    struct ibv_qp_init_attr attr = attributes(nic, link);
+    if (rdma->library->create_qp(link->id, nic->pd, &attr) != 0) {
         int reason = errno;
-        bool left = reason == EINVAL && conn->life == SL_RDMA_ACCEPTING; /* who asked to connect */
+        bool left = reason == EINVAL && conn->phase == SL_RDMA_ACCEPTING; /* who asked to connect */
         if (!left && sl_rdma_may_log(rdma)) {
             sl_log_warn("%s: no queue pair can be had: %s", conn->base.peer, strerror(reason));
         }
         return left ? SL_ERR_CLOSED : reason == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
     }
-    conn->rail = rail;
+    conn->nic = nic;
     link->generation = ++rdma->generations;
     struct sl_rdma_conn **bucket = bucket_of(rdma, link->id->qp->qp_num);
     conn->queue_pair_next = *bucket;
     *bucket = conn;
-    if (sl_rdma_pool_reserve(rail, conn, conn->window)) {
+    if (sl_rdma_pool_reserve(nic, conn, conn->window)) {
         return 0;
     }
-    const bool is_full = sl_rdma_pool_is_full(rail);
+    const bool is_full = sl_rdma_pool_is_full(nic);
     if (sl_rdma_may_log(rdma)) {
-        sl_log_warn("%s: %s %s for it beside %u others", conn->base.peer, rail->name,
+        sl_log_warn("%s: %s %s for it beside %u others", conn->base.peer, nic->name,
                     is_full ? "has no room in its queues" : "can have no receive buffers",
-                    rail->promises);
+                    nic->promises);
     }
     return is_full ? SL_ERR_TOO_LARGE : SL_ERR_NO_MEMORY;
 }
@@ -275,15 +275,15 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
 struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
                                           struct sl_rdma_hello *hello)
 {
-    uint8_t reads = (uint8_t)READS_MAX(conn->rail->can.reads_max);
+    uint8_t reads = (uint8_t)READS_MAX(conn->nic->caps.reads_max);
     *hello = (struct sl_rdma_hello){.magic = SL_RDMA_MAGIC,
                                     .version = SL_RDMA_VERSION,
-                                    .is_move = conn->life == SL_RDMA_MOVING,
+                                    .is_move = conn->phase == SL_RDMA_MOVING,
                                     .limit = conn->limit_told,
                                     .reads = reads,
                                     .ticket = conn->ticket};
     uint8_t depth = reads;
-    if (conn->life == SL_RDMA_ACCEPTING && conn->reads_peer < depth) {
+    if (conn->phase == SL_RDMA_ACCEPTING && conn->reads_peer < depth) {
         depth = (uint8_t)conn->reads_peer;
     }
     return (struct rdma_conn_param){.private_data = hello,
@@ -296,19 +296,19 @@ struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
 
 void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hello *hello)
 {
-    bool moves = conn->life == SL_RDMA_MOVING || conn->move != NULL;
+    bool moves = conn->phase == SL_RDMA_MOVING || conn->move != NULL;
     if (!moves) {
         conn->limit_theirs = hello->limit;
     }
-    uint32_t ours = READS_MAX(conn->rail->can.reads_max);
+    uint32_t ours = READS_MAX(conn->nic->caps.reads_max);
     conn->reads_peer = hello->reads < ours ? hello->reads : ours;
 }
 
 void sl_rdma_conn_established(struct sl_rdma_conn *conn)
 {
     sl_rdma_connect_done(conn);
-    conn->life = SL_RDMA_LIVE;
-    conn->unannounced = false;
+    conn->phase = SL_RDMA_LIVE;
+    conn->accept_pending = false;
     sl_rdma_liveness_add(conn->rdma, conn);
     sl_conn_report_accepted(&conn->base);
     if (conn->move != NULL) {
@@ -341,7 +341,7 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
     if (link->id->qp != NULL) {
         leave_bucket(conn);
         library->destroy_qp(link->id);
-        sl_rdma_pool_release(conn->rail, conn);
+        sl_rdma_pool_release(conn->nic, conn);
     }
     (void)library->destroy_id(link->id);
     link->id = NULL;
@@ -353,12 +353,12 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
 
 void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
 {
-    if (conn->life == SL_RDMA_ENDED ||
-        (conn->life == SL_RDMA_LEAVING && sl_rdma_move_end(conn, err))) {
+    if (conn->phase == SL_RDMA_ENDED ||
+        (conn->phase == SL_RDMA_LEAVING && sl_rdma_move_end(conn, err))) {
         return;
     }
     sl_rdma_conn_stop_timer(conn);
-    if (conn->life == SL_RDMA_ACCEPTING && conn->move != NULL) {
+    if (conn->phase == SL_RDMA_ACCEPTING && conn->move != NULL) {
         sl_rdma_conn_drop_link(conn); /* what came along is delivered even so, by move_bury */
         conn->end_err = err;
         sl_rdma_mark_ready(conn);
@@ -369,8 +369,8 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
     if (conn->base.state != SL_CONN_CLOSED) {
         conn->base.state = SL_CONN_CLOSING;
     }
-    conn->life = SL_RDMA_ENDED;
-    if (conn->bye_received) {
+    conn->phase = SL_RDMA_ENDED;
+    if (conn->fin_received) {
         sl_rdma_conn_set_timer(conn, DRAIN_NS); /* until it has our answer */
     }
     sl_rdma_mark_ready(conn);
@@ -378,7 +378,7 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
 
 void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err)
 {
-    if (conn->life != SL_RDMA_ENDED && sl_rdma_may_log(conn->rdma)) {
+    if (conn->phase != SL_RDMA_ENDED && sl_rdma_may_log(conn->rdma)) {
         sl_log_warn("%s: closed, since %s: %s", conn->base.peer, what, sl_err_name(err));
     }
     sl_rdma_conn_end(conn, err);
@@ -386,24 +386,24 @@ void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err)
 
 void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err)
 {
-    if (conn->life != SL_RDMA_LIVE) {
+    if (conn->phase != SL_RDMA_LIVE) {
         sl_rdma_conn_end(conn, err);
         return;
     }
-    conn->suspect_err = err;
+    conn->pending_err = err;
     sl_rdma_conn_set_timer(conn, SUSPECT_NS);
 }
 
 void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn)
 {
-    conn->bye_received = conn->all_received = true;
+    conn->fin_received = conn->all_received = true;
     sl_rdma_mark_ready(conn);
 }
 
 void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn)
 {
     conn->link.disconnected = true;
-    conn->empties = conn->rail != NULL ? conn->rail->empties : 0;
+    conn->empties = conn->nic != NULL ? conn->nic->empties : 0;
     sl_rdma_mark_ready(conn);
 }
 
@@ -418,8 +418,8 @@ void sl_rdma_conn_disconnect(struct sl_conn *base)
         return;
     }
     base->state = SL_CONN_CLOSING;
-    if (conn->life == SL_RDMA_LIVE) { /* else it moves, and drains where it gets to */
-        conn->life = SL_RDMA_DRAINING;
+    if (conn->phase == SL_RDMA_LIVE) { /* else it moves, and drains where it gets to */
+        conn->phase = SL_RDMA_DRAINING;
     }
     sl_rdma_conn_set_timer(conn, DRAIN_NS);
     sl_rdma_mark_dirty(conn);
@@ -429,7 +429,7 @@ void sl_rdma_conn_disconnect(struct sl_conn *base)
 /* What came before the end was seen is in the completion queue, or was: that was empty since. */
 static bool saw_all(struct sl_rdma_conn *conn)
 {
-    if (conn->rail == NULL || conn->rail->empties != conn->empties) {
+    if (conn->nic == NULL || conn->nic->empties != conn->empties) {
         return true;
     }
     sl_rdma_mark_ready(conn);
@@ -439,17 +439,17 @@ static bool saw_all(struct sl_rdma_conn *conn)
 static bool visit_open(struct sl_rdma_conn *conn)
 {
     bool work = sl_rdma_receive_visit(conn);
-    if (conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING) {
+    if (conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING) {
         sl_rdma_send_report(conn);
     }
-    if (conn->life == SL_RDMA_DRAINING && !conn->bye_sent && sl_rdma_send_is_done(conn)) {
-        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
+    if (conn->phase == SL_RDMA_DRAINING && !conn->fin_sent && sl_rdma_send_is_done(conn)) {
+        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
     }
-    if (conn->life != SL_RDMA_LIVE && conn->life != SL_RDMA_DRAINING) {
+    if (conn->phase != SL_RDMA_LIVE && conn->phase != SL_RDMA_DRAINING) {
         return work;
     }
     if (conn->link.disconnected ? saw_all(conn)
-                                : conn->bye_received && (conn->life == SL_RDMA_DRAINING ||
+                                : conn->fin_received && (conn->phase == SL_RDMA_DRAINING ||
                                                          sl_rdma_receive_is_done(conn))) {
         sl_rdma_conn_end(conn, SL_ERR_CLOSED);
     }
@@ -460,20 +460,20 @@ static bool visit_open(struct sl_rdma_conn *conn)
 static bool says_farewell(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma_link *link = &conn->link;
-    if (!conn->bye_received || !link->established || link->disconnected || conn->quiet_waited) {
+    if (!conn->fin_received || !link->established || link->disconnected || conn->quiet_waited) {
         return false;
     }
-    if (!conn->bye_sent) {
-        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
+    if (!conn->fin_sent) {
+        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
     }
-    return !conn->bye_sent || link->sends_completed != link->sends_posted;
+    return !conn->fin_sent || link->sends_completed != link->sends_posted;
 }
 
 static void make_quiet(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma_library *library = conn->rdma->library;
     struct rdma_cm_id *id = conn->link.id;
-    conn->quieting = true;
+    conn->qp_draining = true;
     conn->quiet_waited = false;
     sl_rdma_conn_set_timer(conn, QUIET_NS);
     if (id->qp != NULL) {
@@ -494,7 +494,7 @@ static bool is_quiet(const struct sl_rdma_conn *conn)
         return true;
     }
     bool receives =
-        conn->rail->srq == NULL ? link->receives == 0 : conn->bye_received || link->last_wqe;
+        conn->nic->srq == NULL ? link->receives == 0 : conn->fin_received || link->last_wqe;
     return receives && link->sends_completed == link->sends_posted;
 }
 
@@ -505,9 +505,9 @@ static bool gave_back_all(struct sl_rdma_conn *conn)
     if (!is_quiet(conn)) {
         return false;
     }
-    if (!conn->quiet) {
-        conn->quiet = true;
-        conn->empties = conn->rail != NULL ? conn->rail->empties : 0;
+    if (!conn->qp_drained) {
+        conn->qp_drained = true;
+        conn->empties = conn->nic != NULL ? conn->nic->empties : 0;
     }
     return saw_all(conn);
 }
@@ -521,7 +521,7 @@ static void finish(struct sl_rdma_conn *conn)
     sl_rdma_receive_close(conn);
     sl_rdma_move_drop(conn);
     unlink_from(conn);
-    if (!conn->unannounced) {
+    if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
     put_spare(rdma, conn);
@@ -529,7 +529,7 @@ static void finish(struct sl_rdma_conn *conn)
 
 static bool visit_ended(struct sl_rdma_conn *conn)
 {
-    if (conn->link.id != NULL && !conn->quieting) {
+    if (conn->link.id != NULL && !conn->qp_draining) {
         if (says_farewell(conn)) {
             return false; /* a completion, or the timer, brings it here again */
         }
@@ -544,7 +544,7 @@ static bool visit_ended(struct sl_rdma_conn *conn)
 
 bool sl_rdma_conn_visit(struct sl_rdma_conn *conn)
 {
-    switch (conn->life) {
+    switch (conn->phase) {
     case SL_RDMA_LIVE:
     case SL_RDMA_DRAINING:
         return visit_open(conn);

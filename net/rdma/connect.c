@@ -33,7 +33,7 @@ static int err_of(int error)
 /* A connection that has been open before does not become refused. */
 static void fail(struct sl_rdma_conn *conn, int err)
 {
-    bool was_open = conn->life == SL_RDMA_MOVING && err != SL_ERR_DEADLINE;
+    bool was_open = conn->phase == SL_RDMA_MOVING && err != SL_ERR_DEADLINE;
     sl_rdma_conn_end(conn, was_open ? SL_ERR_CLOSED : err);
 }
 
@@ -154,7 +154,7 @@ static void routed(struct sl_rdma_conn *conn)
 static void set_patience_with_receiver(struct sl_rdma_conn *conn)
 {
     struct ibv_qp_attr attr = {.min_rnr_timer = RNR_TIMER};
-    if (!conn->rail->can.is_iwarp) {
+    if (!conn->nic->caps.is_iwarp) {
         (void)conn->rdma->library->modify_qp(conn->link.id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
     }
 }
@@ -168,7 +168,7 @@ void sl_rdma_connect_done(struct sl_rdma_conn *conn)
 
 static void begin_to_speak(struct sl_rdma_conn *conn)
 {
-    if (conn->rail->can.is_iwarp && conn->life == SL_RDMA_LIVE) {
+    if (conn->nic->caps.is_iwarp && conn->phase == SL_RDMA_LIVE) {
         sl_rdma_liveness_speak(conn);
     }
 }
@@ -180,15 +180,15 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
                             event->has_hello ? SL_ERR_VERSION : SL_ERR_PROTOCOL);
         return;
     }
-    if (!sl_rdma_hello_is_sane(&event->hello, conn->life == SL_RDMA_MOVING)) {
+    if (!sl_rdma_hello_is_sane(&event->hello, conn->phase == SL_RDMA_MOVING)) {
         sl_rdma_conn_refuse(conn, "it gives no credit, or more than anybody has", SL_ERR_PROTOCOL);
         return;
     }
     sl_rdma_conn_take_hello(conn, &event->hello);
     sl_rdma_connect_done(conn);
     conn->attempts = 0;
-    if (conn->life == SL_RDMA_RESOLVING) {
-        conn->life = SL_RDMA_LIVE;
+    if (conn->phase == SL_RDMA_RESOLVING) {
+        conn->phase = SL_RDMA_LIVE;
         sl_rdma_liveness_add(conn->rdma, conn);
         begin_to_speak(conn);
         sl_conn_report_connected(&conn->base);
@@ -247,7 +247,7 @@ static void after(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *even
 
 void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
-    if (conn->life != SL_RDMA_RESOLVING && conn->life != SL_RDMA_MOVING) {
+    if (conn->phase != SL_RDMA_RESOLVING && conn->phase != SL_RDMA_MOVING) {
         after(conn, event);
         return;
     }

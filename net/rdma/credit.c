@@ -27,7 +27,7 @@ static void widen(struct sl_rdma_conn *conn)
     if (conn->link.id == NULL || !conn->link.established) {
         return; /* nothing comes any more, and nobody would give back what is promised */
     }
-    if (window <= SL_RDMA_WINDOW_MAX && sl_rdma_pool_reserve(conn->rail, conn, window)) {
+    if (window <= SL_RDMA_WINDOW_MAX && sl_rdma_pool_reserve(conn->nic, conn, window)) {
         conn->window = window;
         conn->limit_ours = conn->counted_consumed + window;
         sl_rdma_mark_dirty(conn);

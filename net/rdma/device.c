@@ -48,10 +48,10 @@ static struct sl_rdma_device *find_or_make(struct ibv_context *verbs)
     return device;
 }
 
-int sl_rdma_device_join(struct sl_rdma_nic *rail, struct sl_rdma_member *member, bool *is_first)
+int sl_rdma_device_join(struct sl_rdma_nic *nic, struct sl_rdma_member *member, bool *is_first)
 {
-    *member = (struct sl_rdma_member){.rail = rail, .wake_fd = -1};
-    if (sl_rdma_make_non_blocking(rail->verbs->async_fd) != 0) {
+    *member = (struct sl_rdma_member){.nic = nic, .wake_fd = -1};
+    if (sl_rdma_make_non_blocking(nic->verbs->async_fd) != 0) {
         return SL_ERR_IO;
     }
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -59,7 +59,7 @@ int sl_rdma_device_join(struct sl_rdma_nic *rail, struct sl_rdma_member *member,
         return SL_ERR_IO;
     }
     pthread_mutex_lock(&shared.lock);
-    struct sl_rdma_device *device = find_or_make(rail->verbs);
+    struct sl_rdma_device *device = find_or_make(nic->verbs);
     if (device != NULL) {
         *is_first = device->members == NULL;
         member->wake_fd = wake_fd;
@@ -156,12 +156,12 @@ void sl_rdma_device_remove(struct sl_rdma_member *member)
 bool sl_rdma_device_is_there(const struct sl_rdma_member *member)
 {
     return member->wake_fd < 0 || !member->device->has_entry ||
-           access(member->rail->verbs->device->dev_path, F_OK) == 0;
+           access(member->nic->verbs->device->dev_path, F_OK) == 0;
 }
 
 /* NULL: all of the device's. What it concerns is there until the event is acknowledged. */
-static const struct sl_rdma_nic *rail_of(const struct ibv_async_event *event,
-                                         struct sl_rdma_device_event *out)
+static const struct sl_rdma_nic *nic_of(const struct ibv_async_event *event,
+                                        struct sl_rdma_device_event *out)
 {
     switch (event->event_type) {
     case IBV_EVENT_QP_FATAL:
@@ -189,10 +189,10 @@ static void read_device(const struct sl_rdma_device *device, const struct sl_rdm
     struct ibv_async_event event;
     while (library->get_async_event(device->verbs, &event) == 0) {
         struct sl_rdma_device_event out = {.type = event.event_type};
-        const struct sl_rdma_nic *rail = rail_of(&event, &out);
+        const struct sl_rdma_nic *nic = nic_of(&event, &out);
         for (struct sl_rdma_member *member = device->members; member != NULL;
              member = member->next) {
-            if (rail == NULL || member->rail == rail) {
+            if (nic == NULL || member->nic == nic) {
                 pass(member, out);
             }
         }
@@ -209,7 +209,7 @@ bool sl_rdma_device_next(struct sl_rdma_member *member, struct sl_rdma_device_ev
     if (member->count == 0) {
         eventfd_t dummy;
         (void)eventfd_read(member->wake_fd, &dummy);
-        read_device(member->device, member->rail->rdma->library);
+        read_device(member->device, member->nic->rdma->library);
     }
     bool found = member->count > 0;
     if (found) {

@@ -20,7 +20,7 @@ struct sl_rdma_device_event {
 /* One reactor's share. */
 struct sl_rdma_member {
     struct sl_rdma_member *next;
-    struct sl_rdma_nic *rail; /* cq_context of its completion queue, srq_context too */
+    struct sl_rdma_nic *nic; /* cq_context of its completion queue, srq_context too */
     struct sl_rdma_device_event *events;
     uint32_t count, capacity;
     int wake_fd; /* readable while there are events; -1: not a member */
@@ -31,7 +31,7 @@ struct sl_rdma_member {
 int sl_rdma_make_non_blocking(int fd);
 
 /* *is_first: no other reactor of this process uses the device. Errors: NO_MEMORY, IO. */
-int sl_rdma_device_join(struct sl_rdma_nic *rail, struct sl_rdma_member *member, bool *is_first);
+int sl_rdma_device_join(struct sl_rdma_nic *nic, struct sl_rdma_member *member, bool *is_first);
 
 /* What the rail had open is closed. The last who leaves a device that was removed also closes, in
  * the kernel, what librdmacm has open of it: Soft-RoCE and Soft-iWARP are not gone before, and so

@@ -68,7 +68,7 @@ struct sl_rdma {
     bool awake;    /* a connection was marked ready since the last poll looked */
     struct rdma_event_channel *cm;
     struct sl_rdma_channel *channel; /* that it is of */
-    struct sl_rdma_nic *rails;
+    struct sl_rdma_nic *nics;
     struct sl_rdma_nic *lost; /* whose device is gone: nothing open, but messages may lie there */
     struct sl_rdma_conn **conns; /* [conn_capacity], by index; NULL: free */
     uint32_t conn_count, conn_capacity;
@@ -84,9 +84,9 @@ struct sl_rdma {
     struct sl_rdma_region regions[SL_RDMA_REGIONS];
     uint32_t region_end;
     uint64_t region_serial, conn_serial;
-    char devices[256];  /* the option, or "" */
-    uint32_t gid;       /* the option */
-    uint32_t next_rail; /* for who connects next */
+    char devices[256]; /* the option, or "" */
+    uint32_t gid;      /* the option */
+    uint32_t next_nic; /* for who connects next */
     uint32_t connections_max, peer_timeout_ms, buffers_max;
     struct sl_timer sweep, retry;
     uint32_t sweep_rounds;
@@ -129,20 +129,20 @@ struct sl_rdma_receive; /* receive.c */
 struct sl_rdma_conn {
     struct sl_conn base;
     struct sl_rdma *rdma;
-    struct sl_rdma_nic *rail; /* NULL until it is known */
-    uint32_t promised;        /* pool.c: receive buffers that it may count on */
-    enum sl_rdma_life life;
+    struct sl_rdma_nic *nic; /* NULL until it is known */
+    uint32_t reserved;       /* pool.c: receive buffers that it may count on */
+    enum sl_rdma_life phase;
     uint32_t index; /* in conns: part of wr_id */
     uint64_t serial;
     struct sl_rdma_link link;
     int end_err;
-    int suspect_err; /* LIVE: what it ends with unless the peer turns out to be gone; 0: nothing */
+    int pending_err; /* LIVE: what it ends with unless the peer turns out to be gone; 0: nothing */
     bool dirty, ready;
-    bool unannounced; /* the layer above has not heard of it, and does not hear of its end */
-    bool bye_sent;
-    bool quieting;     /* ENDED: the queue pair is in the error state */
+    bool accept_pending; /* the layer above has not heard of it, and does not hear of its end */
+    bool fin_sent;
+    bool qp_draining;  /* ENDED: the queue pair is in the error state */
     bool quiet_waited; /* and as long as the device may take to give back receive buffers */
-    bool quiet;        /* it has given them back, maybe by completions not looked at */
+    bool qp_drained;   /* it has given them back, maybe by completions not looked at */
     uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first;
                         * then when it was quiet */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
@@ -159,7 +159,7 @@ struct sl_rdma_conn {
     uint32_t reads_done, reads_told; /* LONG packets of the peer that were read; told */
     uint32_t reads_peer;             /* RDMA reads that the peer serves at a time */
     bool note_due; /* the peer must hear of limits or counts though we have nothing to send */
-    bool bye_received;
+    bool fin_received;
     bool all_received;     /* BYE or MOVED: nothing follows on the queue pair */
     bool heard;            /* a packet came, since the last sweep */
     uint32_t quiet_rounds; /* of the sweep, without */
@@ -362,7 +362,7 @@ void sl_rdma_conn_free_all(struct sl_rdma *rdma);   /* nobody releases messages 
 
 /* From a completion; NULL: of the past. */
 struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id);
-struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *rail, uint32_t number);
+struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *nic, uint32_t number);
 
 /* Packets that have to do with the queue pair and not with frames; receive.c has checked them and
  * taken what their head says. From inside receive_block. */
@@ -458,7 +458,7 @@ void sl_rdma_send_report(
 
 /* Landings of the peer's requests, given back or used up by the frame of their id. */
 void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
-                           const struct sl_rdma_remote_sge *pieces, uint32_t count);
+                           const struct sl_rdma_remote_sge *remote_sges, uint32_t count);
 
 /* Whether a request of this id was sent with a landing, and where; NULL: no. */
 void *sl_rdma_send_reply_buffer(const struct sl_rdma_conn *conn, uint64_t request_id,

@@ -53,9 +53,9 @@ static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_even
         return;
     }
     snprintf(conn->base.peer, sizeof conn->base.peer, "%s", peer);
-    conn->unannounced = true;
+    conn->accept_pending = true;
     conn->base.accepted = true;
-    conn->life = SL_RDMA_ACCEPTING;
+    conn->phase = SL_RDMA_ACCEPTING;
     conn->link.id = event->id;
     event->id->context = conn;
     int err = sl_rdma_conn_make_queue_pair(conn);
@@ -162,11 +162,11 @@ static int open_id(struct sl_rdma_listener *listener, struct sockaddr_storage *a
 }
 
 /* What could not be had for a connection is told to who listens, not to everybody who connects. */
-static int open_rail(struct sl_rdma_listener *listener)
+static int open_nic(struct sl_rdma_listener *listener)
 {
-    struct sl_rdma_nic *rail;
+    struct sl_rdma_nic *nic;
     int err = listener->id->verbs != NULL
-                  ? sl_rdma_nic_get(listener->rdma, listener->id->verbs, &rail)
+                  ? sl_rdma_nic_get(listener->rdma, listener->id->verbs, &nic)
                   : 0;
     if (err != 0) {
         (void)listener->rdma->library->destroy_id(listener->id);
@@ -231,7 +231,7 @@ int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *end
                                           .bound = *endpoint};
     err = open_id(listener, &address);
     if (err == 0) {
-        err = open_rail(listener);
+        err = open_nic(listener);
     }
     if (err != 0) {
         char text[SL_LIMIT_ENDPOINT_BYTES];

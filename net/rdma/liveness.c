@@ -55,7 +55,7 @@ static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
 
 static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
-    if (conn->life != SL_RDMA_LIVE) {
+    if (conn->phase != SL_RDMA_LIVE) {
         return; /* it has a timer of its own */
     }
     if (conn->heard) {
@@ -90,7 +90,7 @@ static void speak_again(struct sl_rdma_conn *conn)
 
 void sl_rdma_liveness_look(struct sl_rdma_conn *conn)
 {
-    switch (conn->suspect_err) {
+    switch (conn->pending_err) {
     case 0:
         speak_again(conn);
         return;
@@ -98,7 +98,7 @@ void sl_rdma_liveness_look(struct sl_rdma_conn *conn)
         sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use", SL_ERR_PROTOCOL);
         return;
     default:
-        sl_rdma_conn_refuse(conn, "its queue pair has failed", conn->suspect_err);
+        sl_rdma_conn_refuse(conn, "its queue pair has failed", conn->pending_err);
     }
 }
 
@@ -115,11 +115,11 @@ static void arm(struct sl_rdma *rdma, uint64_t now_ns)
  */
 static bool has_device(const struct sl_rdma *rdma)
 {
-    const struct sl_rdma_nic *rail = rdma->rails;
-    while (rail != NULL && rail->gone) {
-        rail = rail->next;
+    const struct sl_rdma_nic *nic = rdma->nics;
+    while (nic != NULL && nic->gone) {
+        nic = nic->next;
     }
-    return rail != NULL;
+    return nic != NULL;
 }
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
@@ -131,13 +131,13 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
             visit(rdma->conns[i], now_ns);
         }
     }
-    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
-        sl_rdma_pool_refill(rail);
-        if (!rail->gone) {
-            sl_rdma_memory_relieve(rail);
+    for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
+        sl_rdma_pool_refill(nic);
+        if (!nic->gone) {
+            sl_rdma_memory_relieve(nic);
         }
-        if (!rail->gone && !sl_rdma_device_is_there(&rail->member)) {
-            sl_rdma_nic_remove(rdma, rail->verbs);
+        if (!nic->gone && !sl_rdma_device_is_there(&nic->member)) {
+            sl_rdma_nic_remove(rdma, nic->verbs);
         }
     }
     if (rdma->conn_count > 0 || has_device(rdma)) {

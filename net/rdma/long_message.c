@@ -7,7 +7,7 @@
 /* Where a payload is read from: by the peer, or by the device that writes it to the peer. */
 struct source {
     struct sl_rdma_conn *conn;
-    struct sl_rdma_pins *kept;
+    struct sl_rdma_pins *pins;
     enum sl_rdma_use use;
     uint32_t count;
     struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
@@ -21,7 +21,7 @@ enum outcome {
 
 static uint32_t frame_bytes(const struct sl_rdma_view *view)
 {
-    return view->head_bytes + view->rest_bytes;
+    return view->head_bytes + view->tail_bytes;
 }
 
 static struct sl_frame header_of(const struct sl_rdma_view *view)
@@ -31,10 +31,10 @@ static struct sl_frame header_of(const struct sl_rdma_view *view)
     return header;
 }
 
-static bool has_landing(const struct sl_rdma_view *view)
+static bool has_reply_buffer(const struct sl_rdma_view *view)
 {
     const struct sl_transport_frame *frame = &view->entry->frame;
-    return frame->landing != NULL && frame->landing_bytes >= SL_RDMA_LONG_BYTES;
+    return frame->reply_buffer != NULL && frame->reply_buffer_bytes >= SL_RDMA_LONG_BYTES;
 }
 
 /* Where the peer wants this answer; NULL: it is none, it is short, or anywhere. */
@@ -42,7 +42,7 @@ static const struct sl_rdma_remote_sge *target_of(const struct sl_rdma_conn *con
                                                   const struct sl_rdma_view *view, uint32_t *count)
 {
     uint32_t payload_bytes = frame_bytes(view) - SL_FRAME_HEADER_BYTES;
-    if (conn->send->landings == NULL || payload_bytes < SL_RDMA_LONG_BYTES) {
+    if (conn->send->reply_buffers == NULL || payload_bytes < SL_RDMA_LONG_BYTES) {
         return NULL;
     }
     struct sl_frame header = header_of(view);
@@ -54,57 +54,57 @@ static const struct sl_rdma_remote_sge *target_of(const struct sl_rdma_conn *con
 bool sl_rdma_long_is(const struct sl_rdma_conn *conn, const struct sl_rdma_view *view)
 {
     uint32_t count;
-    return sizeof(struct sl_rdma_packet) + (uint64_t)view->head_bytes + view->rest_bytes >
+    return sizeof(struct sl_rdma_packet) + (uint64_t)view->head_bytes + view->tail_bytes >
                SL_RDMA_PACKET_BYTES ||
-           has_landing(view) || target_of(conn, view, &count) != NULL;
+           has_reply_buffer(view) || target_of(conn, view, &count) != NULL;
 }
 
 /* ---- What is kept while a frame is read -------------------------------------------------------
  */
 
-static struct sl_rdma_pins *get_kept(struct sl_rdma_send *send)
+static struct sl_rdma_pins *get_pins(struct sl_rdma_send *send)
 {
-    struct sl_rdma_pins *kept = send->kept_free;
-    if (kept != NULL) {
-        send->kept_free = kept->next;
+    struct sl_rdma_pins *pins = send->pins_free;
+    if (pins != NULL) {
+        send->pins_free = pins->next;
     } else {
-        kept = malloc(sizeof *kept);
+        pins = malloc(sizeof *pins);
     }
-    if (kept != NULL) {
-        kept->next = NULL;
-        kept->blocks = NULL;
-        kept->span_count = 0;
+    if (pins != NULL) {
+        pins->next = NULL;
+        pins->blocks = NULL;
+        pins->local_sge_count = 0;
     }
-    return kept;
+    return pins;
 }
 
-static void put_kept(struct sl_rdma_conn *conn, struct sl_rdma_pins *kept)
+static void put_pins(struct sl_rdma_conn *conn, struct sl_rdma_pins *pins)
 {
-    sl_rdma_memory_drop(conn->rail, kept->spans, kept->span_count);
-    while (kept->blocks != NULL) {
-        struct sl_rdma_block *block = kept->blocks;
-        kept->blocks = block->next;
+    sl_rdma_memory_drop(conn->nic, pins->spans, pins->local_sge_count);
+    while (pins->blocks != NULL) {
+        struct sl_rdma_block *block = pins->blocks;
+        pins->blocks = block->next;
         sl_rdma_pool_unlend(block);
     }
-    kept->next = conn->send->kept_free;
-    conn->send->kept_free = kept;
+    pins->next = conn->send->pins_free;
+    conn->send->pins_free = pins;
 }
 
 void sl_rdma_long_drop(struct sl_rdma_conn *conn, struct sl_rdma_entry *entry)
 {
-    while (entry->kept != NULL) {
-        struct sl_rdma_pins *kept = entry->kept;
-        entry->kept = kept->next;
-        put_kept(conn, kept);
+    while (entry->pins != NULL) {
+        struct sl_rdma_pins *pins = entry->pins;
+        entry->pins = pins->next;
+        put_pins(conn, pins);
     }
 }
 
 void sl_rdma_long_close(struct sl_rdma_send *send)
 {
-    while (send->kept_free != NULL) {
-        struct sl_rdma_pins *kept = send->kept_free;
-        send->kept_free = kept->next;
-        free(kept);
+    while (send->pins_free != NULL) {
+        struct sl_rdma_pins *pins = send->pins_free;
+        send->pins_free = pins->next;
+        free(pins);
     }
 }
 
@@ -120,11 +120,11 @@ static bool find_keys(struct source *source, const uint8_t *at, uint32_t bytes,
     }
     struct sl_rdma_local_sge *spans = source->spans + source->count;
     uint32_t count =
-        sl_rdma_memory_find(source->conn->rail, at, bytes, source->use, for_the_occasion, spans,
+        sl_rdma_memory_find(source->conn->nic, at, bytes, source->use, for_the_occasion, spans,
                             SL_RDMA_REMOTE_SGES - source->count);
     for (uint32_t i = 0; i < count; i++) {
         if (spans[i].hold != NULL) {
-            source->kept->spans[source->kept->span_count++] = spans[i];
+            source->pins->spans[source->pins->local_sge_count++] = spans[i];
         }
     }
     source->count += count;
@@ -136,7 +136,7 @@ static bool find_keys(struct source *source, const uint8_t *at, uint32_t bytes,
 static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t bytes)
 {
     struct sl_rdma *rdma = source->conn->rdma;
-    struct sl_rdma_pool *pool = &source->conn->rail->pool;
+    struct sl_rdma_pool *pool = &source->conn->nic->pool;
     uint32_t needed = (bytes + SL_RDMA_STAGING_BYTES - 1) / SL_RDMA_STAGING_BYTES;
     if (needed > SL_RDMA_REMOTE_SGES - source->count) {
         return REFUSED;
@@ -145,15 +145,15 @@ static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t
         return LATER;
     }
     while (bytes > 0) {
-        struct sl_rdma_block *block = sl_rdma_pool_lend(source->conn->rail);
+        struct sl_rdma_block *block = sl_rdma_pool_lend(source->conn->nic);
         if (block == NULL) {
             bool is_full = pool->total[SL_RDMA_BLOCK_STAGING] >= rdma->buffers_max;
             return is_full && pool->lent > source->count ? LATER : REFUSED;
         }
         uint32_t some = bytes < SL_RDMA_STAGING_BYTES ? bytes : SL_RDMA_STAGING_BYTES;
         memcpy(block->at, at, some);
-        block->next = source->kept->blocks;
-        source->kept->blocks = block;
+        block->next = source->pins->blocks;
+        source->pins->blocks = block;
         source->spans[source->count++] =
             (struct sl_rdma_local_sge){.at = block->at,
                                        .bytes = some,
@@ -189,19 +189,19 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
                                 uint32_t skip)
 {
     source->count = 0;
-    source->kept = get_kept(source->conn->send);
-    if (source->kept == NULL) {
+    source->pins = get_pins(source->conn->send);
+    if (source->pins == NULL) {
         return REFUSED;
     }
     uint32_t begin = SL_FRAME_HEADER_BYTES + skip;
     enum outcome outcome = add_part(source, view->head + begin, view->head_bytes - begin);
     if (outcome == FOUND) {
-        outcome = add_part(source, view->rest, view->rest_bytes);
+        outcome = add_part(source, view->tail, view->tail_bytes);
     }
     source->conn->send->refused = source->conn->send->refused && outcome != FOUND;
     if (outcome != FOUND) {
         bool awake = source->conn->rdma->awake;
-        put_kept(source->conn, source->kept);
+        put_pins(source->conn, source->pins);
         source->conn->rdma->awake = awake; /* what was too little for this is so for others */
     }
     return outcome;
@@ -220,7 +220,7 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
     }
     send->refused_round = rdma->retry_rounds;
     if (now_ns - send->refused_since_ns < sl_rdma_patience_ns(rdma)) {
-        send->starved = true;
+        send->wait_buffer = true;
         sl_rdma_liveness_retry(rdma);
         return;
     }
@@ -237,83 +237,84 @@ static bool waits_for_memory(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
     bool waits = send->refused && send->refused_round == conn->rdma->retry_rounds;
-    send->starved = send->starved || waits;
+    send->wait_buffer = send->wait_buffer || waits;
     return waits;
 }
 
 static void fail(struct sl_rdma_conn *conn, enum outcome outcome)
 {
     if (outcome == LATER) {
-        conn->send->starved = true;
+        conn->send->wait_buffer = true;
     } else {
         wait_for_memory(conn);
     }
 }
 
-static void keep(struct sl_rdma_entry *entry, struct sl_rdma_pins *kept)
+static void keep(struct sl_rdma_entry *entry, struct sl_rdma_pins *pins)
 {
-    kept->next = entry->kept;
-    entry->kept = kept;
+    pins->next = entry->pins;
+    entry->pins = pins;
 }
 
 /* ---- Packets ----------------------------------------------------------------------------------
  */
 
-static bool begin_draft(struct sl_rdma_conn *conn, bool more, struct sl_rdma_packet_builder *draft)
+static bool begin_builder(struct sl_rdma_conn *conn, bool more,
+                          struct sl_rdma_packet_builder *builder)
 {
     bool stalls = more && conn->counted_sent + 1 == conn->limit_theirs;
-    draft->flags = stalls ? SL_RDMA_STALLED : 0;
-    draft->piece_count = draft->landing_count = 0;
-    draft->frame_bytes = draft->part_count = 0;
-    draft->block = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_SEND);
-    conn->send->starved = conn->send->starved || draft->block == NULL;
-    return draft->block != NULL;
+    builder->flags = stalls ? SL_RDMA_STALLED : 0;
+    builder->remote_sge_count = builder->reply_buffer_count = 0;
+    builder->frame_bytes = builder->part_count = 0;
+    builder->block = sl_rdma_pool_get(conn->nic, SL_RDMA_BLOCK_SEND);
+    conn->send->wait_buffer = conn->send->wait_buffer || builder->block == NULL;
+    return builder->block != NULL;
 }
 
-static void end_draft(struct sl_rdma_packet_builder *draft)
+static void end_builder(struct sl_rdma_packet_builder *builder)
 {
-    if (draft->block != NULL) {
-        sl_rdma_pool_put(draft->block);
+    if (builder->block != NULL) {
+        sl_rdma_pool_put(builder->block);
     }
 }
 
 /* It has a block, so that it cannot fail. */
-static void emit(struct sl_rdma_send_batch *chain, struct sl_rdma_packet_builder *draft,
+static void emit(struct sl_rdma_send_batch *batch, struct sl_rdma_packet_builder *builder,
                  struct sl_rdma_entry *entry)
 {
     bool by_reference;
-    bool done = sl_rdma_packet_builder_emit(chain, draft, &by_reference);
+    bool done = sl_rdma_packet_builder_emit(batch, builder, &by_reference);
     sl_assert(done);
     if (by_reference) {
         entry->waits_device = true;
-        entry->device_due = sl_rdma_send_batch_number(chain);
+        entry->device_due = sl_rdma_send_batch_number(batch);
     }
-    end_draft(draft);
+    end_builder(builder);
 }
 
 /* A frame that the peer reads. The beginning of the payload that lies with the header comes with
  * the packet: a read less. */
-static bool draft_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
-                       struct sl_rdma_packet_builder *draft)
+static bool builder_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
+                         struct sl_rdma_packet_builder *builder)
 {
     uint32_t first_bytes = view->head_bytes - SL_FRAME_HEADER_BYTES;
     uint32_t prefix_bytes =
-        view->rest_bytes > 0 && first_bytes <= SL_RDMA_GATHER_BYTES ? first_bytes : 0;
+        view->tail_bytes > 0 && first_bytes <= SL_RDMA_GATHER_BYTES ? first_bytes : 0;
     struct source source = {.conn = conn, .use = SL_RDMA_USE_READ};
     enum outcome outcome = find_source(&source, view, prefix_bytes);
     if (outcome != FOUND) {
         fail(conn, outcome);
         return false;
     }
-    keep(view->entry, source.kept);
-    draft->kind = SL_RDMA_LONG;
-    draft->piece_count = (uint8_t)source.count;
+    keep(view->entry, source.pins);
+    builder->kind = SL_RDMA_LONG;
+    builder->remote_sge_count = (uint8_t)source.count;
     for (uint32_t i = 0; i < source.count; i++) {
-        draft->pieces[i] = (struct sl_rdma_remote_sge){.at = (uintptr_t)source.spans[i].at,
-                                                       .key = source.spans[i].remote_key,
-                                                       .bytes = source.spans[i].bytes};
+        builder->remote_sges[i] = (struct sl_rdma_remote_sge){.at = (uintptr_t)source.spans[i].at,
+                                                              .key = source.spans[i].remote_key,
+                                                              .bytes = source.spans[i].bytes};
     }
-    sl_rdma_packet_builder_add(draft, view->head, SL_FRAME_HEADER_BYTES + prefix_bytes);
+    sl_rdma_packet_builder_add(builder, view->head, SL_FRAME_HEADER_BYTES + prefix_bytes);
     view->entry->waits_peer = true;
     view->entry->peer_due = ++conn->longs_sent;
     return true;
@@ -324,48 +325,48 @@ static bool fits_packet(const struct sl_rdma_view *view)
 {
     size_t front =
         sizeof(struct sl_rdma_packet) +
-        (has_landing(view) ? SL_RDMA_REMOTE_SGES * sizeof(struct sl_rdma_remote_sge) : 0);
+        (has_reply_buffer(view) ? SL_RDMA_REMOTE_SGES * sizeof(struct sl_rdma_remote_sge) : 0);
     return front + (uint64_t)frame_bytes(view) <= SL_RDMA_PACKET_BYTES;
 }
 
-static void lend_landing(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
-                         uint64_t request_id, struct sl_rdma_packet_builder *draft)
+static void lend_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
+                              uint64_t request_id, struct sl_rdma_packet_builder *builder)
 {
     const struct sl_transport_frame *frame = &view->entry->frame;
     sl_assert(view->head_bytes == view->head_left); /* no other frame is in its entry */
-    draft->landing_count = sl_rdma_reply_buffer_export(conn, request_id, frame->landing,
-                                                       frame->landing_bytes, draft->landing);
+    builder->reply_buffer_count = sl_rdma_reply_buffer_export(
+        conn, request_id, frame->reply_buffer, frame->reply_buffer_bytes, builder->reply_buffer);
 }
 
 /* A frame that is read, or comes with where its answer may go, or both; or neither, when that
  * cannot be written. The landing comes second, since the frame goes without where there is no
  * memory for both. */
-static bool pack_alone(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view, bool more)
+static bool pack_alone(struct sl_rdma_send_batch *batch, const struct sl_rdma_view *view, bool more)
 {
-    struct sl_rdma_conn *conn = chain->conn;
-    struct sl_rdma_packet_builder draft;
+    struct sl_rdma_conn *conn = batch->conn;
+    struct sl_rdma_packet_builder builder;
     struct sl_frame header = header_of(view);
-    if (!sl_rdma_send_batch_reserve(chain, 1, conn->rail->can.sge_max) ||
-        !begin_draft(conn, more, &draft)) {
+    if (!sl_rdma_send_batch_reserve(batch, 1, conn->nic->caps.sge_max) ||
+        !begin_builder(conn, more, &builder)) {
         return false;
     }
     bool fits = fits_packet(view);
-    if (!fits && !draft_long(conn, view, &draft)) {
-        end_draft(&draft);
+    if (!fits && !builder_long(conn, view, &builder)) {
+        end_builder(&builder);
         return false;
     }
-    if (has_landing(view)) {
-        lend_landing(conn, view, header.request_id, &draft);
+    if (has_reply_buffer(view)) {
+        lend_reply_buffer(conn, view, header.request_id, &builder);
     }
     if (fits) {
-        draft.kind = draft.landing_count > 0 ? SL_RDMA_REPLY_BUFFER : SL_RDMA_FRAMES;
-        sl_rdma_packet_builder_add(&draft, view->head, view->head_bytes);
-        sl_rdma_packet_builder_add(&draft, view->rest, view->rest_bytes);
+        builder.kind = builder.reply_buffer_count > 0 ? SL_RDMA_REPLY_BUFFER : SL_RDMA_FRAMES;
+        sl_rdma_packet_builder_add(&builder, view->head, view->head_bytes);
+        sl_rdma_packet_builder_add(&builder, view->tail, view->tail_bytes);
     }
     if (header.type == SL_FRAME_REPLY) {
         sl_rdma_reply_buffer_forget(conn, header.request_id);
     }
-    emit(chain, &draft, view->entry);
+    emit(batch, &builder, view->entry);
     return true;
 }
 
@@ -376,77 +377,77 @@ static bool pack_alone(struct sl_rdma_send_batch *chain, const struct sl_rdma_vi
 
 /* Of what is left of the source, the next that one work request can write into what is left of the
  * target. Both shrink. */
-static void add_write(struct sl_rdma_send_batch *chain, struct sl_rdma_local_sge **span,
+static void add_write(struct sl_rdma_send_batch *batch, struct sl_rdma_local_sge **local_sge,
                       struct sl_rdma_remote_sge *target, uint32_t *left)
 {
-    struct ibv_send_wr *request = sl_rdma_send_batch_add(chain, SL_RDMA_WR_SEND, IBV_WR_RDMA_WRITE);
-    uint32_t sge_max = chain->conn->rail->can.sge_max;
+    struct ibv_send_wr *request = sl_rdma_send_batch_add(batch, SL_RDMA_WR_SEND, IBV_WR_RDMA_WRITE);
+    uint32_t sge_max = batch->conn->nic->caps.sge_max;
     request->wr.rdma.remote_addr = target->at;
     request->wr.rdma.rkey = target->key;
     while (*left > 0 && target->bytes > 0 && (uint32_t)request->num_sge < sge_max) {
-        struct sl_rdma_local_sge *from = *span;
+        struct sl_rdma_local_sge *from = *local_sge;
         uint32_t bytes = from->bytes < target->bytes ? from->bytes : target->bytes;
-        sl_rdma_send_batch_add_piece(chain, from->at, bytes, from->local_key);
+        sl_rdma_send_batch_add_piece(batch, from->at, bytes, from->local_key);
         from->at += bytes;
         from->bytes -= bytes;
         target->at += bytes;
         target->bytes -= bytes;
         *left -= bytes;
         if (from->bytes == 0) {
-            (*span)++;
+            (*local_sge)++;
         }
     }
 }
 
-static void write_all(struct sl_rdma_send_batch *chain, struct source *source,
+static void write_all(struct sl_rdma_send_batch *batch, struct source *source,
                       const struct sl_rdma_remote_sge *targets, uint32_t bytes)
 {
-    struct sl_rdma_local_sge *span = source->spans;
+    struct sl_rdma_local_sge *local_sge = source->spans;
     while (bytes > 0) {
         struct sl_rdma_remote_sge target = *targets++;
         while (bytes > 0 && target.bytes > 0) {
-            add_write(chain, &span, &target, &bytes);
+            add_write(batch, &local_sge, &target, &bytes);
         }
     }
 }
 
 /* The writes, and the header behind them: they arrive in this order. */
-static bool pack_written(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view,
+static bool pack_written(struct sl_rdma_send_batch *batch, const struct sl_rdma_view *view,
                          bool more, const struct sl_rdma_remote_sge *targets)
 {
-    struct sl_rdma_conn *conn = chain->conn;
-    struct sl_rdma_packet_builder draft;
-    uint32_t sge_max = conn->rail->can.sge_max;
-    if (!sl_rdma_send_batch_reserve(chain, WRITES_MAX + 1, WRITES_MAX + sge_max) ||
-        !begin_draft(conn, more, &draft)) {
+    struct sl_rdma_conn *conn = batch->conn;
+    struct sl_rdma_packet_builder builder;
+    uint32_t sge_max = conn->nic->caps.sge_max;
+    if (!sl_rdma_send_batch_reserve(batch, WRITES_MAX + 1, WRITES_MAX + sge_max) ||
+        !begin_builder(conn, more, &builder)) {
         return false;
     }
     struct source source = {.conn = conn, .use = SL_RDMA_USE_SEND};
     enum outcome outcome = find_source(&source, view, 0);
     if (outcome != FOUND) {
         fail(conn, outcome);
-        end_draft(&draft);
+        end_builder(&builder);
         return false;
     }
-    keep(view->entry, source.kept);
-    write_all(chain, &source, targets, frame_bytes(view) - SL_FRAME_HEADER_BYTES);
+    keep(view->entry, source.pins);
+    write_all(batch, &source, targets, frame_bytes(view) - SL_FRAME_HEADER_BYTES);
     sl_rdma_reply_buffer_forget(conn, header_of(view).request_id);
-    draft.kind = SL_RDMA_WRITTEN;
-    sl_rdma_packet_builder_add(&draft, view->head, SL_FRAME_HEADER_BYTES);
-    emit(chain, &draft, view->entry);
+    builder.kind = SL_RDMA_WRITTEN;
+    sl_rdma_packet_builder_add(&builder, view->head, SL_FRAME_HEADER_BYTES);
+    emit(batch, &builder, view->entry);
     view->entry->waits_device = true;
-    view->entry->device_due = sl_rdma_send_batch_number(chain);
-    chain->wants_signal = true;
+    view->entry->device_due = sl_rdma_send_batch_number(batch);
+    batch->wants_signal = true;
     return true;
 }
 
-bool sl_rdma_long_pack(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view, bool more)
+bool sl_rdma_long_pack(struct sl_rdma_send_batch *batch, const struct sl_rdma_view *view, bool more)
 {
     uint32_t count;
-    if (waits_for_memory(chain->conn)) {
+    if (waits_for_memory(batch->conn)) {
         return false;
     }
-    const struct sl_rdma_remote_sge *targets = target_of(chain->conn, view, &count);
-    return targets != NULL ? pack_written(chain, view, more, targets)
-                           : pack_alone(chain, view, more);
+    const struct sl_rdma_remote_sge *targets = target_of(batch->conn, view, &count);
+    return targets != NULL ? pack_written(batch, view, more, targets)
+                           : pack_alone(batch, view, more);
 }

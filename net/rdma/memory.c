@@ -33,16 +33,16 @@ bool sl_rdma_memory_is_short(int reason)
     return reason == ENOMEM || reason == EAGAIN;
 }
 
-static void explain(struct sl_rdma_nic *rail, size_t bytes, int reason)
+static void explain(struct sl_rdma_nic *nic, size_t bytes, int reason)
 {
-    if (rail->limit_told) {
+    if (nic->limit_told) {
         return;
     }
-    rail->limit_told = true;
+    nic->limit_told = true;
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     if (limit.rlim_cur == RLIM_INFINITY) {
-        sl_log_warn("rdma: %s: %zu bytes of memory could not be registered: %s", rail->name, bytes,
+        sl_log_warn("rdma: %s: %zu bytes of memory could not be registered: %s", nic->name, bytes,
                     strerror(reason));
         return;
     }
@@ -50,45 +50,45 @@ static void explain(struct sl_rdma_nic *rail, size_t bytes, int reason)
                 "locked at most: raise that (ulimit -l unlimited, memlock in "
                 "/etc/security/limits.conf, LimitMEMLOCK=infinity of a service, docker run "
                 "--ulimit memlock=-1)",
-                rail->name, bytes, strerror(reason), (unsigned long long)limit.rlim_cur);
+                nic->name, bytes, strerror(reason), (unsigned long long)limit.rlim_cur);
 }
 
-void sl_rdma_memory_refused(struct sl_rdma_nic *rail, struct sl_rdma_refusal *refusal, size_t bytes)
+void sl_rdma_memory_refused(struct sl_rdma_nic *nic, struct sl_rdma_refusal *refusal, size_t bytes)
 {
-    explain(rail, bytes, errno);
-    *refusal = (struct sl_rdma_refusal){.round = rail->rdma->retry_rounds, .bytes = bytes};
-    sl_rdma_liveness_retry(rail->rdma);
+    explain(nic, bytes, errno);
+    *refusal = (struct sl_rdma_refusal){.round = nic->rdma->retry_rounds, .bytes = bytes};
+    sl_rdma_liveness_retry(nic->rdma);
 }
 
-bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *rail,
-                               const struct sl_rdma_refusal *refusal, size_t bytes)
+bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *nic, const struct sl_rdma_refusal *refusal,
+                               size_t bytes)
 {
     return refusal->bytes != 0 && bytes >= refusal->bytes &&
-           refusal->round == rail->rdma->retry_rounds;
+           refusal->round == nic->rdma->retry_rounds;
 }
 
-struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *rail, void *at, size_t bytes, int access)
+struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t bytes, int access)
 {
-    const struct sl_rdma_library *library = rail->rdma->library;
-    access |= rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
-    struct ibv_mr *mr = library->reg_mr(rail->pd, at, bytes, access);
+    const struct sl_rdma_library *library = nic->rdma->library;
+    access |= nic->caps.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
+    struct ibv_mr *mr = library->reg_mr(nic->pd, at, bytes, access);
     const int reason = errno;
     if (mr == NULL && sl_rdma_memory_is_short(reason)) {
         sl_rdma_device_ran_short();
-        if (rail->cache != NULL && sl_rdma_cache_shrink(rail->cache)) {
-            return library->reg_mr(rail->pd, at, bytes, access);
+        if (nic->cache != NULL && sl_rdma_cache_shrink(nic->cache)) {
+            return library->reg_mr(nic->pd, at, bytes, access);
         }
         errno = reason;
     }
     return mr;
 }
 
-void sl_rdma_memory_relieve(struct sl_rdma_nic *rail)
+void sl_rdma_memory_relieve(struct sl_rdma_nic *nic)
 {
     const uint32_t now = sl_rdma_device_shortages();
-    if (now != rail->shortages_seen) {
-        rail->shortages_seen = now;
-        (void)sl_rdma_cache_shrink(rail->cache);
+    if (now != nic->shortages_seen) {
+        nic->shortages_seen = now;
+        (void)sl_rdma_cache_shrink(nic->cache);
     }
 }
 
@@ -117,12 +117,12 @@ int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t b
     return 0;
 }
 
-static void drop_chunks(struct sl_rdma_nic *rail, uint32_t index)
+static void drop_chunks(struct sl_rdma_nic *nic, uint32_t index)
 {
-    struct region_chunks *region = &rail->chunks->regions[index];
+    struct region_chunks *region = &nic->chunks->regions[index];
     for (size_t i = 0; i < LEVELS * region->count; i++) {
         if (region->chunks[i] != NULL) {
-            (void)rail->rdma->library->dereg_mr(region->chunks[i]);
+            (void)nic->rdma->library->dereg_mr(region->chunks[i]);
         }
     }
     free(region->chunks);
@@ -136,9 +136,9 @@ void sl_rdma_memory_unregister(struct sl_transport *transport, void *base)
         if (rdma->regions[index].base != base) {
             continue;
         }
-        for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
-            if (rail->chunks != NULL) {
-                drop_chunks(rail, index);
+        for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
+            if (nic->chunks != NULL) {
+                drop_chunks(nic, index);
             }
         }
         rdma->regions[index] = (struct sl_rdma_region){0};
@@ -156,11 +156,11 @@ static bool holds(const struct sl_rdma_region *region, const void *at, size_t by
            offset <= region->bytes && bytes <= region->bytes - offset;
 }
 
-static const struct sl_rdma_region *find_region(struct sl_rdma_nic *rail, const void *at,
+static const struct sl_rdma_region *find_region(struct sl_rdma_nic *nic, const void *at,
                                                 size_t bytes)
 {
-    const struct sl_rdma *rdma = rail->rdma;
-    struct sl_rdma_chunks *chunks = rail->chunks;
+    const struct sl_rdma *rdma = nic->rdma;
+    struct sl_rdma_chunks *chunks = nic->chunks;
     if (holds(&rdma->regions[chunks->last], at, bytes)) {
         return &rdma->regions[chunks->last];
     }
@@ -173,14 +173,14 @@ static const struct sl_rdma_region *find_region(struct sl_rdma_nic *rail, const 
     return NULL;
 }
 
-static bool make_chunks(struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
+static bool make_chunks(struct sl_rdma_nic *nic, const struct sl_rdma_region *region,
                         uint32_t index)
 {
-    struct region_chunks *chunks = &rail->chunks->regions[index];
+    struct region_chunks *chunks = &nic->chunks->regions[index];
     if (chunks->serial == region->serial) {
         return true;
     }
-    drop_chunks(rail, index);
+    drop_chunks(nic, index);
     size_t count = (region->bytes + SL_RDMA_CHUNK_BYTES - 1) / SL_RDMA_CHUNK_BYTES;
     struct ibv_mr **array = calloc(LEVELS * count, sizeof *array);
     if (array == NULL) {
@@ -192,11 +192,11 @@ static bool make_chunks(struct sl_rdma_nic *rail, const struct sl_rdma_region *r
 
 /* What peers may write anyhow is registered once. On iWARP what we read from a peer is written by
  * it. */
-static enum level level_of(const struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
+static enum level level_of(const struct sl_rdma_nic *nic, const struct sl_rdma_region *region,
                            enum sl_rdma_use use)
 {
     const bool is_written = region->peers_write || use == SL_RDMA_USE_REPLY_BUFFER ||
-                            (use == SL_RDMA_USE_SINK && rail->can.is_iwarp);
+                            (use == SL_RDMA_USE_SINK && nic->caps.is_iwarp);
     return is_written ? WRITABLE : use == SL_RDMA_USE_READ ? READABLE : LOCAL;
 }
 
@@ -213,19 +213,19 @@ static struct ibv_mr **place_of(const struct region_chunks *chunks, size_t numbe
     return &chunks->chunks[level * chunks->count + number];
 }
 
-static struct ibv_mr *chunk_get(struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
+static struct ibv_mr *chunk_get(struct sl_rdma_nic *nic, const struct sl_rdma_region *region,
                                 size_t number, enum sl_rdma_use use)
 {
-    struct sl_rdma_chunks *all = rail->chunks;
-    uint32_t index = (uint32_t)(region - rail->rdma->regions);
-    if (!make_chunks(rail, region, index)) {
+    struct sl_rdma_chunks *all = nic->chunks;
+    uint32_t index = (uint32_t)(region - nic->rdma->regions);
+    if (!make_chunks(nic, region, index)) {
         return NULL;
     }
     static const int accesses[LEVELS] = {
         [LOCAL] = IBV_ACCESS_LOCAL_WRITE,
         [READABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
         [WRITABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
-    const enum level level = level_of(rail, region, use);
+    const enum level level = level_of(nic, region, use);
     struct ibv_mr **chunk = place_of(&all->regions[index], number, level);
     if (*chunk != NULL) {
         return *chunk;
@@ -233,27 +233,28 @@ static struct ibv_mr *chunk_get(struct sl_rdma_nic *rail, const struct sl_rdma_r
     size_t offset = number * SL_RDMA_CHUNK_BYTES;
     size_t left = region->bytes - offset;
     size_t bytes = left < SL_RDMA_CHUNK_BYTES ? left : SL_RDMA_CHUNK_BYTES;
-    if (sl_rdma_memory_is_refused(rail, &all->refusal, bytes)) {
+    if (sl_rdma_memory_is_refused(nic, &all->refusal, bytes)) {
         return NULL;
     }
-    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, accesses[level]);
+    *chunk = sl_rdma_memory_pin(nic, region->base + offset, bytes, accesses[level]);
     if (*chunk == NULL) {
-        sl_rdma_memory_refused(rail, &all->refusal, bytes);
+        sl_rdma_memory_refused(nic, &all->refusal, bytes);
     }
     return *chunk;
 }
 
-static uint32_t find_in_region(struct sl_rdma_nic *rail, const struct sl_rdma_region *region,
+static uint32_t find_in_region(struct sl_rdma_nic *nic, const struct sl_rdma_region *region,
                                uint8_t *at, uint32_t bytes, enum sl_rdma_use use,
-                               struct sl_rdma_local_sge *spans, uint32_t span_max)
+                               struct sl_rdma_local_sge *spans, uint32_t local_sge_max)
 {
     uint32_t count = 0;
     while (bytes > 0) {
         size_t offset = (size_t)(at - region->base);
         size_t left = SL_RDMA_CHUNK_BYTES - offset % SL_RDMA_CHUNK_BYTES;
         uint32_t part = bytes < left ? bytes : (uint32_t)left;
-        const struct ibv_mr *mr =
-            count < span_max ? chunk_get(rail, region, offset / SL_RDMA_CHUNK_BYTES, use) : NULL;
+        const struct ibv_mr *mr = count < local_sge_max
+                                      ? chunk_get(nic, region, offset / SL_RDMA_CHUNK_BYTES, use)
+                                      : NULL;
         if (mr == NULL) {
             return 0;
         }
@@ -265,7 +266,7 @@ static uint32_t find_in_region(struct sl_rdma_nic *rail, const struct sl_rdma_re
     return count;
 }
 
-static int access_needed(const struct sl_rdma_nic *rail, enum sl_rdma_use use)
+static int access_needed(const struct sl_rdma_nic *nic, enum sl_rdma_use use)
 {
     switch (use) {
     case SL_RDMA_USE_SEND:
@@ -277,28 +278,29 @@ static int access_needed(const struct sl_rdma_nic *rail, enum sl_rdma_use use)
     case SL_RDMA_USE_REPLY_BUFFER:
         sl_assert(false); /* never for the occasion */
     }
-    return IBV_ACCESS_LOCAL_WRITE | (rail->can.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
+    return IBV_ACCESS_LOCAL_WRITE | (nic->caps.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
 }
 
-uint32_t sl_rdma_memory_find(struct sl_rdma_nic *rail, const void *at, uint32_t bytes,
+uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
                              enum sl_rdma_use use, bool for_the_occasion,
-                             struct sl_rdma_local_sge *spans, uint32_t span_max)
+                             struct sl_rdma_local_sge *spans, uint32_t local_sge_max)
 {
     sl_assert(bytes > 0);
-    sl_assert(span_max > 0);
-    if (rail->gone || rail->chunks == NULL) {
+    sl_assert(local_sge_max > 0);
+    if (nic->gone || nic->chunks == NULL) {
         return 0;
     }
-    const struct sl_rdma_region *region = find_region(rail, at, bytes);
+    const struct sl_rdma_region *region = find_region(nic, at, bytes);
     if (use == SL_RDMA_USE_REPLY_BUFFER && (region == NULL || !region->lands)) {
         return 0;
     }
     if (region != NULL) {
-        return find_in_region(rail, region, (uint8_t *)(uintptr_t)at, bytes, use, spans, span_max);
+        return find_in_region(nic, region, (uint8_t *)(uintptr_t)at, bytes, use, spans,
+                              local_sge_max);
     }
     struct sl_rdma_hold *hold = NULL;
     if (for_the_occasion) {
-        hold = sl_rdma_cache_get(rail->cache, at, bytes, access_needed(rail, use));
+        hold = sl_rdma_cache_get(nic->cache, at, bytes, access_needed(nic, use));
     }
     if (hold == NULL) {
         return 0;
@@ -312,12 +314,12 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_nic *rail, const void *at, uint32_t 
     return 1;
 }
 
-void sl_rdma_memory_drop(struct sl_rdma_nic *rail, const struct sl_rdma_local_sge *spans,
+void sl_rdma_memory_drop(struct sl_rdma_nic *nic, const struct sl_rdma_local_sge *spans,
                          uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (spans[i].hold != NULL) {
-            sl_rdma_cache_put(rail->cache, spans[i].hold);
+            sl_rdma_cache_put(nic->cache, spans[i].hold);
         }
     }
 }
@@ -325,31 +327,31 @@ void sl_rdma_memory_drop(struct sl_rdma_nic *rail, const struct sl_rdma_local_sg
 /* ---- Open and close ---------------------------------------------------------------------------
  */
 
-int sl_rdma_memory_open(struct sl_rdma_nic *rail)
+int sl_rdma_memory_open(struct sl_rdma_nic *nic)
 {
-    rail->shortages_seen = sl_rdma_device_shortages();
-    rail->chunks = calloc(1, sizeof *rail->chunks);
-    if (rail->chunks == NULL) {
+    nic->shortages_seen = sl_rdma_device_shortages();
+    nic->chunks = calloc(1, sizeof *nic->chunks);
+    if (nic->chunks == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    rail->cache = sl_rdma_cache_open(rail, SL_RDMA_CACHE_BYTES, SL_RDMA_CACHE_ENTRIES);
-    if (rail->cache == NULL) {
-        free(rail->chunks);
-        rail->chunks = NULL;
+    nic->cache = sl_rdma_cache_open(nic, SL_RDMA_CACHE_BYTES, SL_RDMA_CACHE_ENTRIES);
+    if (nic->cache == NULL) {
+        free(nic->chunks);
+        nic->chunks = NULL;
         return SL_ERR_NO_MEMORY;
     }
     return 0;
 }
 
-void sl_rdma_memory_close(struct sl_rdma_nic *rail)
+void sl_rdma_memory_close(struct sl_rdma_nic *nic)
 {
-    if (rail->chunks == NULL) {
+    if (nic->chunks == NULL) {
         return;
     }
     for (uint32_t index = 0; index < SL_RDMA_REGIONS; index++) {
-        drop_chunks(rail, index);
+        drop_chunks(nic, index);
     }
-    free(rail->chunks);
-    rail->chunks = NULL;
-    sl_rdma_cache_close(&rail->cache);
+    free(nic->chunks);
+    nic->chunks = NULL;
+    sl_rdma_cache_close(&nic->cache);
 }

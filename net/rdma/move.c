@@ -80,7 +80,7 @@ int sl_rdma_move_migrate(struct sl_conn *base, struct sl_transport *to,
 {
     struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
     struct sl_rdma *rdma = conn->rdma;
-    sl_assert(conn->life == SL_RDMA_LIVE);
+    sl_assert(conn->phase == SL_RDMA_LIVE);
     struct sl_rdma_move *move = calloc(1, sizeof *move);
     uint64_t ticket = 0;
     if (move == NULL || getrandom(&ticket, sizeof ticket, 0) != sizeof ticket || ticket == 0) {
@@ -97,13 +97,13 @@ int sl_rdma_move_migrate(struct sl_conn *base, struct sl_transport *to,
                                   .ctx = ctx,
                                   .user = user,
                                   .library = rdma->library,
-                                  .verbs = conn->rail->verbs};
+                                  .verbs = conn->nic->verbs};
     move->end = &move->first;
     memcpy(move->peer, base->peer, sizeof move->peer);
     rdma->moves = move;
     conn->move = move;
-    conn->life = SL_RDMA_LEAVING;
-    conn->unannounced = true;
+    conn->phase = SL_RDMA_LEAVING;
+    conn->accept_pending = true;
     base->state = SL_CONN_CLOSED;
     sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
     sl_rdma_mark_ready(conn);
@@ -222,20 +222,20 @@ void sl_rdma_move_give_up(struct sl_rdma_conn *conn)
 void sl_rdma_move_leave(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_move *move = conn->move;
-    if (!move->told && move->end_err == 0 && !conn->bye_received && !conn->link.disconnected &&
+    if (!move->told && move->end_err == 0 && !conn->fin_received && !conn->link.disconnected &&
         !sl_rdma_receive_is_reading(conn)) {
         move->told = sl_rdma_send_uncounted(conn, SL_RDMA_MOVE, 0, move->ticket);
     }
-    if (conn->life != SL_RDMA_LEAVING) {
+    if (conn->phase != SL_RDMA_LEAVING) {
         return; /* it ends with the transport */
     }
     if (move->moved && move->id != NULL && move->end_err == 0) {
         depart(conn);
         return;
     }
-    bool left = conn->bye_received || (conn->link.disconnected && !move->moved);
+    bool left = conn->fin_received || (conn->link.disconnected && !move->moved);
     if (left && move->end_err == 0) {
-        if (!conn->bye_received && conn->rail->empties == conn->empties) {
+        if (!conn->fin_received && conn->nic->empties == conn->empties) {
             sl_rdma_mark_ready(conn); /* what it sent before may still be in the queue */
             return;
         }
@@ -312,8 +312,8 @@ static bool settle(struct sl_rdma *rdma, struct sl_rdma_move *move)
     if (conn == NULL) {
         return false;
     }
-    conn->life = SL_RDMA_ACCEPTING;
-    conn->unannounced = true;
+    conn->phase = SL_RDMA_ACCEPTING;
+    conn->accept_pending = true;
     conn->base.user = move->user;
     memcpy(conn->base.peer, move->peer, sizeof conn->base.peer);
     conn->move = move;
@@ -385,7 +385,7 @@ void sl_rdma_move_deliver(struct sl_rdma_conn *conn)
     struct sl_rdma_move *move = conn->move;
     conn->move = NULL;
     for (struct packet *packet = move->first; packet != NULL; packet = packet->next) {
-        bool open = conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING;
+        bool open = conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING;
         int err = open ? take_copy(conn, packet) : 0;
         if (err != 0) {
             sl_rdma_conn_refuse(conn, "what it had sent before it was handed over cannot be kept",
@@ -415,20 +415,20 @@ static void cut_longs(struct sl_rdma_move *move)
            (*at)->at[offsetof(struct sl_rdma_packet, kind)] != (uint8_t)SL_RDMA_LONG) {
         at = &(*at)->next;
     }
-    struct packet *rest = *at;
+    struct packet *tail = *at;
     *at = NULL;
-    while (rest != NULL) {
-        struct packet *packet = rest;
-        rest = packet->next;
+    while (tail != NULL) {
+        struct packet *packet = tail;
+        tail = packet->next;
         free(packet);
     }
 }
 
 void sl_rdma_move_announce(struct sl_rdma_conn *conn)
 {
-    if (conn->life == SL_RDMA_ACCEPTING && conn->move != NULL) {
-        conn->life = SL_RDMA_LIVE;
-        conn->unannounced = false;
+    if (conn->phase == SL_RDMA_ACCEPTING && conn->move != NULL) {
+        conn->phase = SL_RDMA_LIVE;
+        conn->accept_pending = false;
         sl_conn_report_accepted(&conn->base);
     }
 }
@@ -436,9 +436,9 @@ void sl_rdma_move_announce(struct sl_rdma_conn *conn)
 void sl_rdma_move_bury(struct sl_rdma_conn *conn)
 {
     int err = conn->end_err;
-    struct sl_rdma_nic *rail;
-    if (sl_rdma_nic_get(conn->rdma, conn->move->verbs, &rail) == 0) {
-        conn->rail = rail;
+    struct sl_rdma_nic *nic;
+    if (sl_rdma_nic_get(conn->rdma, conn->move->verbs, &nic) == 0) {
+        conn->nic = nic;
         cut_longs(conn->move);
     } else {
         free_packets(conn->move);
@@ -458,15 +458,15 @@ void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket)
         sl_rdma_conn_refuse(conn, "it said MOVE where that cannot be", SL_ERR_PROTOCOL);
         return;
     }
-    if ((conn->life != SL_RDMA_LIVE && conn->life != SL_RDMA_DRAINING) || conn->bye_sent) {
+    if ((conn->phase != SL_RDMA_LIVE && conn->phase != SL_RDMA_DRAINING) || conn->fin_sent) {
         return;
     }
     conn->ticket = ticket;
     conn->moved_sent = false;
-    if (conn->life == SL_RDMA_LIVE) { /* else disconnect has a timer already */
+    if (conn->phase == SL_RDMA_LIVE) { /* else disconnect has a timer already */
         sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
     }
-    conn->life = SL_RDMA_MOVING;
+    conn->phase = SL_RDMA_MOVING;
     sl_rdma_mark_ready(conn);
 }
 
@@ -483,7 +483,7 @@ void sl_rdma_move_again(struct sl_rdma_conn *conn)
     if (!conn->moved_sent) {
         conn->moved_sent = sl_rdma_send_uncounted(conn, SL_RDMA_MOVED, 0, 0);
     }
-    if (conn->life == SL_RDMA_MOVING && conn->moved_sent &&
+    if (conn->phase == SL_RDMA_MOVING && conn->moved_sent &&
         link->sends_completed == link->sends_posted) {
         sl_rdma_conn_drop_link(conn);
         sl_rdma_connect_begin(conn);
@@ -493,7 +493,7 @@ void sl_rdma_move_again(struct sl_rdma_conn *conn)
 void sl_rdma_move_done(struct sl_rdma_conn *conn)
 {
     bool leaves = conn->base.state == SL_CONN_CLOSING;
-    conn->life = leaves ? SL_RDMA_DRAINING : SL_RDMA_LIVE;
+    conn->phase = leaves ? SL_RDMA_DRAINING : SL_RDMA_LIVE;
     conn->send->refused = false; /* it was not tried since */
     if (leaves) {
         sl_rdma_conn_set_timer(conn, SL_CLOCK_NS_PER_S);

@@ -18,217 +18,216 @@ static uint32_t least(uint32_t a, uint32_t b)
 /* ---- What is open on the device ---------------------------------------------------------------
  */
 
-static int fail(const struct sl_rdma_nic *rail, const char *what)
+static int fail(const struct sl_rdma_nic *nic, const char *what)
 {
     int reason = errno;
-    sl_log_error("rdma: %s: %s: %s", rail->name, what, strerror(reason));
+    sl_log_error("rdma: %s: %s: %s", nic->name, what, strerror(reason));
     return sl_rdma_memory_is_short(reason) ? SL_ERR_NO_MEMORY : SL_ERR_IO;
 }
 
-static int open_channel(struct sl_rdma_nic *rail)
+static int open_channel(struct sl_rdma_nic *nic)
 {
-    rail->channel = rail->rdma->library->create_comp_channel(rail->verbs);
-    if (rail->channel == NULL) {
-        return fail(rail, "no completion channel can be had");
+    nic->channel = nic->rdma->library->create_comp_channel(nic->verbs);
+    if (nic->channel == NULL) {
+        return fail(nic, "no completion channel can be had");
     }
-    return sl_rdma_make_non_blocking(rail->channel->fd) != 0 ? fail(rail, "fcntl") : 0;
+    return sl_rdma_make_non_blocking(nic->channel->fd) != 0 ? fail(nic, "fcntl") : 0;
 }
 
-static bool make_completion_queue(struct sl_rdma_nic *rail, uint32_t entries)
+static bool make_completion_queue(struct sl_rdma_nic *nic, uint32_t entries)
 {
-    const struct sl_rdma_library *library = rail->rdma->library;
-    entries = least(entries, rail->can.cqe_max);
-    rail->cq = library->create_cq(rail->verbs, (int)entries, rail, rail->channel, 0);
-    rail->cq_entries = rail->cq != NULL ? (uint32_t)rail->cq->cqe : 0;
-    return rail->cq != NULL;
+    const struct sl_rdma_library *library = nic->rdma->library;
+    entries = least(entries, nic->caps.cqe_max);
+    nic->cq = library->create_cq(nic->verbs, (int)entries, nic, nic->channel, 0);
+    nic->cq_entries = nic->cq != NULL ? (uint32_t)nic->cq->cqe : 0;
+    return nic->cq != NULL;
 }
 
 /* Whether it can grow is found by having it grow. */
-static int open_completion_queue(struct sl_rdma_nic *rail)
+static int open_completion_queue(struct sl_rdma_nic *nic)
 {
-    const struct sl_rdma_library *library = rail->rdma->library;
-    if (!make_completion_queue(rail, CQ_ENTRIES_FIRST)) {
-        return fail(rail, "no completion queue can be had");
+    const struct sl_rdma_library *library = nic->rdma->library;
+    if (!make_completion_queue(nic, CQ_ENTRIES_FIRST)) {
+        return fail(nic, "no completion queue can be had");
     }
-    uint32_t more = least(2 * CQ_ENTRIES_FIRST, rail->can.cqe_max);
-    rail->can.resizes = library->resize_cq(rail->cq, (int)more) == 0;
-    if (rail->can.resizes) {
-        rail->cq_entries = (uint32_t)rail->cq->cqe;
+    uint32_t more = least(2 * CQ_ENTRIES_FIRST, nic->caps.cqe_max);
+    nic->caps.resizes = library->resize_cq(nic->cq, (int)more) == 0;
+    if (nic->caps.resizes) {
+        nic->cq_entries = (uint32_t)nic->cq->cqe;
         return 0;
     }
-    (void)library->destroy_cq(rail->cq);
-    return make_completion_queue(rail, CQ_ENTRIES_ONCE)
+    (void)library->destroy_cq(nic->cq);
+    return make_completion_queue(nic, CQ_ENTRIES_ONCE)
                ? 0
-               : fail(rail, "no completion queue can be had");
+               : fail(nic, "no completion queue can be had");
 }
 
 /* Without one, which some devices do not have, each queue pair has buffers of its own. */
-static void open_shared_receive_queue(struct sl_rdma_nic *rail)
+static void open_shared_receive_queue(struct sl_rdma_nic *nic)
 {
-    uint32_t entries = least(rail->can.srq_max, SRQ_ENTRIES);
-    struct ibv_srq_init_attr attr = {.srq_context = rail,
-                                     .attr = {.max_wr = entries, .max_sge = 1}};
-    rail->srq = entries > 0 ? rail->rdma->library->create_srq(rail->pd, &attr) : NULL;
-    rail->srq_entries = rail->srq != NULL ? entries : 0;
+    uint32_t entries = least(nic->caps.srq_max, SRQ_ENTRIES);
+    struct ibv_srq_init_attr attr = {.srq_context = nic, .attr = {.max_wr = entries, .max_sge = 1}};
+    nic->srq = entries > 0 ? nic->rdma->library->create_srq(nic->pd, &attr) : NULL;
+    nic->srq_entries = nic->srq != NULL ? entries : 0;
 }
 
-static int watch_all(struct sl_rdma_nic *rail)
+static int watch_all(struct sl_rdma_nic *nic)
 {
-    int err = sl_rdma_watch(rail->rdma, rail->channel->fd, rail);
+    int err = sl_rdma_watch(nic->rdma, nic->channel->fd, nic);
     if (err == 0) {
-        err = sl_rdma_watch(rail->rdma, rail->verbs->async_fd, rail);
+        err = sl_rdma_watch(nic->rdma, nic->verbs->async_fd, nic);
     }
-    return err == 0 ? sl_rdma_watch(rail->rdma, rail->member.wake_fd, rail) : err;
+    return err == 0 ? sl_rdma_watch(nic->rdma, nic->member.wake_fd, nic) : err;
 }
 
-static int open_objects(struct sl_rdma_nic *rail)
+static int open_objects(struct sl_rdma_nic *nic)
 {
-    int err = sl_rdma_caps_ask(rail);
+    int err = sl_rdma_caps_ask(nic);
     if (err != 0) {
         return err;
     }
-    rail->pd = rail->rdma->library->alloc_pd(rail->verbs);
-    if (rail->pd == NULL) {
-        return fail(rail, "no protection domain can be had");
+    nic->pd = nic->rdma->library->alloc_pd(nic->verbs);
+    if (nic->pd == NULL) {
+        return fail(nic, "no protection domain can be had");
     }
-    err = open_channel(rail);
+    err = open_channel(nic);
     if (err == 0) {
-        err = open_completion_queue(rail);
-    }
-    if (err == 0) {
-        err = sl_rdma_caps_try(rail);
+        err = open_completion_queue(nic);
     }
     if (err == 0) {
-        open_shared_receive_queue(rail);
-        err = sl_rdma_memory_open(rail);
+        err = sl_rdma_caps_try(nic);
     }
-    return err == 0 ? sl_rdma_pool_open(rail) : err;
+    if (err == 0) {
+        open_shared_receive_queue(nic);
+        err = sl_rdma_memory_open(nic);
+    }
+    return err == 0 ? sl_rdma_pool_open(nic) : err;
 }
 
 /* A device that was removed refuses all of it, and has nothing left. */
-static void close_objects(struct sl_rdma_nic *rail)
+static void close_objects(struct sl_rdma_nic *nic)
 {
-    const struct sl_rdma_library *library = rail->rdma->library;
-    if (rail->pd == NULL) {
+    const struct sl_rdma_library *library = nic->rdma->library;
+    if (nic->pd == NULL) {
         return;
     }
-    sl_rdma_memory_close(rail);
-    sl_rdma_pool_unpin(rail);
-    if (rail->member.wake_fd >= 0) {
-        sl_rdma_unwatch(rail->rdma, rail->member.wake_fd);
-        sl_rdma_unwatch(rail->rdma, rail->verbs->async_fd);
+    sl_rdma_memory_close(nic);
+    sl_rdma_pool_unpin(nic);
+    if (nic->member.wake_fd >= 0) {
+        sl_rdma_unwatch(nic->rdma, nic->member.wake_fd);
+        sl_rdma_unwatch(nic->rdma, nic->verbs->async_fd);
     }
-    if (rail->srq != NULL) {
-        (void)library->destroy_srq(rail->srq);
+    if (nic->srq != NULL) {
+        (void)library->destroy_srq(nic->srq);
     }
-    if (rail->cq != NULL) {
-        library->ack_cq_events(rail->cq, rail->events_unacknowledged);
-        (void)library->destroy_cq(rail->cq);
+    if (nic->cq != NULL) {
+        library->ack_cq_events(nic->cq, nic->events_unacknowledged);
+        (void)library->destroy_cq(nic->cq);
     }
-    if (rail->channel != NULL) {
-        sl_rdma_unwatch(rail->rdma, rail->channel->fd);
-        (void)library->destroy_comp_channel(rail->channel);
+    if (nic->channel != NULL) {
+        sl_rdma_unwatch(nic->rdma, nic->channel->fd);
+        (void)library->destroy_comp_channel(nic->channel);
     }
-    (void)library->dealloc_pd(rail->pd);
-    sl_rdma_device_leave(&rail->member);
-    rail->events_unacknowledged = 0;
-    rail->srq = NULL;
-    rail->cq = NULL;
-    rail->channel = NULL;
-    rail->pd = NULL;
-    rail->verbs = NULL;
+    (void)library->dealloc_pd(nic->pd);
+    sl_rdma_device_leave(&nic->member);
+    nic->events_unacknowledged = 0;
+    nic->srq = NULL;
+    nic->cq = NULL;
+    nic->channel = NULL;
+    nic->pd = NULL;
+    nic->verbs = NULL;
 }
 
 /* ---- Open and close ---------------------------------------------------------------------------
  */
 
-static void tell(const struct sl_rdma_nic *rail, bool is_first)
+static void tell(const struct sl_rdma_nic *nic, bool is_first)
 {
-    const struct sl_rdma_caps *can = &rail->can;
+    const struct sl_rdma_caps *can = &nic->caps;
     sl_log_write(is_first ? SL_LOG_INFO : SL_LOG_DEBUG,
                  "rdma: %s: %s, %u bytes inline, %u pieces, %u reads at a time, %s shared receive "
                  "queue, completion queues %s, relaxed ordering %s, paging on demand %s",
-                 rail->name, can->is_iwarp ? "iWARP" : "InfiniBand or RoCE", can->inline_max,
-                 can->sge_max, can->reads_max, rail->srq != NULL ? "a" : "no",
+                 nic->name, can->is_iwarp ? "iWARP" : "InfiniBand or RoCE", can->inline_max,
+                 can->sge_max, can->reads_max, nic->srq != NULL ? "a" : "no",
                  can->resizes ? "grow" : "do not grow", can->relaxed_order ? "yes" : "no",
                  can->on_demand ? "yes" : "no");
 }
 
-static void rail_destroy(struct sl_rdma_nic **rail)
+static void nic_destroy(struct sl_rdma_nic **nic)
 {
-    close_objects(*rail);
-    sl_rdma_pool_close(*rail);
-    free(*rail);
-    *rail = NULL;
+    close_objects(*nic);
+    sl_rdma_pool_close(*nic);
+    free(*nic);
+    *nic = NULL;
 }
 
-static int rail_create(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_rdma_nic **out)
+static int nic_create(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_rdma_nic **out)
 {
-    struct sl_rdma_nic *rail = calloc(1, sizeof *rail);
-    if (rail == NULL) {
+    struct sl_rdma_nic *nic = calloc(1, sizeof *nic);
+    if (nic == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    rail->rdma = rdma;
-    rail->verbs = verbs;
-    rail->member.wake_fd = -1;
-    snprintf(rail->name, sizeof rail->name, "%s", rdma->library->get_device_name(verbs->device));
+    nic->rdma = rdma;
+    nic->verbs = verbs;
+    nic->member.wake_fd = -1;
+    snprintf(nic->name, sizeof nic->name, "%s", rdma->library->get_device_name(verbs->device));
     bool is_first = false;
-    int err = open_objects(rail);
+    int err = open_objects(nic);
     if (err == 0) {
-        err = sl_rdma_device_join(rail, &rail->member, &is_first);
+        err = sl_rdma_device_join(nic, &nic->member, &is_first);
     }
     if (err == 0) {
-        err = watch_all(rail);
+        err = watch_all(nic);
     }
     if (err != 0) {
-        rail_destroy(&rail);
+        nic_destroy(&nic);
         return err;
     }
-    tell(rail, is_first);
-    *out = rail;
+    tell(nic, is_first);
+    *out = nic;
     return 0;
 }
 
 int sl_rdma_nic_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_rdma_nic **out)
 {
-    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
-        if (rail->verbs == verbs) {
-            *out = rail;
-            return rail->gone ? SL_ERR_IO : 0;
+    for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
+        if (nic->verbs == verbs) {
+            *out = nic;
+            return nic->gone ? SL_ERR_IO : 0;
         }
     }
-    struct sl_rdma_nic *rail = NULL;
-    int err = rail_create(rdma, verbs, &rail);
+    struct sl_rdma_nic *nic = NULL;
+    int err = nic_create(rdma, verbs, &nic);
     if (err != 0) {
         return err;
     }
-    rail->next = rdma->rails;
-    rdma->rails = rail;
+    nic->next = rdma->nics;
+    rdma->nics = nic;
     sl_rdma_liveness_start(rdma);
-    *out = rail;
+    *out = nic;
     return 0;
 }
 
 static void destroy_list(struct sl_rdma_nic **list)
 {
     while (*list != NULL) {
-        struct sl_rdma_nic *rail = *list;
-        *list = rail->next;
-        rail_destroy(&rail);
+        struct sl_rdma_nic *nic = *list;
+        *list = nic->next;
+        nic_destroy(&nic);
     }
 }
 
 void sl_rdma_nic_close_all(struct sl_rdma *rdma)
 {
-    destroy_list(&rdma->rails);
+    destroy_list(&rdma->nics);
     destroy_list(&rdma->lost);
 }
 
-static bool is_named(const struct sl_rdma_nic *rail)
+static bool is_named(const struct sl_rdma_nic *nic)
 {
-    const struct sl_rdma *rdma = rail->rdma;
+    const struct sl_rdma *rdma = nic->rdma;
     for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] != NULL && rdma->conns[i]->rail == rail) {
+        if (rdma->conns[i] != NULL && rdma->conns[i]->nic == nic) {
             return true;
         }
     }
@@ -237,33 +236,33 @@ static bool is_named(const struct sl_rdma_nic *rail)
 
 void sl_rdma_nic_close_gone(struct sl_rdma *rdma)
 {
-    struct sl_rdma_nic **link = &rdma->rails;
+    struct sl_rdma_nic **link = &rdma->nics;
     while (*link != NULL) {
-        struct sl_rdma_nic *rail = *link;
-        if (!rail->gone || rail->promises > 0 || is_named(rail)) {
-            link = &rail->next;
+        struct sl_rdma_nic *nic = *link;
+        if (!nic->gone || nic->promises > 0 || is_named(nic)) {
+            link = &nic->next;
             continue;
         }
-        *link = rail->next;
-        rail->next = rdma->lost;
-        rdma->lost = rail;
-        close_objects(rail);
+        *link = nic->next;
+        nic->next = rdma->lost;
+        rdma->lost = nic;
+        close_objects(nic);
     }
 }
 
 /* ---- Events -----------------------------------------------------------------------------------
  */
 
-void sl_rdma_nic_lose(struct sl_rdma_nic *rail, const char *why)
+void sl_rdma_nic_lose(struct sl_rdma_nic *nic, const char *why)
 {
-    if (rail->gone) {
+    if (nic->gone) {
         return;
     }
-    rail->gone = true;
-    sl_log_warn("rdma: %s: %s: its connections end", rail->name, why);
-    struct sl_rdma *rdma = rail->rdma;
+    nic->gone = true;
+    sl_log_warn("rdma: %s: %s: its connections end", nic->name, why);
+    struct sl_rdma *rdma = nic->rdma;
     for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] != NULL && rdma->conns[i]->rail == rail) {
+        if (rdma->conns[i] != NULL && rdma->conns[i]->nic == nic) {
             sl_rdma_conn_end(rdma->conns[i], SL_ERR_IO);
         }
     }
@@ -272,17 +271,17 @@ void sl_rdma_nic_lose(struct sl_rdma_nic *rail, const char *why)
 
 void sl_rdma_nic_remove(struct sl_rdma *rdma, const struct ibv_context *verbs)
 {
-    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
-        if (rail->verbs == verbs) {
-            sl_rdma_nic_lose(rail, "the device was removed");
-            sl_rdma_device_remove(&rail->member);
+    for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
+        if (nic->verbs == verbs) {
+            sl_rdma_nic_lose(nic, "the device was removed");
+            sl_rdma_device_remove(&nic->member);
         }
     }
 }
 
-static void on_queue_pair_event(struct sl_rdma_nic *rail, struct sl_rdma_device_event event)
+static void on_queue_pair_event(struct sl_rdma_nic *nic, struct sl_rdma_device_event event)
 {
-    struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(rail, event.queue_pair);
+    struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(nic, event.queue_pair);
     if (conn == NULL) {
         return;
     }
@@ -291,48 +290,48 @@ static void on_queue_pair_event(struct sl_rdma_nic *rail, struct sl_rdma_device_
         sl_rdma_mark_ready(conn);
         return;
     }
-    if (rail->can.is_iwarp) {
-        if (conn->suspect_err == 0) {
+    if (nic->caps.is_iwarp) {
+        if (conn->pending_err == 0) {
             sl_rdma_conn_suspect(conn, SL_ERR_IO);
         }
         return;
     }
-    if (sl_rdma_may_log(rail->rdma)) {
-        sl_log_warn("rdma: %s: a connection fails: %s", rail->name,
-                    rail->rdma->library->event_type_str(event.type));
+    if (sl_rdma_may_log(nic->rdma)) {
+        sl_log_warn("rdma: %s: a connection fails: %s", nic->name,
+                    nic->rdma->library->event_type_str(event.type));
     }
     sl_rdma_conn_end(conn, SL_ERR_IO);
 }
 
-static void on_event(struct sl_rdma_nic *rail, struct sl_rdma_device_event event)
+static void on_event(struct sl_rdma_nic *nic, struct sl_rdma_device_event event)
 {
-    const char *name = rail->rdma->library->event_type_str(event.type);
+    const char *name = nic->rdma->library->event_type_str(event.type);
     switch (event.type) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-        on_queue_pair_event(rail, event);
+        on_queue_pair_event(nic, event);
         break;
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
-        sl_rdma_nic_lose(rail, name);
+        sl_rdma_nic_lose(nic, name);
         break;
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_PORT_ACTIVE:
-        sl_log_info("rdma: %s: %s", rail->name, name);
+        sl_log_info("rdma: %s: %s", nic->name, name);
         break;
     default: /* what fails for it says so by itself */
-        sl_log_debug("rdma: %s: %s", rail->name, name);
+        sl_log_debug("rdma: %s: %s", nic->name, name);
         break;
     }
 }
 
-void sl_rdma_nic_read_events(struct sl_rdma_nic *rail)
+void sl_rdma_nic_read_events(struct sl_rdma_nic *nic)
 {
     struct sl_rdma_device_event event;
-    while (sl_rdma_device_next(&rail->member, &event)) {
-        on_event(rail, event);
+    while (sl_rdma_device_next(&nic->member, &event)) {
+        on_event(nic, event);
     }
 }

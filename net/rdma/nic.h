@@ -35,7 +35,7 @@ struct sl_rdma_block {
     struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
     uint64_t conn_serial;
     struct sl_rdma_conn *posted_to; /* without a shared receive queue; NULL: not posted */
-    struct sl_rdma_nic *rail;
+    struct sl_rdma_nic *nic;
     struct sl_rdma_block *next; /* while free; SEND: of those of one work request */
     uint8_t *at;                /* aligned to 64 */
 };
@@ -54,7 +54,7 @@ struct sl_rdma_pool {
     struct sl_rdma_block *free[3]; /* by kind */
     struct sl_rdma_block *again;   /* receive buffers that wait to be posted */
     uint32_t again_count;
-    uint32_t promised;                  /* receive buffers that connections may count on */
+    uint32_t reserved;                  /* receive buffers that connections may count on */
     uint32_t posted;                    /* to the shared receive queue, or to queue pairs */
     uint32_t total[3];                  /* by kind */
     uint32_t lent;                      /* STAGING blocks that hold what peers are to read */
@@ -84,7 +84,7 @@ struct sl_rdma_nic {
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_srq *srq; /* NULL: each queue pair has receive buffers of its own */
-    struct sl_rdma_caps can;
+    struct sl_rdma_caps caps;
     struct sl_rdma_pool pool;
     struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
     struct sl_rdma_cache *cache;   /* cache.c */
@@ -111,10 +111,10 @@ void sl_rdma_nic_close_all(struct sl_rdma *rdma); /* no queue pairs, no messages
 /* Asynchronous events of the device, when a descriptor of the rail is readable: says last_wqe of
  * the links that they concern and marks their connections ready; ends those that are lost. Events
  * that another reactor has read come to the reactor of the queue pair (device.c). */
-void sl_rdma_nic_read_events(struct sl_rdma_nic *rail);
+void sl_rdma_nic_read_events(struct sl_rdma_nic *nic);
 
 /* The device does not work any more (rdma_cm says so too): every connection on it ends with IO. */
-void sl_rdma_nic_lose(struct sl_rdma_nic *rail, const char *why);
+void sl_rdma_nic_lose(struct sl_rdma_nic *nic, const char *why);
 
 /* Its device was removed: every connection on it ends with IO, and other reactors' there too. No
  * rail of the device: nothing. */
@@ -125,52 +125,52 @@ void sl_rdma_nic_remove(struct sl_rdma *rdma, const struct ibv_context *verbs);
 void sl_rdma_nic_close_gone(struct sl_rdma *rdma);
 
 /* abilities.c: what the device says, and what is found by trying (with pd and cq). Errors: IO. */
-int sl_rdma_caps_ask(struct sl_rdma_nic *rail);
-int sl_rdma_caps_try(struct sl_rdma_nic *rail);
+int sl_rdma_caps_ask(struct sl_rdma_nic *nic);
+int sl_rdma_caps_try(struct sl_rdma_nic *nic);
 
 /* Has what the first connection sends and receives with. Errors: NO_MEMORY, logged. */
-int sl_rdma_pool_open(struct sl_rdma_nic *rail);
+int sl_rdma_pool_open(struct sl_rdma_nic *nic);
 
 /* Reserves for one connection room in the completion queue, for SL_RDMA_SENDS too, and window +
  * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. Without a shared receive
  * queue (rail->srq is NULL; max_recv_wr is SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE then) conn->link must
  * have its queue pair, and for another one this is called once more. False: memory or a limit does
  * not allow it; what it had it keeps. */
-bool sl_rdma_pool_reserve(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn, uint32_t window);
+bool sl_rdma_pool_reserve(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, uint32_t window);
 
 /* Whether the device's queues are as long as they may be, and have no room for one more connection.
  */
-bool sl_rdma_pool_is_full(const struct sl_rdma_nic *rail);
+bool sl_rdma_pool_is_full(const struct sl_rdma_nic *nic);
 
 /* The connection's queue pair has been destroyed, or never was. */
-void sl_rdma_pool_release(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn);
+void sl_rdma_pool_release(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn);
 
 /* The queue pair of conn->link has been destroyed, and another one may follow: what was posted
  * there comes back. Implied by release. */
-void sl_rdma_pool_forget(struct sl_rdma_nic *rail, struct sl_rdma_conn *conn);
+void sl_rdma_pool_forget(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn);
 
 /* The block of a receive completion, whether that succeeded or not: the caller's now, who puts it.
  * NULL: of a queue pair that is no more, whose blocks have come back. */
-struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_nic *rail, const struct ibv_wc *completion);
+struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_nic *nic, const struct ibv_wc *completion);
 
 /* Posts what was put. To be called before limits are told to peers, in each flush; between two of
  * them 16 are posted at once. */
-void sl_rdma_pool_flush(struct sl_rdma_nic *rail);
+void sl_rdma_pool_flush(struct sl_rdma_nic *nic);
 
 /* Now and then: posts what is free and should be posted, since the device did not take it before.
  */
-void sl_rdma_pool_refill(struct sl_rdma_nic *rail);
+void sl_rdma_pool_refill(struct sl_rdma_nic *nic);
 
 /* The device no longer knows the memory, which stays until close: messages may lie in it. */
-void sl_rdma_pool_unpin(struct sl_rdma_nic *rail);
-void sl_rdma_pool_close(struct sl_rdma_nic *rail);
+void sl_rdma_pool_unpin(struct sl_rdma_nic *nic);
+void sl_rdma_pool_close(struct sl_rdma_nic *nic);
 
 /* Free blocks; NULL: none can be had now. */
-struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_nic *rail, enum sl_rdma_block_kind kind);
+struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_nic *nic, enum sl_rdma_block_kind kind);
 
 /* A STAGING block for what the peer is to read, which may take long. The last that there is is not
  * lent: with it what comes is received. Back by unlend. */
-struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_nic *rail);
+struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_nic *nic);
 void sl_rdma_pool_unlend(struct sl_rdma_block *block);
 void sl_rdma_pool_put(struct sl_rdma_block *block); /* refs 0; RECEIVE: posts it again */
 
@@ -189,17 +189,16 @@ enum sl_rdma_use {
 
 /* Registers with the device, with relaxed order where it can; what the cache keeps and nobody uses
  * makes room where it must. NULL: errno says why. */
-struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *rail, void *at, size_t bytes, int access);
+struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t bytes, int access);
 
 /* Whether errno says that there was too little to be had, which may pass. */
 bool sl_rdma_memory_is_short(int reason);
 
 /* It was not possible, by errno: remembers that, and sees to another round of retries soon. The
  * first time for a rail it logs what to do about it. */
-void sl_rdma_memory_refused(struct sl_rdma_nic *rail, struct sl_rdma_refusal *refusal,
-                            size_t bytes);
-bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *rail,
-                               const struct sl_rdma_refusal *refusal, size_t bytes);
+void sl_rdma_memory_refused(struct sl_rdma_nic *nic, struct sl_rdma_refusal *refusal, size_t bytes);
+bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *nic, const struct sl_rdma_refusal *refusal,
+                               size_t bytes);
 
 /* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
  * memory that the layers above registered. */
@@ -210,25 +209,25 @@ struct sl_rdma_local_sge {
     struct sl_rdma_hold *hold;
 };
 
-/* Keys for a range: writes at most span_max spans that cover it, in order; returns their count.
- * 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false, too
- * many spans): nothing is held then. Registered memory is registered with the device now, chunk by
- * chunk, where it was not before; so that peers can write it only for a LANDING, and for good.
+/* Keys for a range: writes at most local_sge_max spans that cover it, in order; returns their
+ * count. 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false,
+ * too many spans): nothing is held then. Registered memory is registered with the device now, chunk
+ * by chunk, where it was not before; so that peers can write it only for a LANDING, and for good.
  * Memory that is not registered is no LANDING: it would stay writable for peers beyond its request,
  * or be registered for each. */
-uint32_t sl_rdma_memory_find(struct sl_rdma_nic *rail, const void *at, uint32_t bytes,
+uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
                              enum sl_rdma_use use, bool for_the_occasion,
-                             struct sl_rdma_local_sge *spans, uint32_t span_max);
+                             struct sl_rdma_local_sge *spans, uint32_t local_sge_max);
 
 /* The device no longer uses the spans. */
-void sl_rdma_memory_drop(struct sl_rdma_nic *rail, const struct sl_rdma_local_sge *spans,
+void sl_rdma_memory_drop(struct sl_rdma_nic *nic, const struct sl_rdma_local_sge *spans,
                          uint32_t count);
 
 /* Now and then: where this process ran short of memory to be locked since the last time, on any
  * reactor, what the cache keeps and nobody uses is given back. */
-void sl_rdma_memory_relieve(struct sl_rdma_nic *rail);
+void sl_rdma_memory_relieve(struct sl_rdma_nic *nic);
 
-int sl_rdma_memory_open(struct sl_rdma_nic *rail);
-void sl_rdma_memory_close(struct sl_rdma_nic *rail);
+int sl_rdma_memory_open(struct sl_rdma_nic *nic);
+void sl_rdma_memory_close(struct sl_rdma_nic *nic);
 
 #endif

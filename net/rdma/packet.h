@@ -1,22 +1,17 @@
 /* What one SEND carries, and what rdma_cm carries in private data. Little-endian; both ends are of
  * protocol version SL_RDMA_VERSION. No I/O.
  *
- * A packet: head, then piece_count pieces of the sender's memory that its receiver reads, then
- * landing_count pieces of it where the receiver may write the answer to the frame, then frame_bytes
- * of frames; nothing more. By its kind:
- *   FRAMES   whole frames (header and payload), each begun at a multiple of 8
- *   LANDING  landing pieces, one whole frame
- *   LONG     pieces, maybe landing pieces, and of the frame the header and the beginning of the
- *            payload, maybe none: the rest of it lies in the pieces
- *   WRITTEN  a frame's header: its payload has been written to the landing of the request of the
- *            same id
- *   NOTE     nothing more
- *   MOVE     instead of frames a ticket, of 8 bytes: connect once more, and go on there; nothing
- *            follows on this queue pair
- *   MOVED    the answer to it, and the last packet on this queue pair
- *   BYE      the last packet: the sender closes once its frames are consumed
- * Counts run over: they are compared by difference. They belong to the connection, and go on when
- * it moves to another queue pair. */
+ * A packet: head, then remote_sge_count pieces of the sender's memory that its receiver reads, then
+ * reply_buffer_count pieces of it where the receiver may write the answer to the frame, then
+ * frame_bytes of frames; nothing more. By its kind: FRAMES   whole frames (header and payload),
+ * each begun at a multiple of 8 LANDING  landing pieces, one whole frame LONG     pieces, maybe
+ * landing pieces, and of the frame the header and the beginning of the payload, maybe none: the
+ * rest of it lies in the pieces WRITTEN  a frame's header: its payload has been written to the
+ * landing of the request of the same id NOTE     nothing more MOVE     instead of frames a ticket,
+ * of 8 bytes: connect once more, and go on there; nothing follows on this queue pair MOVED    the
+ * answer to it, and the last packet on this queue pair BYE      the last packet: the sender closes
+ * once its frames are consumed Counts run over: they are compared by difference. They belong to the
+ * connection, and go on when it moves to another queue pair. */
 #ifndef SL_NET_RDMA_PACKET_H
 #define SL_NET_RDMA_PACKET_H
 
@@ -52,8 +47,9 @@ struct sl_rdma_packet {
     uint32_t done;  /* LONG packets of the receiver of this whose payload has been read, in all */
     uint8_t kind;
     uint8_t flags;
-    uint8_t piece_count, landing_count; /* at most SL_RDMA_REMOTE_SGES each; no piece is empty */
-    uint32_t frame_bytes;               /* FRAMES: of all, with the padding between them */
+    uint8_t remote_sge_count,
+        reply_buffer_count; /* at most SL_RDMA_REMOTE_SGES each; no piece is empty */
+    uint32_t frame_bytes;   /* FRAMES: of all, with the padding between them */
 };
 
 /* Memory of the sender's process. */

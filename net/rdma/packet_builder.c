@@ -5,70 +5,73 @@
 
 static const uint8_t zeros[8];
 
-void sl_rdma_packet_builder_add(struct sl_rdma_packet_builder *draft, const uint8_t *at,
+void sl_rdma_packet_builder_add(struct sl_rdma_packet_builder *builder, const uint8_t *at,
                                 uint32_t bytes)
 {
     if (bytes == 0) {
         return;
     }
-    struct sl_rdma_part *last = draft->part_count > 0 ? &draft->parts[draft->part_count - 1] : NULL;
-    draft->frame_bytes += bytes;
+    struct sl_rdma_part *last =
+        builder->part_count > 0 ? &builder->parts[builder->part_count - 1] : NULL;
+    builder->frame_bytes += bytes;
     if (last != NULL && last->at + last->bytes == at) {
         last->bytes += bytes;
         return;
     }
-    sl_assert(draft->part_count < SL_RDMA_PARTS);
-    draft->parts[draft->part_count++] = (struct sl_rdma_part){.at = at, .bytes = bytes};
+    sl_assert(builder->part_count < SL_RDMA_PARTS);
+    builder->parts[builder->part_count++] = (struct sl_rdma_part){.at = at, .bytes = bytes};
 }
 
 /* ---- A packet's way into a work request -------------------------------------------------------
  */
 
 /* Head and pieces. Returns their length. */
-static uint32_t write_front(struct sl_rdma_conn *conn, const struct sl_rdma_packet_builder *draft,
+static uint32_t write_front(struct sl_rdma_conn *conn, const struct sl_rdma_packet_builder *builder,
                             uint8_t *to)
 {
-    struct sl_rdma_packet head = {.kind = (uint8_t)draft->kind,
-                                  .flags = draft->flags,
-                                  .piece_count = draft->piece_count,
-                                  .landing_count = draft->landing_count,
-                                  .frame_bytes = draft->frame_bytes};
+    struct sl_rdma_packet head = {.kind = (uint8_t)builder->kind,
+                                  .flags = builder->flags,
+                                  .remote_sge_count = builder->remote_sge_count,
+                                  .reply_buffer_count = builder->reply_buffer_count,
+                                  .frame_bytes = builder->frame_bytes};
     sl_rdma_credit_tell(conn, &head);
     struct sl_bytes_writer writer = sl_bytes_writer_over(to, SL_RDMA_FRONT_BYTES);
     sl_bytes_put(&writer, &head, sizeof head);
-    sl_bytes_put(&writer, draft->pieces, draft->piece_count * sizeof draft->pieces[0]);
-    sl_bytes_put(&writer, draft->landing, draft->landing_count * sizeof draft->landing[0]);
+    sl_bytes_put(&writer, builder->remote_sges,
+                 builder->remote_sge_count * sizeof builder->remote_sges[0]);
+    sl_bytes_put(&writer, builder->reply_buffer,
+                 builder->reply_buffer_count * sizeof builder->reply_buffer[0]);
     return (uint32_t)(SL_RDMA_FRONT_BYTES - writer.left);
 }
 
-static void emit_inline(struct sl_rdma_send_batch *chain,
-                        const struct sl_rdma_packet_builder *draft)
+static void emit_inline(struct sl_rdma_send_batch *batch,
+                        const struct sl_rdma_packet_builder *builder)
 {
-    struct ibv_send_wr *request = sl_rdma_send_batch_add(chain, SL_RDMA_WR_SEND, IBV_WR_SEND);
-    uint8_t *front = chain->fronts[chain->count - 1];
+    struct ibv_send_wr *request = sl_rdma_send_batch_add(batch, SL_RDMA_WR_SEND, IBV_WR_SEND);
+    uint8_t *front = batch->fronts[batch->count - 1];
     request->send_flags |= IBV_SEND_INLINE;
-    sl_rdma_send_batch_add_piece(chain, front, write_front(chain->conn, draft, front), 0);
-    for (uint32_t i = 0; i < draft->part_count; i++) {
-        sl_rdma_send_batch_add_piece(chain, draft->parts[i].at, draft->parts[i].bytes, 0);
+    sl_rdma_send_batch_add_piece(batch, front, write_front(batch->conn, builder, front), 0);
+    for (uint32_t i = 0; i < builder->part_count; i++) {
+        sl_rdma_send_batch_add_piece(batch, builder->parts[i].at, builder->parts[i].bytes, 0);
     }
 }
 
 /* Through a block, which holds the front and every part that is short or not registered; between
  * those the others are read from where they are. */
 struct gather {
-    struct sl_rdma_send_batch *chain;
+    struct sl_rdma_send_batch *batch;
     struct sl_rdma_block *block;
     uint32_t filled, given; /* of the block: written, and made a piece of the request */
-    uint32_t pieces, limit;
+    uint32_t remote_sges, limit;
 };
 
 static void give_filled(struct gather *gather)
 {
     if (gather->filled != gather->given) {
-        sl_rdma_send_batch_add_piece(gather->chain, gather->block->at + gather->given,
+        sl_rdma_send_batch_add_piece(gather->batch, gather->block->at + gather->given,
                                      gather->filled - gather->given, gather->block->key);
         gather->given = gather->filled;
-        gather->pieces++;
+        gather->remote_sges++;
     }
 }
 
@@ -76,33 +79,33 @@ static void give_filled(struct gather *gather)
 static bool give_part(struct gather *gather, const struct sl_rdma_part *part)
 {
     struct sl_rdma_local_sge spans[2];
-    if (part->bytes < SL_RDMA_GATHER_BYTES || gather->pieces + 4 > gather->limit) {
+    if (part->bytes < SL_RDMA_GATHER_BYTES || gather->remote_sges + 4 > gather->limit) {
         return false;
     }
-    uint32_t count = sl_rdma_memory_find(gather->chain->conn->rail, part->at, part->bytes,
+    uint32_t count = sl_rdma_memory_find(gather->batch->conn->nic, part->at, part->bytes,
                                          SL_RDMA_USE_SEND, false, spans, 2);
     if (count == 0) {
         return false;
     }
     give_filled(gather);
     for (uint32_t i = 0; i < count; i++) {
-        sl_rdma_send_batch_add_piece(gather->chain, spans[i].at, spans[i].bytes,
+        sl_rdma_send_batch_add_piece(gather->batch, spans[i].at, spans[i].bytes,
                                      spans[i].local_key);
-        gather->pieces++;
+        gather->remote_sges++;
     }
     return true;
 }
 
-static bool emit_block(struct sl_rdma_send_batch *chain, const struct sl_rdma_packet_builder *draft,
-                       struct sl_rdma_block *block)
+static bool emit_block(struct sl_rdma_send_batch *batch,
+                       const struct sl_rdma_packet_builder *builder, struct sl_rdma_block *block)
 {
-    struct sl_rdma_conn *conn = chain->conn;
-    struct gather gather = {.chain = chain, .block = block, .limit = conn->rail->can.sge_max};
+    struct sl_rdma_conn *conn = batch->conn;
+    struct gather gather = {.batch = batch, .block = block, .limit = conn->nic->caps.sge_max};
     bool by_reference = false;
-    (void)sl_rdma_send_batch_add(chain, SL_RDMA_WR_SEND, IBV_WR_SEND);
-    gather.filled = write_front(conn, draft, block->at);
-    for (uint32_t i = 0; i < draft->part_count; i++) {
-        const struct sl_rdma_part *part = &draft->parts[i];
+    (void)sl_rdma_send_batch_add(batch, SL_RDMA_WR_SEND, IBV_WR_SEND);
+    gather.filled = write_front(conn, builder, block->at);
+    for (uint32_t i = 0; i < builder->part_count; i++) {
+        const struct sl_rdma_part *part = &builder->parts[i];
         if (give_part(&gather, part)) {
             by_reference = true;
         } else {
@@ -112,28 +115,28 @@ static bool emit_block(struct sl_rdma_send_batch *chain, const struct sl_rdma_pa
         }
     }
     give_filled(&gather);
-    sl_rdma_send_batch_keep_block(chain, block);
+    sl_rdma_send_batch_keep_block(batch, block);
     return by_reference;
 }
 
-bool sl_rdma_packet_builder_emit(struct sl_rdma_send_batch *chain,
-                                 struct sl_rdma_packet_builder *draft, bool *by_reference)
+bool sl_rdma_packet_builder_emit(struct sl_rdma_send_batch *batch,
+                                 struct sl_rdma_packet_builder *builder, bool *by_reference)
 {
-    const struct sl_rdma_caps *can = &chain->conn->rail->can;
+    const struct sl_rdma_caps *can = &batch->conn->nic->caps;
     *by_reference = false;
-    if (sl_rdma_packet_builder_bytes(draft) <= can->inline_max &&
-        1 + draft->part_count <= can->sge_max) {
-        emit_inline(chain, draft);
+    if (sl_rdma_packet_builder_bytes(builder) <= can->inline_max &&
+        1 + builder->part_count <= can->sge_max) {
+        emit_inline(batch, builder);
     } else {
-        struct sl_rdma_block *block = draft->block;
-        draft->block = NULL;
+        struct sl_rdma_block *block = builder->block;
+        builder->block = NULL;
         if (block == NULL) {
-            block = sl_rdma_pool_get(chain->conn->rail, SL_RDMA_BLOCK_SEND);
+            block = sl_rdma_pool_get(batch->conn->nic, SL_RDMA_BLOCK_SEND);
         }
         if (block == NULL) {
             return false;
         }
-        *by_reference = emit_block(chain, draft, block);
+        *by_reference = emit_block(batch, builder, block);
     }
     return true;
 }
@@ -161,14 +164,14 @@ static struct sl_rdma_view view_at(struct sl_rdma_send *send, const struct curso
     const struct sl_transport_frame *frame = &entry->frame;
     struct sl_rdma_view view = {.entry = entry,
                                 .head = (const uint8_t *)frame->head + cursor->offset,
-                                .rest = frame->payload,
+                                .tail = frame->payload,
                                 .head_bytes = frame->head_bytes - cursor->offset,
-                                .rest_bytes = frame->payload_bytes,
+                                .tail_bytes = frame->payload_bytes,
                                 .head_left = frame->head_bytes - cursor->offset};
     uint64_t bytes = (uint64_t)SL_FRAME_HEADER_BYTES + payload_bytes_of(view.head);
     if (view.head_left > bytes && view.head_left - bytes >= SL_FRAME_HEADER_BYTES) {
         view.head_bytes = (uint32_t)bytes;
-        view.rest_bytes = 0;
+        view.tail_bytes = 0;
     }
     return view;
 }
@@ -183,27 +186,27 @@ static void step_over(struct cursor *cursor, const struct sl_rdma_view *view)
 }
 
 /* Whether it was added. */
-static bool add_frame(struct sl_rdma_conn *conn, struct sl_rdma_packet_builder *draft,
+static bool add_frame(struct sl_rdma_conn *conn, struct sl_rdma_packet_builder *builder,
                       const struct sl_rdma_view *view)
 {
-    uint32_t pad = (uint32_t)sl_bytes_pad8(draft->frame_bytes) - draft->frame_bytes;
-    if (draft->part_count + 3 > SL_RDMA_PARTS ||
-        sl_rdma_packet_builder_bytes(draft) + pad + view->head_bytes + view->rest_bytes >
+    uint32_t pad = (uint32_t)sl_bytes_pad8(builder->frame_bytes) - builder->frame_bytes;
+    if (builder->part_count + 3 > SL_RDMA_PARTS ||
+        sl_rdma_packet_builder_bytes(builder) + pad + view->head_bytes + view->tail_bytes >
             SL_RDMA_PACKET_BYTES ||
         sl_rdma_long_is(conn, view)) {
         return false;
     }
-    sl_rdma_packet_builder_add(draft, zeros, pad);
-    sl_rdma_packet_builder_add(draft, view->head, view->head_bytes);
-    sl_rdma_packet_builder_add(draft, view->rest, view->rest_bytes);
+    sl_rdma_packet_builder_add(builder, zeros, pad);
+    sl_rdma_packet_builder_add(builder, view->head, view->head_bytes);
+    sl_rdma_packet_builder_add(builder, view->tail, view->tail_bytes);
     return true;
 }
 
 /* An answer in a packet is one that does not go to its landing. */
-static void forget_landing(struct sl_rdma_conn *conn, const struct sl_rdma_view *view)
+static void forget_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_view *view)
 {
     struct sl_frame header;
-    if (conn->send->landings != NULL) {
+    if (conn->send->reply_buffers != NULL) {
         memcpy(&header, view->head, sizeof header);
         if (header.type == SL_FRAME_REPLY) {
             sl_rdma_reply_buffer_forget(conn, header.request_id);
@@ -212,55 +215,55 @@ static void forget_landing(struct sl_rdma_conn *conn, const struct sl_rdma_view 
 }
 
 /* The frames up to the cursor are in the packet that was made last. */
-static void advance(struct sl_rdma_send_batch *chain, const struct cursor *to, bool by_reference)
+static void advance(struct sl_rdma_send_batch *batch, const struct cursor *to, bool by_reference)
 {
-    struct sl_rdma_send *send = chain->conn->send;
+    struct sl_rdma_send *send = batch->conn->send;
     uint32_t end = to->offset > 0 ? to->next + 1 : to->next;
     for (uint32_t i = send->next; by_reference && i != end; i++) {
         struct sl_rdma_entry *entry = sl_rdma_entry_at(send, i);
         entry->waits_device = true;
-        entry->device_due = sl_rdma_send_batch_number(chain);
+        entry->device_due = sl_rdma_send_batch_number(batch);
     }
     send->next = to->next;
     send->offset = to->offset;
-    chain->conn->counted_sent++;
+    batch->conn->counted_sent++;
 }
 
-static bool pack_short(struct sl_rdma_send_batch *chain)
+static bool pack_short(struct sl_rdma_send_batch *batch)
 {
-    struct sl_rdma_conn *conn = chain->conn;
+    struct sl_rdma_conn *conn = batch->conn;
     struct sl_rdma_send *send = conn->send;
-    struct sl_rdma_packet_builder draft;
-    draft.kind = SL_RDMA_FRAMES;
-    draft.piece_count = draft.landing_count = 0;
-    draft.frame_bytes = draft.part_count = 0;
-    draft.block = NULL;
+    struct sl_rdma_packet_builder builder;
+    builder.kind = SL_RDMA_FRAMES;
+    builder.remote_sge_count = builder.reply_buffer_count = 0;
+    builder.frame_bytes = builder.part_count = 0;
+    builder.block = NULL;
     struct cursor cursor = {.next = send->next, .offset = send->offset};
     uint32_t frames = 0;
     while (cursor.next != send->tail) {
         struct sl_rdma_view view = view_at(send, &cursor);
-        if (!add_frame(conn, &draft, &view)) {
+        if (!add_frame(conn, &builder, &view)) {
             break;
         }
-        forget_landing(conn, &view);
+        forget_reply_buffer(conn, &view);
         step_over(&cursor, &view);
         frames++;
     }
     bool stalls = conn->counted_sent + 1 == conn->limit_theirs && cursor.next != send->tail;
-    draft.flags = stalls ? SL_RDMA_STALLED : 0;
+    builder.flags = stalls ? SL_RDMA_STALLED : 0;
     bool by_reference;
-    if (!sl_rdma_packet_builder_emit(chain, &draft, &by_reference)) {
-        send->starved = true;
+    if (!sl_rdma_packet_builder_emit(batch, &builder, &by_reference)) {
+        send->wait_buffer = true;
         return false;
     }
     conn->rdma->stats.frames_sent += frames;
-    advance(chain, &cursor, by_reference);
+    advance(batch, &cursor, by_reference);
     return true;
 }
 
-bool sl_rdma_pack(struct sl_rdma_send_batch *chain)
+bool sl_rdma_pack(struct sl_rdma_send_batch *batch)
 {
-    struct sl_rdma_conn *conn = chain->conn;
+    struct sl_rdma_conn *conn = batch->conn;
     struct sl_rdma_send *send = conn->send;
     if (send->next == send->tail || !sl_rdma_credit_left(conn)) {
         return false;
@@ -268,13 +271,13 @@ bool sl_rdma_pack(struct sl_rdma_send_batch *chain)
     struct cursor cursor = {.next = send->next, .offset = send->offset};
     struct sl_rdma_view view = view_at(send, &cursor);
     if (!sl_rdma_long_is(conn, &view)) {
-        return sl_rdma_send_batch_reserve(chain, 1, conn->rail->can.sge_max) && pack_short(chain);
+        return sl_rdma_send_batch_reserve(batch, 1, conn->nic->caps.sge_max) && pack_short(batch);
     }
     step_over(&cursor, &view);
-    if (!sl_rdma_long_pack(chain, &view, cursor.next != send->tail)) {
+    if (!sl_rdma_long_pack(batch, &view, cursor.next != send->tail)) {
         return false;
     }
     conn->rdma->stats.frames_sent++;
-    advance(chain, &cursor, false);
+    advance(batch, &cursor, false);
     return true;
 }

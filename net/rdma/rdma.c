@@ -45,16 +45,16 @@ void sl_rdma_unwatch(struct sl_rdma *rdma, int fd)
     (void)epoll_ctl(rdma->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static void read_channel(struct sl_rdma_nic *rail)
+static void read_channel(struct sl_rdma_nic *nic)
 {
-    const struct sl_rdma_library *library = rail->rdma->library;
+    const struct sl_rdma_library *library = nic->rdma->library;
     struct ibv_cq *cq;
     void *user;
-    while (rail->channel != NULL && library->get_cq_event(rail->channel, &cq, &user) == 0) {
-        rail->armed = false;
-        if (++rail->events_unacknowledged == ACKS_AT_ONCE) {
-            library->ack_cq_events(rail->cq, ACKS_AT_ONCE);
-            rail->events_unacknowledged = 0;
+    while (nic->channel != NULL && library->get_cq_event(nic->channel, &cq, &user) == 0) {
+        nic->armed = false;
+        if (++nic->events_unacknowledged == ACKS_AT_ONCE) {
+            library->ack_cq_events(nic->cq, ACKS_AT_ONCE);
+            nic->events_unacknowledged = 0;
         }
     }
 }
@@ -81,12 +81,12 @@ static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flag
     }
     int count = epoll_wait(rdma->epoll_fd, events, WATCHED_A_TURN, 0);
     for (int i = 0; i < count; i++) {
-        struct sl_rdma_nic *rail = events[i].data.ptr;
-        if (rail == NULL) {
+        struct sl_rdma_nic *nic = events[i].data.ptr;
+        if (nic == NULL) {
             rdma->cm_ready = true;
         } else {
-            read_channel(rail);
-            sl_rdma_nic_read_events(rail);
+            read_channel(nic);
+            sl_rdma_nic_read_events(nic);
         }
     }
     watch(rdma);
@@ -115,7 +115,7 @@ static void set_options(struct sl_rdma *rdma, const struct sl_transport_options 
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_RDMA_PEER_TIMEOUT_MS;
     rdma->buffers_max = options->buffer_count != 0 ? options->buffer_count : SL_RDMA_BUFFERS;
     rdma->gid = options->rdma_gid;
-    rdma->next_rail = sl_reactor_index(rdma->base.reactor);
+    rdma->next_nic = sl_reactor_index(rdma->base.reactor);
     if (options->rdma_device != NULL) {
         snprintf(rdma->devices, sizeof rdma->devices, "%s", options->rdma_device);
     }
@@ -213,11 +213,11 @@ static int err_of(enum ibv_wc_status status)
  * sent fails in some other way, and rdma_cm says in a moment that the peer has gone. */
 static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 {
-    if (conn->life == SL_RDMA_ENDED || conn->suspect_err != 0) {
+    if (conn->phase == SL_RDMA_ENDED || conn->pending_err != 0) {
         return;
     }
-    bool is_iwarp = conn->rail->can.is_iwarp;
-    if (conn->link.disconnected || conn->bye_received ||
+    bool is_iwarp = conn->nic->caps.is_iwarp;
+    if (conn->link.disconnected || conn->fin_received ||
         (is_iwarp && status == IBV_WC_WR_FLUSH_ERR)) {
         sl_rdma_conn_disconnected(conn);
         return;
@@ -234,13 +234,13 @@ static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
     sl_rdma_conn_refuse(conn, what, err);
 }
 
-static void take_packet(struct sl_rdma_nic *rail, const struct ibv_wc *wc)
+static void take_packet(struct sl_rdma_nic *nic, const struct ibv_wc *wc)
 {
-    struct sl_rdma_block *block = sl_rdma_pool_take(rail, wc);
+    struct sl_rdma_block *block = sl_rdma_pool_take(nic, wc);
     if (block == NULL) {
         return;
     }
-    struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(rail, wc->qp_num);
+    struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(nic, wc->qp_num);
     if (wc->status != IBV_WC_SUCCESS || conn == NULL) {
         sl_rdma_pool_put(block);
         if (conn != NULL) {
@@ -250,10 +250,10 @@ static void take_packet(struct sl_rdma_nic *rail, const struct ibv_wc *wc)
         return;
     }
     conn->heard = true;
-    if (conn->life == SL_RDMA_ACCEPTING) {
+    if (conn->phase == SL_RDMA_ACCEPTING) {
         sl_rdma_conn_established(conn); /* rdma_cm will say so too */
     }
-    switch (conn->life) {
+    switch (conn->phase) {
     case SL_RDMA_LIVE:
     case SL_RDMA_MOVING:
     case SL_RDMA_DRAINING:
@@ -270,7 +270,7 @@ static void take_packet(struct sl_rdma_nic *rail, const struct ibv_wc *wc)
 
 static bool wants_completions(const struct sl_rdma_conn *conn)
 {
-    return conn->life >= SL_RDMA_MOVING;
+    return conn->phase >= SL_RDMA_MOVING;
 }
 
 static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
@@ -284,7 +284,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
     if (failed) {
         fail(conn, wc->status);
     }
-    if (failed && conn->life != SL_RDMA_ENDED) {
+    if (failed && conn->phase != SL_RDMA_ENDED) {
         return; /* it will be, and nothing of this is reported as done before */
     }
     if (!failed && (wc->wr_id >> 38 & 3) == SL_RDMA_WR_READ) {
@@ -300,33 +300,33 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
 /* ---- The turn ---------------------------------------------------------------------------------
  */
 
-static void fetch(struct sl_rdma_nic *rail)
+static void fetch(struct sl_rdma_nic *nic)
 {
-    int count = ibv_poll_cq(rail->cq, SL_RDMA_POLL_BATCH, rail->seen);
-    rail->seen_next = 0;
-    rail->seen_count = count > 0 ? (uint32_t)count : 0;
+    int count = ibv_poll_cq(nic->cq, SL_RDMA_POLL_BATCH, nic->seen);
+    nic->seen_next = 0;
+    nic->seen_count = count > 0 ? (uint32_t)count : 0;
 }
 
 /* What a connection had received when its end was seen has been looked at once `empties` has moved
  * on. */
-static uint32_t poll_rail(struct sl_rdma_nic *rail, uint32_t budget)
+static uint32_t poll_nic(struct sl_rdma_nic *nic, uint32_t budget)
 {
     uint32_t work = 0;
     do {
-        if (rail->seen_next == rail->seen_count) {
-            fetch(rail);
+        if (nic->seen_next == nic->seen_count) {
+            fetch(nic);
         }
-        for (; rail->seen_next < rail->seen_count && work < budget; work++) {
-            const struct ibv_wc *wc = &rail->seen[rail->seen_next++];
+        for (; nic->seen_next < nic->seen_count && work < budget; work++) {
+            const struct ibv_wc *wc = &nic->seen[nic->seen_next++];
             if ((wc->wr_id & 1) != 0) {
-                take_packet(rail, wc);
+                take_packet(nic, wc);
             } else {
-                take_completion(rail->rdma, wc);
+                take_completion(nic->rdma, wc);
             }
         }
-    } while (rail->seen_count == SL_RDMA_POLL_BATCH && work < budget);
-    if (rail->seen_next == rail->seen_count && rail->seen_count < SL_RDMA_POLL_BATCH) {
-        rail->empties++;
+    } while (nic->seen_count == SL_RDMA_POLL_BATCH && work < budget);
+    if (nic->seen_next == nic->seen_count && nic->seen_count < SL_RDMA_POLL_BATCH) {
+        nic->empties++;
     }
     return work;
 }
@@ -350,8 +350,8 @@ static uint32_t rdma_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
     uint32_t work = 0;
-    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
-        work += poll_rail(rail, budget - (work < budget ? work : budget));
+    for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
+        work += poll_nic(nic, budget - (work < budget ? work : budget));
     }
     if (rdma->cm_ready) {
         work += sl_rdma_cm_poll(rdma);
@@ -364,9 +364,9 @@ static uint32_t rdma_poll(struct sl_transport *transport, uint32_t budget)
 static void rdma_flush(struct sl_transport *transport)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
-    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
-        if (rail->pool.again != NULL) {
-            sl_rdma_pool_flush(rail);
+    for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
+        if (nic->pool.again != NULL) {
+            sl_rdma_pool_flush(nic);
         }
     }
     struct sl_rdma_conn *list = rdma->dirty;
@@ -375,7 +375,7 @@ static void rdma_flush(struct sl_transport *transport)
         struct sl_rdma_conn *conn = list;
         list = conn->dirty_next;
         conn->dirty = false;
-        if (conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING) {
+        if (conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING) {
             sl_rdma_send_flush(conn);
         }
     }
@@ -383,20 +383,20 @@ static void rdma_flush(struct sl_transport *transport)
 
 /* Completions that come before the queue is armed do not wake anybody: it is looked at once more.
  */
-static bool arm_rail(struct sl_rdma_nic *rail)
+static bool arm_nic(struct sl_rdma_nic *nic)
 {
-    if (rail->seen_next < rail->seen_count) {
+    if (nic->seen_next < nic->seen_count) {
         return false;
     }
-    if (rail->armed) {
+    if (nic->armed) {
         return true;
     }
-    if (ibv_req_notify_cq(rail->cq, 0) != 0) {
-        return rail->gone;
+    if (ibv_req_notify_cq(nic->cq, 0) != 0) {
+        return nic->gone;
     }
-    rail->armed = true;
-    fetch(rail);
-    return rail->seen_count == 0;
+    nic->armed = true;
+    fetch(nic);
+    return nic->seen_count == 0;
 }
 
 static bool rdma_arm(struct sl_transport *transport)
@@ -405,8 +405,8 @@ static bool rdma_arm(struct sl_transport *transport)
     if (rdma->dirty != NULL || rdma->awake || rdma->cm_ready) {
         return false;
     }
-    for (struct sl_rdma_nic *rail = rdma->rails; rail != NULL; rail = rail->next) {
-        if (!arm_rail(rail)) {
+    for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
+        if (!arm_nic(nic)) {
             return false;
         }
     }
@@ -429,7 +429,7 @@ static const struct sl_transport_ops ops = {
     .listen = sl_rdma_listen,
     .connect = sl_rdma_connect,
     .disconnect = sl_rdma_conn_disconnect,
-    .hand_over = sl_rdma_move_migrate,
+    .migrate = sl_rdma_move_migrate,
     .send_burst = sl_rdma_send_burst,
     .release = sl_rdma_receive_release,
     .flush = rdma_flush,

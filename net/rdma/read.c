@@ -21,36 +21,36 @@ struct range {
     uint32_t from, bytes;
 };
 
-static void add_read(struct sl_rdma_send_batch *chain, const struct sl_rdma_remote_sge *piece,
+static void add_read(struct sl_rdma_send_batch *batch, const struct sl_rdma_remote_sge *remote_sge,
                      uint32_t from, const struct sl_rdma_local_sge *to, uint32_t bytes)
 {
-    struct ibv_send_wr *request = sl_rdma_send_batch_add(chain, SL_RDMA_WR_READ, IBV_WR_RDMA_READ);
-    request->wr.rdma.remote_addr = piece->at + from;
-    request->wr.rdma.rkey = piece->key;
-    sl_rdma_send_batch_add_piece(chain, to->at, bytes, to->local_key);
+    struct ibv_send_wr *request = sl_rdma_send_batch_add(batch, SL_RDMA_WR_READ, IBV_WR_RDMA_READ);
+    request->wr.rdma.remote_addr = remote_sge->at + from;
+    request->wr.rdma.rkey = remote_sge->key;
+    sl_rdma_send_batch_add_piece(batch, to->at, bytes, to->local_key);
 }
 
 /* From the peer's pieces to the spans, which together are as long as the range. */
-static void add_reads(struct sl_rdma_send_batch *chain, const struct sl_rdma_item *item,
+static void add_reads(struct sl_rdma_send_batch *batch, const struct sl_rdma_item *item,
                       struct range range, const struct sl_rdma_local_sge *spans)
 {
     struct sl_bytes cursor =
         sl_bytes_over(item->block->at + sizeof(struct sl_rdma_packet),
-                      item->head.piece_count * sizeof(struct sl_rdma_remote_sge));
+                      item->head.remote_sge_count * sizeof(struct sl_rdma_remote_sge));
     struct sl_rdma_local_sge to = *spans;
     while (range.bytes > 0) {
-        struct sl_rdma_remote_sge piece;
-        sl_bytes_copy(&cursor, &piece, sizeof piece);
+        struct sl_rdma_remote_sge remote_sge;
+        sl_bytes_copy(&cursor, &remote_sge, sizeof remote_sge);
         sl_assert(!cursor.bad);
-        if (range.from >= piece.bytes) {
-            range.from -= piece.bytes;
+        if (range.from >= remote_sge.bytes) {
+            range.from -= remote_sge.bytes;
             continue;
         }
-        while (range.bytes > 0 && range.from < piece.bytes) {
-            uint32_t left = piece.bytes - range.from;
+        while (range.bytes > 0 && range.from < remote_sge.bytes) {
+            uint32_t left = remote_sge.bytes - range.from;
             uint32_t some = left < to.bytes ? left : to.bytes;
             some = some < range.bytes ? some : range.bytes;
-            add_read(chain, &piece, range.from, &to, some);
+            add_read(batch, &remote_sge, range.from, &to, some);
             range.from += some;
             range.bytes -= some;
             to.at += some;
@@ -67,19 +67,19 @@ static void add_reads(struct sl_rdma_send_batch *chain, const struct sl_rdma_ite
 static bool post_reads(struct sl_rdma_conn *conn, struct sl_rdma_item *item, struct range range,
                        const struct sl_rdma_local_sge *spans)
 {
-    struct sl_rdma_send_batch chain;
-    sl_rdma_send_batch_begin(&chain, conn);
+    struct sl_rdma_send_batch batch;
+    sl_rdma_send_batch_begin(&batch, conn);
     if (!sl_rdma_may_post(conn) ||
-        !sl_rdma_send_batch_reserve(&chain, REQUESTS_MAX, REQUESTS_MAX)) {
+        !sl_rdma_send_batch_reserve(&batch, REQUESTS_MAX, REQUESTS_MAX)) {
         sl_rdma_mark_waiting(conn);
         return false;
     }
-    add_reads(&chain, item, range, spans);
-    chain.wants_signal = true;
-    item->read_end = sl_rdma_send_batch_number(&chain);
+    add_reads(&batch, item, range, spans);
+    batch.wants_signal = true;
+    item->read_end = sl_rdma_send_batch_number(&batch);
     item->state = SL_RDMA_ITEM_READING;
     conn->receive->reading++;
-    return sl_rdma_send_batch_post(&chain);
+    return sl_rdma_send_batch_post(&batch);
 }
 
 /* ---- Short payloads ---------------------------------------------------------------------------
@@ -87,7 +87,7 @@ static bool post_reads(struct sl_rdma_conn *conn, struct sl_rdma_item *item, str
 
 static bool has_reads_left(const struct sl_rdma_conn *conn)
 {
-    uint32_t ours = conn->rail->can.reads_max;
+    uint32_t ours = conn->nic->caps.reads_max;
     uint32_t limit = ours < conn->reads_peer ? ours : conn->reads_peer;
     return conn->receive->reading == 0 || conn->receive->reading < limit;
 }
@@ -97,18 +97,18 @@ static void begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     if (!has_reads_left(conn)) {
         return;
     }
-    struct sl_rdma_block *staging = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_STAGING);
+    struct sl_rdma_block *staging = sl_rdma_pool_get(conn->nic, SL_RDMA_BLOCK_STAGING);
     if (staging == NULL) {
         sl_rdma_mark_waiting(conn);
         return;
     }
     uint32_t prefix = sl_rdma_item_prefix(item);
     uint32_t bytes = item->frame.payload_bytes - prefix;
-    struct sl_rdma_local_sge span = {
+    struct sl_rdma_local_sge local_sge = {
         .at = staging->at + prefix, .bytes = bytes, .local_key = staging->key};
     memcpy(staging->at, sl_rdma_item_frames(item) + SL_FRAME_HEADER_BYTES, prefix);
     item->staging = staging;
-    if (!post_reads(conn, item, (struct range){.bytes = bytes}, &span) &&
+    if (!post_reads(conn, item, (struct range){.bytes = bytes}, &local_sge) &&
         item->state == SL_RDMA_ITEM_WAITS) {
         bool awake = conn->rdma->awake;
         item->staging = NULL;
@@ -142,13 +142,13 @@ static bool name_sink(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
     struct sl_rdma_receive *receive = conn->receive;
     void *sink = sl_conn_ask_sink(&conn->base, &item->frame);
-    if (sink == NULL || conn->base.state != SL_CONN_OPEN || conn->life == SL_RDMA_ENDED) {
+    if (sink == NULL || conn->base.state != SL_CONN_OPEN || conn->phase == SL_RDMA_ENDED) {
         sl_rdma_mark_waiting(conn);
         return false;
     }
     receive->sink = sink;
     receive->has_keys = false;
-    receive->span_count = receive->in_hand = 0;
+    receive->local_sge_count = receive->in_hand = 0;
     receive->have = sl_rdma_item_prefix(item);
     memcpy(sink, sl_rdma_item_frames(item) + SL_FRAME_HEADER_BYTES, receive->have);
     return true;
@@ -159,8 +159,8 @@ static void find_keys(struct sl_rdma_conn *conn, const struct sl_rdma_item *item
     struct sl_rdma_receive *receive = conn->receive;
     if (!receive->has_keys) {
         receive->has_keys = true;
-        receive->span_count = sl_rdma_memory_find(
-            conn->rail, receive->sink + receive->have, item->frame.payload_bytes - receive->have,
+        receive->local_sge_count = sl_rdma_memory_find(
+            conn->nic, receive->sink + receive->have, item->frame.payload_bytes - receive->have,
             SL_RDMA_USE_SINK, true, receive->spans, SL_RDMA_REMOTE_SGES);
     }
 }
@@ -170,7 +170,7 @@ static void begin_block(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
     struct sl_rdma_receive *receive = conn->receive;
     if (item->staging == NULL) {
-        item->staging = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_STAGING);
+        item->staging = sl_rdma_pool_get(conn->nic, SL_RDMA_BLOCK_STAGING);
     }
     if (item->staging == NULL) {
         sl_rdma_mark_waiting(conn);
@@ -178,10 +178,10 @@ static void begin_block(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     }
     uint32_t left = item->frame.payload_bytes - receive->have;
     uint32_t bytes = left < SL_RDMA_STAGING_BYTES ? left : SL_RDMA_STAGING_BYTES;
-    struct sl_rdma_local_sge span = {
+    struct sl_rdma_local_sge local_sge = {
         .at = item->staging->at, .bytes = bytes, .local_key = item->staging->key};
     struct range range = {.from = receive->have - sl_rdma_item_prefix(item), .bytes = bytes};
-    if (post_reads(conn, item, range, &span)) {
+    if (post_reads(conn, item, range, &local_sge)) {
         receive->in_hand = bytes;
     }
 }
@@ -193,7 +193,7 @@ static void begin_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
         return;
     }
     find_keys(conn, item);
-    if (receive->span_count == 0) {
+    if (receive->local_sge_count == 0) {
         begin_block(conn, item);
         return;
     }
@@ -221,8 +221,8 @@ bool sl_rdma_read_next(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 static void drop_keys(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_receive *receive = conn->receive;
-    sl_rdma_memory_drop(conn->rail, receive->spans, receive->span_count);
-    receive->span_count = 0;
+    sl_rdma_memory_drop(conn->nic, receive->spans, receive->local_sge_count);
+    receive->local_sge_count = 0;
 }
 
 static void drop_staging(struct sl_rdma_item *item)
@@ -256,7 +256,7 @@ void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number)
 {
     struct sl_rdma_receive *receive = conn->receive;
     sl_rdma_send_completed(conn, number);
-    if (conn->life == SL_RDMA_ENDED) {
+    if (conn->phase == SL_RDMA_ENDED) {
         return;
     }
     for (uint32_t i = receive->head; i != receive->tail && receive->reading > 0; i++) {

@@ -29,23 +29,23 @@ bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn)
  */
 
 /* Hand-overs are rare, and what came before them may be more than the pool has blocks for. */
-static struct sl_rdma_block *get_copy(struct sl_rdma_nic *rail)
+static struct sl_rdma_block *get_copy(struct sl_rdma_nic *nic)
 {
     size_t before = (sizeof(struct sl_rdma_block) + 63) & ~(size_t)63;
     struct sl_rdma_block *block = aligned_alloc(64, before + SL_RDMA_PACKET_BYTES);
     if (block != NULL) {
         *block = (struct sl_rdma_block){.kind = SL_RDMA_BLOCK_COPY,
-                                        .rail = rail,
-                                        .next = rail->rdma->copies,
+                                        .nic = nic,
+                                        .next = nic->rdma->copies,
                                         .at = (uint8_t *)block + before};
-        rail->rdma->copies = block;
+        nic->rdma->copies = block;
     }
     return block;
 }
 
 static void free_copy(struct sl_rdma_block *block)
 {
-    struct sl_rdma_block **at = &block->rail->rdma->copies;
+    struct sl_rdma_block **at = &block->nic->rdma->copies;
     while (*at != block) {
         at = &(*at)->next;
     }
@@ -68,7 +68,7 @@ static void put_block(struct sl_rdma_block *block)
         return;
     }
     struct sl_rdma_conn *conn = block->conn;
-    if (block->counted != 0 && conn->serial == block->conn_serial && conn->life != SL_RDMA_ENDED) {
+    if (block->counted != 0 && conn->serial == block->conn_serial && conn->phase != SL_RDMA_ENDED) {
         sl_rdma_credit_consumed(conn);
     }
     if (block->kind == SL_RDMA_BLOCK_COPY) {
@@ -125,7 +125,7 @@ void sl_rdma_receive_close(struct sl_rdma_conn *conn)
 
 static bool readable(const struct sl_rdma_conn *conn)
 {
-    return conn->base.state == SL_CONN_OPEN && conn->life != SL_RDMA_ENDED;
+    return conn->base.state == SL_CONN_OPEN && conn->phase != SL_RDMA_ENDED;
 }
 
 static void deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame, const uint8_t *payload,
@@ -173,16 +173,16 @@ static const uint8_t *next_frame(struct sl_rdma_conn *conn, struct sl_bytes *cur
     return payload;
 }
 
-static void remember_landing(struct sl_rdma_conn *conn, const struct sl_rdma_item *item,
-                             const struct sl_frame *frame)
+static void remember_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_item *item,
+                                  const struct sl_frame *frame)
 {
-    struct sl_rdma_remote_sge pieces[SL_RDMA_REMOTE_SGES];
-    if (item->head.landing_count > 0) {
-        memcpy(pieces,
+    struct sl_rdma_remote_sge remote_sges[SL_RDMA_REMOTE_SGES];
+    if (item->head.reply_buffer_count > 0) {
+        memcpy(remote_sges,
                item->block->at + sizeof(struct sl_rdma_packet) +
-                   item->head.piece_count * sizeof pieces[0],
-               item->head.landing_count * sizeof pieces[0]);
-        sl_rdma_send_remember(conn, frame->request_id, pieces, item->head.landing_count);
+                   item->head.remote_sge_count * sizeof remote_sges[0],
+               item->head.reply_buffer_count * sizeof remote_sges[0]);
+        sl_rdma_send_remember(conn, frame->request_id, remote_sges, item->head.reply_buffer_count);
     }
 }
 
@@ -203,14 +203,14 @@ static void pass_on(struct sl_rdma_conn *conn, struct sl_rdma_block *block, cons
 }
 
 /* The frames of a packet that were not delivered before the connection was handed over. */
-static void pass_on_rest(struct sl_rdma_conn *conn, struct sl_rdma_block *block,
-                         const struct sl_bytes *rest)
+static void pass_on_tail(struct sl_rdma_conn *conn, struct sl_rdma_block *block,
+                         const struct sl_bytes *tail)
 {
     uint8_t packet[SL_RDMA_PACKET_BYTES];
-    struct sl_rdma_packet head = {.kind = SL_RDMA_FRAMES, .frame_bytes = (uint32_t)rest->left};
+    struct sl_rdma_packet head = {.kind = SL_RDMA_FRAMES, .frame_bytes = (uint32_t)tail->left};
     memcpy(packet, &head, sizeof head);
-    memcpy(packet + sizeof head, rest->next, rest->left);
-    pass_on(conn, block, packet, (uint32_t)(sizeof head + rest->left));
+    memcpy(packet + sizeof head, tail->next, tail->left);
+    pass_on(conn, block, packet, (uint32_t)(sizeof head + tail->left));
 }
 
 static void pass_on_items(struct sl_rdma_conn *conn)
@@ -245,12 +245,12 @@ static bool deliver_frames(struct sl_rdma_conn *conn)
         if (payload == NULL) {
             break;
         }
-        remember_landing(conn, &item, &frame);
+        remember_reply_buffer(conn, &item, &frame);
         item.block->refs++;
         deliver(conn, &frame, payload, item.block);
     }
-    if (conn->life == SL_RDMA_LEAVING && cursor.left > 0) {
-        pass_on_rest(conn, item.block, &cursor);
+    if (conn->phase == SL_RDMA_LEAVING && cursor.left > 0) {
+        pass_on_tail(conn, item.block, &cursor);
     }
     put_block(item.block);
     return true;
@@ -273,7 +273,7 @@ static bool deliver_long(struct sl_rdma_conn *conn)
     uint8_t *sink = receive->sink;
     receive->sink = NULL;
     count_read(conn);
-    remember_landing(conn, &item, &item.frame);
+    remember_reply_buffer(conn, &item, &item.frame);
     if (item.staging != NULL) {
         item.staging->refs = 1;
         item.staging->counted = 0;
@@ -289,13 +289,14 @@ static bool deliver_long(struct sl_rdma_conn *conn)
 static bool deliver_written(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_item *at = sl_rdma_item_at(conn->receive, conn->receive->head);
-    uint32_t bytes = at->frame.payload_bytes, landing_bytes;
-    uint8_t *landing = sl_rdma_send_reply_buffer(conn, at->frame.request_id, &landing_bytes);
-    if (landing == NULL || landing_bytes < bytes || at->frame.type != SL_FRAME_REPLY) {
+    uint32_t bytes = at->frame.payload_bytes, reply_buffer_bytes;
+    uint8_t *reply_buffer =
+        sl_rdma_send_reply_buffer(conn, at->frame.request_id, &reply_buffer_bytes);
+    if (reply_buffer == NULL || reply_buffer_bytes < bytes || at->frame.type != SL_FRAME_REPLY) {
         sl_rdma_conn_refuse(conn, "it answered in a place that it was not given", SL_ERR_PROTOCOL);
         return false;
     }
-    uint8_t *payload = landing;
+    uint8_t *payload = reply_buffer;
     if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         payload = sl_conn_ask_sink(&conn->base, &at->frame);
         if (payload == NULL || !readable(conn)) {
@@ -303,8 +304,8 @@ static bool deliver_written(struct sl_rdma_conn *conn)
             return false;
         }
     }
-    if (payload != landing) {
-        memcpy(payload, landing, bytes);
+    if (payload != reply_buffer) {
+        memcpy(payload, reply_buffer, bytes);
         conn->rdma->stats.copied_bytes += bytes;
     }
     struct sl_rdma_item item = take_item(conn);
@@ -331,7 +332,7 @@ static bool drop_item(struct sl_rdma_conn *conn)
 static bool take_next(struct sl_rdma_conn *conn)
 {
     if (!readable(conn)) {
-        return conn->life == SL_RDMA_DRAINING && drop_item(conn);
+        return conn->phase == SL_RDMA_DRAINING && drop_item(conn);
     }
     switch (sl_rdma_item_at(conn->receive, conn->receive->head)->head.kind) {
     case SL_RDMA_LONG:
@@ -347,10 +348,10 @@ bool sl_rdma_receive_visit(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_receive *receive = conn->receive;
     bool work = false;
-    while (receive->head != receive->tail && conn->life != SL_RDMA_LEAVING && take_next(conn)) {
+    while (receive->head != receive->tail && conn->phase != SL_RDMA_LEAVING && take_next(conn)) {
         work = true;
     }
-    if (conn->life == SL_RDMA_LEAVING) {
+    if (conn->phase == SL_RDMA_LEAVING) {
         pass_on_items(conn);
     } else if (readable(conn) && receive->head != receive->tail) {
         sl_rdma_read_ahead(conn);
@@ -367,10 +368,10 @@ static bool add_up(struct sl_bytes *cursor, uint32_t count, uint64_t *bytes)
     bool good = true;
     *bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct sl_rdma_remote_sge piece;
-        sl_bytes_copy(cursor, &piece, sizeof piece);
-        good = good && piece.bytes > 0;
-        *bytes += piece.bytes;
+        struct sl_rdma_remote_sge remote_sge;
+        sl_bytes_copy(cursor, &remote_sge, sizeof remote_sge);
+        good = good && remote_sge.bytes > 0;
+        *bytes += remote_sge.bytes;
     }
     return good && !cursor->bad;
 }
@@ -380,10 +381,10 @@ static int check_single(struct sl_rdma_item *item)
 {
     const struct sl_rdma_packet *head = &item->head;
     struct sl_bytes cursor = sl_bytes_over(item->block->at, item->bytes);
-    uint64_t bytes, landing_bytes;
+    uint64_t bytes, reply_buffer_bytes;
     (void)sl_bytes_take(&cursor, sizeof *head);
-    if (!add_up(&cursor, head->piece_count, &bytes) ||
-        !add_up(&cursor, head->landing_count, &landing_bytes)) {
+    if (!add_up(&cursor, head->remote_sge_count, &bytes) ||
+        !add_up(&cursor, head->reply_buffer_count, &reply_buffer_bytes)) {
         return SL_ERR_PROTOCOL;
     }
     const uint8_t *header = sl_bytes_take(&cursor, SL_FRAME_HEADER_BYTES);
@@ -399,23 +400,24 @@ static int check_single(struct sl_rdma_item *item)
 
 static bool has_right_counts(const struct sl_rdma_packet *head)
 {
-    bool pieces = head->piece_count > 0, landing = head->landing_count > 0;
-    if (head->piece_count > SL_RDMA_REMOTE_SGES || head->landing_count > SL_RDMA_REMOTE_SGES) {
+    bool remote_sges = head->remote_sge_count > 0, reply_buffer = head->reply_buffer_count > 0;
+    if (head->remote_sge_count > SL_RDMA_REMOTE_SGES ||
+        head->reply_buffer_count > SL_RDMA_REMOTE_SGES) {
         return false;
     }
     switch (head->kind) {
     case SL_RDMA_FRAMES:
     case SL_RDMA_WRITTEN:
-        return !pieces && !landing && head->frame_bytes >= SL_FRAME_HEADER_BYTES;
+        return !remote_sges && !reply_buffer && head->frame_bytes >= SL_FRAME_HEADER_BYTES;
     case SL_RDMA_REPLY_BUFFER:
-        return !pieces && landing;
+        return !remote_sges && reply_buffer;
     case SL_RDMA_LONG:
-        return pieces;
+        return remote_sges;
     case SL_RDMA_MOVE:
-        return !pieces && !landing && head->frame_bytes == sizeof(uint64_t);
+        return !remote_sges && !reply_buffer && head->frame_bytes == sizeof(uint64_t);
     case SL_RDMA_CREDIT_UPDATE:
     case SL_RDMA_FIN:
-        return !pieces && !landing && head->frame_bytes == 0;
+        return !remote_sges && !reply_buffer && head->frame_bytes == 0;
     default: /* MOVED is for who leaves, and does not get as far as this */
         return false;
     }
@@ -429,8 +431,8 @@ static int check(struct sl_rdma_item *item)
     if (cursor.bad || !has_right_counts(head)) {
         return SL_ERR_PROTOCOL;
     }
-    uint64_t pieces = (uint64_t)head->piece_count + head->landing_count;
-    if (cursor.left != pieces * sizeof(struct sl_rdma_remote_sge) + head->frame_bytes) {
+    uint64_t remote_sges = (uint64_t)head->remote_sge_count + head->reply_buffer_count;
+    if (cursor.left != remote_sges * sizeof(struct sl_rdma_remote_sge) + head->frame_bytes) {
         return SL_ERR_PROTOCOL;
     }
     bool is_single = head->kind == SL_RDMA_REPLY_BUFFER || head->kind == SL_RDMA_LONG ||
@@ -481,7 +483,7 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
     block->counted = 0;
     block->conn = conn;
     block->conn_serial = conn->serial;
-    if (conn->bye_received) {
+    if (conn->fin_received) {
         put_block(block); /* nobody sends anything behind that */
         return;
     }
@@ -499,7 +501,7 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
 
 int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
 {
-    struct sl_rdma_block *block = get_copy(conn->rail);
+    struct sl_rdma_block *block = get_copy(conn->nic);
     if (block == NULL) {
         return SL_ERR_NO_MEMORY;
     }

@@ -26,11 +26,11 @@ struct sl_rdma_receive {
     uint32_t reading;    /* items in this state */
     bool stayed;         /* a frame was delivered, and the connection was not handed over */
     /* Of the item at the head, if its payload goes to a sink. */
-    uint8_t *sink;       /* NULL: not named yet */
-    bool has_keys;       /* its keys were asked for */
-    uint32_t have;       /* bytes of the payload that are there, or on their way */
-    uint32_t in_hand;    /* of them in staging, to be copied to the sink */
-    uint32_t span_count; /* 0, has_keys: there are no keys; read by way of staging blocks */
+    uint8_t *sink;            /* NULL: not named yet */
+    bool has_keys;            /* its keys were asked for */
+    uint32_t have;            /* bytes of the payload that are there, or on their way */
+    uint32_t in_hand;         /* of them in staging, to be copied to the sink */
+    uint32_t local_sge_count; /* 0, has_keys: there are no keys; read by way of staging blocks */
     struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
     struct sl_rdma_block *orphans; /* that are read into for nobody any more */
     uint32_t orphans_end;          /* until so many work requests are completed */
@@ -49,7 +49,8 @@ static inline struct sl_rdma_item *sl_rdma_item_at(struct sl_rdma_receive *recei
 static inline const uint8_t *sl_rdma_item_frames(const struct sl_rdma_item *item)
 {
     return item->block->at + sizeof(struct sl_rdma_packet) +
-           sizeof(struct sl_rdma_remote_sge) * (item->head.piece_count + item->head.landing_count);
+           sizeof(struct sl_rdma_remote_sge) *
+               (item->head.remote_sge_count + item->head.reply_buffer_count);
 }
 
 /* Of the payload, how many came with the packet. */

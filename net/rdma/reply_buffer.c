@@ -19,7 +19,7 @@ struct remembered {
     uint64_t request_id;
     uint64_t bytes;
     uint32_t count; /* 0: free */
-    struct sl_rdma_remote_sge pieces[SL_RDMA_REMOTE_SGES];
+    struct sl_rdma_remote_sge remote_sges[SL_RDMA_REMOTE_SGES];
 };
 
 struct sl_rdma_reply_buffers {
@@ -29,12 +29,12 @@ struct sl_rdma_reply_buffers {
 };
 
 /* Most of it is never touched. */
-static struct sl_rdma_reply_buffers *get_landings(struct sl_rdma_conn *conn)
+static struct sl_rdma_reply_buffers *get_reply_buffers(struct sl_rdma_conn *conn)
 {
-    if (conn->send->landings == NULL) {
-        conn->send->landings = calloc(1, sizeof *conn->send->landings);
+    if (conn->send->reply_buffers == NULL) {
+        conn->send->reply_buffers = calloc(1, sizeof *conn->send->reply_buffers);
     }
-    return conn->send->landings;
+    return conn->send->reply_buffers;
 }
 
 /* ---- Ours -------------------------------------------------------------------------------------
@@ -42,27 +42,27 @@ static struct sl_rdma_reply_buffers *get_landings(struct sl_rdma_conn *conn)
 
 static struct lent *find_lent(const struct sl_rdma_conn *conn, uint64_t request_id)
 {
-    struct sl_rdma_reply_buffers *landings = conn->send->landings;
-    if (landings == NULL || landings->lent_count == 0) {
+    struct sl_rdma_reply_buffers *reply_buffers = conn->send->reply_buffers;
+    if (reply_buffers == NULL || reply_buffers->lent_count == 0) {
         return NULL;
     }
-    struct lent *lent = &landings->lent[request_id % SL_RDMA_REPLY_BUFFERS];
+    struct lent *lent = &reply_buffers->lent[request_id % SL_RDMA_REPLY_BUFFERS];
     return lent->at != NULL && lent->request_id == request_id ? lent : NULL;
 }
 
 uint8_t sl_rdma_reply_buffer_export(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
-                                    uint32_t bytes, struct sl_rdma_remote_sge *pieces)
+                                    uint32_t bytes, struct sl_rdma_remote_sge *remote_sges)
 {
-    struct sl_rdma_reply_buffers *landings = get_landings(conn);
-    if (landings == NULL || (uintptr_t)at % 8 != 0) {
+    struct sl_rdma_reply_buffers *reply_buffers = get_reply_buffers(conn);
+    if (reply_buffers == NULL || (uintptr_t)at % 8 != 0) {
         return 0;
     }
-    struct lent *lent = &landings->lent[request_id % SL_RDMA_REPLY_BUFFERS];
+    struct lent *lent = &reply_buffers->lent[request_id % SL_RDMA_REPLY_BUFFERS];
     if (lent->at != NULL) {
         return 0;
     }
     struct sl_rdma_local_sge spans[SPANS_MAX];
-    uint32_t count = sl_rdma_memory_find(conn->rail, at, bytes, SL_RDMA_USE_REPLY_BUFFER, false,
+    uint32_t count = sl_rdma_memory_find(conn->nic, at, bytes, SL_RDMA_USE_REPLY_BUFFER, false,
                                          spans, SPANS_MAX);
     if (count == 0) {
         return 0;
@@ -70,9 +70,9 @@ uint8_t sl_rdma_reply_buffer_export(struct sl_rdma_conn *conn, uint64_t request_
     lent->request_id = request_id;
     lent->at = at;
     lent->bytes = bytes;
-    landings->lent_count++;
+    reply_buffers->lent_count++;
     for (uint32_t i = 0; i < count; i++) {
-        pieces[i] = (struct sl_rdma_remote_sge){
+        remote_sges[i] = (struct sl_rdma_remote_sge){
             .at = (uintptr_t)spans[i].at, .key = spans[i].remote_key, .bytes = spans[i].bytes};
     }
     return (uint8_t)count;
@@ -83,7 +83,7 @@ void sl_rdma_reply_buffer_unexport(struct sl_rdma_conn *conn, uint64_t request_i
     struct lent *lent = find_lent(conn, request_id);
     if (lent != NULL) {
         lent->at = NULL;
-        conn->send->landings->lent_count--;
+        conn->send->reply_buffers->lent_count--;
     }
 }
 
@@ -103,24 +103,24 @@ void *sl_rdma_send_reply_buffer(const struct sl_rdma_conn *conn, uint64_t reques
 
 static struct remembered *find_remembered(const struct sl_rdma_conn *conn, uint64_t request_id)
 {
-    struct sl_rdma_reply_buffers *landings = conn->send->landings;
-    if (landings == NULL || landings->remembered_count == 0) {
+    struct sl_rdma_reply_buffers *reply_buffers = conn->send->reply_buffers;
+    if (reply_buffers == NULL || reply_buffers->remembered_count == 0) {
         return NULL;
     }
-    struct remembered *remembered = &landings->remembered[request_id % SL_RDMA_REPLY_BUFFERS];
+    struct remembered *remembered = &reply_buffers->remembered[request_id % SL_RDMA_REPLY_BUFFERS];
     return remembered->count > 0 && remembered->request_id == request_id ? remembered : NULL;
 }
 
 void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
-                           const struct sl_rdma_remote_sge *pieces, uint32_t count)
+                           const struct sl_rdma_remote_sge *remote_sges, uint32_t count)
 {
     sl_assert(count >= 1);
     sl_assert(count <= SL_RDMA_REMOTE_SGES);
-    struct sl_rdma_reply_buffers *landings = get_landings(conn);
-    if (landings == NULL) {
+    struct sl_rdma_reply_buffers *reply_buffers = get_reply_buffers(conn);
+    if (reply_buffers == NULL) {
         return;
     }
-    struct remembered *remembered = &landings->remembered[request_id % SL_RDMA_REPLY_BUFFERS];
+    struct remembered *remembered = &reply_buffers->remembered[request_id % SL_RDMA_REPLY_BUFFERS];
     if (remembered->count > 0) {
         return;
     }
@@ -128,10 +128,10 @@ void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
     remembered->count = count;
     remembered->bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
-        remembered->pieces[i] = pieces[i];
-        remembered->bytes += pieces[i].bytes;
+        remembered->remote_sges[i] = remote_sges[i];
+        remembered->bytes += remote_sges[i].bytes;
     }
-    landings->remembered_count++;
+    reply_buffers->remembered_count++;
 }
 
 const struct sl_rdma_remote_sge *sl_rdma_reply_buffer_find(const struct sl_rdma_conn *conn,
@@ -143,7 +143,7 @@ const struct sl_rdma_remote_sge *sl_rdma_reply_buffer_find(const struct sl_rdma_
         return NULL;
     }
     *count = remembered->count;
-    return remembered->pieces;
+    return remembered->remote_sges;
 }
 
 void sl_rdma_reply_buffer_forget(struct sl_rdma_conn *conn, uint64_t request_id)
@@ -151,12 +151,12 @@ void sl_rdma_reply_buffer_forget(struct sl_rdma_conn *conn, uint64_t request_id)
     struct remembered *remembered = find_remembered(conn, request_id);
     if (remembered != NULL) {
         remembered->count = 0;
-        conn->send->landings->remembered_count--;
+        conn->send->reply_buffers->remembered_count--;
     }
 }
 
 void sl_rdma_reply_buffer_close(struct sl_rdma_conn *conn)
 {
-    free(conn->send->landings);
-    conn->send->landings = NULL;
+    free(conn->send->reply_buffers);
+    conn->send->reply_buffers = NULL;
 }

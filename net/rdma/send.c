@@ -51,7 +51,7 @@ uint32_t sl_rdma_send_burst(struct sl_conn *base, const struct sl_transport_fram
         struct sl_rdma_entry *entry = sl_rdma_entry_at(send, send->tail++);
         entry->frame = frames[taken++];
         entry->waits_device = entry->waits_peer = false;
-        entry->kept = NULL;
+        entry->pins = NULL;
         conn->rdma->stats.bytes_sent +=
             entry->frame.head_bytes + (uint64_t)entry->frame.payload_bytes;
     }
@@ -107,7 +107,7 @@ static void report_sent(struct sl_rdma_conn *conn)
     struct sl_rdma_send *send = conn->send;
     uint32_t end;
     while ((conn->base.state == SL_CONN_OPEN || conn->base.state == SL_CONN_CLOSING) &&
-           conn->life != SL_RDMA_ENDED && (end = sent_run(conn)) != send->head) {
+           conn->phase != SL_RDMA_ENDED && (end = sent_run(conn)) != send->head) {
         void *cookie = sl_rdma_entry_at(send, send->head)->frame.cookie;
         take_out(conn, end);
         sl_conn_report_sent(&conn->base, cookie);
@@ -118,12 +118,12 @@ void sl_rdma_send_report(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
     report_sent(conn);
-    if (send->wants_room && conn->base.state == SL_CONN_OPEN && conn->life != SL_RDMA_ENDED &&
+    if (send->wants_room && conn->base.state == SL_CONN_OPEN && conn->phase != SL_RDMA_ENDED &&
         send->tail - send->head < SL_RDMA_QUEUE) {
         send->wants_room = false;
         sl_conn_report_writable(&conn->base);
     }
-    if (send->starved) {
+    if (send->wait_buffer) {
         sl_rdma_mark_dirty(conn);
     }
 }
@@ -162,33 +162,33 @@ void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
  */
 
 /* NOTE, BYE, and so on. False: no room. */
-static bool add_uncounted(struct sl_rdma_send_batch *chain, enum sl_rdma_packet_kind kind,
+static bool add_uncounted(struct sl_rdma_send_batch *batch, enum sl_rdma_packet_kind kind,
                           uint8_t flags, const void *body, uint32_t bytes)
 {
     bool by_reference;
-    struct sl_rdma_packet_builder draft = {.kind = kind, .flags = flags};
-    if (!sl_rdma_send_batch_reserve(chain, 1, chain->conn->rail->can.sge_max)) {
+    struct sl_rdma_packet_builder builder = {.kind = kind, .flags = flags};
+    if (!sl_rdma_send_batch_reserve(batch, 1, batch->conn->nic->caps.sge_max)) {
         return false;
     }
-    sl_rdma_packet_builder_add(&draft, body, bytes);
-    chain->wants_signal = chain->wants_signal || kind != SL_RDMA_CREDIT_UPDATE;
-    return sl_rdma_packet_builder_emit(chain, &draft, &by_reference);
+    sl_rdma_packet_builder_add(&builder, body, bytes);
+    batch->wants_signal = batch->wants_signal || kind != SL_RDMA_CREDIT_UPDATE;
+    return sl_rdma_packet_builder_emit(batch, &builder, &by_reference);
 }
 
 bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind kind, uint8_t flags,
                             uint64_t ticket)
 {
-    struct sl_rdma_send_batch chain;
-    sl_rdma_send_batch_begin(&chain, conn);
-    return add_uncounted(&chain, kind, flags, &ticket, kind == SL_RDMA_MOVE ? sizeof ticket : 0) &&
-           sl_rdma_send_batch_post(&chain);
+    struct sl_rdma_send_batch batch;
+    sl_rdma_send_batch_begin(&batch, conn);
+    return add_uncounted(&batch, kind, flags, &ticket, kind == SL_RDMA_MOVE ? sizeof ticket : 0) &&
+           sl_rdma_send_batch_post(&batch);
 }
 
-static void add_note(struct sl_rdma_send_batch *chain)
+static void add_note(struct sl_rdma_send_batch *batch)
 {
-    struct sl_rdma_conn *conn = chain->conn;
+    struct sl_rdma_conn *conn = batch->conn;
     bool stalls = conn->send->next != conn->send->tail && !sl_rdma_credit_left(conn);
-    if (!add_uncounted(chain, SL_RDMA_CREDIT_UPDATE, stalls ? SL_RDMA_STALLED : 0, NULL, 0)) {
+    if (!add_uncounted(batch, SL_RDMA_CREDIT_UPDATE, stalls ? SL_RDMA_STALLED : 0, NULL, 0)) {
         sl_rdma_mark_waiting(conn);
     }
 }
@@ -196,26 +196,26 @@ static void add_note(struct sl_rdma_send_batch *chain)
 void sl_rdma_send_flush(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
-    struct sl_rdma_send_batch chain;
+    struct sl_rdma_send_batch batch;
     if (!sl_rdma_may_post(conn)) {
         return;
     }
     if (conn->link.is_shut && conn->base.is_welcome && !sl_rdma_access_open(conn)) {
         return;
     }
-    send->starved = false;
-    sl_rdma_send_batch_begin(&chain, conn);
-    while (sl_rdma_pack(&chain)) {
+    send->wait_buffer = false;
+    sl_rdma_send_batch_begin(&batch, conn);
+    while (sl_rdma_pack(&batch)) {
     }
     if (sl_rdma_credit_owes(conn)) {
-        add_note(&chain);
+        add_note(&batch);
     }
-    if (!sl_rdma_send_batch_post(&chain) || conn->life == SL_RDMA_ENDED) {
+    if (!sl_rdma_send_batch_post(&batch) || conn->phase == SL_RDMA_ENDED) {
         return;
     }
     if (has_reports(conn)) {
         sl_rdma_mark_ready(conn);
-    } else if (send->starved) {
+    } else if (send->wait_buffer) {
         sl_rdma_mark_waiting(conn);
     }
 }

@@ -22,7 +22,7 @@
 struct sl_rdma_pins {
     struct sl_rdma_pins *next;
     struct sl_rdma_block *blocks; /* STAGING: copies */
-    uint32_t span_count;
+    uint32_t local_sge_count;
     struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
 };
 
@@ -32,7 +32,7 @@ struct sl_rdma_entry {
     uint32_t device_due; /* waits_device: for so many work requests to be completed */
     uint32_t peer_due;   /* waits_peer: for so many LONG packets to be read */
     bool waits_device, waits_peer;
-    struct sl_rdma_pins *kept;
+    struct sl_rdma_pins *pins;
 };
 
 /* A block that the device reads. */
@@ -47,7 +47,7 @@ struct sl_rdma_send {
     uint32_t head, next, tail; /* of the queue: not reported from, not packed from, end */
     uint32_t offset;           /* bytes of the head of the entry at `next` that are packed */
     bool wants_room;           /* owes the upper layer a `writable` */
-    bool starved;              /* for a block, or memory */
+    bool wait_buffer;          /* for a block, or memory */
     bool refused;              /* the frame at `next`: no memory could be registered for it, */
     uint32_t refused_round;    /* the last time in this round of retries, */
     uint64_t refused_since_ns; /* and the first time then */
@@ -55,8 +55,8 @@ struct sl_rdma_send {
     uint32_t notes_unheard;    /* NOTEs sent since the peer was heard last */
     uint32_t signalled;        /* the last work request that reports its completion */
     uint32_t flight_head, flight_tail;
-    struct sl_rdma_reply_buffers *landings; /* NULL: none yet */
-    struct sl_rdma_pins *kept_free;
+    struct sl_rdma_reply_buffers *reply_buffers; /* NULL: none yet */
+    struct sl_rdma_pins *pins_free;
     struct sl_rdma_flight flights[SL_RDMA_SENDS];
     struct sl_rdma_entry queue[SL_RDMA_QUEUE];
 };
@@ -68,8 +68,8 @@ static inline struct sl_rdma_entry *sl_rdma_entry_at(struct sl_rdma_send *send, 
 
 static inline bool sl_rdma_may_post(const struct sl_rdma_conn *conn)
 {
-    return (conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING) &&
-           conn->link.established && !conn->link.disconnected && !conn->bye_sent;
+    return (conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING) &&
+           conn->link.established && !conn->link.disconnected && !conn->fin_sent;
 }
 
 /* ---- chain.c ----------------------------------------------------------------------------------
@@ -90,35 +90,35 @@ struct sl_rdma_send_batch {
     uint8_t fronts[SL_RDMA_SEND_BATCH][SL_RDMA_FRONT_BYTES];
 };
 
-static inline void sl_rdma_send_batch_begin(struct sl_rdma_send_batch *chain,
+static inline void sl_rdma_send_batch_begin(struct sl_rdma_send_batch *batch,
                                             struct sl_rdma_conn *conn)
 {
-    chain->conn = conn;
-    chain->count = chain->sge_count = 0;
-    chain->wants_signal = false;
+    batch->conn = conn;
+    batch->count = batch->sge_count = 0;
+    batch->wants_signal = false;
 }
 
 /* Makes sure that so many work requests with so many pieces in all can be added; posts what is
  * there if they would not fit. False: the send queue is full, or the connection has ended. */
-bool sl_rdma_send_batch_reserve(struct sl_rdma_send_batch *chain, uint32_t requests, uint32_t sges);
+bool sl_rdma_send_batch_reserve(struct sl_rdma_send_batch *batch, uint32_t requests, uint32_t sges);
 
 /* Adds one without pieces. kind: SL_RDMA_WR_*. */
-struct ibv_send_wr *sl_rdma_send_batch_add(struct sl_rdma_send_batch *chain, uint32_t kind,
+struct ibv_send_wr *sl_rdma_send_batch_add(struct sl_rdma_send_batch *batch, uint32_t kind,
                                            enum ibv_wr_opcode opcode);
-void sl_rdma_send_batch_add_piece(struct sl_rdma_send_batch *chain, const void *at, uint32_t bytes,
+void sl_rdma_send_batch_add_piece(struct sl_rdma_send_batch *batch, const void *at, uint32_t bytes,
                                   uint32_t key);
 
 /* How many work requests are completed when the last one that was added is. */
-static inline uint32_t sl_rdma_send_batch_number(const struct sl_rdma_send_batch *chain)
+static inline uint32_t sl_rdma_send_batch_number(const struct sl_rdma_send_batch *batch)
 {
-    return chain->conn->link.sends_posted + chain->count;
+    return batch->conn->link.sends_posted + batch->count;
 }
 
 /* Posts what is there. False: it failed, and the connection has ended. */
-bool sl_rdma_send_batch_post(struct sl_rdma_send_batch *chain);
+bool sl_rdma_send_batch_post(struct sl_rdma_send_batch *batch);
 
 /* The block goes back to its pool when the last one that was added is completed. */
-void sl_rdma_send_batch_keep_block(struct sl_rdma_send_batch *chain, struct sl_rdma_block *block);
+void sl_rdma_send_batch_keep_block(struct sl_rdma_send_batch *batch, struct sl_rdma_block *block);
 
 /* ---- pack.c -----------------------------------------------------------------------------------
  */
@@ -129,10 +129,10 @@ void sl_rdma_send_batch_keep_block(struct sl_rdma_send_batch *chain, struct sl_r
 struct sl_rdma_packet_builder {
     enum sl_rdma_packet_kind kind;
     uint8_t flags;
-    uint8_t piece_count, landing_count;
+    uint8_t remote_sge_count, reply_buffer_count;
     uint32_t frame_bytes, part_count;
     struct sl_rdma_block *block; /* SEND: for what cannot go inline; NULL: not taken yet */
-    struct sl_rdma_remote_sge pieces[SL_RDMA_REMOTE_SGES], landing[SL_RDMA_REMOTE_SGES];
+    struct sl_rdma_remote_sge remote_sges[SL_RDMA_REMOTE_SGES], reply_buffer[SL_RDMA_REMOTE_SGES];
     struct sl_rdma_part {
         const uint8_t *at;
         uint32_t bytes;
@@ -143,31 +143,31 @@ struct sl_rdma_packet_builder {
 struct sl_rdma_view {
     struct sl_rdma_entry *entry;
     const uint8_t *head; /* the header, and what lies behind it */
-    const uint8_t *rest; /* of the payload */
-    uint32_t head_bytes, rest_bytes;
+    const uint8_t *tail; /* of the payload */
+    uint32_t head_bytes, tail_bytes;
     uint32_t head_left; /* of the entry's head, this frame's included */
 };
 
-void sl_rdma_packet_builder_add(struct sl_rdma_packet_builder *draft, const uint8_t *at,
+void sl_rdma_packet_builder_add(struct sl_rdma_packet_builder *builder, const uint8_t *at,
                                 uint32_t bytes);
 
-static inline uint32_t sl_rdma_packet_builder_bytes(const struct sl_rdma_packet_builder *draft)
+static inline uint32_t sl_rdma_packet_builder_bytes(const struct sl_rdma_packet_builder *builder)
 {
     return (uint32_t)sizeof(struct sl_rdma_packet) +
            (uint32_t)sizeof(struct sl_rdma_remote_sge) *
-               (draft->piece_count + draft->landing_count) +
-           draft->frame_bytes;
+               (builder->remote_sge_count + builder->reply_buffer_count) +
+           builder->frame_bytes;
 }
 
 /* Adds the packet to the chain, which has room reserved for one work request with all its pieces.
  * False: it needs a block, and there is none. *by_reference: parts of it stay where they are until
  * it is completed. */
-bool sl_rdma_packet_builder_emit(struct sl_rdma_send_batch *chain,
-                                 struct sl_rdma_packet_builder *draft, bool *by_reference);
+bool sl_rdma_packet_builder_emit(struct sl_rdma_send_batch *batch,
+                                 struct sl_rdma_packet_builder *builder, bool *by_reference);
 
 /* Makes one packet of the next frames in the queue, if there are any. False: no more can be made
  * now. */
-bool sl_rdma_pack(struct sl_rdma_send_batch *chain);
+bool sl_rdma_pack(struct sl_rdma_send_batch *batch);
 
 /* ---- long.c -----------------------------------------------------------------------------------
  */
@@ -177,7 +177,7 @@ bool sl_rdma_long_is(const struct sl_rdma_conn *conn, const struct sl_rdma_view 
 
 /* Makes its packet, and the work requests in front of it. False: not now, or the connection has
  * ended. */
-bool sl_rdma_long_pack(struct sl_rdma_send_batch *chain, const struct sl_rdma_view *view,
+bool sl_rdma_long_pack(struct sl_rdma_send_batch *batch, const struct sl_rdma_view *view,
                        bool more);
 
 /* The frames of the entry need nothing more. */
@@ -190,7 +190,7 @@ void sl_rdma_long_close(struct sl_rdma_send *send);
 /* Memory of ours where the answer to this request may be written, as pieces for the peer. Returns
  * their count; 0: it goes without. */
 uint8_t sl_rdma_reply_buffer_export(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
-                                    uint32_t bytes, struct sl_rdma_remote_sge *pieces);
+                                    uint32_t bytes, struct sl_rdma_remote_sge *remote_sges);
 
 /* The answer is there, whatever way it came, or the request was not sent. */
 void sl_rdma_reply_buffer_unexport(struct sl_rdma_conn *conn, uint64_t request_id);

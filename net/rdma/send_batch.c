@@ -4,77 +4,77 @@
 #include "core/log.h"
 #include "net/rdma/send.h"
 
-static uint32_t outstanding(const struct sl_rdma_send_batch *chain)
+static uint32_t outstanding(const struct sl_rdma_send_batch *batch)
 {
-    const struct sl_rdma_link *link = &chain->conn->link;
-    return link->sends_posted - link->sends_completed + chain->count;
+    const struct sl_rdma_link *link = &batch->conn->link;
+    return link->sends_posted - link->sends_completed + batch->count;
 }
 
-bool sl_rdma_send_batch_reserve(struct sl_rdma_send_batch *chain, uint32_t requests, uint32_t sges)
+bool sl_rdma_send_batch_reserve(struct sl_rdma_send_batch *batch, uint32_t requests, uint32_t sges)
 {
     sl_assert(requests <= SL_RDMA_SEND_BATCH);
     sl_assert(sges <= SL_RDMA_SEND_BATCH_SGES);
-    if (outstanding(chain) + requests > SL_RDMA_SENDS) {
+    if (outstanding(batch) + requests > SL_RDMA_SENDS) {
         return false;
     }
-    if (chain->count + requests > SL_RDMA_SEND_BATCH ||
-        chain->sge_count + sges > SL_RDMA_SEND_BATCH_SGES) {
-        return sl_rdma_send_batch_post(chain);
+    if (batch->count + requests > SL_RDMA_SEND_BATCH ||
+        batch->sge_count + sges > SL_RDMA_SEND_BATCH_SGES) {
+        return sl_rdma_send_batch_post(batch);
     }
     return true;
 }
 
 /* Soft-iWARP gives TCP the very pages of a request that is not signalled, which are read whenever
  * TCP comes to it, whatever has been completed behind it: so all are. */
-static bool falls_due(const struct sl_rdma_send_batch *chain, uint32_t number)
+static bool falls_due(const struct sl_rdma_send_batch *batch, uint32_t number)
 {
-    return number % SL_RDMA_SIGNAL_EVERY == 0 || chain->conn->rail->can.is_iwarp;
+    return number % SL_RDMA_SIGNAL_EVERY == 0 || batch->conn->nic->caps.is_iwarp;
 }
 
-struct ibv_send_wr *sl_rdma_send_batch_add(struct sl_rdma_send_batch *chain, uint32_t kind,
+struct ibv_send_wr *sl_rdma_send_batch_add(struct sl_rdma_send_batch *batch, uint32_t kind,
                                            enum ibv_wr_opcode opcode)
 {
-    sl_assert(chain->count < SL_RDMA_SEND_BATCH);
-    struct ibv_send_wr *request = &chain->requests[chain->count++];
-    uint32_t number = sl_rdma_send_batch_number(chain);
+    sl_assert(batch->count < SL_RDMA_SEND_BATCH);
+    struct ibv_send_wr *request = &batch->requests[batch->count++];
+    uint32_t number = sl_rdma_send_batch_number(batch);
     memset(request, 0, sizeof *request);
-    request->wr_id = sl_rdma_wr_id(chain->conn, kind, number);
-    request->sg_list = &chain->sges[chain->sge_count];
+    request->wr_id = sl_rdma_wr_id(batch->conn, kind, number);
+    request->sg_list = &batch->sges[batch->sge_count];
     request->opcode = opcode;
-    request->send_flags = falls_due(chain, number) ? IBV_SEND_SIGNALED : 0;
+    request->send_flags = falls_due(batch, number) ? IBV_SEND_SIGNALED : 0;
     return request;
 }
 
-void sl_rdma_send_batch_add_piece(struct sl_rdma_send_batch *chain, const void *at, uint32_t bytes,
+void sl_rdma_send_batch_add_piece(struct sl_rdma_send_batch *batch, const void *at, uint32_t bytes,
                                   uint32_t key)
 {
-    sl_assert(chain->sge_count < SL_RDMA_SEND_BATCH_SGES);
-    chain->sges[chain->sge_count++] =
+    sl_assert(batch->sge_count < SL_RDMA_SEND_BATCH_SGES);
+    batch->sges[batch->sge_count++] =
         (struct ibv_sge){.addr = (uintptr_t)at, .length = bytes, .lkey = key};
-    chain->requests[chain->count - 1].num_sge++;
+    batch->requests[batch->count - 1].num_sge++;
 }
 
-void sl_rdma_send_batch_keep_block(struct sl_rdma_send_batch *chain, struct sl_rdma_block *block)
+void sl_rdma_send_batch_keep_block(struct sl_rdma_send_batch *batch, struct sl_rdma_block *block)
 {
-    struct sl_rdma_send *send = chain->conn->send;
+    struct sl_rdma_send *send = batch->conn->send;
     sl_assert(send->flight_tail - send->flight_head < SL_RDMA_SENDS);
     send->flights[send->flight_tail++ % SL_RDMA_SENDS] =
-        (struct sl_rdma_flight){.number = sl_rdma_send_batch_number(chain), .block = block};
-    chain->wants_signal = true;
+        (struct sl_rdma_flight){.number = sl_rdma_send_batch_number(batch), .block = block};
+    batch->wants_signal = true;
 }
 
 /* Which of them report their completion: those that fall due by their number, so that the queue
  * never fills with requests of which nothing is heard; and the last, if something waits for it. */
-static void link_requests(struct sl_rdma_send_batch *chain)
+static void link_requests(struct sl_rdma_send_batch *batch)
 {
-    struct sl_rdma_send *send = chain->conn->send;
-    uint32_t posted = chain->conn->link.sends_posted;
-    struct ibv_send_wr *last = &chain->requests[chain->count - 1];
-    if (chain->wants_signal) {
+    struct sl_rdma_send *send = batch->conn->send;
+    uint32_t posted = batch->conn->link.sends_posted;
+    struct ibv_send_wr *last = &batch->requests[batch->count - 1];
+    if (batch->wants_signal) {
         last->send_flags |= IBV_SEND_SIGNALED;
     }
-    for (uint32_t i = 0; i < chain->count; i++) {
-        struct ibv_send_wr *request = &chain->requests[i];
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct ibv_send_wr *request = &batch->requests[i];
         request->next = request == last ? NULL : request + 1;
         if ((request->send_flags & IBV_SEND_SIGNALED) != 0) {
             send->signalled = posted + i + 1;
@@ -82,18 +82,18 @@ static void link_requests(struct sl_rdma_send_batch *chain)
     }
 }
 
-bool sl_rdma_send_batch_post(struct sl_rdma_send_batch *chain)
+bool sl_rdma_send_batch_post(struct sl_rdma_send_batch *batch)
 {
-    struct sl_rdma_conn *conn = chain->conn;
-    if (chain->count == 0) {
+    struct sl_rdma_conn *conn = batch->conn;
+    if (batch->count == 0) {
         return true;
     }
-    link_requests(chain);
+    link_requests(batch);
     struct ibv_send_wr *bad;
-    int error = ibv_post_send(conn->link.id->qp, chain->requests, &bad);
-    conn->link.sends_posted += chain->count;
+    int error = ibv_post_send(conn->link.id->qp, batch->requests, &bad);
+    conn->link.sends_posted += batch->count;
     conn->rdma->stats.send_calls++;
-    sl_rdma_send_batch_begin(chain, conn);
+    sl_rdma_send_batch_begin(batch, conn);
     if (error != 0) {
         if (sl_rdma_may_log(conn->rdma)) {
             sl_log_warn("%s: closed, since the device takes no work: %s", conn->base.peer,

@@ -147,20 +147,20 @@ static bool start(void)
 }
 
 /* Of open and close alone: both take memory, or give it back. */
-static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t phase = PTHREAD_MUTEX_INITIALIZER;
 
 bool sl_rdma_unmapped_open(void)
 {
-    pthread_mutex_lock(&life);
+    pthread_mutex_lock(&phase);
     bool works = watcher.users > 0 || start();
     watcher.users += works;
-    pthread_mutex_unlock(&life);
+    pthread_mutex_unlock(&phase);
     return works;
 }
 
 void sl_rdma_unmapped_close(void)
 {
-    pthread_mutex_lock(&life);
+    pthread_mutex_lock(&phase);
     sl_assert(watcher.users > 0);
     if (--watcher.users == 0) {
         sl_assert(watcher.watches == NULL);
@@ -168,7 +168,7 @@ void sl_rdma_unmapped_close(void)
         pthread_join(watcher.thread, NULL);
         close_descriptors();
     }
-    pthread_mutex_unlock(&life);
+    pthread_mutex_unlock(&phase);
 }
 
 /* ---- Watches ----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     (void)now_ns;
     struct sl_shm_conn *conn =
         (struct sl_shm_conn *)((char *)timer - offsetof(struct sl_shm_conn, timer));
-    if (conn->life == SL_SHM_RETRYING) {
+    if (conn->phase == SL_SHM_RETRYING) {
         sl_shm_handshake_connect(conn);
     } else {
         sl_shm_conn_end(conn, SL_ERR_CLOSED);
@@ -120,7 +120,7 @@ struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side
         return NULL;
     }
     sl_conn_init(&conn->base, &shm->base, events, ctx);
-    conn->life = SL_SHM_HANDSHAKE;
+    conn->phase = SL_SHM_HANDSHAKE;
     conn->link = (struct sl_shm_link){.fd = fd, .side = side, .memory.fd = -1};
     if (link_to(shm, conn) != 0) {
         put_spare(shm, conn);
@@ -179,13 +179,13 @@ void sl_shm_conn_attach(struct sl_shm_conn *conn)
         send->arena_top = SL_SHM_ARENA_BYTES;
         send->arena_ends[(send->number - 1) % SL_SHM_SLOTS] = send->arena_top;
     }
-    conn->life = SL_SHM_LIVE;
+    conn->phase = SL_SHM_LIVE;
     conn->busy = conn->ready = true;
 }
 
 static void unmap(struct sl_shm_link *link)
 {
-    sl_shm_region_drop_imported(&link->lent);
+    sl_shm_region_drop_imported(&link->imported);
     if (link->side == 0) {
         sl_shared_destroy(&link->memory);
     } else {
@@ -196,13 +196,13 @@ static void unmap(struct sl_shm_link *link)
 
 void sl_shm_conn_end(struct sl_shm_conn *conn, int err)
 {
-    if (conn->life == SL_SHM_ENDED) {
+    if (conn->phase == SL_SHM_ENDED) {
         return;
     }
     stop_timer(conn);
-    conn->end_err = conn->life == SL_SHM_DRAINING ? SL_OK : err;
+    conn->end_err = conn->phase == SL_SHM_DRAINING ? SL_OK : err;
     conn->base.state = SL_CONN_CLOSING;
-    conn->life = SL_SHM_ENDED;
+    conn->phase = SL_SHM_ENDED;
     conn->busy = conn->ready = true;
 }
 
@@ -217,13 +217,13 @@ void sl_shm_conn_refuse(struct sl_shm_conn *conn, const char *what, int err)
 void sl_shm_conn_finish(struct sl_shm_conn *conn)
 {
     struct sl_shm *shm = conn->shm;
-    sl_assert(conn->life == SL_SHM_ENDED);
+    sl_assert(conn->phase == SL_SHM_ENDED);
     unlink_from(conn);
     if (conn->link.segment != NULL) {
         sl_shm_side_leave(sl_shm_our_side(conn)); /* our memory is the owner's again */
     }
     sl_shm_reply_buffer_close(conn);
-    if (!conn->unannounced) {
+    if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
     close(conn->link.fd); /* nobody above uses the peer's memory any more */
@@ -277,7 +277,7 @@ void sl_shm_conn_disconnect(struct sl_conn *base)
     }
     struct sl_reactor *reactor = conn->shm->base.reactor;
     base->state = SL_CONN_CLOSING;
-    conn->life = SL_SHM_DRAINING;
+    conn->phase = SL_SHM_DRAINING;
     conn->busy = conn->ready = true;
     sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + DRAIN_NS);
 }
@@ -297,7 +297,7 @@ static void drain(struct sl_shm_conn *conn)
 {
     const struct sl_shm_send *send = &conn->send;
     sl_shm_receive_drop(conn);
-    if (conn->life != SL_SHM_DRAINING) {
+    if (conn->phase != SL_SHM_DRAINING) {
         return;
     }
     const bool is_sent = send->head == send->tail && send->consumed == send->number;
@@ -313,7 +313,7 @@ static void drain(struct sl_shm_conn *conn)
 
 static void see_end(struct sl_shm_conn *conn)
 {
-    if (conn->life == SL_SHM_HANDSHAKE) {
+    if (conn->phase == SL_SHM_HANDSHAKE) {
         sl_shm_conn_end(conn, SL_ERR_REFUSED);
         return;
     }
@@ -322,15 +322,15 @@ static void see_end(struct sl_shm_conn *conn)
     stop_watching(conn); /* it would be readable for ever */
 }
 
-static void take_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
+static void take_msg(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
 {
     int err = 0;
-    switch (note->kind) {
+    switch (msg->kind) {
     case SL_SHM_CTRL_MSG_REGION:
-        err = sl_shm_region_imported(conn, note, fd);
+        err = sl_shm_region_imported(conn, msg, fd);
         break;
     case SL_SHM_CTRL_MSG_WITHDRAW:
-        err = sl_shm_region_withdrawn(conn, note);
+        err = sl_shm_region_withdrawn(conn, msg);
         break;
     case SL_SHM_CTRL_MSG_PING:
         (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PONG},
@@ -352,12 +352,12 @@ static void take_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *no
 
 void sl_shm_conn_read(struct sl_shm_conn *conn)
 {
-    for (uint32_t i = 0; i < NOTES_A_TURN && !conn->eof && conn->life >= SL_SHM_HANDSHAKE &&
-                         conn->life <= SL_SHM_DRAINING;
+    for (uint32_t i = 0; i < NOTES_A_TURN && !conn->eof && conn->phase >= SL_SHM_HANDSHAKE &&
+                         conn->phase <= SL_SHM_DRAINING;
          i++) {
-        struct sl_shm_ctrl_msg note;
+        struct sl_shm_ctrl_msg msg;
         int fd;
-        int err = sl_shm_ctrl_msg_receive(conn->link.fd, &note, &fd);
+        int err = sl_shm_ctrl_msg_receive(conn->link.fd, &msg, &fd);
         if (err == SL_ERR_AGAIN) {
             return;
         }
@@ -367,10 +367,10 @@ void sl_shm_conn_read(struct sl_shm_conn *conn)
             see_end(conn);
         } else if (err != 0) {
             sl_shm_conn_refuse(conn, "what came on its socket is not ours", err);
-        } else if (conn->life == SL_SHM_HANDSHAKE) {
-            sl_shm_handshake_note(conn, &note, fd);
+        } else if (conn->phase == SL_SHM_HANDSHAKE) {
+            sl_shm_handshake_note(conn, &msg, fd);
         } else {
-            take_note(conn, &note, fd);
+            take_msg(conn, &msg, fd);
         }
     }
 }
@@ -382,7 +382,7 @@ int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_shm_conn *conn = (struct sl_shm_conn *)base;
-    sl_assert(conn->life == SL_SHM_LIVE);
+    sl_assert(conn->phase == SL_SHM_LIVE);
     sl_assert(conn->send.head == conn->send.tail);
     sl_assert(conn->receive.claims_open == 0);
     struct sl_shm_conn *moved = allocate(NULL);
@@ -395,7 +395,7 @@ int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
     conn->moved = moved;
     conn->bound_for = to->reactor; /* who may outlive its transport */
-    conn->life = SL_SHM_LEAVING;
+    conn->phase = SL_SHM_LEAVING;
     base->state = SL_CONN_CLOSED;
     return 0; /* the visit that made the upcall sees to the rest */
 }
@@ -504,15 +504,15 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
     if (conn->base.state == SL_CONN_CONNECTING) {
         sl_conn_report_accepted(&conn->base); /* it came from another reactor */
     }
-    uint32_t work = conn->life == SL_SHM_LIVE ? sl_shm_receive_run(conn, budget) : 0;
-    if (conn->life == SL_SHM_LEAVING) {
+    uint32_t work = conn->phase == SL_SHM_LIVE ? sl_shm_receive_run(conn, budget) : 0;
+    if (conn->phase == SL_SHM_LEAVING) {
         return work;
     }
     work += sl_shm_send_run(conn);
     /* What it had sent before is heard; what it still writes into the ring is not. */
     bool over = conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn) ||
                 conn->receive.head - conn->eof_head >= SL_SHM_SLOTS;
-    if (conn->eof && conn->life == SL_SHM_LIVE && over) {
+    if (conn->eof && conn->phase == SL_SHM_LIVE && over) {
         sl_shm_conn_end(conn, SL_ERR_CLOSED);
     }
     return work;
@@ -522,23 +522,23 @@ uint32_t sl_shm_conn_visit(struct sl_shm_conn *conn, uint32_t budget)
 {
     uint32_t work = 0;
     conn->ready = false;
-    if (conn->life == SL_SHM_LIVE) {
+    if (conn->phase == SL_SHM_LIVE) {
         work = visit_live(conn, budget);
     }
-    if (conn->life == SL_SHM_LEAVING) {
+    if (conn->phase == SL_SHM_LEAVING) {
         depart(conn);
         return work + 1;
     }
-    if (conn->life == SL_SHM_DRAINING) {
+    if (conn->phase == SL_SHM_DRAINING) {
         work += sl_shm_send_run(conn);
         drain(conn);
     }
-    if (conn->life == SL_SHM_ENDED) {
+    if (conn->phase == SL_SHM_ENDED) {
         sl_shm_conn_finish(conn);
         return work + 1;
     }
     conn->busy = conn->ready || conn->eof || conn->receive.phase != SL_SHM_PHASE_NEXT ||
-                 sl_shm_send_waits(conn) || conn->life == SL_SHM_DRAINING;
+                 sl_shm_send_waits(conn) || conn->phase == SL_SHM_DRAINING;
     conn->ready = conn->ready || conn->receive.phase == SL_SHM_PHASE_COPY;
     return work;
 }

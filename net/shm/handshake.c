@@ -31,7 +31,7 @@ static void go_on(struct sl_shm_conn *conn)
         sl_shm_conn_end(conn, SL_ERR_REFUSED);
         return;
     }
-    conn->life = SL_SHM_HANDSHAKE;
+    conn->phase = SL_SHM_HANDSHAKE;
     int err = send_segment(conn);
     if (err == 0) {
         err = sl_shm_watch(conn->shm, conn->link.fd, conn, false);
@@ -47,7 +47,7 @@ void sl_shm_handshake_connect(struct sl_shm_conn *conn)
         go_on(conn);
     } else if (errno == EAGAIN || errno == EINTR) {
         struct sl_reactor *reactor = conn->shm->base.reactor;
-        conn->life = SL_SHM_RETRYING;
+        conn->phase = SL_SHM_RETRYING;
         sl_timer_arm(sl_reactor_timers(reactor), &conn->timer,
                      sl_reactor_now_ns(reactor) + RETRY_NS);
     } else {
@@ -56,10 +56,10 @@ void sl_shm_handshake_connect(struct sl_shm_conn *conn)
     }
 }
 
-static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
+static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
 {
     struct sl_shm_link *link = &conn->link;
-    int err = sl_shared_attach(fd, note->bytes, sizeof(struct sl_shm_segment), SL_SHARED_WRITE,
+    int err = sl_shared_attach(fd, msg->bytes, sizeof(struct sl_shm_segment), SL_SHARED_WRITE,
                                &link->memory);
     if (err == 0 && link->memory.bytes != sizeof(struct sl_shm_segment)) {
         sl_shared_detach(&link->memory);
@@ -78,15 +78,15 @@ static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg 
         return;
     }
     sl_shm_conn_attach(conn);
-    conn->unannounced = false;
+    conn->accept_pending = false;
     sl_conn_report_accepted(&conn->base);
 }
 
-void sl_shm_handshake_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
+void sl_shm_handshake_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
 {
-    if (conn->unannounced && note->kind == SL_SHM_CTRL_MSG_HELLO) {
-        accept_hello(conn, note, fd);
-    } else if (!conn->unannounced && note->kind == SL_SHM_CTRL_MSG_ACCEPT) {
+    if (conn->accept_pending && msg->kind == SL_SHM_CTRL_MSG_HELLO) {
+        accept_hello(conn, msg, fd);
+    } else if (!conn->accept_pending && msg->kind == SL_SHM_CTRL_MSG_ACCEPT) {
         sl_shm_conn_attach(conn);
         sl_conn_report_connected(&conn->base);
     } else {

@@ -98,15 +98,15 @@ struct sl_shm_receive {
     uint32_t claims_open;
     enum sl_shm_phase phase;
     uint8_t part_count;
-    bool is_lent; /* HELD, COPY: some of it, or its landing, lies in what the peer lent */
-    bool starved; /* HELD: for a staging buffer */
+    bool is_imported; /* HELD, COPY: some of it, or its landing, lies in what the peer lent */
+    bool wait_buffer; /* HELD: for a staging buffer */
     const uint8_t *parts[2]; /* HELD, COPY: where the payload lies */
     uint32_t part_bytes[2];
     uint8_t *sink;
     uint32_t sink_have;
     struct sl_frame frame;
-    void *landing;
-    uint32_t landing_bytes;
+    void *reply_buffer;
+    uint32_t reply_buffer_bytes;
     struct sl_shm_slot slot; /* the copy that is looked at */
     struct sl_shm_loan claims[SL_SHM_SLOTS];
 };
@@ -146,7 +146,7 @@ struct sl_shm_link {
     uint32_t side; /* of the segment: 0 who connected */
     struct sl_shared memory;
     struct sl_shm_segment *segment;
-    struct sl_shm_imported *lent; /* NULL: nothing yet */
+    struct sl_shm_imported *imported; /* NULL: nothing yet */
     /* Frames, as the last owner left them. */
     uint32_t sent, acknowledged, received;
 };
@@ -154,13 +154,13 @@ struct sl_shm_link {
 struct sl_shm_conn {
     struct sl_conn base;
     struct sl_shm *shm;
-    enum sl_shm_life life;
+    enum sl_shm_life phase;
     bool busy;  /* looked at in every poll */
     bool ready; /* and the reactor must not sleep before */
     bool eof;
     bool dirty;
     bool heard; /* from the peer's socket, since the last sweep */
-    bool unannounced;
+    bool accept_pending;
     int end_err;
     uint32_t eof_head; /* frames that had been received when the end was seen */
     uint32_t index;    /* in conns */
@@ -176,8 +176,8 @@ struct sl_shm_conn {
     struct sl_shm_conn *moved; /* LEAVING: what it will be on the other reactor, which is: */
     struct sl_reactor *bound_for;
     uint8_t announced[SL_SHM_REGIONS];
-    bool has_shut;                         /* DRAINING: the peer is asked to close */
-    struct sl_shm_reply_buffers *landings; /* NULL: none yet */
+    bool has_shut;                              /* DRAINING: the peer is asked to close */
+    struct sl_shm_reply_buffers *reply_buffers; /* NULL: none yet */
     struct sl_shm_receive receive;
     struct sl_shm_send send;
 };
@@ -249,7 +249,7 @@ int sl_shm_socket_lift(int fd);
 bool sl_shm_socket_is_ours(int fd, int *pid);
 
 /* Sends one note; fd -1: without. AGAIN: the peer does not read; CLOSED: it is gone. */
-int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg note, int fd);
+int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg msg, int fd);
 
 /* Receives one; *fd is -1 or the caller's to close. AGAIN: there is none; CLOSED: there never will
  * be; PROTOCOL: it is no note; VERSION. */
@@ -317,7 +317,7 @@ void sl_shm_conn_free_all(struct sl_shm *shm);
 void sl_shm_handshake_connect(struct sl_shm_conn *conn);
 
 /* A note of the peer while SHAKING; takes fd. */
-void sl_shm_handshake_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd);
+void sl_shm_handshake_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd);
 
 /* ---- region.c ---------------------------------------------------------------------------------
  */
@@ -342,14 +342,14 @@ const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_s
 uint8_t *sl_shm_region_reply_buffer(struct sl_shm_conn *conn, const struct sl_shm_piece *piece);
 
 /* The peer lends (takes fd), or withdraws. Errors: PROTOCOL, NO_MEMORY, TOO_LARGE. */
-int sl_shm_region_imported(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd);
-int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note);
+int sl_shm_region_imported(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd);
+int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg);
 
 /* Takes back all that was announced on the connection: it goes to another transport. False: the
  * peer cannot be told. */
 bool sl_shm_region_recall(struct sl_shm_conn *conn);
 
-void sl_shm_region_drop_imported(struct sl_shm_imported **lent);
+void sl_shm_region_drop_imported(struct sl_shm_imported **imported);
 
 /* ---- landing.c --------------------------------------------------------------------------------
  * The requests of a connection whose answer the peer may write into memory of ours. */
@@ -371,11 +371,11 @@ void sl_shm_reply_buffer_close(struct sl_shm_conn *conn);
  */
 
 /* Keeps the address of what was withdrawn, which is hollow. Errors: NO_MEMORY, TOO_LARGE. */
-int sl_shm_retired_add(struct sl_shm_imported *lent, const struct sl_shared *hollow);
+int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared *unmap_in_place);
 
 /* Moves what comes now to an address that was withdrawn, where there is one for it. */
-void sl_shm_retired_reuse(struct sl_shm_imported *lent, struct sl_shared *fresh);
-void sl_shm_retired_drop(struct sl_shm_imported *lent);
+void sl_shm_retired_reuse(struct sl_shm_imported *imported, struct sl_shared *fresh);
+void sl_shm_retired_drop(struct sl_shm_imported *imported);
 
 /* ---- receive.c --------------------------------------------------------------------------------
  */
@@ -413,7 +413,7 @@ static inline bool sl_shm_send_waits(const struct sl_shm_conn *conn)
 {
     const struct sl_shm_send *send = &conn->send;
     return send->next != send->tail || send->refs_due != send->consumed ||
-           (conn->life == SL_SHM_DRAINING && send->consumed != send->number);
+           (conn->phase == SL_SHM_DRAINING && send->consumed != send->number);
 }
 
 /* ---- sweep.c ----------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ static void take(struct sl_shm_listener *listener, int fd)
         turn_away(shm, fd, pid, "no memory for another connection");
         return;
     }
-    conn->unannounced = true;
+    conn->accept_pending = true;
     snprintf(conn->base.peer, sizeof conn->base.peer, "shm://process-%d", pid);
 }
 

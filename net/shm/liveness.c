@@ -38,7 +38,7 @@ static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
 {
     const struct sl_shm_send *send = &conn->send;
     sl_shm_send_refresh(conn);
-    if (conn->life != SL_SHM_LIVE) {
+    if (conn->phase != SL_SHM_LIVE) {
         return;
     }
     if ((send->next == send->tail && send->consumed == send->number) || conn->heard ||
@@ -55,9 +55,9 @@ static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
 static void visit(struct sl_shm_conn *conn, uint64_t now_ns)
 {
     struct sl_shm *shm = conn->shm;
-    if (conn->life == SL_SHM_LIVE) {
+    if (conn->phase == SL_SHM_LIVE) {
         visit_live(conn, now_ns);
-    } else if (conn->life == SL_SHM_HANDSHAKE || conn->life == SL_SHM_RETRYING) {
+    } else if (conn->phase == SL_SHM_HANDSHAKE || conn->phase == SL_SHM_RETRYING) {
         see_silence(conn, now_ns, handshake_ns(shm), "it did not shake hands in time");
     }
 }

@@ -6,7 +6,7 @@
 /* ---- What has been dealt with -----------------------------------------------------------------
  */
 
-static struct sl_shm_loan *claim_at(struct sl_shm_receive *receive, uint32_t number)
+static struct sl_shm_loan *loan_at(struct sl_shm_receive *receive, uint32_t number)
 {
     return &receive->claims[number % SL_SHM_SLOTS];
 }
@@ -15,7 +15,7 @@ static struct sl_shm_loan *claim_at(struct sl_shm_receive *receive, uint32_t num
 static void consume(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
-    while (receive->consumed != receive->head && claim_at(receive, receive->consumed)->done) {
+    while (receive->consumed != receive->head && loan_at(receive, receive->consumed)->done) {
         receive->consumed++;
     }
     if (receive->consumed != receive->published) {
@@ -27,22 +27,22 @@ static void consume(struct sl_shm_conn *conn)
 static void finish_slot(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
-    claim_at(receive, receive->head)->done = true;
+    loan_at(receive, receive->head)->done = true;
     receive->head++;
     receive->phase = SL_SHM_PHASE_NEXT;
     consume(conn);
 }
 
 /* What the slot at the head names is read until it is released. */
-static struct sl_shm_token *claim_slot(struct sl_shm_conn *conn)
+static struct sl_shm_token *loan_slot(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
-    struct sl_shm_loan *claim = claim_at(receive, receive->head);
-    claim->done = false;
+    struct sl_shm_loan *loan = loan_at(receive, receive->head);
+    loan->done = false;
     receive->claims_open++;
     receive->head++;
     receive->phase = SL_SHM_PHASE_NEXT;
-    return &claim->token;
+    return &loan->token;
 }
 
 void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_message *message)
@@ -52,10 +52,10 @@ void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_mess
         sl_shm_staging_put(&((struct sl_shm *)base->transport)->staging, token);
         return;
     }
-    struct sl_shm_loan *claim = (struct sl_shm_loan *)token;
-    struct sl_shm_conn *conn = claim->conn;
-    sl_assert(!claim->done);
-    claim->done = true;
+    struct sl_shm_loan *loan = (struct sl_shm_loan *)token;
+    struct sl_shm_conn *conn = loan->conn;
+    sl_assert(!loan->done);
+    loan->done = true;
     conn->receive.claims_open--;
     if (conn->base.state != SL_CONN_CLOSED) {
         consume(conn);
@@ -69,7 +69,7 @@ void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_mess
 
 static bool readable(const struct sl_shm_conn *conn)
 {
-    return conn->life == SL_SHM_LIVE;
+    return conn->phase == SL_SHM_LIVE;
 }
 
 static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *token)
@@ -77,17 +77,17 @@ static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *toke
     struct sl_shm_receive *receive = &conn->receive;
     struct sl_transport_message message = {
         .header = receive->frame, .payload = payload, .token = token};
-    conn->base.landing = receive->landing;
-    conn->base.landing_bytes = receive->landing_bytes;
+    conn->base.reply_buffer = receive->reply_buffer;
+    conn->base.reply_buffer_bytes = receive->reply_buffer_bytes;
     if (message.header.type == SL_FRAME_REPLY) {
         sl_shm_reply_buffer_unexport(conn, message.header.request_id);
     }
     conn->shm->stats.frames_received++;
     conn->shm->stats.bytes_received += SL_FRAME_HEADER_BYTES + message.header.payload_bytes;
     sl_conn_report_received(&conn->base, &message);
-    conn->base.landing = NULL;
-    conn->base.rest = NULL;
-    conn->base.landing_bytes = conn->base.rest_bytes = 0;
+    conn->base.reply_buffer = NULL;
+    conn->base.tail = NULL;
+    conn->base.reply_buffer_bytes = conn->base.tail_bytes = 0;
     return readable(conn);
 }
 
@@ -98,9 +98,9 @@ static bool lies_in_one(const struct sl_shm_receive *receive)
 
 /* A peer that has gone may have put something else where it lent us a payload, or memory for the
  * answer: from then on no frame that names what it lent is delivered. */
-static bool still_lent(struct sl_shm_conn *conn)
+static bool still_imported(struct sl_shm_conn *conn)
 {
-    bool stays = !conn->receive.is_lent || sl_shm_side_stays(sl_shm_peer_side(conn));
+    bool stays = !conn->receive.is_imported || sl_shm_side_stays(sl_shm_peer_side(conn));
     if (!stays) {
         sl_shm_conn_end(conn, SL_ERR_CLOSED);
     }
@@ -129,7 +129,7 @@ static void copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t 
 static bool deliver_copy(struct sl_shm_conn *conn, const uint8_t *memory,
                          struct sl_shm_token *token)
 {
-    if (!still_lent(conn)) {
+    if (!still_imported(conn)) {
         if (token != NULL) {
             sl_shm_staging_put(&conn->shm->staging, token);
         }
@@ -146,11 +146,11 @@ static bool deliver_short(struct sl_shm_conn *conn)
     if (receive->frame.type == SL_FRAME_REPLY && receive->slot.kind == SL_SHM_PIECES &&
         lies_in_one(receive)) {
         const uint8_t *payload = receive->parts[0];
-        return deliver(conn, payload, claim_slot(conn));
+        return deliver(conn, payload, loan_slot(conn));
     }
     struct sl_shm_token *token;
     uint8_t *memory = sl_shm_staging_get(&conn->shm->staging, bytes, &token);
-    receive->starved = memory == NULL;
+    receive->wait_buffer = memory == NULL;
     if (memory == NULL) {
         return false;
     }
@@ -167,9 +167,9 @@ static bool deliver_in_place(struct sl_shm_conn *conn)
     struct sl_shm_receive *receive = &conn->receive;
     if ((uintptr_t)receive->parts[0] % 8 == 0) {
         const uint8_t *payload = receive->parts[0];
-        conn->base.rest = receive->part_count == 2 ? receive->parts[1] : NULL;
-        conn->base.rest_bytes = receive->part_count == 2 ? receive->part_bytes[1] : 0;
-        return deliver(conn, payload, claim_slot(conn));
+        conn->base.tail = receive->part_count == 2 ? receive->parts[1] : NULL;
+        conn->base.tail_bytes = receive->part_count == 2 ? receive->part_bytes[1] : 0;
+        return deliver(conn, payload, loan_slot(conn));
     }
     uint32_t bytes = receive->frame.payload_bytes;
     struct sl_shm_token *token;
@@ -205,7 +205,7 @@ static bool ask(struct sl_shm_conn *conn)
 static bool place(struct sl_shm_conn *conn)
 {
     uint32_t bytes = conn->receive.frame.payload_bytes;
-    if (!still_lent(conn)) {
+    if (!still_imported(conn)) {
         return false;
     }
     if (bytes == 0) {
@@ -248,9 +248,9 @@ static bool find_parts(struct sl_shm_conn *conn)
     struct sl_shm_receive *receive = &conn->receive;
     const struct sl_shm_slot *slot = &receive->slot;
     uint32_t bytes = receive->frame.payload_bytes;
-    receive->is_lent = false;
+    receive->is_imported = false;
     uint32_t inline_max =
-        SL_SHM_INLINE_BYTES - (slot->has_landing != 0 ? sizeof(struct sl_shm_piece) : 0);
+        SL_SHM_INLINE_BYTES - (slot->has_reply_buffer != 0 ? sizeof(struct sl_shm_piece) : 0);
     if (slot->kind == SL_SHM_INLINE) {
         receive->part_count = 1;
         receive->parts[0] = slot->inlined;
@@ -268,7 +268,7 @@ static bool find_parts(struct sl_shm_conn *conn)
         }
         receive->parts[i] = sl_shm_region_resolve(conn, piece);
         receive->part_bytes[i] = piece->bytes;
-        receive->is_lent = receive->is_lent || piece->region < SL_SHM_REGION_NAMES;
+        receive->is_imported = receive->is_imported || piece->region < SL_SHM_REGION_NAMES;
         bytes -= piece->bytes;
         if (receive->parts[i] == NULL) {
             return false;
@@ -277,19 +277,19 @@ static bool find_parts(struct sl_shm_conn *conn)
     return bytes == 0;
 }
 
-static bool find_landing(struct sl_shm_conn *conn)
+static bool find_reply_buffer(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
     const struct sl_shm_slot *slot = &receive->slot;
-    receive->landing = NULL;
-    receive->landing_bytes = 0;
-    if (slot->has_landing == 0) {
+    receive->reply_buffer = NULL;
+    receive->reply_buffer_bytes = 0;
+    if (slot->has_reply_buffer == 0) {
         return true;
     }
-    receive->landing = sl_shm_region_reply_buffer(conn, &slot->landing);
-    receive->landing_bytes = slot->landing.bytes;
-    receive->is_lent = true;
-    return receive->landing != NULL && (uintptr_t)receive->landing % 8 == 0;
+    receive->reply_buffer = sl_shm_region_reply_buffer(conn, &slot->reply_buffer);
+    receive->reply_buffer_bytes = slot->reply_buffer.bytes;
+    receive->is_imported = true;
+    return receive->reply_buffer != NULL && (uintptr_t)receive->reply_buffer % 8 == 0;
 }
 
 static bool read_slot(struct sl_shm_conn *conn)
@@ -305,7 +305,7 @@ static bool read_slot(struct sl_shm_conn *conn)
         sl_shm_conn_refuse(conn, "it sent a frame header that is not ours", err);
         return false;
     }
-    if (!find_parts(conn) || !find_landing(conn)) {
+    if (!find_parts(conn) || !find_reply_buffer(conn)) {
         sl_shm_conn_refuse(conn, "it sent a frame that lies where nothing is", SL_ERR_PROTOCOL);
         return false;
     }

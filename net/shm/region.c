@@ -50,9 +50,9 @@ int sl_shm_region_register(struct sl_transport *transport, void *base, size_t by
 static bool withdraw(struct sl_shm_conn *conn, uint32_t index)
 {
     conn->announced[index] = false;
-    struct sl_shm_ctrl_msg note = {.kind = SL_SHM_CTRL_MSG_WITHDRAW,
-                                   .region = conn->shm->regions[index].name};
-    return sl_shm_ctrl_msg_send(conn, note, -1) == 0;
+    struct sl_shm_ctrl_msg msg = {.kind = SL_SHM_CTRL_MSG_WITHDRAW,
+                                  .region = conn->shm->regions[index].name};
+    return sl_shm_ctrl_msg_send(conn, msg, -1) == 0;
 }
 
 void sl_shm_region_unregister(struct sl_transport *transport, void *base)
@@ -87,11 +87,11 @@ static bool announce(struct sl_shm_conn *conn, const struct sl_shm_region *regio
     if (conn->announced[index]) {
         return true;
     }
-    struct sl_shm_ctrl_msg note = {.kind = SL_SHM_CTRL_MSG_REGION,
-                                   .region = region->name,
-                                   .access = region->shared.access,
-                                   .bytes = region->shared.bytes};
-    conn->announced[index] = sl_shm_ctrl_msg_send(conn, note, region->shared.fd) == 0;
+    struct sl_shm_ctrl_msg msg = {.kind = SL_SHM_CTRL_MSG_REGION,
+                                  .region = region->name,
+                                  .access = region->shared.access,
+                                  .bytes = region->shared.bytes};
+    conn->announced[index] = sl_shm_ctrl_msg_send(conn, msg, region->shared.fd) == 0;
     return conn->announced[index];
 }
 
@@ -127,12 +127,13 @@ static bool piece_of_ours(struct sl_shm_conn *conn, const void *at, uint32_t byt
 static bool piece_of_theirs(const struct sl_shm_conn *conn, const void *at, uint32_t bytes,
                             struct sl_shm_piece *out)
 {
-    const struct sl_shm_imported *lent = conn->link.lent;
-    for (uint32_t i = 0; lent != NULL && lent->writable_count > 0 && i < SL_SHM_REGIONS; i++) {
-        const struct sl_shared *live = &lent->live[i];
+    const struct sl_shm_imported *imported = conn->link.imported;
+    for (uint32_t i = 0; imported != NULL && imported->writable_count > 0 && i < SL_SHM_REGIONS;
+         i++) {
+        const struct sl_shared *live = &imported->live[i];
         if (live->access == SL_SHARED_WRITE && holds(live->base, live->bytes, at, bytes)) {
             *out = (struct sl_shm_piece){.offset = (uintptr_t)at - (uintptr_t)live->base,
-                                         .region = lent->names[i] | SL_SHM_REGION_YOURS,
+                                         .region = imported->names[i] | SL_SHM_REGION_YOURS,
                                          .bytes = bytes};
             return true;
         }
@@ -158,30 +159,30 @@ static uint8_t *within(uint8_t *base, uint64_t base_bytes, const struct sl_shm_p
 }
 
 /* What is lent by that name, as far as notes have been read; NULL: nothing. */
-static struct sl_shared *lent_by(struct sl_shm_conn *conn, uint32_t name)
+static struct sl_shared *imported_by(struct sl_shm_conn *conn, uint32_t name)
 {
-    struct sl_shm_imported *lent = conn->link.lent;
+    struct sl_shm_imported *imported = conn->link.imported;
     const uint32_t index = name % SL_SHM_REGIONS;
     const bool is_there =
-        lent != NULL && lent->live[index].base != NULL && lent->names[index] == name;
-    return is_there ? &lent->live[index] : NULL;
+        imported != NULL && imported->live[index].base != NULL && imported->names[index] == name;
+    return is_there ? &imported->live[index] : NULL;
 }
 
-/* As lent_by; when there is nothing, notes are read first. A frame comes behind the note that it
- * needs, and that note behind as many others as a socket holds. */
-static struct sl_shared *await_lent(struct sl_shm_conn *conn, uint32_t name)
+/* As imported_by; when there is nothing, notes are read first. A frame comes behind the note that
+ * it needs, and that note behind as many others as a socket holds. */
+static struct sl_shared *await_imported(struct sl_shm_conn *conn, uint32_t name)
 {
-    struct sl_shared *live = lent_by(conn, name);
+    struct sl_shared *live = imported_by(conn, name);
     for (uint32_t i = 0; live == NULL && i < READS_MAX; i++) {
         sl_shm_conn_read(conn);
-        live = lent_by(conn, name);
+        live = imported_by(conn, name);
     }
     return live;
 }
 
-static uint8_t *resolve_lent(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+static uint8_t *resolve_imported(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
-    const struct sl_shared *live = await_lent(conn, piece->region);
+    const struct sl_shared *live = await_imported(conn, piece->region);
     return live != NULL ? within(live->base, live->bytes, piece) : NULL;
 }
 
@@ -208,75 +209,75 @@ const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_s
     if ((piece->region & SL_SHM_REGION_YOURS) != 0) {
         return resolve_ours(conn, piece);
     }
-    return resolve_lent(conn, piece);
+    return resolve_imported(conn, piece);
 }
 
 uint8_t *sl_shm_region_reply_buffer(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
-    const struct sl_shared *live = await_lent(conn, piece->region);
-    return live != NULL && live->access == SL_SHARED_WRITE ? resolve_lent(conn, piece) : NULL;
+    const struct sl_shared *live = await_imported(conn, piece->region);
+    return live != NULL && live->access == SL_SHARED_WRITE ? resolve_imported(conn, piece) : NULL;
 }
 
-int sl_shm_region_imported(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note, int fd)
+int sl_shm_region_imported(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
 {
-    struct sl_shm_imported *lent = conn->link.lent;
-    if (lent == NULL) {
-        lent = conn->link.lent = calloc(1, sizeof *lent);
+    struct sl_shm_imported *imported = conn->link.imported;
+    if (imported == NULL) {
+        imported = conn->link.imported = calloc(1, sizeof *imported);
     }
-    const uint32_t index = note->region % SL_SHM_REGIONS;
+    const uint32_t index = msg->region % SL_SHM_REGIONS;
     int err = 0;
-    if (lent == NULL) {
+    if (imported == NULL) {
         err = SL_ERR_NO_MEMORY;
-    } else if (note->region >= SL_SHM_REGION_NAMES || lent->live[index].base != NULL ||
-               note->access > SL_SHARED_WRITE) {
+    } else if (msg->region >= SL_SHM_REGION_NAMES || imported->live[index].base != NULL ||
+               msg->access > SL_SHARED_WRITE) {
         err = SL_ERR_PROTOCOL;
     }
     struct sl_shared fresh;
     if (err == 0) {
-        err = sl_shared_attach(fd, note->bytes, SL_SHM_IMPORTED_BYTES - lent->bytes,
-                               (enum sl_shared_access)note->access, &fresh);
+        err = sl_shared_attach(fd, msg->bytes, SL_SHM_IMPORTED_BYTES - imported->bytes,
+                               (enum sl_shared_access)msg->access, &fresh);
     }
     if (err != 0) {
         close(fd);
         return err == SL_ERR_INVALID ? SL_ERR_PROTOCOL : err;
     }
-    sl_shm_retired_reuse(lent, &fresh);
-    lent->live[index] = fresh;
-    lent->names[index] = note->region;
-    lent->bytes += fresh.bytes;
-    lent->writable_count += fresh.access == SL_SHARED_WRITE;
+    sl_shm_retired_reuse(imported, &fresh);
+    imported->live[index] = fresh;
+    imported->names[index] = msg->region;
+    imported->bytes += fresh.bytes;
+    imported->writable_count += fresh.access == SL_SHARED_WRITE;
     return 0;
 }
 
 /* The layer above may still have a pointer into it. */
-int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *note)
+int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg)
 {
-    struct sl_shm_imported *lent = conn->link.lent;
-    struct sl_shared *live = lent_by(conn, note->region);
+    struct sl_shm_imported *imported = conn->link.imported;
+    struct sl_shared *live = imported_by(conn, msg->region);
     if (live == NULL) {
         return SL_ERR_PROTOCOL;
     }
     if (!sl_shared_unmap_in_place(live)) {
         return SL_ERR_NO_MEMORY;
     }
-    const int err = sl_shm_retired_add(lent, live);
+    const int err = sl_shm_retired_add(imported, live);
     if (err != 0) {
         return err;
     }
-    lent->writable_count -= live->access == SL_SHARED_WRITE;
+    imported->writable_count -= live->access == SL_SHARED_WRITE;
     *live = (struct sl_shared){.fd = -1};
     return 0;
 }
 
-void sl_shm_region_drop_imported(struct sl_shm_imported **lent)
+void sl_shm_region_drop_imported(struct sl_shm_imported **imported)
 {
-    if (*lent == NULL) {
+    if (*imported == NULL) {
         return;
     }
     for (uint32_t i = 0; i < SL_SHM_REGIONS; i++) {
-        sl_shared_detach(&(*lent)->live[i]);
+        sl_shared_detach(&(*imported)->live[i]);
     }
-    sl_shm_retired_drop(*lent);
-    free(*lent);
-    *lent = NULL;
+    sl_shm_retired_drop(*imported);
+    free(*imported);
+    *imported = NULL;
 }

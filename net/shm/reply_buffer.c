@@ -7,7 +7,7 @@
  * this many of them, each in the slot request_id % LANDINGS; a power of two. */
 #define LANDINGS 512U
 
-struct landing {
+struct reply_buffer {
     uint64_t request_id;
     uint8_t *at;
     uint32_t bytes; /* 0: the slot is free */
@@ -15,15 +15,15 @@ struct landing {
 
 struct sl_shm_reply_buffers {
     uint32_t count;
-    struct landing items[LANDINGS];
+    struct reply_buffer items[LANDINGS];
 };
 
-static struct landing *place_of(struct sl_shm_conn *conn, uint64_t request_id)
+static struct reply_buffer *place_of(struct sl_shm_conn *conn, uint64_t request_id)
 {
-    if (conn->landings == NULL) {
-        conn->landings = calloc(1, sizeof *conn->landings);
+    if (conn->reply_buffers == NULL) {
+        conn->reply_buffers = calloc(1, sizeof *conn->reply_buffers);
     }
-    return conn->landings == NULL ? NULL : &conn->landings->items[request_id % LANDINGS];
+    return conn->reply_buffers == NULL ? NULL : &conn->reply_buffers->items[request_id % LANDINGS];
 }
 
 static uint64_t id_of(const struct sl_transport_frame *frame)
@@ -35,28 +35,30 @@ static uint64_t id_of(const struct sl_transport_frame *frame)
 bool sl_shm_reply_buffer_export(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
                                 struct sl_shm_piece *out)
 {
-    if (frame->landing == NULL || frame->landing_bytes == 0 || (uintptr_t)frame->landing % 8 != 0) {
+    if (frame->reply_buffer == NULL || frame->reply_buffer_bytes == 0 ||
+        (uintptr_t)frame->reply_buffer % 8 != 0) {
         return false;
     }
     const uint64_t request_id = id_of(frame);
-    struct landing *landing = place_of(conn, request_id);
-    if (landing == NULL || (landing->bytes != 0 &&
-                            (landing->request_id != request_id || landing->at != frame->landing ||
-                             landing->bytes != frame->landing_bytes))) {
+    struct reply_buffer *reply_buffer = place_of(conn, request_id);
+    if (reply_buffer == NULL ||
+        (reply_buffer->bytes != 0 &&
+         (reply_buffer->request_id != request_id || reply_buffer->at != frame->reply_buffer ||
+          reply_buffer->bytes != frame->reply_buffer_bytes))) {
         return false; /* another request has the slot: the reply comes through the ring */
     }
     const struct sl_shm_region *region =
-        sl_shm_region_find(conn, frame->landing, frame->landing_bytes);
+        sl_shm_region_find(conn, frame->reply_buffer, frame->reply_buffer_bytes);
     if (region == NULL || !sl_shared_may_land(&region->shared)) {
         return false;
     }
-    conn->landings->count += landing->bytes == 0;
-    *landing = (struct landing){
-        .request_id = request_id, .at = frame->landing, .bytes = frame->landing_bytes};
-    *out =
-        (struct sl_shm_piece){.offset = (uintptr_t)frame->landing - (uintptr_t)region->shared.base,
-                              .region = region->name,
-                              .bytes = frame->landing_bytes};
+    conn->reply_buffers->count += reply_buffer->bytes == 0;
+    *reply_buffer = (struct reply_buffer){
+        .request_id = request_id, .at = frame->reply_buffer, .bytes = frame->reply_buffer_bytes};
+    *out = (struct sl_shm_piece){.offset = (uintptr_t)frame->reply_buffer -
+                                           (uintptr_t)region->shared.base,
+                                 .region = region->name,
+                                 .bytes = frame->reply_buffer_bytes};
     return true;
 }
 
@@ -65,29 +67,29 @@ void sl_shm_reply_buffer_unexport(struct sl_shm_conn *conn, uint64_t request_id)
     if (!sl_shm_reply_buffer_is_exported(conn)) {
         return;
     }
-    struct landing *landing = &conn->landings->items[request_id % LANDINGS];
-    if (landing->bytes != 0 && landing->request_id == request_id) {
-        landing->bytes = 0;
-        conn->landings->count--;
+    struct reply_buffer *reply_buffer = &conn->reply_buffers->items[request_id % LANDINGS];
+    if (reply_buffer->bytes != 0 && reply_buffer->request_id == request_id) {
+        reply_buffer->bytes = 0;
+        conn->reply_buffers->count--;
     }
 }
 
 bool sl_shm_reply_buffer_is_exported(const struct sl_shm_conn *conn)
 {
-    return conn->landings != NULL && conn->landings->count > 0;
+    return conn->reply_buffers != NULL && conn->reply_buffers->count > 0;
 }
 
-static void take_from_peer(struct sl_shm_conn *conn, const struct landing *landing)
+static void take_from_peer(struct sl_shm_conn *conn, const struct reply_buffer *reply_buffer)
 {
     for (uint32_t index = 0; index < conn->shm->region_end; index++) {
         const struct sl_shm_region *region = &conn->shm->regions[index];
-        const uintptr_t offset = (uintptr_t)landing->at - (uintptr_t)region->base;
+        const uintptr_t offset = (uintptr_t)reply_buffer->at - (uintptr_t)region->base;
         if (region->base == NULL || offset >= region->bytes ||
-            landing->bytes > region->bytes - offset) {
+            reply_buffer->bytes > region->bytes - offset) {
             continue;
         }
         const bool is_first = !sl_shared_is_revoked(&region->shared);
-        const int err = sl_shared_revoke(&region->shared, landing->at, landing->bytes);
+        const int err = sl_shared_revoke(&region->shared, reply_buffer->at, reply_buffer->bytes);
         if (err != 0) {
             sl_log_error(
                 "%s: connection closed while the peer may still write a reply into a buffer "
@@ -108,10 +110,10 @@ void sl_shm_reply_buffer_close(struct sl_shm_conn *conn)
     const bool writes = sl_shm_reply_buffer_is_exported(conn) && !conn->eof &&
                         sl_shm_side_stays(sl_shm_peer_side(conn));
     for (uint32_t i = 0; writes && i < LANDINGS; i++) {
-        if (conn->landings->items[i].bytes != 0) {
-            take_from_peer(conn, &conn->landings->items[i]);
+        if (conn->reply_buffers->items[i].bytes != 0) {
+            take_from_peer(conn, &conn->reply_buffers->items[i]);
         }
     }
-    free(conn->landings);
-    conn->landings = NULL;
+    free(conn->reply_buffers);
+    conn->reply_buffers = NULL;
 }

@@ -9,99 +9,99 @@
 #define RANGES_FIRST 16U
 #define RANGES_MAX   4096U
 
-static void remove_at(struct sl_shm_imported *lent, uint32_t index)
+static void remove_at(struct sl_shm_imported *imported, uint32_t index)
 {
-    lent->retired[index] = lent->retired[--lent->retired_count];
+    imported->retired[index] = imported->retired[--imported->retired_count];
 }
 
-static bool grow(struct sl_shm_imported *lent)
+static bool grow(struct sl_shm_imported *imported)
 {
     const uint32_t capacity =
-        lent->retired_capacity == 0 ? RANGES_FIRST : 2 * lent->retired_capacity;
-    struct sl_shared *ranges = realloc(lent->retired, capacity * sizeof *ranges);
+        imported->retired_capacity == 0 ? RANGES_FIRST : 2 * imported->retired_capacity;
+    struct sl_shared *ranges = realloc(imported->retired, capacity * sizeof *ranges);
     if (ranges == NULL) {
         return false;
     }
-    lent->retired = ranges;
-    lent->retired_capacity = capacity;
+    imported->retired = ranges;
+    imported->retired_capacity = capacity;
     return true;
 }
 
 /* Joins the last range with those before and behind it. */
-static void join_last(struct sl_shm_imported *lent)
+static void join_last(struct sl_shm_imported *imported)
 {
-    uint32_t last = lent->retired_count - 1;
-    for (uint32_t i = 0; i < lent->retired_count;) {
-        struct sl_shared *other = &lent->retired[i], *range = &lent->retired[last];
+    uint32_t last = imported->retired_count - 1;
+    for (uint32_t i = 0; i < imported->retired_count;) {
+        struct sl_shared *other = &imported->retired[i], *range = &imported->retired[last];
         if (i == last) {
             i++;
         } else if (sl_shared_join(range, other)) {
-            remove_at(lent, i);
-            last = last == lent->retired_count ? i : last;
+            remove_at(imported, i);
+            last = last == imported->retired_count ? i : last;
         } else if (sl_shared_join(other, range)) {
             *range = *other;
-            remove_at(lent, i);
-            last = last == lent->retired_count ? i : last;
+            remove_at(imported, i);
+            last = last == imported->retired_count ? i : last;
         } else {
             i++;
         }
     }
 }
 
-int sl_shm_retired_add(struct sl_shm_imported *lent, const struct sl_shared *hollow)
+int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared *unmap_in_place)
 {
-    if (lent->retired_count == RANGES_MAX) {
+    if (imported->retired_count == RANGES_MAX) {
         return SL_ERR_TOO_LARGE;
     }
-    if (lent->retired_count == lent->retired_capacity && !grow(lent)) {
+    if (imported->retired_count == imported->retired_capacity && !grow(imported)) {
         return SL_ERR_NO_MEMORY;
     }
-    lent->retired[lent->retired_count++] = *hollow;
-    join_last(lent);
+    imported->retired[imported->retired_count++] = *unmap_in_place;
+    join_last(imported);
     return 0;
 }
 
 /* It must be as writable: the layer above may still be about to write there. */
-static uint32_t find_fit(const struct sl_shm_imported *lent, const struct sl_shared *fresh)
+static uint32_t find_fit(const struct sl_shm_imported *imported, const struct sl_shared *fresh)
 {
-    uint32_t found = lent->retired_count;
-    for (uint32_t i = 0; i < lent->retired_count; i++) {
-        const struct sl_shared *range = &lent->retired[i];
+    uint32_t found = imported->retired_count;
+    for (uint32_t i = 0; i < imported->retired_count; i++) {
+        const struct sl_shared *range = &imported->retired[i];
         if (range->access == fresh->access && range->bytes >= fresh->bytes &&
-            (found == lent->retired_count || range->bytes < lent->retired[found].bytes)) {
+            (found == imported->retired_count || range->bytes < imported->retired[found].bytes)) {
             found = i;
         }
     }
     return found;
 }
 
-void sl_shm_retired_reuse(struct sl_shm_imported *lent, struct sl_shared *fresh)
+void sl_shm_retired_reuse(struct sl_shm_imported *imported, struct sl_shared *fresh)
 {
-    const uint32_t index = find_fit(lent, fresh);
-    if (index == lent->retired_count) {
+    const uint32_t index = find_fit(imported, fresh);
+    if (index == imported->retired_count) {
         return;
     }
-    struct sl_shared *range = &lent->retired[index];
-    struct sl_shared rest = {.fd = -1};
-    if (range->bytes > fresh->bytes && !sl_shared_split(range, fresh->bytes, &rest)) {
+    struct sl_shared *range = &imported->retired[index];
+    struct sl_shared tail = {.fd = -1};
+    if (range->bytes > fresh->bytes && !sl_shared_split(range, fresh->bytes, &tail)) {
         return;
     }
     if (!sl_shared_move_into(fresh, range)) {
-        (void)sl_shared_join(range, &rest);
+        (void)sl_shared_join(range, &tail);
         return;
     }
-    lent->bytes -= fresh->bytes;
-    if (rest.base != NULL) {
-        *range = rest;
+    imported->bytes -= fresh->bytes;
+    if (tail.base != NULL) {
+        *range = tail;
     } else {
-        remove_at(lent, index);
+        remove_at(imported, index);
     }
 }
 
-void sl_shm_retired_drop(struct sl_shm_imported *lent)
+void sl_shm_retired_drop(struct sl_shm_imported *imported)
 {
-    for (uint32_t i = 0; i < lent->retired_count; i++) {
-        sl_shared_detach(&lent->retired[i]);
+    for (uint32_t i = 0; i < imported->retired_count; i++) {
+        sl_shared_detach(&imported->retired[i]);
     }
-    free(lent->retired);
+    free(imported->retired);
 }

@@ -40,8 +40,8 @@ enum sl_shm_kind {
 struct sl_shm_slot {
     _Atomic uint32_t sequence;
     uint8_t kind;
-    uint8_t piece_count; /* PIECES: 1 or 2, none of them empty */
-    uint8_t has_landing; /* 0 or 1 */
+    uint8_t piece_count;      /* PIECES: 1 or 2, none of them empty */
+    uint8_t has_reply_buffer; /* 0 or 1 */
     uint8_t zero;
     uint8_t header[SL_FRAME_HEADER_BYTES];
     union {
@@ -49,14 +49,14 @@ struct sl_shm_slot {
         struct sl_shm_piece pieces[2];
         struct {
             uint8_t before[SL_SHM_INLINE_BYTES - sizeof(struct sl_shm_piece)];
-            struct sl_shm_piece landing; /* in a region of the sender's */
+            struct sl_shm_piece reply_buffer; /* in a region of the sender's */
         };
     };
 };
 static_assert(sizeof(struct sl_shm_slot) == 128, "slot size");
 static_assert(offsetof(struct sl_shm_slot, header) == 8, "slot layout");
 static_assert(offsetof(struct sl_shm_slot, inlined) == 40, "slot layout");
-static_assert(offsetof(struct sl_shm_slot, landing) == 112, "slot layout");
+static_assert(offsetof(struct sl_shm_slot, reply_buffer) == 112, "slot layout");
 
 enum sl_shm_sleep {
     SL_SHM_AWAKE = 0,

@@ -128,9 +128,9 @@ static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame 
                       struct sl_shm_slot *slot, bool *by_ref)
 {
     struct payload payload = payload_of(frame);
-    struct sl_shm_piece pieces[2], landing;
-    bool has_landing = sl_shm_reply_buffer_export(conn, frame, &landing);
-    uint32_t inline_max = SL_SHM_INLINE_BYTES - (has_landing ? sizeof landing : 0);
+    struct sl_shm_piece pieces[2], reply_buffer;
+    bool has_reply_buffer = sl_shm_reply_buffer_export(conn, frame, &reply_buffer);
+    uint32_t inline_max = SL_SHM_INLINE_BYTES - (has_reply_buffer ? sizeof reply_buffer : 0);
     slot->piece_count = 0;
     *by_ref = false;
     if (payload.first_bytes <= inline_max &&
@@ -140,14 +140,14 @@ static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame 
     } else {
         slot->kind = SL_SHM_PIECES;
         slot->piece_count = find_pieces(conn, &payload, pieces, by_ref);
-        if (slot->piece_count == 0 || conn->life == SL_SHM_ENDED) {
+        if (slot->piece_count == 0 || conn->phase == SL_SHM_ENDED) {
             return false;
         }
         memcpy(slot->pieces, pieces, slot->piece_count * sizeof pieces[0]);
     }
-    slot->has_landing = has_landing;
-    if (has_landing) {
-        slot->landing = landing;
+    slot->has_reply_buffer = has_reply_buffer;
+    if (has_reply_buffer) {
+        slot->reply_buffer = reply_buffer;
     }
     memcpy(slot->header, frame->head, SL_FRAME_HEADER_BYTES);
     return true;
@@ -159,7 +159,7 @@ static bool has_slot(struct sl_shm_conn *conn)
     if (send->number - send->consumed == SL_SHM_SLOTS) {
         sl_shm_send_refresh(conn);
     }
-    return send->number - send->consumed < SL_SHM_SLOTS && conn->life != SL_SHM_ENDED;
+    return send->number - send->consumed < SL_SHM_SLOTS && conn->phase != SL_SHM_ENDED;
 }
 
 static bool publish(struct sl_shm_conn *conn, struct sl_shm_entry *entry)
@@ -236,7 +236,7 @@ static uint32_t report(struct sl_shm_conn *conn)
 {
     struct sl_shm_send *send = &conn->send;
     uint32_t reported = 0, end;
-    while (conn->life != SL_SHM_ENDED && (end = sent_run(send)) != send->head) {
+    while (conn->phase != SL_SHM_ENDED && (end = sent_run(send)) != send->head) {
         void *cookie = entry_at(send, send->head)->frame.cookie;
         conn->shm->stats.frames_sent += end - send->head;
         reported += end - send->head;

@@ -167,7 +167,7 @@ static void shm_close_transport(struct sl_transport **transport)
 
 static bool has_segment(const struct sl_shm_conn *conn)
 {
-    return conn->life == SL_SHM_LIVE || conn->life == SL_SHM_DRAINING;
+    return conn->phase == SL_SHM_LIVE || conn->phase == SL_SHM_DRAINING;
 }
 
 static void say_sleeping(struct sl_shm *shm, bool sleeping)
@@ -246,7 +246,7 @@ static bool has_work(const struct sl_shm_conn *conn)
         return false;
     }
     if (receive->phase == SL_SHM_PHASE_HELD) {
-        return receive->starved &&
+        return receive->wait_buffer &&
                sl_shm_staging_has(&conn->shm->staging, receive->frame.payload_bytes);
     }
     return sl_shm_receive_pending(conn) ||
@@ -291,7 +291,7 @@ const struct sl_transport_ops sl_shm_ops = {
     .listen = sl_shm_listen_open,
     .connect = sl_shm_conn_connect,
     .disconnect = sl_shm_conn_disconnect,
-    .hand_over = sl_shm_conn_migrate,
+    .migrate = sl_shm_conn_migrate,
     .send_burst = sl_shm_send_burst,
     .release = sl_shm_receive_release,
     .flush = shm_flush,

@@ -57,11 +57,11 @@ bool sl_shm_socket_is_ours(int fd, int *pid)
     return known && peer.uid == geteuid();
 }
 
-int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg note, int fd)
+int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg msg, int fd)
 {
-    note.magic = SL_SHM_CTRL_MSG_MAGIC;
-    note.version = SL_SHM_CTRL_MSG_VERSION;
-    struct iovec piece = {.iov_base = &note, .iov_len = sizeof note};
+    msg.magic = SL_SHM_CTRL_MSG_MAGIC;
+    msg.version = SL_SHM_CTRL_MSG_VERSION;
+    struct iovec piece = {.iov_base = &msg, .iov_len = sizeof msg};
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof fd)] = {0};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
     if (fd >= 0) {
@@ -74,7 +74,7 @@ int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg 
         memcpy(CMSG_DATA(header), &fd, sizeof fd);
     }
     conn->shm->stats.send_calls++;
-    if (sendmsg(conn->link.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof note) {
+    if (sendmsg(conn->link.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof msg) {
         return 0;
     }
     bool full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == EINTR ||
@@ -105,23 +105,23 @@ static uint32_t take_fds(struct msghdr *message, int *fd)
     return count;
 }
 
-static int check(const struct sl_shm_ctrl_msg *note, ssize_t bytes, uint32_t fds, int flags)
+static int check(const struct sl_shm_ctrl_msg *msg, ssize_t bytes, uint32_t fds, int flags)
 {
-    bool whole = bytes == (ssize_t)sizeof *note && (flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-    if (!whole || note->magic != SL_SHM_CTRL_MSG_MAGIC) {
+    bool whole = bytes == (ssize_t)sizeof *msg && (flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+    if (!whole || msg->magic != SL_SHM_CTRL_MSG_MAGIC) {
         return SL_ERR_PROTOCOL;
     }
-    if (note->version != SL_SHM_CTRL_MSG_VERSION) {
+    if (msg->version != SL_SHM_CTRL_MSG_VERSION) {
         return SL_ERR_VERSION;
     }
-    bool brings = note->kind == SL_SHM_CTRL_MSG_HELLO || note->kind == SL_SHM_CTRL_MSG_REGION;
+    bool brings = msg->kind == SL_SHM_CTRL_MSG_HELLO || msg->kind == SL_SHM_CTRL_MSG_REGION;
     return fds == (brings ? 1 : 0) ? 0 : SL_ERR_PROTOCOL;
 }
 
 int sl_shm_ctrl_msg_receive(int socket_fd, struct sl_shm_ctrl_msg *out, int *fd)
 {
-    struct sl_shm_ctrl_msg note = {0};
-    struct iovec piece = {.iov_base = &note, .iov_len = sizeof note};
+    struct sl_shm_ctrl_msg msg = {0};
+    struct iovec piece = {.iov_base = &msg, .iov_len = sizeof msg};
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(FDS_MAX * sizeof(int))];
     struct msghdr message = {.msg_iov = &piece,
                              .msg_iovlen = 1,
@@ -134,11 +134,11 @@ int sl_shm_ctrl_msg_receive(int socket_fd, struct sl_shm_ctrl_msg *out, int *fd)
     }
     *fd = -1;
     uint32_t fds = take_fds(&message, fd);
-    int err = bytes == 0 && fds == 0 ? SL_ERR_CLOSED : check(&note, bytes, fds, message.msg_flags);
+    int err = bytes == 0 && fds == 0 ? SL_ERR_CLOSED : check(&msg, bytes, fds, message.msg_flags);
     if (err != 0 && *fd >= 0) {
         close(*fd);
         *fd = -1;
     }
-    *out = note;
+    *out = msg;
     return err;
 }

@@ -9,17 +9,17 @@
 #define HUGE_PAGE_BYTES  (2U << 20)
 #define RING_ALIGN       4096 /* the kernel wants the ring's entries on a page */
 
-static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *hold)
+static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf)
 {
-    void *base = buffers->memory + (size_t)hold->id * buffers->buffer_bytes;
+    void *base = buffers->memory + (size_t)rx_buf->id * buffers->buffer_bytes;
     if (buffers->shared != NULL) {
-        io_uring_buf_ring_add(buffers->shared, base, buffers->buffer_bytes, hold->id,
+        io_uring_buf_ring_add(buffers->shared, base, buffers->buffer_bytes, rx_buf->id,
                               io_uring_buf_ring_mask(buffers->buffer_count), 0);
         io_uring_buf_ring_advance(buffers->shared, 1);
     } else {
         struct io_uring_sqe *sqe = sl_ring_sqe(buffers->ring, NULL);
         io_uring_prep_provide_buffers(sqe, base, (int)buffers->buffer_bytes, 1, buffers->group,
-                                      hold->id);
+                                      rx_buf->id);
     }
     buffers->offered++;
 }
@@ -56,7 +56,7 @@ static void register_ring(struct sl_tcp_buffers *buffers, uint8_t *entries)
 }
 
 int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, uint32_t buffer_count,
-                        uint32_t buffer_bytes, size_t aside_bytes_max)
+                        uint32_t buffer_bytes, size_t unplaced_bytes_max)
 {
     if (buffer_count == 0 || buffer_count > BUFFER_COUNT_MAX ||
         (buffer_count & (buffer_count - 1)) != 0 || buffer_bytes == 0 || buffer_bytes % 64 != 0 ||
@@ -67,16 +67,16 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
         .ring = ring,
         .buffer_count = buffer_count,
         .buffer_bytes = buffer_bytes,
-        .aside_bytes_max = aside_bytes_max,
+        .unplaced_bytes_max = unplaced_bytes_max,
     };
     buffers->empty = (struct sl_tcp_rx_buf){.refs = 1, .kind = SL_TCP_RX_BUF_EMPTY};
     int err = sl_pool_init(&buffers->staging, sizeof(struct sl_tcp_staging), buffer_count);
     if (err != 0) {
         return err;
     }
-    buffers->holds = calloc(buffer_count, sizeof *buffers->holds);
+    buffers->rx_bufs = calloc(buffer_count, sizeof *buffers->rx_bufs);
     uint8_t *entries = NULL;
-    if (buffers->holds == NULL || map_memory(buffers, &entries) != 0) {
+    if (buffers->rx_bufs == NULL || map_memory(buffers, &entries) != 0) {
         sl_tcp_buffers_fini(buffers);
         return SL_ERR_NO_MEMORY;
     }
@@ -85,9 +85,9 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
         register_ring(buffers, entries);
     }
     for (uint32_t i = 0; i < buffer_count; i++) {
-        buffers->holds[i].kind = SL_TCP_RX_BUF_BUFFER;
-        buffers->holds[i].id = (uint16_t)i;
-        offer(buffers, &buffers->holds[i]);
+        buffers->rx_bufs[i].kind = SL_TCP_RX_BUF_BUFFER;
+        buffers->rx_bufs[i].id = (uint16_t)i;
+        offer(buffers, &buffers->rx_bufs[i]);
     }
     return 0;
 }
@@ -100,7 +100,7 @@ void sl_tcp_buffers_fini(struct sl_tcp_buffers *buffers)
         io_uring_unregister_buf_ring(&buffers->ring->uring, buffers->group);
     }
     sl_arena_fini(&buffers->arena);
-    free(buffers->holds);
+    free(buffers->rx_bufs);
     sl_pool_fini(&buffers->staging);
 }
 
@@ -110,80 +110,81 @@ struct sl_tcp_rx_buf *sl_tcp_buffers_take(struct sl_tcp_buffers *buffers, uint32
     uint32_t id = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
     sl_assert(id < buffers->buffer_count);
     sl_assert(bytes <= buffers->buffer_bytes);
-    struct sl_tcp_rx_buf *hold = &buffers->holds[id];
-    sl_assert(hold->refs == 0);
-    hold->refs = 1;
-    hold->next = NULL;
-    hold->at = buffers->memory + (size_t)id * buffers->buffer_bytes;
-    hold->left = bytes;
+    struct sl_tcp_rx_buf *rx_buf = &buffers->rx_bufs[id];
+    sl_assert(rx_buf->refs == 0);
+    rx_buf->refs = 1;
+    rx_buf->next = NULL;
+    rx_buf->at = buffers->memory + (size_t)id * buffers->buffer_bytes;
+    rx_buf->left = bytes;
     buffers->offered--;
-    return hold;
+    return rx_buf;
 }
 
 struct sl_tcp_staging *sl_tcp_buffers_stage(struct sl_tcp_buffers *buffers,
                                             struct sl_tcp_staging *own)
 {
-    if (own->hold.refs == 0) {
-        own->hold.refs = 1;
+    if (own->rx_buf.refs == 0) {
+        own->rx_buf.refs = 1;
         return own;
     }
     struct sl_tcp_staging *staging = sl_pool_get(&buffers->staging);
     if (staging != NULL) {
-        staging->hold = (struct sl_tcp_rx_buf){.refs = 1, .kind = SL_TCP_RX_BUF_POOLED};
+        staging->rx_buf = (struct sl_tcp_rx_buf){.refs = 1, .kind = SL_TCP_RX_BUF_POOLED};
     }
     return staging;
 }
 
 struct sl_tcp_rx_buf *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload)
 {
-    struct sl_tcp_rx_buf *hold = malloc(sizeof *hold + bytes);
-    if (hold == NULL) {
+    struct sl_tcp_rx_buf *rx_buf = malloc(sizeof *rx_buf + bytes);
+    if (rx_buf == NULL) {
         return NULL;
     }
-    *payload = (uint8_t *)(hold + 1);
-    *hold = (struct sl_tcp_rx_buf){
+    *payload = (uint8_t *)(rx_buf + 1);
+    *rx_buf = (struct sl_tcp_rx_buf){
         .at = *payload, .left = bytes, .refs = 1, .kind = SL_TCP_RX_BUF_HEAP};
-    return hold;
+    return rx_buf;
 }
 
 struct sl_tcp_rx_buf *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
-                                               struct sl_tcp_rx_buf *hold)
+                                               struct sl_tcp_rx_buf *rx_buf)
 {
-    sl_assert(hold->left > 0);
+    sl_assert(rx_buf->left > 0);
     uint8_t *to;
-    struct sl_tcp_rx_buf *aside = hold->left > buffers->aside_bytes_max - buffers->aside_bytes
-                                      ? NULL
-                                      : sl_tcp_buffers_heap(hold->left, &to);
+    struct sl_tcp_rx_buf *aside =
+        rx_buf->left > buffers->unplaced_bytes_max - buffers->unplaced_bytes
+            ? NULL
+            : sl_tcp_buffers_heap(rx_buf->left, &to);
     if (aside == NULL) {
         return NULL;
     }
-    memcpy(to, hold->at, hold->left);
+    memcpy(to, rx_buf->at, rx_buf->left);
     aside->kind = SL_TCP_RX_BUF_ASIDE;
-    aside->bytes = hold->left;
-    buffers->aside_bytes += hold->left;
-    sl_tcp_buffers_put(buffers, hold);
+    aside->bytes = rx_buf->left;
+    buffers->unplaced_bytes += rx_buf->left;
+    sl_tcp_buffers_put(buffers, rx_buf);
     return aside;
 }
 
-void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *hold)
+void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf)
 {
-    if (hold->kind == SL_TCP_RX_BUF_EMPTY) {
+    if (rx_buf->kind == SL_TCP_RX_BUF_EMPTY) {
         return; /* which always has one */
     }
-    hold->refs = 0;
-    switch (hold->kind) {
+    rx_buf->refs = 0;
+    switch (rx_buf->kind) {
     case SL_TCP_RX_BUF_BUFFER:
-        offer(buffers, hold);
+        offer(buffers, rx_buf);
         break;
     case SL_TCP_RX_BUF_POOLED:
-        sl_pool_put(&buffers->staging, hold);
+        sl_pool_put(&buffers->staging, rx_buf);
         break;
     case SL_TCP_RX_BUF_ASIDE:
-        buffers->aside_bytes -= hold->bytes;
-        free(hold);
+        buffers->unplaced_bytes -= rx_buf->bytes;
+        free(rx_buf);
         break;
     case SL_TCP_RX_BUF_HEAP:
-        free(hold);
+        free(rx_buf);
         break;
     default: /* OWNED: its connection sees that refs is 0 */
         break;

@@ -44,9 +44,9 @@ static void reset(struct sl_tcp_conn *conn, int fd)
 {
     conn->fd = fd;
     conn->ops_in_flight = 0;
-    conn->life = SL_TCP_LIVE;
+    conn->phase = SL_TCP_LIVE;
     conn->end_err = 0;
-    conn->unannounced = false;
+    conn->accept_pending = false;
     conn->tls = NULL;
     conn->moved = NULL;
     conn->spare_next = NULL;
@@ -67,7 +67,7 @@ static struct sl_tcp_conn *allocate(void)
 {
     struct sl_tcp_conn *conn = aligned_alloc(_Alignof(struct sl_tcp_conn), sizeof *conn);
     if (conn != NULL) {
-        conn->staging.hold = (struct sl_tcp_rx_buf){.kind = SL_TCP_RX_BUF_OWNED};
+        conn->staging.rx_buf = (struct sl_tcp_rx_buf){.kind = SL_TCP_RX_BUF_OWNED};
         conn->held = 0;
     }
     return conn;
@@ -155,7 +155,7 @@ void sl_tcp_conn_op_end(struct sl_tcp_conn *conn)
     sl_assert(conn->ops_in_flight > 0);
     conn->ops_in_flight--;
     conn->tcp->ops_in_flight--;
-    if (conn->life == SL_TCP_ENDING && conn->ops_in_flight == 0) {
+    if (conn->phase == SL_TCP_ENDING && conn->ops_in_flight == 0) {
         sl_tcp_list_append(&conn->tcp->ended, &conn->waiting);
     }
 }
@@ -178,13 +178,13 @@ static void cancel_all(struct sl_tcp_conn *conn)
 
 void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err)
 {
-    if (conn->life == SL_TCP_ENDING || conn->life == SL_TCP_LEAVING) {
+    if (conn->phase == SL_TCP_ENDING || conn->phase == SL_TCP_LEAVING) {
         return;
     }
-    if (conn->life != SL_TCP_DRAINING) {
+    if (conn->phase != SL_TCP_DRAINING) {
         conn->end_err = err;
     }
-    conn->life = SL_TCP_ENDING;
+    conn->phase = SL_TCP_ENDING;
     conn->base.state = SL_CONN_CLOSING;
     stop_timer(conn);
     sl_tcp_list_remove(&conn->sending);
@@ -203,13 +203,13 @@ void sl_tcp_conn_abort(struct sl_tcp_conn *conn)
 
 void sl_tcp_conn_finish(struct sl_tcp_conn *conn)
 {
-    sl_assert(conn->life == SL_TCP_ENDING);
+    sl_assert(conn->phase == SL_TCP_ENDING);
     sl_assert(conn->ops_in_flight == 0);
     sl_tcp_receive_drop(conn);
     sl_tcp_tls_destroy(&conn->tls);
     close(conn->fd);
     conn->fd = -1;
-    if (!conn->unannounced) {
+    if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
     unlink_and_spare(conn);
@@ -237,7 +237,7 @@ static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
         (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, connect_op));
     conn->connecting = false;
     sl_tcp_conn_op_end(conn);
-    if (conn->life != SL_TCP_LIVE) {
+    if (conn->phase != SL_TCP_LIVE) {
         return;
     }
     if (result < 0) {
@@ -321,7 +321,7 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
         return;
     }
     base->state = SL_CONN_CLOSING;
-    conn->life = SL_TCP_DRAINING;
+    conn->phase = SL_TCP_DRAINING;
     if (conn->send.broken) {
         sl_tcp_conn_end(conn, SL_OK);
         return;
@@ -334,20 +334,20 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
 
 void sl_tcp_conn_refuse(struct sl_tcp_conn *conn)
 {
-    sl_assert(conn->life == SL_TCP_LIVE);
+    sl_assert(conn->phase == SL_TCP_LIVE);
     if (conn->send.broken) {
         sl_tcp_conn_end(conn, SL_ERR_REFUSED);
         return;
     }
     conn->base.state = SL_CONN_CLOSING;
-    conn->life = SL_TCP_DRAINING;
+    conn->phase = SL_TCP_DRAINING;
     conn->end_err = SL_ERR_REFUSED;
     start_timer(conn);
 }
 
 void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
 {
-    if (conn->life != SL_TCP_DRAINING || !sl_tcp_send_idle(conn)) {
+    if (conn->phase != SL_TCP_DRAINING || !sl_tcp_send_idle(conn)) {
         return;
     }
     if (conn->tls != NULL && conn->tls->done && !conn->tls->notified && !conn->receive.eof) {
@@ -367,9 +367,9 @@ void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn)
 {
     conn->send.broken = true;
     sl_tcp_list_remove(&conn->sending);
-    if (conn->life == SL_TCP_DRAINING || conn->receive.eof) {
+    if (conn->phase == SL_TCP_DRAINING || conn->receive.eof) {
         sl_tcp_conn_end(conn, SL_ERR_CLOSED);
-    } else if (conn->life == SL_TCP_LIVE) {
+    } else if (conn->phase == SL_TCP_LIVE) {
         start_timer(conn);
     }
 }
@@ -381,7 +381,7 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
-    sl_assert(conn->life == SL_TCP_LIVE);
+    sl_assert(conn->phase == SL_TCP_LIVE);
     /* What TLS has to say of itself is no business of who hands over. */
     sl_assert(conn->tls != NULL ? conn->send.run_head == conn->send.run_tail
                                 : sl_tcp_send_idle(conn));
@@ -397,7 +397,7 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
     conn->moved = moved;
     conn->bound_for = to->reactor; /* who may outlive its transport */
-    conn->life = SL_TCP_LEAVING;
+    conn->phase = SL_TCP_LEAVING;
     base->state = SL_CONN_CLOSED;
     stop_timer(conn);
     sl_tcp_list_remove(&conn->waiting);
@@ -408,8 +408,9 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
 static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
 {
     uint32_t bytes = 0;
-    for (struct sl_tcp_rx_buf *hold = conn->receive.first; hold != NULL; hold = hold->next) {
-        bytes += hold->left;
+    for (struct sl_tcp_rx_buf *rx_buf = conn->receive.first; rx_buf != NULL;
+         rx_buf = rx_buf->next) {
+        bytes += rx_buf->left;
     }
     *out = NULL;
     if (bytes == 0) {
@@ -420,9 +421,10 @@ static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
     if (*out == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    for (struct sl_tcp_rx_buf *hold = conn->receive.first; hold != NULL; hold = hold->next) {
-        memcpy(to, hold->at, hold->left);
-        to += hold->left;
+    for (struct sl_tcp_rx_buf *rx_buf = conn->receive.first; rx_buf != NULL;
+         rx_buf = rx_buf->next) {
+        memcpy(to, rx_buf->at, rx_buf->left);
+        to += rx_buf->left;
     }
     conn->tcp->stats.copied_bytes += bytes;
     return 0;

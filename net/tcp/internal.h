@@ -52,9 +52,10 @@ struct sl_tcp {
     struct sl_tcp_list sending; /* have something queued and no send in flight */
     /* A connection waits in at most one of these: */
     struct sl_tcp_list pending; /* to be looked at in the next poll */
-    struct sl_tcp_list stalled; /* for memory to receive a frame into: asked again in later polls */
+    struct sl_tcp_list
+        wait_sink;              /* for memory to receive a frame into: asked again in later polls */
     struct sl_tcp_list refused; /* likewise, and asked since the last turn that did work */
-    struct sl_tcp_list starved; /* for a buffer to come back to the ring */
+    struct sl_tcp_list wait_buffer; /* for a buffer to come back to the ring */
     struct sl_tcp_list sliced; /* for what is short to be sent, before the next slice is received */
     struct sl_tcp_list ended;  /* for `closed` to be made */
 
@@ -89,7 +90,7 @@ struct sl_tcp_receive {
     bool eof;
     bool empty_ring; /* the last receive ended since the ring had no buffer */
     bool peek;       /* a long frame was last: read little, and see */
-    bool stalled;    /* parsing waits for memory */
+    bool wait_sink;  /* parsing waits for memory */
     bool dry;        /* TLS: nothing can be opened until more is received */
     enum sl_tcp_phase phase;
     struct sl_tcp_rx_buf *first, *last; /* received and not parsed yet */
@@ -148,9 +149,9 @@ struct sl_tcp_conn {
     struct sl_tcp *tcp;
     int fd;
     uint32_t ops_in_flight;
-    enum sl_tcp_life life;
+    enum sl_tcp_life phase;
     int end_err;               /* DRAINING, ENDING: what `closed` will say */
-    bool unannounced;          /* accepted by the kernel, and nobody above knows of it */
+    bool accept_pending;       /* accepted by the kernel, and nobody above knows of it */
     struct sl_tcp_tls *tls;    /* NULL: in the clear */
     struct sl_tcp_conn *moved; /* LEAVING: what it will be on the other reactor, which is: */
     struct sl_reactor *bound_for;

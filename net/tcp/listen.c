@@ -72,7 +72,7 @@ static void take(struct sl_tcp_listener *listener, int fd)
     if (tcp->tls == NULL) {
         sl_conn_report_accepted(&conn->base);
     } else {
-        conn->unannounced = true;
+        conn->accept_pending = true;
         if (sl_tcp_tls_conn_begin(conn, NULL) != 0) {
             sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
             return;

@@ -95,7 +95,7 @@ static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
 
 static void visit(struct sl_tcp_conn *conn, uint64_t now_ns)
 {
-    if (conn->life != SL_TCP_LIVE) {
+    if (conn->phase != SL_TCP_LIVE) {
         return; /* its end has a timer of its own, or is near */
     }
     if (conn->base.state == SL_CONN_OPEN) {

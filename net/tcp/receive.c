@@ -9,35 +9,35 @@
 /* ---- The queue of received bytes --------------------------------------------------------------
  */
 
-static void push_hold(struct sl_tcp_receive *receive, struct sl_tcp_rx_buf *hold)
+static void push_rx_buf(struct sl_tcp_receive *receive, struct sl_tcp_rx_buf *rx_buf)
 {
-    hold->next = NULL;
+    rx_buf->next = NULL;
     if (receive->last != NULL) {
-        receive->last->next = hold;
+        receive->last->next = rx_buf;
     } else {
-        receive->first = hold;
+        receive->first = rx_buf;
     }
-    receive->last = hold;
+    receive->last = rx_buf;
 }
 
-static void pop_hold(struct sl_tcp_conn *conn)
+static void pop_rx_buf(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    struct sl_tcp_rx_buf *hold = receive->first;
-    receive->first = hold->next;
+    struct sl_tcp_rx_buf *rx_buf = receive->first;
+    receive->first = rx_buf->next;
     if (receive->first == NULL) {
         receive->last = NULL;
     }
-    sl_tcp_buffers_put(&conn->tcp->buffers, hold);
+    sl_tcp_buffers_put(&conn->tcp->buffers, rx_buf);
 }
 
 static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
 {
-    struct sl_tcp_rx_buf *hold = conn->receive.first;
-    hold->at += bytes;
-    hold->left -= bytes;
-    if (hold->left == 0) {
-        pop_hold(conn);
+    struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
+    rx_buf->at += bytes;
+    rx_buf->left -= bytes;
+    if (rx_buf->left == 0) {
+        pop_rx_buf(conn);
     }
 }
 
@@ -47,9 +47,9 @@ static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
     if (conn->tls != NULL) {
         return sl_tcp_tls_conn_take(conn, to, wanted);
     }
-    struct sl_tcp_rx_buf *hold = conn->receive.first;
-    uint32_t bytes = hold->left < wanted ? hold->left : wanted;
-    memcpy(to, hold->at, bytes);
+    struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
+    uint32_t bytes = rx_buf->left < wanted ? rx_buf->left : wanted;
+    memcpy(to, rx_buf->at, bytes);
     conn->tcp->stats.copied_bytes += bytes;
     consume(conn, bytes);
     return bytes;
@@ -64,17 +64,17 @@ bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
         begun = sl_tcp_tls_has_part(conn->tls);
     }
     /* A receive that was in flight when memory ran short may still be on its way to its end. */
-    return begun && receive->in_flight && !receive->stalled;
+    return begun && receive->in_flight && !receive->wait_sink;
 }
 
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     while (receive->first != NULL) {
-        pop_hold(conn);
+        pop_rx_buf(conn);
     }
     if (receive->staging != NULL) {
-        sl_tcp_buffers_put(&conn->tcp->buffers, &receive->staging->hold);
+        sl_tcp_buffers_put(&conn->tcp->buffers, &receive->staging->rx_buf);
         receive->staging = NULL;
     }
     if (conn->tls != NULL) {
@@ -87,7 +87,7 @@ void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
 
 static bool readable(const struct sl_tcp_conn *conn)
 {
-    return conn->life == SL_TCP_LIVE && conn->base.state == SL_CONN_OPEN;
+    return conn->phase == SL_TCP_LIVE && conn->base.state == SL_CONN_OPEN;
 }
 
 static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *token)
@@ -131,12 +131,12 @@ static bool stall(struct sl_tcp_conn *conn)
         if (sl_tcp_may_log(tcp)) {
             sl_log_warn("%s: closed: no memory for its frame, nor for the part of it that has "
                         "come: %zu MiB of such parts wait",
-                        conn->base.peer, tcp->buffers.aside_bytes >> 20);
+                        conn->base.peer, tcp->buffers.unplaced_bytes >> 20);
         }
         sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
         return false;
     }
-    conn->receive.stalled = true;
+    conn->receive.wait_sink = true;
     sl_tcp_list_append(&tcp->refused, &conn->waiting);
     return false;
 }
@@ -204,11 +204,11 @@ static bool step_inline(struct sl_tcp_conn *conn)
     uint32_t payload_bytes = receive->frame.payload_bytes;
     if (receive->staging == NULL && lies_here(conn, payload_bytes) &&
         (uintptr_t)receive->first->at % 8 == 0) {
-        struct sl_tcp_rx_buf *hold = receive->first;
-        const uint8_t *payload = hold->at;
-        hold->refs++;
+        struct sl_tcp_rx_buf *rx_buf = receive->first;
+        const uint8_t *payload = rx_buf->at;
+        rx_buf->refs++;
         consume(conn, payload_bytes);
-        return deliver(conn, payload, hold);
+        return deliver(conn, payload, rx_buf);
     }
     if (receive->staging == NULL) {
         receive->staging = sl_tcp_buffers_stage(&conn->tcp->buffers, &conn->staging);
@@ -223,7 +223,7 @@ static bool step_inline(struct sl_tcp_conn *conn)
         return true;
     }
     receive->staging = NULL;
-    return deliver(conn, staging->payload, &staging->hold);
+    return deliver(conn, staging->payload, &staging->rx_buf);
 }
 
 static bool step_sink(struct sl_tcp_conn *conn)
@@ -259,21 +259,21 @@ static bool step_long(struct sl_tcp_conn *conn)
  * one after the other; whatever is different in any way is left to the steps. */
 static bool deliver_whole(struct sl_tcp_conn *conn)
 {
-    struct sl_tcp_rx_buf *hold = conn->receive.first;
-    struct sl_transport_message message = {.token = hold};
-    while (hold->left > SL_FRAME_HEADER_BYTES && (uintptr_t)hold->at % 8 == 0) {
-        if (!sl_frame_decode_plain(hold->at, &message.header)) {
+    struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
+    struct sl_transport_message message = {.token = rx_buf};
+    while (rx_buf->left > SL_FRAME_HEADER_BYTES && (uintptr_t)rx_buf->at % 8 == 0) {
+        if (!sl_frame_decode_plain(rx_buf->at, &message.header)) {
             break;
         }
         uint32_t payload_bytes = message.header.payload_bytes;
         if (payload_bytes - 1 >= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
-            payload_bytes > hold->left - SL_FRAME_HEADER_BYTES) {
+            payload_bytes > rx_buf->left - SL_FRAME_HEADER_BYTES) {
             break;
         }
-        message.payload = hold->at + SL_FRAME_HEADER_BYTES;
-        hold->at = message.payload + payload_bytes;
-        hold->left -= SL_FRAME_HEADER_BYTES + payload_bytes;
-        hold->refs++;
+        message.payload = rx_buf->at + SL_FRAME_HEADER_BYTES;
+        rx_buf->at = message.payload + payload_bytes;
+        rx_buf->left -= SL_FRAME_HEADER_BYTES + payload_bytes;
+        rx_buf->refs++;
         conn->held++;
         conn->tcp->stats.frames_received++;
         sl_conn_report_received(&conn->base, &message);
@@ -281,8 +281,8 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
             return false;
         }
     }
-    if (hold->left == 0) {
-        pop_hold(conn);
+    if (rx_buf->left == 0) {
+        pop_rx_buf(conn);
     }
     if (message.payload != NULL) {
         sl_tcp_note_short(conn);
@@ -319,8 +319,8 @@ static bool has_more(const struct sl_tcp_conn *conn)
 static void parse(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    if (receive->stalled) {
-        receive->stalled = false;
+    if (receive->wait_sink) {
+        receive->wait_sink = false;
         sl_tcp_list_remove(&conn->waiting);
     }
     bool more = readable(conn);
@@ -388,7 +388,7 @@ static bool is_sliced(struct sl_tcp_conn *conn)
  * set aside, so it is to be little. */
 static bool is_crowded(const struct sl_tcp *tcp)
 {
-    return !sl_tcp_list_empty(&tcp->stalled) || !sl_tcp_list_empty(&tcp->refused);
+    return !sl_tcp_list_empty(&tcp->wait_sink) || !sl_tcp_list_empty(&tcp->refused);
 }
 
 static void receive_buffers(struct sl_tcp_conn *conn)
@@ -421,7 +421,7 @@ static void receive_buffers(struct sl_tcp_conn *conn)
 static bool wants_direct(const struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
-    return conn->tls == NULL && conn->life == SL_TCP_LIVE && receive->phase == SL_TCP_PHASE_LONG &&
+    return conn->tls == NULL && conn->phase == SL_TCP_LIVE && receive->phase == SL_TCP_PHASE_LONG &&
            (receive->direct ||
             receive->frame.payload_bytes - receive->payload_have >= SL_TCP_DIRECT_BYTES ||
             conn->tcp->buffers.offered == 0 || receive->empty_ring);
@@ -431,7 +431,7 @@ static bool wants_direct(const struct sl_tcp_conn *conn)
 static void reconsider(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    bool unwanted = conn->life == SL_TCP_LEAVING || receive->stalled || wants_direct(conn);
+    bool unwanted = conn->phase == SL_TCP_LEAVING || receive->wait_sink || wants_direct(conn);
     if (unwanted && !receive->direct && !receive->cancelling) {
         receive->cancelling = true;
         sl_tcp_cancel(conn->tcp, &receive->op);
@@ -457,12 +457,12 @@ static int end_err(const struct sl_tcp_conn *conn)
 static void receive_next(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    if (conn->life == SL_TCP_LEAVING) {
+    if (conn->phase == SL_TCP_LEAVING) {
         sl_tcp_conn_depart(conn);
-    } else if (receive->stalled) {
+    } else if (receive->wait_sink) {
         return; /* asked again in later polls */
     } else if (receive->eof) {
-        if (conn->life == SL_TCP_LIVE) {
+        if (conn->phase == SL_TCP_LIVE) {
             sl_tcp_conn_end(conn, end_err(conn));
         }
     } else if (conn->tls != NULL) {
@@ -472,7 +472,7 @@ static void receive_next(struct sl_tcp_conn *conn)
     } else if (wants_direct(conn)) {
         receive_direct(conn);
     } else if (receive->empty_ring) {
-        sl_tcp_list_append(&conn->tcp->starved, &conn->waiting);
+        sl_tcp_list_append(&conn->tcp->wait_buffer, &conn->waiting);
     } else {
         receive_buffers(conn);
     }
@@ -481,18 +481,18 @@ static void receive_next(struct sl_tcp_conn *conn)
 void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    if (conn->tls != NULL && !conn->tls->done && conn->life == SL_TCP_LIVE) {
+    if (conn->tls != NULL && !conn->tls->done && conn->phase == SL_TCP_LIVE) {
         sl_tcp_tls_conn_shake(conn);
     }
     parse(conn);
-    if (conn->tls != NULL && conn->life != SL_TCP_ENDING) {
+    if (conn->tls != NULL && conn->phase != SL_TCP_ENDING) {
         sl_tcp_tls_conn_queue(conn);
     }
-    if (conn->life == SL_TCP_DRAINING) {
+    if (conn->phase == SL_TCP_DRAINING) {
         sl_tcp_receive_drop(conn);
         sl_tcp_conn_drain(conn);
     }
-    if (conn->life == SL_TCP_ENDING) {
+    if (conn->phase == SL_TCP_ENDING) {
         return;
     }
     if (receive->in_flight) {
@@ -515,8 +515,8 @@ void sl_tcp_receive_slices(struct sl_tcp *tcp)
 void sl_tcp_receive_feed(struct sl_tcp *tcp)
 {
     uint32_t offered = tcp->buffers.offered;
-    while (offered > 0 && !sl_tcp_list_empty(&tcp->starved)) {
-        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(sl_tcp_list_pop(&tcp->starved), waiting);
+    while (offered > 0 && !sl_tcp_list_empty(&tcp->wait_buffer)) {
+        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(sl_tcp_list_pop(&tcp->wait_buffer), waiting);
         conn->receive.empty_ring = false;
         receive_next(conn);
         offered--;
@@ -567,15 +567,15 @@ static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     }
     if ((cqe_flags & IORING_CQE_F_BUFFER) != 0) {
         uint32_t bytes = result > 0 ? (uint32_t)result : 0;
-        struct sl_tcp_rx_buf *hold = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
+        struct sl_tcp_rx_buf *rx_buf = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
         conn->tcp->stats.bytes_received += bytes;
-        if (bytes == 0 || conn->life == SL_TCP_ENDING || conn->life == SL_TCP_DRAINING) {
-            sl_tcp_buffers_put(buffers, hold);
+        if (bytes == 0 || conn->phase == SL_TCP_ENDING || conn->phase == SL_TCP_DRAINING) {
+            sl_tcp_buffers_put(buffers, rx_buf);
         } else {
-            push_hold(&conn->receive, hold);
+            push_rx_buf(&conn->receive, rx_buf);
         }
     }
-    if (conn->life != SL_TCP_ENDING) {
+    if (conn->phase != SL_TCP_ENDING) {
         sl_tcp_receive_advance(conn);
     }
 }
@@ -593,7 +593,7 @@ static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
             deliver_long(conn);
         }
     }
-    if (conn->life != SL_TCP_ENDING) {
+    if (conn->phase != SL_TCP_ENDING) {
         sl_tcp_receive_advance(conn);
     }
 }

@@ -100,7 +100,7 @@ static void drop_pieces(struct sl_tcp_send *send, size_t bytes)
 static void complete_runs(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_send *send = &conn->send;
-    while (send->run_head != send->run_tail && conn->life != SL_TCP_ENDING) {
+    while (send->run_head != send->run_tail && conn->phase != SL_TCP_ENDING) {
         const struct sl_tcp_run *run = run_at(send, send->run_head);
         if (send->run_sent < run->bytes) {
             break;
@@ -120,7 +120,7 @@ void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes)
     drop_pieces(send, bytes);
     send->run_sent += bytes;
     complete_runs(conn);
-    if (conn->life == SL_TCP_ENDING) {
+    if (conn->phase == SL_TCP_ENDING) {
         return;
     }
     if (send->piece_head != send->piece_tail) {
@@ -143,7 +143,7 @@ bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result)
 {
     conn->send.in_flight = false;
     sl_tcp_conn_op_end(conn);
-    if (conn->life == SL_TCP_ENDING) {
+    if (conn->phase == SL_TCP_ENDING) {
         return false;
     }
     if (result >= 0 || result == -EINTR || result == -EAGAIN) {
@@ -155,7 +155,7 @@ bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result)
     } else {
         sl_tcp_conn_send_broke(conn);
     }
-    return conn->life == SL_TCP_LEAVING; /* its new reactor will find out */
+    return conn->phase == SL_TCP_LEAVING; /* its new reactor will find out */
 }
 
 /* ---- Sends ------------------------------------------------------------------------------------

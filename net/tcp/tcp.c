@@ -55,7 +55,8 @@ static int init_buffers(struct sl_tcp *tcp, const struct sl_transport_options *o
 {
     uint32_t count = options->buffer_count != 0 ? options->buffer_count : BUFFER_COUNT_DEFAULT;
     uint32_t bytes = options->buffer_bytes != 0 ? options->buffer_bytes : BUFFER_BYTES_DEFAULT;
-    const size_t aside = options->aside_bytes != 0 ? options->aside_bytes : ASIDE_BYTES_DEFAULT;
+    const size_t aside =
+        options->unplaced_bytes != 0 ? options->unplaced_bytes : ASIDE_BYTES_DEFAULT;
     int err = sl_tcp_buffers_init(&tcp->buffers, tcp->ring, count, bytes, aside);
     if (err == SL_ERR_INVALID) {
         sl_log_error("tcp: %u receive buffers of %u bytes cannot be: their number must be a power "
@@ -89,9 +90,9 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     sl_tcp_list_init(&tcp->all);
     sl_tcp_list_init(&tcp->sending);
     sl_tcp_list_init(&tcp->pending);
-    sl_tcp_list_init(&tcp->stalled);
+    sl_tcp_list_init(&tcp->wait_sink);
     sl_tcp_list_init(&tcp->refused);
-    sl_tcp_list_init(&tcp->starved);
+    sl_tcp_list_init(&tcp->wait_buffer);
     sl_tcp_list_init(&tcp->sliced);
     sl_tcp_list_init(&tcp->ended);
     int err = set_congestion(tcp, options->congestion_control);
@@ -155,19 +156,20 @@ static void tcp_close(struct sl_transport **transport)
  * of them, and in their order. A turn that did nothing has given nobody memory: connections that
  * were asked before it are not asked after it. Only to have asked is no work: else the reactor
  * would never sleep. */
-static uint32_t retry_stalled(struct sl_tcp *tcp)
+static uint32_t retry_wait_sink(struct sl_tcp *tcp)
 {
     if (!tcp->armed) {
-        sl_tcp_list_append_all(&tcp->stalled, &tcp->refused);
+        sl_tcp_list_append_all(&tcp->wait_sink, &tcp->refused);
     }
     tcp->armed = false;
     uint32_t work = 0;
     struct sl_tcp_link *link;
-    for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_tcp_list_pop(&tcp->stalled)) != NULL; i++) {
+    for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_tcp_list_pop(&tcp->wait_sink)) != NULL;
+         i++) {
         struct sl_tcp_conn *conn = SL_TCP_CONN_OF(link, waiting);
         uint64_t frames_before = tcp->stats.frames_received;
         sl_tcp_receive_advance(conn);
-        if (!conn->receive.stalled || tcp->stats.frames_received != frames_before) {
+        if (!conn->receive.wait_sink || tcp->stats.frames_received != frames_before) {
             work++;
         }
     }
@@ -177,7 +179,7 @@ static uint32_t retry_stalled(struct sl_tcp *tcp)
 static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    if (sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->stalled) &&
+    if (sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->wait_sink) &&
         sl_tcp_list_empty(&tcp->refused) && sl_tcp_list_empty(&tcp->ended) && !tcp->spares_grew) {
         return 0;
     }
@@ -187,7 +189,7 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
         sl_tcp_conn_resume(SL_TCP_CONN_OF(link, waiting));
         work++;
     }
-    work += retry_stalled(tcp);
+    work += retry_wait_sink(tcp);
     work += finish_ended(tcp, budget);
     if (tcp->spares_grew) {
         sl_tcp_conn_trim_spares(tcp);
@@ -199,7 +201,7 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 static void tcp_flush(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    if (sl_tcp_list_empty(&tcp->starved) && sl_tcp_list_empty(&tcp->sending) &&
+    if (sl_tcp_list_empty(&tcp->wait_buffer) && sl_tcp_list_empty(&tcp->sending) &&
         sl_tcp_list_empty(&tcp->sliced)) {
         return;
     }
@@ -224,9 +226,9 @@ static void tcp_flush(struct sl_transport *transport)
 static bool tcp_arm(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    bool fed = tcp->buffers.offered > 0 && !sl_tcp_list_empty(&tcp->starved);
+    bool fed = tcp->buffers.offered > 0 && !sl_tcp_list_empty(&tcp->wait_buffer);
     tcp->armed = true;
-    return sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->stalled) &&
+    return sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->wait_sink) &&
            sl_tcp_list_empty(&tcp->ended) && sl_tcp_list_empty(&tcp->sending) && !fed;
 }
 
@@ -261,7 +263,7 @@ const struct sl_transport_ops sl_tcp_ops = {
     .listen = sl_tcp_listen_open,
     .connect = sl_tcp_conn_connect,
     .disconnect = sl_tcp_conn_disconnect,
-    .hand_over = sl_tcp_conn_migrate,
+    .migrate = sl_tcp_conn_migrate,
     .send_burst = sl_tcp_send_burst,
     .release = sl_tcp_receive_release,
     .flush = tcp_flush,

@@ -29,8 +29,8 @@ void sl_tcp_tls_conn_shake(struct sl_tcp_conn *conn)
         conn->receive.dry = true;
     } else if (err != 0) {
         refuse(conn, conn->tls->reason);
-    } else if (conn->unannounced) {
-        conn->unannounced = false;
+    } else if (conn->accept_pending) {
+        conn->accept_pending = false;
         sl_conn_report_accepted(&conn->base);
     } else {
         sl_conn_report_connected(&conn->base);
@@ -66,11 +66,11 @@ static void on_input(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     struct sl_tcp_conn *conn =
         (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, receive.op));
     sl_tcp_receive_complete(conn, result);
-    if (result > 0 && (conn->life == SL_TCP_LIVE || conn->life == SL_TCP_LEAVING)) {
+    if (result > 0 && (conn->phase == SL_TCP_LIVE || conn->phase == SL_TCP_LEAVING)) {
         sl_tcp_tls_add_input(conn->tls, (uint32_t)result);
         conn->receive.dry = false;
     }
-    if (conn->life != SL_TCP_ENDING) {
+    if (conn->phase != SL_TCP_ENDING) {
         sl_tcp_receive_advance(conn);
     }
 }
@@ -121,7 +121,7 @@ static void on_output(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     if (result > 0) {
         sl_tcp_tls_take_output(tls, (uint32_t)result);
     }
-    if (conn->life == SL_TCP_LEAVING) {
+    if (conn->phase == SL_TCP_LEAVING) {
         if (!conn->receive.in_flight) {
             sl_tcp_conn_depart(conn);
         }

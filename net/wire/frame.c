@@ -63,17 +63,17 @@ int sl_frame_decode(const uint8_t *header, struct sl_frame *out)
     return err;
 }
 
-void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *rest,
-                   size_t rest_bytes)
+void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *tail,
+                   size_t tail_bytes)
 {
     sl_assert(header != NULL);
     sl_assert(payload != NULL || payload_bytes == 0);
-    sl_assert(rest != NULL || rest_bytes == 0);
+    sl_assert(tail != NULL || tail_bytes == 0);
     header[FLAGS_OFFSET] |= SL_FRAME_CHECKSUM;
     memset(header + CRC_OFFSET, 0, sizeof(uint32_t));
     uint32_t crc = sl_hash_crc32c(0, header, SL_FRAME_HEADER_BYTES);
     crc = sl_hash_crc32c(crc, payload, payload_bytes);
-    crc = sl_hash_crc32c(crc, rest, rest_bytes);
+    crc = sl_hash_crc32c(crc, tail, tail_bytes);
     memcpy(header + CRC_OFFSET, &crc, sizeof crc);
 }
 

@@ -89,8 +89,8 @@ static inline void sl_frame_encode(const struct sl_frame *frame, uint8_t *to)
 
 /* Sets crc32c and the flag in an encoded frame whose payload is in one or two pieces, either of
  * which may be NULL with 0 bytes. */
-void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *rest,
-                   size_t rest_bytes);
+void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *tail,
+                   size_t tail_bytes);
 
 /* Checks the sum of a frame that has the flag; one without it passes. payload: payload_bytes bytes.
  * Errors: CORRUPT. */

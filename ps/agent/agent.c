@@ -88,9 +88,9 @@ static void cluster_came(struct sl_agent *member, const struct sl_message_cluste
     if (member->failed) {
         return; /* its owner has found fault with it */
     }
-    if (member->is_lost) {
+    if (member->is_expired) {
         sl_log_info("the coordinator is back");
-        member->is_lost = false;
+        member->is_expired = false;
     }
     if (!member->joined) {
         member->joined = true;
@@ -153,9 +153,9 @@ static void register_once(struct sl_agent *member)
     };
     memcpy(message.reg.pairs, member->pairs, sizeof member->pairs);
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
-    if (options->has_fast) {
-        sl_endpoint_format(&options->fast, message.reg.fast_endpoint,
-                           sizeof message.reg.fast_endpoint);
+    if (options->has_bypass) {
+        sl_endpoint_format(&options->bypass, message.reg.bypass_endpoint,
+                           sizeof message.reg.bypass_endpoint);
     }
     (void)snprintf(message.reg.host, sizeof message.reg.host, "%s",
                    options->host == NULL ? "" : options->host);
@@ -238,7 +238,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     register_once(member);
 }
 
-static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
+static void on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     (void)session;
     (void)err;
@@ -248,11 +248,11 @@ static void on_lost(void *ctx, struct sl_session *session, int err, const char *
         arm_absence(member, member->options.start_timeout_ns);
     }
     member->registered = false;
-    member->losses++;
-    if (!member->is_lost) {
+    member->expirations++;
+    if (!member->is_expired) {
         sl_log_warn("lost the coordinator: %s; %strying again", reason,
                     member->joined ? "serving goes on, " : "");
-        member->is_lost = true;
+        member->is_expired = true;
     }
 }
 
@@ -262,13 +262,13 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
     fail(ctx, err, reason);
 }
 
-static void told_loss(const struct sl_agent *member, const struct sl_message_expired *lost)
+static void told_loss(const struct sl_agent *member, const struct sl_message_expired *expired)
 {
-    if (lost->role == SL_MESSAGE_ROLE_WORKER) {
-        member->options.lost(member->options.ctx, lost); /* the server has a line about it */
+    if (expired->role == SL_MESSAGE_ROLE_WORKER) {
+        member->options.expired(member->options.ctx, expired); /* the server has a line about it */
     } else if (member->options.task_index != 0 || member->options.peer_name != NULL) {
         /* Beside the coordinator, that has said so. */
-        sl_log_warn("ps/%" PRIu32 " is lost: %s", lost->task_index, lost->why);
+        sl_log_warn("ps/%" PRIu32 " is lost: %s", expired->task_index, expired->why);
     }
 }
 
@@ -286,7 +286,7 @@ static void on_told(void *ctx, struct sl_session *session, const struct sl_messa
         }
         break;
     case SL_MESSAGE_EXPIRED:
-        told_loss(member, &message->lost);
+        told_loss(member, &message->expired);
         break;
     case SL_MESSAGE_CHECKPOINT:
         sl_agent_checkpoint_notified(member, &message->checkpoint);
@@ -306,8 +306,8 @@ static void on_told(void *ctx, struct sl_session *session, const struct sl_messa
 
 static const struct sl_session_events session_events = {
     .welcomed = on_welcomed,
-    .told = on_told,
-    .lost = on_lost,
+    .notified = on_told,
+    .lost = on_expired,
     .closed = on_closed,
 };
 
@@ -341,7 +341,7 @@ int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
 {
     sl_assert(options->joined != NULL);
     sl_assert(options->failed != NULL);
-    sl_assert(options->lost != NULL);
+    sl_assert(options->expired != NULL);
     sl_assert((options->checkpoint == NULL) == (options->checkpoint_complete == NULL));
     sl_reactor_assert_owner(options->reactor);
     struct sl_agent *member = calloc(1, sizeof *member);

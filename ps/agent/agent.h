@@ -24,10 +24,10 @@ struct sl_agent_options {
     bool any_task;        /* the coordinator chooses it; task_index is 0 */
     uint32_t shard_count; /* of this process */
     uint32_t ps_count, worker_count;
-    uint32_t replicas;       /* backups of each shard: 0 or 1 */
-    struct sl_endpoint data; /* where its shards are reached */
-    struct sl_endpoint fast; /* where they are reached by RDMA or DPDK too */
-    bool has_fast;
+    uint32_t replicas;         /* backups of each shard: 0 or 1 */
+    struct sl_endpoint data;   /* where its shards are reached */
+    struct sl_endpoint bypass; /* where they are reached by RDMA or DPDK too */
+    bool has_bypass;
     const char *host;               /* net/shm/shm.h, when they are reached through shared memory
                                      * too; NULL or "": they are not. Outlives the member */
     uint64_t incarnation;           /* of the process: its client_id */
@@ -51,7 +51,7 @@ struct sl_agent_options {
     /* Whether the shards have tables; NULL: they have none. */
     bool (*has_tables)(void *ctx);
     /* A worker is lost: for sl_server_on_expired of every shard. */
-    void (*lost)(void *ctx, const struct sl_message_expired *lost);
+    void (*expired)(void *ctx, const struct sl_message_expired *expired);
     /* The job has ended, and so shall this process; may be NULL. */
     void (*ended)(void *ctx, const char *why);
     /* Since it has joined, there has been no connection to the coordinator for start_timeout_ns;

@@ -188,7 +188,7 @@ void sl_agent_checkpoint_ask(struct sl_agent *member, uint64_t timeout_ns,
 
 uint32_t sl_agent_losses(const struct sl_agent *member)
 {
-    return member->losses;
+    return member->expirations;
 }
 
 void sl_agent_table_keep(struct sl_agent *member, uint32_t table_id,

@@ -24,12 +24,12 @@ struct sl_agent {
     struct sl_timer absence; /* armed while there is no connection, since it has joined */
     uint64_t opened_ns;
     uint64_t lease_ns;
-    bool registering; /* a Register is on its way, or kept by the session */
-    bool registered;  /* since the last welcome */
-    bool joined;      /* the owner has been told */
-    bool failed;      /* likewise: nothing more is done */
-    uint32_t losses;  /* of the connection */
-    bool is_lost;     /* the coordinator is, and the user has been told so */
+    bool registering;     /* a Register is on its way, or kept by the session */
+    bool registered;      /* since the last welcome */
+    bool joined;          /* the owner has been told */
+    bool failed;          /* likewise: nothing more is done */
+    uint32_t expirations; /* of the connection */
+    bool is_expired;      /* the coordinator is, and the user has been told so */
     uint32_t first_shard, shard_count;
     uint64_t restore;                       /* the checkpoint to begin from */
     uint64_t abandoned_above, abandoned_to; /* as told with it */

@@ -10,7 +10,7 @@
 
 #define PREFIX "checkpoint-"
 
-static void folder_name(uint64_t number, char name[SL_DISK_NAME_BYTES])
+static void subdir_name(uint64_t number, char name[SL_DISK_NAME_BYTES])
 {
     (void)snprintf(name, SL_DISK_NAME_BYTES, PREFIX "%06" PRIu64, number);
 }
@@ -27,20 +27,20 @@ static uint64_t number_of(const char *name)
         return 0;
     }
     const uint64_t number = strtoull(digits, NULL, 10);
-    folder_name(number, again);
+    subdir_name(number, again);
     return strcmp(name, again) == 0 ? number : 0;
 }
 
 int sl_checkpoint_directory_path(const char *directory, uint64_t number, const char *name,
                                  char *path, char *reason, size_t reason_bytes)
 {
-    char folder[SL_DISK_NAME_BYTES];
+    char subdir[SL_DISK_NAME_BYTES];
     char inner[2 * SL_DISK_NAME_BYTES];
-    folder_name(number, folder);
+    subdir_name(number, subdir);
     if (name == NULL) {
-        return sl_disk_join(directory, folder, path, reason, reason_bytes);
+        return sl_disk_join(directory, subdir, path, reason, reason_bytes);
     }
-    (void)snprintf(inner, sizeof inner, "%s/%.255s", folder, name);
+    (void)snprintf(inner, sizeof inner, "%s/%.255s", subdir, name);
     return sl_disk_join(directory, inner, path, reason, reason_bytes);
 }
 
@@ -120,7 +120,7 @@ int sl_checkpoint_directory_numbers(const struct sl_disk *disk, const char *dire
         err = SL_ERR_NO_MEMORY;
     }
     for (uint32_t i = 0; err == 0 && i < names.count; i++) {
-        const uint64_t number = names.items[i].is_folder ? number_of(names.items[i].name) : 0;
+        const uint64_t number = names.items[i].is_subdir ? number_of(names.items[i].name) : 0;
         if (number != 0) {
             list.items[list.count++].number = number;
         }
@@ -184,12 +184,12 @@ uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_
 
 /* 0: complete; NOT_FOUND: it has no manifest. */
 static int check_complete(const struct sl_disk *disk, const char *directory, uint64_t number,
-                          struct sl_checkpoint_shard_range scope,
+                          struct sl_checkpoint_shard_range range,
                           const struct sl_checkpoint_report *report, char *reason,
                           size_t reason_bytes)
 {
     struct sl_checkpoint_chain chain;
-    int err = sl_checkpoint_directory_chain(disk, directory, number, scope, report, &chain, reason,
+    int err = sl_checkpoint_directory_chain(disk, directory, number, range, report, &chain, reason,
                                             reason_bytes);
     if (err == 0) {
         sl_checkpoint_chain_fini(&chain);
@@ -212,7 +212,7 @@ int sl_checkpoint_directory_newest(const struct sl_disk *disk, const char *direc
         if (options->below != 0 && one >= options->below) {
             continue;
         }
-        err = check_complete(disk, directory, one, options->scope, options->report, reason,
+        err = check_complete(disk, directory, one, options->range, options->report, reason,
                              reason_bytes);
         found = err == 0;
         if (found) {
@@ -253,19 +253,19 @@ static int set_base(const struct sl_disk *disk, const char *directory,
 
 int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *directory,
                                     struct sl_checkpoint_manifest *manifest,
-                                    struct sl_checkpoint_shard_range scope, uint32_t writer,
+                                    struct sl_checkpoint_shard_range range, uint32_t writer,
                                     char *reason, size_t reason_bytes)
 {
-    char folder[SL_DISK_PATH_BYTES];
+    char subdir[SL_DISK_PATH_BYTES];
     char part[SL_DISK_NAME_BYTES];
     size_t bytes;
     int err = set_base(disk, directory, manifest, reason, reason_bytes);
     if (err == 0) {
-        err = sl_checkpoint_directory_check_files(disk, directory, manifest, scope, NULL, reason,
+        err = sl_checkpoint_directory_check_files(disk, directory, manifest, range, NULL, reason,
                                                   reason_bytes);
     }
     if (err == 0) {
-        err = sl_checkpoint_directory_path(directory, manifest->number, NULL, folder, reason,
+        err = sl_checkpoint_directory_path(directory, manifest->number, NULL, subdir, reason,
                                            reason_bytes);
     }
     if (err != 0) {
@@ -273,11 +273,11 @@ int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *dire
     }
     char *text = sl_checkpoint_manifest_encode(manifest, &bytes);
     if (text == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory to write the manifest of %s", folder);
+        (void)snprintf(reason, reason_bytes, "no memory to write the manifest of %s", subdir);
         return SL_ERR_NO_MEMORY;
     }
     (void)snprintf(part, sizeof part, SL_CHECKPOINT_MANIFEST_NAME SL_FOLDER_PART "%u", writer);
-    err = sl_disk_replace(disk, folder, SL_CHECKPOINT_MANIFEST_NAME, part, text, bytes, reason,
+    err = sl_disk_replace(disk, subdir, SL_CHECKPOINT_MANIFEST_NAME, part, text, bytes, reason,
                           reason_bytes);
     free(text);
     return err;

@@ -80,7 +80,7 @@ struct sl_checkpoint_chain {
  * Errors: NOT_FOUND (`number` has no manifest), CORRUPT (it is not complete), VERSION, NO_MEMORY,
  * IO; *out needs chain_fini on success only. */
 int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
-                                  uint64_t number, struct sl_checkpoint_shard_range scope,
+                                  uint64_t number, struct sl_checkpoint_shard_range range,
                                   const struct sl_checkpoint_report *report,
                                   struct sl_checkpoint_chain *out, char *reason,
                                   size_t reason_bytes);
@@ -91,7 +91,7 @@ void sl_checkpoint_chain_fini(struct sl_checkpoint_chain *chain);
  * fall_back: then it is reported, and passed over. Errors: NOT_FOUND (no complete checkpoint
  * there), CORRUPT, VERSION, NO_MEMORY, IO; with a reason. */
 struct sl_checkpoint_newest_options {
-    struct sl_checkpoint_shard_range scope;
+    struct sl_checkpoint_shard_range range;
     uint64_t below;
     bool fall_back;
     const struct sl_checkpoint_report *report; /* NULL: nobody */
@@ -103,7 +103,7 @@ int sl_checkpoint_directory_newest(const struct sl_disk *disk, const char *direc
 /* As chain, and reads every byte of the files of the scope. Every damaged, truncated or missing
  * file is reported with what is wrong with it. Errors: as of chain. */
 int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *directory,
-                                   uint64_t number, struct sl_checkpoint_shard_range scope,
+                                   uint64_t number, struct sl_checkpoint_shard_range range,
                                    const struct sl_checkpoint_report *report, char *reason,
                                    size_t reason_bytes);
 
@@ -114,7 +114,7 @@ int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *direc
  * base's manifest), NO_MEMORY, IO; with a reason. */
 int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *directory,
                                     struct sl_checkpoint_manifest *manifest,
-                                    struct sl_checkpoint_shard_range scope, uint32_t writer,
+                                    struct sl_checkpoint_shard_range range, uint32_t writer,
                                     char *reason, size_t reason_bytes);
 
 /* Removes complete checkpoints but the newest `keep` and those that they add to; and what is
@@ -124,7 +124,7 @@ int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *dire
  * complete here. *removed: checkpoints removed. Errors: NO_MEMORY, IO (some may be removed); with a
  * reason. */
 struct sl_checkpoint_prune_options {
-    struct sl_checkpoint_shard_range scope;
+    struct sl_checkpoint_shard_range range;
     uint32_t keep;   /* at least 1 */
     uint64_t newest; /* 0: the newest that is found */
     uint64_t above;  /* with newest, not less than that: what lies between this and `below`, */

@@ -1,24 +1,24 @@
 /* Sets checkpoints aside that a job has not gone on from. */
 #include "ps/checkpoint/directory_internal.h"
 
-static int set_aside(const struct sl_disk *disk, const char *directory, uint64_t number,
-                     char *reason, size_t reason_bytes)
+static int abandon_one(const struct sl_disk *disk, const char *directory, uint64_t number,
+                       char *reason, size_t reason_bytes)
 {
-    char folder[SL_DISK_PATH_BYTES];
+    char subdir[SL_DISK_PATH_BYTES];
     char from[SL_DISK_PATH_BYTES];
     char to[SL_DISK_PATH_BYTES];
-    int err = sl_checkpoint_directory_path(directory, number, NULL, folder, reason, reason_bytes);
+    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason, reason_bytes);
     if (err == 0) {
-        err = sl_disk_join(folder, SL_CHECKPOINT_MANIFEST_NAME, from, reason, reason_bytes);
+        err = sl_disk_join(subdir, SL_CHECKPOINT_MANIFEST_NAME, from, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_disk_join(folder, SL_CHECKPOINT_ABANDONED_NAME, to, reason, reason_bytes);
+        err = sl_disk_join(subdir, SL_CHECKPOINT_ABANDONED_NAME, to, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_disk_rename(disk, from, to, reason, reason_bytes);
         err = err == SL_ERR_NOT_FOUND ? 0 : err; /* another ps has done so */
     }
-    return err != 0 ? err : sl_disk_sync_folder(disk, folder, reason, reason_bytes);
+    return err != 0 ? err : sl_disk_sync_folder(disk, subdir, reason, reason_bytes);
 }
 
 /* The newest first: none is left that stands on one that is gone. */
@@ -36,7 +36,7 @@ int sl_checkpoint_directory_abandon(const struct sl_disk *disk, const char *dire
         const struct sl_checkpoint_found *found = &list.items[i];
         if (found->number > above && found->number <= to &&
             found->state == SL_CHECKPOINT_PUBLISHED) {
-            err = set_aside(disk, directory, found->number, reason, reason_bytes);
+            err = abandon_one(disk, directory, found->number, reason, reason_bytes);
             *count += err == 0;
         }
     }

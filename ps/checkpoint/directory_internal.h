@@ -15,7 +15,7 @@ int sl_checkpoint_directory_numbers(const struct sl_disk *disk, const char *dire
  * is reported; the first is the reason. Errors: NOT_FOUND (the first is missing), CORRUPT, IO. */
 int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *directory,
                                         const struct sl_checkpoint_manifest *manifest,
-                                        struct sl_checkpoint_shard_range scope,
+                                        struct sl_checkpoint_shard_range range,
                                         const struct sl_checkpoint_report *report, char *reason,
                                         size_t reason_bytes);
 

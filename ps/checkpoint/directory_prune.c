@@ -32,7 +32,7 @@ static int unless_gone(int err)
     return err == SL_ERR_NOT_FOUND ? 0 : err;
 }
 
-static bool is_set_aside(const struct sl_disk_names *names)
+static bool is_abandon_one(const struct sl_disk_names *names)
 {
     bool is_found = false;
     for (uint32_t i = 0; i < names->count; i++) {
@@ -42,19 +42,19 @@ static bool is_set_aside(const struct sl_disk_names *names)
 }
 
 /* Of one that is set aside, only if that is asked for. *count: files removed. */
-static int remove_files(const struct sl_disk *disk, const char *folder, bool set_aside_too,
+static int remove_files(const struct sl_disk *disk, const char *subdir, bool abandon_one_too,
                         uint32_t *count, char *reason, size_t reason_bytes)
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_disk_names names = {0};
     *count = 0;
-    int err = unless_gone(sl_disk_list(disk, folder, &names, reason, reason_bytes));
-    const bool stays = !set_aside_too && is_set_aside(&names);
+    int err = unless_gone(sl_disk_list(disk, subdir, &names, reason, reason_bytes));
+    const bool stays = !abandon_one_too && is_abandon_one(&names);
     for (uint32_t i = 0; err == 0 && !stays && i < names.count; i++) {
-        if (names.items[i].is_folder || !is_ours(names.items[i].name)) {
+        if (names.items[i].is_subdir || !is_ours(names.items[i].name)) {
             continue;
         }
-        err = sl_disk_join(folder, names.items[i].name, path, reason, reason_bytes);
+        err = sl_disk_join(subdir, names.items[i].name, path, reason, reason_bytes);
         if (err == 0) {
             err = unless_gone(sl_disk_remove(disk, path, reason, reason_bytes));
             *count += err == 0;
@@ -65,10 +65,10 @@ static int remove_files(const struct sl_disk *disk, const char *folder, bool set
 }
 
 /* Gone, or other people's files are in it. */
-static int remove_folder(const struct sl_disk *disk, const char *folder, char *reason,
+static int remove_subdir(const struct sl_disk *disk, const char *subdir, char *reason,
                          size_t reason_bytes)
 {
-    int err = unless_gone(sl_disk_remove_folder(disk, folder, reason, reason_bytes));
+    int err = unless_gone(sl_disk_remove_folder(disk, subdir, reason, reason_bytes));
     return err == SL_ERR_EXISTS ? 0 : err;
 }
 
@@ -77,23 +77,23 @@ static int remove_folder(const struct sl_disk *disk, const char *folder, char *r
 static int remove_checkpoint(const struct sl_disk *disk, const char *directory, uint64_t number,
                              char *reason, size_t reason_bytes)
 {
-    char folder[SL_DISK_PATH_BYTES];
+    char subdir[SL_DISK_PATH_BYTES];
     char manifest[SL_DISK_PATH_BYTES];
     uint32_t count;
-    int err = sl_checkpoint_directory_path(directory, number, NULL, folder, reason, reason_bytes);
+    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason, reason_bytes);
     if (err == 0) {
-        err = sl_disk_join(folder, SL_CHECKPOINT_MANIFEST_NAME, manifest, reason, reason_bytes);
+        err = sl_disk_join(subdir, SL_CHECKPOINT_MANIFEST_NAME, manifest, reason, reason_bytes);
     }
     if (err == 0) {
         err = unless_gone(sl_disk_remove(disk, manifest, reason, reason_bytes));
     }
     if (err == 0) {
-        err = unless_gone(sl_disk_sync_folder(disk, folder, reason, reason_bytes));
+        err = unless_gone(sl_disk_sync_folder(disk, subdir, reason, reason_bytes));
     }
     if (err == 0) {
-        err = remove_files(disk, folder, true, &count, reason, reason_bytes);
+        err = remove_files(disk, subdir, true, &count, reason, reason_bytes);
     }
-    return err != 0 ? err : remove_folder(disk, folder, reason, reason_bytes);
+    return err != 0 ? err : remove_subdir(disk, subdir, reason, reason_bytes);
 }
 
 static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint64_t number)
@@ -124,7 +124,7 @@ static int choose(const struct sl_disk *disk, const char *directory,
         int err =
             found->state == SL_CHECKPOINT_DAMAGED
                 ? SL_ERR_CORRUPT
-                : sl_checkpoint_directory_chain(disk, directory, found->number, options->scope,
+                : sl_checkpoint_directory_chain(disk, directory, found->number, options->range,
                                                 NULL, &chain, reason, reason_bytes);
         if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
             return err;
@@ -200,27 +200,27 @@ int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *direct
 /* ---- What was given up ----------------------------------------------------------------------- */
 
 /* Twice: another ps that shares the folder may have been about to write the manifest, late. */
-static int clear_files(const struct sl_disk *disk, const char *folder, char *reason,
+static int clear_files(const struct sl_disk *disk, const char *subdir, char *reason,
                        size_t reason_bytes)
 {
     uint32_t count;
-    int err = remove_files(disk, folder, false, &count, reason, reason_bytes);
+    int err = remove_files(disk, subdir, false, &count, reason, reason_bytes);
     if (err != 0 || count == 0) {
         return err;
     }
-    err = remove_files(disk, folder, false, &count, reason, reason_bytes);
-    return err != 0 ? err : unless_gone(sl_disk_sync_folder(disk, folder, reason, reason_bytes));
+    err = remove_files(disk, subdir, false, &count, reason, reason_bytes);
+    return err != 0 ? err : unless_gone(sl_disk_sync_folder(disk, subdir, reason, reason_bytes));
 }
 
 static int clear_one(const struct sl_disk *disk, const char *directory, uint64_t number,
-                     bool folder_too, char *reason, size_t reason_bytes)
+                     bool subdir_too, char *reason, size_t reason_bytes)
 {
-    char folder[SL_DISK_PATH_BYTES];
-    int err = sl_checkpoint_directory_path(directory, number, NULL, folder, reason, reason_bytes);
+    char subdir[SL_DISK_PATH_BYTES];
+    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason, reason_bytes);
     if (err == 0) {
-        err = clear_files(disk, folder, reason, reason_bytes);
+        err = clear_files(disk, subdir, reason, reason_bytes);
     }
-    return err != 0 || !folder_too ? err : remove_folder(disk, folder, reason, reason_bytes);
+    return err != 0 || !subdir_too ? err : remove_subdir(disk, subdir, reason, reason_bytes);
 }
 
 int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
@@ -237,9 +237,9 @@ int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const 
     for (uint32_t i = list.count; err == 0 && i-- > 0;) {
         const struct sl_checkpoint_found *found = &list.items[i];
         if (found->number < below && found->state == SL_CHECKPOINT_INCOMPLETE) {
-            const bool folder_too = kept >= folders;
-            err = clear_one(disk, directory, found->number, folder_too, reason, reason_bytes);
-            is_any_gone = is_any_gone || folder_too;
+            const bool subdir_too = kept >= folders;
+            err = clear_one(disk, directory, found->number, subdir_too, reason, reason_bytes);
+            is_any_gone = is_any_gone || subdir_too;
             kept++;
         }
     }

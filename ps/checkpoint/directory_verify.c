@@ -30,18 +30,18 @@ static void find(struct findings *findings, int err, const char *path, const cha
 }
 
 /* The shards [first, end) of the scope. */
-static void scope_range(struct sl_checkpoint_shard_range scope, uint32_t shard_count,
+static void range_range(struct sl_checkpoint_shard_range range, uint32_t shard_count,
                         uint32_t *first, uint32_t *end)
 {
-    const uint32_t asked = scope.count == 0 ? shard_count : scope.count;
-    *first = scope.count == 0 ? 0 : scope.first;
+    const uint32_t asked = range.count == 0 ? shard_count : range.count;
+    *first = range.count == 0 ? 0 : range.first;
     *end = *first > shard_count || asked > shard_count - *first ? shard_count : *first + asked;
 }
 
-static bool scope_fits(struct sl_checkpoint_shard_range scope, uint32_t shard_count)
+static bool range_fits(struct sl_checkpoint_shard_range range, uint32_t shard_count)
 {
-    return scope.count == 0 ||
-           (scope.first < shard_count && scope.count <= shard_count - scope.first);
+    return range.count == 0 ||
+           (range.first < shard_count && range.count <= shard_count - range.first);
 }
 
 /* ---- Files ----------------------------------------------------------------------------------- */
@@ -96,13 +96,13 @@ static int check_bytes(const struct sl_disk *disk, const char *directory,
 /* Every file of the scope, by its size, or, in depth, by every byte. */
 static int check_files(const struct sl_disk *disk, const char *directory,
                        const struct sl_checkpoint_manifest *manifest,
-                       struct sl_checkpoint_shard_range scope, bool deep, struct findings *findings)
+                       struct sl_checkpoint_shard_range range, bool deep, struct findings *findings)
 {
     char path[SL_DISK_PATH_BYTES];
     char why[SL_DISK_PATH_BYTES + 256];
     uint32_t first;
     uint32_t end;
-    scope_range(scope, manifest->shard_count, &first, &end);
+    range_range(range, manifest->shard_count, &first, &end);
     for (uint32_t shard = first; shard < end; shard++) {
         int err = file_path(directory, manifest, shard, path, why, sizeof why);
         if (err != 0) {
@@ -124,12 +124,12 @@ static int check_files(const struct sl_disk *disk, const char *directory,
 
 int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *directory,
                                         const struct sl_checkpoint_manifest *manifest,
-                                        struct sl_checkpoint_shard_range scope,
+                                        struct sl_checkpoint_shard_range range,
                                         const struct sl_checkpoint_report *report, char *reason,
                                         size_t reason_bytes)
 {
     struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
-    int err = check_files(disk, directory, manifest, scope, false, &findings);
+    int err = check_files(disk, directory, manifest, range, false, &findings);
     return err != 0 ? err : findings.err;
 }
 
@@ -239,22 +239,22 @@ static int read_chain(const struct sl_disk *disk, const char *directory, uint64_
 }
 
 static int walk(const struct sl_disk *disk, const char *directory, uint64_t number,
-                struct sl_checkpoint_shard_range scope, bool deep, struct findings *findings,
+                struct sl_checkpoint_shard_range range, bool deep, struct findings *findings,
                 struct sl_checkpoint_chain *chain)
 {
     int err = read_chain(disk, directory, number, chain, findings);
     for (uint32_t i = 0; err == 0 && i < chain->count; i++) {
         const struct sl_checkpoint_manifest *manifest = &chain->items[i];
-        if (!scope_fits(scope, manifest->shard_count)) {
+        if (!range_fits(range, manifest->shard_count)) {
             char path[SL_DISK_PATH_BYTES] = "";
             char why[SL_DISK_PATH_BYTES + 256];
             (void)sl_checkpoint_directory_path(directory, manifest->number, NULL, path, why,
                                                sizeof why);
             (void)snprintf(why, sizeof why, "%s: it has %u shards; asked for are %u from %u on",
-                           path, manifest->shard_count, scope.count, scope.first);
+                           path, manifest->shard_count, range.count, range.first);
             find(findings, SL_ERR_CORRUPT, path, why);
         }
-        err = check_files(disk, directory, manifest, scope, deep, findings);
+        err = check_files(disk, directory, manifest, range, deep, findings);
     }
     if (err != 0) {
         return err;
@@ -264,7 +264,7 @@ static int walk(const struct sl_disk *disk, const char *directory, uint64_t numb
 }
 
 int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
-                                  uint64_t number, struct sl_checkpoint_shard_range scope,
+                                  uint64_t number, struct sl_checkpoint_shard_range range,
                                   const struct sl_checkpoint_report *report,
                                   struct sl_checkpoint_chain *out, char *reason,
                                   size_t reason_bytes)
@@ -272,7 +272,7 @@ int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *direct
     sl_assert(number > 0);
     struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
     struct sl_checkpoint_chain chain = {0};
-    int err = walk(disk, directory, number, scope, false, &findings, &chain);
+    int err = walk(disk, directory, number, range, false, &findings, &chain);
     if (err != 0) {
         sl_checkpoint_chain_fini(&chain);
         return err;
@@ -282,14 +282,14 @@ int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *direct
 }
 
 int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *directory,
-                                   uint64_t number, struct sl_checkpoint_shard_range scope,
+                                   uint64_t number, struct sl_checkpoint_shard_range range,
                                    const struct sl_checkpoint_report *report, char *reason,
                                    size_t reason_bytes)
 {
     sl_assert(number > 0);
     struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
     struct sl_checkpoint_chain chain = {0};
-    int err = walk(disk, directory, number, scope, true, &findings, &chain);
+    int err = walk(disk, directory, number, range, true, &findings, &chain);
     sl_checkpoint_chain_fini(&chain);
     return err;
 }

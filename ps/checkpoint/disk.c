@@ -93,7 +93,7 @@ int sl_disk_sync_folder(const struct sl_disk *disk, const char *path, char *reas
                         size_t reason_bytes)
 {
     char why[SL_DISK_WHY_BYTES] = "";
-    int err = disk->ops->sync_folder(disk->ctx, path, why);
+    int err = disk->ops->sync_subdir(disk->ctx, path, why);
     return refuse(err, "sync the folder", path, why, reason, reason_bytes);
 }
 
@@ -101,7 +101,7 @@ int sl_disk_make_folder(const struct sl_disk *disk, const char *path, char *reas
                         size_t reason_bytes)
 {
     char why[SL_DISK_WHY_BYTES] = "";
-    int err = disk->ops->make_folder(disk->ctx, path, why);
+    int err = disk->ops->make_subdir(disk->ctx, path, why);
     return refuse(err, "make the folder", path, why, reason, reason_bytes);
 }
 
@@ -116,7 +116,7 @@ int sl_disk_remove_folder(const struct sl_disk *disk, const char *path, char *re
                           size_t reason_bytes)
 {
     char why[SL_DISK_WHY_BYTES] = "";
-    int err = disk->ops->remove_folder(disk->ctx, path, why);
+    int err = disk->ops->remove_subdir(disk->ctx, path, why);
     return refuse(err, "remove the folder", path, why, reason, reason_bytes);
 }
 
@@ -143,7 +143,7 @@ int sl_disk_list(const struct sl_disk *disk, const char *path, struct sl_disk_na
     return 0;
 }
 
-int sl_disk_names_add(struct sl_disk_names *names, const char *name, bool is_folder, char *why)
+int sl_disk_names_add(struct sl_disk_names *names, const char *name, bool is_subdir, char *why)
 {
     if (strlen(name) >= SL_DISK_NAME_BYTES) {
         (void)snprintf(why, SL_DISK_WHY_BYTES, "a name of more than %d bytes",
@@ -166,7 +166,7 @@ int sl_disk_names_add(struct sl_disk_names *names, const char *name, bool is_fol
     }
     struct sl_disk_name *item = &names->items[names->count++];
     (void)snprintf(item->name, sizeof item->name, "%s", name);
-    item->is_folder = is_folder;
+    item->is_subdir = is_subdir;
     return 0;
 }
 
@@ -176,12 +176,12 @@ void sl_disk_names_fini(struct sl_disk_names *names)
     *names = (struct sl_disk_names){0};
 }
 
-int sl_disk_join(const char *folder, const char *name, char *path, char *reason,
+int sl_disk_join(const char *subdir, const char *name, char *path, char *reason,
                  size_t reason_bytes)
 {
-    int bytes = snprintf(path, SL_DISK_PATH_BYTES, "%s/%s", folder, name);
+    int bytes = snprintf(path, SL_DISK_PATH_BYTES, "%s/%s", subdir, name);
     if (bytes < 0 || bytes >= SL_DISK_PATH_BYTES) {
-        (void)snprintf(reason, reason_bytes, "the path %.64s.../%s is longer than %d bytes", folder,
+        (void)snprintf(reason, reason_bytes, "the path %.64s.../%s is longer than %d bytes", subdir,
                        name, SL_DISK_PATH_BYTES - 1);
         return SL_ERR_TOO_LARGE;
     }
@@ -206,15 +206,15 @@ static int write_whole(const struct sl_disk *disk, const char *path, const void 
     return err != 0 ? err : close_err;
 }
 
-int sl_disk_replace(const struct sl_disk *disk, const char *folder, const char *name,
+int sl_disk_replace(const struct sl_disk *disk, const char *subdir, const char *name,
                     const char *temporary, const void *from, size_t bytes, char *reason,
                     size_t reason_bytes)
 {
     char path[SL_DISK_PATH_BYTES];
     char part[SL_DISK_PATH_BYTES];
-    int err = sl_disk_join(folder, name, path, reason, reason_bytes);
+    int err = sl_disk_join(subdir, name, path, reason, reason_bytes);
     if (err == 0) {
-        err = sl_disk_join(folder, temporary, part, reason, reason_bytes);
+        err = sl_disk_join(subdir, temporary, part, reason, reason_bytes);
     }
     if (err != 0) {
         return err;
@@ -231,7 +231,7 @@ int sl_disk_replace(const struct sl_disk *disk, const char *folder, const char *
         (void)sl_disk_remove(disk, part, NULL, 0);
         return err;
     }
-    return sl_disk_sync_folder(disk, folder, reason, reason_bytes);
+    return sl_disk_sync_folder(disk, subdir, reason, reason_bytes);
 }
 
 int sl_disk_load(const struct sl_disk *disk, const char *path, size_t bytes_max, char **out,

@@ -32,7 +32,7 @@ enum sl_disk_mode {
 
 struct sl_disk_name {
     char name[SL_DISK_NAME_BYTES];
-    bool is_folder; /* false: a file, a link, or anything else */
+    bool is_subdir; /* false: a file, a link, or anything else */
 };
 
 struct sl_disk_names {
@@ -56,11 +56,11 @@ struct sl_disk_ops {
     int (*close)(void *ctx, void *file, char *why);
     /* Within one folder; what was called `to` is replaced. */
     int (*rename)(void *ctx, const char *from, const char *to, char *why);
-    int (*sync_folder)(void *ctx, const char *path, char *why);
-    int (*make_folder)(void *ctx, const char *path, char *why);
+    int (*sync_subdir)(void *ctx, const char *path, char *why);
+    int (*make_subdir)(void *ctx, const char *path, char *why);
     int (*remove)(void *ctx, const char *path, char *why); /* a file */
     /* EXISTS: it is not empty. */
-    int (*remove_folder)(void *ctx, const char *path, char *why);
+    int (*remove_subdir)(void *ctx, const char *path, char *why);
     /* In any order; "." and ".." are not among them. */
     int (*list)(void *ctx, const char *path, struct sl_disk_names *out, char *why);
 };
@@ -107,17 +107,17 @@ int sl_disk_list(const struct sl_disk *disk, const char *path, struct sl_disk_na
 
 /* For implementations of `list`. Errors: NO_MEMORY, TOO_LARGE (SL_DISK_NAMES_MAX), and IO for a
  * name of 256 bytes and more. */
-int sl_disk_names_add(struct sl_disk_names *names, const char *name, bool is_folder, char *why);
+int sl_disk_names_add(struct sl_disk_names *names, const char *name, bool is_subdir, char *why);
 void sl_disk_names_fini(struct sl_disk_names *names);
 
 /* folder/name into path[SL_DISK_PATH_BYTES]. Errors: TOO_LARGE, with a reason. */
-int sl_disk_join(const char *folder, const char *name, char *path, char *reason,
+int sl_disk_join(const char *subdir, const char *name, char *path, char *reason,
                  size_t reason_bytes);
 
 /* A whole small file, written so that after a crash `name` in the folder is what it was or what it
  * is now, never a part: temporary name, sync, rename, sync of the folder. What is left of an
  * earlier attempt under the temporary name is replaced; on an error it is removed. */
-int sl_disk_replace(const struct sl_disk *disk, const char *folder, const char *name,
+int sl_disk_replace(const struct sl_disk *disk, const char *subdir, const char *name,
                     const char *temporary, const void *from, size_t bytes, char *reason,
                     size_t reason_bytes);
 

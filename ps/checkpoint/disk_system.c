@@ -148,7 +148,7 @@ static int disk_rename(void *ctx, const char *from, const char *to, char *why)
     return rename(from, to) == 0 ? 0 : fail(errno, why);
 }
 
-static int disk_sync_folder(void *ctx, const char *path, char *why)
+static int disk_sync_subdir(void *ctx, const char *path, char *why)
 {
     (void)ctx;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -161,7 +161,7 @@ static int disk_sync_folder(void *ctx, const char *path, char *why)
     return err;
 }
 
-static int disk_make_folder(void *ctx, const char *path, char *why)
+static int disk_make_subdir(void *ctx, const char *path, char *why)
 {
     (void)ctx;
     return mkdir(path, 0777) == 0 ? 0 : fail(errno, why);
@@ -173,13 +173,13 @@ static int disk_remove(void *ctx, const char *path, char *why)
     return unlink(path) == 0 ? 0 : fail(errno, why);
 }
 
-static int disk_remove_folder(void *ctx, const char *path, char *why)
+static int disk_remove_subdir(void *ctx, const char *path, char *why)
 {
     (void)ctx;
     return rmdir(path) == 0 ? 0 : fail(errno, why);
 }
 
-static bool is_folder(int fd, const struct dirent *entry)
+static bool is_subdir(int fd, const struct dirent *entry)
 {
     struct stat info;
     if (entry->d_type != DT_UNKNOWN) {
@@ -191,23 +191,23 @@ static bool is_folder(int fd, const struct dirent *entry)
 static int disk_list(void *ctx, const char *path, struct sl_disk_names *out, char *why)
 {
     (void)ctx;
-    DIR *folder = opendir(path);
-    if (folder == NULL) {
+    DIR *subdir = opendir(path);
+    if (subdir == NULL) {
         return fail(errno, why);
     }
     int err = 0;
     const struct dirent *entry;
     errno = 0;
-    while (err == 0 && (entry = readdir(folder)) != NULL) {
+    while (err == 0 && (entry = readdir(subdir)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            err = sl_disk_names_add(out, entry->d_name, is_folder(dirfd(folder), entry), why);
+            err = sl_disk_names_add(out, entry->d_name, is_subdir(dirfd(subdir), entry), why);
         }
         errno = 0;
     }
     if (err == 0 && errno != 0) {
         err = fail(errno, why);
     }
-    (void)closedir(folder);
+    (void)closedir(subdir);
     return err;
 }
 
@@ -219,10 +219,10 @@ static const struct sl_disk_ops system_ops = {
     .sync = disk_sync,
     .close = disk_close,
     .rename = disk_rename,
-    .sync_folder = disk_sync_folder,
-    .make_folder = disk_make_folder,
+    .sync_subdir = disk_sync_subdir,
+    .make_subdir = disk_make_subdir,
     .remove = disk_remove,
-    .remove_folder = disk_remove_folder,
+    .remove_subdir = disk_remove_subdir,
     .list = disk_list,
 };
 

@@ -60,7 +60,7 @@ void sl_format_encode_header(struct sl_format_header *header, uint8_t to[SL_FORM
 void sl_format_encode_block(struct sl_format_block *block, uint64_t seed,
                             uint8_t to[SL_FORMAT_BLOCK_BYTES])
 {
-    const uint32_t what = block->kind | (uint32_t)block->packed << 8;
+    const uint32_t what = block->kind | (uint32_t)block->compressed << 8;
     const uint64_t words[] = {
         both(BLOCK_MAGIC, what),
         both(block->table_id, block->count),
@@ -144,7 +144,7 @@ int sl_format_decode_block(const uint8_t from[SL_FORMAT_BLOCK_BYTES], uint64_t s
     block.kind = sl_bytes_u8(&cursor);
     const uint8_t packing = sl_bytes_u8(&cursor);
     const uint16_t zero = sl_bytes_u16(&cursor);
-    block.packed = packing != 0;
+    block.compressed = packing != 0;
     block.table_id = sl_bytes_u32(&cursor);
     block.count = sl_bytes_u32(&cursor);
     block.raw_bytes = sl_bytes_u32(&cursor);

@@ -40,7 +40,7 @@ struct sl_format_header {
 
 struct sl_format_block {
     uint8_t kind;
-    bool packed; /* by zstd */
+    bool compressed; /* by zstd */
     uint32_t table_id, count;
     uint32_t raw_bytes, packed_bytes; /* equal when not packed */
     uint64_t index;

@@ -25,7 +25,7 @@ struct sl_checkpoint_reader {
     bool at_end;
     int failed; /* the error that all calls give */
     ZSTD_DCtx *zstd;
-    struct buffer packed;
+    struct buffer compressed;
     struct sl_snapshot_block *block;       /* NULL: to be made */
     char reason[SL_DISK_PATH_BYTES + 256]; /* of `failed` */
 };
@@ -184,7 +184,7 @@ static int read_end(struct sl_checkpoint_reader *reader, const uint8_t begun[SL_
 /* Room for so many packed bytes; what was there is lost. */
 static int make_room(struct sl_checkpoint_reader *reader, uint32_t bytes)
 {
-    struct buffer *buffer = &reader->packed;
+    struct buffer *buffer = &reader->compressed;
     if (buffer->at != NULL && bytes <= buffer->capacity) {
         return 0;
     }
@@ -208,13 +208,13 @@ static int make_block(struct sl_checkpoint_reader *reader)
 static int read_payload(struct sl_checkpoint_reader *reader, const struct sl_format_block *block)
 {
     int err = make_block(reader);
-    if (err == 0 && block->packed) {
+    if (err == 0 && block->compressed) {
         err = make_room(reader, block->packed_bytes);
     }
     if (err != 0) {
         return err;
     }
-    uint8_t *to = block->packed ? reader->packed.at : reader->block->payload;
+    uint8_t *to = block->compressed ? reader->compressed.at : reader->block->payload;
     err = read_next(reader, to, block->packed_bytes);
     if (err != 0) {
         return err;
@@ -222,7 +222,7 @@ static int read_payload(struct sl_checkpoint_reader *reader, const struct sl_for
     if (sl_format_hash_bytes(to, block->packed_bytes, reader->header.hash) != block->bytes_hash) {
         return refuse_block(reader, "the checksum of its bytes does not match");
     }
-    if (!block->packed) {
+    if (!block->compressed) {
         return 0;
     }
     size_t bytes = ZSTD_decompressDCtx(reader->zstd, reader->block->payload, block->raw_bytes, to,
@@ -308,7 +308,7 @@ void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader)
     }
     (void)sl_disk_close(&self->file, NULL, 0);
     (void)ZSTD_freeDCtx(self->zstd);
-    free(self->packed.at);
+    free(self->compressed.at);
     sl_snapshot_block_destroy(&self->block);
     free(self);
     *reader = NULL;

@@ -15,11 +15,11 @@ struct sl_checkpoint_writer {
     const struct sl_disk *disk;
     struct sl_format_header header;
     struct sl_format_end end; /* so far */
-    uint32_t level;
+    uint32_t compression_level;
     ZSTD_CCtx *zstd; /* NULL: blocks are not packed */
     size_t buffer_bytes;
     uint8_t *buffer; /* a block's header and its packed bytes, written in one go */
-    char folder[SL_DISK_PATH_BYTES];
+    char directory[SL_DISK_PATH_BYTES];
     char path[SL_DISK_PATH_BYTES];
 };
 
@@ -37,7 +37,7 @@ static int prepare_packer(struct sl_checkpoint_writer *writer)
     size_t bytes = 0;
     if (writer->zstd != NULL && zeros != NULL) {
         bytes = ZSTD_compressCCtx(writer->zstd, writer->buffer, writer->buffer_bytes, zeros,
-                                  SL_FORMAT_RAW_BYTES_MAX, (int)writer->level);
+                                  SL_FORMAT_RAW_BYTES_MAX, (int)writer->compression_level);
     }
     free(zeros);
     return bytes == 0 || ZSTD_isError(bytes) ? SL_ERR_NO_MEMORY : 0;
@@ -47,15 +47,16 @@ static int prepare_packer(struct sl_checkpoint_writer *writer)
  * (reactor/idle_thread.h). */
 static int make_memory(struct sl_checkpoint_writer *writer)
 {
-    const size_t packed =
-        writer->level == 0 ? SL_FORMAT_RAW_BYTES_MAX : ZSTD_compressBound(SL_FORMAT_RAW_BYTES_MAX);
+    const size_t packed = writer->compression_level == 0
+                              ? SL_FORMAT_RAW_BYTES_MAX
+                              : ZSTD_compressBound(SL_FORMAT_RAW_BYTES_MAX);
     writer->buffer_bytes = SL_FORMAT_BLOCK_BYTES + packed;
     writer->buffer = malloc(writer->buffer_bytes);
     if (writer->buffer == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     memset(writer->buffer, 0, writer->buffer_bytes);
-    return writer->level == 0 ? 0 : prepare_packer(writer);
+    return writer->compression_level == 0 ? 0 : prepare_packer(writer);
 }
 
 static void free_writer(struct sl_checkpoint_writer **writer)
@@ -67,10 +68,10 @@ static void free_writer(struct sl_checkpoint_writer **writer)
 }
 
 /* The checkpoint's folder is there, for good. */
-static int make_folder(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
-                       size_t reason_bytes)
+static int make_directory(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
+                          size_t reason_bytes)
 {
-    int err = sl_disk_make_folder(writer->disk, writer->folder, reason, reason_bytes);
+    int err = sl_disk_make_folder(writer->disk, writer->directory, reason, reason_bytes);
     if (err != 0 && err != SL_ERR_EXISTS) {
         return err;
     }
@@ -90,7 +91,8 @@ static int check_unpublished(const struct sl_checkpoint_writer *writer, const ch
     err = sl_disk_open(writer->disk, path, SL_DISK_READ, &file, reason, reason_bytes);
     if (err == 0) {
         (void)sl_disk_close(&file, NULL, 0);
-        (void)snprintf(reason, reason_bytes, "%s is a complete checkpoint already", writer->folder);
+        (void)snprintf(reason, reason_bytes, "%s is a complete checkpoint already",
+                       writer->directory);
         return SL_ERR_EXISTS;
     }
     return err == SL_ERR_NOT_FOUND ? 0 : err;
@@ -103,13 +105,13 @@ static int set_paths(struct sl_checkpoint_writer *writer, const char *directory,
     char part_name[SL_CHECKPOINT_NAME_BYTES + 8];
     sl_checkpoint_file_name(writer->header.shard, writer->header.shard_count, name);
     (void)snprintf(part_name, sizeof part_name, "%s.part", name);
-    int err = sl_checkpoint_directory_path(directory, writer->header.number, NULL, writer->folder,
-                                           reason, reason_bytes);
+    int err = sl_checkpoint_directory_path(directory, writer->header.number, NULL,
+                                           writer->directory, reason, reason_bytes);
     if (err == 0) {
-        err = sl_disk_join(writer->folder, name, writer->path, reason, reason_bytes);
+        err = sl_disk_join(writer->directory, name, writer->path, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_disk_join(writer->folder, part_name, part, reason, reason_bytes);
+        err = sl_disk_join(writer->directory, part_name, part, reason, reason_bytes);
     }
     return err;
 }
@@ -124,7 +126,7 @@ static int open_file(struct sl_checkpoint_writer *writer, const char *directory,
         err = check_unpublished(writer, directory, reason, reason_bytes);
     }
     if (err == 0) {
-        err = make_folder(writer, directory, reason, reason_bytes);
+        err = make_directory(writer, directory, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_disk_remove(writer->disk, part, reason, reason_bytes);
@@ -152,7 +154,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
     sl_assert(options->number > options->base);
     sl_assert(options->shard < options->shard_count);
     sl_assert(options->shard_count <= SL_LIMIT_SHARDS);
-    sl_assert(options->level <= SL_CHECKPOINT_LEVEL_MAX);
+    sl_assert(options->compression_level <= SL_CHECKPOINT_LEVEL_MAX);
     if (options->number > SL_LIMIT_CHECKPOINT_NUMBER) {
         (void)snprintf(reason, reason_bytes, "checkpoint %" PRIu64 ": numbers end at %llu",
                        options->number, SL_LIMIT_CHECKPOINT_NUMBER);
@@ -163,7 +165,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
         return no_memory(reason, reason_bytes);
     }
     writer->disk = options->disk;
-    writer->level = options->level;
+    writer->compression_level = options->compression_level;
     writer->header = (struct sl_format_header){
         .number = options->number,
         .base = options->base,
@@ -198,16 +200,16 @@ static int pack(struct sl_checkpoint_writer *writer, const struct sl_snapshot_bl
     out->packed_bytes = block->bytes;
     if (writer->zstd != NULL) {
         const size_t bytes = ZSTD_compressCCtx(writer->zstd, to, room, block->payload, block->bytes,
-                                               (int)writer->level);
+                                               (int)writer->compression_level);
         if (ZSTD_isError(bytes)) {
             return SL_ERR_NO_MEMORY; /* the room suffices: nothing else is left */
         }
         if (bytes < block->bytes) {
-            out->packed = true;
+            out->compressed = true;
             out->packed_bytes = (uint32_t)bytes;
         }
     }
-    if (!out->packed && block->bytes != 0) {
+    if (!out->compressed && block->bytes != 0) {
         memcpy(to, block->payload, block->bytes);
     }
     out->bytes_hash = sl_format_hash_bytes(to, out->packed_bytes, writer->header.hash);
@@ -274,7 +276,7 @@ int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
     }
     if (err == 0) {
         self->file.path[0] = '\0'; /* no longer there to be removed */
-        err = sl_disk_sync_folder(self->disk, self->folder, reason, reason_bytes);
+        err = sl_disk_sync_folder(self->disk, self->directory, reason, reason_bytes);
     }
     if (err != 0) {
         sl_checkpoint_writer_abandon(writer);

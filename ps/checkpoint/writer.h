@@ -24,7 +24,7 @@ struct sl_checkpoint_writer_options {
     uint64_t number, base;      /* as in the manifest; base 0: full */
     int64_t time_s;
     uint32_t shard, shard_count;
-    uint32_t level; /* up to SL_CHECKPOINT_LEVEL_MAX */
+    uint32_t compression_level; /* up to SL_CHECKPOINT_LEVEL_MAX */
 };
 
 /* Makes the checkpoint's folder unless it is there, and begins the file. What an earlier attempt

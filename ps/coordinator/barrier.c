@@ -107,13 +107,13 @@ void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
     const uint64_t number = ++coordinator->done_number;
     const uint32_t place = (uint32_t)(number % SL_COORDINATOR_DONE_BARRIERS);
     struct sl_coordinator_done *done = &coordinator->done[place];
-    free(done->told);
+    free(done->notified);
     *done = (struct sl_coordinator_done){.number = number};
-    done->told = calloc(barrier->arrived, sizeof *done->told);
-    done->told_count = done->told == NULL ? 0 : barrier->arrived;
+    done->notified = calloc(barrier->arrived, sizeof *done->notified);
+    done->told_count = done->notified == NULL ? 0 : barrier->arrived;
     for (uint32_t i = 0; i < done->told_count; i++) {
         const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
-        done->told[i] = (struct sl_coordinator_notified){
+        done->notified[i] = (struct sl_coordinator_notified){
             .client_id = arrival->member->hello.client_id,
             .request = arrival->request,
         };
@@ -140,7 +140,7 @@ static bool was_done_before(const struct sl_coordinator_done *done, uint64_t cli
                             uint64_t request)
 {
     for (uint32_t i = 0; i < done->told_count; i++) {
-        if (done->told[i].client_id == client_id && done->told[i].request == request) {
+        if (done->notified[i].client_id == client_id && done->notified[i].request == request) {
             return true;
         }
     }
@@ -296,7 +296,7 @@ static void miss_workers(const struct sl_coordinator *coordinator,
     }
     uint32_t total = 0;
     for (uint32_t task = 0; task < coordinator->worker_count; task++) {
-        bool counts = barrier->count != 0 || !coordinator->workers[task].departed;
+        bool counts = barrier->count != 0 || !coordinator->workers[task].left_job;
         if (counts && !here[task]) {
             sl_coordinator_list_missing(waiting, &total, "worker", task);
         }

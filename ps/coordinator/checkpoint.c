@@ -18,7 +18,7 @@ static bool is_ps(const struct sl_coordinator_member *member)
     return member->hello.role == SL_MESSAGE_ROLE_PS;
 }
 
-/* Shards of the ps before this task; of the whole cluster with ps_count. */
+/* Shards of the ps before this task; of the whole cluster with server_count. */
 static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t task)
 {
     uint32_t count = 0;
@@ -33,7 +33,7 @@ static void send_to_all(struct sl_coordinator *coordinator, const struct sl_mess
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
-        if (is_ps(member) && coordinator->ps[member->hello.task_index].owes_checkpoint) {
+        if (is_ps(member) && coordinator->ps[member->hello.task_index].ack_pending) {
             sl_coordinator_send(coordinator, coordinator->members[i], message);
         }
     }
@@ -45,7 +45,7 @@ static void wait_for_all(struct sl_coordinator *coordinator)
     coordinator->checkpoint.owed = 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         const bool serves = sl_coordinator_replica_needs(coordinator, task);
-        coordinator->ps[task].owes_checkpoint = serves;
+        coordinator->ps[task].ack_pending = serves;
         coordinator->checkpoint.owed += serves;
     }
 }
@@ -67,7 +67,7 @@ static struct sl_message checkpoint_message(const struct sl_coordinator_checkpoi
         .kind = SL_MESSAGE_CHECKPOINT,
         .checkpoint = {.number = checkpoint->number,
                        .base = checkpoint->base,
-                       .complete = checkpoint->whole},
+                       .complete = checkpoint->last_on_all_servers},
     };
 }
 
@@ -93,7 +93,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
         refuse_to_begin(coordinator, SL_ERR_CORRUPT, why);
         return;
     }
-    if (checkpoint->newest >= SL_LIMIT_CHECKPOINT_NUMBER) {
+    if (checkpoint->max_seen >= SL_LIMIT_CHECKPOINT_NUMBER) {
         refuse_to_begin(coordinator, SL_ERR_TOO_LARGE,
                         "number 999999999999 is taken, and numbers end there: move the folder "
                         "checkpoint-999999999999 away and start the job again");
@@ -105,11 +105,11 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
         refuse_to_begin(coordinator, SL_ERR_NO_MEMORY, "the coordinator has no memory for it");
         return;
     }
-    bool adds = checkpoint->complete != 0 && checkpoint->adds < options->checkpoint_adds;
+    bool adds = checkpoint->delta_base != 0 && checkpoint->incrementals < options->incrementals_max;
     checkpoint->stage = SL_COORDINATOR_CHECKPOINT_WRITING;
-    checkpoint->number = ++checkpoint->newest;
+    checkpoint->number = ++checkpoint->max_seen;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-    checkpoint->base = adds ? checkpoint->complete : 0;
+    checkpoint->base = adds ? checkpoint->delta_base : 0;
     checkpoint->begun_ns = checkpoint->stage_ns = now_ns;
     checkpoint->has_worker = false;
     checkpoint->time_ms = options->time_ms == NULL ? 0 : options->time_ms(options->ctx);
@@ -124,7 +124,7 @@ void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     struct sl_message_waiting missing = {0};
-    if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE || !coordinator->formed ||
+    if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE || !coordinator->cluster_ready ||
         coordinator->stage == SL_COORDINATOR_OVER) {
         return;
     }
@@ -155,7 +155,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
     (void)snprintf(message.error.text, sizeof message.error.text,
                    "checkpoint %" PRIu64 " is given up: %s", checkpoint->number, why);
     sl_log_warn("%s", message.error.text);
-    checkpoint->complete = 0;
+    checkpoint->delta_base = 0;
     idle(coordinator, now_ns);
     sl_coordinator_checkpoint_request_answer(coordinator, checkpoint->number, &message);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
@@ -180,9 +180,10 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
                 checkpoint->number, checkpoint->base == 0 ? "" : "what was added, ",
                 checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s", (double)bytes / 1e6,
                 (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
-    checkpoint->complete = checkpoint->whole = checkpoint->latest = checkpoint->number;
+    checkpoint->delta_base = checkpoint->last_on_all_servers = checkpoint->job_latest =
+        checkpoint->number;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-    checkpoint->adds = checkpoint->base == 0 ? 0 : checkpoint->adds + 1;
+    checkpoint->incrementals = checkpoint->base == 0 ? 0 : checkpoint->incrementals + 1;
     idle(coordinator, now_ns);
     struct sl_message message = {
         .kind = SL_MESSAGE_CHECKPOINT_DONE,
@@ -230,7 +231,7 @@ static bool is_current(struct sl_coordinator *coordinator,
 /* True: it was the last. */
 static bool pay(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member)
 {
-    coordinator->ps[member->hello.task_index].owes_checkpoint = false;
+    coordinator->ps[member->hello.task_index].ack_pending = false;
     return --coordinator->checkpoint.owed == 0;
 }
 
@@ -271,7 +272,7 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
         return;
     }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_WRITING ||
-        !coordinator->ps[member->hello.task_index].owes_checkpoint) {
+        !coordinator->ps[member->hello.task_index].ack_pending) {
         return; /* it has said so before */
     }
     if (!take_files(coordinator, member, part)) {
@@ -295,7 +296,7 @@ void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
 {
     if (is_current(coordinator, member, message, message->checkpoint_number) &&
         coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_PUBLISHING &&
-        coordinator->ps[member->hello.task_index].owes_checkpoint && pay(coordinator, member)) {
+        coordinator->ps[member->hello.task_index].ack_pending && pay(coordinator, member)) {
         finish(coordinator, now_ns);
     }
 }
@@ -313,7 +314,7 @@ void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (!is_ps(member) || checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE ||
-        !coordinator->ps[member->hello.task_index].owes_checkpoint) {
+        !coordinator->ps[member->hello.task_index].ack_pending) {
         return;
     }
     struct sl_message message = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_WRITING
@@ -329,19 +330,19 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     uint64_t known = reg->restore > reg->checkpoint_newest ? reg->restore : reg->checkpoint_newest;
-    if (known > checkpoint->newest) {
-        checkpoint->newest = known;
+    if (known > checkpoint->max_seen) {
+        checkpoint->max_seen = known;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
-    if (reg->serving && !coordinator->formed && reg->restore > checkpoint->latest) {
-        checkpoint->latest = reg->restore;
+    if (reg->serving && !coordinator->cluster_ready && reg->restore > checkpoint->job_latest) {
+        checkpoint->job_latest = reg->restore;
     }
     if (!is_new) {
         return;
     }
-    checkpoint->complete = 0; /* it may not have that one's files, nor know what it held */
-    if (coordinator->ps[member->hello.task_index].restore != checkpoint->whole) {
-        checkpoint->whole = 0;
+    checkpoint->delta_base = 0; /* it may not have that one's files, nor know what it held */
+    if (coordinator->ps[member->hello.task_index].restore != checkpoint->last_on_all_servers) {
+        checkpoint->last_on_all_servers = 0;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
@@ -350,13 +351,13 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
 }
 
 void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
-                                     const struct sl_coordinator_member *member, bool is_lost,
+                                     const struct sl_coordinator_member *member, bool is_expired,
                                      uint64_t now_ns)
 {
     sl_coordinator_checkpoint_request_leave(coordinator, member);
     if (is_ps(member) && coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
         give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s %s", member->name,
-                is_lost ? "is lost" : "has left");
+                is_expired ? "is lost" : "has left");
     }
     sl_coordinator_checkpoint_update(coordinator, now_ns);
 }
@@ -370,7 +371,7 @@ void sl_coordinator_checkpoint_list_missing(const struct sl_coordinator *coordin
         return;
     }
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        if (coordinator->ps[task].owes_checkpoint) {
+        if (coordinator->ps[task].ack_pending) {
             sl_coordinator_list_missing(waiting, &total, "ps", task);
         }
     }

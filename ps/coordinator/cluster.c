@@ -47,7 +47,7 @@ static bool may_be_told(const struct sl_coordinator *coordinator,
 {
     const bool knows = is_ps(member) ? coordinator->ps[member->hello.task_index].epoch != 0
                                      : member->cluster_version != 0;
-    return is_whole || (coordinator->formed && knows);
+    return is_whole || (coordinator->cluster_ready && knows);
 }
 
 /* It waits for the cluster, or knows one in which a ps was elsewhere. */
@@ -82,10 +82,10 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
  * this coordinator, each ps is to have that job's values. */
 static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    const bool is_later = !coordinator->formed && coordinator->has_older_tables;
+    const bool is_later = !coordinator->cluster_ready && coordinator->has_older_tables;
     sl_coordinator_job_begin(coordinator, now_ns);
-    if (!coordinator->formed) {
-        coordinator->formed = true;
+    if (!coordinator->cluster_ready) {
+        coordinator->cluster_ready = true;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
         sl_coordinator_restore_form(coordinator);
         sl_coordinator_checkpoint_formed(coordinator, now_ns);
@@ -124,7 +124,7 @@ static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t 
         ps[task].shard_count = from->shard_count;
         memcpy(ps[task].data_endpoint, from->data_endpoint, sizeof ps[task].data_endpoint);
         memcpy(ps[task].host, from->host, sizeof ps[task].host);
-        memcpy(ps[task].fast_endpoint, from->fast_endpoint, sizeof ps[task].fast_endpoint);
+        memcpy(ps[task].bypass_endpoint, from->bypass_endpoint, sizeof ps[task].bypass_endpoint);
         sl_coordinator_replica_fill(coordinator, task, &ps[task]);
     }
     struct sl_message message = {
@@ -216,7 +216,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
                               "%s with %u shards: %s", member->name, reg->shard_count, why);
         return false;
     }
-    if (!coordinator->formed && !reg->serving &&
+    if (!coordinator->cluster_ready && !reg->serving &&
         !sl_coordinator_restore_agrees(coordinator, member, message)) {
         return false;
     }
@@ -225,16 +225,17 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     bool is_new = known->client_id != member->hello.client_id;
     bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0 ||
                  strcmp(known->host, reg->host) != 0 ||
-                 strcmp(known->fast_endpoint, reg->fast_endpoint) != 0;
-    if (is_new || !coordinator->formed) {
-        known->restore = reg->serving          ? 0
-                         : coordinator->formed ? sl_coordinator_restore_later(coordinator, reg)
-                                               : reg->restore;
+                 strcmp(known->bypass_endpoint, reg->bypass_endpoint) != 0;
+    if (is_new || !coordinator->cluster_ready) {
+        known->restore = reg->serving ? 0
+                         : coordinator->cluster_ready
+                             ? sl_coordinator_restore_later(coordinator, reg)
+                             : reg->restore;
         known->serving = reg->serving;
         known->complete = reg->complete;
         known->unfinished = reg->unfinished;
     }
-    if (coordinator->formed &&
+    if (coordinator->cluster_ready &&
         !sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
         known->restore = 0; /* others serve its shards, whose backups it gets */
     }
@@ -252,14 +253,14 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     known->gone = false;
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
     memcpy(known->host, reg->host, sizeof known->host);
-    memcpy(known->fast_endpoint, reg->fast_endpoint, sizeof known->fast_endpoint);
+    memcpy(known->bypass_endpoint, reg->bypass_endpoint, sizeof known->bypass_endpoint);
     sl_coordinator_checkpoint_register(coordinator, member, reg, is_new, now_ns);
     sl_coordinator_replica_register(coordinator, member, reg, is_known && is_new, now_ns);
-    if (is_new || moved || !coordinator->formed) {
+    if (is_new || moved || !coordinator->cluster_ready) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
     }
     const bool has_tables = coordinator->table_count > 0 || coordinator->has_older_tables;
-    if (is_known && is_new && coordinator->formed && has_tables) {
+    if (is_known && is_new && coordinator->cluster_ready && has_tables) {
         sl_coordinator_restore_check_values(coordinator, member->hello.task_index);
     }
     return true;

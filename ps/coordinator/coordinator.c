@@ -130,23 +130,23 @@ void sl_coordinator_forget(struct sl_coordinator *coordinator)
     memset(coordinator->ps, 0, coordinator->options.ps_count * sizeof *coordinator->ps);
     memset(coordinator->workers, 0, SL_LIMIT_WORKERS * sizeof *coordinator->workers);
     sl_coordinator_record_fini(coordinator);
-    coordinator->untold_count = 0;
+    coordinator->unnotified_count = 0;
     coordinator->job_workers_known = false;
     take_worker_count(coordinator);
     coordinator->cluster_version = 1;
     coordinator->values_lost = 0;
     coordinator->has_older_tables = false;
-    coordinator->formed = false;
+    coordinator->cluster_ready = false;
     coordinator->restore = coordinator->abandoned_to = 0;
-    coordinator->checkpoint.newest = coordinator->checkpoint.whole = 0;
-    coordinator->checkpoint.latest = 0;
+    coordinator->checkpoint.max_seen = coordinator->checkpoint.last_on_all_servers = 0;
+    coordinator->checkpoint.job_latest = 0;
     coordinator->table_count = 0;
     coordinator->stage = SL_COORDINATOR_WAITING_FOR_MEMBERS;
     coordinator->stage_ns = 0;
     coordinator->never_began = false;
     coordinator->end_err = 0;
     coordinator->end_why[0] = '\0';
-    coordinator->doubted_until_ns = 0;
+    coordinator->recovery_deadline_ns = 0;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* somebody has been here */
 }
@@ -216,7 +216,7 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
     if (member == NULL) {
         return; /* it has another connection, has left or is lost; this one is being closed */
     }
-    member->heard_ns = now_ns;
+    member->last_seen_ns = now_ns;
     switch (message->kind) {
     case SL_MESSAGE_REGISTER:
         sl_coordinator_cluster_register(coordinator, member, message, now_ns);

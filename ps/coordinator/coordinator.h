@@ -76,7 +76,7 @@ enum sl_coordinator_stage {
  * member at the barrier has about twenty), by index: coordinator_record.c. */
 enum sl_coordinator_record {
     SL_COORDINATOR_RECORD_JOB,    /* one: counts, the course of the job */
-    SL_COORDINATOR_RECORD_PS,     /* [ps_count], by task */
+    SL_COORDINATOR_RECORD_PS,     /* [server_count], by task */
     SL_COORDINATOR_RECORD_WORKER, /* [SL_LIMIT_WORKERS], by task */
     SL_COORDINATOR_RECORD_TABLE,  /* [SL_LIMIT_TABLES], by id */
     SL_COORDINATOR_RECORD_DONE,   /* [SL_COORDINATOR_DONE_BARRIERS] */
@@ -104,7 +104,7 @@ struct sl_coordinator_options {
     uint64_t start_timeout_ns;       /* from the first tick on; 0: none */
     uint64_t checkpoint_interval_ns; /* from the beginning of one to that of the next, at least; 0:
                                       * only when somebody asks */
-    uint32_t checkpoint_adds;        /* incremental ones after each full one, at most */
+    uint32_t incrementals_max;       /* incremental ones after each full one, at most */
     uint64_t checkpoint_timeout_ns;  /* for the manifests of one; without leases for its files too,
                                       * which else end when a ps says so; 0: an hour */
     uint64_t (*time_ms)(void *ctx);  /* since 1970, for the manifest; NULL: unknown */

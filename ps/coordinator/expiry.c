@@ -4,16 +4,16 @@
 #include "core/clock.h"
 #include "ps/coordinator/internal.h"
 
-static void send_lost(struct sl_coordinator *coordinator, const struct sl_coordinator_member *to,
-                      enum sl_message_role role, uint32_t task_index, uint64_t client_id,
-                      enum sl_coordinator_end end)
+static void send_expired(struct sl_coordinator *coordinator, const struct sl_coordinator_member *to,
+                         enum sl_message_role role, uint32_t task_index, uint64_t client_id,
+                         enum sl_coordinator_end end)
 {
     struct sl_message message = {
         .kind = SL_MESSAGE_EXPIRED,
-        .lost = {.role = role, .task_index = task_index, .client_id = client_id},
+        .expired = {.role = role, .task_index = task_index, .client_id = client_id},
     };
-    char *why = message.lost.why;
-    const size_t bytes = sizeof message.lost.why;
+    char *why = message.expired.why;
+    const size_t bytes = sizeof message.expired.why;
     if (end == SL_COORDINATOR_END_EXPIRED) {
         (void)snprintf(why, bytes, "no heartbeat for %g s",
                        (double)coordinator->options.lease_ns / (double)SL_CLOCK_NS_PER_S);
@@ -26,16 +26,16 @@ static void send_lost(struct sl_coordinator *coordinator, const struct sl_coordi
 }
 
 void sl_coordinator_expiry_notify(struct sl_coordinator *coordinator,
-                                  const struct sl_coordinator_member *lost,
+                                  const struct sl_coordinator_member *expired,
                                   enum sl_coordinator_end end)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *to = coordinator->members[i];
-        bool is_ready_ps =
-            to->hello.role == SL_MESSAGE_ROLE_PS && to->losses_since_ns == SL_CLOCK_NEVER;
+        bool is_ready_ps = to->hello.role == SL_MESSAGE_ROLE_PS &&
+                           to->missed_expirations_since_ns == SL_CLOCK_NEVER;
         if (is_ready_ps || to->hello.role == SL_MESSAGE_ROLE_WORKER) {
-            send_lost(coordinator, to, lost->hello.role, lost->hello.task_index,
-                      lost->hello.client_id, end);
+            send_expired(coordinator, to, expired->hello.role, expired->hello.task_index,
+                         expired->hello.client_id, end);
         }
     }
 }
@@ -47,22 +47,22 @@ static void tell_leave(struct sl_coordinator *coordinator, uint32_t task)
         const struct sl_coordinator_member *to = coordinator->members[i];
         if (to->hello.role == SL_MESSAGE_ROLE_PS &&
             coordinator->ps[to->hello.task_index].restarted) {
-            send_lost(coordinator, to, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
-                      worker->end);
+            send_expired(coordinator, to, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
+                         worker->end);
         }
     }
 }
 
 void sl_coordinator_expiry_notify_departures(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && coordinator->untold_count > 0; task++) {
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && coordinator->unnotified_count > 0; task++) {
         struct sl_coordinator_worker *worker = &coordinator->workers[task];
-        if (!worker->untold || now_ns - worker->end_ns < coordinator->options.lease_ns) {
+        if (!worker->unnotified || now_ns - worker->end_ns < coordinator->options.lease_ns) {
             continue;
         }
-        worker->untold = false;
-        coordinator->untold_count--;
-        if (worker->departed) {
+        worker->unnotified = false;
+        coordinator->unnotified_count--;
+        if (worker->left_job) {
             tell_leave(coordinator, task);
         }
     }
@@ -74,14 +74,14 @@ void sl_coordinator_expiry_notify_departures(struct sl_coordinator *coordinator,
  *   with every connection, because the one before may have closed before the ps read them. A
  *   duplicate does no harm.
  * - The worker was lost or replaced after since_ns, and has not come back. */
-static bool owes_loss(const struct sl_coordinator *coordinator,
-                      const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
+static bool owes_expiry(const struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
 {
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
-    const bool is_old = ps->heard_ns >= worker->end_ns &&
-                        ps->heard_ns - worker->end_ns >= coordinator->options.lease_ns;
-    if (since_ns == 0 || (worker->departed && is_old)) {
-        return worker->departed;
+    const bool is_old = ps->last_seen_ns >= worker->end_ns &&
+                        ps->last_seen_ns - worker->end_ns >= coordinator->options.lease_ns;
+    if (since_ns == 0 || (worker->left_job && is_old)) {
+        return worker->left_job;
     }
     const struct sl_coordinator_member *now =
         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task);
@@ -92,16 +92,17 @@ static bool owes_loss(const struct sl_coordinator *coordinator,
 void sl_coordinator_expiry_notify_missed(struct sl_coordinator *coordinator,
                                          struct sl_coordinator_member *ps)
 {
-    uint64_t since_ns = ps->losses_since_ns;
-    ps->losses_since_ns = SL_CLOCK_NEVER;
+    uint64_t since_ns = ps->missed_expirations_since_ns;
+    ps->missed_expirations_since_ns = SL_CLOCK_NEVER;
     if (since_ns == SL_CLOCK_NEVER) {
         return;
     }
     for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
         const struct sl_coordinator_worker *worker = &coordinator->workers[task];
-        if (worker->end != SL_COORDINATOR_END_NONE && owes_loss(coordinator, ps, task, since_ns)) {
-            send_lost(coordinator, ps, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
-                      worker->end);
+        if (worker->end != SL_COORDINATOR_END_NONE &&
+            owes_expiry(coordinator, ps, task, since_ns)) {
+            send_expired(coordinator, ps, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
+                         worker->end);
         }
     }
 }
@@ -116,5 +117,6 @@ void sl_coordinator_expiry_owe(struct sl_coordinator *coordinator, struct sl_coo
                                uint64_t heard_ns)
 {
     const uint64_t since_ns = sl_coordinator_expiry_since(coordinator, heard_ns);
-    ps->losses_since_ns = ps->losses_since_ns < since_ns ? ps->losses_since_ns : since_ns;
+    ps->missed_expirations_since_ns =
+        ps->missed_expirations_since_ns < since_ns ? ps->missed_expirations_since_ns : since_ns;
 }

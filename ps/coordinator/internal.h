@@ -15,9 +15,9 @@ struct sl_coordinator_member {
     sl_coordinator_peer peer;
     char name[SL_MESSAGE_NAME_BYTES]; /* "ps/1", "worker/3", "client ..." */
     bool connected;                   /* else it is away, and peer means nothing */
-    uint64_t heard_ns;                /* when it last sent something */
-    uint64_t excused_ns;              /* likewise as far as its lease goes: we read nothing then */
-    uint64_t rival_id;                /* the process that wants its place; 0: none does */
+    uint64_t last_seen_ns;            /* when it last sent something */
+    uint64_t lease_from_ns;           /* likewise as far as its lease goes: we read nothing then */
+    uint64_t replacement_id;          /* the process that wants its place; 0: none does */
     uint64_t rival_ns;                /* when that one first said so */
     bool registered;
     bool waits_for_cluster;
@@ -27,7 +27,7 @@ struct sl_coordinator_member {
 
     /* ps: losses from this time on may not have reached it. SL_CLOCK_NEVER: all have; 0: it is a
      * new process, which has to know who does not count. */
-    uint64_t losses_since_ns;
+    uint64_t missed_expirations_since_ns;
 
     /* Barriers that it was told are done, in a ring; an id is not 0. */
     uint64_t done_ids[SL_COORDINATOR_DONE_IDS];
@@ -36,28 +36,28 @@ struct sl_coordinator_member {
 
 /* What is known of a ps, member or not. */
 struct sl_coordinator_ps {
-    uint32_t shard_count; /* since it first registered; else 0, and nothing is known */
-    uint64_t client_id;   /* of the process that registered last */
-    uint64_t heard_ns;    /* of that process, when its membership ended */
-    bool restarted;       /* it is not the first process of its task */
-    bool gone;            /* that process was lost, or left before the end, and none came since */
+    uint32_t shard_count;  /* since it first registered; else 0, and nothing is known */
+    uint64_t client_id;    /* of the process that registered last */
+    uint64_t last_seen_ns; /* of that process, when its membership ended */
+    bool restarted;        /* it is not the first process of its task */
+    bool gone;             /* that process was lost, or left before the end, and none came since */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];     /* as it registered */
     bool serving;                         /* it had begun when it registered first */
     uint64_t restore;                     /* the checkpoint that it begins from; 0: none */
     struct sl_message_numbers complete;   /* as it registered; of use before the job begins */
     struct sl_message_numbers unfinished; /* likewise */
-    bool owes_checkpoint; /* its part of the one that is being made, or its manifest */
+    bool ack_pending; /* its part of the one that is being made, or its manifest */
 
     /* Of its shards: coordinator_replica.c. */
     uint32_t replicas;   /* as it registered */
     uint64_t epoch;      /* 0: there are no backups, or the cluster has not come together */
     uint32_t primary;    /* a task: itself or the one behind */
     uint32_t backup;     /* likewise, the other; SL_MESSAGE_NO_BACKUP: none */
-    bool in_step;        /* the backup has all that was acknowledged */
+    bool in_sync;        /* the backup has all that was acknowledged */
     uint64_t deposed_id; /* the process that the last take-over was from */
-    uint64_t alone_since_ns, alone_told_ns; /* has no backup in step; 0: has one */
+    uint64_t degraded_since_ns, degraded_told_ns; /* has no backup in step; 0: has one */
     uint32_t failures; /* epochs since it was in step whose backup failed before it was */
     uint64_t retry_ns; /* when the next epoch begins after such a failure; 0: none is due */
 
@@ -78,8 +78,8 @@ struct sl_coordinator_worker {
     enum sl_coordinator_end end;
     uint64_t end_ns;
     uint64_t client_id;
-    bool departed; /* the job does not count it until it comes again */
-    bool untold;   /* a ps that was restarted is yet to be told that it has left */
+    bool left_job;   /* the job does not count it until it comes again */
+    bool unnotified; /* a ps that was restarted is yet to be told that it has left */
 };
 
 /* One who waits at a barrier. */
@@ -98,7 +98,7 @@ struct sl_coordinator_notified {
 
 struct sl_coordinator_done {
     uint64_t number; /* of the barrier, from 1; 0: none */
-    struct sl_coordinator_notified *told;
+    struct sl_coordinator_notified *notified;
     uint32_t told_count;
 };
 
@@ -139,13 +139,14 @@ struct sl_coordinator_checkpoint {
     uint32_t owed;                            /* ps that have not said what this stage waits for */
     struct sl_message_checkpoint_file *files; /* [file_count], by shard; NULL in IDLE */
     uint32_t file_count;
-    bool has_worker;   /* one of them is of a shard that knew a worker */
-    uint64_t newest;   /* the greatest number that anyone knows of */
-    uint64_t complete; /* that the next may add to; 0: it has to be a full one */
-    uint64_t whole;    /* the newest complete one, which every ps has; 0: not known */
-    uint64_t latest; /* of the job, or that it began from: who comes later begins from none above */
-    uint32_t adds;   /* complete ones since the last full one */
-    uint64_t next_ns; /* when the next is due; SL_CLOCK_NEVER: never */
+    bool has_worker;              /* one of them is of a shard that knew a worker */
+    uint64_t max_seen;            /* the greatest number that anyone knows of */
+    uint64_t delta_base;          /* that the next may add to; 0: it has to be a full one */
+    uint64_t last_on_all_servers; /* the newest complete one, which every ps has; 0: not known */
+    uint64_t
+        job_latest; /* of the job, or that it began from: who comes later begins from none above */
+    uint32_t incrementals; /* complete ones since the last full one */
+    uint64_t next_ns;      /* when the next is due; SL_CLOCK_NEVER: never */
 };
 
 struct sl_coordinator {
@@ -156,11 +157,11 @@ struct sl_coordinator {
     sl_coordinator_peer *peers;
     struct sl_coordinator_member **members;
     uint32_t member_count, member_max;
-    struct sl_coordinator_ps *ps;                  /* [ps_count] */
+    struct sl_coordinator_ps *ps;                  /* [server_count] */
     struct sl_coordinator_worker *workers;         /* [SL_LIMIT_WORKERS] */
     uint32_t worker_count;                         /* of the job; 0: nobody has said */
     char worker_count_from[SL_MESSAGE_NAME_BYTES]; /* who said it first */
-    uint32_t untold_count;                         /* of workers */
+    uint32_t unnotified_count;                     /* of workers */
     bool job_workers_known;                        /* else they have to be counted anew */
     uint32_t job_workers;
     uint32_t cluster_version;     /* grows when a ps has come back or moved; from 1 */
@@ -172,7 +173,7 @@ struct sl_coordinator {
     bool has_older_tables; /* the job is older than this coordinator: a ps that serves, or a worker
                             * that keeps a table's id, has tables of it */
     uint32_t values_lost;  /* 1 + the task of a ps that came back without its values; 0: none */
-    bool formed;           /* the cluster has been told */
+    bool cluster_ready;    /* the cluster has been told */
     uint64_t restore;      /* that the job began from */
     uint64_t abandoned_to; /* those above `restore` up to this were there then */
     struct sl_coordinator_checkpoint checkpoint;
@@ -180,7 +181,7 @@ struct sl_coordinator {
     uint32_t ask_count;
     struct sl_coordinator_done done[SL_COORDINATOR_DONE_BARRIERS]; /* where it has `changed` */
     uint64_t done_number;                                          /* of the last */
-    uint64_t doubted_until_ns;       /* the records may be of another job; 0: they are not */
+    uint64_t recovery_deadline_ns;   /* the records may be of another job; 0: they are not */
     enum sl_coordinator_stage stage; /* of a job whose course is not followed: GATHERING */
     uint64_t stage_ns;               /* since when; GATHERING: since the first tick, 0 before */
     uint64_t remind_ns;              /* when to log the next time who is missing */
@@ -235,7 +236,7 @@ void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
 /* Tells every ps and every worker that a member has ended; a ps that does not know the cluster
  * (yet, or since its connection broke) is told when it does. */
 void sl_coordinator_expiry_notify(struct sl_coordinator *coordinator,
-                                  const struct sl_coordinator_member *lost,
+                                  const struct sl_coordinator_member *expired,
                                   enum sl_coordinator_end end);
 
 /* Those who left have told the shards that they reached. A ps that was restarted shortly before may
@@ -251,8 +252,8 @@ void sl_coordinator_expiry_notify_missed(struct sl_coordinator *coordinator,
 void sl_coordinator_expiry_owe(struct sl_coordinator *coordinator, struct sl_coordinator_member *ps,
                                uint64_t heard_ns);
 
-/* From when on a ps may have missed losses, when it was heard last at heard_ns: what was sent to it
- * less than a lease before may not have arrived. */
+/* From when on a ps may have missed losses, when it was heard last at last_seen_ns: what was sent
+ * to it less than a lease before may not have arrived. */
 uint64_t sl_coordinator_expiry_since(const struct sl_coordinator *coordinator, uint64_t heard_ns);
 
 /* Those whose lease has ended are lost. */
@@ -429,7 +430,7 @@ void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
 
 /* It is no member any more. */
 void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
-                                     const struct sl_coordinator_member *member, bool is_lost,
+                                     const struct sl_coordinator_member *member, bool is_expired,
                                      uint64_t now_ns);
 
 /* The job has lost values (values_lost): gives up the checkpoint that is being made, if there is

@@ -134,17 +134,17 @@ void sl_coordinator_job_notify_end(struct sl_coordinator *coordinator,
 }
 
 /* Those that are lost, and nobody has come in their place. */
-static uint32_t name_lost_workers(const struct sl_coordinator *coordinator, char *text,
-                                  size_t bytes)
+static uint32_t name_expired_workers(const struct sl_coordinator *coordinator, char *text,
+                                     size_t bytes)
 {
-    struct sl_message_waiting lost = {0};
+    struct sl_message_waiting expired = {0};
     uint32_t count = 0;
     for (uint32_t task = 0; task < coordinator->worker_count; task++) {
         if (coordinator->workers[task].end == SL_COORDINATOR_END_EXPIRED) {
-            sl_coordinator_list_missing(&lost, &count, "worker", task);
+            sl_coordinator_list_missing(&expired, &count, "worker", task);
         }
     }
-    write_names(&lost, text, bytes);
+    write_names(&expired, text, bytes);
     return count;
 }
 
@@ -156,7 +156,7 @@ static uint32_t name_other_workers(const struct sl_coordinator *coordinator, cha
     uint32_t count = 0;
     for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
         const struct sl_coordinator_worker *worker = &coordinator->workers[task];
-        bool has_left = worker->departed && worker->end == SL_COORDINATOR_END_LEFT;
+        bool has_left = worker->left_job && worker->end == SL_COORDINATOR_END_LEFT;
         bool is_of_job = task < coordinator->worker_count ||
                          sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task) != NULL;
         if (is_of_job && !has_left) {
@@ -209,10 +209,10 @@ static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
     char *why = coordinator->end_why;
     const size_t bytes = sizeof coordinator->end_why;
     char names[NAMES_BYTES];
-    uint32_t lost_count = name_lost_workers(coordinator, names, sizeof names);
-    if (lost_count != 0) {
+    uint32_t expired_count = name_expired_workers(coordinator, names, sizeof names);
+    if (expired_count != 0) {
         (void)snprintf(why, bytes, "%s %s lost, and nobody else is left", names,
-                       lost_count == 1 ? "is" : "are");
+                       expired_count == 1 ? "is" : "are");
     } else if (coordinator->worker_count == 1) {
         (void)snprintf(why, bytes, "its worker has left");
     } else {
@@ -222,7 +222,7 @@ static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (gone_count != 0) {
         add_gone_ps(why, bytes, names, gone_count);
     }
-    conclude(coordinator, lost_count + gone_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
+    conclude(coordinator, expired_count + gone_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
 }
 
 /* Those that were told have gone, or nothing is heard of them. */

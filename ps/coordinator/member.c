@@ -40,7 +40,7 @@ static uint64_t lease_end_ns(const struct sl_coordinator *coordinator,
 {
     uint64_t lease_ns = coordinator->options.lease_ns;
     uint64_t from_ns =
-        member->heard_ns > member->excused_ns ? member->heard_ns : member->excused_ns;
+        member->last_seen_ns > member->lease_from_ns ? member->last_seen_ns : member->lease_from_ns;
     return from_ns > SL_CLOCK_NEVER - lease_ns ? SL_CLOCK_NEVER : from_ns + lease_ns;
 }
 
@@ -103,17 +103,18 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
         bool left_early =
             end == SL_COORDINATOR_END_LEFT && coordinator->stage == SL_COORDINATOR_RUNNING;
         ps->gone = ps->gone || left_early || end == SL_COORDINATOR_END_EXPIRED;
-        ps->heard_ns = ps->client_id == hello->client_id ? member->heard_ns : ps->heard_ns;
+        ps->last_seen_ns =
+            ps->client_id == hello->client_id ? member->last_seen_ns : ps->last_seen_ns;
     } else if (is_worker(member) && end != SL_COORDINATOR_END_NONE) {
         struct sl_coordinator_worker *worker = &coordinator->workers[hello->task_index];
         bool untold = end == SL_COORDINATOR_END_LEFT && any_restarted(coordinator);
-        coordinator->untold_count += (untold ? 1U : 0U) - (worker->untold ? 1U : 0U);
+        coordinator->unnotified_count += (untold ? 1U : 0U) - (worker->unnotified ? 1U : 0U);
         *worker = (struct sl_coordinator_worker){
             .end = end,
             .end_ns = now_ns,
             .client_id = hello->client_id,
-            .departed = end != SL_COORDINATOR_END_REPLACED,
-            .untold = untold,
+            .left_job = end != SL_COORDINATOR_END_REPLACED,
+            .unnotified = untold,
         };
     }
 }
@@ -135,11 +136,11 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     if (!is_client && (end == SL_COORDINATOR_END_EXPIRED || end == SL_COORDINATOR_END_REPLACED)) {
         sl_coordinator_expiry_notify(coordinator, member, end);
     }
-    bool is_fewer = is_worker(member) && coordinator->workers[member->hello.task_index].departed;
+    bool is_fewer = is_worker(member) && coordinator->workers[member->hello.task_index].left_job;
     const bool was_ps = member->hello.role == SL_MESSAGE_ROLE_PS && member->registered &&
                         end != SL_COORDINATOR_END_NONE;
     const uint32_t task = member->hello.task_index;
-    const uint64_t heard_ns = member->heard_ns;
+    const uint64_t heard_ns = member->last_seen_ns;
     free(member);
     if (was_ps) {
         sl_coordinator_replica_lose(coordinator, task, heard_ns);
@@ -197,7 +198,8 @@ static void limit_clients_away(struct sl_coordinator *coordinator, uint64_t now_
         struct sl_coordinator_member *member = coordinator->members[i];
         if (member->hello.role == SL_MESSAGE_ROLE_CLIENT && !member->connected) {
             away_count++;
-            longest = longest == NULL || member->heard_ns < longest->heard_ns ? member : longest;
+            longest =
+                longest == NULL || member->last_seen_ns < longest->last_seen_ns ? member : longest;
         }
     }
     if (away_count > SL_COORDINATOR_CLIENTS_AWAY) {
@@ -246,7 +248,8 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
     const uint64_t excused_ns = now_ns > lease_ns / 2 ? now_ns - lease_ns / 2 : 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
-        member->excused_ns = member->excused_ns < excused_ns ? excused_ns : member->excused_ns;
+        member->lease_from_ns =
+            member->lease_from_ns < excused_ns ? excused_ns : member->lease_from_ns;
     }
 }
 
@@ -268,7 +271,7 @@ uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator)
     }
     uint32_t count = 0;
     for (uint32_t task = 0; task < coordinator->worker_count; task++) {
-        count += coordinator->workers[task].departed ? 0 : 1;
+        count += coordinator->workers[task].left_job ? 0 : 1;
     }
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
@@ -328,12 +331,12 @@ static int refuse_second(const struct sl_coordinator *coordinator,
                          struct sl_coordinator_member *first, uint64_t rival_id, uint64_t now_ns,
                          char *reason, size_t reason_bytes)
 {
-    if (first->rival_id != rival_id) {
-        first->rival_id = rival_id;
+    if (first->replacement_id != rival_id) {
+        first->replacement_id = rival_id;
         first->rival_ns = now_ns;
     }
-    double silent_s = seconds(now_ns > first->heard_ns ? now_ns - first->heard_ns : 0);
-    if (first->heard_ns > first->rival_ns) {
+    double silent_s = seconds(now_ns > first->last_seen_ns ? now_ns - first->last_seen_ns : 0);
+    if (first->last_seen_ns > first->rival_ns) {
         (void)snprintf(reason, reason_bytes,
                        "%s is a member already, heard %.1f s ago: it is started twice", first->name,
                        silent_s);
@@ -356,14 +359,15 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
                     member->connected ? " on another connection" : "");
     }
     close_connection(coordinator, member, "it has another connection now");
-    if (member->losses_since_ns == SL_CLOCK_NEVER) {
-        member->losses_since_ns = sl_coordinator_expiry_since(coordinator, member->heard_ns);
+    if (member->missed_expirations_since_ns == SL_CLOCK_NEVER) {
+        member->missed_expirations_since_ns =
+            sl_coordinator_expiry_since(coordinator, member->last_seen_ns);
     }
     coordinator->peers[index_of(coordinator, member)] = peer;
     member->peer = peer;
     member->hello = *hello;
     member->connected = true;
-    member->heard_ns = now_ns;
+    member->last_seen_ns = now_ns;
     member->waits_for_cluster = false; /* it asks again */
 }
 
@@ -407,11 +411,11 @@ static struct sl_coordinator_member *make_member(struct sl_coordinator *coordina
     member->hello = *hello;
     member->peer = peer;
     member->connected = true;
-    member->heard_ns = now_ns;
+    member->last_seen_ns = now_ns;
     sl_message_hello_name(&member->hello, member->name);
     if (is_known_ps(coordinator, hello)) {
-        uint64_t heard_ns = coordinator->ps[hello->task_index].heard_ns;
-        member->losses_since_ns = sl_coordinator_expiry_since(coordinator, heard_ns);
+        uint64_t heard_ns = coordinator->ps[hello->task_index].last_seen_ns;
+        member->missed_expirations_since_ns = sl_coordinator_expiry_since(coordinator, heard_ns);
     }
     return member;
 }
@@ -422,7 +426,7 @@ static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->members[coordinator->member_count] = member;
     coordinator->member_count++;
     if (is_worker(member)) {
-        coordinator->workers[member->hello.task_index].departed = false;
+        coordinator->workers[member->hello.task_index].left_job = false;
         coordinator->job_workers_known = false;
     }
     sl_coordinator_member_note(coordinator, member);
@@ -444,7 +448,7 @@ int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_me
     member->connected = false;
     member->registered = registered;
     member->cluster_version = registered ? SL_COORDINATOR_CLUSTER_OF_RECORDS : 0;
-    member->losses_since_ns = 1; /* whoever told it before may have died of it */
+    member->missed_expirations_since_ns = 1; /* whoever told it before may have died of it */
     add_member(coordinator, member);
     return 0;
 }
@@ -455,12 +459,12 @@ static void log_return(const struct sl_coordinator *coordinator,
 {
     const struct sl_coordinator_worker *worker =
         is_worker(member) ? &coordinator->workers[member->hello.task_index] : NULL;
-    bool was_lost = worker != NULL && worker->end != SL_COORDINATOR_END_NONE &&
-                    worker->end != SL_COORDINATOR_END_LEFT;
+    bool was_expired = worker != NULL && worker->end != SL_COORDINATOR_END_NONE &&
+                       worker->end != SL_COORDINATOR_END_LEFT;
     if (is_known_ps(coordinator, &member->hello) ||
-        (was_lost && worker->client_id == member->hello.client_id)) {
+        (was_expired && worker->client_id == member->hello.client_id)) {
         sl_log_info("%s is back", member->name);
-    } else if (!was_lost) {
+    } else if (!was_expired) {
         sl_log_debug("%s joined (%s)", member->name, member->hello.software);
     } else {
         sl_log_info("%s was replaced: another process goes on in its place", member->name);

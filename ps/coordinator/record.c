@@ -48,17 +48,19 @@ static json_t *id_json(uint64_t id)
 
 static json_t *job_json(const struct sl_coordinator *coordinator)
 {
-    return json_pack(
-        "{sI sI ss sI sI sb so so so so so ss sb si ss}", "ps",
-        (json_int_t)coordinator->options.ps_count, "workers", (json_int_t)coordinator->worker_count,
-        "workers_from", coordinator->worker_count_from, "cluster_version",
-        (json_int_t)coordinator->cluster_version, "values_lost",
-        (json_int_t)coordinator->values_lost, "formed", coordinator->formed ? 1 : 0, "restore",
-        id_json(coordinator->restore), "checkpoint", id_json(coordinator->checkpoint.newest),
-        "whole", id_json(coordinator->checkpoint.whole), "latest",
-        id_json(coordinator->checkpoint.latest), "abandoned", id_json(coordinator->abandoned_to),
-        "stage", STAGES[coordinator->stage], "never_began", coordinator->never_began ? 1 : 0,
-        "end_err", coordinator->end_err, "end_why", coordinator->end_why);
+    return json_pack("{sI sI ss sI sI sb so so so so so ss sb si ss}", "ps",
+                     (json_int_t)coordinator->options.ps_count, "workers",
+                     (json_int_t)coordinator->worker_count, "workers_from",
+                     coordinator->worker_count_from, "cluster_version",
+                     (json_int_t)coordinator->cluster_version, "values_lost",
+                     (json_int_t)coordinator->values_lost, "formed",
+                     coordinator->cluster_ready ? 1 : 0, "restore", id_json(coordinator->restore),
+                     "checkpoint", id_json(coordinator->checkpoint.max_seen), "whole",
+                     id_json(coordinator->checkpoint.last_on_all_servers), "latest",
+                     id_json(coordinator->checkpoint.job_latest), "abandoned",
+                     id_json(coordinator->abandoned_to), "stage", STAGES[coordinator->stage],
+                     "never_began", coordinator->never_began ? 1 : 0, "end_err",
+                     coordinator->end_err, "end_why", coordinator->end_why);
 }
 
 /* The member of that place, where there is one. */
@@ -79,12 +81,12 @@ static json_t *ps_json(const struct sl_coordinator *coordinator, uint32_t task)
     const struct sl_coordinator_ps *ps = &coordinator->ps[task];
     json_t *record = json_pack(
         "{sI so ss ss ss so sb sb sb sI so sI sI sb so}", "shards", (json_int_t)ps->shard_count,
-        "client", id_json(ps->client_id), "data", ps->data_endpoint, "fast", ps->fast_endpoint,
+        "client", id_json(ps->client_id), "data", ps->data_endpoint, "fast", ps->bypass_endpoint,
         "host", ps->host, "restore", id_json(ps->restore), "serving", ps->serving ? 1 : 0,
         "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0, "replicas",
         (json_int_t)ps->replicas, "epoch", id_json(ps->epoch), "primary", (json_int_t)ps->primary,
         "backup", (json_int_t)(ps->backup == SL_MESSAGE_NO_BACKUP ? SL_LIMIT_PS : ps->backup),
-        "in_step", ps->in_step ? 1 : 0, "deposed", id_json(ps->deposed_id));
+        "in_step", ps->in_sync ? 1 : 0, "deposed", id_json(ps->deposed_id));
     if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_PS, task, record) != 0) {
         json_decref(record);
         record = NULL;
@@ -96,7 +98,7 @@ static json_t *worker_json(const struct sl_coordinator *coordinator, uint32_t ta
 {
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
     json_t *record = json_pack("{ss so sb}", "end", ENDS[worker->end], "client",
-                               id_json(worker->client_id), "departed", worker->departed ? 1 : 0);
+                               id_json(worker->client_id), "departed", worker->left_job ? 1 : 0);
     if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_WORKER, task, record) != 0) {
         json_decref(record);
         record = NULL;
@@ -114,8 +116,9 @@ static json_t *done_json(const struct sl_coordinator_done *done)
     size_t used = 0;
     told[0] = '\0';
     for (uint32_t i = 0; i < done->told_count; i++) {
-        used += (size_t)snprintf(told + used, bytes - used, "%s%" PRIx64 ":%" PRIx64,
-                                 i == 0 ? "" : " ", done->told[i].client_id, done->told[i].request);
+        used +=
+            (size_t)snprintf(told + used, bytes - used, "%s%" PRIx64 ":%" PRIx64, i == 0 ? "" : " ",
+                             done->notified[i].client_id, done->notified[i].request);
     }
     json_t *record = json_pack("{so ss}", "number", id_json(done->number), "told", told);
     free(told);
@@ -241,15 +244,15 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
         coordinator->cluster_version == 0 ||
         !read_count(record, "values_lost", coordinator->options.ps_count,
                     &coordinator->values_lost) ||
-        !read_flag(record, "formed", &coordinator->formed) ||
+        !read_flag(record, "formed", &coordinator->cluster_ready) ||
         !read_id(record, "restore", &coordinator->restore) ||
-        !read_id(record, "checkpoint", &coordinator->checkpoint.newest) ||
-        !read_id(record, "whole", &coordinator->checkpoint.whole) ||
-        !read_id(record, "latest", &coordinator->checkpoint.latest) ||
+        !read_id(record, "checkpoint", &coordinator->checkpoint.max_seen) ||
+        !read_id(record, "whole", &coordinator->checkpoint.last_on_all_servers) ||
+        !read_id(record, "latest", &coordinator->checkpoint.job_latest) ||
         !read_id(record, "abandoned", &coordinator->abandoned_to) ||
-        coordinator->checkpoint.whole > coordinator->checkpoint.newest ||
-        coordinator->checkpoint.latest > coordinator->checkpoint.newest ||
-        coordinator->abandoned_to > coordinator->checkpoint.newest ||
+        coordinator->checkpoint.last_on_all_servers > coordinator->checkpoint.max_seen ||
+        coordinator->checkpoint.job_latest > coordinator->checkpoint.max_seen ||
+        coordinator->abandoned_to > coordinator->checkpoint.max_seen ||
         !read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
         !read_flag(record, "never_began", &coordinator->never_began) || !json_is_integer(end_err) ||
         !read_text(record, "end_why", coordinator->end_why, sizeof coordinator->end_why)) {
@@ -293,21 +296,21 @@ static bool is_endpoint(const char *text)
 }
 
 /* Who serves its shards, and has their backups. */
-static bool read_pair(const struct sl_coordinator *coordinator, const json_t *record,
-                      struct sl_coordinator_ps *out)
+static bool read_group(const struct sl_coordinator *coordinator, const json_t *record,
+                       struct sl_coordinator_ps *out)
 {
     const bool is_read = read_count(record, "replicas", 1, &out->replicas) &&
                          read_id(record, "epoch", &out->epoch) &&
                          read_count(record, "primary", SL_LIMIT_PS - 1, &out->primary) &&
                          read_count(record, "backup", SL_LIMIT_PS, &out->backup) &&
-                         read_flag(record, "in_step", &out->in_step) &&
+                         read_flag(record, "in_step", &out->in_sync) &&
                          read_id(record, "deposed", &out->deposed_id);
     if (!is_read || out->primary >= coordinator->options.ps_count) {
         return false;
     }
     const bool has_backup = out->backup < coordinator->options.ps_count;
     out->backup = has_backup ? out->backup : SL_MESSAGE_NO_BACKUP;
-    return has_backup || !out->in_step;
+    return has_backup || !out->in_sync;
 }
 
 static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json_t *record)
@@ -316,13 +319,13 @@ static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json
     if (!read_count(record, "shards", SL_LIMIT_SHARDS, &ps.shard_count) ||
         !read_id(record, "client", &ps.client_id) ||
         !read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
-        !read_text(record, "fast", ps.fast_endpoint, sizeof ps.fast_endpoint) ||
+        !read_text(record, "fast", ps.bypass_endpoint, sizeof ps.bypass_endpoint) ||
         !read_text(record, "host", ps.host, sizeof ps.host) ||
         !read_id(record, "restore", &ps.restore) || !read_flag(record, "serving", &ps.serving) ||
         !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &ps.gone) ||
-        !read_pair(coordinator, record, &ps) ||
+        !read_group(coordinator, record, &ps) ||
         (ps.shard_count != 0 && !is_endpoint(ps.data_endpoint)) ||
-        (ps.fast_endpoint[0] != '\0' && !is_endpoint(ps.fast_endpoint))) {
+        (ps.bypass_endpoint[0] != '\0' && !is_endpoint(ps.bypass_endpoint))) {
         return SL_ERR_CORRUPT;
     }
     coordinator->ps[task] = ps;
@@ -335,7 +338,7 @@ static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const 
     uint32_t end;
     if (!read_word(record, "end", ENDS, END_COUNT, &end) ||
         !read_id(record, "client", &worker.client_id) ||
-        !read_flag(record, "departed", &worker.departed)) {
+        !read_flag(record, "departed", &worker.left_job)) {
         return SL_ERR_CORRUPT;
     }
     worker.end = (enum sl_coordinator_end)end;
@@ -350,12 +353,12 @@ static bool read_told(const char *text, struct sl_coordinator_done *done)
     for (const char *c = text; *c != '\0'; c++) {
         count += *c == ':' ? 1 : 0;
     }
-    done->told = calloc(count + 1, sizeof *done->told);
-    if (done->told == NULL) {
+    done->notified = calloc(count + 1, sizeof *done->notified);
+    if (done->notified == NULL) {
         return false;
     }
     for (; done->told_count < count; done->told_count++) {
-        struct sl_coordinator_notified *told = &done->told[done->told_count];
+        struct sl_coordinator_notified *told = &done->notified[done->told_count];
         char *end;
         told->client_id = strtoull(text, &end, 16);
         if (end == text || *end != ':') {
@@ -377,10 +380,10 @@ static int read_done(struct sl_coordinator *coordinator, uint32_t index, const j
     const char *told = json_string_value(json_object_get(record, "told"));
     if (told == NULL || !read_id(record, "number", &done.number) ||
         done.number % SL_COORDINATOR_DONE_BARRIERS != index || !read_told(told, &done)) {
-        free(done.told);
+        free(done.notified);
         return SL_ERR_CORRUPT;
     }
-    free(coordinator->done[index].told);
+    free(coordinator->done[index].notified);
     coordinator->done[index] = done;
     if (done.number > coordinator->done_number) {
         coordinator->done_number = done.number;
@@ -519,13 +522,13 @@ static void settle_ends(struct sl_coordinator *coordinator, uint64_t now_ns)
     bool restarted = false;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         restarted = restarted || coordinator->ps[task].restarted;
-        coordinator->ps[task].heard_ns = now_ns;
+        coordinator->ps[task].last_seen_ns = now_ns;
     }
     for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
         struct sl_coordinator_worker *worker = &coordinator->workers[task];
         worker->end_ns = now_ns;
-        worker->untold = restarted && worker->end == SL_COORDINATOR_END_LEFT;
-        coordinator->untold_count += worker->untold ? 1 : 0;
+        worker->unnotified = restarted && worker->end == SL_COORDINATOR_END_LEFT;
+        coordinator->unnotified_count += worker->unnotified ? 1 : 0;
     }
 }
 
@@ -534,9 +537,9 @@ static void await(const struct sl_coordinator *coordinator, struct sl_coordinato
                   uint64_t now_ns)
 {
     const uint64_t lease_ns = coordinator->options.lease_ns;
-    member->heard_ns = now_ns;
+    member->last_seen_ns = now_ns;
     if (member->hello.role == SL_MESSAGE_ROLE_WORKER && lease_ns < SL_CLOCK_NEVER - now_ns) {
-        member->excused_ns = now_ns + lease_ns;
+        member->lease_from_ns = now_ns + lease_ns;
     }
 }
 
@@ -546,8 +549,8 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         struct sl_coordinator_member *member = coordinator->members[i];
         await(coordinator, member, now_ns);
         /* Which checkpoints a ps can begin from is not in the records: it says so again. */
-        member->registered =
-            member->registered && (coordinator->formed || member->hello.role != SL_MESSAGE_ROLE_PS);
+        member->registered = member->registered && (coordinator->cluster_ready ||
+                                                    member->hello.role != SL_MESSAGE_ROLE_PS);
     }
     coordinator->stage_ns = coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
     settle_ends(coordinator, now_ns);
@@ -560,21 +563,21 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         wait_ns > DOUBT_WITHOUT_WORKERS_NS) {
         wait_ns = DOUBT_WITHOUT_WORKERS_NS;
     }
-    if (coordinator->formed) {
+    if (coordinator->cluster_ready) {
         sl_coordinator_checkpoint_formed(coordinator, now_ns);
     }
-    coordinator->doubted_until_ns = now_ns + wait_ns;
+    coordinator->recovery_deadline_ns = now_ns + wait_ns;
 }
 
 int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
                                  const struct sl_message_hello *hello, char *reason,
                                  size_t reason_bytes)
 {
-    if (coordinator->doubted_until_ns == 0) {
+    if (coordinator->recovery_deadline_ns == 0) {
         return 0;
     }
     if (hello->role == SL_MESSAGE_ROLE_PS && is_known_ps(coordinator, hello->client_id)) {
-        coordinator->doubted_until_ns = 0;
+        coordinator->recovery_deadline_ns = 0;
         sl_log_info("the job goes on: %u of its processes are known", coordinator->member_count);
         return 0;
     }
@@ -585,7 +588,7 @@ int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
 
 void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    if (coordinator->doubted_until_ns != 0 && now_ns >= coordinator->doubted_until_ns) {
+    if (coordinator->recovery_deadline_ns != 0 && now_ns >= coordinator->recovery_deadline_ns) {
         sl_log_warn("the cluster store knew of a job whose ps are all gone: it is forgotten");
         sl_coordinator_forget(coordinator);
     }
@@ -594,7 +597,7 @@ void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now
 void sl_coordinator_record_fini(struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < SL_COORDINATOR_DONE_BARRIERS; i++) {
-        free(coordinator->done[i].told);
+        free(coordinator->done[i].notified);
         coordinator->done[i] = (struct sl_coordinator_done){0};
     }
     coordinator->done_number = 0;

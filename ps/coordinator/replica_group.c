@@ -29,7 +29,7 @@ static uint32_t behind(const struct sl_coordinator *coordinator, uint32_t task)
 }
 
 /* The pair's number, by whose shards it has. */
-static uint32_t pair_of(const struct sl_coordinator *coordinator, uint32_t task, uint32_t which)
+static uint32_t group_of(const struct sl_coordinator *coordinator, uint32_t task, uint32_t which)
 {
     const uint32_t ps_count = coordinator->options.ps_count;
     return (task + (which == 0 ? 0 : ps_count - 1)) % ps_count;
@@ -46,16 +46,17 @@ bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint
 {
     bool needed = false;
     for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
-        const struct sl_coordinator_ps *pair = &coordinator->ps[pair_of(coordinator, task, which)];
-        needed = needed || (pair->epoch != 0 && pair->primary == task);
+        const struct sl_coordinator_ps *group =
+            &coordinator->ps[group_of(coordinator, task, which)];
+        needed = needed || (group->epoch != 0 && group->primary == task);
     }
     return needed || coordinator->ps[task].epoch == 0;
 }
 
 uint32_t sl_coordinator_replica_primary(const struct sl_coordinator *coordinator, uint32_t owner)
 {
-    const struct sl_coordinator_ps *pair = &coordinator->ps[owner];
-    return pair->epoch == 0 ? owner : pair->primary;
+    const struct sl_coordinator_ps *group = &coordinator->ps[owner];
+    return group->epoch == 0 ? owner : group->primary;
 }
 
 const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinator,
@@ -76,14 +77,15 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
         }
     }
     for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
-        const struct sl_coordinator_ps *pair = &coordinator->ps[pair_of(coordinator, task, which)];
-        if (pair->deposed_id == member->hello.client_id && pair->primary != task) {
+        const struct sl_coordinator_ps *group =
+            &coordinator->ps[group_of(coordinator, task, which)];
+        if (group->deposed_id == member->hello.client_id && group->primary != task) {
             return "it was lost, and its backup serves its shards now: start it anew";
         }
     }
     const struct sl_coordinator_ps *known = &coordinator->ps[task];
-    if (coordinator->formed && reg->replicas > 0 && reg->serving && known->shard_count != 0 &&
-        known->client_id != member->hello.client_id) {
+    if (coordinator->cluster_ready && reg->replicas > 0 && reg->serving &&
+        known->shard_count != 0 && known->client_id != member->hello.client_id) {
         return "another process has had its place since: start it anew";
     }
     return reg->replicas > 0 && coordinator->options.ps_count < 2
@@ -92,23 +94,23 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
 }
 
 /* What the cluster says of it is another from now on. */
-static void moved(struct sl_coordinator *coordinator, const struct sl_coordinator_ps *pair)
+static void moved(struct sl_coordinator *coordinator, const struct sl_coordinator_ps *group)
 {
     coordinator->cluster_version++;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(pair - coordinator->ps));
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(group - coordinator->ps));
 }
 
 /* A new epoch, in which the backup, if there is one, has nothing yet. */
-static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair,
+static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinator_ps *group,
                         uint32_t primary, uint32_t backup)
 {
-    pair->epoch++;
-    pair->primary = primary;
-    pair->backup = backup;
-    pair->in_step = false;
-    pair->retry_ns = 0;
-    moved(coordinator, pair);
+    group->epoch++;
+    group->primary = primary;
+    group->backup = backup;
+    group->in_sync = false;
+    group->retry_ns = 0;
+    moved(coordinator, group);
 }
 
 static bool is_primary(const struct sl_message_replica_report *report)
@@ -117,31 +119,31 @@ static bool is_primary(const struct sl_message_replica_report *report)
 }
 
 /* The backup was not brought in step, or fell out of step: a new epoch gives it a new snapshot. */
-static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair)
+static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinator_ps *group)
 {
-    const uint32_t owner = (uint32_t)(pair - coordinator->ps);
-    begin_epoch(coordinator, pair, pair->primary, pair->backup);
+    const uint32_t owner = (uint32_t)(group - coordinator->ps);
+    begin_epoch(coordinator, group, group->primary, group->backup);
     sl_log_warn("the backups of the shards of ps/%u on ps/%u are out of step (epoch %llu): until "
                 "they are in step again, what is pushed to ps/%u is there only",
-                owner, pair->backup, (unsigned long long)pair->epoch, pair->primary);
+                owner, group->backup, (unsigned long long)group->epoch, group->primary);
 }
 
 /* The pause is short: a shard that is in step, while others of its ps are not, lets replies wait
  * for its backup until the next epoch. */
-static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair,
+static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinator_ps *group,
                          uint64_t now_ns)
 {
-    if (pair->retry_ns != 0) {
+    if (group->retry_ns != 0) {
         return; /* the same report again */
     }
-    pair->failures++;
-    if (pair->failures == 1) {
-        retry_backup(coordinator, pair);
+    group->failures++;
+    if (group->failures == 1) {
+        retry_backup(coordinator, group);
         return;
     }
     const uint32_t doubled =
-        pair->failures - 2 < RETRY_DOUBLED ? pair->failures - 2 : RETRY_DOUBLED;
-    pair->retry_ns = now_ns + (RETRY_NS << doubled);
+        group->failures - 2 < RETRY_DOUBLED ? group->failures - 2 : RETRY_DOUBLED;
+    group->retry_ns = now_ns + (RETRY_NS << doubled);
 }
 
 static void take_report(struct sl_coordinator *coordinator, uint32_t task,
@@ -150,27 +152,27 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
     if (report->task_index >= coordinator->options.ps_count) {
         return;
     }
-    struct sl_coordinator_ps *pair = &coordinator->ps[report->task_index];
-    if (!is_primary(report) || report->is_undecided || pair->primary != task ||
-        pair->epoch != report->epoch || pair->backup == SL_MESSAGE_NO_BACKUP) {
+    struct sl_coordinator_ps *group = &coordinator->ps[report->task_index];
+    if (!is_primary(report) || report->is_undecided || group->primary != task ||
+        group->epoch != report->epoch || group->backup == SL_MESSAGE_NO_BACKUP) {
         return;
     }
-    if (report->in_step) {
-        if (pair->in_step) {
+    if (report->in_sync) {
+        if (group->in_sync) {
             return;
         }
-        pair->in_step = true;
-        pair->failures = 0;
-        pair->retry_ns = 0;
-        moved(coordinator, pair);
+        group->in_sync = true;
+        group->failures = 0;
+        group->retry_ns = 0;
+        moved(coordinator, group);
         sl_log_info("ps/%u has the backups of the shards of ps/%u: they are in step (epoch %llu)",
-                    pair->backup, report->task_index, (unsigned long long)pair->epoch);
+                    group->backup, report->task_index, (unsigned long long)group->epoch);
         return;
     }
-    if (pair->in_step) {
-        retry_backup(coordinator, pair);
+    if (group->in_sync) {
+        retry_backup(coordinator, group);
     } else {
-        note_failure(coordinator, pair, now_ns);
+        note_failure(coordinator, group, now_ns);
     }
 }
 
@@ -199,10 +201,10 @@ static const struct sl_message_replica_report *find_report(const struct sl_coord
 static struct claims find_claims(const struct sl_coordinator *coordinator, uint32_t owner)
 {
     struct claims claims = {.tasks = {owner, behind(coordinator, owner)}};
-    for (uint32_t seat = 0; seat < PAIRS_OF_A_PS; seat++) {
+    for (uint32_t leader = 0; leader < PAIRS_OF_A_PS; leader++) {
         const struct sl_message_replica_report *report =
-            find_report(&coordinator->ps[claims.tasks[seat]], owner);
-        claims.of[seat] = report;
+            find_report(&coordinator->ps[claims.tasks[leader]], owner);
+        claims.of[leader] = report;
         claims.epoch =
             report != NULL && report->epoch > claims.epoch ? report->epoch : claims.epoch;
     }
@@ -211,7 +213,7 @@ static struct claims find_claims(const struct sl_coordinator *coordinator, uint3
 
 static bool is_whole_backup(const struct sl_message_replica_report *report)
 {
-    return report != NULL && report->part == SL_MESSAGE_REPLICA_BACKUP && report->in_step;
+    return report != NULL && report->part == SL_MESSAGE_REPLICA_BACKUP && report->in_sync;
 }
 
 /* The seat that has what was acknowledged: that of the last primary, and where its process is gone,
@@ -221,15 +223,15 @@ static bool is_whole_backup(const struct sl_message_replica_report *report)
 static uint32_t find_heir(const struct claims *claims)
 {
     uint32_t heir = PAIRS_OF_A_PS;
-    for (uint32_t seat = 0; seat < PAIRS_OF_A_PS; seat++) {
-        const struct sl_message_replica_report *report = claims->of[seat];
+    for (uint32_t leader = 0; leader < PAIRS_OF_A_PS; leader++) {
+        const struct sl_message_replica_report *report = claims->of[leader];
         if (!is_primary(report) && !is_whole_backup(report)) {
             continue;
         }
         const bool is_first = heir == PAIRS_OF_A_PS;
         const uint64_t epoch = is_first ? 0 : claims->of[heir]->epoch;
         if (is_first || report->epoch > epoch || (report->epoch == epoch && is_primary(report))) {
-            heir = seat;
+            heir = leader;
         }
     }
     return heir;
@@ -239,7 +241,7 @@ static uint32_t find_heir(const struct claims *claims)
 static bool goes_on(const struct sl_message_replica_report *primary,
                     const struct sl_message_replica_report *backup)
 {
-    return is_primary(primary) && (primary->in_step || primary->is_undecided) && backup != NULL &&
+    return is_primary(primary) && (primary->in_sync || primary->is_undecided) && backup != NULL &&
            backup->part == SL_MESSAGE_REPLICA_BACKUP && backup->epoch == primary->epoch;
 }
 
@@ -254,29 +256,29 @@ static uint32_t find_beginner(const struct sl_coordinator *coordinator, const st
     return coordinator->ps[claims->tasks[0]].serving && !coordinator->ps[claims->tasks[1]].serving;
 }
 
-static void begin_pair(struct sl_coordinator *coordinator, uint32_t owner)
+static void begin_group(struct sl_coordinator *coordinator, uint32_t owner)
 {
-    struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+    struct sl_coordinator_ps *group = &coordinator->ps[owner];
     const struct claims claims = find_claims(coordinator, owner);
     const uint32_t heir = find_heir(&claims);
-    const bool is_lost = heir == PAIRS_OF_A_PS;
-    const uint32_t seat = is_lost ? find_beginner(coordinator, &claims) : heir;
-    const uint32_t primary = claims.tasks[seat];
-    const uint32_t backup = claims.tasks[1 - seat];
-    pair->epoch = claims.epoch;
-    if (goes_on(claims.of[seat], claims.of[1 - seat])) {
-        pair->primary = primary;
-        pair->backup = backup;
-        pair->in_step = claims.of[seat]->in_step;
-        moved(coordinator, pair);
+    const bool is_expired = heir == PAIRS_OF_A_PS;
+    const uint32_t leader = is_expired ? find_beginner(coordinator, &claims) : heir;
+    const uint32_t primary = claims.tasks[leader];
+    const uint32_t backup = claims.tasks[1 - leader];
+    group->epoch = claims.epoch;
+    if (goes_on(claims.of[leader], claims.of[1 - leader])) {
+        group->primary = primary;
+        group->backup = backup;
+        group->in_sync = claims.of[leader]->in_sync;
+        moved(coordinator, group);
         return;
     }
-    begin_epoch(coordinator, pair, primary, backup);
-    if (!is_lost && !is_primary(claims.of[seat])) {
+    begin_epoch(coordinator, group, primary, backup);
+    if (!is_expired && !is_primary(claims.of[leader])) {
         sl_log_warn(
             "ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which was lost "
             "with the coordinator (epoch %llu)",
-            primary, owner, backup, (unsigned long long)pair->epoch);
+            primary, owner, backup, (unsigned long long)group->epoch);
     }
 }
 
@@ -284,7 +286,7 @@ void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         if (coordinator->ps[task].replicas > 0 && coordinator->ps[task].epoch == 0) {
-            begin_pair(coordinator, task);
+            begin_group(coordinator, task);
         }
     }
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
@@ -305,22 +307,22 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
     coordinator->ps[task].report_count = reg->pair_count;
     memcpy(coordinator->ps[task].reports, reg->pairs, sizeof reg->pairs);
     for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
-        const uint32_t owner = pair_of(coordinator, task, which);
-        struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+        const uint32_t owner = group_of(coordinator, task, which);
+        struct sl_coordinator_ps *group = &coordinator->ps[owner];
         const uint32_t other = owner == task ? behind(coordinator, task) : owner;
-        if (pair->epoch == 0) {
+        if (group->epoch == 0) {
             continue; /* the cluster has not come together */
         }
-        if (pair->primary == task && is_new) {
+        if (group->primary == task && is_new) {
             const bool has_other = is_here(coordinator, other);
-            begin_epoch(coordinator, pair, task, has_other ? other : SL_MESSAGE_NO_BACKUP);
-        } else if (pair->primary != task && (is_new || pair->backup != task)) {
-            begin_epoch(coordinator, pair, pair->primary, task);
+            begin_epoch(coordinator, group, task, has_other ? other : SL_MESSAGE_NO_BACKUP);
+        } else if (group->primary != task && (is_new || group->backup != task)) {
+            begin_epoch(coordinator, group, group->primary, task);
             sl_log_info("ps/%u gets the backups of the shards of ps/%u (epoch %llu)", task, owner,
-                        (unsigned long long)pair->epoch);
-        } else if (pair->primary == task && pair->backup == SL_MESSAGE_NO_BACKUP &&
+                        (unsigned long long)group->epoch);
+        } else if (group->primary == task && group->backup == SL_MESSAGE_NO_BACKUP &&
                    is_here(coordinator, other)) {
-            begin_epoch(coordinator, pair, task, other);
+            begin_epoch(coordinator, group, task, other);
         }
     }
     for (uint32_t i = 0; i < reg->pair_count; i++) {
@@ -331,14 +333,15 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
 /* The backup goes on; it has to know who was lost meanwhile. */
 static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64_t heard_ns)
 {
-    struct sl_coordinator_ps *pair = &coordinator->ps[owner];
-    const uint32_t from = pair->primary;
-    pair->deposed_id = coordinator->ps[from].client_id;
-    begin_epoch(coordinator, pair, pair->backup, SL_MESSAGE_NO_BACKUP);
+    struct sl_coordinator_ps *group = &coordinator->ps[owner];
+    const uint32_t from = group->primary;
+    group->deposed_id = coordinator->ps[from].client_id;
+    begin_epoch(coordinator, group, group->backup, SL_MESSAGE_NO_BACKUP);
     sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u (epoch %llu)",
-                pair->primary, owner, from, (unsigned long long)pair->epoch);
-    sl_coordinator_expiry_owe(
-        coordinator, sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, pair->primary), heard_ns);
+                group->primary, owner, from, (unsigned long long)group->epoch);
+    sl_coordinator_expiry_owe(coordinator,
+                              sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, group->primary),
+                              heard_ns);
 }
 
 void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t task,
@@ -347,20 +350,20 @@ void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t ta
     const bool ends =
         coordinator->stage == SL_COORDINATOR_ENDING || coordinator->stage == SL_COORDINATOR_OVER;
     for (uint32_t which = 0; which < PAIRS_OF_A_PS && !ends; which++) {
-        const uint32_t owner = pair_of(coordinator, task, which);
-        struct sl_coordinator_ps *pair = &coordinator->ps[owner];
-        if (pair->epoch == 0) {
+        const uint32_t owner = group_of(coordinator, task, which);
+        struct sl_coordinator_ps *group = &coordinator->ps[owner];
+        if (group->epoch == 0) {
             continue;
         }
-        if (pair->backup == task) {
-            begin_epoch(coordinator, pair, pair->primary, SL_MESSAGE_NO_BACKUP);
+        if (group->backup == task) {
+            begin_epoch(coordinator, group, group->primary, SL_MESSAGE_NO_BACKUP);
             sl_log_warn("the shards of ps/%u have no backup now (epoch %llu)", owner,
-                        (unsigned long long)pair->epoch);
-        } else if (pair->primary == task && pair->backup != SL_MESSAGE_NO_BACKUP && pair->in_step &&
-                   is_here(coordinator, pair->backup)) {
+                        (unsigned long long)group->epoch);
+        } else if (group->primary == task && group->backup != SL_MESSAGE_NO_BACKUP &&
+                   group->in_sync && is_here(coordinator, group->backup)) {
             take_over(coordinator, owner, heard_ns);
-        } else if (pair->primary == task) {
-            begin_epoch(coordinator, pair, task, pair->backup);
+        } else if (group->primary == task) {
+            begin_epoch(coordinator, group, task, group->backup);
             sl_log_error("ps/%u had the shards of ps/%u without a backup in step", task, owner);
         }
     }
@@ -369,24 +372,24 @@ void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t ta
 void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint32_t task,
                                  struct sl_message_ps *out)
 {
-    const struct sl_coordinator_ps *pair = &coordinator->ps[task];
-    out->epoch = pair->epoch;
+    const struct sl_coordinator_ps *group = &coordinator->ps[task];
+    out->epoch = group->epoch;
     out->primary = sl_coordinator_replica_primary(coordinator, task);
-    out->backup = pair->epoch == 0 ? SL_MESSAGE_NO_BACKUP : pair->backup;
-    out->in_step = pair->in_step;
+    out->backup = group->epoch == 0 ? SL_MESSAGE_NO_BACKUP : group->backup;
+    out->in_sync = group->in_sync;
 }
 
-static bool is_alone(const struct sl_coordinator_ps *pair)
+static bool is_degraded(const struct sl_coordinator_ps *group)
 {
-    return pair->epoch != 0 && !pair->in_step;
+    return group->epoch != 0 && !group->in_sync;
 }
 
 uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator)
 {
     uint32_t shards = 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        const struct sl_coordinator_ps *pair = &coordinator->ps[task];
-        shards += is_alone(pair) ? pair->shard_count : 0;
+        const struct sl_coordinator_ps *group = &coordinator->ps[task];
+        shards += is_degraded(group) ? group->shard_count : 0;
     }
     return shards;
 }
@@ -396,19 +399,20 @@ uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator)
 void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        struct sl_coordinator_ps *pair = &coordinator->ps[task];
-        if (pair->retry_ns != 0 && now_ns >= pair->retry_ns) {
-            retry_backup(coordinator, pair);
+        struct sl_coordinator_ps *group = &coordinator->ps[task];
+        if (group->retry_ns != 0 && now_ns >= group->retry_ns) {
+            retry_backup(coordinator, group);
         }
-        if (!is_alone(pair)) {
-            pair->alone_since_ns = pair->alone_told_ns = 0;
-        } else if (pair->alone_since_ns == 0) {
-            pair->alone_since_ns = pair->alone_told_ns = now_ns;
-        } else if (now_ns - pair->alone_told_ns >= ALONE_TOLD_NS) {
-            pair->alone_told_ns = now_ns;
+        if (!is_degraded(group)) {
+            group->degraded_since_ns = group->degraded_told_ns = 0;
+        } else if (group->degraded_since_ns == 0) {
+            group->degraded_since_ns = group->degraded_told_ns = now_ns;
+        } else if (now_ns - group->degraded_told_ns >= ALONE_TOLD_NS) {
+            group->degraded_told_ns = now_ns;
             sl_log_warn("the shards of ps/%u have had no backup in step for %llu s: what ps/%u "
                         "acknowledges is there only",
-                        task, (now_ns - pair->alone_since_ns) / SL_CLOCK_NS_PER_S, pair->primary);
+                        task, (now_ns - group->degraded_since_ns) / SL_CLOCK_NS_PER_S,
+                        group->primary);
         }
     }
 }

@@ -178,7 +178,7 @@ static uint64_t newest_up_to(uint64_t latest, uint64_t restore,
 uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
                                       const struct sl_message_register *reg)
 {
-    return newest_up_to(coordinator->checkpoint.latest, reg->restore, &reg->complete);
+    return newest_up_to(coordinator->checkpoint.job_latest, reg->restore, &reg->complete);
 }
 
 /* It is the coordinator that has started anew: those that do not serve come in the place of others
@@ -188,7 +188,8 @@ static void come_later(struct sl_coordinator *coordinator)
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         struct sl_coordinator_ps *ps = &coordinator->ps[task];
         if (!ps->serving) {
-            ps->restore = newest_up_to(coordinator->checkpoint.latest, ps->restore, &ps->complete);
+            ps->restore =
+                newest_up_to(coordinator->checkpoint.job_latest, ps->restore, &ps->complete);
             sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
         }
     }
@@ -201,8 +202,8 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
     if (number != 0) {
         sl_log_info("the job begins from checkpoint %" PRIu64, number);
     }
-    coordinator->restore = checkpoint->whole = checkpoint->latest = number;
-    coordinator->abandoned_to = restores ? checkpoint->newest : 0;
+    coordinator->restore = checkpoint->last_on_all_servers = checkpoint->job_latest = number;
+    coordinator->abandoned_to = restores ? checkpoint->max_seen : 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         coordinator->ps[task].restore = number;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);

@@ -93,7 +93,8 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     /* A table that has an id already is of a job that is older than this coordinator. */
     coordinator->has_older_tables = coordinator->has_older_tables || open->keep_id;
     for (uint32_t task = 0;
-         open->keep_id && coordinator->formed && task < coordinator->options.ps_count; task++) {
+         open->keep_id && coordinator->cluster_ready && task < coordinator->options.ps_count;
+         task++) {
         sl_coordinator_restore_check_values(coordinator, task);
     }
     return 0;
@@ -179,7 +180,7 @@ void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
         .id = id,
         .stats = {.tables = tables,
                   .table_count = count,
-                  .alone_shards = sl_coordinator_replica_alone(coordinator)},
+                  .degraded_shards = sl_coordinator_replica_alone(coordinator)},
     };
     sl_coordinator_send(coordinator, member, &answer);
     free(tables);

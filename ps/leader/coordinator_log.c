@@ -63,67 +63,66 @@ struct sl_coordinator_log {
     struct sl_metastore_change changes[SL_METASTORE_CHANGES_MAX];
 };
 
-static void fail(struct sl_coordinator_log *ledger, const char *why)
+static void fail(struct sl_coordinator_log *log, const char *why)
 {
-    if (!ledger->has_failed && !ledger->is_destroyed) {
-        ledger->has_failed = true;
-        ledger->options.failed(ledger->options.ctx, why);
+    if (!log->has_failed && !log->is_destroyed) {
+        log->has_failed = true;
+        log->options.failed(log->options.ctx, why);
     }
 }
 
 /* ---- What the coordinator sends ---------------------------------------------------------------
  */
 
-static void keep(struct sl_coordinator_log *ledger, sl_coordinator_peer peer,
+static void keep(struct sl_coordinator_log *log, sl_coordinator_peer peer,
                  const struct sl_message *message)
 {
     const size_t bytes = sl_message_encoded_bytes(message);
     const size_t bytes_max =
-        ledger->options.bytes_max == 0 ? KEPT_BYTES_DEFAULT : ledger->options.bytes_max;
-    struct kept *kept =
-        ledger->kept_bytes + bytes > bytes_max ? NULL : malloc(sizeof *kept + bytes);
+        log->options.bytes_max == 0 ? KEPT_BYTES_DEFAULT : log->options.bytes_max;
+    struct kept *kept = log->kept_bytes + bytes > bytes_max ? NULL : malloc(sizeof *kept + bytes);
     if (kept == NULL) {
-        fail(ledger, "no memory for what waits for the cluster store");
+        fail(log, "no memory for what waits for the cluster store");
         return;
     }
-    *kept = (struct kept){.needs = ledger->change_number, .peer = peer, .bytes = bytes};
+    *kept = (struct kept){.needs = log->change_number, .peer = peer, .bytes = bytes};
     sl_message_encode(message, kept->message);
-    if (ledger->kept_first == NULL) {
-        ledger->kept_first = kept;
+    if (log->kept_first == NULL) {
+        log->kept_first = kept;
     } else {
-        ledger->kept_last->next = kept;
+        log->kept_last->next = kept;
     }
-    ledger->kept_last = kept;
-    ledger->kept_bytes += bytes;
+    log->kept_last = kept;
+    log->kept_bytes += bytes;
 }
 
-static void pass_on(struct sl_coordinator_log *ledger, sl_coordinator_peer peer,
+static void pass_on(struct sl_coordinator_log *log, sl_coordinator_peer peer,
                     const struct sl_message *message)
 {
-    const struct sl_coordinator_options *options = &ledger->options.coordinator;
-    if (ledger->options.may_act(ledger->options.ctx)) {
+    const struct sl_coordinator_options *options = &log->options.coordinator;
+    if (log->options.may_act(log->options.ctx)) {
         options->send(options->ctx, peer, message);
     }
 }
 
 static void on_send(void *ctx, sl_coordinator_peer peer, const struct sl_message *message)
 {
-    struct sl_coordinator_log *ledger = ctx;
-    if (ledger->has_failed) {
+    struct sl_coordinator_log *log = ctx;
+    if (log->has_failed) {
         return;
     }
-    if (ledger->kept_first == NULL && ledger->change_number == ledger->written_number) {
-        pass_on(ledger, peer, message);
+    if (log->kept_first == NULL && log->change_number == log->written_number) {
+        pass_on(log, peer, message);
     } else {
-        keep(ledger, peer, message);
+        keep(log, peer, message);
     }
 }
 
 static void on_close(void *ctx, sl_coordinator_peer peer, const char *why)
 {
-    struct sl_coordinator_log *ledger = ctx;
-    const struct sl_coordinator_options *options = &ledger->options.coordinator;
-    sl_coordinator_log_gone(ledger, peer);
+    struct sl_coordinator_log *log = ctx;
+    const struct sl_coordinator_options *options = &log->options.coordinator;
+    sl_coordinator_log_gone(log, peer);
     if (options->close != NULL) {
         options->close(options->ctx, peer, why);
     }
@@ -136,34 +135,34 @@ static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const 
     options->stage_changed(options->ctx, stage, err, why);
 }
 
-static void send_kept(struct sl_coordinator_log *ledger, const struct kept *kept)
+static void send_kept(struct sl_coordinator_log *log, const struct kept *kept)
 {
     struct sl_message message;
-    if (kept->is_dropped || ledger->has_failed) {
+    if (kept->is_dropped || log->has_failed) {
         return;
     }
     if (sl_message_decode(kept->message, kept->bytes, &message) != 0) {
-        fail(ledger, "no memory for what waited for the cluster store");
+        fail(log, "no memory for what waited for the cluster store");
         return;
     }
-    pass_on(ledger, kept->peer, &message);
+    pass_on(log, kept->peer, &message);
     sl_message_fini(&message);
 }
 
-static void release(struct sl_coordinator_log *ledger)
+static void release(struct sl_coordinator_log *log)
 {
-    while (ledger->kept_first != NULL && ledger->kept_first->needs <= ledger->written_number) {
-        struct kept *kept = ledger->kept_first;
-        ledger->kept_first = kept->next;
-        ledger->kept_bytes -= kept->bytes;
-        send_kept(ledger, kept);
+    while (log->kept_first != NULL && log->kept_first->needs <= log->written_number) {
+        struct kept *kept = log->kept_first;
+        log->kept_first = kept->next;
+        log->kept_bytes -= kept->bytes;
+        send_kept(log, kept);
         free(kept);
     }
 }
 
-void sl_coordinator_log_gone(struct sl_coordinator_log *ledger, sl_coordinator_peer peer)
+void sl_coordinator_log_gone(struct sl_coordinator_log *log, sl_coordinator_peer peer)
 {
-    for (struct kept *kept = ledger->kept_first; kept != NULL; kept = kept->next) {
+    for (struct kept *kept = log->kept_first; kept != NULL; kept = kept->next) {
         kept->is_dropped = kept->is_dropped || kept->peer == peer;
     }
 }
@@ -173,174 +172,174 @@ void sl_coordinator_log_gone(struct sl_coordinator_log *ledger, sl_coordinator_p
 
 static void on_changed(void *ctx, enum sl_coordinator_record kind, uint32_t index)
 {
-    struct sl_coordinator_log *ledger = ctx;
-    ledger->change_number++;
+    struct sl_coordinator_log *log = ctx;
+    log->change_number++;
     if (kind == SL_COORDINATOR_RECORD_ALL) {
-        ledger->erases = true;
+        log->erases = true;
         for (size_t k = 0; k < KIND_COUNT; k++) {
-            memset(ledger->changed[k], 0, KINDS[k].count * sizeof(bool));
+            memset(log->changed[k], 0, KINDS[k].count * sizeof(bool));
         }
-        ledger->changed_count = 0;
-    } else if (!ledger->changed[kind][index]) {
-        ledger->changed[kind][index] = true;
-        ledger->changed_count++;
+        log->changed_count = 0;
+    } else if (!log->changed[kind][index]) {
+        log->changed[kind][index] = true;
+        log->changed_count++;
     }
-    ledger->options.wake(ledger->options.ctx);
+    log->options.wake(log->options.ctx);
 }
 
-static void free_changes(struct sl_coordinator_log *ledger)
+static void free_changes(struct sl_coordinator_log *log)
 {
-    for (size_t i = 0; i < ledger->ask.change_count; i++) {
-        free(ledger->changes[i].value);
+    for (size_t i = 0; i < log->ask.change_count; i++) {
+        free(log->changes[i].value);
     }
-    ledger->ask.change_count = 0;
+    log->ask.change_count = 0;
 }
 
 /* The key of the term, first of what a write changes; false: no memory. */
-static bool take_turn(struct sl_coordinator_log *ledger)
+static bool take_turn(struct sl_coordinator_log *log)
 {
-    struct sl_metastore_change *change = &ledger->changes[0];
+    struct sl_metastore_change *change = &log->changes[0];
     *change =
-        (struct sl_metastore_change){.lease = ledger->options.lease, .value = malloc(VALUE_BYTES)};
+        (struct sl_metastore_change){.lease = log->options.lease, .value = malloc(VALUE_BYTES)};
     if (change->value == NULL) {
         return false;
     }
-    memcpy(change->key, ledger->key, sizeof change->key);
+    memcpy(change->key, log->key, sizeof change->key);
     const int length =
         snprintf((char *)change->value, VALUE_BYTES, "%.*s,\"turn\":\"%" PRIx64 "\"}",
-                 (int)strlen(ledger->won) - 1, ledger->won, ++ledger->turn);
+                 (int)strlen(log->won) - 1, log->won, ++log->turn);
     sl_assert(length < VALUE_BYTES);
     change->value_bytes = (size_t)length;
-    ledger->ask.change_count = 1;
+    log->ask.change_count = 1;
     return true;
 }
 
 /* One record; false: no memory. */
-static bool take_change(struct sl_coordinator_log *ledger, enum sl_coordinator_record kind,
+static bool take_change(struct sl_coordinator_log *log, enum sl_coordinator_record kind,
                         uint32_t index)
 {
-    struct sl_metastore_change *change = &ledger->changes[ledger->ask.change_count];
+    struct sl_metastore_change *change = &log->changes[log->ask.change_count];
     *change = (struct sl_metastore_change){0};
-    int length = snprintf(change->key, sizeof change->key, "%s%s/%05u", ledger->prefix,
+    int length = snprintf(change->key, sizeof change->key, "%s%s/%05u", log->prefix,
                           KINDS[kind].name, index);
     sl_assert(length < (int)sizeof change->key);
-    if (sl_coordinator_record_write(ledger->coordinator, kind, index, &change->value,
+    if (sl_coordinator_record_write(log->coordinator, kind, index, &change->value,
                                     &change->value_bytes) != 0) {
         return false;
     }
-    ledger->ask.change_count++;
+    log->ask.change_count++;
     return true;
 }
 
 /* As many as fit; false: no memory. */
-static bool take_changes(struct sl_coordinator_log *ledger)
+static bool take_changes(struct sl_coordinator_log *log)
 {
     size_t bytes = 0;
-    for (size_t k = 0; k < KIND_COUNT && ledger->changed_count > 0; k++) {
-        for (uint32_t i = 0; i < KINDS[k].count && ledger->changed_count > 0; i++) {
-            if (!ledger->changed[k][i]) {
+    for (size_t k = 0; k < KIND_COUNT && log->changed_count > 0; k++) {
+        for (uint32_t i = 0; i < KINDS[k].count && log->changed_count > 0; i++) {
+            if (!log->changed[k][i]) {
                 continue;
             }
-            if (ledger->ask.change_count == SL_METASTORE_CHANGES_MAX || bytes >= WRITE_BYTES_MAX) {
+            if (log->ask.change_count == SL_METASTORE_CHANGES_MAX || bytes >= WRITE_BYTES_MAX) {
                 return true;
             }
-            if (!take_change(ledger, (enum sl_coordinator_record)k, i)) {
+            if (!take_change(log, (enum sl_coordinator_record)k, i)) {
                 return false;
             }
-            bytes += ledger->changes[ledger->ask.change_count - 1].value_bytes;
-            ledger->changed[k][i] = false;
-            ledger->changed_count--;
+            bytes += log->changes[log->ask.change_count - 1].value_bytes;
+            log->changed[k][i] = false;
+            log->changed_count--;
         }
     }
     return true;
 }
 
 /* A range that is removed and a key in it that is set exclude each other in one write. */
-static void take_erasure(struct sl_coordinator_log *ledger)
+static void take_erasure(struct sl_coordinator_log *log)
 {
-    struct sl_metastore_change *change = &ledger->changes[ledger->ask.change_count++];
+    struct sl_metastore_change *change = &log->changes[log->ask.change_count++];
     *change = (struct sl_metastore_change){.removes = true, .is_prefix = true};
-    memcpy(change->key, ledger->prefix, sizeof change->key);
-    ledger->erases = false;
+    memcpy(change->key, log->prefix, sizeof change->key);
+    log->erases = false;
 }
 
 static void on_answer(void *ctx, struct sl_metastore_request *ask);
 
-static void ask_store(struct sl_coordinator_log *ledger)
+static void ask_metastore(struct sl_coordinator_log *log)
 {
-    ledger->asking = true;
-    sl_metastore_request(ledger->options.store, &ledger->ask);
+    log->asking = true;
+    sl_metastore_request(log->options.metastore, &log->ask);
 }
 
-void sl_coordinator_log_run(struct sl_coordinator_log *ledger)
+void sl_coordinator_log_run(struct sl_coordinator_log *log)
 {
-    if (!ledger->is_ready || ledger->asking || ledger->has_failed) {
+    if (!log->is_ready || log->asking || log->has_failed) {
         return;
     }
-    if (ledger->ask.change_count > 0) {
-        ask_store(ledger); /* it was not answered: the same again */
+    if (log->ask.change_count > 0) {
+        ask_metastore(log); /* it was not answered: the same again */
         return;
     }
-    if (!ledger->erases && ledger->changed_count == 0) {
+    if (!log->erases && log->changed_count == 0) {
         return;
     }
-    ledger->ask = (struct sl_metastore_request){
+    log->ask = (struct sl_metastore_request){
         .kind = SL_METASTORE_WRITE,
-        .timeout_ns = ledger->options.timeout_ns,
+        .timeout_ns = log->options.timeout_ns,
         .guard = SL_METASTORE_CREATED,
-        .revision = ledger->options.epoch,
-        .was = ledger->value,
-        .changes = ledger->changes,
+        .revision = log->options.term,
+        .was = log->value,
+        .changes = log->changes,
         .done = on_answer,
-        .ctx = ledger,
+        .ctx = log,
     };
-    memcpy(ledger->ask.key, ledger->key, sizeof ledger->ask.key);
-    bool is_taken = take_turn(ledger);
-    if (is_taken && ledger->erases) {
-        take_erasure(ledger);
+    memcpy(log->ask.key, log->key, sizeof log->ask.key);
+    bool is_taken = take_turn(log);
+    if (is_taken && log->erases) {
+        take_erasure(log);
     } else if (is_taken) {
-        is_taken = take_changes(ledger);
+        is_taken = take_changes(log);
     }
     if (!is_taken) {
-        fail(ledger, "no memory for what the cluster store has to know");
+        fail(log, "no memory for what the cluster store has to know");
         return;
     }
-    ledger->asking_number = ledger->changed_count == 0 ? ledger->change_number : 0;
-    ask_store(ledger);
+    log->asking_number = log->changed_count == 0 ? log->change_number : 0;
+    ask_metastore(log);
 }
 
 /* It holds, or did when it was asked for before, and not answered. */
-static bool is_written(const struct sl_coordinator_log *ledger,
+static bool is_written(const struct sl_coordinator_log *log,
                        const struct sl_metastore_answer *answer)
 {
-    const struct sl_metastore_item *pair = answer->pair_count == 0 ? NULL : &answer->pairs[0];
-    return answer->held || (pair != NULL && pair->created == ledger->options.epoch &&
-                            pair->value_bytes == ledger->changes[0].value_bytes &&
-                            memcmp(pair->value, ledger->changes[0].value, pair->value_bytes) == 0);
+    const struct sl_metastore_item *item = answer->item_count == 0 ? NULL : &answer->pairs[0];
+    return answer->held || (item != NULL && item->created == log->options.term &&
+                            item->value_bytes == log->changes[0].value_bytes &&
+                            memcmp(item->value, log->changes[0].value, item->value_bytes) == 0);
 }
 
-static void written(struct sl_coordinator_log *ledger, const struct sl_metastore_request *ask)
+static void written(struct sl_coordinator_log *log, const struct sl_metastore_request *ask)
 {
     const struct sl_metastore_answer *answer = &ask->answer;
     bool is_out = answer->err == SL_ERR_DEADLINE || answer->err == SL_ERR_IO;
     if (is_out) {
-        ledger->options.wake(ledger->options.ctx); /* the election knows when it is too late */
+        log->options.wake(log->options.ctx); /* the election knows when it is too late */
         return;
     }
-    const bool is_done = answer->err == 0 && is_written(ledger, answer);
+    const bool is_done = answer->err == 0 && is_written(log, answer);
     if (is_done) {
-        memcpy(ledger->value, ledger->changes[0].value, ledger->changes[0].value_bytes + 1);
+        memcpy(log->value, log->changes[0].value, log->changes[0].value_bytes + 1);
     }
-    free_changes(ledger);
+    free_changes(log);
     if (answer->err != 0) {
-        fail(ledger, answer->reason);
+        fail(log, answer->reason);
     } else if (!is_done) {
-        fail(ledger, "another process hosts it");
-    } else if (ledger->asking_number != 0) {
-        ledger->written_number = ledger->asking_number;
-        release(ledger);
+        fail(log, "another process hosts it");
+    } else if (log->asking_number != 0) {
+        log->written_number = log->asking_number;
+        release(log);
     }
-    ledger->options.wake(ledger->options.ctx);
+    log->options.wake(log->options.ctx);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------
@@ -366,89 +365,89 @@ static bool parse_key(const char *text, enum sl_coordinator_record *kind, uint32
     return false;
 }
 
-static int read_pair(struct sl_coordinator_log *ledger, const struct sl_metastore_item *pair)
+static int read_item(struct sl_coordinator_log *log, const struct sl_metastore_item *item)
 {
     enum sl_coordinator_record kind;
     uint32_t index;
     char reason[SL_METASTORE_REASON_BYTES] = "it is none of a coordinator's keys";
     int err = SL_ERR_CORRUPT;
-    if (parse_key(pair->key + strlen(ledger->prefix), &kind, &index)) {
-        err = sl_coordinator_record_read(ledger->coordinator, kind, index, pair->value,
-                                         pair->value_bytes, reason, sizeof reason);
+    if (parse_key(item->key + strlen(log->prefix), &kind, &index)) {
+        err = sl_coordinator_record_read(log->coordinator, kind, index, item->value,
+                                         item->value_bytes, reason, sizeof reason);
     }
     if (err != 0) {
-        sl_log_error("%s in the cluster store: %s", pair->key, reason);
+        sl_log_error("%s in the cluster store: %s", item->key, reason);
     }
     return err;
 }
 
 /* What was read into the coordinator counts as no change. */
-static void forget_changes(struct sl_coordinator_log *ledger)
+static void forget_changes(struct sl_coordinator_log *log)
 {
     for (size_t k = 0; k < KIND_COUNT; k++) {
-        memset(ledger->changed[k], 0, KINDS[k].count * sizeof(bool));
+        memset(log->changed[k], 0, KINDS[k].count * sizeof(bool));
     }
-    ledger->changed_count = 0;
-    ledger->change_number = ledger->written_number = 1;
+    log->changed_count = 0;
+    log->change_number = log->written_number = 1;
 }
 
-static void read_all(struct sl_coordinator_log *ledger, const struct sl_metastore_request *ask)
+static void read_all(struct sl_coordinator_log *log, const struct sl_metastore_request *ask)
 {
     const struct sl_metastore_answer *answer = &ask->answer;
     int err = answer->err;
     if (err == SL_ERR_DEADLINE || err == SL_ERR_IO) {
-        ask_store(ledger); /* as long as the lease lasts */
+        ask_metastore(log); /* as long as the lease lasts */
         return;
     }
     if (err != 0) {
-        fail(ledger, answer->reason);
+        fail(log, answer->reason);
         return;
     }
-    for (size_t i = 0; i < answer->pair_count && err == 0; i++) {
-        err = read_pair(ledger, &answer->pairs[i]);
+    for (size_t i = 0; i < answer->item_count && err == 0; i++) {
+        err = read_item(log, &answer->pairs[i]);
     }
     if (err != 0) {
-        fail(ledger, "the records of the job cannot be used: give another prefix, or remove them");
+        fail(log, "the records of the job cannot be used: give another prefix, or remove them");
         return;
     }
-    forget_changes(ledger);
-    ledger->is_ready = true;
-    ledger->options.ready(ledger->options.ctx, answer->pair_count == 0);
+    forget_changes(log);
+    log->is_ready = true;
+    log->options.ready(log->options.ctx, answer->item_count == 0);
 }
 
-static void free_ledger(struct sl_coordinator_log *ledger)
+static void free_log(struct sl_coordinator_log *log)
 {
-    while (ledger->kept_first != NULL) {
-        struct kept *next = ledger->kept_first->next;
-        free(ledger->kept_first);
-        ledger->kept_first = next;
+    while (log->kept_first != NULL) {
+        struct kept *next = log->kept_first->next;
+        free(log->kept_first);
+        log->kept_first = next;
     }
-    free_changes(ledger);
+    free_changes(log);
     for (size_t k = 0; k < KIND_COUNT; k++) {
-        free(ledger->changed[k]);
+        free(log->changed[k]);
     }
-    if (ledger->coordinator != NULL) {
-        sl_coordinator_destroy(&ledger->coordinator);
+    if (log->coordinator != NULL) {
+        sl_coordinator_destroy(&log->coordinator);
     }
-    free(ledger);
+    free(log);
 }
 
 static void on_answer(void *ctx, struct sl_metastore_request *ask)
 {
-    struct sl_coordinator_log *ledger = ctx;
-    ledger->asking = false;
-    if (ledger->is_destroyed) {
+    struct sl_coordinator_log *log = ctx;
+    log->asking = false;
+    if (log->is_destroyed) {
         sl_metastore_answer_fini(&ask->answer);
-        free_ledger(ledger);
+        free_log(log);
         return;
     }
     struct sl_metastore_request answered = *ask; /* the ask may be used again in here */
-    if (ledger->has_failed) {
-        free_changes(ledger);
+    if (log->has_failed) {
+        free_changes(log);
     } else if (ask->kind == SL_METASTORE_READ) {
-        read_all(ledger, &answered);
+        read_all(log, &answered);
     } else {
-        written(ledger, &answered);
+        written(log, &answered);
     }
     sl_metastore_answer_fini(&answered.answer);
 }
@@ -456,78 +455,78 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
 /* ---- Life -------------------------------------------------------------------------------------
  */
 
-static int create_coordinator(struct sl_coordinator_log *ledger)
+static int create_coordinator(struct sl_coordinator_log *log)
 {
-    struct sl_coordinator_options options = ledger->options.coordinator;
+    struct sl_coordinator_options options = log->options.coordinator;
     options.send = on_send;
     options.close = on_close;
     options.stage_changed = options.stage_changed == NULL ? NULL : on_stage;
     options.changed = on_changed;
-    options.ctx = ledger;
-    return sl_coordinator_create(&options, &ledger->coordinator);
+    options.ctx = log;
+    return sl_coordinator_create(&options, &log->coordinator);
 }
 
 int sl_coordinator_log_create(const struct sl_coordinator_log_options *options,
                               struct sl_coordinator_log **out)
 {
-    struct sl_coordinator_log *ledger = calloc(1, sizeof *ledger);
-    if (ledger == NULL) {
+    struct sl_coordinator_log *log = calloc(1, sizeof *log);
+    if (log == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    ledger->options = *options;
+    log->options = *options;
     int err = 0;
     for (size_t k = 0; k < KIND_COUNT && err == 0; k++) {
-        ledger->changed[k] = calloc(KINDS[k].count, sizeof(bool));
-        err = ledger->changed[k] == NULL ? SL_ERR_NO_MEMORY : 0;
+        log->changed[k] = calloc(KINDS[k].count, sizeof(bool));
+        err = log->changed[k] == NULL ? SL_ERR_NO_MEMORY : 0;
     }
-    int length = snprintf(ledger->prefix, sizeof ledger->prefix, "%s/state/", options->prefix);
-    if (err == 0 && (size_t)length + sizeof "worker/00000" > sizeof ledger->prefix) {
+    int length = snprintf(log->prefix, sizeof log->prefix, "%s/state/", options->prefix);
+    if (err == 0 && (size_t)length + sizeof "worker/00000" > sizeof log->prefix) {
         err = SL_ERR_INVALID;
     }
     if (err == 0) {
-        err = create_coordinator(ledger);
+        err = create_coordinator(log);
     }
     if (err != 0) {
-        free_ledger(ledger);
+        free_log(log);
         return err;
     }
-    (void)snprintf(ledger->key, sizeof ledger->key, "%s", options->key);
-    (void)snprintf(ledger->won, sizeof ledger->won, "%s", options->value);
-    memcpy(ledger->value, ledger->won, sizeof ledger->value);
-    ledger->ask = (struct sl_metastore_request){
+    (void)snprintf(log->key, sizeof log->key, "%s", options->key);
+    (void)snprintf(log->won, sizeof log->won, "%s", options->value);
+    memcpy(log->value, log->won, sizeof log->value);
+    log->ask = (struct sl_metastore_request){
         .kind = SL_METASTORE_READ,
         .is_prefix = true,
         .timeout_ns = READ_TIMEOUTS * options->timeout_ns,
         .done = on_answer,
-        .ctx = ledger,
+        .ctx = log,
     };
-    memcpy(ledger->ask.key, ledger->prefix, sizeof ledger->ask.key);
-    ask_store(ledger);
-    *out = ledger;
+    memcpy(log->ask.key, log->prefix, sizeof log->ask.key);
+    ask_metastore(log);
+    *out = log;
     return 0;
 }
 
-struct sl_coordinator *sl_coordinator_log_coordinator(struct sl_coordinator_log *ledger)
+struct sl_coordinator *sl_coordinator_log_coordinator(struct sl_coordinator_log *log)
 {
-    return ledger->coordinator;
+    return log->coordinator;
 }
 
-bool sl_coordinator_log_is_clean(const struct sl_coordinator_log *ledger)
+bool sl_coordinator_log_is_clean(const struct sl_coordinator_log *log)
 {
-    return ledger->change_number == ledger->written_number && !ledger->asking;
+    return log->change_number == log->written_number && !log->asking;
 }
 
-void sl_coordinator_log_erase(struct sl_coordinator_log *ledger)
+void sl_coordinator_log_erase(struct sl_coordinator_log *log)
 {
-    on_changed(ledger, SL_COORDINATOR_RECORD_ALL, 0);
+    on_changed(log, SL_COORDINATOR_RECORD_ALL, 0);
 }
 
-void sl_coordinator_log_destroy(struct sl_coordinator_log **ledger)
+void sl_coordinator_log_destroy(struct sl_coordinator_log **log)
 {
-    struct sl_coordinator_log *gone = *ledger;
-    *ledger = NULL;
+    struct sl_coordinator_log *gone = *log;
+    *log = NULL;
     gone->is_destroyed = true;
     if (!gone->asking) {
-        free_ledger(gone);
+        free_log(gone);
     }
 }

@@ -15,12 +15,12 @@
 #include "ps/metastore/metastore.h"
 
 struct sl_coordinator_log_options {
-    struct sl_metastore *store;
+    struct sl_metastore *metastore;
     const char *prefix;                        /* copied */
     const char *key;                           /* of the term; copied */
     const char *value;                         /* that it has: a JSON object; copied */
     uint64_t lease;                            /* that it hangs on */
-    uint64_t epoch;                            /* the revision at which it was created */
+    uint64_t term;                             /* the revision at which it was created */
     uint64_t timeout_ns;                       /* of one write; that of reading is ten times it */
     size_t bytes_max;                          /* of messages kept back; 0: 256 MiB */
     struct sl_coordinator_options coordinator; /* `send`, `close` and others as they are to be
@@ -46,23 +46,23 @@ int sl_coordinator_log_create(const struct sl_coordinator_log_options *options,
                               struct sl_coordinator_log **out);
 
 /* The coordinator; its `send` goes through the ledger. Valid as long as that. */
-struct sl_coordinator *sl_coordinator_log_coordinator(struct sl_coordinator_log *ledger);
+struct sl_coordinator *sl_coordinator_log_coordinator(struct sl_coordinator_log *log);
 
 /* Writes what has changed. */
-void sl_coordinator_log_run(struct sl_coordinator_log *ledger);
+void sl_coordinator_log_run(struct sl_coordinator_log *log);
 
 /* The peer's connection is gone: what was kept back for it is dropped. Before the server frees it.
  */
-void sl_coordinator_log_gone(struct sl_coordinator_log *ledger, sl_coordinator_peer peer);
+void sl_coordinator_log_gone(struct sl_coordinator_log *log, sl_coordinator_peer peer);
 
 /* All is written. */
-bool sl_coordinator_log_is_clean(const struct sl_coordinator_log *ledger);
+bool sl_coordinator_log_is_clean(const struct sl_coordinator_log *log);
 
 /* The job is over: the records are removed, as the last write. */
-void sl_coordinator_log_erase(struct sl_coordinator_log *ledger);
+void sl_coordinator_log_erase(struct sl_coordinator_log *log);
 
 /* Nothing is sent or written any more. With something under way at the store it is freed when that
  * has been answered. Nulls *ledger. */
-void sl_coordinator_log_destroy(struct sl_coordinator_log **ledger);
+void sl_coordinator_log_destroy(struct sl_coordinator_log **log);
 
 #endif

@@ -48,7 +48,7 @@ struct sl_election {
     uint64_t keep_at_ns;
     uint64_t look_at_ns;
     uint64_t pause_ns; /* behind a revocation */
-    uint64_t epoch;
+    uint64_t term;
     struct sl_election_leader leader;
     bool unreachable; /* the store is, and that was said */
     bool refuses;     /* at that, of a change: what is read says nothing of it */
@@ -72,7 +72,7 @@ static bool changes(enum sl_metastore_kind kind)
 static void note_answer(struct sl_election *election, enum sl_metastore_kind kind,
                         const struct sl_metastore_answer *answer)
 {
-    const bool leads_on = kind == SL_METASTORE_READ && answer->pair_count > 0;
+    const bool leads_on = kind == SL_METASTORE_READ && answer->item_count > 0;
     bool is_out = answer->err == SL_ERR_DEADLINE || answer->err == SL_ERR_IO;
     if (answer->err != 0 && answer->err != SL_ERR_NOT_FOUND && answer->err != SL_ERR_CANCELLED) {
         if (!election->unreachable) {
@@ -102,12 +102,12 @@ static bool read_string(const json_t *root, const char *name, char *to, size_t b
 }
 
 /* What stands in the key is of whoever may write there: it is checked like what a peer sends. */
-static bool parse_leader(const struct sl_metastore_item *pair, struct sl_election_leader *out)
+static bool parse_leader(const struct sl_metastore_item *item, struct sl_election_leader *out)
 {
-    struct sl_election_leader leader = {.epoch = pair->created};
+    struct sl_election_leader leader = {.term = item->created};
     struct sl_endpoint endpoint;
     char id[24];
-    json_t *root = json_loadb((const char *)pair->value, pair->value_bytes, 0, NULL);
+    json_t *root = json_loadb((const char *)item->value, item->value_bytes, 0, NULL);
     bool is_good = read_string(root, "name", leader.name, sizeof leader.name) &&
                    read_string(root, "endpoint", leader.endpoint, sizeof leader.endpoint) &&
                    read_string(root, "id", id, sizeof id) &&
@@ -143,7 +143,7 @@ static int write_value(struct sl_election *election)
 
 static void set_leader(struct sl_election *election, const struct sl_election_leader *leader)
 {
-    if (election->leader.epoch != leader->epoch) {
+    if (election->leader.term != leader->term) {
         election->leader = *leader;
         election->options.leader(election->options.ctx, &election->leader);
     }
@@ -153,7 +153,7 @@ static void set_leader(struct sl_election *election, const struct sl_election_le
 static void see_leader(struct sl_election *election, const struct sl_metastore_answer *answer)
 {
     struct sl_election_leader leader = {0};
-    if (answer->pair_count > 0 && !parse_leader(&answer->pairs[0], &leader)) {
+    if (answer->item_count > 0 && !parse_leader(&answer->pairs[0], &leader)) {
         sl_log_warn("%s in the cluster store is not what a coordinator writes", election->key);
         leader = (struct sl_election_leader){0};
     }
@@ -164,7 +164,8 @@ static void see_leader(struct sl_election *election, const struct sl_metastore_a
 
 static void on_answer(void *ctx, struct sl_metastore_request *ask);
 
-static void ask_store(struct sl_election *election, enum state state, enum sl_metastore_kind kind)
+static void ask_metastore(struct sl_election *election, enum state state,
+                          enum sl_metastore_kind kind)
 {
     sl_assert(!election->asking);
     struct sl_metastore_request *ask = &election->ask;
@@ -188,7 +189,7 @@ static void ask_store(struct sl_election *election, enum state state, enum sl_me
     if (kind != SL_METASTORE_WRITE) {
         election->asked_ns = now_of(election); /* a lease counts from when it was asked for */
     }
-    sl_metastore_request(election->options.store, ask);
+    sl_metastore_request(election->options.metastore, ask);
 }
 
 static void watch_again(struct sl_election *election, uint64_t pause_ns)
@@ -201,7 +202,7 @@ static void revoke(struct sl_election *election, uint64_t pause_ns)
 {
     election->pause_ns = pause_ns;
     if (!election->asking) { /* else it ends by itself */
-        ask_store(election, REVOKING, SL_METASTORE_LEASE_REVOKE);
+        ask_metastore(election, REVOKING, SL_METASTORE_LEASE_REVOKE);
     }
 }
 
@@ -215,9 +216,9 @@ static void win(struct sl_election *election, uint64_t epoch)
 {
     const struct sl_election_options *options = &election->options;
     election->state = HOLDING;
-    election->epoch = epoch;
+    election->term = epoch;
     set_until(election, election->asked_ns);
-    struct sl_election_leader self = {.epoch = epoch, .id = options->id};
+    struct sl_election_leader self = {.term = epoch, .id = options->id};
     memcpy(self.name, options->name, sizeof self.name);
     memcpy(self.endpoint, options->endpoint, sizeof self.endpoint);
     set_leader(election, &self);
@@ -228,7 +229,7 @@ static void lose(struct sl_election *election, const char *why, uint64_t pause_n
 {
     const struct sl_election_leader nobody = {0};
     watch_again(election, pause_ns);
-    election->epoch = 0;
+    election->term = 0;
     set_leader(election, &nobody);
     election->options.lost(election->options.ctx, why);
     if (election->state == WATCHING) {
@@ -245,8 +246,8 @@ static void read_came(struct sl_election *election, const struct sl_metastore_an
         return;
     }
     see_leader(election, answer);
-    if (answer->pair_count == 0 && election->options.campaigns) {
-        ask_store(election, GRANTING, SL_METASTORE_LEASE_GRANT);
+    if (answer->item_count == 0 && election->options.campaigns) {
+        ask_metastore(election, GRANTING, SL_METASTORE_LEASE_GRANT);
     }
 }
 
@@ -255,19 +256,19 @@ static void grant_came(struct sl_election *election, const struct sl_metastore_a
     watch_again(election, RETRY_NS);
     if (answer->err == 0) {
         election->lease = answer->lease;
-        ask_store(election, CLAIMING, SL_METASTORE_WRITE);
+        ask_metastore(election, CLAIMING, SL_METASTORE_WRITE);
     }
 }
 
 static void claim_came(struct sl_election *election, const struct sl_metastore_answer *answer)
 {
     /* What did not hold may be our own claim, that was asked twice. */
-    const struct sl_metastore_item *pair = answer->pair_count == 0 ? NULL : &answer->pairs[0];
+    const struct sl_metastore_item *item = answer->item_count == 0 ? NULL : &answer->pairs[0];
     watch_again(election, RETRY_NS);
     if (answer->err == 0 && answer->held) {
         win(election, answer->revision);
-    } else if (answer->err == 0 && pair != NULL && pair->lease == election->lease) {
-        win(election, pair->created);
+    } else if (answer->err == 0 && item != NULL && item->lease == election->lease) {
+        win(election, item->created);
     } else {
         if (answer->err == 0) {
             see_leader(election, answer);
@@ -285,7 +286,7 @@ static void answer_resigned(struct sl_election *election, const struct sl_metast
     bool may_hold =
         election->ask.kind == SL_METASTORE_LEASE_GRANT || election->ask.kind == SL_METASTORE_WRITE;
     if (may_hold && answer->err != SL_ERR_CANCELLED && election->lease != 0) {
-        ask_store(election, RESIGNED, SL_METASTORE_LEASE_REVOKE);
+        ask_metastore(election, RESIGNED, SL_METASTORE_LEASE_REVOKE);
     }
 }
 
@@ -374,7 +375,7 @@ static void keep(struct sl_election *election, uint64_t now_ns)
         .done = on_kept,
         .ctx = election,
     };
-    sl_metastore_request(election->options.store, &election->keep);
+    sl_metastore_request(election->options.metastore, &election->keep);
 }
 
 void sl_election_tick(struct sl_election *election, uint64_t now_ns)
@@ -384,7 +385,7 @@ void sl_election_tick(struct sl_election *election, uint64_t now_ns)
     } else if (election->state == HOLDING && !election->keeping && now_ns >= election->keep_at_ns) {
         keep(election, now_ns);
     } else if (election->state == WATCHING && !election->asking && now_ns >= election->look_at_ns) {
-        ask_store(election, READING, SL_METASTORE_READ);
+        ask_metastore(election, READING, SL_METASTORE_READ);
     }
 }
 
@@ -452,7 +453,7 @@ void sl_election_resign(struct sl_election *election, bool *over)
     election->over = over;
     election->state = RESIGNED;
     if (holds && !election->asking) {
-        ask_store(election, RESIGNED, SL_METASTORE_LEASE_REVOKE);
+        ask_metastore(election, RESIGNED, SL_METASTORE_LEASE_REVOKE);
     }
     look_over(election);
 }

@@ -22,14 +22,14 @@
 
 /* As the winner's value says. */
 struct sl_election_leader {
-    uint64_t epoch;                         /* 0: nobody is known */
+    uint64_t term;                          /* 0: nobody is known */
     uint64_t id;                            /* of the process */
     char name[SL_MESSAGE_NAME_BYTES];       /* "ps/1", "scheduler" */
     char endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* of its control connections */
 };
 
 struct sl_election_options {
-    struct sl_metastore *store;
+    struct sl_metastore *metastore;
     const char *prefix; /* copied; without a slash at its end */
     bool campaigns;
     uint64_t id; /* of this process, random; not 0 */

@@ -16,8 +16,8 @@ struct sl_leader {
     struct sl_leader_options options;
     char prefix[SL_METASTORE_KEY_BYTES];
     struct sl_election *election;
-    struct sl_coordinator_log *ledger; /* NULL: the seat is not ours */
-    uint64_t epoch;
+    struct sl_coordinator_log *log; /* NULL: the seat is not ours */
+    uint64_t term;
     bool is_seated;                          /* the owner has been told */
     char failure[SL_METASTORE_REASON_BYTES]; /* of the ledger, which may not go from inside; "":
                                                 none */
@@ -29,9 +29,9 @@ struct sl_leader {
     void *done_ctx;
 };
 
-static uint64_t now_of(const struct sl_leader *seat)
+static uint64_t now_of(const struct sl_leader *self)
 {
-    return seat->options.now_ns(seat->options.ctx);
+    return self->options.now_ns(self->options.ctx);
 }
 
 static uint64_t on_now(void *ctx)
@@ -44,76 +44,76 @@ static uint64_t on_now(void *ctx)
 
 static void on_ready(void *ctx, bool anew)
 {
-    struct sl_leader *seat = ctx;
-    struct sl_coordinator *coordinator = sl_coordinator_log_coordinator(seat->ledger);
-    sl_coordinator_record_end(coordinator, now_of(seat));
-    if (seat->ending == NOT_ENDING) {
-        seat->is_seated = true;
-        sl_log_info("hosts the coordinator from now on (term %" PRIu64 ")", seat->epoch);
-        seat->options.seated(seat->options.ctx, coordinator, anew);
+    struct sl_leader *self = ctx;
+    struct sl_coordinator *coordinator = sl_coordinator_log_coordinator(self->log);
+    sl_coordinator_record_end(coordinator, now_of(self));
+    if (self->ending == NOT_ENDING) {
+        self->is_seated = true;
+        sl_log_info("hosts the coordinator from now on (term %" PRIu64 ")", self->term);
+        self->options.seated(self->options.ctx, coordinator, anew);
     }
 }
 
 static void on_failed(void *ctx, const char *why)
 {
-    struct sl_leader *seat = ctx;
-    (void)snprintf(seat->failure, sizeof seat->failure, "%s", why);
-    seat->options.wake(seat->options.ctx);
+    struct sl_leader *self = ctx;
+    (void)snprintf(self->failure, sizeof self->failure, "%s", why);
+    self->options.wake(self->options.ctx);
 }
 
 static void on_wake(void *ctx)
 {
-    const struct sl_leader *seat = ctx;
-    seat->options.wake(seat->options.ctx);
+    const struct sl_leader *self = ctx;
+    self->options.wake(self->options.ctx);
 }
 
 static bool on_may_act(void *ctx)
 {
-    const struct sl_leader *seat = ctx;
-    return seat->ending == NOT_ENDING && seat->failure[0] == '\0' &&
-           sl_election_holds(seat->election, now_of(seat));
+    const struct sl_leader *self = ctx;
+    return self->ending == NOT_ENDING && self->failure[0] == '\0' &&
+           sl_election_holds(self->election, now_of(self));
 }
 
 static void on_won(void *ctx, uint64_t epoch)
 {
-    struct sl_leader *seat = ctx;
-    const struct sl_coordinator_log_options ledger = {
-        .store = seat->options.store,
-        .prefix = seat->prefix,
-        .key = sl_election_key(seat->election),
-        .value = sl_election_value(seat->election),
-        .lease = sl_election_lease(seat->election),
-        .epoch = epoch,
-        .timeout_ns = seat->options.ttl_s * SL_CLOCK_NS_PER_S / 2,
-        .bytes_max = seat->options.ledger_bytes_max,
-        .coordinator = seat->options.coordinator,
+    struct sl_leader *self = ctx;
+    const struct sl_coordinator_log_options log = {
+        .metastore = self->options.metastore,
+        .prefix = self->prefix,
+        .key = sl_election_key(self->election),
+        .value = sl_election_value(self->election),
+        .lease = sl_election_lease(self->election),
+        .term = epoch,
+        .timeout_ns = self->options.ttl_s * SL_CLOCK_NS_PER_S / 2,
+        .bytes_max = self->options.coordinator_log_bytes_max,
+        .coordinator = self->options.coordinator,
         .ready = on_ready,
         .failed = on_failed,
         .wake = on_wake,
         .may_act = on_may_act,
-        .ctx = seat,
+        .ctx = self,
     };
-    seat->epoch = epoch;
-    seat->failure[0] = '\0';
-    int err = sl_coordinator_log_create(&ledger, &seat->ledger);
+    self->term = epoch;
+    self->failure[0] = '\0';
+    int err = sl_coordinator_log_create(&log, &self->log);
     if (err != 0) {
-        on_failed(seat, sl_err_name(err));
+        on_failed(self, sl_err_name(err));
     }
 }
 
 /* Of the ledger, when nobody is inside it. */
-static void end_term(struct sl_leader *seat, const char *why)
+static void end_term(struct sl_leader *self, const char *why)
 {
-    if (seat->is_seated) {
-        seat->is_seated = false;
+    if (self->is_seated) {
+        self->is_seated = false;
         sl_log_warn("does not host the coordinator any more: %s", why);
-        seat->options.unseated(seat->options.ctx, why);
+        self->options.unseated(self->options.ctx, why);
     } else {
         sl_log_warn("cannot host the coordinator: %s", why);
     }
-    seat->failure[0] = '\0';
-    if (seat->ledger != NULL) {
-        sl_coordinator_log_destroy(&seat->ledger);
+    self->failure[0] = '\0';
+    if (self->log != NULL) {
+        sl_coordinator_log_destroy(&self->log);
     }
 }
 
@@ -124,82 +124,82 @@ static void on_lost(void *ctx, const char *why)
 
 static void on_leader(void *ctx, const struct sl_election_leader *leader)
 {
-    const struct sl_leader *seat = ctx;
-    seat->options.leader(seat->options.ctx, leader);
+    const struct sl_leader *self = ctx;
+    self->options.leader(self->options.ctx, leader);
 }
 
 /* ---- The end ----------------------------------------------------------------------------------
  */
 
-static void finish(struct sl_leader *seat)
+static void finish(struct sl_leader *self)
 {
-    seat->ending = ENDED;
-    seat->done(seat->done_ctx);
+    self->ending = ENDED;
+    self->done(self->done_ctx);
 }
 
-static void go_on_ending(struct sl_leader *seat)
+static void go_on_ending(struct sl_leader *self)
 {
-    bool is_late = now_of(seat) >= seat->ending_until_ns;
-    bool is_written = seat->ledger == NULL || seat->failure[0] != '\0' ||
-                      sl_coordinator_log_is_clean(seat->ledger);
-    if (seat->ending == WRITING && (is_written || is_late)) {
-        seat->ending = LEAVING;
-        sl_election_resign(seat->election, &seat->has_left);
+    bool is_late = now_of(self) >= self->ending_until_ns;
+    bool is_written =
+        self->log == NULL || self->failure[0] != '\0' || sl_coordinator_log_is_clean(self->log);
+    if (self->ending == WRITING && (is_written || is_late)) {
+        self->ending = LEAVING;
+        sl_election_resign(self->election, &self->has_left);
     }
-    if (seat->ending == LEAVING && (seat->has_left || is_late)) {
-        finish(seat);
+    if (self->ending == LEAVING && (self->has_left || is_late)) {
+        finish(self);
     }
 }
 
-void sl_leader_resign(struct sl_leader *seat, bool erases, uint64_t timeout_ns,
+void sl_leader_resign(struct sl_leader *self, bool erases, uint64_t timeout_ns,
                       void (*done)(void *ctx), void *ctx)
 {
-    sl_assert(seat->ending == NOT_ENDING);
-    seat->ending = WRITING;
-    seat->ending_until_ns = now_of(seat) + timeout_ns;
-    seat->is_seated = false;
-    seat->done = done;
-    seat->done_ctx = ctx;
-    if (erases && seat->ledger != NULL) {
-        sl_coordinator_log_erase(seat->ledger);
+    sl_assert(self->ending == NOT_ENDING);
+    self->ending = WRITING;
+    self->ending_until_ns = now_of(self) + timeout_ns;
+    self->is_seated = false;
+    self->done = done;
+    self->done_ctx = ctx;
+    if (erases && self->log != NULL) {
+        sl_coordinator_log_erase(self->log);
     }
-    seat->options.wake(seat->options.ctx);
+    self->options.wake(self->options.ctx);
 }
 
 /* ---- Time -------------------------------------------------------------------------------------
  */
 
-void sl_leader_run(struct sl_leader *seat)
+void sl_leader_run(struct sl_leader *self)
 {
-    if (seat->failure[0] != '\0' && seat->ending == NOT_ENDING) {
-        char why[sizeof seat->failure];
-        memcpy(why, seat->failure, sizeof why);
-        sl_election_depose(seat->election, why); /* `lost` follows */
+    if (self->failure[0] != '\0' && self->ending == NOT_ENDING) {
+        char why[sizeof self->failure];
+        memcpy(why, self->failure, sizeof why);
+        sl_election_depose(self->election, why); /* `lost` follows */
     }
-    if (seat->ledger != NULL) {
-        sl_coordinator_log_run(seat->ledger);
+    if (self->log != NULL) {
+        sl_coordinator_log_run(self->log);
     }
-    if (seat->ending == WRITING || seat->ending == LEAVING) {
-        go_on_ending(seat);
-    }
-}
-
-void sl_leader_tick(struct sl_leader *seat)
-{
-    sl_election_tick(seat->election, now_of(seat));
-    sl_leader_run(seat);
-}
-
-void sl_leader_gone(struct sl_leader *seat, sl_coordinator_peer peer)
-{
-    if (seat->ledger != NULL) {
-        sl_coordinator_log_gone(seat->ledger, peer);
+    if (self->ending == WRITING || self->ending == LEAVING) {
+        go_on_ending(self);
     }
 }
 
-const struct sl_election_leader *sl_leader_leader(const struct sl_leader *seat)
+void sl_leader_tick(struct sl_leader *self)
 {
-    return sl_election_leader(seat->election);
+    sl_election_tick(self->election, now_of(self));
+    sl_leader_run(self);
+}
+
+void sl_leader_gone(struct sl_leader *self, sl_coordinator_peer peer)
+{
+    if (self->log != NULL) {
+        sl_coordinator_log_gone(self->log, peer);
+    }
+}
+
+const struct sl_election_leader *sl_leader_leader(const struct sl_leader *self)
+{
+    return sl_election_leader(self->election);
 }
 
 /* ---- Life -------------------------------------------------------------------------------------
@@ -207,16 +207,16 @@ const struct sl_election_leader *sl_leader_leader(const struct sl_leader *seat)
 
 int sl_leader_create(const struct sl_leader_options *options, struct sl_leader **out)
 {
-    struct sl_leader *seat = calloc(1, sizeof *seat);
-    if (seat == NULL) {
+    struct sl_leader *self = calloc(1, sizeof *self);
+    if (self == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    seat->options = *options;
-    int length = snprintf(seat->prefix, sizeof seat->prefix, "%s", options->prefix);
-    seat->options.prefix = seat->prefix;
+    self->options = *options;
+    int length = snprintf(self->prefix, sizeof self->prefix, "%s", options->prefix);
+    self->options.prefix = self->prefix;
     struct sl_election_options election = {
-        .store = options->store,
-        .prefix = seat->prefix,
+        .metastore = options->metastore,
+        .prefix = self->prefix,
         .campaigns = options->campaigns,
         .id = options->id,
         .ttl_s = options->ttl_s,
@@ -224,28 +224,28 @@ int sl_leader_create(const struct sl_leader_options *options, struct sl_leader *
         .won = on_won,
         .lost = on_lost,
         .leader = on_leader,
-        .ctx = seat,
+        .ctx = self,
     };
     memcpy(election.name, options->name, sizeof election.name);
     memcpy(election.endpoint, options->endpoint, sizeof election.endpoint);
-    int err = length < (int)sizeof seat->prefix ? 0 : SL_ERR_INVALID;
+    int err = length < (int)sizeof self->prefix ? 0 : SL_ERR_INVALID;
     if (err == 0) {
-        err = sl_election_create(&election, &seat->election);
+        err = sl_election_create(&election, &self->election);
     }
     if (err != 0) {
-        free(seat);
+        free(self);
         return err;
     }
-    *out = seat;
+    *out = self;
     return 0;
 }
 
-void sl_leader_destroy(struct sl_leader **seat)
+void sl_leader_destroy(struct sl_leader **self)
 {
-    struct sl_leader *gone = *seat;
-    *seat = NULL;
-    if (gone->ledger != NULL) {
-        sl_coordinator_log_destroy(&gone->ledger);
+    struct sl_leader *gone = *self;
+    *self = NULL;
+    if (gone->log != NULL) {
+        sl_coordinator_log_destroy(&gone->log);
     }
     sl_election_destroy(&gone->election);
     free(gone);

@@ -230,7 +230,7 @@ static void ask_all(struct sl_etcd *etcd, struct sl_metastore_request *ask, cons
 static size_t bytes_of(const struct sl_metastore_answer *answer)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < answer->pair_count; i++) {
+    for (size_t i = 0; i < answer->item_count; i++) {
         bytes += answer->pairs[i].value_bytes + sizeof answer->pairs[i];
     }
     return bytes;
@@ -244,10 +244,10 @@ void sl_etcd_perform(struct sl_etcd *etcd, struct sl_metastore_request *ask)
     bool more = false;
     ask_all(etcd, ask, NULL, &more);
     while (answer->err == 0 && more) {
-        memcpy(after, answer->pairs[answer->pair_count - 1].key, sizeof after);
+        memcpy(after, answer->pairs[answer->item_count - 1].key, sizeof after);
         ask_all(etcd, ask, after, &more);
         if (answer->err == 0 && (bytes_of(answer) > SL_ETCD_READ_BYTES_MAX ||
-                                 strcmp(answer->pairs[answer->pair_count - 1].key, after) <= 0)) {
+                                 strcmp(answer->pairs[answer->item_count - 1].key, after) <= 0)) {
             fail_at(etcd, etcd->server, answer, SL_ERR_TOO_LARGE, "its answer has no end");
         }
     }

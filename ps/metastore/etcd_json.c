@@ -182,9 +182,9 @@ static bool read_number(const json_t *object, const char *name, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
-static bool read_key(const json_t *pair, char key[SL_METASTORE_KEY_BYTES])
+static bool read_key(const json_t *item, char key[SL_METASTORE_KEY_BYTES])
 {
-    const json_t *text = json_object_get(pair, "key");
+    const json_t *text = json_object_get(item, "key");
     size_t length = text == NULL ? 0 : json_string_length(text);
     size_t bytes;
     uint8_t decoded[SL_METASTORE_KEY_BYTES + 4];
@@ -205,7 +205,7 @@ static bool is_asked(const struct sl_metastore_request *ask, const char *key)
                : strcmp(key, ask->key) == 0;
 }
 
-static int read_pair(const struct sl_metastore_request *ask, const json_t *from,
+static int read_item(const struct sl_metastore_request *ask, const json_t *from,
                      struct sl_metastore_answer *answer)
 {
     char key[SL_METASTORE_KEY_BYTES];
@@ -222,19 +222,19 @@ static int read_pair(const struct sl_metastore_request *ask, const json_t *from,
         sl_metastore_answer_fail(answer, SL_ERR_TOO_LARGE, "the value of %s is too long", key);
         return SL_ERR_TOO_LARGE;
     }
-    struct sl_metastore_item *pair = sl_metastore_answer_add(answer, length / 4 * 3);
-    if (pair == NULL) {
+    struct sl_metastore_item *item = sl_metastore_answer_add(answer, length / 4 * 3);
+    if (item == NULL) {
         sl_metastore_answer_fail(answer, SL_ERR_NO_MEMORY, "no memory for what it holds");
         return SL_ERR_NO_MEMORY;
     }
-    memcpy(pair->key, key, sizeof key);
-    pair->created = created;
-    pair->lease = lease;
-    if (sl_base64_decode(length == 0 ? "" : json_string_value(value), length, pair->value,
-                         &pair->value_bytes) != 0) {
+    memcpy(item->key, key, sizeof key);
+    item->created = created;
+    item->lease = lease;
+    if (sl_base64_decode(length == 0 ? "" : json_string_value(value), length, item->value,
+                         &item->value_bytes) != 0) {
         return malformed(answer, "a value");
     }
-    pair->value[pair->value_bytes] = '\0';
+    item->value[item->value_bytes] = '\0';
     return 0;
 }
 
@@ -246,7 +246,7 @@ static int read_pairs(const struct sl_metastore_request *ask, const json_t *rang
         return malformed(answer, "kvs");
     }
     for (size_t i = 0; i < json_array_size(pairs); i++) {
-        int err = read_pair(ask, json_array_get(pairs, i), answer);
+        int err = read_item(ask, json_array_get(pairs, i), answer);
         if (err != 0) {
             return err;
         }

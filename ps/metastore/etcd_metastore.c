@@ -11,7 +11,7 @@ struct sl_etcd_metastore;
 
 struct job {
     struct sl_offload_job base;
-    struct sl_etcd_metastore *store;
+    struct sl_etcd_metastore *metastore;
     struct job *next; /* of the store's that are not answered, in no order */
     struct sl_etcd *etcd;
     struct sl_metastore_request *ask;
@@ -32,7 +32,7 @@ static void work(struct sl_offload_job *base)
 
 static void answer(struct job *job, int err)
 {
-    struct job **at = &job->store->jobs;
+    struct job **at = &job->metastore->jobs;
     while (*at != job) {
         at = &(*at)->next;
     }
@@ -55,18 +55,18 @@ static void done(struct sl_offload_job *base)
 /* Without memory for a job there is nothing to answer later with. */
 static void ask(struct sl_metastore *base, struct sl_metastore_request *ask)
 {
-    struct sl_etcd_metastore *store = (struct sl_etcd_metastore *)base;
+    struct sl_etcd_metastore *metastore = (struct sl_etcd_metastore *)base;
     struct job *job = calloc(1, sizeof *job);
     sl_assert(job != NULL);
     const uint32_t index = ask->kind == SL_METASTORE_LEASE_RENEW ? 0 : 1;
     job->base.work = work;
     job->base.done = done;
-    job->etcd = store->etcds[index];
+    job->etcd = metastore->etcds[index];
     job->ask = ask;
-    job->store = store;
-    job->next = store->jobs;
-    store->jobs = job;
-    sl_offload_post(store->asides[index], &job->base);
+    job->metastore = metastore;
+    job->next = metastore->jobs;
+    metastore->jobs = job;
+    sl_offload_post(metastore->asides[index], &job->base);
 }
 
 static const struct sl_metastore_ops OPS = {.ask = ask};
@@ -75,35 +75,35 @@ int sl_etcd_metastore_create(struct sl_reactor *reactor, const struct sl_etcd_op
                              struct sl_etcd_metastore **out)
 {
     static const char *const NAMES[ASIDES] = {"store-lease", "store"};
-    struct sl_etcd_metastore *store = calloc(1, sizeof *store);
-    if (store == NULL) {
+    struct sl_etcd_metastore *metastore = calloc(1, sizeof *metastore);
+    if (metastore == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    store->base.ops = &OPS;
+    metastore->base.ops = &OPS;
     int err = 0;
     for (uint32_t i = 0; i < ASIDES && err == 0; i++) {
-        err = sl_etcd_create(options, &store->etcds[i]);
+        err = sl_etcd_create(options, &metastore->etcds[i]);
         if (err == 0) {
-            err = sl_offload_create(reactor, NAMES[i], &store->asides[i]);
+            err = sl_offload_create(reactor, NAMES[i], &metastore->asides[i]);
         }
     }
     if (err != 0) {
-        (void)sl_etcd_metastore_destroy(&store, 0);
+        (void)sl_etcd_metastore_destroy(&metastore, 0);
         return err;
     }
-    *out = store;
+    *out = metastore;
     return 0;
 }
 
-struct sl_metastore *sl_etcd_metastore_base(struct sl_etcd_metastore *store)
+struct sl_metastore *sl_etcd_metastore_base(struct sl_etcd_metastore *metastore)
 {
-    return &store->base;
+    return &metastore->base;
 }
 
-bool sl_etcd_metastore_destroy(struct sl_etcd_metastore **store, uint64_t timeout_ns)
+bool sl_etcd_metastore_destroy(struct sl_etcd_metastore **metastore, uint64_t timeout_ns)
 {
-    struct sl_etcd_metastore *gone = *store;
-    *store = NULL;
+    struct sl_etcd_metastore *gone = *metastore;
+    *metastore = NULL;
     bool ended = true;
     for (uint32_t i = 0; i < ASIDES; i++) {
         bool this_ended =

@@ -6,35 +6,35 @@
 
 void sl_metastore_answer_fini(struct sl_metastore_answer *answer)
 {
-    for (size_t i = 0; i < answer->pair_count; i++) {
+    for (size_t i = 0; i < answer->item_count; i++) {
         free(answer->pairs[i].value);
     }
     free(answer->pairs);
     answer->pairs = NULL;
-    answer->pair_count = 0;
+    answer->item_count = 0;
 }
 
 struct sl_metastore_item *sl_metastore_answer_add(struct sl_metastore_answer *answer,
                                                   size_t value_bytes)
 {
     /* A power of two is full. */
-    if ((answer->pair_count & (answer->pair_count - 1)) == 0) {
-        size_t max = answer->pair_count == 0 ? 1 : 2 * answer->pair_count;
+    if ((answer->item_count & (answer->item_count - 1)) == 0) {
+        size_t max = answer->item_count == 0 ? 1 : 2 * answer->item_count;
         void *grown = reallocarray(answer->pairs, max, sizeof *answer->pairs);
         if (grown == NULL) {
             return NULL;
         }
         answer->pairs = grown;
     }
-    struct sl_metastore_item *pair = &answer->pairs[answer->pair_count];
-    *pair =
+    struct sl_metastore_item *item = &answer->pairs[answer->item_count];
+    *item =
         (struct sl_metastore_item){.value_bytes = value_bytes, .value = malloc(value_bytes + 1)};
-    if (pair->value == NULL) {
+    if (item->value == NULL) {
         return NULL;
     }
-    pair->value[value_bytes] = '\0';
-    answer->pair_count++;
-    return pair;
+    item->value[value_bytes] = '\0';
+    answer->item_count++;
+    return item;
 }
 
 void sl_metastore_answer_fail(struct sl_metastore_answer *answer, int err, const char *format, ...)

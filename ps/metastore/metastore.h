@@ -67,7 +67,7 @@ struct sl_metastore_answer {
     uint32_t ttl_s;
     struct sl_metastore_item
         *pairs; /* READ, by key; WRITE whose guard did not hold: what is there */
-    size_t pair_count;
+    size_t item_count;
 };
 
 /* Caller's storage from `ask` until `done`. */
@@ -92,7 +92,7 @@ struct sl_metastore_request {
 struct sl_metastore;
 
 struct sl_metastore_ops {
-    void (*ask)(struct sl_metastore *store, struct sl_metastore_request *ask);
+    void (*ask)(struct sl_metastore *metastore, struct sl_metastore_request *ask);
 };
 
 /* Implementations begin with it. */
@@ -101,11 +101,11 @@ struct sl_metastore {
 };
 
 /* Owner reactor. */
-static inline void sl_metastore_request(struct sl_metastore *store,
+static inline void sl_metastore_request(struct sl_metastore *metastore,
                                         struct sl_metastore_request *ask)
 {
     ask->answer = (struct sl_metastore_answer){0};
-    store->ops->ask(store, ask);
+    metastore->ops->ask(metastore, ask);
 }
 
 /* Frees the pairs. */

@@ -27,7 +27,7 @@ struct sl_process_manifest {
     const struct sl_disk *disk;
     const char *directory;
     struct sl_checkpoint_manifest manifest;
-    struct sl_checkpoint_shard_range scope;
+    struct sl_checkpoint_shard_range range;
     uint32_t writer;
     int err;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
@@ -45,7 +45,7 @@ struct prune {
 
 /* What the cores of the process have of the checkpoint that is in the making. Reactor 0's. */
 struct sl_process_checkpoints {
-    struct sl_offload *aside;
+    struct sl_offload *offload;
     uint64_t number; /* 0: none yet */
     uint32_t seats;  /* that it is of: bits */
     uint32_t waited; /* shards whose part has not come */
@@ -72,7 +72,7 @@ static int64_t now_s(const struct sl_process *process)
 /* ---- Parts ----------------------------------------------------------------------------------- */
 
 struct part {
-    const struct sl_process_hosted *seat;
+    const struct sl_process_hosted *leader;
     struct sl_server_checkpoint_result result;
 };
 
@@ -93,17 +93,17 @@ static uint32_t file_count(const struct sl_process *process, uint32_t seats)
 
 /* Whose files are in this process's folder for sure: of the shards that it serves; where they do
  * not lie side by side, of its own. */
-static struct sl_checkpoint_shard_range scope_of(const struct sl_process *process, uint32_t seats)
+static struct sl_checkpoint_shard_range range_of(const struct sl_process *process, uint32_t seats)
 {
     const uint32_t count = process->options.reactor_count;
     const uint32_t own = sl_process_replica_first(process, SL_PROCESS_HOME);
     if (seats == 1U << SL_PROCESS_HOME) {
         return (struct sl_checkpoint_shard_range){.first = own, .count = count};
     }
-    const uint32_t guest = sl_process_replica_first(process, SL_PROCESS_PARTNER);
+    const uint32_t partner = sl_process_replica_first(process, SL_PROCESS_PARTNER);
     const bool is_only = (seats & 1U << SL_PROCESS_HOME) == 0;
-    return is_only || guest + count == own
-               ? (struct sl_checkpoint_shard_range){.first = guest,
+    return is_only || partner + count == own
+               ? (struct sl_checkpoint_shard_range){.first = partner,
                                                     .count = file_count(process, seats)}
                : (struct sl_checkpoint_shard_range){.first = own, .count = count};
 }
@@ -117,7 +117,7 @@ static void give_up(struct sl_process *process, uint64_t number, int err, const 
 }
 
 /* Reactor 0: there was no memory to say what became of one shard's. */
-static void part_lost(void *ctx, uint64_t number, uint64_t b)
+static void part_expired(void *ctx, uint64_t number, uint64_t b)
 {
     (void)b;
     struct sl_process *process = ctx;
@@ -133,8 +133,8 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct part *part = ctx;
-    const struct sl_process_hosted *seat = part->seat;
-    struct sl_process *process = seat->core->process;
+    const struct sl_process_hosted *leader = part->leader;
+    struct sl_process *process = leader->core->process;
     struct sl_process_checkpoints *all = process->checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->member == NULL || result->number != all->number || all->waited == 0) {
@@ -147,7 +147,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     struct sl_message_checkpoint_file *file =
-        &all->files[place_of(process, all->seats, seat->which) + seat->core->index];
+        &all->files[place_of(process, all->seats, leader->which) + leader->core->index];
     *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
                                                 .bytes = result->file.bytes,
                                                 .hash = result->file.hash,
@@ -164,28 +164,29 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
 /* The core's reactor. */
 static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
 {
-    const struct sl_process_hosted *seat = ctx;
+    const struct sl_process_hosted *leader = ctx;
     struct part *part = malloc(sizeof *part);
     if (part == NULL) {
-        sl_reactor_post(
-            seat->core->reactor, 0,
-            (struct sl_mail){.run = part_lost, .ctx = seat->core->process, .a = result->number});
+        sl_reactor_post(leader->core->reactor, 0,
+                        (struct sl_mail){.run = part_expired,
+                                         .ctx = leader->core->process,
+                                         .a = result->number});
         return;
     }
-    *part = (struct part){.seat = seat, .result = *result};
-    sl_reactor_post(seat->core->reactor, 0,
+    *part = (struct part){.leader = leader, .result = *result};
+    sl_reactor_post(leader->core->reactor, 0,
                     (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
 }
 
-static struct sl_server *server_of(const struct sl_process_hosted *seat)
+static struct sl_server *server_of(const struct sl_process_hosted *leader)
 {
-    return sl_process_replica_server(seat->core->process, seat->which, seat->core->index);
+    return sl_process_replica_server(leader->core->process, leader->which, leader->core->index);
 }
 
-static void seat_checkpoint(void *ctx, uint64_t number, uint64_t base)
+static void leader_checkpoint(void *ctx, uint64_t number, uint64_t base)
 {
-    const struct sl_process_hosted *seat = ctx;
-    sl_server_checkpoint_begin(server_of(seat), number, base, now_s(seat->core->process));
+    const struct sl_process_hosted *leader = ctx;
+    sl_server_checkpoint_begin(server_of(leader), number, base, now_s(leader->core->process));
 }
 
 /* A mail to each of these shards. */
@@ -240,12 +241,12 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
     work->disk = sl_process_disk(&process->options.checkpoint);
     work->directory = process->options.checkpoint.directory;
     work->options = (struct sl_checkpoint_prune_options){
-        .scope = scope_of(process, sl_process_replica_hosted(process)),
+        .range = range_of(process, sl_process_replica_hosted(process)),
         .keep = process->options.checkpoint.keep,
         .newest = is_known ? begun->complete : 0,
         .above = above,
         .below = begun->number};
-    sl_offload_post(process->checkpoints->aside, &work->job);
+    sl_offload_post(process->checkpoints->offload, &work->job);
 }
 
 void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
@@ -270,7 +271,7 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
     all->waited = file_count(process, seats);
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
     post_seats(process, seats,
-               (struct sl_mail){.run = seat_checkpoint, .a = begun->number, .b = begun->base});
+               (struct sl_mail){.run = leader_checkpoint, .a = begun->number, .b = begun->base});
 }
 
 /* ---- The manifest ---------------------------------------------------------------------------- */
@@ -279,11 +280,11 @@ static void manifest_work(struct sl_offload_job *job)
 {
     struct sl_process_manifest *work = (struct sl_process_manifest *)job;
     work->err =
-        sl_checkpoint_directory_publish(work->disk, work->directory, &work->manifest, work->scope,
+        sl_checkpoint_directory_publish(work->disk, work->directory, &work->manifest, work->range,
                                         work->writer, work->reason, sizeof work->reason);
 }
 
-static void seat_completed(void *ctx, uint64_t number, uint64_t b)
+static void leader_completed(void *ctx, uint64_t number, uint64_t b)
 {
     (void)b;
     sl_server_checkpoint_completed(server_of(ctx), number);
@@ -325,7 +326,7 @@ static void manifest_done(struct sl_offload_job *job)
             report(process, &work->manifest);
         }
         post_seats(process, process->checkpoints->seats,
-                   (struct sl_mail){.run = seat_completed, .a = number});
+                   (struct sl_mail){.run = leader_completed, .a = number});
         sl_agent_checkpoint_done(process->member, number);
     }
     sl_checkpoint_manifest_fini(&work->manifest);
@@ -372,8 +373,8 @@ void sl_process_on_checkpoint_complete(void *ctx,
     work->disk = sl_process_disk(options);
     work->directory = options->directory;
     work->writer = process->task_index;
-    work->scope = scope_of(process, process->checkpoints->seats);
-    sl_offload_post(process->checkpoints->aside, &work->job);
+    work->range = range_of(process, process->checkpoints->seats);
+    sl_offload_post(process->checkpoints->offload, &work->job);
 }
 
 /* ---- The last one ---------------------------------------------------------------------------- */
@@ -415,8 +416,8 @@ static void ask_for_last(struct sl_process *process)
  * to save: others may have, and a checkpoint is one of all, for which this one has to be there. */
 static void all_quiet(struct sl_process *process, bool holds_all)
 {
-    const bool is_alone = process->options.ps_count == 1;
-    if ((holds_all && is_alone) || process->member == NULL) {
+    const bool is_degraded = process->options.ps_count == 1;
+    if ((holds_all && is_degraded) || process->member == NULL) {
         sl_process_answer(&process->cores[0], 0);
         return;
     }
@@ -442,14 +443,14 @@ static void core_quiet(void *ctx, uint64_t handovers, uint64_t b)
     struct sl_process_core *core = ctx;
     sl_process_replica_switch_over(core, handovers);
     sl_server_fence_writes(core->server);
-    if (core->guest != NULL) {
-        sl_server_fence_writes(core->guest);
+    if (core->partner != NULL) {
+        sl_server_fence_writes(core->partner);
     }
-    sl_reactor_post(
-        core->reactor, 0,
-        (struct sl_mail){.run = core_is_quiet,
-                         .ctx = core->process,
-                         .a = core->guest == NULL && sl_server_checkpoint_holds_all(core->server)});
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = core_is_quiet,
+                                     .ctx = core->process,
+                                     .a = core->partner == NULL &&
+                                          sl_server_checkpoint_holds_all(core->server)});
 }
 
 void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
@@ -474,15 +475,15 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     struct sl_server_checkpoint_options server = {
         .disk = sl_process_disk(options),
         .directory = options->directory,
-        .level = options->level,
-        .cut_keys = options->cut_keys,
+        .compression_level = options->compression_level,
+        .snapshot_budget = options->snapshot_budget,
         .ended = on_ended,
     };
     int err = 0;
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX && err == 0; which++) {
         core->seats[which] = (struct sl_process_hosted){.core = core, .which = which};
         server.ctx = &core->seats[which];
-        if (which == SL_PROCESS_HOME || core->guest != NULL) {
+        if (which == SL_PROCESS_HOME || core->partner != NULL) {
             err = sl_server_checkpoint_open(server_of(&core->seats[which]), &server);
         }
     }
@@ -498,9 +499,9 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     all->files =
         calloc((size_t)process->options.reactor_count * SL_PROCESS_HOSTED_MAX, sizeof *all->files);
     err = all->files == NULL ? SL_ERR_NO_MEMORY
-                             : sl_offload_create(core->reactor, "manifest", &all->aside);
+                             : sl_offload_create(core->reactor, "manifest", &all->offload);
     if (err == 0) {
-        sl_offload_set_place(all->aside, SL_OFFLOAD_PRIORITY_IDLE);
+        sl_offload_set_place(all->offload, SL_OFFLOAD_PRIORITY_IDLE);
     }
     return err;
 }
@@ -511,7 +512,7 @@ void sl_process_checkpoint_close(struct sl_process *process)
     if (all == NULL) {
         return;
     }
-    (void)sl_offload_destroy(&all->aside, DISK_WAIT_NS);
+    (void)sl_offload_destroy(&all->offload, DISK_WAIT_NS);
     free(all->files);
     free(all);
     process->checkpoints = NULL;

@@ -13,10 +13,10 @@ static void core_drain_server(void *ctx)
 {
     struct sl_process_core *core = ctx;
     const uint64_t timeout_ns = core->process->options.drain_timeout_ns;
-    core->drains_left = core->guest == NULL ? 1 : 2;
+    core->drains_left = core->partner == NULL ? 1 : 2;
     sl_server_drain(core->server, timeout_ns, core_drained, core);
-    if (core->guest != NULL) {
-        sl_server_drain(core->guest, timeout_ns, core_drained, core);
+    if (core->partner != NULL) {
+        sl_server_drain(core->partner, timeout_ns, core_drained, core);
     }
 }
 
@@ -25,7 +25,7 @@ static void core_drain(void *ctx, uint64_t handovers, uint64_t b)
     (void)b;
     struct sl_process_core *core = ctx;
     sl_process_replica_switch_over(core, handovers);
-    if (core->process->store != NULL && core->index == 0) {
+    if (core->process->metastore != NULL && core->index == 0) {
         sl_process_store_end(core, core_drain_server);
     } else {
         core_drain_server(core);

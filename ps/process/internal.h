@@ -43,7 +43,7 @@ struct sl_process_core {
     uint32_t index;
     struct sl_reactor *reactor;
     struct sl_server *server;
-    struct sl_server *guest; /* with replicas: that has the backup of another ps's shard */
+    struct sl_server *partner; /* with replicas: that has the backup of another ps's shard */
     struct sl_process_hosted seats[SL_PROCESS_HOSTED_MAX];
     uint32_t loads; /* which of them are loaded from a checkpoint: bits */
     uint32_t drains_left;
@@ -63,7 +63,7 @@ struct sl_process_replica_group {
     struct sl_message_ps ps;     /* whose they are, as told last */
     struct sl_message_ps backup; /* who has the backups, where anybody has */
     uint64_t told_epoch;         /* to the cores */
-    uint32_t in_step_count;      /* of the cores */
+    uint32_t in_sync_count;      /* of the cores */
     enum sl_process_report report;
 };
 
@@ -79,13 +79,13 @@ struct sl_process {
     uint32_t created_count;     /* of reactors */
     uint32_t started_count;
     struct sl_coordinator *coordinator;
-    struct sl_endpoint bound_control, bound_data, bound_fast;
+    struct sl_endpoint bound_control, bound_data, bound_bypass;
     char host[SL_SHM_HOST_BYTES]; /* "": nobody comes through shared memory */
     char name[16];                /* "ps/1", "scheduler"; "ps" as long as it has no task */
 
     /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
     struct sl_agent *member;
-    uint32_t first_shard, shard_count, guest_first_shard;
+    uint32_t first_shard, shard_count, partner_first_shard;
     struct sl_process_replica_group
         pairs[SL_PROCESS_HOSTED_MAX]; /* of the own shards, and of the guests */
     bool has_shards;                  /* the cores have been told their numbers */
@@ -95,7 +95,7 @@ struct sl_process {
     struct sl_process_checkpoints *checkpoints;         /* NULL: there is no folder for them */
     struct sl_process_restore *restore;                 /* likewise */
     bool is_open;                                /* clients are welcomed, or are about to be */
-    struct sl_process_store *store;              /* NULL: there is none */
+    struct sl_process_store *metastore;          /* NULL: there is none */
     bool ends_job;                               /* of a scheduler: the signal has come */
     const struct sl_process_sim_hooks *stand_in; /* NULL: this is a process */
     bool abandoned; /* the last reactor's: there is nobody any more whom it serves */
@@ -274,7 +274,7 @@ void sl_process_replica_tell(struct sl_process *process);
 
 /* Of a server; ctx: its core. */
 void sl_process_on_replica_state_changed(void *core, uint32_t local_index, uint64_t epoch,
-                                         bool in_step);
+                                         bool in_sync);
 void sl_process_on_replica_failed(void *core, int err);
 
 /* What the core's backup has served, once it was a primary, goes to the core's counters. */

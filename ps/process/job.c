@@ -97,7 +97,7 @@ static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     if (sl_server_has_worker(core->server) ||
-        (core->guest != NULL && sl_server_has_worker(core->guest))) {
+        (core->partner != NULL && sl_server_has_worker(core->partner))) {
         return; /* it is asked again in a second */
     }
     if (core->index + 1 < process->options.reactor_count) {

@@ -25,8 +25,8 @@
 
 struct sl_process_store {
     struct sl_process *process;
-    struct sl_etcd_metastore *store;
-    struct sl_leader *seat;
+    struct sl_etcd_metastore *metastore;
+    struct sl_leader *leader;
     struct sl_timer tick, wake;
     uint64_t tick_ns;
     bool ends;
@@ -35,19 +35,19 @@ struct sl_process_store {
     void (*done)(void *core);
 };
 
-static struct sl_timer_wheel *timers_of(const struct sl_process_store *store)
+static struct sl_timer_wheel *timers_of(const struct sl_process_store *metastore)
 {
-    return sl_reactor_timers(store->process->reactors[0]);
+    return sl_reactor_timers(metastore->process->reactors[0]);
 }
 
-static uint64_t now_of(const struct sl_process_store *store)
+static uint64_t now_of(const struct sl_process_store *metastore)
 {
-    return sl_reactor_now_ns(store->process->reactors[0]);
+    return sl_reactor_now_ns(metastore->process->reactors[0]);
 }
 
-static bool is_scheduler(const struct sl_process_store *store)
+static bool is_scheduler(const struct sl_process_store *metastore)
 {
-    return store->process->options.kind == SL_PROCESS_SCHEDULER;
+    return metastore->process->options.kind == SL_PROCESS_SCHEDULER;
 }
 
 static uint64_t wall_ms(void *ctx)
@@ -73,7 +73,7 @@ struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *
         .stage_changed = options->kind == SL_PROCESS_SCHEDULER ? sl_process_on_stage : NULL,
         .start_timeout_ns = options->start_timeout_ns,
         .checkpoint_interval_ns = options->checkpoint.every_ns,
-        .checkpoint_adds = options->checkpoint.adds,
+        .incrementals_max = options->checkpoint.incrementals_max,
         .time_ms = wall_ms,
         .ctx = process,
     };
@@ -89,33 +89,33 @@ static uint64_t on_now(void *ctx)
 
 static void on_wake(void *ctx)
 {
-    struct sl_process_store *store = ctx;
-    sl_timer_arm(timers_of(store), &store->wake, now_of(store));
+    struct sl_process_store *metastore = ctx;
+    sl_timer_arm(timers_of(metastore), &metastore->wake, now_of(metastore));
 }
 
 /* Who led has removed all that was known of the job, and gone. */
-static void job_is_over(struct sl_process_store *store)
+static void job_is_over(struct sl_process_store *metastore)
 {
     sl_log_info("the job is over: the cluster store knows no more of it");
-    sl_process_on_stage(store->process, SL_COORDINATOR_OVER, 0, "another has ended it");
+    sl_process_on_stage(metastore->process, SL_COORDINATOR_OVER, 0, "another has ended it");
 }
 
 static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
 {
-    struct sl_process_store *store = ctx;
-    struct sl_process *process = store->process;
+    struct sl_process_store *metastore = ctx;
+    struct sl_process *process = metastore->process;
     process->coordinator = coordinator;
     sl_server_set_coordinator(process->servers[0], coordinator);
-    if (is_scheduler(store) && anew && store->saw_another) {
-        job_is_over(store);
+    if (is_scheduler(metastore) && anew && metastore->saw_another) {
+        job_is_over(metastore);
     }
 }
 
 static void on_unseated(void *ctx, const char *why)
 {
     (void)why;
-    struct sl_process_store *store = ctx;
-    struct sl_process *process = store->process;
+    struct sl_process_store *metastore = ctx;
+    struct sl_process *process = metastore->process;
     process->coordinator = NULL;
     sl_server_set_coordinator(process->servers[0], NULL);
     if (process->ends_job) {
@@ -125,16 +125,16 @@ static void on_unseated(void *ctx, const char *why)
 
 static void on_leader(void *ctx, const struct sl_election_leader *leader)
 {
-    struct sl_process_store *store = ctx;
-    struct sl_process *process = store->process;
-    const bool is_other = leader->epoch != 0 && leader->id != process->incarnation;
+    struct sl_process_store *metastore = ctx;
+    struct sl_process *process = metastore->process;
+    const bool is_other = leader->term != 0 && leader->id != process->incarnation;
     sl_server_set_leader(process->servers[0], leader->name, leader->endpoint);
-    store->saw_another = store->saw_another || is_other;
+    metastore->saw_another = metastore->saw_another || is_other;
     if (is_other) {
         sl_log_info("%s hosts the coordinator, at %s", leader->name, leader->endpoint);
     }
     struct sl_endpoint endpoint;
-    if (process->member != NULL && leader->epoch != 0 &&
+    if (process->member != NULL && leader->term != 0 &&
         sl_endpoint_parse(leader->endpoint, &endpoint, NULL, 0) == 0) {
         sl_agent_set_coordinator(process->member, &endpoint);
     }
@@ -145,18 +145,18 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
 
 static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_process_store *store =
+    struct sl_process_store *metastore =
         (void *)((char *)timer - offsetof(struct sl_process_store, tick));
-    sl_timer_arm(timers_of(store), timer, now_ns + store->tick_ns);
-    sl_leader_tick(store->seat);
+    sl_timer_arm(timers_of(metastore), timer, now_ns + metastore->tick_ns);
+    sl_leader_tick(metastore->leader);
 }
 
 static void on_woken(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_process_store *store =
+    struct sl_process_store *metastore =
         (void *)((char *)timer - offsetof(struct sl_process_store, wake));
-    sl_leader_run(store->seat);
+    sl_leader_run(metastore->leader);
 }
 
 /* ---- For the process ---------------------------------------------------------------------------
@@ -168,74 +168,75 @@ static uint32_t choose_ttl(const struct sl_process_options *options)
     return half_s < TTL_MIN_S ? TTL_MIN_S : half_s > TTL_MAX_S ? TTL_MAX_S : (uint32_t)half_s;
 }
 
-static int create_seat(struct sl_process_store *store)
+static int create_leader(struct sl_process_store *metastore)
 {
-    struct sl_process *process = store->process;
+    struct sl_process *process = metastore->process;
     const struct sl_process_options *options = &process->options;
-    struct sl_leader_options seat = {
-        .store = sl_etcd_metastore_base(store->store),
-        .prefix = options->store_prefix,
+    struct sl_leader_options leader = {
+        .metastore = sl_etcd_metastore_base(metastore->metastore),
+        .prefix = options->metastore_prefix,
         .campaigns = options->kind != SL_PROCESS_SERVER,
         .id = process->incarnation,
         .ttl_s = choose_ttl(options),
-        .ledger_bytes_max = process->memory.ledger_bytes,
+        .coordinator_log_bytes_max = process->memory.coordinator_log_bytes,
         .coordinator = sl_process_coordinator_options(process),
         .now_ns = on_now,
         .seated = on_seated,
         .unseated = on_unseated,
         .leader = on_leader,
         .wake = on_wake,
-        .ctx = store,
+        .ctx = metastore,
     };
-    (void)snprintf(seat.name, sizeof seat.name, "%s", process->name);
-    sl_endpoint_format(&options->control, seat.endpoint, sizeof seat.endpoint);
-    store->tick_ns = seat.ttl_s * SL_CLOCK_NS_PER_S / TICKS_A_TTL;
-    return sl_leader_create(&seat, &store->seat);
+    (void)snprintf(leader.name, sizeof leader.name, "%s", process->name);
+    sl_endpoint_format(&options->control, leader.endpoint, sizeof leader.endpoint);
+    metastore->tick_ns = leader.ttl_s * SL_CLOCK_NS_PER_S / TICKS_A_TTL;
+    return sl_leader_create(&leader, &metastore->leader);
 }
 
 int sl_process_store_open(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
-    if (process->options.store == NULL || core->index != 0) {
+    if (process->options.metastore == NULL || core->index != 0) {
         return 0;
     }
-    struct sl_process_store *store = calloc(1, sizeof *store);
-    if (store == NULL) {
+    struct sl_process_store *metastore = calloc(1, sizeof *metastore);
+    if (metastore == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    store->process = process;
-    store->core = core;
-    store->tick.run = on_tick;
-    store->wake.run = on_woken;
-    int err = sl_etcd_metastore_create(core->reactor, process->options.store, &store->store);
+    metastore->process = process;
+    metastore->core = core;
+    metastore->tick.run = on_tick;
+    metastore->wake.run = on_woken;
+    int err =
+        sl_etcd_metastore_create(core->reactor, process->options.metastore, &metastore->metastore);
     if (err == 0) {
-        err = create_seat(store);
+        err = create_leader(metastore);
     }
     if (err != 0) {
         sl_log_error("the cluster store cannot be used: %s", sl_err_name(err));
-        if (store->store != NULL) {
-            (void)sl_etcd_metastore_destroy(&store->store, CLOSE_NS);
+        if (metastore->metastore != NULL) {
+            (void)sl_etcd_metastore_destroy(&metastore->metastore, CLOSE_NS);
         }
-        free(store);
+        free(metastore);
         return err;
     }
-    process->store = store;
+    process->metastore = metastore;
     return 0;
 }
 
 void sl_process_store_begin(struct sl_process *process)
 {
-    if (process->store != NULL) {
-        on_tick(&process->store->tick, now_of(process->store));
+    if (process->metastore != NULL) {
+        on_tick(&process->metastore->tick, now_of(process->metastore));
     }
 }
 
 struct sl_endpoint sl_process_store_coordinator(const struct sl_process *process)
 {
     const struct sl_election_leader *leader =
-        process->store == NULL ? NULL : sl_leader_leader(process->store->seat);
+        process->metastore == NULL ? NULL : sl_leader_leader(process->metastore->leader);
     struct sl_endpoint endpoint;
-    bool is_known = leader != NULL && leader->epoch != 0 &&
+    bool is_known = leader != NULL && leader->term != 0 &&
                     sl_endpoint_parse(leader->endpoint, &endpoint, NULL, 0) == 0;
     return is_known ? endpoint : process->options.coordinator;
 }
@@ -243,8 +244,8 @@ struct sl_endpoint sl_process_store_coordinator(const struct sl_process *process
 void sl_process_store_gone(void *ctx, uint64_t peer)
 {
     const struct sl_process *process = ctx;
-    if (process->store != NULL) {
-        sl_leader_gone(process->store->seat, peer);
+    if (process->metastore != NULL) {
+        sl_leader_gone(process->metastore->leader, peer);
     }
 }
 
@@ -261,42 +262,42 @@ static bool detach(struct sl_process *process)
 
 static void on_resigned(void *ctx)
 {
-    struct sl_process_store *store = ctx;
-    store->done(store->core);
+    struct sl_process_store *metastore = ctx;
+    metastore->done(metastore->core);
 }
 
 void sl_process_store_end(struct sl_process_core *core, void (*done)(void *core))
 {
     struct sl_process *process = core->process;
-    struct sl_process_store *store = process->store;
+    struct sl_process_store *metastore = process->metastore;
     bool erases = false;
     if (process->coordinator != NULL) {
         const bool is_ps = process->options.kind == SL_PROCESS_PS;
         if (is_ps) {
-            sl_coordinator_depart(process->coordinator, process->task_index, now_of(store));
+            sl_coordinator_depart(process->coordinator, process->task_index, now_of(metastore));
         }
         erases = is_ps ? sl_coordinator_is_deserted(process->coordinator) : true;
     }
     (void)detach(process);
-    store->ends = true;
-    store->done = done;
-    sl_leader_resign(store->seat, erases, END_NS, on_resigned, store);
+    metastore->ends = true;
+    metastore->done = done;
+    sl_leader_resign(metastore->leader, erases, END_NS, on_resigned, metastore);
 }
 
 void sl_process_store_close(struct sl_process *process)
 {
-    struct sl_process_store *store = process->store;
-    process->store = NULL;
-    if (store == NULL) {
+    struct sl_process_store *metastore = process->metastore;
+    process->metastore = NULL;
+    if (metastore == NULL) {
         return;
     }
     (void)detach(process);
-    sl_timer_disarm(timers_of(store), &store->tick);
-    sl_timer_disarm(timers_of(store), &store->wake);
-    if (!sl_etcd_metastore_destroy(&store->store, CLOSE_NS)) {
+    sl_timer_disarm(timers_of(metastore), &metastore->tick);
+    sl_timer_disarm(timers_of(metastore), &metastore->wake);
+    if (!sl_etcd_metastore_destroy(&metastore->metastore, CLOSE_NS)) {
         return; /* something hangs, and has the seat's memory: until the process ends */
     }
-    sl_timer_disarm(timers_of(store), &store->wake);
-    sl_leader_destroy(&store->seat);
-    free(store);
+    sl_timer_disarm(timers_of(metastore), &metastore->wake);
+    sl_leader_destroy(&metastore->leader);
+    free(metastore);
 }

@@ -7,27 +7,27 @@
 
 #define DOCTOR "`starling-ps doctor` tells what is missing"
 
-static bool is_fast(const struct sl_endpoint *endpoint)
+static bool is_bypass(const struct sl_endpoint *endpoint)
 {
     return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
 }
 
 /* RDMA, or DPDK, is the only way to the shards. */
-static bool needs_fast(const struct sl_process_options *options)
+static bool needs_bypass(const struct sl_process_options *options)
 {
-    return options->kind != SL_PROCESS_SCHEDULER && is_fast(&options->data);
+    return options->kind != SL_PROCESS_SCHEDULER && is_bypass(&options->data);
 }
 
 /* Of the endpoint that is beside the data endpoint, or is it. */
-static enum sl_endpoint_scheme fast_scheme(const struct sl_process_options *options)
+static enum sl_endpoint_scheme bypass_scheme(const struct sl_process_options *options)
 {
-    return options->has_fast ? options->fast.scheme : options->data.scheme;
+    return options->has_bypass ? options->bypass.scheme : options->data.scheme;
 }
 
 /* Why it cannot be used here; NULL: nothing is known against it. */
-static const char *why_not_fast(const struct sl_process_options *options)
+static const char *why_not_bypass(const struct sl_process_options *options)
 {
-    const enum sl_endpoint_scheme scheme = fast_scheme(options);
+    const enum sl_endpoint_scheme scheme = bypass_scheme(options);
     if (options->tls != NULL) {
         return scheme == SL_ENDPOINT_RDMA ? "there is no TLS over RDMA"
                                           : "there is no TLS over DPDK";
@@ -35,14 +35,14 @@ static const char *why_not_fast(const struct sl_process_options *options)
     return sl_builtin_missing(scheme);
 }
 
-static void drop_fast(struct sl_process *process, const char *why)
+static void drop_bypass(struct sl_process *process, const char *why)
 {
     struct sl_process_options *options = &process->options;
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&options->fast, text, sizeof text);
+    sl_endpoint_format(&options->bypass, text, sizeof text);
     sl_log_warn("%s: %s: workers come by the other data endpoint%s%s", text, why,
                 options->tls != NULL ? "" : "; ", options->tls != NULL ? "" : DOCTOR);
-    options->has_fast = false;
+    options->has_bypass = false;
 }
 
 static void explain_failure(const struct sl_process *process, const char *why)
@@ -57,16 +57,16 @@ static void explain_failure(const struct sl_process *process, const char *why)
 int sl_process_listen_check(struct sl_process *process)
 {
     struct sl_process_options *options = &process->options;
-    options->has_fast = options->has_fast && options->kind != SL_PROCESS_SCHEDULER;
-    sl_assert(!options->has_fast || options->data.scheme == SL_ENDPOINT_TCP);
-    sl_assert(!options->has_fast || is_fast(&options->fast));
-    const bool wants = options->has_fast || needs_fast(options);
-    const char *why = wants ? why_not_fast(options) : NULL;
+    options->has_bypass = options->has_bypass && options->kind != SL_PROCESS_SCHEDULER;
+    sl_assert(!options->has_bypass || options->data.scheme == SL_ENDPOINT_TCP);
+    sl_assert(!options->has_bypass || is_bypass(&options->bypass));
+    const bool wants = options->has_bypass || needs_bypass(options);
+    const char *why = wants ? why_not_bypass(options) : NULL;
     if (why == NULL) {
         return 0;
     }
-    if (options->has_fast) {
-        drop_fast(process, why);
+    if (options->has_bypass) {
+        drop_bypass(process, why);
         return 0;
     }
     explain_failure(process, why);
@@ -76,27 +76,27 @@ int sl_process_listen_check(struct sl_process *process)
 void sl_process_listen_choose(const struct sl_process *process, struct sl_server_options *server)
 {
     const struct sl_process_options *options = &process->options;
-    const bool has_local = options->shm || options->data.scheme == SL_ENDPOINT_SHM;
-    const bool has_fast = options->has_fast || needs_fast(options);
+    const bool has_shm = options->shm || options->data.scheme == SL_ENDPOINT_SHM;
+    const bool has_bypass = options->has_bypass || needs_bypass(options);
     server->transport = sl_builtin_find(SL_ENDPOINT_TCP);
-    server->local = has_local ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL;
-    server->fast = has_fast ? sl_builtin_find(fast_scheme(options)) : NULL;
-    server->needs_fast = needs_fast(options);
+    server->shm = has_shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL;
+    server->bypass = has_bypass ? sl_builtin_find(bypass_scheme(options)) : NULL;
+    server->needs_bypass = needs_bypass(options);
 }
 
 void sl_process_listen_created(struct sl_process_core *core, int err)
 {
     struct sl_process *process = core->process;
-    if (err != 0 && needs_fast(&process->options)) {
+    if (err != 0 && needs_bypass(&process->options)) {
         explain_failure(process, sl_err_name(err));
-    } else if (err == 0 && process->options.has_fast && !sl_server_has_bypass(core->server)) {
-        drop_fast(process, "it cannot be used"); /* the next cores do not try; none listens yet */
+    } else if (err == 0 && process->options.has_bypass && !sl_server_has_bypass(core->server)) {
+        drop_bypass(process, "it cannot be used"); /* the next cores do not try; none listens yet */
     }
 }
 
 /* Where workers of this host come through shared memory: at the data endpoint's own address, which
  * they know already. */
-static void listen_near(struct sl_process_core *core)
+static void listen_preferred(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
@@ -104,13 +104,13 @@ static void listen_near(struct sl_process_core *core)
         if (!options->shm) {
             return;
         }
-        struct sl_endpoint near = options->data;
-        near.scheme = SL_ENDPOINT_SHM;
-        near.port = process->bound_data.port;
-        int err = sl_server_listen(core->server, &near, NULL);
+        struct sl_endpoint preferred = options->data;
+        preferred.scheme = SL_ENDPOINT_SHM;
+        preferred.port = process->bound_data.port;
+        int err = sl_server_listen(core->server, &preferred, NULL);
         if (err != 0) {
             char text[SL_LIMIT_ENDPOINT_BYTES];
-            sl_endpoint_format(&near, text, sizeof text);
+            sl_endpoint_format(&preferred, text, sizeof text);
             sl_log_warn("%s: %s: workers of this host come by the network", text, sl_err_name(err));
             return;
         }
@@ -118,13 +118,13 @@ static void listen_near(struct sl_process_core *core)
     sl_shm_host(process->host);
 }
 
-static void listen_fast(struct sl_process_core *core)
+static void listen_bypass(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
-    if (process->options.has_fast) {
-        int err = sl_server_listen(core->server, &process->options.fast, &process->bound_fast);
+    if (process->options.has_bypass) {
+        int err = sl_server_listen(core->server, &process->options.bypass, &process->bound_bypass);
         if (err != 0) {
-            drop_fast(process, sl_err_name(err));
+            drop_bypass(process, sl_err_name(err));
         }
     }
 }
@@ -133,7 +133,7 @@ static int listen_data(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
     int err = sl_server_listen(core->server, &process->options.data, &process->bound_data);
-    if (err != 0 && needs_fast(&process->options)) {
+    if (err != 0 && needs_bypass(&process->options)) {
         explain_failure(process, sl_err_name(err));
     }
     return err;
@@ -155,8 +155,8 @@ int sl_process_listen(struct sl_process_core *core)
         err = listen_data(core);
     }
     if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
-        listen_near(core);
-        listen_fast(core);
+        listen_preferred(core);
+        listen_bypass(core);
     }
     return err;
 }

@@ -61,7 +61,7 @@ static void list_pools(const struct sl_memory_plan_options *options, struct pool
     const bool cuts = options->has_checkpoints || options->replicas > 0;
     const size_t sessions = SESSION_BYTES * (options->replicas > 0 ? 1 + SESSIONS_AWAY : 2);
     const size_t connection = TCP_BYTES + sessions + (options->has_shm ? SHM_BYTES : 0) +
-                              (options->has_fast ? FAST_CONN_BYTES : 0) +
+                              (options->has_bypass ? FAST_CONN_BYTES : 0) +
                               (options->has_tls ? TLS_BYTES : 0);
     const size_t receive = RECEIVE_BUFFER + STAGED_FRAME + (options->has_shm ? RECEIVE_BUFFER : 0);
     pools[BUFFERS] = (struct pool){32 * MIB / 4096, 256 * MIB / 4096, 4096, 8};
@@ -85,15 +85,15 @@ static size_t pool_size(const struct pool *pool, size_t surplus)
 
 static size_t process_least(const struct sl_memory_plan_options *options)
 {
-    return PROCESS_BYTES + (options->has_fast ? LIBRARIES_BYTES : 0) +
-           (options->has_store ? LEDGER_LEAST : 0);
+    return PROCESS_BYTES + (options->has_bypass ? LIBRARIES_BYTES : 0) +
+           (options->has_metastore ? LEDGER_LEAST : 0);
 }
 
 static size_t server_least(const struct sl_memory_plan_options *options)
 {
     struct pool pools[POOL_COUNT];
     size_t bytes = SERVER_BYTES + RECEIVE_BYTES + SL_OUTBOX_MEMORY_BYTES_MIN + TABLES_LEAST +
-                   (options->has_shm ? LOCAL_BYTES : 0) + (options->has_fast ? FAST_BYTES : 0) +
+                   (options->has_shm ? LOCAL_BYTES : 0) + (options->has_bypass ? FAST_BYTES : 0) +
                    writer_bytes(options);
     list_pools(options, pools);
     for (int i = 0; i < POOL_COUNT; i++) {
@@ -153,8 +153,8 @@ static void divide(const struct sl_memory_plan_options *options, size_t surplus,
     out->buffer_bytes = sizes[BUFFERS] * 4096;
     out->kept_bytes = sizes[KEPT];
     out->log_bytes = sizes[LOG];
-    out->cut_bytes = sizes[CUT];
-    out->aside_bytes = sizes[ASIDE];
+    out->snapshot_bytes = sizes[CUT];
+    out->unplaced_bytes = sizes[ASIDE];
     out->connections = (uint32_t)sizes[CONNECTIONS];
     out->receive = power_of_two_below(sizes[RECEIVE]);
     out->waiting = (uint32_t)sizes[WAITING];
@@ -185,10 +185,10 @@ int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_
         return SL_ERR_INVALID;
     }
     size_t surplus = options->limit_bytes - least;
-    if (options->has_store) {
+    if (options->has_metastore) {
         const size_t more = surplus / SHARES;
         const size_t room = LEDGER_MOST - LEDGER_LEAST;
-        out->ledger_bytes = LEDGER_LEAST + (more < room ? more : room);
+        out->coordinator_log_bytes = LEDGER_LEAST + (more < room ? more : room);
         surplus -= more;
     }
     divide(options, surplus / server_count(options), out);

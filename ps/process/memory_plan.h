@@ -21,9 +21,9 @@ struct sl_memory_plan_options {
     uint32_t reactors;  /* 1 to SL_LIMIT_REACTORS */
     uint32_t replicas;  /* 0 or 1 */
     bool has_shm;       /* local workers may connect over shared memory */
-    bool has_fast;      /* RDMA or DPDK */
+    bool has_bypass;    /* RDMA or DPDK */
     bool has_tls;
-    bool has_store; /* a cluster store: the coordinator has a ledger */
+    bool has_metastore; /* a cluster store: the coordinator has a ledger */
     bool has_checkpoints;
     uint32_t checkpoint_level; /* of zstd */
 };
@@ -34,15 +34,15 @@ struct sl_memory_plan {
     size_t tables_bytes;  /* tables, including BSP staging */
     size_t staging_bytes; /* the part of tables_bytes that BSP staging may take */
     size_t
-        buffer_bytes;   /* requests and replies; shared memory needs 1.5 times this, in the limit */
-    size_t kept_bytes;  /* control messages that wait for room in the outbox */
-    size_t log_bytes;   /* outbox of the replication log */
-    size_t aside_bytes; /* received parts of long TCP frames whose buffer is not available yet */
-    size_t cut_bytes;   /* blocks of a snapshot for a backup or a checkpoint */
-    size_t ledger_bytes;  /* of the process: messages that wait for the cluster store */
-    uint32_t connections; /* per transport */
-    uint32_t receive;     /* receive buffers per transport; a power of two */
-    uint32_t waiting;     /* queued requests */
+        buffer_bytes;  /* requests and replies; shared memory needs 1.5 times this, in the limit */
+    size_t kept_bytes; /* control messages that wait for room in the outbox */
+    size_t log_bytes;  /* outbox of the replication log */
+    size_t unplaced_bytes; /* received parts of long TCP frames whose buffer is not available yet */
+    size_t snapshot_bytes; /* blocks of a snapshot for a backup or a checkpoint */
+    size_t coordinator_log_bytes; /* of the process: messages that wait for the cluster store */
+    uint32_t connections;         /* per transport */
+    uint32_t receive;             /* receive buffers per transport; a power of two */
+    uint32_t waiting;             /* queued requests */
 };
 
 /* The smallest limit_bytes that works with these options, whose own limit_bytes is ignored. */

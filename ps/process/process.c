@@ -70,7 +70,7 @@ static int core_start(void *ctx)
         .servers = process->servers,
         .server_count = is_scheduler(process) ? 0 : options->reactor_count,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
-        .elects = options->store != NULL && options->kind != SL_PROCESS_SERVER,
+        .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
         .control_gone = sl_process_store_gone,
         .control_gone_ctx = process,
         .checksum = options->checksum,
@@ -78,9 +78,9 @@ static int core_start(void *ctx)
         .incarnation = process->incarnation,
         .restores = options->checkpoint.directory != NULL && options->checkpoint.restores,
         .has_replica = options->replicas > 0,
-        .pair_moved = sl_process_on_replica_state_changed,
-        .pair_failed = sl_process_on_replica_failed,
-        .pair_ctx = core,
+        .replica_state_changed = sl_process_on_replica_state_changed,
+        .replica_failed = sl_process_on_replica_failed,
+        .replica_ctx = core,
     };
     sl_process_memory_apply(&process->memory, &server);
     sl_process_listen_choose(process, &server);
@@ -92,8 +92,8 @@ static int core_start(void *ctx)
         server.coordinator = NULL;
         server.elects = false;
         server.control_gone = NULL;
-        err = sl_server_create(&server, &core->guest);
-        process->servers[server.local_index] = core->guest;
+        err = sl_server_create(&server, &core->partner);
+        process->servers[server.local_index] = core->partner;
     }
     if (err == 0) {
         err = sl_process_store_open(core);
@@ -113,9 +113,9 @@ static void core_stop(void *ctx)
     if (sl_server_stats(core->server, &core->stats) != 0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
-    if (core->guest != NULL) {
+    if (core->partner != NULL) {
         sl_process_replica_count(core);
-        sl_server_destroy(&core->guest);
+        sl_server_destroy(&core->partner);
     }
     sl_server_destroy(&core->server);
 }
@@ -135,8 +135,8 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t seats)
     struct sl_process_core *core = ctx;
     const struct sl_process *process = core->process;
     int err = set_shard(process, core->server, process->first_shard + core->index);
-    if (err == 0 && core->guest != NULL) {
-        err = set_shard(process, core->guest, process->guest_first_shard + core->index);
+    if (err == 0 && core->partner != NULL) {
+        err = set_shard(process, core->partner, process->partner_first_shard + core->index);
     }
     if (err != 0) {
         sl_process_answer(core, err);
@@ -184,12 +184,12 @@ static uint32_t server_count(const struct sl_process *process)
     return process->options.reactor_count * (1 + process->options.replicas);
 }
 
-static void on_lost(void *ctx, const struct sl_message_expired *lost)
+static void on_expired(void *ctx, const struct sl_message_expired *expired)
 {
     struct sl_process *process = ctx;
     for (uint32_t i = 0; i < server_count(process); i++) {
         sl_server_post_expired(process->servers[i], process->reactors[0],
-                               i % process->options.reactor_count, lost);
+                               i % process->options.reactor_count, expired);
     }
 }
 
@@ -204,12 +204,12 @@ int sl_process_join(struct sl_process *process)
     if (data.scheme == SL_ENDPOINT_DPDK) {
         data = process->bound_data; /* "any" is the device's, of which the others know nothing */
     }
-    struct sl_endpoint fast = options->fast;
-    fast.port = process->bound_fast.port;
-    if (fast.scheme == SL_ENDPOINT_DPDK) {
-        fast = process->bound_fast;
+    struct sl_endpoint bypass = options->bypass;
+    bypass.port = process->bound_bypass.port;
+    if (bypass.scheme == SL_ENDPOINT_DPDK) {
+        bypass = process->bound_bypass;
     }
-    const bool has_folder = options->checkpoint.directory != NULL;
+    const bool has_directory = options->checkpoint.directory != NULL;
     const struct sl_process_restore_candidate found = sl_process_restore_found(process);
     const struct sl_agent_options member = {
         .reactor = process->reactors[0],
@@ -218,7 +218,7 @@ int sl_process_join(struct sl_process *process)
                               .tls = options->tls},
         .coordinator = sl_process_store_coordinator(process),
         .peer_name = options->kind == SL_PROCESS_SERVER ? "the scheduler"
-                     : options->store != NULL           ? "the coordinator"
+                     : options->metastore != NULL       ? "the coordinator"
                                                         : NULL,
         .task_index = options->task_index,
         .any_task = options->any_task,
@@ -227,8 +227,8 @@ int sl_process_join(struct sl_process *process)
         .worker_count = options->worker_count,
         .replicas = options->replicas,
         .data = data,
-        .fast = fast,
-        .has_fast = options->has_fast,
+        .bypass = bypass,
+        .has_bypass = options->has_bypass,
         .host = process->host,
         .incarnation = process->incarnation,
         .secret = options->secret,
@@ -243,10 +243,10 @@ int sl_process_join(struct sl_process *process)
         .has_tables = has_tables,
         .cluster = sl_process_on_cluster,
         .failed = on_join_failed,
-        .lost = on_lost,
+        .expired = on_expired,
         .ended = sl_process_on_ended,
-        .checkpoint = has_folder ? sl_process_on_checkpoint : NULL,
-        .checkpoint_complete = has_folder ? sl_process_on_checkpoint_complete : NULL,
+        .checkpoint = has_directory ? sl_process_on_checkpoint : NULL,
+        .checkpoint_complete = has_directory ? sl_process_on_checkpoint_complete : NULL,
         .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
         .ctx = process,
     };
@@ -359,7 +359,8 @@ static int create_core(struct sl_process *process, uint32_t index)
 static int create_coordinator(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
-    if (options->kind == SL_PROCESS_SERVER || options->task_index != 0 || options->store != NULL) {
+    if (options->kind == SL_PROCESS_SERVER || options->task_index != 0 ||
+        options->metastore != NULL) {
         return 0; /* it is another's, or whose it is will be seen */
     }
     const struct sl_coordinator_options coordinator = sl_process_coordinator_options(process);

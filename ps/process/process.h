@@ -25,10 +25,11 @@ enum sl_process_kind {
 struct sl_process_checkpoint {
     const char *directory; /* that of all checkpoints; outlives the run; NULL: there are none */
     uint64_t every_ns;     /* from one to the next; 0: only when a client asks, and at the end */
-    uint32_t adds;         /* in a row, which hold only what changed, between two full ones */
-    uint32_t keep;         /* complete ones, 1 at least */
-    uint32_t level;        /* of zstd; 0: not packed */
-    uint32_t cut_keys;     /* of a turn, for the walk over a shard; 0: by what else is to be done */
+    uint32_t incrementals_max;  /* in a row, which hold only what changed, between two full ones */
+    uint32_t keep;              /* complete ones, 1 at least */
+    uint32_t compression_level; /* of zstd; 0: not packed */
+    uint32_t
+        snapshot_budget; /* of a turn, for the walk over a shard; 0: by what else is to be done */
     bool restores;
     uint64_t restore_number;    /* 0: the newest that is complete, or none where there is none */
     bool fall_back;             /* to the newest before it that is whole, where it is damaged */
@@ -45,11 +46,11 @@ struct sl_process_options {
     struct sl_endpoint coordinator;  /* control endpoint of ps/0 or the scheduler */
     struct sl_endpoint control;      /* ours; not SERVER */
     struct sl_endpoint data;         /* ours; may equal control; not SCHEDULER */
-    struct sl_endpoint fast;         /* ours, of rdma or dpdk, beside data, which is tcp then */
-    bool has_fast;
+    struct sl_endpoint bypass;       /* ours, of rdma or dpdk, beside data, which is tcp then */
+    bool has_bypass;
     uint32_t reactor_count; /* SCHEDULER: 1 */
-    uint32_t replicas;      /* backups of each shard, on other ps: 0 or 1; with 1, ps_count is 2 or
-                             * more, data is tcp, and there is no handler */
+    uint32_t replicas; /* backups of each shard, on other ps: 0 or 1; with 1, server_count is 2 or
+                        * more, data is tcp, and there is no handler */
     bool polling;
     bool pin;
     bool checksum;
@@ -68,8 +69,8 @@ struct sl_process_options {
     struct sl_process_checkpoint checkpoint;
     /* Where the coordinator is elected, and what it must not forget is kept; outlives the run.
      * NULL: it is where `coordinator` says, and dies with that process. */
-    const struct sl_etcd_options *store;
-    const char *store_prefix;               /* of this job's keys */
+    const struct sl_etcd_options *metastore;
+    const char *metastore_prefix;           /* of this job's keys */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added up */
 };
 

@@ -27,7 +27,7 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options)
 /* On its way to a core. */
 struct told {
     struct sl_server *server;
-    struct sl_replica_config pair;
+    struct sl_replica_config config;
 };
 
 static void core_told(void *ctx, uint64_t a, uint64_t b)
@@ -35,7 +35,7 @@ static void core_told(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct told *told = ctx;
-    sl_replication_set_config(told->server, &told->pair);
+    sl_replication_set_config(told->server, &told->config);
     free(told);
 }
 
@@ -59,19 +59,19 @@ uint32_t sl_process_replica_hosted(const struct sl_process *process)
 
 uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t which)
 {
-    return which == OWN ? process->first_shard : process->guest_first_shard;
+    return which == OWN ? process->first_shard : process->partner_first_shard;
 }
 
 /* Where the backup of a primary here is: on the ps behind it among its guests, or on the one before
  * it among its own. */
 static bool fill_backup(const struct sl_process *process, uint32_t which, uint32_t core,
-                        const struct sl_message_ps *at, struct sl_replica_config *pair)
+                        const struct sl_message_ps *at, struct sl_replica_config *config)
 {
     char reason[160];
-    pair->backup_task = at->task_index;
-    pair->backup_shard = core + (which == OWN ? process->options.reactor_count : 0);
-    if (sl_endpoint_parse(at->data_endpoint, &pair->backup, reason, sizeof reason) != 0 ||
-        pair->backup.scheme != SL_ENDPOINT_TCP) {
+    config->backup_task = at->task_index;
+    config->backup_shard = core + (which == OWN ? process->options.reactor_count : 0);
+    if (sl_endpoint_parse(at->data_endpoint, &config->backup, reason, sizeof reason) != 0 ||
+        config->backup.scheme != SL_ENDPOINT_TCP) {
         sl_log_error("ps/%u has no endpoint of tcp for backups: %s", at->task_index,
                      at->data_endpoint);
         return false;
@@ -81,7 +81,7 @@ static bool fill_backup(const struct sl_process *process, uint32_t which, uint32
 
 static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
 {
-    const struct sl_process_replica_group *pair = &process->pairs[which];
+    const struct sl_process_replica_group *config = &process->pairs[which];
     struct told *told = malloc(sizeof *told);
     if (told == NULL) {
         sl_log_error("no memory to tell shard %u who has its backup: this ps ends", core);
@@ -89,10 +89,11 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
         return; /* another epoch may never come; the backups go on */
     }
     *told = (struct told){.server = sl_process_replica_server(process, which, core)};
-    told->pair.epoch = pair->ps.epoch;
-    told->pair.is_primary = pair->ps.primary == process->task_index;
-    told->pair.has_backup = told->pair.is_primary && pair->ps.backup != SL_MESSAGE_NO_BACKUP &&
-                            fill_backup(process, which, core, &pair->backup, &told->pair);
+    told->config.epoch = config->ps.epoch;
+    told->config.is_primary = config->ps.primary == process->task_index;
+    told->config.has_backup = told->config.is_primary &&
+                              config->ps.backup != SL_MESSAGE_NO_BACKUP &&
+                              fill_backup(process, which, core, &config->backup, &told->config);
     sl_reactor_post(process->reactors[0], core,
                     (struct sl_mail){.run = core_told, .ctx = told, .drop = free});
 }
@@ -100,13 +101,13 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
 void sl_process_replica_tell(struct sl_process *process)
 {
     for (uint32_t which = OWN; which <= GUEST; which++) {
-        struct sl_process_replica_group *pair = &process->pairs[which];
-        if (!process->has_shards || pair->told_epoch == pair->ps.epoch) {
+        struct sl_process_replica_group *config = &process->pairs[which];
+        if (!process->has_shards || config->told_epoch == config->ps.epoch) {
             continue;
         }
-        pair->told_epoch = pair->ps.epoch;
-        pair->in_step_count = 0;
-        pair->report = SL_PROCESS_REPORT_NOTHING;
+        config->told_epoch = config->ps.epoch;
+        config->in_sync_count = 0;
+        config->report = SL_PROCESS_REPORT_NOTHING;
         for (uint32_t core = 0; core < process->options.reactor_count; core++) {
             tell_core(process, which, core);
         }
@@ -133,8 +134,8 @@ static uint32_t first_shard_of(const struct sl_message_cluster *cluster, uint32_
 }
 
 /* False: what it says of that ps cannot be. */
-static bool take_pair(struct sl_process_replica_group *pair,
-                      const struct sl_message_cluster *cluster, uint32_t task)
+static bool take_config(struct sl_process_replica_group *config,
+                        const struct sl_message_cluster *cluster, uint32_t task)
 {
     const struct sl_message_ps *ps = find_ps(cluster, task);
     const struct sl_message_ps *backup =
@@ -143,31 +144,31 @@ static bool take_pair(struct sl_process_replica_group *pair,
         sl_log_error("the coordinator knows of no backups of the shards of ps/%u", task);
         return false;
     }
-    if (ps->epoch < pair->ps.epoch) {
+    if (ps->epoch < config->ps.epoch) {
         sl_log_error("the coordinator has begun anew, and does not know who has the shards of "
                      "ps/%u: it says epoch %llu, and was at %llu",
-                     task, (unsigned long long)ps->epoch, (unsigned long long)pair->ps.epoch);
+                     task, (unsigned long long)ps->epoch, (unsigned long long)config->ps.epoch);
         return false;
     }
-    pair->ps = *ps;
-    pair->backup = backup == NULL ? *ps : *backup;
+    config->ps = *ps;
+    config->backup = backup == NULL ? *ps : *backup;
     return true;
 }
 
 static struct sl_message_replica_report report_of(const struct sl_process *process,
-                                                  const struct sl_process_replica_group *pair)
+                                                  const struct sl_process_replica_group *config)
 {
     const uint32_t task = sl_agent_task_index(process->member);
-    const bool is_primary = pair->ps.primary == task;
+    const bool is_primary = config->ps.primary == task;
     const enum sl_process_report report =
-        pair->told_epoch == pair->ps.epoch ? pair->report : SL_PROCESS_REPORT_NOTHING;
+        config->told_epoch == config->ps.epoch ? config->report : SL_PROCESS_REPORT_NOTHING;
     return (struct sl_message_replica_report){
-        .task_index = pair->ps.task_index,
-        .epoch = pair->ps.epoch,
-        .part = is_primary                ? SL_MESSAGE_REPLICA_PRIMARY
-                : pair->ps.backup == task ? SL_MESSAGE_REPLICA_BACKUP
-                                          : SL_MESSAGE_REPLICA_NEITHER,
-        .in_step = is_primary ? report == SL_PROCESS_REPORT_IN_SYNC : pair->ps.in_step,
+        .task_index = config->ps.task_index,
+        .epoch = config->ps.epoch,
+        .part = is_primary                  ? SL_MESSAGE_REPLICA_PRIMARY
+                : config->ps.backup == task ? SL_MESSAGE_REPLICA_BACKUP
+                                            : SL_MESSAGE_REPLICA_NEITHER,
+        .in_sync = is_primary ? report == SL_PROCESS_REPORT_IN_SYNC : config->ps.in_sync,
         .is_undecided = is_primary && report == SL_PROCESS_REPORT_NOTHING,
     };
 }
@@ -190,57 +191,57 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
     if (process->options.replicas == 0) {
         return;
     }
-    if (!take_pair(&process->pairs[OWN], cluster, task) ||
-        !take_pair(&process->pairs[GUEST], cluster, before)) {
+    if (!take_config(&process->pairs[OWN], cluster, task) ||
+        !take_config(&process->pairs[GUEST], cluster, before)) {
         sl_process_answer(&process->cores[0], SL_ERR_PROTOCOL);
         return;
     }
     if (!process->has_shards) {
-        process->guest_first_shard = first_shard_of(cluster, before);
+        process->partner_first_shard = first_shard_of(cluster, before);
     }
     sl_process_replica_tell(process);
     tell_member(process, false);
 }
 
 /* Reactor 0: how the backup of one shard gets on. */
-static void pair_moved(void *ctx, uint64_t local_index, uint64_t epoch)
+static void config_moved(void *ctx, uint64_t local_index, uint64_t epoch)
 {
     struct sl_process *process = ctx;
     const uint32_t count = process->options.reactor_count;
-    const bool in_step = (local_index & SL_PROCESS_IN_SYNC) != 0;
+    const bool in_sync = (local_index & SL_PROCESS_IN_SYNC) != 0;
     const uint32_t index = (uint32_t)(local_index & ~SL_PROCESS_IN_SYNC);
-    struct sl_process_replica_group *pair = &process->pairs[index < count ? OWN : GUEST];
-    if (epoch != pair->told_epoch || pair->report == SL_PROCESS_REPORT_FAILED) {
+    struct sl_process_replica_group *config = &process->pairs[index < count ? OWN : GUEST];
+    if (epoch != config->told_epoch || config->report == SL_PROCESS_REPORT_FAILED) {
         return;
     }
-    pair->in_step_count += in_step ? 1 : 0;
-    if (in_step && pair->in_step_count < count) {
+    config->in_sync_count += in_sync ? 1 : 0;
+    if (in_sync && config->in_sync_count < count) {
         return;
     }
-    pair->report = in_step ? SL_PROCESS_REPORT_IN_SYNC : SL_PROCESS_REPORT_FAILED;
+    config->report = in_sync ? SL_PROCESS_REPORT_IN_SYNC : SL_PROCESS_REPORT_FAILED;
     if (process->member != NULL) {
         tell_member(process, true);
     }
 }
 
 void sl_process_on_replica_state_changed(void *ctx, uint32_t local_index, uint64_t epoch,
-                                         bool in_step)
+                                         bool in_sync)
 {
     const struct sl_process_core *core = ctx;
     sl_reactor_post(core->reactor, 0,
-                    (struct sl_mail){.run = pair_moved,
+                    (struct sl_mail){.run = config_moved,
                                      .ctx = core->process,
-                                     .a = local_index | (in_step ? SL_PROCESS_IN_SYNC : 0),
+                                     .a = local_index | (in_sync ? SL_PROCESS_IN_SYNC : 0),
                                      .b = epoch});
 }
 
 /* Reactor 0. The coordinator knows that the pair is in step, or will read it before this ps's
  * goodbye: the report was sent first, on the same connection. */
-static bool is_known_in_step(const struct sl_process *process,
-                             const struct sl_process_replica_group *pair)
+static bool is_known_in_sync(const struct sl_process *process,
+                             const struct sl_process_replica_group *config)
 {
-    return pair->told_epoch == pair->ps.epoch && pair->report == SL_PROCESS_REPORT_IN_SYNC &&
-           (pair->ps.in_step || (process->member != NULL && !sl_agent_has_news(process->member)));
+    return config->told_epoch == config->ps.epoch && config->report == SL_PROCESS_REPORT_IN_SYNC &&
+           (config->ps.in_sync || (process->member != NULL && !sl_agent_has_news(process->member)));
 }
 
 /* Reactor 0: as bits. The coordinator promotes the backups of all shards of a pair, or none, by
@@ -250,9 +251,9 @@ static uint64_t handovers_of(const struct sl_process *process)
 {
     uint64_t handovers = 0;
     for (uint32_t which = OWN; process->options.replicas > 0 && which <= GUEST; which++) {
-        const struct sl_process_replica_group *pair = &process->pairs[which];
-        const bool is_primary = pair->ps.primary == process->task_index && pair->ps.epoch != 0;
-        handovers |= is_primary && is_known_in_step(process, pair) ? 1U << which : 0;
+        const struct sl_process_replica_group *config = &process->pairs[which];
+        const bool is_primary = config->ps.primary == process->task_index && config->ps.epoch != 0;
+        handovers |= is_primary && is_known_in_sync(process, config) ? 1U << which : 0;
     }
     return handovers;
 }
@@ -269,8 +270,8 @@ void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run)
 void sl_process_replica_switch_over(struct sl_process_core *core, uint64_t handovers)
 {
     sl_replication_set_switchover(core->server, (handovers & 1U << OWN) != 0);
-    if (core->guest != NULL) {
-        sl_replication_set_switchover(core->guest, (handovers & 1U << GUEST) != 0);
+    if (core->partner != NULL) {
+        sl_replication_set_switchover(core->partner, (handovers & 1U << GUEST) != 0);
     }
 }
 
@@ -282,9 +283,9 @@ void sl_process_on_replica_failed(void *ctx, int err)
 void sl_process_replica_count(struct sl_process_core *core)
 {
     struct sl_message stats = {.kind = SL_MESSAGE_STATS};
-    if (sl_server_stats(core->guest, &stats.stats) == 0) {
+    if (sl_server_stats(core->partner, &stats.stats) == 0) {
         core->stats.requests += stats.stats.requests;
-        core->stats.alone_writes += stats.stats.alone_writes;
+        core->stats.degraded_writes += stats.stats.degraded_writes;
         sl_message_fini(&stats);
     }
 }
@@ -293,5 +294,5 @@ bool sl_process_has_tables(const struct sl_process *process)
 {
     const struct sl_process_core *core = &process->cores[0];
     return sl_server_has_tables(core->server) ||
-           (core->guest != NULL && sl_server_has_tables(core->guest));
+           (core->partner != NULL && sl_server_has_tables(core->partner));
 }

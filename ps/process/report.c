@@ -33,9 +33,9 @@ void sl_process_report_ready(const struct sl_process *process)
     char data[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&process->bound_control, control, sizeof control);
     sl_endpoint_format(&process->bound_data, data, sizeof data);
-    char fast[SL_LIMIT_ENDPOINT_BYTES] = "";
-    if (process->options.has_fast) {
-        sl_endpoint_format(&process->bound_fast, fast, sizeof fast);
+    char bypass[SL_LIMIT_ENDPOINT_BYTES] = "";
+    if (process->options.has_bypass) {
+        sl_endpoint_format(&process->bound_bypass, bypass, sizeof bypass);
     }
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         report_scheduler(process, control);
@@ -44,7 +44,7 @@ void sl_process_report_ready(const struct sl_process *process)
         (void)printf(
             "%s ready: %s%s%sdata %s%s%s, shards %u-%u of %u\n", process->name,
             has_control ? "control " : "", has_control ? control : "", has_control ? ", " : "",
-            data, fast[0] == '\0' ? "" : " and ", fast, process->first_shard,
+            data, bypass[0] == '\0' ? "" : " and ", bypass, process->first_shard,
             process->first_shard + process->options.reactor_count - 1, process->shard_count);
     }
     (void)fflush(stdout);
@@ -110,7 +110,7 @@ void sl_process_report_totals(const struct sl_process *process)
         total.bytes_in += stats->bytes_in;
         total.bytes_out += stats->bytes_out;
         total.stalls += stats->stalls;
-        total.alone_writes += stats->alone_writes;
+        total.degraded_writes += stats->degraded_writes;
     }
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         (void)printf("%s done\n", process->name);
@@ -121,7 +121,7 @@ void sl_process_report_totals(const struct sl_process *process)
                  " bytes out, %" PRIu64 " stalls",
                  process->name, total.requests, total.bytes_in, total.bytes_out, total.stalls);
     if (process->options.replicas > 0) {
-        (void)printf(", %" PRIu64 " writes acknowledged alone", total.alone_writes);
+        (void)printf(", %" PRIu64 " writes acknowledged alone", total.degraded_writes);
     }
     print_tables(process);
     (void)printf("\n");

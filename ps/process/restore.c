@@ -46,13 +46,13 @@ struct abandon {
 };
 
 struct sl_process_restore {
-    struct sl_offload *aside;
+    struct sl_offload *offload;
     struct find *find;
     struct sl_process_restore_candidate found;
     uint32_t waited; /* cores that are not loaded */
     bool failed;
-    uint32_t table;  /* the next that the coordinator is told */
-    uint32_t losses; /* of the coordinator, when it was told the first */
+    uint32_t table;       /* the next that the coordinator is told */
+    uint32_t expirations; /* of the coordinator, when it was told the first */
     bool is_closing;
 };
 
@@ -65,15 +65,15 @@ static void log_finding(void *ctx, const char *path, const char *why)
 }
 
 /* Whose files have to be there, for this process: its own where it has its own shards. */
-static int find_scope(const struct find *find, uint64_t number,
-                      struct sl_checkpoint_shard_range *scope, char *reason, size_t reason_bytes)
+static int find_range(const struct find *find, uint64_t number,
+                      struct sl_checkpoint_shard_range *range, char *reason, size_t reason_bytes)
 {
     struct sl_checkpoint_manifest manifest;
     int err =
         sl_checkpoint_directory_manifest(sl_process_disk(&find->options), find->options.directory,
                                          number, &manifest, reason, reason_bytes);
     if (err == 0) {
-        *scope = manifest.shard_count == find->shard_count ? find->own
+        *range = manifest.shard_count == find->shard_count ? find->own
                                                            : (struct sl_checkpoint_shard_range){0};
         sl_checkpoint_manifest_fini(&manifest);
     }
@@ -82,14 +82,14 @@ static int find_scope(const struct find *find, uint64_t number,
 
 /* Its manifests are as they were written, and its files are there. */
 static int check_complete(const struct find *find, uint64_t number,
-                          struct sl_checkpoint_shard_range scope,
+                          struct sl_checkpoint_shard_range range,
                           const struct sl_checkpoint_report *report, char *reason,
                           size_t reason_bytes)
 {
     struct sl_checkpoint_chain chain;
     int err =
         sl_checkpoint_directory_chain(sl_process_disk(&find->options), find->options.directory,
-                                      number, scope, report, &chain, reason, reason_bytes);
+                                      number, range, report, &chain, reason, reason_bytes);
     if (err == 0) {
         sl_checkpoint_chain_fini(&chain);
     }
@@ -100,13 +100,13 @@ static int check_complete(const struct find *find, uint64_t number,
 static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
 {
     static const struct sl_checkpoint_report report = {.find = log_finding};
-    struct sl_checkpoint_shard_range scope;
-    int err = find_scope(find, number, &scope, reason, reason_bytes);
+    struct sl_checkpoint_shard_range range;
+    int err = find_range(find, number, &range, reason, reason_bytes);
     if (err != 0 || !find->options.fall_back) {
-        return err != 0 ? err : check_complete(find, number, scope, &report, reason, reason_bytes);
+        return err != 0 ? err : check_complete(find, number, range, &report, reason, reason_bytes);
     }
     return sl_checkpoint_directory_verify(sl_process_disk(&find->options), find->options.directory,
-                                          number, scope, &report, reason, reason_bytes);
+                                          number, range, &report, reason, reason_bytes);
 }
 
 static void add_number(struct sl_message_numbers *numbers, uint64_t number)
@@ -126,12 +126,12 @@ static bool is_damage(int err)
 static int add_if_complete(struct find *find, uint64_t number)
 {
     char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
-    struct sl_checkpoint_shard_range scope;
+    struct sl_checkpoint_shard_range range;
     if (find->found.complete.count == SL_MESSAGE_NUMBERS_MAX) {
         return 0;
     }
-    int err = find_scope(find, number, &scope, why, sizeof why);
-    err = err != 0 ? err : check_complete(find, number, scope, NULL, why, sizeof why);
+    int err = find_range(find, number, &range, why, sizeof why);
+    err = err != 0 ? err : check_complete(find, number, range, NULL, why, sizeof why);
     if (err == 0) {
         add_number(&find->found.complete, number);
     } else if (!is_damage(err)) {
@@ -299,7 +299,7 @@ static void abandon(struct sl_process *process)
     work->directory = process->options.checkpoint.directory;
     work->above = above;
     work->to = to;
-    sl_offload_post(process->restore->aside, &work->job);
+    sl_offload_post(process->restore->offload, &work->job);
 }
 
 /* ---- All cores are loaded -------------------------------------------------------------------- */
@@ -353,8 +353,8 @@ static void keep_tables(struct sl_process *process)
     const struct sl_server_restore_table *tables =
         sl_server_restore_tables(sl_process_replica_server(process, which, 0), &count);
     /* The one that was told the others is gone, perhaps, and this one gives their ids away. */
-    if (process->restore->losses != sl_agent_losses(process->member)) {
-        process->restore->losses = sl_agent_losses(process->member);
+    if (process->restore->expirations != sl_agent_losses(process->member)) {
+        process->restore->expirations = sl_agent_losses(process->member);
         process->restore->table = 0;
     }
     if (process->restore->table == count) {
@@ -414,7 +414,7 @@ static void on_loaded(void *ctx, int err, const char *reason)
  * comes there. */
 static void open_others(struct sl_process_core *core)
 {
-    const uint32_t seats = core->guest == NULL ? 1 : SL_PROCESS_HOSTED_MAX;
+    const uint32_t seats = core->partner == NULL ? 1 : SL_PROCESS_HOSTED_MAX;
     for (uint32_t which = 0; which < seats; which++) {
         if ((core->loads & 1U << which) == 0) {
             sl_server_start_serving(sl_process_replica_server(core->process, which, core->index));
@@ -496,7 +496,7 @@ int sl_process_restore_begin(struct sl_process *process)
     struct find *find = calloc(1, sizeof *find);
     int err = restore == NULL || find == NULL ? SL_ERR_NO_MEMORY : 0;
     if (err == 0) {
-        err = sl_offload_create(process->reactors[0], "restore", &restore->aside);
+        err = sl_offload_create(process->reactors[0], "restore", &restore->offload);
     }
     if (err != 0) {
         free(restore);
@@ -515,7 +515,7 @@ int sl_process_restore_begin(struct sl_process *process)
     }
     restore->find = find;
     process->restore = restore;
-    sl_offload_post(restore->aside, &find->job);
+    sl_offload_post(restore->offload, &find->job);
     return 0;
 }
 
@@ -526,7 +526,7 @@ void sl_process_restore_close(struct sl_process *process)
         return;
     }
     restore->is_closing = true;
-    (void)sl_offload_destroy(&restore->aside, DISK_WAIT_NS);
+    (void)sl_offload_destroy(&restore->offload, DISK_WAIT_NS);
     free(restore);
     process->restore = NULL;
 }

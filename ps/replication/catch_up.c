@@ -30,9 +30,9 @@ static void again(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_replication *replica =
         (struct sl_replication *)(void *)((uint8_t *)timer -
-                                          offsetof(struct sl_replication, image_timer));
+                                          offsetof(struct sl_replication, snapshot_timer));
     if (replica->link == SL_REPLICATION_WANTED) {
-        replica->image_waits = false;
+        replica->snapshot_waits = false;
     } else if (replica->link == SL_REPLICATION_SNAPSHOT ||
                (replica->link == SL_REPLICATION_FOLLOWS && replica->block_count > 0)) {
         look_at_time(replica->server, now_ns);
@@ -44,8 +44,8 @@ static void again(struct sl_timer *timer, uint64_t now_ns)
 static void wait(struct sl_server *server, uint64_t wait_ns)
 {
     struct sl_replication *replica = server->replica;
-    replica->image_timer.run = again;
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &replica->image_timer,
+    replica->snapshot_timer.run = again;
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &replica->snapshot_timer,
                  sl_reactor_now_ns(server->options.reactor) + wait_ns);
 }
 
@@ -53,27 +53,27 @@ void sl_replication_catch_up_want(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     replica->link = SL_REPLICATION_WANTED;
-    replica->image_waits = false;
+    replica->snapshot_waits = false;
     sl_log_info("shard %u: its backup on ps/%u gets an image; until it is in step, what is pushed "
                 "is acknowledged by this ps alone",
-                server->options.shard.index, replica->pair.backup_task);
+                server->options.shard.index, replica->config.backup_task);
 }
 
 void sl_replication_catch_up_end(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &replica->image_timer);
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &replica->snapshot_timer);
     const bool is_ours = replica->link == SL_REPLICATION_SNAPSHOT ||
                          (replica->link == SL_REPLICATION_WANTED &&
                           sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_PENDING &&
-                          replica->image_asked);
+                          replica->snapshot_asked);
     if (is_ours) {
         sl_shard_snapshot_end(server->shard, NULL);
     }
     if (replica->link == SL_REPLICATION_SNAPSHOT) {
         sl_server_session_snapshot_end(server);
     }
-    replica->image_asked = false;
+    replica->snapshot_asked = false;
 }
 
 /* It is tried again, from the beginning. */
@@ -113,7 +113,7 @@ static bool is_late(const struct sl_server *server, uint64_t now_ns)
  * long that they fail. They go on without a backup, as they have until now. */
 static void look_at_time(struct sl_server *server, uint64_t now_ns)
 {
-    uint32_t *late = &server->replica->images_late;
+    uint32_t *late = &server->replica->catch_up_failures;
     if (!is_late(server, now_ns)) {
         wait(server, LOOK_NS);
         return;
@@ -132,12 +132,12 @@ static void begin(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     const struct sl_shard_snapshot_options options = {.bytes_max = 0};
     int err = sl_shard_snapshot_begin(server->shard, &options);
-    replica->image_asked = err == SL_ERR_AGAIN;
+    replica->snapshot_asked = err == SL_ERR_AGAIN;
     if (err == SL_ERR_AGAIN) {
         return;
     }
     if (err == SL_ERR_EXISTS) {
-        replica->image_waits = true;
+        replica->snapshot_waits = true;
         wait(server, PAUSE_NS);
         return;
     }
@@ -152,24 +152,24 @@ static void begin(struct sl_server *server)
 }
 
 /* The next block, also of the sessions, which come first; NULL: none now. */
-static struct sl_snapshot_block *take_block(struct sl_server *server, bool *is_cut)
+static struct sl_snapshot_block *take_block(struct sl_server *server, bool *is_snapshot)
 {
-    *is_cut = sl_server_session_snapshot_is_over(server);
-    return *is_cut ? sl_shard_snapshot_take(server->shard)
-                   : sl_server_session_snapshot_take(server);
+    *is_snapshot = sl_server_session_snapshot_is_over(server);
+    return *is_snapshot ? sl_shard_snapshot_take(server->shard)
+                        : sl_server_session_snapshot_take(server);
 }
 
 static void send_blocks(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    bool is_cut;
+    bool is_snapshot;
     while (replica->link == SL_REPLICATION_SNAPSHOT && replica->block_count < BLOCKS_MAX) {
-        struct sl_snapshot_block *block = take_block(server, &is_cut);
+        struct sl_snapshot_block *block = take_block(server, &is_snapshot);
         if (block == NULL) {
             return;
         }
         const bool is_last = block->kind == SL_SNAPSHOT_END;
-        if (!sl_replication_log_block(server, block, is_cut)) {
+        if (!sl_replication_log_block(server, block, is_snapshot)) {
             fail(server, "no memory");
         } else if (is_last) {
             sl_shard_snapshot_end(server->shard, NULL);
@@ -191,13 +191,13 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     uint32_t spent = 0;
-    if (replica->link == SL_REPLICATION_WANTED && !replica->image_waits) {
+    if (replica->link == SL_REPLICATION_WANTED && !replica->snapshot_waits) {
         begin(server);
     }
     if (replica->link == SL_REPLICATION_SNAPSHOT) {
-        const uint32_t keys = server->options.image_keys;
+        const uint32_t keys = server->options.catch_up_budget;
         spent = walk(server, keys > 0 ? keys : IMAGE_KEYS);
-        server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
+        server->budget_left -= spent < server->budget_left ? spent : server->budget_left;
         if (sl_server_session_snapshot_has_failed(server)) {
             fail(server, "no memory for what the shard knows of its clients");
         } else if (sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_FAILED) {
@@ -211,6 +211,6 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
 bool sl_replication_catch_up_is_busy(const struct sl_server *server)
 {
     const struct sl_replication *replica = server->replica;
-    return (replica->link == SL_REPLICATION_WANTED && !replica->image_waits) ||
+    return (replica->link == SL_REPLICATION_WANTED && !replica->snapshot_waits) ||
            (replica->link == SL_REPLICATION_SNAPSHOT && replica->block_count < BLOCKS_MAX);
 }

@@ -33,7 +33,7 @@ struct sl_replication_entry_head {
     uint8_t role; /* of the client: sl_message_role; 0: there is no session any more. IMAGE: the
                    * block's kind */
     uint8_t has_clock;   /* WRITE: the caller is a worker */
-    uint8_t is_lost;     /* END: it has not left in good order */
+    uint8_t is_expired;  /* END: it has not left in good order */
     uint32_t task_index; /* IMAGE: table_id */
     uint64_t client_id;
     uint64_t request_id;    /* WRITE */
@@ -57,8 +57,9 @@ struct sl_replication_entry {
     size_t bytes;                      /* of memory that it holds */
     struct sl_server_request *request; /* that it is part of; NULL: it is allocated */
     uint8_t *buffer;                   /* of the server: the body's memory, of an allocated one */
-    struct sl_snapshot_block *block;   /* likewise; is_cut: it is to be given back to the shard */
-    bool is_cut;
+    struct sl_snapshot_block
+        *block; /* likewise; is_snapshot: it is to be given back to the shard */
+    bool is_snapshot;
     bool in_transport; /* which reads the body from its place */
     bool is_over;      /* the backup has it, or there is none any more */
     /* Of an allocated one: the answer that waits for it, TABLE_OPENED or JOINED. */

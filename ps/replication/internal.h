@@ -33,14 +33,14 @@ enum sl_replication_link {
 /* That a primary was told of before it served. */
 struct sl_server_expiry {
     struct sl_server_expiry *next;
-    struct sl_message_expired lost;
+    struct sl_message_expired expired;
 };
 
 struct sl_replication {
     struct sl_server *server;
-    struct sl_replica_config pair; /* as the coordinator has said last; epoch 0: nothing yet */
-    uint64_t state;                /* which one this is: two shards with the same one are in step */
-    struct sl_server_expiry *losses; /* for when it serves, in their order */
+    struct sl_replica_config config; /* as the coordinator has said last; epoch 0: nothing yet */
+    uint64_t state; /* which one this is: two shards with the same one are in step */
+    struct sl_server_expiry *expirations; /* for when it serves, in their order */
 
     /* The primary: */
     bool waits_for_backup; /* nobody is welcomed before there is a backup, or word that there is
@@ -48,12 +48,12 @@ struct sl_replication {
     bool is_touched;       /* a client was welcomed, or lost: a backup that begins now needs an
                             * image */
     enum sl_replication_link link;
-    bool is_in_step;         /* it has been told so: the backup has all that was answered */
-    uint64_t alone_since_ns; /* 0: it is in step, or this is a backup */
-    uint64_t alone_writes;   /* that were acknowledged without a backup in step */
+    bool is_in_sync;            /* it has been told so: the backup has all that was answered */
+    uint64_t degraded_since_ns; /* 0: it is in step, or this is a backup */
+    uint64_t degraded_writes;   /* that were acknowledged without a backup in step */
     bool has_given_up;    /* the coordinator has been told that the epoch has no backup in step */
-    bool pair_hands_over; /* when this ps ends, the backups of all its shards go on */
-    bool hands_over;      /* the backup goes on, and has all: nothing is done here any more */
+    bool may_switch_over; /* when this ps ends, the backups of all its shards go on */
+    bool switching_over;  /* the backup goes on, and has all: nothing is done here any more */
     struct sl_session *session;
     struct sl_outbox outbox;
     struct sl_credit credit;
@@ -69,11 +69,11 @@ struct sl_replication {
     uint32_t block_count; /* of the image, under way */
     bool is_full;         /* requests that write wait until the backup has caught up */
     uint32_t in_transport_count;
-    bool image_asked, image_waits; /* for the cut; until the timer */
-    uint32_t images_late;          /* that were given up, since one was in step */
-    struct sl_timer image_timer;
+    bool snapshot_asked, snapshot_waits; /* for the cut; until the timer */
+    uint32_t catch_up_failures;          /* that were given up, since one was in step */
+    struct sl_timer snapshot_timer;
     struct sl_timer silence; /* armed while the backup has no connection, or owes answers */
-    uint64_t heard_ns;       /* when it answered last, or began to owe */
+    uint64_t last_seen_ns;   /* when it answered last, or began to owe */
     uint64_t taken_bytes;    /* by it, as its connection says, when that was looked at last */
 
     /* The backup: */
@@ -90,8 +90,8 @@ struct sl_replication {
     struct sl_shard_load load;
     struct sl_snapshot_block block; /* at work */
     struct sl_server_session_load session_load;
-    bool is_broken;  /* something was done here otherwise than there: it is no backup any more */
-    bool takes_over; /* it is to be the primary, when the entries are carried out */
+    bool is_broken; /* something was done here otherwise than there: it is no backup any more */
+    bool promoting; /* it is to be the primary, when the entries are carried out */
 };
 
 static inline bool sl_replication_logs(const struct sl_server *server)
@@ -103,8 +103,8 @@ static inline bool sl_replication_logs(const struct sl_server *server)
 static inline bool sl_replication_serves(const struct sl_server *server)
 {
     return server->replica == NULL ||
-           (server->replica->pair.is_primary && !server->replica->waits_for_backup &&
-            !server->replica->takes_over);
+           (server->replica->config.is_primary && !server->replica->waits_for_backup &&
+            !server->replica->promoting);
 }
 
 /* The request waits for room in the log, among other things. */
@@ -125,7 +125,7 @@ static inline const char *sl_replication_delay(const struct sl_server_request *r
 static inline void sl_replication_count(struct sl_server *server)
 {
     if (server->replica != NULL && server->replica->link != SL_REPLICATION_IN_SYNC) {
-        server->replica->alone_writes++;
+        server->replica->degraded_writes++;
     }
 }
 
@@ -134,13 +134,14 @@ static inline void sl_replication_count(struct sl_server *server)
 static inline bool sl_replication_may_switch_over(const struct sl_server *server)
 {
     const struct sl_replication *replica = server->replica;
-    return replica != NULL && (replica->hands_over || (replica->pair_hands_over &&
-                                                       replica->link == SL_REPLICATION_IN_SYNC));
+    return replica != NULL &&
+           (replica->switching_over ||
+            (replica->may_switch_over && replica->link == SL_REPLICATION_IN_SYNC));
 }
 
 static inline bool sl_replication_switches_over(const struct sl_server *server)
 {
-    return server->replica != NULL && server->replica->hands_over;
+    return server->replica != NULL && server->replica->switching_over;
 }
 
 /* ---- server_replica.c ---- */
@@ -161,7 +162,7 @@ bool sl_replication_admits(struct sl_server_conn *conn);
 
 /* A worker is lost, and this server does not serve: what is to be the primary hears of it again
  * when it does; a backup, from its primary. */
-void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *lost);
+void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *expired);
 
 /* Welcomes those who wait. */
 void sl_replication_open(struct sl_server *server);
@@ -177,7 +178,7 @@ void sl_replication_fenced(struct sl_server *server);
 void sl_replication_promoted(struct sl_server *server);
 
 /* Tells the owner that the backup is in step, or will not be in this epoch. */
-void sl_replication_report(struct sl_server *server, bool in_step);
+void sl_replication_report(struct sl_server *server, bool in_sync);
 
 /* ---- server_ship.c: the primary's connection ---- */
 
@@ -225,7 +226,7 @@ void sl_replication_log_client(struct sl_server *server,
 
 /* Likewise, about a session: HEARD, END. */
 void sl_replication_log_session(const struct sl_server_session *session,
-                                enum sl_replication_entry_kind kind, bool is_lost);
+                                enum sl_replication_entry_kind kind, bool is_expired);
 
 /* Sends the answer to a TABLE or JOIN once the backup has done what the message asks for; at once
  * when nothing is logged. */
@@ -244,7 +245,7 @@ void sl_replication_log_forget(struct sl_server_conn *conn);
 
 /* A block of the image, which is the log's from now on; false: no memory. */
 bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block *block,
-                              bool is_cut);
+                              bool is_snapshot);
 
 /* The last block was given: what was logged meanwhile follows it. */
 void sl_replication_log_follow_snapshot(struct sl_server *server);

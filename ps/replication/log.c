@@ -52,7 +52,7 @@ static void drop_block(struct sl_replication_entry *entry)
 {
     struct sl_server *server = entry->server;
     server->replica->block_count--;
-    if (entry->is_cut && server->shard != NULL) {
+    if (entry->is_snapshot && server->shard != NULL) {
         sl_shard_snapshot_put(server->shard, entry->block);
     } else {
         sl_snapshot_block_destroy(&entry->block);
@@ -147,17 +147,17 @@ static void replies_wait(struct sl_server *server)
 static void look_at_step(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    if (replica->link != SL_REPLICATION_IN_SYNC || replica->is_in_step || replica->has_given_up ||
+    if (replica->link != SL_REPLICATION_IN_SYNC || replica->is_in_sync || replica->has_given_up ||
         replica->ended < replica->answered) {
         return;
     }
-    replica->is_in_step = true;
-    replica->images_late = 0;
-    replica->alone_since_ns = 0;
+    replica->is_in_sync = true;
+    replica->catch_up_failures = 0;
+    replica->degraded_since_ns = 0;
     sl_log_info("shard %u: its backup on ps/%u is in step (epoch %" PRIu64
                 "); acknowledged alone so far: %" PRIu64 " writes",
-                server->options.shard.index, replica->pair.backup_task, replica->pair.epoch,
-                replica->alone_writes);
+                server->options.shard.index, replica->config.backup_task, replica->config.epoch,
+                replica->degraded_writes);
     sl_replication_report(server, true);
     sl_replication_open(server);
 }
@@ -281,8 +281,8 @@ void sl_replication_log_follow_snapshot(struct sl_server *server)
 }
 
 /* What waited for the backup is answered without it. */
-static bool is_acknowledged_alone(const struct sl_replication *replica,
-                                  const struct sl_replication_entry *entry)
+static bool is_acknowledged_degraded(const struct sl_replication *replica,
+                                     const struct sl_replication_entry *entry)
 {
     return replica->link == SL_REPLICATION_IN_SYNC && entry->request != NULL &&
            entry->request->conn != NULL && entry->head.error == 0;
@@ -293,13 +293,13 @@ void sl_replication_log_abort(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     for (const struct sl_replication_entry *entry = replica->first; entry != NULL;
          entry = entry->next) {
-        replica->alone_writes += is_acknowledged_alone(replica, entry);
+        replica->degraded_writes += is_acknowledged_degraded(replica, entry);
     }
     if (server->shard != NULL) {
         sl_replication_catch_up_end(server);
     }
     replica->link = SL_REPLICATION_NONE;
-    replica->is_in_step = false;
+    replica->is_in_sync = false;
     join_lists(replica);
     while (replica->first != NULL) {
         replica->first->conn =
@@ -372,7 +372,7 @@ static struct sl_replication_entry *make(struct sl_server *server, size_t bytes)
  * should be. */
 static void clean(const struct sl_server *server, struct sl_server_request *request)
 {
-    if (request->work.apart) {
+    if (request->work.out_of_line) {
         sl_shard_clean_padding(server->shard, &request->work, request->payload,
                                request->payload_bytes);
     }
@@ -485,9 +485,9 @@ void sl_replication_log_refused(const struct sl_server_session *session, uint64_
 }
 
 void sl_replication_log_session(const struct sl_server_session *session,
-                                enum sl_replication_entry_kind kind, bool is_lost)
+                                enum sl_replication_entry_kind kind, bool is_expired)
 {
-    struct sl_replication_entry_head head = {.kind = (uint8_t)kind, .is_lost = is_lost};
+    struct sl_replication_entry_head head = {.kind = (uint8_t)kind, .is_expired = is_expired};
     name_client(&head, session);
     sl_replication_log_client(session->server, &head);
 }
@@ -529,18 +529,19 @@ void sl_replication_log_answer(struct sl_server_conn *conn, enum sl_replication_
 }
 
 bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block *block,
-                              bool is_cut)
+                              bool is_snapshot)
 {
     struct sl_replication_entry *entry = malloc(sizeof *entry);
     server->replica->block_count++;
     if (entry == NULL) {
-        struct sl_replication_entry none = {.server = server, .block = block, .is_cut = is_cut};
+        struct sl_replication_entry none = {
+            .server = server, .block = block, .is_snapshot = is_snapshot};
         drop_block(&none);
         return false;
     }
     *entry = (struct sl_replication_entry){
         .block = block,
-        .is_cut = is_cut,
+        .is_snapshot = is_snapshot,
         .body = block->payload,
         .head = {.kind = SL_REPLICATION_ENTRY_SNAPSHOT,
                  .role = block->kind,

@@ -419,7 +419,7 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     case SL_REPLICATION_ENTRY_END:
         if (is_client(&head)) {
             sl_server_session_unfollow(server, head.client_id, (enum sl_message_role)head.role,
-                                       head.task_index, head.is_lost != 0);
+                                       head.task_index, head.is_expired != 0);
             return true;
         }
         break;
@@ -497,7 +497,7 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
         left -= spent < left ? spent : left;
     }
     answer(server);
-    if (replica->entries.first == NULL && replica->takes_over) {
+    if (replica->entries.first == NULL && replica->promoting) {
         sl_replication_promoted(server);
     }
     return keys - left;

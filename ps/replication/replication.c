@@ -37,64 +37,64 @@ bool sl_replication_give_back(struct sl_server *server)
     return sl_outbox_give_back(&server->replica->outbox);
 }
 
-static void forget_losses(struct sl_replication *replica)
+static void forget_expirations(struct sl_replication *replica)
 {
-    while (replica->losses != NULL) {
-        struct sl_server_expiry *loss = replica->losses;
-        replica->losses = loss->next;
-        free(loss);
+    while (replica->expirations != NULL) {
+        struct sl_server_expiry *expiry = replica->expirations;
+        replica->expirations = expiry->next;
+        free(expiry);
     }
 }
 
 void sl_replication_destroy(struct sl_server *server)
 {
-    forget_losses(server->replica);
+    forget_expirations(server->replica);
     sl_outbox_fini(&server->replica->outbox);
     free(server->replica);
     server->replica = NULL;
 }
 
-void sl_replication_report(struct sl_server *server, bool in_step)
+void sl_replication_report(struct sl_server *server, bool in_sync)
 {
     const struct sl_server_options *options = &server->options;
-    server->replica->has_given_up = !in_step;
-    options->pair_moved(options->pair_ctx, options->local_index, server->replica->pair.epoch,
-                        in_step);
+    server->replica->has_given_up = !in_sync;
+    options->replica_state_changed(options->replica_ctx, options->local_index,
+                                   server->replica->config.epoch, in_sync);
 }
 
-void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *lost)
+void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *expired)
 {
     struct sl_replication *replica = server->replica;
-    if (!replica->pair.is_primary) {
+    if (!replica->config.is_primary) {
         return;
     }
-    struct sl_server_expiry *loss = malloc(sizeof *loss);
-    if (loss == NULL) {
+    struct sl_server_expiry *expiry = malloc(sizeof *expiry);
+    if (expiry == NULL) {
         sl_log_error(
             "shard %u: no memory to remember that worker/%u is lost, for whose clock others "
             "would wait for ever; this ps ends: start it anew",
-            server->options.shard.index, lost->task_index);
-        server->options.pair_failed(server->options.pair_ctx, SL_ERR_NO_MEMORY);
+            server->options.shard.index, expired->task_index);
+        server->options.replica_failed(server->options.replica_ctx, SL_ERR_NO_MEMORY);
         return;
     }
-    *loss = (struct sl_server_expiry){.lost = *lost};
-    struct sl_server_expiry **last = &replica->losses;
+    *expiry = (struct sl_server_expiry){.expired = *expired};
+    struct sl_server_expiry **last = &replica->expirations;
     while (*last != NULL) {
         last = &(*last)->next;
     }
-    *last = loss;
+    *last = expiry;
 }
 
 /* It serves now. */
-static void hear_losses(struct sl_server *server)
+static void hear_expirations(struct sl_server *server)
 {
-    struct sl_server_expiry *next = server->replica->losses;
-    server->replica->losses = NULL;
+    struct sl_server_expiry *next = server->replica->expirations;
+    server->replica->expirations = NULL;
     while (next != NULL) {
-        struct sl_server_expiry *loss = next;
-        next = loss->next;
-        sl_server_on_expired(server, &loss->lost);
-        free(loss);
+        struct sl_server_expiry *expiry = next;
+        next = expiry->next;
+        sl_server_on_expired(server, &expiry->expired);
+        free(expiry);
     }
 }
 
@@ -104,7 +104,7 @@ void sl_replication_open(struct sl_server *server)
         sl_server_sessions_await(server, 1); /* they could not come while it waited */
     }
     server->replica->waits_for_backup = false;
-    hear_losses(server);
+    hear_expirations(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
         if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
             sl_server_welcome(conn);
@@ -121,7 +121,7 @@ void sl_replication_forget(struct sl_server *server)
     const bool is_empty = replica->position == 0 && !replica->is_loading && !replica->has_begun &&
                           !replica->is_broken;
     sl_replication_receiver_drop(server);
-    forget_losses(replica);
+    forget_expirations(replica);
     if (replica->feed != NULL) {
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
     }
@@ -149,10 +149,10 @@ static void fail_to_take_over(struct sl_server *server)
     sl_log_error("shard %u: cannot be promoted (epoch %" PRIu64
                  "): its backup is out of step; this ps ends, and the shard is lost: start the ps "
                  "anew",
-                 server->options.shard.index, server->replica->pair.epoch);
+                 server->options.shard.index, server->replica->config.epoch);
     server->replica->is_broken = true;
     sl_replication_receiver_drop(server);
-    server->options.pair_failed(server->options.pair_ctx, SL_ERR_CORRUPT);
+    server->options.replica_failed(server->options.replica_ctx, SL_ERR_CORRUPT);
 }
 
 void sl_replication_promoted(struct sl_server *server)
@@ -162,12 +162,12 @@ void sl_replication_promoted(struct sl_server *server)
         fail_to_take_over(server);
         return;
     }
-    replica->takes_over = false;
+    replica->promoting = false;
     replica->is_touched = true;
     sl_server_sessions_await(server, TAKE_OVER_LEASES);
-    hear_losses(server);
+    hear_expirations(server);
     sl_log_info("shard %u: the backup takes over (epoch %" PRIu64 ")", server->options.shard.index,
-                replica->pair.epoch);
+                replica->config.epoch);
     sl_replication_sender_open(server);
 }
 
@@ -175,7 +175,7 @@ void sl_replication_promoted(struct sl_server *server)
 static void take_over(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    replica->takes_over = true;
+    replica->promoting = true;
     if (replica->feed != NULL) {
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup takes over");
     }
@@ -191,11 +191,11 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
         take_over(server);
         return;
     }
-    if (replica->takes_over) {
+    if (replica->promoting) {
         return; /* still: it will be the primary of this epoch, not of the last */
     }
     sl_replication_sender_close(server);
-    if (!was_told && replica->pair.has_backup) {
+    if (!was_told && replica->config.has_backup) {
         replica->waits_for_backup = true;
     } else {
         sl_replication_open(server);
@@ -204,11 +204,11 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
 }
 
 /* Another epoch begins without a backup in step. */
-static void note_alone(struct sl_server *server)
+static void note_degraded(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    if (!replica->is_in_step && replica->alone_since_ns == 0) {
-        replica->alone_since_ns = sl_reactor_now_ns(server->options.reactor);
+    if (!replica->is_in_sync && replica->degraded_since_ns == 0) {
+        replica->degraded_since_ns = sl_reactor_now_ns(server->options.reactor);
     }
 }
 
@@ -218,32 +218,32 @@ void sl_replication_stats(const struct sl_server *server, struct sl_message_stat
     if (replica == NULL) {
         return;
     }
-    stats->alone_writes = replica->alone_writes;
-    if (replica->alone_since_ns != 0) {
-        const uint64_t alone_ns =
-            sl_reactor_now_ns(server->options.reactor) - replica->alone_since_ns;
-        stats->alone_ms = 1 + alone_ns / SL_CLOCK_NS_PER_MS;
+    stats->degraded_writes = replica->degraded_writes;
+    if (replica->degraded_since_ns != 0) {
+        const uint64_t degraded_ns =
+            sl_reactor_now_ns(server->options.reactor) - replica->degraded_since_ns;
+        stats->degraded_ms = 1 + degraded_ns / SL_CLOCK_NS_PER_MS;
     }
 }
 
-void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *pair)
+void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *config)
 {
     struct sl_replication *replica = server->replica;
     sl_reactor_assert_owner(server->options.reactor);
     sl_assert(replica != NULL);
     sl_assert(server->shard != NULL || replica->is_broken);
-    const struct sl_replica_config before = replica->pair;
-    if (pair->epoch <= before.epoch || server->draining) {
+    const struct sl_replica_config before = replica->config;
+    if (config->epoch <= before.epoch || server->draining) {
         return;
     }
-    replica->pair = *pair;
-    replica->pair_hands_over = false;
-    if (pair->is_primary) {
+    replica->config = *config;
+    replica->may_switch_over = false;
+    if (config->is_primary) {
         become_primary(server, before.is_primary, before.epoch != 0);
-        note_alone(server);
+        note_degraded(server);
     } else if (before.is_primary) {
         sl_log_error("shard %u: another ps has it (epoch %" PRIu64 "): this one ends",
-                     server->options.shard.index, pair->epoch);
+                     server->options.shard.index, config->epoch);
         sl_replication_fenced(server);
     } else {
         sl_replication_forget(server);
@@ -254,14 +254,14 @@ void sl_replication_set_switchover(struct sl_server *server, bool hands_over)
 {
     sl_reactor_assert_owner(server->options.reactor);
     if (server->replica != NULL) {
-        server->replica->pair_hands_over = hands_over;
+        server->replica->may_switch_over = hands_over;
     }
 }
 
 void sl_replication_fenced(struct sl_server *server)
 {
-    server->replica->hands_over = true;
-    server->options.pair_failed(server->options.pair_ctx, SL_ERR_REFUSED);
+    server->replica->switching_over = true;
+    server->options.replica_failed(server->options.replica_ctx, SL_ERR_REFUSED);
 }
 
 static bool refuse(struct sl_server_conn *conn, int err, const char *what)
@@ -280,20 +280,20 @@ bool sl_replication_admits(struct sl_server_conn *conn)
     if (conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
         const bool may_wait = replica == NULL || replica->waits_for_backup;
         return may_wait || sl_replication_serves(server) ||
-               (replica->pair.epoch == 0 &&
+               (replica->config.epoch == 0 &&
                 server->options.local_index < server->options.server_count) ||
                refuse(conn, SL_ERR_AGAIN, "it has the backup, or is about to take over");
     }
     if (replica == NULL) {
         return refuse(conn, SL_ERR_REFUSED, "it was started without --replicas");
     }
-    if (conn->hello.epoch > replica->pair.epoch) {
+    if (conn->hello.epoch > replica->config.epoch) {
         return refuse(conn, SL_ERR_AGAIN, "it has not heard of that epoch yet");
     }
-    if (replica->pair.is_primary) {
+    if (replica->config.is_primary) {
         return refuse(conn, SL_ERR_EXISTS, "it is the primary now");
     }
-    if (conn->hello.epoch < replica->pair.epoch) {
+    if (conn->hello.epoch < replica->config.epoch) {
         return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
     }
     return (server->shard != NULL || refuse(conn, SL_ERR_AGAIN, "it has no memory for it")) &&

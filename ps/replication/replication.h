@@ -11,7 +11,7 @@
 
 /* Sets the shard's replica configuration, as the coordinator decided it for an epoch. Connections
  * wait until the first one. After sl_server_set_shard. Owner reactor. */
-void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *pair);
+void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *config);
 
 /* With replicas, before sl_server_fence_writes and sl_server_drain: whether the coordinator
  * promotes the backup of this server's shard, and those of all other shards of the same ps, when

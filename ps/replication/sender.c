@@ -21,7 +21,7 @@ void sl_replication_sender_give_up(struct sl_server *server, const char *why)
 {
     if (!server->replica->has_given_up) {
         sl_log_warn("shard %u: its backup on ps/%u: %s", server->options.shard.index,
-                    server->replica->pair.backup_task, why);
+                    server->replica->config.backup_task, why);
         sl_replication_report(server, false);
     }
 }
@@ -34,7 +34,7 @@ static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
     const uint64_t taken_bytes = sl_session_conn(replica->session)->taken_bytes;
     const bool took_more = taken_bytes != replica->taken_bytes;
     replica->taken_bytes = taken_bytes;
-    return took_more && now_ns - replica->heard_ns < SL_SERVER_FRAME_NS;
+    return took_more && now_ns - replica->last_seen_ns < SL_SERVER_FRAME_NS;
 }
 
 /* It is connected, and owes answers: for a lease now? Before it is in step it begins anew. */
@@ -44,8 +44,8 @@ static void look_at_answers(struct sl_server *server, uint64_t now_ns)
     if (replica->first == NULL) {
         return; /* with the next entry, again */
     }
-    if (now_ns - replica->heard_ns < server->lease_ns) {
-        await(server, replica->heard_ns, 0);
+    if (now_ns - replica->last_seen_ns < server->lease_ns) {
+        await(server, replica->last_seen_ns, 0);
     } else if (gets_on(replica, now_ns)) {
         await(server, now_ns, TAKEN_LOOK_NS);
     } else if (replica->link == SL_REPLICATION_IN_SYNC) {
@@ -88,8 +88,8 @@ void sl_replication_sender_listen(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     const bool is_up = replica->session != NULL && sl_session_conn(replica->session) != NULL;
     if (is_up && !replica->has_given_up && !sl_timer_armed(&replica->silence)) {
-        replica->heard_ns = now_of(server);
-        await(server, replica->heard_ns, 0);
+        replica->last_seen_ns = now_of(server);
+        await(server, replica->last_seen_ns, 0);
     }
 }
 
@@ -102,7 +102,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
                        welcome->shard_count == server->options.shard.count;
     (void)session;
     sl_timer_disarm(timers_of(server), &replica->silence);
-    replica->heard_ns = now_of(server);
+    replica->last_seen_ns = now_of(server);
     replica->credit =
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     if (!is_it) {
@@ -133,7 +133,7 @@ static void on_received(void *ctx, struct sl_session *session,
     struct sl_replication *replica = server->replica;
     const struct sl_frame header = message->header;
     sl_transport_release(sl_session_conn(session), message);
-    replica->heard_ns = now_of(server);
+    replica->last_seen_ns = now_of(server);
     sl_credit_grant(&replica->credit, header.credit_bytes, header.credit_requests);
     if (header.type == SL_FRAME_REPLY && header.request_id <= replica->number) {
         sl_replication_log_acknowledged(server, header.request_id);
@@ -156,7 +156,7 @@ static void on_writable(void *ctx, struct sl_session *session)
     sl_replication_log_pump(((struct sl_server *)ctx)->replica);
 }
 
-static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
+static void on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     (void)session;
     (void)err;
@@ -195,30 +195,30 @@ static const struct sl_session_events events = {
     .received = on_received,
     .sink = on_sink,
     .writable = on_writable,
-    .lost = on_lost,
+    .lost = on_expired,
     .closed = on_closed,
 };
 
 void sl_replication_sender_open(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    const struct sl_replica_config *pair = &replica->pair;
-    if (!pair->has_backup) {
+    const struct sl_replica_config *config = &replica->config;
+    if (!config->has_backup) {
         return;
     }
     char name[SL_MESSAGE_NAME_BYTES];
     (void)snprintf(name, sizeof name, "the backup of shard %u on ps/%u",
-                   server->options.shard.index, pair->backup_task);
+                   server->options.shard.index, config->backup_task);
     const struct sl_session_options options = {
         .transport = server->transport,
         .outbox = &replica->outbox,
-        .endpoint = pair->backup,
+        .endpoint = config->backup,
         .hello = {.purpose = SL_MESSAGE_PURPOSE_REPLICA,
                   .role = SL_MESSAGE_ROLE_PS,
                   .task_index = server->options.task_index,
                   .client_id = server->options.incarnation,
-                  .shard = pair->backup_shard,
-                  .epoch = pair->epoch,
+                  .shard = config->backup_shard,
+                  .epoch = config->epoch,
                   .state = replica->state,
                   .checksum = server->options.checksum},
         .events = &events,
@@ -228,7 +228,7 @@ void sl_replication_sender_open(struct sl_server *server)
         .persistent = true,
         .secret = server->options.secret,
     };
-    replica->has_given_up = replica->is_in_step = false;
+    replica->has_given_up = replica->is_in_sync = false;
     await(server, now_of(server), 0);
     int err = sl_session_open(&options, &replica->session);
     if (err != 0) {

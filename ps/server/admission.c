@@ -28,12 +28,12 @@ static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
     const uint64_t taken_bytes = conn->conn->taken_bytes;
     const bool is_done = !has_unsent(conn) || conn->progressed;
     const bool gets_on = is_done || taken_bytes != conn->taken_bytes;
-    conn->unsent_looks = gets_on ? 0 : conn->unsent_looks + 1;
+    conn->unsent_checks = gets_on ? 0 : conn->unsent_checks + 1;
     conn->frame_looks = is_done ? 0 : conn->frame_looks + 1;
     conn->progressed = false;
     conn->taken_bytes = taken_bytes;
-    if (conn->unsent_looks >= looks_max) {
-        conn->unsent_looks = 0;
+    if (conn->unsent_checks >= looks_max) {
+        conn->unsent_checks = 0;
         sl_server_drop(conn, SL_ERR_DEADLINE,
                        "it does not read: nothing of %u frames was sent for %u s", conn->out.count,
                        looks_max);
@@ -48,8 +48,8 @@ static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
  * received. This bounds how long a peer that sends a byte now and then holds the memory. */
 static void look_at_sink(struct sl_server_conn *conn)
 {
-    if (conn->sink != NULL && ++conn->sink_looks >= LOOKS_MAX_FRAME) {
-        conn->sink_looks = 0;
+    if (conn->sink != NULL && ++conn->sink_checks >= LOOKS_MAX_FRAME) {
+        conn->sink_checks = 0;
         sl_server_drop(conn, SL_ERR_DEADLINE, "its frame is not complete after %u s",
                        LOOKS_MAX_FRAME);
     }
@@ -174,7 +174,7 @@ uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes)
                         : NULL;
     if (sink != NULL) {
         sink_wait_no_more(conn);
-        conn->sink_looks = 0;
+        conn->sink_checks = 0;
     } else if (conn->long_requests == 0) {
         sink_wait(conn);
         /* Readers are hurried only where it is them who hold the memory. */
@@ -235,8 +235,9 @@ bool sl_server_admission_reply(struct sl_server_request *request)
     struct sl_server *server = request->server;
     struct sl_server_buffers *buffers = sl_server_shm_buffers(server, request->conn);
     size_t bytes = request->work.reply_bytes;
-    bool has_landing = request->landing != NULL && !sl_server_request_writes(&request->work);
-    if (request->reply != NULL || bytes == 0 || has_landing) {
+    bool has_reply_buffer =
+        request->reply_buffer != NULL && !sl_server_request_writes(&request->work);
+    if (request->reply != NULL || bytes == 0 || has_reply_buffer) {
         return true;
     }
     bool may_wait = request->conn == NULL || has_unsent(request->conn);

@@ -58,7 +58,7 @@ enum stage { NONE, WANTED, CUTTING, FINISHING };
 struct sl_server_checkpoint {
     struct sl_server *server;
     struct sl_server_checkpoint_options options;
-    struct sl_offload *aside;
+    struct sl_offload *offload;
     struct sl_timer watch; /* armed while there is one in the making */
 
     enum stage stage;
@@ -146,7 +146,7 @@ static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
 
 /* The shard may be cut for its backup's image, which goes on. A wish may be that one's too: it is
  * wished again. */
-static void end_own_cut(struct sl_server_checkpoint *checkpoint)
+static void end_own_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_shard *shard = checkpoint->server->shard;
     struct sl_shard_snapshot_base *base = NULL;
@@ -164,7 +164,7 @@ static void end_own_cut(struct sl_server_checkpoint *checkpoint)
 static void reset(struct sl_server_checkpoint *checkpoint)
 {
     sl_timer_disarm(sl_reactor_timers(checkpoint->server->options.reactor), &checkpoint->watch);
-    end_own_cut(checkpoint);
+    end_own_snapshot(checkpoint);
     if (checkpoint->file != NULL && checkpoint->file->jobs == 0) {
         file_free(checkpoint->file);
     }
@@ -245,7 +245,7 @@ static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
     };
     checkpoint->file->jobs++;
     checkpoint->jobs_away++;
-    sl_offload_post(checkpoint->aside, &job->job);
+    sl_offload_post(checkpoint->offload, &job->job);
     return true;
 }
 
@@ -276,14 +276,14 @@ static bool make_file(struct sl_server_checkpoint *checkpoint)
         .time_s = checkpoint->time_s,
         .shard = shard->index,
         .shard_count = shard->count,
-        .level = checkpoint->options.level,
+        .compression_level = checkpoint->options.compression_level,
     };
     checkpoint->file = file;
     return post(checkpoint, STEP_CREATE, NULL);
 }
 
 /* While the checkpoint's own cut has not begun: the one that there is makes a backup's image. */
-static bool is_cut_for_image(const struct sl_server_checkpoint *checkpoint)
+static bool is_for_catch_up(const struct sl_server_checkpoint *checkpoint)
 {
     const enum sl_shard_snapshot_state state = sl_shard_snapshot_state(checkpoint->server->shard);
     return state != SL_SHARD_SNAPSHOT_NONE && state != SL_SHARD_SNAPSHOT_PENDING;
@@ -294,12 +294,12 @@ static bool is_cut_for_image(const struct sl_server_checkpoint *checkpoint)
 static bool has_to_wait(const struct sl_server_checkpoint *checkpoint)
 {
     return checkpoint->jobs_away > 0 /* of one that was given up */ ||
-           is_cut_for_image(checkpoint) || sl_replication_receiver_waits(checkpoint->server);
+           is_for_catch_up(checkpoint) || sl_replication_receiver_waits(checkpoint->server);
 }
 
 /* Where no push is left by half: what is in the shard now, and what the sessions say now, is in the
  * checkpoint. */
-static void begin_cut(struct sl_server_checkpoint *checkpoint)
+static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_server *server = checkpoint->server;
     if (has_to_wait(checkpoint)) {
@@ -351,7 +351,7 @@ static bool hand_out(struct sl_server_checkpoint *checkpoint)
 }
 
 /* All blocks are away: the file ends behind them. */
-static void end_cut(struct sl_server_checkpoint *checkpoint)
+static void end_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
     sl_server_session_snapshot_end(checkpoint->server);
@@ -372,7 +372,7 @@ static uint32_t walk(struct sl_server *server, uint32_t keys)
                : sl_server_session_snapshot_run(server, keys);
 }
 
-static uint32_t cut_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
+static uint32_t snapshot_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
 {
     struct sl_shard *shard = checkpoint->server->shard;
     uint32_t spent = 0;
@@ -388,7 +388,7 @@ static uint32_t cut_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
     }
     switch (sl_shard_snapshot_state(shard)) {
     case SL_SHARD_SNAPSHOT_DONE:
-        end_cut(checkpoint);
+        end_snapshot(checkpoint);
         break;
     case SL_SHARD_SNAPSHOT_FAILED:
         give_up(checkpoint, SL_ERR_NO_MEMORY, sl_shard_snapshot_why(shard));
@@ -407,19 +407,19 @@ uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
     }
     put_returned(checkpoint);
     if (checkpoint->stage == WANTED) {
-        begin_cut(checkpoint);
+        begin_snapshot(checkpoint);
         return 1;
     }
     if (checkpoint->stage != CUTTING) {
         return 0;
     }
-    if (checkpoint->options.cut_keys > 0) {
-        return cut_on(checkpoint, checkpoint->options.cut_keys);
+    if (checkpoint->options.snapshot_budget > 0) {
+        return snapshot_on(checkpoint, checkpoint->options.snapshot_budget);
     }
     if (keys == SL_LIMIT_TURN_COST) {
-        return cut_on(checkpoint, IDLE_KEYS);
+        return snapshot_on(checkpoint, IDLE_KEYS);
     }
-    return cut_on(checkpoint, keys < BUSY_KEYS ? LEAST_KEYS : BUSY_KEYS);
+    return snapshot_on(checkpoint, keys < BUSY_KEYS ? LEAST_KEYS : BUSY_KEYS);
 }
 
 bool sl_server_checkpoint_is_idle(const struct sl_server *server)
@@ -454,7 +454,7 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     }
     const uint64_t waited_s = (now_ns - checkpoint->moved_ns) / SL_CLOCK_NS_PER_S;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
-    if (checkpoint->stage == WANTED && is_cut_for_image(checkpoint)) {
+    if (checkpoint->stage == WANTED && is_for_catch_up(checkpoint)) {
         (void)snprintf(reason, sizeof reason,
                        "the image of the shard's backup has been made for %" PRIu64 " s", waited_s);
     } else if (checkpoint->stage == WANTED && checkpoint->jobs_away == 0) {
@@ -480,12 +480,12 @@ int sl_server_checkpoint_open(struct sl_server *server,
     }
     char name[32];
     (void)snprintf(name, sizeof name, "checkpoint.%u", server->options.local_index);
-    int err = sl_offload_create(server->options.reactor, name, &checkpoint->aside);
+    int err = sl_offload_create(server->options.reactor, name, &checkpoint->offload);
     if (err != 0) {
         free(checkpoint);
         return err;
     }
-    sl_offload_set_place(checkpoint->aside, SL_OFFLOAD_PRIORITY_IDLE);
+    sl_offload_set_place(checkpoint->offload, SL_OFFLOAD_PRIORITY_IDLE);
     checkpoint->server = server;
     checkpoint->options = *options;
     checkpoint->options.patience_ns =
@@ -541,7 +541,7 @@ void sl_server_fence_writes(struct sl_server *server)
 {
     sl_reactor_assert_owner(server->options.reactor);
     sl_server_pull_batch_answer(server);
-    server->is_quiet = true;
+    server->writes_fenced = true;
 }
 
 /* Blocks that come back when the shard is about to go are freed with it. */
@@ -554,7 +554,7 @@ void sl_server_checkpoint_fini(struct sl_server *server)
     if (checkpoint->stage != NONE) {
         reset(checkpoint);
     }
-    (void)sl_offload_destroy(&checkpoint->aside, DISK_WAIT_NS);
+    (void)sl_offload_destroy(&checkpoint->offload, DISK_WAIT_NS);
     put_returned(checkpoint);
     sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
     sl_shard_snapshot_base_destroy(&checkpoint->complete_base);

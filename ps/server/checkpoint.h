@@ -31,8 +31,8 @@ struct sl_server_checkpoint_result {
 struct sl_server_checkpoint_options {
     const struct sl_disk *disk; /* outlives the server */
     const char *directory;      /* likewise */
-    uint32_t level;             /* of zstd; 0: not packed */
-    uint32_t cut_keys;          /* that a turn spends on the walk; 0: by what else is to be done */
+    uint32_t compression_level; /* of zstd; 0: not packed */
+    uint32_t snapshot_budget;   /* that a turn spends on the walk; 0: by what else is to be done */
     uint64_t patience_ns;       /* for a disk that takes nothing; 0: 120 s */
     /* In a later turn than the one in which it was begun. */
     void (*ended)(void *ctx, const struct sl_server_checkpoint_result *result);

@@ -246,13 +246,13 @@ static void on_hello(struct sl_server_conn *conn, const struct sl_message *messa
 void sl_server_greet(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    if (conn->shares && sl_server_shm_begin(server) != 0) {
+    if (conn->uses_shm && sl_server_shm_begin(server) != 0) {
         sl_server_refuse(conn, SL_ERR_NO_MEMORY, "the ps has no memory to share for its replies");
         return;
     }
     if (conn->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
         /* Before the first frame: it cannot change under one. */
-        conn->outbox = conn->shares ? &server->local_replies : &server->replies;
+        conn->outbox = conn->uses_shm ? &server->shm_replies : &server->replies;
     }
     sl_server_authenticate(conn);
 }
@@ -316,7 +316,7 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
         return;
     }
-    const bool is_first = !conn->session->heard;
+    const bool is_first = !conn->session->confirmed;
     const bool is_logged =
         is_first || message->kind == SL_MESSAGE_TABLE_OPEN || message->kind == SL_MESSAGE_JOIN;
     if (is_logged && !sl_replication_log_takes_messages(conn->server)) {

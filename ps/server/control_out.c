@@ -22,15 +22,15 @@ struct sl_server_pending_message {
 
 static struct sl_server_line *line_of(struct sl_server *server, const struct sl_outbox *outbox)
 {
-    if (outbox == &server->local_replies) {
-        return &server->later_local;
+    if (outbox == &server->shm_replies) {
+        return &server->later_shm;
     }
     return outbox == &server->control ? &server->later_control : &server->later_replies;
 }
 
 static void line_append(struct sl_server_line *line, struct sl_server_conn *conn)
 {
-    conn->server->later_count++;
+    conn->server->pending_count++;
     conn->later_prev = line->last;
     conn->later_next = NULL;
     if (line->last == NULL) {
@@ -43,7 +43,7 @@ static void line_append(struct sl_server_line *line, struct sl_server_conn *conn
 
 static void line_remove(struct sl_server_line *line, struct sl_server_conn *conn)
 {
-    conn->server->later_count--;
+    conn->server->pending_count--;
     if (conn->later_prev == NULL) {
         line->first = conn->later_next;
     } else {
@@ -111,7 +111,7 @@ static bool keep(struct sl_server_conn *conn, const struct sl_message *message, 
         conn->later_last->next = later;
     }
     conn->later_last = later;
-    conn->later_count++;
+    conn->pending_count++;
     return true;
 }
 
@@ -127,7 +127,7 @@ static void commit(struct sl_server_conn *conn, uint32_t bytes)
 
 void sl_server_send(struct sl_server_conn *conn, const struct sl_message *message)
 {
-    uint32_t unsent = conn->out.count + conn->later_count;
+    uint32_t unsent = conn->out.count + conn->pending_count;
     if (message->id != 0 && unsent >= SL_LIMIT_UNSENT_ANSWERS) {
         sl_server_drop(conn, SL_ERR_PROTOCOL, "%u answers wait for it to read them", unsent);
         return;
@@ -160,7 +160,7 @@ static void forget_first(struct sl_server_conn *conn)
     struct sl_server *server = conn->server;
     struct sl_server_pending_message *later = conn->later_first;
     conn->later_first = later->next;
-    conn->later_count--;
+    conn->pending_count--;
     server->later_bytes -= sizeof *later;
     text_put(server, later->text);
     free(later);

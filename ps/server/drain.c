@@ -79,7 +79,7 @@ void sl_server_drain_refuse(struct sl_server_request *request)
 /* The backup goes on: nothing more is done or answered here, and clients go there at once. */
 static void hand_over(struct sl_server *server)
 {
-    server->replica->hands_over = true;
+    server->replica->switching_over = true;
     while (server->parked.first != NULL) {
         sl_server_scheduler_discard(server->parked.first);
     }

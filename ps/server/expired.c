@@ -3,42 +3,42 @@
 
 #include "ps/server/server.h"
 
-struct loss {
+struct expiry {
     struct sl_server *server;
-    struct sl_message_expired lost;
+    struct sl_message_expired expired;
 };
 
 static void deliver(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct loss *loss = ctx;
-    sl_server_on_expired(loss->server, &loss->lost);
-    free(loss);
+    struct expiry *expiry = ctx;
+    sl_server_on_expired(expiry->server, &expiry->expired);
+    free(expiry);
 }
 
 /* All but the reason fits into the mail itself. */
 static void deliver_briefly(void *ctx, uint64_t client_id, uint64_t who)
 {
-    const struct sl_message_expired lost = {.role = (enum sl_message_role)(who >> 32),
-                                            .task_index = (uint32_t)who,
-                                            .client_id = client_id,
-                                            .why = "memory is too short to say why"};
-    sl_server_on_expired(ctx, &lost);
+    const struct sl_message_expired expired = {.role = (enum sl_message_role)(who >> 32),
+                                               .task_index = (uint32_t)who,
+                                               .client_id = client_id,
+                                               .why = "memory is too short to say why"};
+    sl_server_on_expired(ctx, &expired);
 }
 
 void sl_server_post_expired(struct sl_server *server, struct sl_reactor *from, uint32_t to_index,
-                            const struct sl_message_expired *lost)
+                            const struct sl_message_expired *expired)
 {
-    struct loss *loss = malloc(sizeof *loss);
-    if (loss == NULL) {
+    struct expiry *expiry = malloc(sizeof *expiry);
+    if (expiry == NULL) {
         sl_reactor_post(from, to_index,
                         (struct sl_mail){.run = deliver_briefly,
                                          .ctx = server,
-                                         .a = lost->client_id,
-                                         .b = (uint64_t)lost->role << 32 | lost->task_index});
+                                         .a = expired->client_id,
+                                         .b = (uint64_t)expired->role << 32 | expired->task_index});
         return;
     }
-    *loss = (struct loss){.server = server, .lost = *lost};
-    sl_reactor_post(from, to_index, (struct sl_mail){.run = deliver, .ctx = loss, .drop = free});
+    *expiry = (struct expiry){.server = server, .expired = *expired};
+    sl_reactor_post(from, to_index, (struct sl_mail){.run = deliver, .ctx = expiry, .drop = free});
 }

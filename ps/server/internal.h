@@ -65,14 +65,14 @@ struct sl_server_request {
     uint64_t credit_bytes;
     uint8_t *payload;
     uint32_t payload_bytes;
-    uint8_t *reply;   /* where it takes several turns to make */
-    uint8_t *landing; /* where it is made instead, while there is the connection; or NULL */
+    uint8_t *reply;        /* where it takes several turns to make */
+    uint8_t *reply_buffer; /* where it is made instead, while there is the connection; or NULL */
     bool started;
-    bool streams; /* the reply has begun to be sent, part by part */
-    bool done;    /* the reply is complete; the outbox had no room */
-    bool passed;  /* it was parked, or orphaned: later requests may have run before it */
-    bool is_long; /* its payload came in a sink */
-    bool crowded; /* it waits for nothing but its turn */
+    bool streams;     /* the reply has begun to be sent, part by part */
+    bool done;        /* the reply is complete; the outbox had no room */
+    bool overtaken;   /* it was parked, or orphaned: later requests may have run before it */
+    bool is_long;     /* its payload came in a sink */
+    bool is_runnable; /* it waits for nothing but its turn */
     struct sl_shard_exec work;
     /* Where there is a log: */
     uint32_t effect_first, effect_end; /* sections that have had an effect when its session ended,
@@ -87,7 +87,7 @@ struct sl_server_incoming {
     uint32_t payload_bytes;
     uint32_t values_bytes;
     const uint8_t *values; /* the rest, where its sender has it, or copied; NULL: there is none */
-    uint8_t *landing;      /* where the sender wants the reply; NULL: anywhere */
+    uint8_t *reply_buffer; /* where the sender wants the reply; NULL: anywhere */
 };
 
 /* It writes, and not for the second time. */
@@ -144,7 +144,7 @@ struct sl_server_conn {
     struct sl_server *server;           /* NULL while it is being handed over */
     struct sl_conn *conn;
     struct sl_outbox *outbox; /* of the server: for replies or for control messages */
-    bool shares;              /* it is the local transport's */
+    bool uses_shm;            /* it is the local transport's */
     struct sl_outbox_queue out;
     enum sl_server_conn_kind kind;
     struct sl_message_hello hello;
@@ -156,15 +156,15 @@ struct sl_server_conn {
     uint64_t hello_until_ns;
     uint8_t challenge[SL_MESSAGE_NONCE_BYTES];
     struct sl_server_pending_message *later_first, *later_last;
-    uint32_t later_count;
+    uint32_t pending_count;
     struct sl_server_conn *later_prev, *later_next; /* among those of its outbox that have some */
 
     /* For server_watch.c: */
     bool progressed;        /* a frame was sent since the last look */
     uint64_t taken_bytes;   /* of the transport's connection, at the last look */
-    uint8_t unsent_looks;   /* in a row that found it with output, and nothing taken */
+    uint8_t unsent_checks;  /* in a row that found it with output, and nothing taken */
     uint16_t frame_looks;   /* likewise, and no frame sent */
-    uint16_t sink_looks;    /* since its sink was given */
+    uint16_t sink_checks;   /* since its sink was given */
     uint8_t *sink;          /* for a long payload that is being received */
     uint32_t long_requests; /* that came in a sink, and are in memory still */
     bool waits_for_sink;
@@ -188,16 +188,16 @@ struct sl_server_line {
 struct sl_server {
     struct sl_server_options options;
     struct sl_transport *transport;
-    struct sl_transport *local, *fast; /* NULL: none */
+    struct sl_transport *shm, *bypass; /* NULL: none */
     struct sl_outbox replies, control;
     struct sl_server_buffers buffers;
     /* Those of the local transport's connections, when it has had one: */
-    bool has_local_memory;
-    struct sl_outbox local_replies;
-    struct sl_server_buffers local_buffers; /* only replies */
-    struct sl_pool requests;                /* of struct sl_server_request */
-    struct sl_shard *shard;                 /* NULL until the cluster's numbering is known */
-    struct sl_replication *replica;         /* NULL: without backups */
+    bool has_shm_memory;
+    struct sl_outbox shm_replies;
+    struct sl_server_buffers shm_buffers; /* only replies */
+    struct sl_pool requests;              /* of struct sl_server_request */
+    struct sl_shard *shard;               /* NULL until the cluster's numbering is known */
+    struct sl_replication *replica;       /* NULL: without backups */
     struct sl_reactor_source source;
     struct sl_timer coordinator_timer;
     char leader_name[SL_MESSAGE_NAME_BYTES]; /* who hosts it elsewhere; "": nobody is known */
@@ -207,8 +207,8 @@ struct sl_server {
     struct sl_server_sessions sessions;
 
     /* Connections that have control messages waiting for room in an outbox. */
-    struct sl_server_line later_control, later_replies, later_local;
-    uint32_t later_count; /* of those connections */
+    struct sl_server_line later_control, later_replies, later_shm;
+    uint32_t pending_count; /* of those connections */
     struct sl_server_shared_payload
         *text_last; /* the last that was kept: the next is often the same */
     size_t later_bytes;
@@ -227,7 +227,7 @@ struct sl_server {
     size_t parked_bytes;     /* of buffers */
     size_t orphan_bytes;     /* of those, of clients that are away */
     bool blocked;            /* all that could run wait for memory: until some is given back */
-    uint32_t turn_keys;      /* left of this turn's budget */
+    uint32_t budget_left;    /* left of this turn's budget */
     bool resume_next;        /* whose turn it is: resumed ones or the ring */
     bool yielded;            /* slices were left to this turn by the one before */
 
@@ -235,7 +235,7 @@ struct sl_server {
     struct sl_server_restore *restore;       /* NULL: nothing is being restored */
     bool is_restored;                        /* the shard has begun from a checkpoint */
     bool is_open;                            /* clients are welcomed as soon as there is a shard */
-    bool is_quiet;                           /* nothing is written any more */
+    bool writes_fenced;                      /* nothing is written any more */
     uint64_t write_count; /* of what may have changed a table but for rows that a pull makes */
 
     bool draining;
@@ -287,7 +287,7 @@ void sl_server_send_later(struct sl_server *server, struct sl_outbox *outbox);
 
 static inline bool sl_server_send_waits(const struct sl_server *server)
 {
-    return server->later_count > 0;
+    return server->pending_count > 0;
 }
 
 /* The connection has closed: forgets what it has yet to be sent. */
@@ -341,13 +341,13 @@ bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes);
 /* The request is to wait: its values are copied too, behind the rest. Its sender may take his
  * memory back when the connection ends, and then nobody would know what they were. They still count
  * as standing apart: what has not been looked at there, the padding, is not looked at now. */
-void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *arrival);
+void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *incoming);
 
 /* Where replies to the connection are made, when that takes several turns; NULL: an orphan's. */
 static inline struct sl_server_buffers *sl_server_shm_buffers(struct sl_server *server,
                                                               const struct sl_server_conn *conn)
 {
-    return conn != NULL && conn->shares ? &server->local_buffers : &server->buffers;
+    return conn != NULL && conn->uses_shm ? &server->shm_buffers : &server->buffers;
 }
 
 /* Of which of the two the buffer is. */
@@ -355,7 +355,7 @@ static inline struct sl_server_buffers *sl_server_shm_owner(struct sl_server *se
                                                             const uint8_t *buffer)
 {
     return sl_server_buffers_hold(&server->buffers, buffer) ? &server->buffers
-                                                            : &server->local_buffers;
+                                                            : &server->shm_buffers;
 }
 
 /* The connection is about to be lost to the request: what has been made where that wanted it is
@@ -427,7 +427,7 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
                               const struct sl_transport_message *message);
 
 /* A request whose credit is spent runs now, or is queued. */
-void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *arrival,
+void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
                              struct sl_shard_exec *work, uint64_t credit_bytes);
 
 /* Who asks on the connection. */

@@ -42,7 +42,7 @@ static void append(struct sl_server_conn *conn, const struct sl_transport_messag
 static uint32_t keys_left(const struct sl_server *server)
 {
     uint32_t taken = server->pulls.cost + (server->crowded_count > 0 ? SL_SERVER_BACKLOG_COST : 0);
-    return server->turn_keys > taken ? server->turn_keys - taken : 0;
+    return server->budget_left > taken ? server->budget_left - taken : 0;
 }
 
 bool sl_server_pull_batch_take(struct sl_server_conn *conn,
@@ -64,7 +64,7 @@ bool sl_server_pull_batch_take(struct sl_server_conn *conn,
 }
 
 /* One that cannot be answered with the others. */
-static void answer_alone(struct sl_server *server, struct sl_server_pull *pull)
+static void answer_degraded(struct sl_server *server, struct sl_server_pull *pull)
 {
     struct sl_server_conn *conn = pull->conn;
     struct sl_shard_client caller = sl_server_request_client(conn);
@@ -73,12 +73,12 @@ static void answer_alone(struct sl_server *server, struct sl_server_pull *pull)
     int err = sl_shard_begin(server->shard, &caller, pull->message.payload,
                              pull->message.header.payload_bytes, &work, reason, sizeof reason);
     sl_assert(err == 0); /* it has been checked when it arrived */
-    struct sl_server_incoming arrival = {
+    struct sl_server_incoming incoming = {
         .message = &pull->message,
         .payload = pull->message.payload,
         .payload_bytes = pull->message.header.payload_bytes,
     };
-    sl_server_request_serve(conn, &arrival, &work, credit_of(pull));
+    sl_server_request_serve(conn, &incoming, &work, credit_of(pull));
 }
 
 /* How many of the pulls are of one connection and have replies that make a run; *run_bytes long. */
@@ -144,7 +144,7 @@ static void answer_found(struct sl_server *server, struct sl_server_pull *pulls,
             is_open && rows != NULL && answer_run(server, pulls, length, run_bytes, rows);
         for (uint32_t i = 0; is_open && i < length; i++) {
             if (!answered) {
-                answer_alone(server, &pulls[i]);
+                answer_degraded(server, &pulls[i]);
             }
             sl_server_release(pulls[i].conn, &pulls[i].message);
         }
@@ -181,7 +181,7 @@ void sl_server_pull_batch_answer(struct sl_server *server)
             pulls->pulls[i].conn->has_pulls = false;
         }
     }
-    server->turn_keys -= pulls->cost < server->turn_keys ? pulls->cost : server->turn_keys;
+    server->budget_left -= pulls->cost < server->budget_left ? pulls->cost : server->budget_left;
     pulls->count = pulls->key_count = pulls->cost = 0;
     const uint64_t *keys = pulls->keys;
     for (uint32_t done = 0; done < count;) {

@@ -23,7 +23,7 @@ bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
 static bool is_written_beside(const struct sl_server_conn *conn)
 {
     const struct sl_server_request *first = conn->queue.first;
-    return conn->session->passed_writes > 0 ||
+    return conn->session->overtaken_writes > 0 ||
            (first != NULL && first->started && sl_server_request_writes(&first->work));
 }
 
@@ -33,14 +33,14 @@ bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
 {
     return !request->conn->out.is_open &&
            sl_server_reply_chunks_fits(request->conn, &request->work) &&
-           !(request->passed && is_written_beside(request->conn));
+           !(request->overtaken && is_written_beside(request->conn));
 }
 
 /* Later writes that could overtake it wait, as behind a write. */
 static void begin(struct sl_server_request *request)
 {
     request->started = request->streams = true;
-    request->session->passed_writes += request->passed;
+    request->session->overtaken_writes += request->overtaken;
     request->server->request_count++;
 }
 

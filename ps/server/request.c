@@ -48,35 +48,36 @@ enum run {
 /* Where the rest of the reply lies, behind its header: what a handler had ready leaves from there,
  * unless the sender wants it elsewhere, or one short piece is better than two. NULL: it is all in
  * the frame. */
-static const void *rest_of_reply(const struct sl_shard_exec *work, uint8_t *landing, uint8_t *frame)
+static const void *tail_of_reply(const struct sl_shard_exec *work, uint8_t *reply_buffer,
+                                 uint8_t *frame)
 {
     if (work->answer == NULL) {
-        return landing;
+        return reply_buffer;
     }
-    if (landing == NULL && work->reply_bytes > ANSWER_COPIED_BYTES) {
+    if (reply_buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES) {
         return work->answer;
     }
-    uint8_t *reply = landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing;
+    uint8_t *reply = reply_buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : reply_buffer;
     memcpy(reply, work->answer, work->reply_bytes);
-    return landing;
+    return reply_buffer;
 }
 
 /* Runs a request that sl_shard_ready vouches for, straight into the outgoing block, or where its
  * sender wants the reply. */
 static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *work, uint64_t id,
-                             uint64_t credit_bytes, uint8_t *landing, uint32_t *spent)
+                             uint64_t credit_bytes, uint8_t *reply_buffer, uint32_t *spent)
 {
     struct sl_server *server = conn->server;
     uint32_t bytes = (uint32_t)work->reply_bytes;
-    uint8_t *frame = sl_server_admission_reserve(conn, landing == NULL ? bytes : 0);
+    uint8_t *frame = sl_server_admission_reserve(conn, reply_buffer == NULL ? bytes : 0);
     if (frame == NULL) {
         return RUN_NO_ROOM;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];
     server->write_count += sl_server_request_writes(work);
-    int result =
-        sl_shard_run(server->shard, work, landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing,
-                     UINT32_MAX, spent, reason, sizeof reason);
+    int result = sl_shard_run(server->shard, work,
+                              reply_buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : reply_buffer,
+                              UINT32_MAX, spent, reason, sizeof reason);
     if (result == SL_SHARD_PARKED) {
         sl_outbox_abandon(conn->outbox);
         return RUN_PARKED;
@@ -92,9 +93,9 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
         sl_server_session_wrote(conn->session, id);
         sl_replication_count(server);
     }
-    const void *rest = rest_of_reply(work, landing, frame);
+    const void *tail = tail_of_reply(work, reply_buffer, frame);
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, rest, rest == NULL ? 0 : bytes,
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, tail, tail == NULL ? 0 : bytes,
                      NULL, NULL);
     return RUN_ANSWERED;
 }
@@ -102,7 +103,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
 /* Where the reply is made, when that takes several turns. */
 static uint8_t *reply_of(const struct sl_server_request *request)
 {
-    return request->landing != NULL ? request->landing : request->reply;
+    return request->reply_buffer != NULL ? request->reply_buffer : request->reply;
 }
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -136,10 +137,10 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
 
 /* A queued request of its own, its payload in a buffer; NULL: no memory. */
 static struct sl_server_request *request_make(struct sl_server_conn *conn,
-                                              struct sl_server_incoming *arrival)
+                                              struct sl_server_incoming *incoming)
 {
     struct sl_server *server = conn->server;
-    const struct sl_transport_message *message = arrival->message;
+    const struct sl_transport_message *message = incoming->message;
     struct sl_server_request *request = sl_pool_get(&server->requests);
     if (request == NULL) {
         return NULL;
@@ -150,10 +151,10 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         .conn = conn,
         .deadline.run = deadline_passed,
         .id = message->header.request_id,
-        .landing = arrival->landing,
+        .reply_buffer = incoming->reply_buffer,
         .payload_bytes = message->header.payload_bytes,
     };
-    if (arrival->payload == conn->sink) {
+    if (incoming->payload == conn->sink) {
         request->payload = conn->sink;
         request->is_long = true;
         conn->sink = NULL;
@@ -185,7 +186,7 @@ static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_s
                             uint32_t keys)
 {
     const struct sl_shard *shard = conn->server->shard;
-    if (conn->shares) {
+    if (conn->uses_shm) {
         return work->push_cost <= SL_SERVER_SHM_PUSH_KEYS &&
                work->reply_bytes <= SL_SERVER_SHM_BYTES && sl_server_shm_cost(work) <= keys &&
                sl_shard_ready(shard, work, UINT64_MAX);
@@ -196,34 +197,34 @@ static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_s
 /* Those of the connection that came before wait for their turn only. */
 static bool has_crowd(const struct sl_server_conn *conn)
 {
-    return conn->queue.last != NULL && conn->queue.last->crowded;
+    return conn->queue.last != NULL && conn->queue.last->is_runnable;
 }
 
 /* Checks the request as a whole, whose payload, but for values that stay where they are, is at
  * `payload`. */
-static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *arrival,
+static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *incoming,
                  const uint8_t *payload, struct sl_shard_exec *work, char *reason,
                  size_t reason_bytes)
 {
     struct sl_shard *shard = conn->server->shard;
     struct sl_shard_client caller = sl_server_request_client(conn);
-    if (arrival->values == NULL) {
-        return sl_shard_begin(shard, &caller, payload, arrival->payload_bytes, work, reason,
+    if (incoming->values == NULL) {
+        return sl_shard_begin(shard, &caller, payload, incoming->payload_bytes, work, reason,
                               reason_bytes);
     }
-    return sl_shard_begin_out_of_line(shard, &caller, payload, arrival->payload_bytes,
-                                      arrival->values, arrival->values_bytes, work, reason,
+    return sl_shard_begin_out_of_line(shard, &caller, payload, incoming->payload_bytes,
+                                      incoming->values, incoming->values_bytes, work, reason,
                                       reason_bytes);
 }
 
 /* What could not run at once: queues it, with its own copy of the bytes. */
-static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *arrival,
+static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
                     const struct sl_shard_exec *work, uint64_t credit_bytes, enum waits_for what)
 {
     struct sl_server *server = conn->server;
-    const struct sl_frame *header = &arrival->message->header;
-    sl_server_shm_take(conn, arrival);
-    struct sl_server_request *request = request_make(conn, arrival);
+    const struct sl_frame *header = &incoming->message->header;
+    sl_server_shm_take(conn, incoming);
+    struct sl_server_request *request = request_make(conn, incoming);
     if (request == NULL) {
         fail(conn, work, header->request_id, credit_bytes, SL_ERR_NO_MEMORY,
              "the ps has no room for more requests that wait");
@@ -231,7 +232,7 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *arri
     }
     request->credit_bytes = credit_bytes;
     char reason[SL_MESSAGE_TEXT_BYTES];
-    int err = begin(conn, arrival, request->payload, &request->work, reason, sizeof reason);
+    int err = begin(conn, incoming, request->payload, &request->work, reason, sizeof reason);
     sl_assert(err == 0); /* the same bytes have been checked in their first place */
     if (work->replayed) {
         sl_shard_skip_writes(&request->work);
@@ -242,7 +243,7 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *arri
     if (what == WAITS_FOR_CLOCKS) {
         (void)sl_shard_waits(server->shard, &request->work);
     }
-    request->crowded = what == WAITS_FOR_ITS_TURN;
+    request->is_runnable = what == WAITS_FOR_ITS_TURN;
     sl_server_scheduler_add(request, what == WAITS_FOR_CLOCKS);
 }
 
@@ -311,29 +312,29 @@ static bool is_to_be_logged(const struct sl_server *server, const struct sl_shar
     return work->writes && sl_replication_logs(server);
 }
 
-void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *arrival,
+void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
                              struct sl_shard_exec *work, uint64_t credit_bytes)
 {
     struct sl_server *server = conn->server;
-    uint64_t id = arrival->message->header.request_id;
-    if (server->draining || (server->is_quiet && sl_server_request_writes(work))) {
+    uint64_t id = incoming->message->header.request_id;
+    if (server->draining || (server->writes_fenced && sl_server_request_writes(work))) {
         if (!sl_replication_may_switch_over(server)) { /* else it comes again, to the backup */
             fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         }
         return;
     }
     const bool is_logged = is_to_be_logged(server, work);
-    bool is_held = sl_server_request_writes(work) && conn->session->passed_writes > 0;
+    bool is_held = sl_server_request_writes(work) && conn->session->overtaken_writes > 0;
     bool is_free = sl_server_scheduler_is_free(conn) && !is_held;
     bool at_once =
         !sl_server_reply_chunks_fits(conn, work) && may_run_at_once(conn, work, SL_LIMIT_TURN_COST);
     bool is_ready = is_free && at_once && !is_logged;
-    uint64_t cost = conn->shares ? sl_server_shm_cost(work) : work->cost;
+    uint64_t cost = conn->uses_shm ? sl_server_shm_cost(work) : work->cost;
     bool has_turn = server->crowded_count == 0 && !sl_server_turn_is_over(server, cost);
     if (is_ready && has_turn) {
         uint32_t spent = 0;
-        enum run run = run_in_place(conn, work, id, credit_bytes, arrival->landing, &spent);
-        server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
+        enum run run = run_in_place(conn, work, id, credit_bytes, incoming->reply_buffer, &spent);
+        server->budget_left -= spent < server->budget_left ? spent : server->budget_left;
         if (run == RUN_ANSWERED) {
             return;
         }
@@ -348,14 +349,14 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
     } else if (is_free && sl_shard_waits(server->shard, work)) {
         what = WAITS_FOR_CLOCKS;
     }
-    enqueue(conn, arrival, work, credit_bytes, what);
+    enqueue(conn, incoming, work, credit_bytes, what);
 }
 
 /* Where the reply shall lie, if it fits there. */
-static uint8_t *landing_for(const struct sl_conn *conn, uint64_t reply_bytes)
+static uint8_t *reply_buffer_for(const struct sl_conn *conn, uint64_t reply_bytes)
 {
-    bool fits = conn->landing_bytes == reply_bytes && (uintptr_t)conn->landing % 8 == 0;
-    return fits && reply_bytes > 0 ? conn->landing : NULL;
+    bool fits = conn->reply_buffer_bytes == reply_bytes && (uintptr_t)conn->reply_buffer % 8 == 0;
+    return fits && reply_bytes > 0 ? conn->reply_buffer : NULL;
 }
 
 /* Checks the request as a whole, then has it carried out as far as it was not. */
@@ -363,12 +364,12 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
                    bool comes_again)
 {
     const struct sl_frame *header = &message->header;
-    struct sl_server_incoming arrival;
+    struct sl_server_incoming incoming;
     struct sl_shard_exec work;
     char reason[SL_MESSAGE_TEXT_BYTES];
     sl_server_pull_batch_before(conn);
-    sl_server_shm_read(conn, message, &arrival);
-    int err = begin(conn, &arrival, arrival.payload, &work, reason, sizeof reason);
+    sl_server_shm_read(conn, message, &incoming);
+    int err = begin(conn, &incoming, incoming.payload, &work, reason, sizeof reason);
     if (err != 0) {
         /* What it cost is unknown to both sides now: there is no going on. */
         reply_error(conn, header->request_id, 0, err, reason);
@@ -381,12 +382,12 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
         sl_server_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
         return;
     }
-    arrival.landing = landing_for(conn->conn, work.reply_bytes);
+    incoming.reply_buffer = reply_buffer_for(conn->conn, work.reply_bytes);
     uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
     if (!sl_credit_spend(&conn->credit, cost)) {
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
     } else if (!comes_again || !replay(conn, header, &work, cost)) {
-        sl_server_request_serve(conn, &arrival, &work, cost);
+        sl_server_request_serve(conn, &incoming, &work, cost);
     }
 }
 
@@ -438,8 +439,8 @@ static bool reply_from_buffer(struct sl_server_request *request)
     put_payload(request);
     const void *reply = reply_of(request);
     uint32_t bytes = (uint32_t)request->work.reply_bytes;
-    if (request->work.answer != NULL && request->landing != NULL) {
-        memcpy(request->landing, request->work.answer, bytes);
+    if (request->work.answer != NULL && request->reply_buffer != NULL) {
+        memcpy(request->reply_buffer, request->work.answer, bytes);
     } else if (request->work.answer != NULL) {
         reply = request->work.answer;
     }
@@ -521,7 +522,7 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     if (!is_to_be_logged(server, &request->work) &&
         may_run_at_once(request->conn, &request->work, keys)) {
         enum run run = run_in_place(request->conn, &request->work, request->id,
-                                    request->credit_bytes, request->landing, spent);
+                                    request->credit_bytes, request->reply_buffer, spent);
         if (run != RUN_ANSWERED) {
             return run == RUN_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
         }
@@ -552,7 +553,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
 {
     *spent = 0;
     if (!request->started) {
-        if (request->server->is_quiet && sl_server_request_writes(&request->work)) {
+        if (request->server->writes_fenced && sl_server_request_writes(&request->work)) {
             sl_server_drain_refuse(request);
             return SL_SERVER_ANSWERED;
         }

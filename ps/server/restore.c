@@ -32,7 +32,7 @@ struct batch {
     struct sl_server_restore *owner;                /* not looked at there */
     struct sl_snapshot_block *blocks[BATCH_BLOCKS]; /* the reader's own, in exchange; used again */
     uint32_t count;
-    uint32_t image_shard, image_shard_count;
+    uint32_t stream_shard, stream_shard_count;
     enum sl_checkpoint_workers workers;
     bool begins, ends; /* with the file */
     bool is_newest;    /* it is of the checkpoint itself, not of one that it adds to */
@@ -49,9 +49,9 @@ struct restore_files {
     uint32_t shard, shard_count; /* that are to be loaded */
     struct sl_checkpoint_chain chain;
     struct sl_checkpoint_reader *reader;
-    bool is_open;               /* the chain was read */
-    bool is_over;               /* all is read, or reading has failed: what is posted has nothing */
-    uint32_t image_shard, item; /* that the reader stands on */
+    bool is_open; /* the chain was read */
+    bool is_over; /* all is read, or reading has failed: what is posted has nothing */
+    uint32_t stream_shard, item; /* that the reader stands on */
     char reason[SL_SERVER_RESTORE_REASON_BYTES];
     struct batch batches[BATCHES];
 };
@@ -59,7 +59,7 @@ struct restore_files {
 struct sl_server_restore { /* the reactor's */
     struct sl_server *server;
     struct sl_server_restore_options options;
-    struct sl_offload *aside;
+    struct sl_offload *offload;
     struct restore_files *files;
     bool is_over;
     bool is_same; /* the shard goes on as the one that it was */
@@ -92,13 +92,13 @@ static int open_chain(struct restore_files *files)
     if (err != 0) {
         return err;
     }
-    struct sl_checkpoint_shard_range scope = {0};
+    struct sl_checkpoint_shard_range range = {0};
     if (is_same_numbering(files, manifest.shard_count)) {
-        scope = (struct sl_checkpoint_shard_range){.first = files->shard, .count = 1};
-        files->image_shard = files->shard;
+        range = (struct sl_checkpoint_shard_range){.first = files->shard, .count = 1};
+        files->stream_shard = files->shard;
     }
     sl_checkpoint_manifest_fini(&manifest);
-    err = sl_checkpoint_directory_chain(files->disk, files->directory, files->number, scope, NULL,
+    err = sl_checkpoint_directory_chain(files->disk, files->directory, files->number, range, NULL,
                                         &files->chain, files->reason, sizeof files->reason);
     files->is_open = err == 0;
     return err;
@@ -117,11 +117,11 @@ static bool to_next_file(struct restore_files *files)
         return true;
     }
     if (is_same_numbering(files, current(files)->shard_count) ||
-        files->image_shard + 1 == current(files)->shard_count) {
+        files->stream_shard + 1 == current(files)->shard_count) {
         return false;
     }
     files->item = 0;
-    files->image_shard++;
+    files->stream_shard++;
     return true;
 }
 
@@ -133,14 +133,14 @@ static int read_batch(struct batch *batch)
     batch->begins = files->reader == NULL;
     if (err == 0 && batch->begins) {
         err = sl_checkpoint_reader_open(files->disk, files->directory, current(files),
-                                        files->image_shard, SL_CHECKPOINT_ALL_KINDS, &files->reader,
-                                        files->reason, sizeof files->reason);
+                                        files->stream_shard, SL_CHECKPOINT_ALL_KINDS,
+                                        &files->reader, files->reason, sizeof files->reason);
     }
     if (err != 0) {
         return err;
     }
-    batch->image_shard = files->image_shard;
-    batch->image_shard_count = current(files)->shard_count;
+    batch->stream_shard = files->stream_shard;
+    batch->stream_shard_count = current(files)->shard_count;
     batch->workers = current(files)->workers;
     batch->is_newest = files->item + 1 == files->chain.count;
     while (batch->count < BATCH_BLOCKS && !batch->ends) {
@@ -196,7 +196,7 @@ static void batch_post(struct sl_server_restore *restore, struct batch *batch)
     batch->count = 0;
     batch->begins = batch->ends = batch->is_newest = batch->is_last = false;
     batch->err = 0;
-    sl_offload_post(restore->aside, &batch->job);
+    sl_offload_post(restore->offload, &batch->job);
 }
 
 static void finish(struct sl_server_restore *restore, int err, const char *reason)
@@ -268,12 +268,12 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch, ch
     struct sl_shard *shard = restore->server->shard;
     if (batch->begins) {
         batch->begins = false;
-        int err = sl_shard_load_begin(&restore->load, shard, batch->image_shard,
-                                      batch->image_shard_count, reason, reason_bytes);
+        int err = sl_shard_load_begin(&restore->load, shard, batch->stream_shard,
+                                      batch->stream_shard_count, reason, reason_bytes);
         if (err != 0) {
             return err;
         }
-        restore->is_same = batch->image_shard_count == restore->files->shard_count;
+        restore->is_same = batch->stream_shard_count == restore->files->shard_count;
     }
     if (restore->block < batch->count) {
         const struct sl_snapshot_block *block = batch->blocks[restore->block];
@@ -350,7 +350,7 @@ uint32_t sl_server_restore_run(struct sl_server *server)
     if (result < 0) {
         char reason[SL_SERVER_RESTORE_REASON_BYTES];
         char name[SL_CHECKPOINT_NAME_BYTES];
-        sl_checkpoint_file_name(batch->image_shard, batch->image_shard_count, name);
+        sl_checkpoint_file_name(batch->stream_shard, batch->stream_shard_count, name);
         (void)snprintf(reason, sizeof reason, "%s of checkpoint %" PRIu64 " in %s: %s", name,
                        restore->options.number, restore->options.directory, why);
         finish(restore, result, reason);
@@ -380,14 +380,14 @@ int sl_server_restore_begin(struct sl_server *server,
     int err = restore == NULL || files == NULL ? SL_ERR_NO_MEMORY : 0;
     if (err == 0) {
         (void)snprintf(name, sizeof name, "restore.%u", server->options.local_index);
-        err = sl_offload_create(server->options.reactor, name, &restore->aside);
+        err = sl_offload_create(server->options.reactor, name, &restore->offload);
     }
     if (err != 0) {
         free(restore);
         free(files);
         return err;
     }
-    sl_offload_set_place(restore->aside, SL_OFFLOAD_PRIORITY_NORMAL);
+    sl_offload_set_place(restore->offload, SL_OFFLOAD_PRIORITY_NORMAL);
     files->disk = options->disk;
     (void)snprintf(files->directory, sizeof files->directory, "%s", options->directory);
     files->number = options->number;
@@ -426,7 +426,7 @@ void sl_server_restore_fini(struct sl_server *server)
         return;
     }
     restore->is_over = true;
-    if (sl_offload_destroy(&restore->aside, DISK_WAIT_NS)) {
+    if (sl_offload_destroy(&restore->offload, DISK_WAIT_NS)) {
         files_free(restore->files);
     } /* else they are the thread's, until the process ends */
     free(restore);

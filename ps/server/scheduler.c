@@ -18,7 +18,7 @@ static bool head_may_run(const struct sl_server_conn *conn)
     const struct sl_replication *replica = conn->server->replica;
     const bool has_room = replica == NULL || !replica->is_full;
     return first != NULL && (first->started || !sl_server_request_writes(&first->work) ||
-                             (conn->session->passed_writes == 0 && has_room));
+                             (conn->session->overtaken_writes == 0 && has_room));
 }
 
 static void ready_append(struct sl_server_conn *conn)
@@ -81,7 +81,7 @@ static size_t buffer_bytes(const struct sl_server_request *request)
 /* Later writes of the session wait for it. */
 static bool holds_writes(const struct sl_server_request *request)
 {
-    return request->passed && (request->streams || sl_server_request_writes(&request->work));
+    return request->overtaken && (request->streams || sl_server_request_writes(&request->work));
 }
 
 /* The request stands in the way of later ones that write no more. */
@@ -89,20 +89,20 @@ static void unpass(struct sl_server_request *request)
 {
     struct sl_server_session *session = request->session;
     if (holds_writes(request)) {
-        session->passed_writes--;
+        session->overtaken_writes--;
     }
     if (session->orphan == request) {
         session->orphan = NULL;
     }
-    request->passed = false;
+    request->overtaken = false;
 }
 
 static void pass(struct sl_server_request *request)
 {
-    if (!request->passed && sl_server_request_writes(&request->work)) {
-        request->session->passed_writes++;
+    if (!request->overtaken && sl_server_request_writes(&request->work)) {
+        request->session->overtaken_writes++;
     }
-    request->passed = true;
+    request->overtaken = true;
 }
 
 /* What a request in the middle has done already, and the room for a reply that it has not begun,
@@ -121,11 +121,11 @@ static void shrink(struct sl_server_request *request)
     if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
         return; /* it would not get a smaller one */
     }
-    uint8_t *rest = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
-    if (rest != NULL) {
-        sl_shard_move_rest(server->shard, &request->work, rest);
+    uint8_t *tail = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
+    if (tail != NULL) {
+        sl_shard_move_rest(server->shard, &request->work, tail);
         sl_server_buffers_put(&server->buffers, request->payload);
-        request->payload = rest;
+        request->payload = tail;
         sl_server_unblock(server);
     }
 }
@@ -185,7 +185,7 @@ void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
         park(request);
         return;
     }
-    request->server->crowded_count += request->crowded;
+    request->server->crowded_count += request->is_runnable;
     sl_server_request_list_append(&request->conn->queue, request);
     ready_append(request->conn);
     sl_server_unblock(request->server); /* this one may be content with less memory */
@@ -201,8 +201,8 @@ static void unlist(struct sl_server_request *request)
     } else if (request->list == &server->resumed) {
         server->runnable_count--;
     }
-    server->crowded_count -= request->crowded;
-    request->crowded = false;
+    server->crowded_count -= request->is_runnable;
+    request->is_runnable = false;
     sl_server_request_list_remove(request);
 }
 
@@ -362,7 +362,7 @@ void sl_server_scheduler_abandon(struct sl_server_session *session)
 
 void sl_server_scheduler_leave(struct sl_server_request *request)
 {
-    request->landing = NULL;
+    request->reply_buffer = NULL;
     leave_conn(request);
     request->is_long = false;
 }
@@ -465,13 +465,13 @@ static uint32_t queue_keys(const struct sl_server *server)
 {
     uint32_t least =
         server->crowded_count > 0 ? SL_SERVER_BACKLOG_COST : (uint32_t)SL_LIMIT_TURN_COST / 4;
-    return server->turn_keys < least ? least : server->turn_keys;
+    return server->budget_left < least ? least : server->budget_left;
 }
 
 /* True when slices are left to the next turn, which comes at once and does them. */
 static bool yields(struct sl_server *server)
 {
-    uint32_t spent = SL_LIMIT_TURN_COST - server->turn_keys;
+    uint32_t spent = SL_LIMIT_TURN_COST - server->budget_left;
     bool is_light = spent > 0 && spent <= SL_SERVER_YIELD_KEYS;
     bool is_wanted = server->crowded_count > 0 || sl_shard_iteration_due(server->shard);
     bool would_run = server->runnable_count > 0 && !server->blocked;
@@ -510,15 +510,15 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         return sl_replication_receiver_run(server, FEED_KEYS);
     }
     const uint32_t cleaned = clean(server);
-    const uint32_t cut = sl_server_checkpoint_run(server, server->turn_keys);
-    server->turn_keys -= cut < server->turn_keys ? cut : server->turn_keys;
-    const uint32_t image = server->replica == NULL ? 0 : sl_replication_catch_up_run(server);
+    const uint32_t snapshot = sl_server_checkpoint_run(server, server->budget_left);
+    server->budget_left -= snapshot < server->budget_left ? snapshot : server->budget_left;
+    const uint32_t catch_up = server->replica == NULL ? 0 : sl_replication_catch_up_run(server);
     if (sl_server_turn_is_enough(server) || yields(server)) {
-        return cut + image + cleaned;
+        return snapshot + catch_up + cleaned;
     }
     uint32_t keys = queue_keys(server);
     uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
-    uint32_t work = cut + image + cleaned > 0;
+    uint32_t work = snapshot + catch_up + cleaned > 0;
     uint32_t stuck = 0, unlooked = 0;
     while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
@@ -541,7 +541,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
             break;
         }
     }
-    server->turn_keys = keys;
+    server->budget_left = keys;
     if (work > 0) {
         sl_server_drain_update(server);
     }
@@ -550,7 +550,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 
 static void flush_queue(struct sl_reactor_source *source)
 {
-    server_of(source)->turn_keys = SL_LIMIT_TURN_COST;
+    server_of(source)->budget_left = SL_LIMIT_TURN_COST;
 }
 
 static bool arm_queue(struct sl_reactor_source *source)
@@ -578,7 +578,7 @@ static bool arm_queue(struct sl_reactor_source *source)
 
 void sl_server_scheduler_init(struct sl_server *server)
 {
-    server->turn_keys = SL_LIMIT_TURN_COST;
+    server->budget_left = SL_LIMIT_TURN_COST;
     server->source = (struct sl_reactor_source){
         .name = "server",
         .poll = poll_queue,

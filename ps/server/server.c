@@ -318,7 +318,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     }
     conn->conn = transport_conn;
     conn->outbox = &server->control;
-    conn->shares = transport_conn->transport == server->local;
+    conn->uses_shm = transport_conn->transport == server->shm;
     conn->hello_timer.run = hello_late;
     (void)snprintf(conn->name, sizeof conn->name, "a new connection");
     transport_conn->user = conn;
@@ -372,7 +372,7 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
         return NULL;
     }
     /* What has a checksum is checked where nobody can change it any more. */
-    bool stays = conn->shares && header->type == SL_FRAME_REQUEST && header->flags == 0 &&
+    bool stays = conn->uses_shm && header->type == SL_FRAME_REQUEST && header->flags == 0 &&
                  header->payload_bytes <= SL_SERVER_SHM_BYTES;
     if (stays && sl_server_shm_is_late(conn, header->payload_bytes)) {
         return NULL;

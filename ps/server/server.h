@@ -72,11 +72,11 @@ struct sl_server_options {
     struct sl_reactor *reactor;
     const struct sl_transport_ops *transport;
     /* A second one, for endpoints shm://, whose connections share memory; NULL: none. */
-    const struct sl_transport_ops *local;
+    const struct sl_transport_ops *shm;
     /* A third one, for endpoints rdma:// or dpdk://, by which a device fetches and delivers; NULL:
      * none. */
-    const struct sl_transport_ops *fast;
-    bool needs_fast;                               /* it is an error if that cannot be opened */
+    const struct sl_transport_ops *bypass;
+    bool needs_bypass;                             /* it is an error if that cannot be opened */
     struct sl_transport_options transport_options; /* of all; TLS is the first one's */
     struct sl_shard_options shard;    /* index and count come with sl_server_set_shard */
     uint32_t task_index;              /* of the ps process */
@@ -102,15 +102,16 @@ struct sl_server_options {
     /* With backups (ps/replication/replication.h). `servers` has as many again behind the process's
      * own: the backups of another's, which begin as such. */
     bool has_replica;
-    uint32_t image_keys; /* that a turn spends on the image for a backup; 0: as many as on others */
+    uint32_t
+        catch_up_budget; /* that a turn spends on the image for a backup; 0: as many as on others */
     /* As a primary: the backup is in step, and acknowledges what this one does, from before the
      * call until another epoch; or it will not be in this epoch, and the coordinator shall begin
      * another. From inside a turn. */
-    void (*pair_moved)(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step);
+    void (*replica_state_changed)(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync);
     /* The coordinator has given to another what is here, or the reverse, and this process must not
      * go on; logged. */
-    void (*pair_failed)(void *ctx, int err);
-    void *pair_ctx;
+    void (*replica_failed)(void *ctx, int err);
+    void *replica_ctx;
 };
 
 /* On the reactor's thread. A local transport that cannot be opened is logged: the server does
@@ -150,12 +151,12 @@ bool sl_server_has_tables(const struct sl_server *server);
 
 /* The coordinator says that a worker is lost, or was replaced: forgets what it knows of that
  * client, closes its connection, and its clock counts no more. */
-void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *lost);
+void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *expired);
 
 /* Likewise from another reactor, `from`, which is the caller's; `to_index` is the server's. It
  * never fails: without memory the report goes without its reason. */
 void sl_server_post_expired(struct sl_server *server, struct sl_reactor *from, uint32_t to_index,
-                            const struct sl_message_expired *lost);
+                            const struct sl_message_expired *expired);
 
 /* Some worker has a connection, or may still come back to what it has done: it has neither left nor
  * been away for a lease. */

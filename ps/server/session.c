@@ -122,7 +122,7 @@ static void unlink_and_free(struct sl_server_session *session)
         sl_assert(sessions->workers[session->task_index] == session);
         sessions->workers[session->task_index] = NULL;
     }
-    sl_assert(!sessions->cut.walks || session->cut_number == sessions->cut.number);
+    sl_assert(!sessions->snapshot.walks || session->snapshot_number == sessions->snapshot.number);
     free(session->failures);
     free(session);
 }
@@ -190,7 +190,7 @@ static struct sl_server_session *create(struct sl_server *server,
     }
     struct sl_server_sessions *sessions = &server->sessions;
     session->server = server;
-    session->cut_number = sessions->cut.number;
+    session->snapshot_number = sessions->snapshot.number;
     session->client_id = hello->client_id;
     session->role = hello->role;
     session->task_index = hello->task_index;
@@ -210,7 +210,7 @@ static struct sl_server_session *create(struct sl_server *server,
  */
 static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
 {
-    sessions->lost_early[worker / 8] |= (uint8_t)(1U << (worker % 8));
+    sessions->expired_early[worker / 8] |= (uint8_t)(1U << (worker % 8));
 }
 
 /* So many may be away. At a backup all are, those that its primary has connected too; and they are
@@ -218,8 +218,8 @@ static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
 static uint32_t away_max(const struct sl_server *server)
 {
     const uint32_t connections_max = server->options.transport_options.connections_max;
-    const uint32_t shares = server->replica == NULL ? 1 : sl_replication_serves(server) ? 2 : 3;
-    return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * shares;
+    const uint32_t uses_shm = server->replica == NULL ? 1 : sl_replication_serves(server) ? 2 : 3;
+    return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * uses_shm;
 }
 
 static void make_room_away(struct sl_server *server)
@@ -307,7 +307,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
                        session->name);
         return SL_ERR_INVALID;
     } else {
-        conn->resumed = session->heard || session->id_max != 0;
+        conn->resumed = session->confirmed || session->id_max != 0;
         if (session->conn != NULL) {
             struct sl_server_conn *old = session->conn;
             conn_release(session);
@@ -360,22 +360,22 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     report(session, text);
 }
 
-void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *lost)
+void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *expired)
 {
     sl_reactor_assert_owner(server->options.reactor);
-    if (lost->role != SL_MESSAGE_ROLE_WORKER || lost->task_index >= SL_LIMIT_WORKERS) {
+    if (expired->role != SL_MESSAGE_ROLE_WORKER || expired->task_index >= SL_LIMIT_WORKERS) {
         return;
     }
     if (server->shard != NULL && !sl_replication_serves(server)) {
-        sl_replication_expired(server, lost);
+        sl_replication_expired(server, expired);
         return;
     }
-    struct sl_server_session *session = server->sessions.workers[lost->task_index];
-    if (session != NULL && session->client_id != lost->client_id) {
+    struct sl_server_session *session = server->sessions.workers[expired->task_index];
+    if (session != NULL && session->client_id != expired->client_id) {
         return; /* another has its place already */
     }
     if (server->shard == NULL || !server->is_open) { /* what is loaded yet would bring it back */
-        lose_early(&server->sessions, lost->task_index);
+        lose_early(&server->sessions, expired->task_index);
         return;
     }
     if (server->replica != NULL) {
@@ -383,15 +383,15 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
     }
     if (session == NULL) {
         const struct sl_replication_entry_head head = {.kind = SL_REPLICATION_ENTRY_EXPIRED,
-                                                       .task_index = lost->task_index};
-        sl_shard_worker_expired(server->shard, lost->task_index);
+                                                       .task_index = expired->task_index};
+        sl_shard_worker_expired(server->shard, expired->task_index);
         sl_replication_log_client(server, &head);
         return;
     }
     struct sl_server_conn *conn = session->conn;
-    lose(session, lost->why);
+    lose(session, expired->why);
     if (conn != NULL) {
-        sl_server_drop(conn, SL_ERR_CLOSED, "the coordinator has lost it: %s", lost->why);
+        sl_server_drop(conn, SL_ERR_CLOSED, "the coordinator has lost it: %s", expired->why);
     }
 }
 
@@ -399,7 +399,7 @@ void sl_server_sessions_number(struct sl_server *server)
 {
     for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
         struct sl_server_session *session = server->sessions.workers[worker];
-        if ((server->sessions.lost_early[worker / 8] & (1U << (worker % 8))) == 0) {
+        if ((server->sessions.expired_early[worker / 8] & (1U << (worker % 8))) == 0) {
             continue;
         }
         if (session != NULL) {
@@ -435,9 +435,9 @@ void sl_server_session_wrote(struct sl_server_session *session, uint64_t id)
 
 void sl_server_session_confirm(struct sl_server_session *session)
 {
-    if (!session->heard) {
+    if (!session->confirmed) {
         sl_server_session_touch(session);
-        session->heard = true;
+        session->confirmed = true;
     }
 }
 
@@ -518,10 +518,10 @@ struct sl_server_session *sl_server_session_find(const struct sl_server *server,
 }
 
 void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
-                                enum sl_message_role role, uint32_t task_index, bool is_lost)
+                                enum sl_message_role role, uint32_t task_index, bool is_expired)
 {
     struct sl_server_session *session = find(&server->sessions, client_id);
-    const enum ending ending = is_lost ? LOST : LEFT;
+    const enum ending ending = is_expired ? LOST : LEFT;
     if (session != NULL) {
         end(session, ending);
         return;

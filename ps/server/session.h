@@ -40,14 +40,15 @@ struct sl_server_session {
     char name[SL_MESSAGE_NAME_BYTES];
     struct sl_server_conn *conn; /* NULL: it is away */
 
-    bool heard;             /* a control message has come since a welcome of this session */
-    bool restored;          /* from a checkpoint */
-    bool forgets;           /* there was no memory to remember a failure: it ends with its
-                             * connection */
-    uint32_t cut_number;    /* of the last cut that it need not be put into any more */
-    uint64_t id_max;        /* of its requests that have come */
-    uint64_t last_write_id; /* that was done; every earlier write was, or has failed */
-    uint32_t passed_writes; /* its requests that write and were parked or orphaned: at most one */
+    bool confirmed;           /* a control message has come since a welcome of this session */
+    bool restored;            /* from a checkpoint */
+    bool forgets;             /* there was no memory to remember a failure: it ends with its
+                               * connection */
+    uint32_t snapshot_number; /* of the last cut that it need not be put into any more */
+    uint64_t id_max;          /* of its requests that have come */
+    uint64_t last_write_id;   /* that was done; every earlier write was, or has failed */
+    uint32_t
+        overtaken_writes; /* its requests that write and were parked or orphaned: at most one */
     struct sl_server_request *orphan;   /* has begun to write, and has no connection */
     struct sl_server_failure *failures; /* [SL_SERVER_SESSION_FAILURES], or NULL: none yet; the
                                          * one told longest ago is the first */
@@ -76,12 +77,12 @@ struct sl_server_session_snapshot {
 };
 
 struct sl_server_sessions {
-    struct sl_server_session_snapshot cut;
+    struct sl_server_session_snapshot snapshot;
     struct sl_server_session **buckets; /* by client_id */
     struct sl_server_session **workers; /* [SL_LIMIT_WORKERS], by task index */
     struct sl_server_session *away_first, *away_last;
     uint32_t away_count;
-    uint8_t lost_early[SL_LIMIT_WORKERS / 8]; /* lost before the shard was open, as bits */
+    uint8_t expired_early[SL_LIMIT_WORKERS / 8]; /* lost before the shard was open, as bits */
 };
 
 /* Errors: NO_MEMORY. */
@@ -130,7 +131,7 @@ struct sl_server_session *sl_server_session_follow(struct sl_server *server, uin
 
 /* The backup's: the primary has ended the session, which this side may not know of. */
 void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
-                                enum sl_message_role role, uint32_t task_index, bool is_lost);
+                                enum sl_message_role role, uint32_t task_index, bool is_expired);
 
 /* NULL: there is none. */
 struct sl_server_session *sl_server_session_find(const struct sl_server *server,

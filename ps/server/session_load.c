@@ -15,9 +15,9 @@
 
 /* As sl_server_session_failed would one by one. */
 static void load_failures(struct sl_server_session *session,
-                          const struct sl_snapshot_session *image)
+                          const struct sl_snapshot_session *snapshot)
 {
-    if (image->failure_count == 0) {
+    if (snapshot->failure_count == 0) {
         return;
     }
     session->failures = malloc(SL_SERVER_SESSION_FAILURES * sizeof *session->failures);
@@ -26,19 +26,19 @@ static void load_failures(struct sl_server_session *session,
         return;
     }
     static_assert(SL_SNAPSHOT_FAILURES == SL_SERVER_SESSION_FAILURES, "they have room");
-    session->failure_count = image->failure_count;
-    for (uint32_t i = 0; i < image->failure_count; i++) {
-        const struct sl_snapshot_failure *failure = &image->failures[i];
+    session->failure_count = snapshot->failure_count;
+    for (uint32_t i = 0; i < snapshot->failure_count; i++) {
+        const struct sl_snapshot_failure *failure = &snapshot->failures[i];
         session->failures[i] = (struct sl_server_failure){.id = failure->id, .err = failure->err};
     }
 }
 
-static int revive(struct sl_server *server, const struct sl_snapshot_session *image, bool is_exact,
-                  char *reason, size_t reason_bytes)
+static int revive(struct sl_server *server, const struct sl_snapshot_session *snapshot,
+                  bool is_exact, char *reason, size_t reason_bytes)
 {
-    const struct sl_message_hello hello = {.role = (enum sl_message_role)image->role,
-                                           .client_id = image->client_id,
-                                           .task_index = image->task_index};
+    const struct sl_message_hello hello = {.role = (enum sl_message_role)snapshot->role,
+                                           .client_id = snapshot->client_id,
+                                           .task_index = snapshot->task_index};
     struct sl_server_session *session;
     int err = sl_server_session_restore(server, &hello, &session);
     if (err != 0) {
@@ -47,13 +47,13 @@ static int revive(struct sl_server *server, const struct sl_snapshot_session *im
                                              : "no memory for its clients");
         return err;
     }
-    session->heard = image->heard;
-    session->restored = !is_exact || image->restored;
-    session->id_max = image->id_max;
-    session->last_write_id = image->last_write_id;
-    session->begun_id = image->partial_id;
-    session->begun_sections = image->partial_sections;
-    load_failures(session, image);
+    session->confirmed = snapshot->heard;
+    session->restored = !is_exact || snapshot->restored;
+    session->id_max = snapshot->id_max;
+    session->last_write_id = snapshot->last_write_id;
+    session->begun_id = snapshot->partial_id;
+    session->begun_sections = snapshot->partial_sections;
+    load_failures(session, snapshot);
     return 0;
 }
 

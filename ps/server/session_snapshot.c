@@ -24,8 +24,8 @@ static void fill(const struct sl_server_session *session, struct sl_snapshot_ses
         session->begun_id > session->last_write_id && session->begun_sections > 0;
     out->client_id = session->client_id;
     out->role = (uint8_t)session->role;
-    out->heard = session->heard;
-    out->restored = session->restored && session->server->sessions.cut.for_backup;
+    out->heard = session->confirmed;
+    out->restored = session->restored && session->server->sessions.snapshot.for_backup;
     out->task_index = session->task_index;
     out->id_max = session->id_max;
     out->last_write_id = session->last_write_id;
@@ -38,40 +38,40 @@ static void fill(const struct sl_server_session *session, struct sl_snapshot_ses
     }
 }
 
-static void close_block(struct sl_server_session_snapshot *cut)
+static void close_block(struct sl_server_session_snapshot *snapshot)
 {
-    struct sl_snapshot_block *block = cut->open;
+    struct sl_snapshot_block *block = snapshot->open;
     if (block == NULL) {
         return;
     }
-    cut->open = NULL;
+    snapshot->open = NULL;
     block->next = NULL;
-    *(cut->first == NULL ? &cut->first : &cut->last->next) = block;
-    cut->last = block;
-    cut->waiting_count++;
+    *(snapshot->first == NULL ? &snapshot->first : &snapshot->last->next) = block;
+    snapshot->last = block;
+    snapshot->waiting_count++;
 }
 
 /* The open block, or an empty one. NULL: no memory. */
-static struct sl_snapshot_block *block_of(struct sl_server_session_snapshot *cut)
+static struct sl_snapshot_block *block_of(struct sl_server_session_snapshot *snapshot)
 {
-    if (cut->open != NULL || sl_snapshot_block_create(BLOCK_BYTES, &cut->open) != 0) {
-        return cut->open;
+    if (snapshot->open != NULL || sl_snapshot_block_create(BLOCK_BYTES, &snapshot->open) != 0) {
+        return snapshot->open;
     }
-    sl_snapshot_block_begin(cut->open, SL_SNAPSHOT_SESSIONS, 0);
-    return cut->open;
+    sl_snapshot_block_begin(snapshot->open, SL_SNAPSHOT_SESSIONS, 0);
+    return snapshot->open;
 }
 
-static void append(struct sl_server_session_snapshot *cut,
+static void append(struct sl_server_session_snapshot *snapshot,
                    const struct sl_snapshot_session *session)
 {
     struct sl_snapshot_block *block;
-    while ((block = block_of(cut)) != NULL && !sl_snapshot_put_session(block, session)) {
+    while ((block = block_of(snapshot)) != NULL && !sl_snapshot_put_session(block, session)) {
         sl_assert(block->count > 0); /* an empty one has room for it */
-        close_block(cut);
+        close_block(snapshot);
     }
     if (block == NULL) {
-        cut->has_failed = true;
-        cut->walks = false;
+        snapshot->has_failed = true;
+        snapshot->walks = false;
     }
 }
 
@@ -84,30 +84,30 @@ static bool is_lasting(const struct sl_server_session *session)
 }
 
 /* Returns what it cost. */
-static uint32_t put(struct sl_server_session_snapshot *cut, struct sl_server_session *session)
+static uint32_t put(struct sl_server_session_snapshot *snapshot, struct sl_server_session *session)
 {
-    struct sl_snapshot_session image;
-    session->cut_number = cut->number;
+    struct sl_snapshot_session record;
+    session->snapshot_number = snapshot->number;
     if (!is_lasting(session)) {
         return 1;
     }
-    fill(session, &image);
-    if (cut->for_backup) {
-        session->sent_id = image.partial_id;
-        session->sent_sections = image.partial_sections;
+    fill(session, &record);
+    if (snapshot->for_backup) {
+        session->sent_id = record.partial_id;
+        session->sent_sections = record.partial_sections;
     }
-    append(cut, &image);
-    return SESSION_COST + image.failure_count / FAILURES_PER_COST;
+    append(snapshot, &record);
+    return SESSION_COST + record.failure_count / FAILURES_PER_COST;
 }
 
 void sl_server_session_snapshot_before(struct sl_server_session *session)
 {
     struct sl_server *server = session->server;
-    struct sl_server_session_snapshot *cut = &server->sessions.cut;
-    session->cut_number = cut->number;
-    if (cut->walks) {
-        const uint32_t cost = put(cut, session);
-        server->turn_keys -= cost < server->turn_keys ? cost : server->turn_keys;
+    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
+    session->snapshot_number = snapshot->number;
+    if (snapshot->walks) {
+        const uint32_t cost = put(snapshot, session);
+        server->budget_left -= cost < server->budget_left ? cost : server->budget_left;
     }
 }
 
@@ -115,42 +115,44 @@ void sl_server_session_snapshot_before(struct sl_server_session *session)
 
 void sl_server_session_snapshot_begin(struct sl_server *server, bool for_backup)
 {
-    struct sl_server_session_snapshot *cut = &server->sessions.cut;
-    sl_assert(cut->open == NULL);
-    sl_assert(cut->first == NULL);
-    cut->number++;
-    cut->walks = true;
-    cut->for_backup = for_backup;
-    cut->has_failed = false;
-    cut->bucket = 0;
+    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
+    sl_assert(snapshot->open == NULL);
+    sl_assert(snapshot->first == NULL);
+    snapshot->number++;
+    snapshot->walks = true;
+    snapshot->for_backup = for_backup;
+    snapshot->has_failed = false;
+    snapshot->bucket = 0;
 }
 
 uint32_t sl_server_session_snapshot_run(struct sl_server *server, uint32_t key_budget)
 {
-    struct sl_server_session_snapshot *cut = &server->sessions.cut;
+    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
     uint32_t spent = 0;
-    while (cut->walks && cut->bucket < SL_SERVER_SESSION_BUCKETS && spent < key_budget &&
-           cut->waiting_count < BLOCKS_WAITING) {
-        struct sl_server_session *session = server->sessions.buckets[cut->bucket++];
+    while (snapshot->walks && snapshot->bucket < SL_SERVER_SESSION_BUCKETS && spent < key_budget &&
+           snapshot->waiting_count < BLOCKS_WAITING) {
+        struct sl_server_session *session = server->sessions.buckets[snapshot->bucket++];
         for (; session != NULL; session = session->next) {
-            spent += cut->walks && session->cut_number != cut->number ? put(cut, session) : 0;
+            spent += snapshot->walks && session->snapshot_number != snapshot->number
+                         ? put(snapshot, session)
+                         : 0;
         }
-        spent += cut->bucket % BUCKETS_PER_COST == 0;
+        spent += snapshot->bucket % BUCKETS_PER_COST == 0;
     }
-    if (cut->walks && cut->bucket == SL_SERVER_SESSION_BUCKETS) {
-        cut->walks = false;
-        close_block(cut);
+    if (snapshot->walks && snapshot->bucket == SL_SERVER_SESSION_BUCKETS) {
+        snapshot->walks = false;
+        close_block(snapshot);
     }
     return spent;
 }
 
 struct sl_snapshot_block *sl_server_session_snapshot_take(struct sl_server *server)
 {
-    struct sl_server_session_snapshot *cut = &server->sessions.cut;
-    struct sl_snapshot_block *block = cut->first;
+    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
+    struct sl_snapshot_block *block = snapshot->first;
     if (block != NULL) {
-        cut->first = block->next;
-        cut->waiting_count--;
+        snapshot->first = block->next;
+        snapshot->waiting_count--;
         block->next = NULL;
     }
     return block;
@@ -158,40 +160,40 @@ struct sl_snapshot_block *sl_server_session_snapshot_take(struct sl_server *serv
 
 bool sl_server_session_snapshot_is_over(const struct sl_server *server)
 {
-    const struct sl_server_session_snapshot *cut = &server->sessions.cut;
-    return !cut->walks && !cut->has_failed && cut->first == NULL;
+    const struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
+    return !snapshot->walks && !snapshot->has_failed && snapshot->first == NULL;
 }
 
 bool sl_server_session_snapshot_has_failed(const struct sl_server *server)
 {
-    return server->sessions.cut.has_failed;
+    return server->sessions.snapshot.has_failed;
 }
 
 void sl_server_session_snapshot_end(struct sl_server *server)
 {
-    struct sl_server_session_snapshot *cut = &server->sessions.cut;
-    cut->walks = false;
-    cut->has_failed = false;
-    close_block(cut);
-    if (cut->first != NULL) {
-        cut->last->next = cut->spare;
-        cut->spare = cut->first;
-        cut->first = NULL;
-        cut->waiting_count = 0;
+    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
+    snapshot->walks = false;
+    snapshot->has_failed = false;
+    close_block(snapshot);
+    if (snapshot->first != NULL) {
+        snapshot->last->next = snapshot->spare;
+        snapshot->spare = snapshot->first;
+        snapshot->first = NULL;
+        snapshot->waiting_count = 0;
     }
 }
 
 bool sl_server_session_snapshot_has_spare(const struct sl_server *server)
 {
-    return server->sessions.cut.spare != NULL;
+    return server->sessions.snapshot.spare != NULL;
 }
 
 void sl_server_session_snapshot_clean(struct sl_server *server)
 {
-    struct sl_server_session_snapshot *cut = &server->sessions.cut;
-    for (uint32_t i = 0; i < BLOCKS_CLEANED && cut->spare != NULL; i++) {
-        struct sl_snapshot_block *block = cut->spare;
-        cut->spare = block->next;
+    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
+    for (uint32_t i = 0; i < BLOCKS_CLEANED && snapshot->spare != NULL; i++) {
+        struct sl_snapshot_block *block = snapshot->spare;
+        snapshot->spare = block->next;
         sl_snapshot_block_destroy(&block);
     }
 }

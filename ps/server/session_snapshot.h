@@ -50,7 +50,7 @@ void sl_server_session_snapshot_before(struct sl_server_session *session);
 /* The session is about to change, or to end. */
 static inline void sl_server_session_touch(struct sl_server_session *session)
 {
-    if (session->cut_number != session->server->sessions.cut.number) {
+    if (session->snapshot_number != session->server->sessions.snapshot.number) {
         sl_server_session_snapshot_before(session);
     }
 }

@@ -11,31 +11,31 @@
 
 int sl_server_shm_begin(struct sl_server *server)
 {
-    if (server->has_local_memory) {
+    if (server->has_shm_memory) {
         return 0;
     }
     const size_t quarter = server->options.buffer_bytes_max / 4;
     const size_t least = SL_OUTBOX_MEMORY_BYTES_MIN;
-    int err = sl_outbox_init_shared(&server->local_replies, quarter < least ? least : quarter,
-                                    server->options.checksum, server->local);
+    int err = sl_outbox_init_shared(&server->shm_replies, quarter < least ? least : quarter,
+                                    server->options.checksum, server->shm);
     if (err != 0) {
         return err;
     }
-    err = sl_server_buffers_init_shared(&server->local_buffers, quarter, server->local);
+    err = sl_server_buffers_init_shared(&server->shm_buffers, quarter, server->shm);
     if (err != 0) {
-        sl_transport_memory_unregister(server->local, server->local_replies.shared.base);
-        sl_outbox_fini(&server->local_replies);
+        sl_transport_memory_unregister(server->shm, server->shm_replies.shared.base);
+        sl_outbox_fini(&server->shm_replies);
         return err;
     }
-    server->has_local_memory = true;
+    server->has_shm_memory = true;
     return 0;
 }
 
 void sl_server_shm_fini(struct sl_server *server)
 {
-    if (server->has_local_memory) {
-        sl_server_buffers_fini(&server->local_buffers);
-        sl_outbox_fini(&server->local_replies);
+    if (server->has_shm_memory) {
+        sl_server_buffers_fini(&server->shm_buffers);
+        sl_outbox_fini(&server->shm_replies);
     }
 }
 
@@ -46,8 +46,8 @@ struct head {
 
 /* A payload in one place or two, which its sender may write to. */
 struct pieces {
-    const uint8_t *first, *rest;
-    uint32_t first_bytes, rest_bytes;
+    const uint8_t *first, *tail;
+    uint32_t first_bytes, tail_bytes;
 };
 
 /* Copies what comes before the values of a request that is one push; returns how much that is, 0:
@@ -74,8 +74,8 @@ static uint32_t copy_structure(const struct pieces *from, uint8_t *copy)
 static void copy_whole(const struct pieces *from, uint8_t *copy)
 {
     memcpy(copy, from->first, from->first_bytes);
-    if (from->rest_bytes > 0) {
-        memcpy(copy + from->first_bytes, from->rest, from->rest_bytes);
+    if (from->tail_bytes > 0) {
+        memcpy(copy + from->first_bytes, from->tail, from->tail_bytes);
     }
 }
 
@@ -83,11 +83,11 @@ static void copy_whole(const struct pieces *from, uint8_t *copy)
  */
 static const uint8_t *values_of(const struct pieces *from, uint32_t structure_bytes)
 {
-    if (from->rest_bytes == 0) {
+    if (from->tail_bytes == 0) {
         return from->first + structure_bytes;
     }
-    const bool apart = structure_bytes == from->first_bytes && (uintptr_t)from->rest % 8 == 0;
-    return apart ? from->rest : NULL;
+    const bool out_of_line = structure_bytes == from->first_bytes && (uintptr_t)from->tail % 8 == 0;
+    return out_of_line ? from->tail : NULL;
 }
 
 void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_message *message,
@@ -99,14 +99,14 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
         .payload = message->payload,
         .payload_bytes = bytes,
     };
-    if (!conn->shares || message->token == NULL || conn->sink == NULL) {
+    if (!conn->uses_shm || message->token == NULL || conn->sink == NULL) {
         return; /* it lies in memory of this process already */
     }
-    const uint32_t rest_bytes = conn->conn->rest == NULL ? 0 : conn->conn->rest_bytes;
+    const uint32_t tail_bytes = conn->conn->tail == NULL ? 0 : conn->conn->tail_bytes;
     const struct pieces from = {.first = message->payload,
-                                .rest = conn->conn->rest,
-                                .first_bytes = bytes - rest_bytes,
-                                .rest_bytes = rest_bytes};
+                                .tail = conn->conn->tail,
+                                .first_bytes = bytes - tail_bytes,
+                                .tail_bytes = tail_bytes};
     out->payload = conn->sink;
     const uint32_t structure_bytes = copy_structure(&from, conn->sink);
     const uint8_t *values = structure_bytes == 0 ? NULL : values_of(&from, structure_bytes);
@@ -122,24 +122,24 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
 bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 {
     const struct sl_server *server = conn->server;
-    const uint32_t keys_left = server->turn_keys; /* when it has not begun: all */
+    const uint32_t keys_left = server->budget_left; /* when it has not begun: all */
     const uint32_t keys = bytes / BYTES_PER_KEY;
     return keys_left < SL_LIMIT_TURN_COST && keys_left < keys + keys / 4 + SPARE_KEYS;
 }
 
-void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *arrival)
+void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *incoming)
 {
-    if (arrival->values != NULL) {
-        uint8_t *copy = conn->sink + arrival->payload_bytes;
-        memcpy(copy, arrival->values, arrival->values_bytes);
-        arrival->values = copy;
+    if (incoming->values != NULL) {
+        uint8_t *copy = conn->sink + incoming->payload_bytes;
+        memcpy(copy, incoming->values, incoming->values_bytes);
+        incoming->values = copy;
     }
 }
 
 void sl_server_shm_take_off(struct sl_server_request *request, bool goes_on)
 {
-    if (request->landing != NULL && request->reply != NULL && goes_on) {
-        memcpy(request->reply, request->landing, request->work.reply_bytes);
+    if (request->reply_buffer != NULL && request->reply != NULL && goes_on) {
+        memcpy(request->reply, request->reply_buffer, request->work.reply_bytes);
     }
-    request->landing = NULL;
+    request->reply_buffer = NULL;
 }

@@ -23,16 +23,16 @@ static int open_beside(struct sl_server *server, const struct sl_transport_ops *
  * requests are received where they wait. */
 static void register_memory(struct sl_server *server)
 {
-    if ((server->fast->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
+    if ((server->bypass->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
         return;
     }
-    int err = sl_outbox_register(&server->replies, server->fast);
+    int err = sl_outbox_register(&server->replies, server->bypass);
     if (err == 0) {
-        err = sl_server_buffers_register(&server->buffers, server->fast);
+        err = sl_server_buffers_register(&server->buffers, server->bypass);
     }
     if (err != 0) {
         sl_log_warn("shard on %s: its memory is not registered with %s, which is slower: %s",
-                    sl_reactor_name(server->options.reactor), server->fast->ops->scheme,
+                    sl_reactor_name(server->options.reactor), server->bypass->ops->scheme,
                     sl_err_name(err));
     }
 }
@@ -45,15 +45,15 @@ int sl_server_transports_open(struct sl_server *server)
     if (err != 0) {
         return err;
     }
-    if (options->local != NULL) {
-        (void)open_beside(server, options->local, "through shared memory", &server->local);
+    if (options->shm != NULL) {
+        (void)open_beside(server, options->shm, "through shared memory", &server->shm);
     }
-    if (options->fast != NULL) {
-        const char *over = strcmp(options->fast->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
-        err = open_beside(server, options->fast, over, &server->fast);
+    if (options->bypass != NULL) {
+        const char *over = strcmp(options->bypass->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
+        err = open_beside(server, options->bypass, over, &server->bypass);
         if (err == 0) {
             register_memory(server);
-        } else if (options->needs_fast) {
+        } else if (options->needs_bypass) {
             sl_server_transports_close(server);
             return err;
         }
@@ -63,14 +63,14 @@ int sl_server_transports_open(struct sl_server *server)
 
 void sl_server_transports_close(struct sl_server *server)
 {
-    sl_transport_close(&server->local);
-    sl_transport_close(&server->fast);
+    sl_transport_close(&server->shm);
+    sl_transport_close(&server->bypass);
     sl_transport_close(&server->transport);
 }
 
 bool sl_server_has_bypass(const struct sl_server *server)
 {
-    return server->fast != NULL;
+    return server->bypass != NULL;
 }
 
 int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
@@ -78,12 +78,12 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
 {
     sl_reactor_assert_owner(server->options.reactor);
     struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_TCP   ? server->transport
-                                     : endpoint->scheme == SL_ENDPOINT_SHM ? server->local
-                                                                           : server->fast;
+                                     : endpoint->scheme == SL_ENDPOINT_SHM ? server->shm
+                                                                           : server->bypass;
     if (transport == NULL) {
         return SL_ERR_UNSUPPORTED;
     }
-    int err = transport == server->local ? sl_server_shm_begin(server) : 0;
+    int err = transport == server->shm ? sl_server_shm_begin(server) : 0;
     return err != 0 ? err
                     : sl_transport_listen(transport, endpoint, &sl_server_events, server, bound);
 }
@@ -91,7 +91,7 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
 struct sl_transport *sl_server_transports_like(const struct sl_server *server,
                                                const struct sl_conn *conn)
 {
-    struct sl_transport *const all[] = {server->transport, server->local, server->fast};
+    struct sl_transport *const all[] = {server->transport, server->shm, server->bypass};
     for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i] != NULL && all[i]->ops == conn->transport->ops) {
             return all[i];
@@ -103,7 +103,7 @@ struct sl_transport *sl_server_transports_like(const struct sl_server *server,
 void sl_server_transports_count(const struct sl_server *server, uint64_t *bytes_in,
                                 uint64_t *bytes_out)
 {
-    const struct sl_transport *const all[] = {server->transport, server->local, server->fast};
+    const struct sl_transport *const all[] = {server->transport, server->shm, server->bypass};
     *bytes_in = *bytes_out = 0;
     for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct sl_transport_stats stats = {0};

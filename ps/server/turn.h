@@ -24,7 +24,7 @@ static inline bool sl_server_turn_is_long(const struct sl_server *server)
 /* What costs so many keys of the turn is left to the next one. */
 static inline bool sl_server_turn_is_over(const struct sl_server *server, uint64_t cost)
 {
-    return cost > server->turn_keys ||
+    return cost > server->budget_left ||
            (cost >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server));
 }
 
@@ -32,7 +32,7 @@ static inline bool sl_server_turn_is_over(const struct sl_server *server, uint64
 static inline bool sl_server_turn_is_enough(const struct sl_server *server)
 {
     return server->crowded_count > 0 &&
-           SL_LIMIT_TURN_COST - server->turn_keys >= SL_SERVER_TURN_LONG_KEYS &&
+           SL_LIMIT_TURN_COST - server->budget_left >= SL_SERVER_TURN_LONG_KEYS &&
            sl_server_turn_is_long(server);
 }
 

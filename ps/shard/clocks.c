@@ -26,17 +26,17 @@ static uint32_t greater(uint32_t a, uint32_t b)
 static bool is_known(const struct sl_clocks *clocks, uint32_t worker)
 {
     const struct sl_clocks_worker *who = &clocks->workers[worker];
-    return worker < clocks->expected || (who->heard && (who->joined || clocks->group_count == 0));
+    return worker < clocks->expected || (who->seen && (who->joined || clocks->group_count == 0));
 }
 
 /* One more worker counts: it may be the slowest, or one of them. */
 static void count(struct sl_clocks_group *group, uint32_t clock)
 {
-    if (clock < group->floor) {
-        group->floor = clock;
-        group->at_floor = 0;
+    if (clock < group->min_clock) {
+        group->min_clock = clock;
+        group->count_at_min = 0;
     }
-    group->at_floor += clock == group->floor;
+    group->count_at_min += clock == group->min_clock;
 }
 
 /* Finds the group's floor, and how many workers stand on it, from nothing. Where nobody counts, the
@@ -46,7 +46,7 @@ static void group_scan(struct sl_clocks *clocks, uint32_t index)
     struct sl_clocks_group *group = &clocks->groups[index];
     struct sl_clocks_group found = {
         .worker_count = group->worker_count,
-        .floor = SL_CLOCKS_FINISHED,
+        .min_clock = SL_CLOCKS_FINISHED,
     };
     uint32_t done = 0;
     bool all_finished = true;
@@ -56,28 +56,28 @@ static void group_scan(struct sl_clocks *clocks, uint32_t index)
         if (!sl_clocks_belongs(clocks, index, worker)) {
             continue;
         }
-        if (who->standing == SL_CLOCKS_STATE_ACTIVE) {
+        if (who->state == SL_CLOCKS_STATE_ACTIVE) {
             count(&found, who->clock);
         } else {
             done = greater(done, who->clock);
-            all_finished &= who->standing == SL_CLOCKS_STATE_FINISHED;
+            all_finished &= who->state == SL_CLOCKS_STATE_FINISHED;
         }
     }
-    if (found.at_floor == 0 && !all_finished) {
-        found.floor = done;
+    if (found.count_at_min == 0 && !all_finished) {
+        found.min_clock = done;
     }
-    sl_assert(found.floor >= group->floor);
-    clocks->moved |= found.floor > group->floor || found.at_floor == 0;
+    sl_assert(found.min_clock >= group->min_clock);
+    clocks->moved |= found.min_clock > group->min_clock || found.count_at_min == 0;
     *group = found;
 }
 
 static void everyone_scan(struct sl_clocks *clocks)
 {
-    clocks->everyone = (struct sl_clocks_group){.floor = SL_CLOCKS_FINISHED};
+    clocks->everyone = (struct sl_clocks_group){.min_clock = SL_CLOCKS_FINISHED};
     uint32_t end = greater(clocks->expected, clocks->heard_end);
     for (uint32_t worker = 0; worker < end; worker++) {
         const struct sl_clocks_worker *who = &clocks->workers[worker];
-        if (who->standing == SL_CLOCKS_STATE_ACTIVE && is_known(clocks, worker)) {
+        if (who->state == SL_CLOCKS_STATE_ACTIVE && is_known(clocks, worker)) {
             count(&clocks->everyone, who->clock);
         }
     }
@@ -107,15 +107,15 @@ bool sl_clocks_counts(const struct sl_clocks *clocks, uint32_t worker)
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
     const struct sl_clocks_worker *who = &clocks->workers[worker];
-    return who->standing == SL_CLOCKS_STATE_ACTIVE &&
+    return who->state == SL_CLOCKS_STATE_ACTIVE &&
            (who->joined || worker < clocks->expected || clocks->group_count == 0);
 }
 
 void sl_clocks_mark_seen(struct sl_clocks *clocks, uint32_t worker)
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
-    if (!clocks->workers[worker].heard) {
-        clocks->workers[worker].heard = true;
+    if (!clocks->workers[worker].seen) {
+        clocks->workers[worker].seen = true;
         clocks->heard_end = greater(clocks->heard_end, worker + 1);
         everyone_scan(clocks);
     }
@@ -124,18 +124,18 @@ void sl_clocks_mark_seen(struct sl_clocks *clocks, uint32_t worker)
 uint32_t sl_clocks_min_of_all(const struct sl_clocks *clocks)
 {
     bool none_yet = clocks->expected == 0 && clocks->heard_end == 0;
-    return none_yet ? 0 : clocks->everyone.floor;
+    return none_yet ? 0 : clocks->everyone.min_clock;
 }
 
 /* A worker of the group went on from clock `from`, or is gone. */
 static void group_advance(struct sl_clocks *clocks, uint32_t index, uint32_t worker, uint32_t from)
 {
     struct sl_clocks_group *group = &clocks->groups[index];
-    if (!sl_clocks_belongs(clocks, index, worker) || from != group->floor) {
+    if (!sl_clocks_belongs(clocks, index, worker) || from != group->min_clock) {
         return;
     }
-    group->at_floor--;
-    if (group->at_floor == 0) {
+    group->count_at_min--;
+    if (group->count_at_min == 0) {
         group_scan(clocks, index);
     }
 }
@@ -146,20 +146,20 @@ static void advance(struct sl_clocks *clocks, uint32_t worker, uint32_t from)
         group_advance(clocks, i, worker, from);
     }
     struct sl_clocks_group *everyone = &clocks->everyone;
-    if (is_known(clocks, worker) && from == everyone->floor && --everyone->at_floor == 0) {
+    if (is_known(clocks, worker) && from == everyone->min_clock && --everyone->count_at_min == 0) {
         everyone_scan(clocks);
     }
 }
 
-static void go(struct sl_clocks *clocks, uint32_t worker, enum sl_clocks_state standing)
+static void go(struct sl_clocks *clocks, uint32_t worker, enum sl_clocks_state state)
 {
     struct sl_clocks_worker *who = &clocks->workers[worker];
-    if (who->standing != SL_CLOCKS_STATE_ACTIVE) {
+    if (who->state != SL_CLOCKS_STATE_ACTIVE) {
         return;
     }
     uint32_t from = who->clock;
-    who->standing = (uint8_t)standing;
-    who->clock += who->pushed && standing != SL_CLOCKS_STATE_EXPIRED;
+    who->state = (uint8_t)state;
+    who->clock += who->pushed && state != SL_CLOCKS_STATE_EXPIRED;
     who->pushed = false;
     advance(clocks, worker, from);
 }
@@ -182,7 +182,7 @@ int sl_clocks_tick(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
         return SL_ERR_PROTOCOL;
     }
     struct sl_clocks_worker *who = &clocks->workers[worker];
-    if (who->standing != SL_CLOCKS_STATE_ACTIVE) {
+    if (who->state != SL_CLOCKS_STATE_ACTIVE) {
         return 0;
     }
     uint32_t from = who->clock;
@@ -208,27 +208,27 @@ void sl_clocks_pushed(struct sl_clocks *clocks, uint32_t worker)
     clocks->workers[worker].pushed = true;
 }
 
-static uint32_t greatest_floor(const struct sl_clocks *clocks)
+static uint32_t greatest_min_clock(const struct sl_clocks *clocks)
 {
-    uint32_t floor = 0;
+    uint32_t min_clock = 0;
     for (uint32_t i = 0; i < clocks->group_count; i++) {
-        floor = greater(floor, clocks->groups[i].floor);
+        min_clock = greater(min_clock, clocks->groups[i].min_clock);
     }
-    return floor;
+    return min_clock;
 }
 
 uint32_t sl_clocks_joinable(const struct sl_clocks *clocks, uint32_t worker)
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
-    return greater(sl_clocks_of(clocks, worker), greatest_floor(clocks));
+    return greater(sl_clocks_of(clocks, worker), greatest_min_clock(clocks));
 }
 
 uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
     struct sl_clocks_worker *who = &clocks->workers[worker];
-    if (who->standing == SL_CLOCKS_STATE_FINISHED || clock == SL_CLOCKS_FINISHED ||
-        clock < greatest_floor(clocks)) {
+    if (who->state == SL_CLOCKS_STATE_FINISHED || clock == SL_CLOCKS_FINISHED ||
+        clock < greatest_min_clock(clocks)) {
         return sl_clocks_joinable(clocks, worker);
     }
     bool counts = sl_clocks_counts(clocks, worker);
@@ -238,8 +238,8 @@ uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t cloc
     bool stays = counts && clock == who->clock;
     *who = (struct sl_clocks_worker){
         .clock = clock,
-        .standing = SL_CLOCKS_STATE_ACTIVE,
-        .heard = true,
+        .state = SL_CLOCKS_STATE_ACTIVE,
+        .seen = true,
         .joined = true,
         .began = stays && who->began,
         .pushed = stays && who->pushed,
@@ -263,14 +263,14 @@ void sl_clocks_load(struct sl_clocks *clocks, uint32_t worker, const struct sl_c
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
     clocks->workers[worker] = *as;
-    clocks->heard_end = as->heard ? greater(clocks->heard_end, worker + 1) : clocks->heard_end;
+    clocks->heard_end = as->seen ? greater(clocks->heard_end, worker + 1) : clocks->heard_end;
     clocks->joined_end = as->joined ? greater(clocks->joined_end, worker + 1) : clocks->joined_end;
 }
 
 void sl_clocks_load_end(struct sl_clocks *clocks)
 {
     for (uint32_t i = 0; i < clocks->group_count; i++) {
-        clocks->groups[i].floor = 0; /* it may have been another's */
+        clocks->groups[i].min_clock = 0; /* it may have been another's */
         group_scan(clocks, i);
     }
     everyone_scan(clocks);
@@ -290,12 +290,12 @@ static uint32_t known_end(const struct sl_clocks *clocks)
     return clocks->expected != 0 ? clocks->expected : clocks->heard_end;
 }
 
-static bool any_stands(const struct sl_clocks *clocks, enum sl_clocks_state standing)
+static bool any_stands(const struct sl_clocks *clocks, enum sl_clocks_state state)
 {
     for (uint32_t worker = 0; worker < known_end(clocks); worker++) {
         const struct sl_clocks_worker *who = &clocks->workers[worker];
-        const bool has_begun = who->clock > 0 || standing == SL_CLOCKS_STATE_FINISHED;
-        if (who->standing == standing && who->heard && has_begun) {
+        const bool has_begun = who->clock > 0 || state == SL_CLOCKS_STATE_FINISHED;
+        if (who->state == state && who->seen && has_begun) {
             return true;
         }
     }
@@ -313,7 +313,7 @@ void sl_clocks_expect_again(struct sl_clocks *clocks)
 {
     for (uint32_t worker = 0; worker < clocks->heard_end; worker++) {
         const struct sl_clocks_worker *who = &clocks->workers[worker];
-        if (who->heard && who->standing == SL_CLOCKS_STATE_ACTIVE) {
+        if (who->seen && who->state == SL_CLOCKS_STATE_ACTIVE) {
             return;
         }
     }
@@ -321,9 +321,8 @@ void sl_clocks_expect_again(struct sl_clocks *clocks)
         any_stands(clocks, SL_CLOCKS_STATE_LEFT) ? SL_CLOCKS_STATE_LEFT : SL_CLOCKS_STATE_EXPIRED;
     for (uint32_t worker = 0; worker < known_end(clocks); worker++) {
         struct sl_clocks_worker *who = &clocks->workers[worker];
-        if (who->standing == gone) {
-            *who =
-                (struct sl_clocks_worker){.clock = who->clock, .standing = SL_CLOCKS_STATE_ACTIVE};
+        if (who->state == gone) {
+            *who = (struct sl_clocks_worker){.clock = who->clock, .state = SL_CLOCKS_STATE_ACTIVE};
         }
     }
     sl_clocks_load_end(clocks);
@@ -335,7 +334,7 @@ uint32_t sl_clocks_slowest(const struct sl_clocks *clocks, uint32_t group)
     uint32_t end = greater(of->worker_count, clocks->joined_end);
     for (uint32_t worker = 0; worker < end; worker++) {
         if (sl_clocks_counts_in(clocks, group, worker) &&
-            clocks->workers[worker].clock == of->floor) {
+            clocks->workers[worker].clock == of->min_clock) {
             return worker;
         }
     }

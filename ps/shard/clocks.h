@@ -22,19 +22,19 @@
 #include "ps/snapshot/block.h"
 
 struct sl_clocks_worker {
-    uint32_t clock;   /* iterations that it has ended, also of one that does not count any more */
-    uint8_t standing; /* sl_clocks_state */
-    bool heard : 1;   /* of its hello, tick or join */
-    bool joined : 1;  /* counts, while present, in every group */
-    bool began : 1;   /* has ticked or pushed since it counts */
-    bool pushed : 1;  /* in its iteration */
+    uint32_t clock;  /* iterations that it has ended, also of one that does not count any more */
+    uint8_t state;   /* sl_clocks_state */
+    bool seen : 1;   /* of its hello, tick or join */
+    bool joined : 1; /* counts, while present, in every group */
+    bool began : 1;  /* has ticked or pushed since it counts */
+    bool pushed : 1; /* in its iteration */
 };
 
 struct sl_clocks_group {
     uint32_t worker_count;
-    uint32_t floor;
-    uint32_t at_floor; /* workers whose clock is the floor: when the last goes on, scan. 0: nobody
-                        * counts */
+    uint32_t min_clock;
+    uint32_t count_at_min; /* workers whose clock is the floor: when the last goes on, scan. 0:
+                            * nobody counts */
 };
 
 struct sl_clocks {
@@ -57,7 +57,7 @@ uint32_t sl_clocks_group(struct sl_clocks *clocks, uint32_t worker_count);
 
 static inline uint32_t sl_clocks_min(const struct sl_clocks *clocks, uint32_t group)
 {
-    return clocks->groups[group].floor;
+    return clocks->groups[group].min_clock;
 }
 
 /* True when the worker is one of the group's, gone or not. worker < SL_LIMIT_WORKERS. */
@@ -71,19 +71,19 @@ static inline bool sl_clocks_belongs(const struct sl_clocks *clocks, uint32_t gr
 static inline bool sl_clocks_counts_in(const struct sl_clocks *clocks, uint32_t group,
                                        uint32_t worker)
 {
-    return clocks->workers[worker].standing == SL_CLOCKS_STATE_ACTIVE &&
+    return clocks->workers[worker].state == SL_CLOCKS_STATE_ACTIVE &&
            sl_clocks_belongs(clocks, group, worker);
 }
 
 static inline bool sl_clocks_is_expired(const struct sl_clocks *clocks, uint32_t worker)
 {
-    return clocks->workers[worker].standing == SL_CLOCKS_STATE_EXPIRED;
+    return clocks->workers[worker].state == SL_CLOCKS_STATE_EXPIRED;
 }
 
 /* True when nobody counts in the group. */
 static inline bool sl_clocks_is_empty(const struct sl_clocks *clocks, uint32_t group)
 {
-    return clocks->groups[group].at_floor == 0;
+    return clocks->groups[group].count_at_min == 0;
 }
 
 /* True when the worker counts in some group, or would while there is none yet. */
@@ -143,7 +143,7 @@ void sl_clocks_expect_again(struct sl_clocks *clocks);
 static inline uint32_t sl_clocks_of(const struct sl_clocks *clocks, uint32_t worker)
 {
     const struct sl_clocks_worker *who = &clocks->workers[worker];
-    return who->standing == SL_CLOCKS_STATE_FINISHED ? SL_CLOCKS_FINISHED : who->clock;
+    return who->state == SL_CLOCKS_STATE_FINISHED ? SL_CLOCKS_FINISHED : who->clock;
 }
 
 /* A worker that counts in the group and whose clock is the floor: for whom the others wait.

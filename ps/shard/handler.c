@@ -36,9 +36,9 @@ static struct sl_kv_request request_of(const struct sl_shard *shard,
         .value_count = section->count,
         .push = sl_shard_pushes(work, section->op) ? view->values : NULL,
         .pull = sl_shard_op_pulls(section->op) ? reply + work->reply_done : NULL,
-        .answer = answer,
-        .piece_start = section->start,
-        .piece_whole = section->bag_count,
+        .reply = answer,
+        .chunk_start = section->start,
+        .array_length = section->bag_count,
     };
 }
 

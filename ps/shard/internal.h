@@ -49,9 +49,9 @@ struct sl_shard_table {
     size_t beside_memory;  /* of the table beside its store, as counted there */
     uint64_t pulled_rows, pushed_rows;
     /* BSP only: */
-    struct sl_shard_push_buffer_queue *staged; /* [queue_count] by worker */
+    struct sl_shard_push_buffer_queue *buffered; /* [queue_count] by worker */
     uint32_t queue_count; /* worker_count, or more when workers beyond it have joined */
-    uint32_t staged_count;
+    uint32_t buffered_count;
 };
 
 /* The BSP push that is being committed. */
@@ -73,16 +73,16 @@ struct sl_shard {
     uint32_t table_count; /* ids in use are below this */
     struct sl_clocks clocks;
     struct sl_shard_scratch small, large;
-    struct sl_shard_push_buffer staging; /* mapped with the first BSP table */
+    struct sl_shard_push_buffer push_buffer; /* mapped with the first BSP table */
     struct sl_shard_iteration_state commit;
     size_t memory_bytes; /* that counts for the limit */
     /* Cuts: */
-    uint64_t staged_last;                  /* order of the last push that was queued */
-    uint32_t cut_last;                     /* number of the last cut */
-    uint32_t in_part;                      /* pushes that have been applied in part */
-    bool cut_wanted;                       /* no further one begins */
-    struct sl_shard_snapshot *cut;         /* that runs, or has failed; NULL: none */
-    struct sl_snapshot_builder cut_blocks; /* of cuts, also of those that are over */
+    uint64_t buffered_last;                     /* order of the last push that was queued */
+    uint32_t snapshot_last;                     /* number of the last cut */
+    uint32_t in_part;                           /* pushes that have been applied in part */
+    bool snapshot_wanted;                       /* no further one begins */
+    struct sl_shard_snapshot *snapshot;         /* that runs, or has failed; NULL: none */
+    struct sl_snapshot_builder snapshot_blocks; /* of cuts, also of those that are over */
     /* The handler of KV tables: */
     uint64_t handled;    /* calls that did not say AGAIN */
     uint32_t asks_again; /* requests that wait for another one of these */
@@ -158,11 +158,11 @@ static inline void sl_shard_part_end(struct sl_shard *shard, struct sl_shard_exe
 /* What a slice that has pushed has to pay for what a cut had to copy first. */
 static inline uint32_t sl_shard_snapshot_copy_debt(struct sl_shard *shard)
 {
-    if (shard->cut == NULL) {
+    if (shard->snapshot == NULL) {
         return 0;
     }
-    const uint32_t owed = shard->cut_blocks.owed;
-    shard->cut_blocks.owed = 0;
+    const uint32_t owed = shard->snapshot_blocks.copy_debt;
+    shard->snapshot_blocks.copy_debt = 0;
     return owed;
 }
 

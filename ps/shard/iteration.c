@@ -12,13 +12,13 @@ int sl_shard_iteration_reserve(struct sl_shard_table *table, uint32_t queue_coun
         return 0;
     }
     struct sl_shard_push_buffer_queue *queues =
-        realloc(table->staged, queue_count * sizeof *table->staged);
+        realloc(table->buffered, queue_count * sizeof *table->buffered);
     if (queues == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     memset(queues + table->queue_count, 0,
-           (queue_count - table->queue_count) * sizeof *table->staged);
-    table->staged = queues;
+           (queue_count - table->queue_count) * sizeof *table->buffered);
+    table->buffered = queues;
     table->queue_count = queue_count;
     return 0;
 }
@@ -26,22 +26,22 @@ int sl_shard_iteration_reserve(struct sl_shard_table *table, uint32_t queue_coun
 void sl_shard_iteration_later(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
                               struct sl_shard_buffered_push *entry)
 {
-    struct sl_shard_push_buffer_queue *queue = &table->staged[worker];
+    struct sl_shard_push_buffer_queue *queue = &table->buffered[worker];
     if (queue->first == NULL) {
         queue->first = entry;
     } else {
         queue->last->next = entry;
     }
     queue->last = entry;
-    entry->order = ++shard->staged_last;
-    table->staged_count++;
+    entry->order = ++shard->buffered_last;
+    table->buffered_count++;
 }
 
 /* A queue's clocks ascend, so what is to be dropped is its end. */
 static void queue_drop(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
                        uint32_t clock)
 {
-    struct sl_shard_push_buffer_queue *queue = &table->staged[worker];
+    struct sl_shard_push_buffer_queue *queue = &table->buffered[worker];
     struct sl_shard_buffered_push *kept = NULL;
     struct sl_shard_buffered_push *entry = queue->first;
     while (entry != NULL && entry->clock < clock) {
@@ -57,7 +57,7 @@ static void queue_drop(struct sl_shard *shard, struct sl_shard_table *table, uin
     for (const struct sl_shard_buffered_push *dropped = entry; dropped != NULL;
          dropped = dropped->next) {
         sl_assert(dropped->clock >= sl_clocks_min(&shard->clocks, table->clock_group));
-        table->staged_count--;
+        table->buffered_count--;
     }
     sl_shard_snapshot_dropped(shard, queue, entry);
 }
@@ -77,7 +77,7 @@ static uint32_t least_clock(const struct sl_shard_table *table)
 {
     uint32_t least = SL_CLOCKS_FINISHED;
     for (uint32_t worker = 0; worker < table->queue_count; worker++) {
-        const struct sl_shard_buffered_push *first = table->staged[worker].first;
+        const struct sl_shard_buffered_push *first = table->buffered[worker].first;
         if (first != NULL && first->clock < least) {
             least = first->clock;
         }
@@ -92,7 +92,7 @@ void sl_shard_iteration_update(struct sl_shard *shard)
     }
     for (uint32_t i = 0; i < shard->table_count; i++) {
         const struct sl_shard_table *table = shard->tables[i];
-        if (table == NULL || table->staged_count == 0) {
+        if (table == NULL || table->buffered_count == 0) {
             continue;
         }
         uint32_t clock = least_clock(table);
@@ -140,7 +140,7 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
                          struct sl_shard_slice *slice)
 {
     struct sl_shard_iteration_state *commit = &shard->commit;
-    struct sl_shard_push_buffer_queue *queue = &table->staged[commit->worker];
+    struct sl_shard_push_buffer_queue *queue = &table->buffered[commit->worker];
     struct sl_shard_buffered_push *entry = queue->first;
     if (!commit->in_entry) {
         commit->in_entry = commit->begun = true;
@@ -158,7 +158,7 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
     }
     commit->in_entry = false;
     table->pushed_rows += entry->count;
-    table->staged_count--;
+    table->buffered_count--;
     queue->first = entry->next;
     sl_shard_snapshot_iteration_applied(shard, queue, entry);
 }
@@ -166,7 +166,7 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
 /* None begins while a cut is wanted, unless that waits for a push that waits for the commit. */
 static bool is_held(const struct sl_shard *shard)
 {
-    return shard->cut_wanted && shard->in_part == 0 && !shard->commit.begun;
+    return shard->snapshot_wanted && shard->in_part == 0 && !shard->commit.begun;
 }
 
 uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget)
@@ -183,7 +183,7 @@ uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget)
             commit->begun = begun && commit->due;
             continue;
         }
-        const struct sl_shard_buffered_push *first = table->staged[commit->worker].first;
+        const struct sl_shard_buffered_push *first = table->buffered[commit->worker].first;
         if (first == NULL || first->clock != commit->clock) {
             commit->worker++;
             continue;

@@ -84,9 +84,10 @@ void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *tab
 }
 
 /* Claims the next keys, at most a batch. */
-static int claim_batch(struct sl_shard *shard, struct sl_shard_table *table,
-                       struct sl_shard_exec *work, struct sl_shard_slice *slice,
-                       struct sl_kv_reservation *claim, uint32_t count, uint32_t *records)
+static int reservation_batch(struct sl_shard *shard, struct sl_shard_table *table,
+                             struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                             struct sl_kv_reservation *reservation, uint32_t count,
+                             uint32_t *records)
 {
     const uint32_t *lens = work->view.lens;
     uint32_t failed = 0;
@@ -97,7 +98,7 @@ static int claim_batch(struct sl_shard *shard, struct sl_shard_table *table,
     }
     sl_shard_kv_limit_memory(shard, table);
     err = sl_kv_table_reserve(
-        table->kv, claim, work->view.keys + work->key, lens == NULL ? NULL : lens + work->key,
+        table->kv, reservation, work->view.keys + work->key, lens == NULL ? NULL : lens + work->key,
         part_of(&work->view, work->key).whole, count, records, &failed, &length);
     sl_shard_kv_count_memory(shard, table);
     slice->spent += (count + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST;
@@ -115,9 +116,10 @@ static int claim_batch(struct sl_shard *shard, struct sl_shard_table *table,
 
 static int make_batch(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_shard_exec *work, struct sl_shard_slice *slice,
-                      struct sl_kv_reservation *claim, const uint32_t *records, uint32_t count)
+                      struct sl_kv_reservation *reservation, const uint32_t *records,
+                      uint32_t count)
 {
-    const int err = sl_kv_table_make(table->kv, claim, records, count);
+    const int err = sl_kv_table_make(table->kv, reservation, records, count);
     sl_shard_kv_count_memory(shard, table);
     return err == 0
                ? 0
@@ -130,13 +132,13 @@ static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
     const uint32_t count = work->view.section.key_count;
-    struct sl_kv_reservation claim;
-    sl_kv_table_reservation_begin(table->kv, &claim);
-    int err = claim_batch(shard, table, work, slice, &claim, count, records);
+    struct sl_kv_reservation reservation;
+    sl_kv_table_reservation_begin(table->kv, &reservation);
+    int err = reservation_batch(shard, table, work, slice, &reservation, count, records);
     if (err == 0) {
-        err = make_batch(shard, table, work, slice, &claim, records, count);
+        err = make_batch(shard, table, work, slice, &reservation, records, count);
     }
-    sl_kv_table_reservation_end(table->kv, &claim);
+    sl_kv_table_reservation_end(table->kv, &reservation);
     sl_shard_kv_count_memory(shard, table);
     return err;
 }
@@ -153,8 +155,8 @@ static int collect_many(struct sl_shard *shard, struct sl_shard_table *table,
         const uint32_t left = key_count - work->key;
         const uint32_t count = left < SL_SHARD_BATCH_KEYS ? left : SL_SHARD_BATCH_KEYS;
         const int err =
-            claim_batch(shard, table, work, slice, sl_kv_table_own_reservation(table->kv), count,
-                        work->records + work->key);
+            reservation_batch(shard, table, work, slice, sl_kv_table_own_reservation(table->kv),
+                              count, work->records + work->key);
         if (err != 0) {
             return err;
         }
@@ -365,7 +367,7 @@ static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_exec *work, struct sl_shard_slice *slice)
 {
     int result = work->scratch != NULL ? collect_many(shard, table, work, slice) : SL_SHARD_DONE;
-    if (result == SL_SHARD_DONE && shard->cut_wanted && is_held(table, work, slice)) {
+    if (result == SL_SHARD_DONE && shard->snapshot_wanted && is_held(table, work, slice)) {
         result = SL_SHARD_AGAIN;
     }
     if (result == SL_SHARD_DONE && work->scratch == NULL) {

@@ -32,7 +32,7 @@ int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *
                        named ? table->spec.name : "");
     }
     (void)snprintf(slice->reason, slice->reason_bytes, "image of shard %u of %u%s: %s",
-                   load->image_shard, load->image_shard_count, where, what);
+                   load->stream_shard, load->stream_shard_count, where, what);
     return err;
 }
 
@@ -56,20 +56,20 @@ static int fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *s
                               what, key);
 }
 
-int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t image_shard,
-                        uint32_t image_shard_count, char *reason, size_t reason_bytes)
+int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t stream_shard,
+                        uint32_t stream_shard_count, char *reason, size_t reason_bytes)
 {
-    if (image_shard_count > SL_LIMIT_SHARDS || image_shard >= image_shard_count) {
+    if (stream_shard_count > SL_LIMIT_SHARDS || stream_shard >= stream_shard_count) {
         (void)snprintf(reason, reason_bytes, "an image of shard %u of %u: accepts up to %d shards",
-                       image_shard, image_shard_count, SL_LIMIT_SHARDS);
+                       stream_shard, stream_shard_count, SL_LIMIT_SHARDS);
         return SL_ERR_CORRUPT;
     }
-    sl_assert(shard->cut == NULL);
+    sl_assert(shard->snapshot == NULL);
     *load = (struct sl_shard_load){
         .shard = shard,
-        .image_shard = image_shard,
-        .image_shard_count = image_shard_count,
-        .same = image_shard == shard->options.index && image_shard_count == shard->options.count,
+        .stream_shard = stream_shard,
+        .stream_shard_count = stream_shard_count,
+        .same = stream_shard == shard->options.index && stream_shard_count == shard->options.count,
     };
     if (load->same) {
         sl_shard_load_clocks_begin(shard);
@@ -83,34 +83,34 @@ int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint
  * evenly. */
 static uint64_t expected_rows(const struct sl_shard_load *load, uint32_t row_count)
 {
-    return (uint64_t)row_count * load->image_shard_count / load->shard->options.count;
+    return (uint64_t)row_count * load->stream_shard_count / load->shard->options.count;
 }
 
 static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
 {
     const uint32_t id = load->block->table_id;
     char why[SL_MESSAGE_TEXT_BYTES] = "";
-    struct sl_snapshot_table image;
-    int err = sl_snapshot_take_table(load->block, &image, why, sizeof why);
+    struct sl_snapshot_table snapshot;
+    int err = sl_snapshot_take_table(load->block, &snapshot, why, sizeof why);
     if (err != 0) {
         return sl_shard_load_fail(load, slice, err, "%s", why);
     }
-    err = sl_shard_table_open(load->shard, id, &image.spec, why, sizeof why);
+    err = sl_shard_table_open(load->shard, id, &snapshot.spec, why, sizeof why);
     if (err != 0) {
         return sl_shard_load_fail(load, slice, err == SL_ERR_NO_MEMORY ? err : SL_ERR_CORRUPT, "%s",
                                   why);
     }
     struct sl_shard_table *table = load->shard->tables[id];
-    if (load->same || image.step >= table->step) {
-        table->step = image.step;
-        table->state = image.state;
+    if (load->same || snapshot.step >= table->step) {
+        table->step = snapshot.step;
+        table->state = snapshot.state;
     }
     if (load->same) {
-        table->pulled_rows = image.pulled_rows;
-        table->pushed_rows = image.pushed_rows;
+        table->pulled_rows = snapshot.pulled_rows;
+        table->pushed_rows = snapshot.pushed_rows;
     }
     if (table->sparse != NULL) {
-        sl_sparse_table_reserve(table->sparse, expected_rows(load, image.row_count));
+        sl_sparse_table_reserve(table->sparse, expected_rows(load, snapshot.row_count));
     }
     load->named[id / 8] |= (uint8_t)(1U << id % 8);
     (void)sl_bytes_take(&load->cursor, load->cursor.left);
@@ -156,7 +156,7 @@ static int read_rows(struct sl_shard_load *load, uint32_t float_count, uint32_t 
         if (!sl_snapshot_take_record(&load->cursor, float_count, row)) {
             return sl_shard_load_fail_record(load, slice);
         }
-        if (sl_partition_owner(row->key, load->image_shard_count) != load->image_shard) {
+        if (sl_partition_owner(row->key, load->stream_shard_count) != load->stream_shard) {
             return fail_owner(load, slice, "key", row->key);
         }
         if (sl_partition_owner(row->key, load->shard->options.count) ==
@@ -197,12 +197,12 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
 /* ---- Dense blocks ---------------------------------------------------------------------------- */
 
 /* The image's shard has that block. */
-static bool image_has_block(const struct sl_shard_load *load, uint64_t length, uint64_t number)
+static bool snapshot_has_block(const struct sl_shard_load *load, uint64_t length, uint64_t number)
 {
-    const uint32_t range = sl_partition_range_of_shard(load->block->table_id, load->image_shard,
-                                                       load->image_shard_count);
-    const uint64_t start = sl_partition_range_start(length, load->image_shard_count, range);
-    const uint64_t end = sl_partition_range_start(length, load->image_shard_count, range + 1);
+    const uint32_t range = sl_partition_range_of_shard(load->block->table_id, load->stream_shard,
+                                                       load->stream_shard_count);
+    const uint64_t start = sl_partition_range_start(length, load->stream_shard_count, range);
+    const uint64_t end = sl_partition_range_start(length, load->stream_shard_count, range + 1);
     const uint64_t at = number * SL_PARTITION_BLOCK_ELEMENTS;
     return at >= start && at < end;
 }
@@ -219,7 +219,7 @@ static int load_dense(struct sl_shard_load *load, struct sl_shard_table *table,
     if (elements == 0 || !sl_snapshot_take_record(&load->cursor, floats, &record)) {
         return sl_shard_load_fail_record(load, slice);
     }
-    if (!image_has_block(load, table->spec.length, number)) {
+    if (!snapshot_has_block(load, table->spec.length, number)) {
         return fail_owner(load, slice, "block", number);
     }
     load->left--;
@@ -244,7 +244,7 @@ static int load_kv(struct sl_shard_load *load, struct sl_shard_table *table,
     if (!sl_snapshot_take_kv(&load->cursor, table->spec.dim, &piece)) {
         return sl_shard_load_fail_record(load, slice);
     }
-    if (sl_partition_kv_owner(piece.key, load->image_shard_count) != load->image_shard) {
+    if (sl_partition_kv_owner(piece.key, load->stream_shard_count) != load->stream_shard) {
         return fail_owner(load, slice, "key", piece.key);
     }
     load->left--;
@@ -253,7 +253,7 @@ static int load_kv(struct sl_shard_load *load, struct sl_shard_table *table,
         return SL_SHARD_DONE;
     }
     const struct sl_kv_array array = {
-        .key = piece.key, .length = piece.length, .written = piece.written};
+        .key = piece.key, .length = piece.length, .initialized_count = piece.initialized_count};
     sl_shard_kv_limit_memory(shard, table);
     const int err = sl_kv_table_put(table->kv, &array, piece.first, piece.count, piece.values);
     sl_shard_kv_count_memory(shard, table);
@@ -273,7 +273,7 @@ static int load_end(struct sl_shard_load *load, struct sl_shard_slice *slice)
     if (!sl_snapshot_take_end(load->block, &end)) {
         return sl_shard_load_fail_record(load, slice);
     }
-    if (end.shard != load->image_shard || end.shard_count != load->image_shard_count) {
+    if (end.shard != load->stream_shard || end.shard_count != load->stream_shard_count) {
         return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "it is of shard %u of %u", end.shard,
                                   end.shard_count);
     }

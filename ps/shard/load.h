@@ -21,7 +21,7 @@
 /* One image that is being loaded; caller's storage, whose fields are the loader's. */
 struct sl_shard_load {
     struct sl_shard *shard;
-    uint32_t image_shard, image_shard_count;
+    uint32_t stream_shard, stream_shard_count;
     bool same;                          /* index and count are those of `shard` */
     bool ended;                         /* by its END */
     uint32_t spent;                     /* by the last slice, of its budget or above */
@@ -32,16 +32,16 @@ struct sl_shard_load {
     struct sl_bytes cursor;
     uint32_t left; /* records */
     /* A staged push at work, whose pieces so far are in: */
-    struct sl_shard_buffered_push *staged; /* NULL: none */
-    uint32_t staged_table, staged_worker;
-    uint64_t staged_done; /* of its count */
-    uint32_t piece_done;  /* of the piece at work */
+    struct sl_shard_buffered_push *buffered; /* NULL: none */
+    uint32_t buffered_table, buffered_worker;
+    uint64_t buffered_done; /* of its count */
+    uint32_t piece_done;    /* of the piece at work */
 };
 
 /* The next image is of that shard among so many. Nothing else is done with the shard until
  * sl_shard_load_end, or its end. Errors: CORRUPT (there is no such shard). */
-int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t image_shard,
-                        uint32_t image_shard_count, char *reason, size_t reason_bytes);
+int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t stream_shard,
+                        uint32_t stream_shard_count, char *reason, size_t reason_bytes);
 
 /* Takes the image's next block in, as far as `key_budget` goes; load->spent says how much it was.
  * Returns SL_SHARD_DONE, or

@@ -17,13 +17,13 @@ void sl_shard_load_clocks_begin(struct sl_shard *shard)
         struct sl_shard_table *table = shard->tables[i];
         for (uint32_t w = 0; table != NULL && w < table->queue_count; w++) {
             struct sl_shard_buffered_push *next;
-            for (struct sl_shard_buffered_push *at = table->staged[w].first; at != NULL;
+            for (struct sl_shard_buffered_push *at = table->buffered[w].first; at != NULL;
                  at = next) {
                 next = at->next;
-                sl_shard_push_buffer_put(&shard->staging, at);
-                table->staged_count--;
+                sl_shard_push_buffer_put(&shard->push_buffer, at);
+                table->buffered_count--;
             }
-            table->staged[w] = (struct sl_shard_push_buffer_queue){0};
+            table->buffered[w] = (struct sl_shard_push_buffer_queue){0};
         }
     }
     sl_clocks_load_begin(&shard->clocks);
@@ -40,8 +40,8 @@ int sl_shard_load_clock(struct sl_shard_load *load, struct sl_shard_slice *slice
     if (load->same) {
         const struct sl_clocks_worker worker = {
             .clock = clock.clock,
-            .standing = clock.standing,
-            .heard = clock.heard,
+            .state = clock.state,
+            .seen = clock.seen,
             .joined = clock.joined,
             .began = clock.began,
             .pushed = clock.pushed,
@@ -73,47 +73,48 @@ static bool is_inside(const struct sl_shard_table *table,
 }
 
 /* The first piece of a push: makes room for all of it. */
-static int begin_staged(struct sl_shard_load *load, struct sl_shard_table *table,
-                        const struct sl_snapshot_buffered_push *head, struct sl_shard_slice *slice)
+static int begin_buffered(struct sl_shard_load *load, struct sl_shard_table *table,
+                          const struct sl_snapshot_buffered_push *head,
+                          struct sl_shard_slice *slice)
 {
     struct sl_shard *shard = load->shard;
-    if (load->staged != NULL || head->first != 0 || !is_inside(table, head)) {
+    if (load->buffered != NULL || head->first != 0 || !is_inside(table, head)) {
         return sl_shard_load_fail_record(load, slice);
     }
     if (sl_shard_iteration_reserve(table, head->worker + 1) != 0) {
         return sl_shard_load_fail_memory(load, slice);
     }
-    const struct sl_shard_push_buffer_queue *queue = &table->staged[head->worker];
+    const struct sl_shard_push_buffer_queue *queue = &table->buffered[head->worker];
     if (queue->first != NULL && queue->last->clock > head->clock) {
         return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
                                   "pushes of worker/%u go back to iteration %u", head->worker,
                                   head->clock);
     }
     const bool is_sparse = table->sparse != NULL;
-    load->staged =
-        sl_shard_push_buffer_get(&shard->staging, is_sparse ? (uint32_t)head->count : 0,
+    load->buffered =
+        sl_shard_push_buffer_get(&shard->push_buffer, is_sparse ? (uint32_t)head->count : 0,
                                  is_sparse ? head->count * table->spec.dim : head->count);
-    if (load->staged == NULL) {
+    if (load->buffered == NULL) {
         return sl_shard_load_fail(load, slice, SL_ERR_NO_MEMORY,
                                   "pushes that wait for other workers fill the %zu bytes set aside",
-                                  shard->staging.bytes_max);
+                                  shard->push_buffer.bytes_max);
     }
-    load->staged->clock = head->clock;
-    load->staged->start = head->start;
-    load->staged->count = (uint32_t)head->count;
-    load->staged_table = load->block->table_id;
-    load->staged_worker = head->worker;
-    load->staged_done = 0;
+    load->buffered->clock = head->clock;
+    load->buffered->start = head->start;
+    load->buffered->count = (uint32_t)head->count;
+    load->buffered_table = load->block->table_id;
+    load->buffered_worker = head->worker;
+    load->buffered_done = 0;
     return 0;
 }
 
 /* The piece is the next of the push at work. */
 static bool goes_on(const struct sl_shard_load *load, const struct sl_snapshot_buffered_push *head)
 {
-    const struct sl_shard_buffered_push *staged = load->staged;
-    return load->staged_table == load->block->table_id && load->staged_worker == head->worker &&
-           load->staged_done == head->first && staged->clock == head->clock &&
-           staged->start == head->start && staged->count == head->count;
+    const struct sl_shard_buffered_push *buffered = load->buffered;
+    return load->buffered_table == load->block->table_id && load->buffered_worker == head->worker &&
+           load->buffered_done == head->first && buffered->clock == head->clock &&
+           buffered->start == head->start && buffered->count == head->count;
 }
 
 /* The records of the piece's keys, some at a time. Their rows have come, or will. */
@@ -132,7 +133,7 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
         }
         /* With values: a row that never comes is one that this image should have had. */
         if (sl_shard_find(load->shard, table, keys, count,
-                          load->staged->records + load->staged_done + load->piece_done) != 0) {
+                          load->buffered->records + load->buffered_done + load->piece_done) != 0) {
             return sl_shard_load_fail_memory(load, slice);
         }
         load->piece_done += count;
@@ -141,11 +142,11 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
-static void end_staged(struct sl_shard_load *load, struct sl_shard_table *table)
+static void end_buffered(struct sl_shard_load *load, struct sl_shard_table *table)
 {
-    if (load->staged_done == load->staged->count) {
-        sl_shard_iteration_later(load->shard, table, load->staged_worker, load->staged);
-        load->staged = NULL;
+    if (load->buffered_done == load->buffered->count) {
+        sl_shard_iteration_later(load->shard, table, load->buffered_worker, load->buffered);
+        load->buffered = NULL;
     }
 }
 
@@ -154,11 +155,11 @@ static int load_piece(struct sl_shard_load *load, struct sl_shard_table *table,
 {
     const uint32_t dim = table->sparse != NULL ? table->spec.dim : 1;
     if (load->piece_done == 0 && piece->head.first == 0) {
-        const int err = begin_staged(load, table, &piece->head, slice);
+        const int err = begin_buffered(load, table, &piece->head, slice);
         if (err != 0) {
             return err;
         }
-    } else if (load->staged == NULL || !goes_on(load, &piece->head)) {
+    } else if (load->buffered == NULL || !goes_on(load, &piece->head)) {
         return sl_shard_load_fail_record(load, slice);
     }
     if (table->sparse != NULL) {
@@ -167,12 +168,12 @@ static int load_piece(struct sl_shard_load *load, struct sl_shard_table *table,
             return result;
         }
     }
-    memcpy(load->staged->gradients + load->staged_done * dim, piece->gradients,
+    memcpy(load->buffered->gradients + load->buffered_done * dim, piece->gradients,
            (size_t)piece->head.here * dim * sizeof(float));
     slice->spent += piece->head.here * dim / ELEMENTS_PER_COST + 1;
-    load->staged_done += piece->head.here;
+    load->buffered_done += piece->head.here;
     load->piece_done = 0;
-    end_staged(load, table);
+    end_buffered(load, table);
     return SL_SHARD_DONE;
 }
 
@@ -208,10 +209,10 @@ static int check_queues(const struct sl_shard_load *load, const struct sl_shard_
 {
     const struct sl_clocks *clocks = &load->shard->clocks;
     for (uint32_t worker = 0; worker < table->queue_count; worker++) {
-        if (table->staged[worker].first == NULL) {
+        if (table->buffered[worker].first == NULL) {
             continue;
         }
-        const struct sl_shard_buffered_push *last = table->staged[worker].last;
+        const struct sl_shard_buffered_push *last = table->buffered[worker].last;
         if (!sl_clocks_belongs(clocks, table->clock_group, worker) ||
             last->clock > clocks->workers[worker].clock) {
             return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
@@ -228,7 +229,7 @@ int sl_shard_load_clocks_end(struct sl_shard_load *load, struct sl_shard_slice *
 {
     struct sl_shard *shard = load->shard;
     sl_clocks_load_end(&shard->clocks);
-    if (load->staged != NULL) {
+    if (load->buffered != NULL) {
         return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a staged push is not complete");
     }
     for (uint32_t i = 0; i < shard->table_count; i++) {

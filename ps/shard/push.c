@@ -30,22 +30,22 @@ static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *tabl
     }
     uint64_t floats =
         table->sparse != NULL ? (uint64_t)section->key_count * table->spec.dim : section->count;
-    struct sl_shard_buffered_push *staged =
-        sl_shard_push_buffer_get(&shard->staging, section->key_count, floats);
-    if (staged == NULL && sl_shard_snapshot_yield(shard)) {
-        staged = sl_shard_push_buffer_get(&shard->staging, section->key_count, floats);
+    struct sl_shard_buffered_push *buffered =
+        sl_shard_push_buffer_get(&shard->push_buffer, section->key_count, floats);
+    if (buffered == NULL && sl_shard_snapshot_yield(shard)) {
+        buffered = sl_shard_push_buffer_get(&shard->push_buffer, section->key_count, floats);
     }
-    if (staged == NULL) {
+    if (buffered == NULL) {
         return sl_shard_fail(shard, work, slice, SL_ERR_NO_MEMORY,
                              "pushes that wait for other workers fill the %zu bytes set aside",
-                             shard->staging.bytes_max);
+                             shard->push_buffer.bytes_max);
     }
     sl_clocks_pushed(&shard->clocks, work->caller.worker);
-    staged->clock = clock;
-    staged->start = section->start;
-    work->staged = staged;
-    work->records = staged->records;
-    work->sums = staged->gradients;
+    buffered->clock = clock;
+    buffered->start = section->start;
+    work->buffered = buffered;
+    work->records = buffered->records;
+    work->sums = buffered->gradients;
     return SL_SHARD_DONE;
 }
 
@@ -92,9 +92,9 @@ void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_exec *work)
     sl_shard_kv_drop(shard, work);
     sl_shard_part_end(shard, work);
     scratch_put(work);
-    if (work->staged != NULL) {
-        sl_shard_push_buffer_put(&shard->staging, work->staged);
-        work->staged = NULL;
+    if (work->buffered != NULL) {
+        sl_shard_push_buffer_put(&shard->push_buffer, work->buffered);
+        work->buffered = NULL;
     }
 }
 
@@ -169,13 +169,13 @@ uint64_t sl_shard_push_dense_step(uint64_t at, uint64_t end, uint32_t left)
 /* A dense push has nothing to look up: only one that is kept aside is copied. */
 static int collect_dense(struct sl_shard_exec *work, struct sl_shard_slice *slice)
 {
-    while (work->staged != NULL && work->done < work->view.section.count) {
+    while (work->buffered != NULL && work->done < work->view.section.count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
         uint64_t count = sl_shard_push_dense_step(work->done, work->view.section.count, left);
-        memcpy(work->staged->gradients + work->done, work->view.gradients + work->done,
+        memcpy(work->buffered->gradients + work->done, work->view.gradients + work->done,
                count * sizeof(float));
         work->done += count;
         slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
@@ -187,19 +187,19 @@ static int collect_dense(struct sl_shard_exec *work, struct sl_shard_slice *slic
 static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_shard_exec *work)
 {
-    struct sl_shard_buffered_push *staged = work->staged;
-    staged->count = table->sparse != NULL ? work->distinct : (uint32_t)work->view.section.count;
+    struct sl_shard_buffered_push *buffered = work->buffered;
+    buffered->count = table->sparse != NULL ? work->distinct : (uint32_t)work->view.section.count;
     if (table->sparse != NULL) {
-        sl_shard_push_buffer_trim(&shard->staging, staged, staged->count * table->spec.dim);
+        sl_shard_push_buffer_trim(&shard->push_buffer, buffered, buffered->count * table->spec.dim);
     }
     if (sl_clocks_is_expired(&shard->clocks, work->caller.worker)) {
         sl_shard_push_drop(shard, work);
         return;
     }
-    work->staged = NULL;
+    work->buffered = NULL;
     scratch_put(work);
-    sl_shard_iteration_later(shard, table, work->caller.worker, staged);
-    if (staged->clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
+    sl_shard_iteration_later(shard, table, work->caller.worker, buffered);
+    if (buffered->clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
         sl_shard_iteration_update(shard); /* the worker has left meanwhile */
     }
 }
@@ -273,7 +273,7 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
         if (result != SL_SHARD_DONE) {
             return result;
         }
-        if (work->staged != NULL) {
+        if (work->buffered != NULL) {
             stage_end(shard, table, work);
             return SL_SHARD_DONE;
         }
@@ -281,7 +281,7 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
             scratch_put(work);
             return SL_SHARD_DONE;
         }
-        if (shard->cut_wanted && is_held(shard, table, work, slice)) {
+        if (shard->snapshot_wanted && is_held(shard, table, work, slice)) {
             return SL_SHARD_AGAIN;
         }
         work->phase = SL_SHARD_PHASE_APPLY;

@@ -18,7 +18,7 @@ static size_t align(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-int sl_shard_push_buffer_init(struct sl_shard_push_buffer *staging, size_t bytes_max)
+int sl_shard_push_buffer_init(struct sl_shard_push_buffer *push_buffer, size_t bytes_max)
 {
     bytes_max = align(bytes_max, PAGE_BYTES);
     void *base = mmap(NULL, bytes_max, PROT_READ | PROT_WRITE,
@@ -26,61 +26,63 @@ int sl_shard_push_buffer_init(struct sl_shard_push_buffer *staging, size_t bytes
     if (base == MAP_FAILED) {
         return SL_ERR_NO_MEMORY;
     }
-    *staging = (struct sl_shard_push_buffer){.base = base, .bytes_max = bytes_max};
+    *push_buffer = (struct sl_shard_push_buffer){.base = base, .bytes_max = bytes_max};
     return 0;
 }
 
-void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *staging)
+void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *push_buffer)
 {
-    if (staging->base != NULL) {
-        (void)munmap(staging->base, staging->bytes_max);
+    if (push_buffer->base != NULL) {
+        (void)munmap(push_buffer->base, push_buffer->bytes_max);
     }
-    *staging = (struct sl_shard_push_buffer){0};
+    *push_buffer = (struct sl_shard_push_buffer){0};
 }
 
-static struct sl_shard_buffered_push *entry_at(struct sl_shard_push_buffer *staging, size_t offset)
+static struct sl_shard_buffered_push *entry_at(struct sl_shard_push_buffer *push_buffer,
+                                               size_t offset)
 {
-    return (struct sl_shard_buffered_push *)(void *)(staging->base + offset);
+    return (struct sl_shard_buffered_push *)(void *)(push_buffer->base + offset);
 }
 
 /* Takes `bytes` in one piece, skipping the end of the ring where they do not fit; NULL: full. */
-static struct sl_shard_buffered_push *take(struct sl_shard_push_buffer *staging, size_t bytes)
+static struct sl_shard_buffered_push *take(struct sl_shard_push_buffer *push_buffer, size_t bytes)
 {
-    if (staging->entry_count == 0) {
-        staging->head = staging->tail = 0;
+    if (push_buffer->entry_count == 0) {
+        push_buffer->head = push_buffer->tail = 0;
     }
-    bool wrapped = staging->entry_count > 0 && staging->head <= staging->tail;
-    size_t end = wrapped ? staging->tail : staging->bytes_max;
-    if (bytes > end - staging->head) {
-        if (wrapped || bytes > staging->tail) {
+    bool wrapped = push_buffer->entry_count > 0 && push_buffer->head <= push_buffer->tail;
+    size_t end = wrapped ? push_buffer->tail : push_buffer->bytes_max;
+    if (bytes > end - push_buffer->head) {
+        if (wrapped || bytes > push_buffer->tail) {
             return NULL;
         }
-        if (staging->head < staging->bytes_max) {
-            *entry_at(staging, staging->head) = (struct sl_shard_buffered_push){
-                .bytes = staging->bytes_max - staging->head,
+        if (push_buffer->head < push_buffer->bytes_max) {
+            *entry_at(push_buffer, push_buffer->head) = (struct sl_shard_buffered_push){
+                .bytes = push_buffer->bytes_max - push_buffer->head,
                 .freed = true,
             };
-            staging->entry_count++;
+            push_buffer->entry_count++;
         }
-        staging->head = 0;
+        push_buffer->head = 0;
     }
-    struct sl_shard_buffered_push *entry = entry_at(staging, staging->head);
-    staging->head += bytes;
-    staging->entry_count++;
-    staging->touched = staging->head > staging->touched ? staging->head : staging->touched;
-    sl_warm_note(&staging->warm, staging->head);
+    struct sl_shard_buffered_push *entry = entry_at(push_buffer, push_buffer->head);
+    push_buffer->head += bytes;
+    push_buffer->entry_count++;
+    push_buffer->touched =
+        push_buffer->head > push_buffer->touched ? push_buffer->head : push_buffer->touched;
+    sl_warm_note(&push_buffer->warm, push_buffer->head);
     return entry;
 }
 
-struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buffer *staging,
+struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buffer *push_buffer,
                                                         uint32_t record_count, uint64_t float_count)
 {
-    if (float_count > staging->bytes_max / sizeof(float)) {
+    if (float_count > push_buffer->bytes_max / sizeof(float)) {
         return NULL;
     }
     size_t records_bytes = align(record_count * sizeof(uint32_t), ALIGNMENT);
     size_t bytes = align(ALIGNMENT + records_bytes + float_count * sizeof(float), ALIGNMENT);
-    struct sl_shard_buffered_push *entry = take(staging, bytes);
+    struct sl_shard_buffered_push *entry = take(push_buffer, bytes);
     if (entry == NULL) {
         return NULL;
     }
@@ -93,41 +95,41 @@ struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buf
     return entry;
 }
 
-void sl_shard_push_buffer_trim(struct sl_shard_push_buffer *staging,
+void sl_shard_push_buffer_trim(struct sl_shard_push_buffer *push_buffer,
                                struct sl_shard_buffered_push *entry, uint64_t float_count)
 {
     uint8_t *end = (uint8_t *)(entry->gradients + float_count);
     size_t bytes = align((size_t)(end - (uint8_t *)entry), ALIGNMENT);
     sl_assert(bytes <= entry->bytes);
-    if ((uint8_t *)entry + entry->bytes == staging->base + staging->head) {
-        staging->head -= entry->bytes - bytes;
+    if ((uint8_t *)entry + entry->bytes == push_buffer->base + push_buffer->head) {
+        push_buffer->head -= entry->bytes - bytes;
         entry->bytes = bytes;
     }
 }
 
-bool sl_shard_push_buffer_give_back(struct sl_shard_push_buffer *staging)
+bool sl_shard_push_buffer_give_back(struct sl_shard_push_buffer *push_buffer)
 {
-    const size_t used = staging->entry_count == 0 ? 0 : staging->touched;
-    const size_t level = sl_warm_look(&staging->warm, used, staging->bytes_max / LOOKS);
+    const size_t used = push_buffer->entry_count == 0 ? 0 : push_buffer->touched;
+    const size_t level = sl_warm_look(&push_buffer->warm, used, push_buffer->bytes_max / LOOKS);
     const size_t kept = align(level, PAGE_BYTES);
-    if (staging->touched > kept) {
-        (void)madvise(staging->base + kept, align(staging->touched, PAGE_BYTES) - kept,
+    if (push_buffer->touched > kept) {
+        (void)madvise(push_buffer->base + kept, align(push_buffer->touched, PAGE_BYTES) - kept,
                       MADV_DONTNEED);
-        staging->touched = kept;
+        push_buffer->touched = kept;
     }
-    return staging->touched > 0;
+    return push_buffer->touched > 0;
 }
 
-void sl_shard_push_buffer_put(struct sl_shard_push_buffer *staging,
+void sl_shard_push_buffer_put(struct sl_shard_push_buffer *push_buffer,
                               struct sl_shard_buffered_push *entry)
 {
     sl_assert(!entry->freed);
     entry->freed = true;
-    while (staging->entry_count > 0 && entry_at(staging, staging->tail)->freed) {
-        staging->tail += entry_at(staging, staging->tail)->bytes;
-        staging->entry_count--;
-        if (staging->tail == staging->bytes_max) {
-            staging->tail = 0;
+    while (push_buffer->entry_count > 0 && entry_at(push_buffer, push_buffer->tail)->freed) {
+        push_buffer->tail += entry_at(push_buffer, push_buffer->tail)->bytes;
+        push_buffer->entry_count--;
+        if (push_buffer->tail == push_buffer->bytes_max) {
+            push_buffer->tail = 0;
         }
     }
 }

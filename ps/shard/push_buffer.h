@@ -37,24 +37,24 @@ struct sl_shard_push_buffer {
 };
 
 /* bytes_max is rounded up to a page. Errors: NO_MEMORY. */
-int sl_shard_push_buffer_init(struct sl_shard_push_buffer *staging, size_t bytes_max);
-void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *staging);
+int sl_shard_push_buffer_init(struct sl_shard_push_buffer *push_buffer, size_t bytes_max);
+void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *push_buffer);
 
 /* Room for `record_count` records (0: dense) and `float_count` gradients; fills in bytes, records
  * and gradients, zeroes the rest. NULL when the ring is full. */
-struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buffer *staging,
+struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buffer *push_buffer,
                                                         uint32_t record_count,
                                                         uint64_t float_count);
 
 /* Gives back the room behind the entry's first `float_count` gradients, where that is possible. */
-void sl_shard_push_buffer_trim(struct sl_shard_push_buffer *staging,
+void sl_shard_push_buffer_trim(struct sl_shard_push_buffer *push_buffer,
                                struct sl_shard_buffered_push *entry, uint64_t float_count);
 
 /* To be called once a second: memory that has not been used for some seconds goes back to the
  * system, a part at a time, while the ring is empty. False: there is none to give back. */
-bool sl_shard_push_buffer_give_back(struct sl_shard_push_buffer *staging);
+bool sl_shard_push_buffer_give_back(struct sl_shard_push_buffer *push_buffer);
 
-void sl_shard_push_buffer_put(struct sl_shard_push_buffer *staging,
+void sl_shard_push_buffer_put(struct sl_shard_push_buffer *push_buffer,
                               struct sl_shard_buffered_push *entry);
 
 #endif

@@ -121,7 +121,7 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
 
 /* The bags that the next keys fall into, cut to a batch: ends[i] is where bag bags_done + i ends
  * within it. Returns how many bags, the last of which may go on in the next batch. */
-static uint32_t cut_bags(const struct sl_shard_exec *work, uint32_t key_count, uint32_t *ends)
+static uint32_t snapshot_bags(const struct sl_shard_exec *work, uint32_t key_count, uint32_t *ends)
 {
     uint32_t bag_count = work->view.section.bag_count - work->bags_done;
     bag_count = bag_count < SL_SHARD_BATCH_KEYS ? bag_count : SL_SHARD_BATCH_KEYS;
@@ -145,7 +145,7 @@ static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
     uint32_t records[SL_SHARD_BATCH_KEYS];
     uint32_t ends[SL_SHARD_BATCH_KEYS];
     uint32_t dim = table->spec.dim;
-    uint32_t bags = cut_bags(work, count, ends);
+    uint32_t bags = snapshot_bags(work, count, ends);
     count = bags == 0 ? 0 : ends[bags - 1];
     int err =
         sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count, records);
@@ -267,7 +267,7 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
 static int run_section(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
                        struct sl_shard_slice *slice)
 {
-    if (work->follows && sl_shard_op_pulls(work->view.section.op)) {
+    if (work->apply_only && sl_shard_op_pulls(work->view.section.op)) {
         return SL_SHARD_DONE;
     }
     if (work->view.section.op == SL_REQUEST_TICK) {
@@ -306,7 +306,7 @@ static void section_read(struct sl_shard *shard, struct sl_shard_exec *work)
         err = sl_request_read_body(&work->cursor, &section, dim, &work->view);
         sl_assert(err == 0);
     }
-    if (work->follows) {
+    if (work->apply_only) {
         sl_shard_section_follow(work);
     }
     work->in_section = true;
@@ -330,7 +330,7 @@ static void section_end(struct sl_shard *shard, struct sl_shard_exec *work, uint
     const struct sl_request_section *section = &work->view.section;
     work->in_section = false;
     work->sections_left--;
-    if (!sl_shard_op_pulls(section->op) || work->follows) {
+    if (!sl_shard_op_pulls(section->op) || work->apply_only) {
         return;
     }
     const struct sl_shard_table *table = shard->tables[section->table_id];
@@ -406,7 +406,7 @@ size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_e
 
 /* A section whose values stand apart becomes one in one piece. Padding is written anew: what stood
  * where it was is the sender's. */
-static void move_apart(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to)
+static void move_out_of_line(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to)
 {
     const struct sl_request_section *section = &work->view.section;
     const uint64_t structure = sizeof *section + sl_request_structure_bytes(section);
@@ -422,13 +422,13 @@ void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_exec *work
 {
     sl_assert((uintptr_t)to % 8 == 0);
     size_t bytes = sl_shard_rest_bytes(shard, work);
-    if (work->apart) {
-        move_apart(shard, work, to);
+    if (work->out_of_line) {
+        move_out_of_line(shard, work, to);
     } else {
         memcpy(to, work->cursor.next - section_bytes(shard, work), bytes);
     }
     work->cursor = sl_bytes_over(to, bytes);
-    work->apart = false;
+    work->out_of_line = false;
     work->in_section = false; /* it begins anew, in its new place */
 }
 

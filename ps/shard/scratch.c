@@ -43,10 +43,10 @@ void sl_shard_scratch_begin(struct sl_shard_scratch *scratch, uint32_t key_count
 {
     sl_assert(key_count <= scratch->key_max);
     scratch->shift = 32 - slot_bits(key_count);
-    scratch->epoch++;
-    if (scratch->epoch == 0) {
+    scratch->generation++;
+    if (scratch->generation == 0) {
         /* After 2^32 sections old epochs would come back to life. */
         memset(scratch->slots, 0, sizeof *scratch->slots << slot_bits(scratch->key_max));
-        scratch->epoch = 1;
+        scratch->generation = 1;
     }
 }

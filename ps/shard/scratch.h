@@ -13,8 +13,8 @@
 struct sl_shard_exec;
 
 struct sl_shard_scratch_slot {
-    uint32_t epoch; /* the slot is taken when this is the scratch's */
-    uint32_t index; /* into the array of distinct records */
+    uint32_t generation; /* the slot is taken when this is the scratch's */
+    uint32_t index;      /* into the array of distinct records */
 };
 
 struct sl_shard_scratch {
@@ -24,7 +24,7 @@ struct sl_shard_scratch {
     uint32_t key_max;
     size_t float_max;
     uint32_t shift; /* 32 - log2 of the slots in use */
-    uint32_t epoch;
+    uint32_t generation;
     const struct sl_shard_exec *owner; /* the push that uses it, NULL: free */
 };
 
@@ -45,8 +45,9 @@ static inline uint32_t sl_shard_scratch_find(struct sl_shard_scratch *scratch,
     uint32_t at = (record * 0x9e3779b1U) >> scratch->shift; /* Knuth's multiplicative hash */
     for (;; at = (at + 1) & mask) {
         struct sl_shard_scratch_slot *slot = &scratch->slots[at];
-        if (slot->epoch != scratch->epoch) {
-            *slot = (struct sl_shard_scratch_slot){.epoch = scratch->epoch, .index = distinct};
+        if (slot->generation != scratch->generation) {
+            *slot = (struct sl_shard_scratch_slot){.generation = scratch->generation,
+                                                   .index = distinct};
             return distinct;
         }
         if (records[slot->index] == record) {

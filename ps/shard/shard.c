@@ -27,8 +27,8 @@ int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **ou
         return SL_ERR_NO_MEMORY;
     }
     shard->options = *options;
-    if (shard->options.staging_bytes_max == 0) {
-        shard->options.staging_bytes_max = STAGING_BYTES_DEFAULT;
+    if (shard->options.push_buffer_bytes_max == 0) {
+        shard->options.push_buffer_bytes_max = STAGING_BYTES_DEFAULT;
     }
     if (sl_clocks_init(&shard->clocks) != 0 ||
         sl_shard_scratch_init(&shard->small, SL_SHARD_SMALL_KEYS, SL_SHARD_SMALL_FLOATS) != 0 ||
@@ -49,7 +49,7 @@ static void table_destroy(struct sl_shard_table **table)
         sl_dense_table_destroy(&(*table)->dense);
     }
     sl_kv_table_destroy(&(*table)->kv);
-    free((*table)->staged);
+    free((*table)->buffered);
     free(*table);
     *table = NULL;
 }
@@ -70,7 +70,7 @@ void sl_shard_destroy(struct sl_shard **shard)
             table_destroy(&(*shard)->tables[i]);
         }
     }
-    sl_shard_push_buffer_fini(&(*shard)->staging);
+    sl_shard_push_buffer_fini(&(*shard)->push_buffer);
     sl_shard_scratch_fini(&(*shard)->large);
     sl_shard_scratch_fini(&(*shard)->small);
     sl_clocks_fini(&(*shard)->clocks);
@@ -126,11 +126,11 @@ static size_t beside_memory(const struct sl_shard *shard, const struct sl_table_
     const bool has_queues = spec->consistency.mode == SL_CONSISTENCY_BSP;
     const size_t queues =
         has_queues ? SL_LIMIT_WORKERS * sizeof(struct sl_shard_push_buffer_queue) : 0;
-    const size_t blocks = shard->options.cut_bytes_max > 0 ? SL_SHARD_SNAPSHOT_TABLE_BYTES : 0;
+    const size_t blocks = shard->options.snapshot_bytes_max > 0 ? SL_SHARD_SNAPSHOT_TABLE_BYTES : 0;
     return shard->options.limit_covers_all ? queues + blocks : 0;
 }
 
-static int store_create(const struct sl_shard *shard, uint32_t table_id,
+static int table_create(const struct sl_shard *shard, uint32_t table_id,
                         struct sl_shard_table *table)
 {
     const struct sl_table_spec *spec = &table->spec;
@@ -154,21 +154,21 @@ static int store_create(const struct sl_shard *shard, uint32_t table_id,
     return sl_dense_table_create(spec, start, end - start, bytes_max, &table->dense);
 }
 
-static size_t store_memory(const struct sl_shard_table *table)
+static size_t table_memory(const struct sl_shard_table *table)
 {
     return table->sparse != NULL ? sl_sparse_table_memory_bytes(table->sparse)
            : table->kv != NULL   ? sl_kv_table_memory_bytes(table->kv)
                                  : sl_dense_table_memory_bytes(table->dense);
 }
 
-static int staging_init(struct sl_shard *shard, const struct sl_shard_table *table)
+static int push_buffer_init(struct sl_shard *shard, const struct sl_shard_table *table)
 {
-    const size_t bytes = shard->options.staging_bytes_max;
+    const size_t bytes = shard->options.push_buffer_bytes_max;
     const size_t counted = shard->options.limit_covers_all ? bytes : 0;
-    if (counted > 0 && is_beyond_limit(shard, counted + store_memory(table))) {
+    if (counted > 0 && is_beyond_limit(shard, counted + table_memory(table))) {
         return SL_ERR_NO_MEMORY;
     }
-    int err = sl_shard_push_buffer_init(&shard->staging, bytes);
+    int err = sl_shard_push_buffer_init(&shard->push_buffer, bytes);
     shard->memory_bytes += err == 0 ? counted : 0;
     return err;
 }
@@ -182,8 +182,8 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
         uint32_t queues =
             joined_end > consistency->worker_count ? joined_end : consistency->worker_count;
         int err = sl_shard_iteration_reserve(table, queues);
-        if (err == 0 && shard->staging.base == NULL) {
-            err = staging_init(shard, table);
+        if (err == 0 && shard->push_buffer.base == NULL) {
+            err = push_buffer_init(shard, table);
         }
         if (err != 0) {
             return err;
@@ -196,7 +196,7 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
     return 0;
 }
 
-static uint64_t store_count(const struct sl_shard_table *table)
+static uint64_t table_count(const struct sl_shard_table *table)
 {
     return table->sparse != NULL ? sl_sparse_table_row_count(table->sparse)
            : table->kv != NULL   ? sl_kv_table_key_count(table->kv)
@@ -225,12 +225,12 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     table->optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST);
     sl_assert(table->optimizer != NULL);
     sl_optimizer_state_init(&spec->optimizer, &table->state);
-    if (store_create(shard, table_id, table) != 0 || consistency_init(shard, table) != 0) {
+    if (table_create(shard, table_id, table) != 0 || consistency_init(shard, table) != 0) {
         shard->memory_bytes -= table->beside_memory;
         table_destroy(&table);
         goto no_memory;
     }
-    table->counted_memory = store_memory(table);
+    table->counted_memory = table_memory(table);
     shard->memory_bytes += table->counted_memory;
     shard->tables[table_id] = table;
     shard->table_count = table_id >= shard->table_count ? table_id + 1 : shard->table_count;
@@ -255,7 +255,7 @@ void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
 
 bool sl_shard_give_back(struct sl_shard *shard)
 {
-    return sl_shard_push_buffer_give_back(&shard->staging);
+    return sl_shard_push_buffer_give_back(&shard->push_buffer);
 }
 
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
@@ -272,8 +272,8 @@ int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
         }
         struct sl_message_table_stats *stats = &tables[count++];
         memcpy(stats->name, table->spec.name, sizeof stats->name);
-        stats->rows = store_count(table);
-        stats->bytes = store_memory(table);
+        stats->rows = table_count(table);
+        stats->bytes = table_memory(table);
         stats->pulled_rows = table->pulled_rows;
         stats->pushed_rows = table->pushed_rows;
     }

@@ -52,12 +52,12 @@ struct sl_shard_scratch;
 struct sl_shard_buffered_push;
 
 struct sl_shard_options {
-    uint32_t index, count;    /* this shard among all of the cluster: core/partition.h */
-    size_t memory_bytes_max;  /* of all tables; 0: no limit */
-    size_t staging_bytes_max; /* of BSP pushes kept aside; 0: 256 MiB */
-    size_t cut_bytes_max;     /* of the blocks of an image in the making; 0: 128 MiB */
-    bool limit_covers_all;    /* memory_bytes_max covers staging too, and what a table needs beside
-                               * its values */
+    uint32_t index, count;        /* this shard among all of the cluster: core/partition.h */
+    size_t memory_bytes_max;      /* of all tables; 0: no limit */
+    size_t push_buffer_bytes_max; /* of BSP pushes kept aside; 0: 256 MiB */
+    size_t snapshot_bytes_max;    /* of the blocks of an image in the making; 0: 128 MiB */
+    bool limit_covers_all; /* memory_bytes_max covers staging too, and what a table needs beside
+                            * its values */
     const struct sl_kv_handler *kv_handler; /* starling_kv.h: of all KV tables; outlives the shard;
                                              * NULL: the store */
 };
@@ -84,13 +84,13 @@ struct sl_shard_exec {
     struct sl_shard_client caller;
     struct sl_request_prefix prefix;
     uint32_t sections_left;
-    bool in_section; /* view is valid and partly done */
-    bool apart;      /* its values are not behind its structure: sl_shard_begin_out_of_line */
-    bool writes;     /* the request has a push or a tick */
-    bool replayed;   /* but skips them: sl_shard_skip_writes */
-    bool in_part;    /* a slice has ended with its push applied in part */
+    bool in_section;  /* view is valid and partly done */
+    bool out_of_line; /* its values are not behind its structure: sl_shard_begin_out_of_line */
+    bool writes;      /* the request has a push or a tick */
+    bool replayed;    /* but skips them: sl_shard_skip_writes */
+    bool in_part;     /* a slice has ended with its push applied in part */
     uint32_t written_before; /* sections that have written before: sl_shard_skip_writes_before */
-    bool follows;            /* and does nothing else: sl_shard_apply_only */
+    bool apply_only;         /* and does nothing else: sl_shard_apply_only */
     struct sl_request_view view;
     bool plain;           /* it waits for nobody's clock and needs no working memory of others */
     uint64_t cost;        /* of the whole request, in units of key_budget */
@@ -104,9 +104,9 @@ struct sl_shard_exec {
     uint8_t phase;      /* of a section: shard_internal.h */
     uint32_t bags_done; /* of a pooled pull */
     /* Of a push in progress: */
-    struct sl_shard_scratch *scratch;      /* that it owns */
-    struct sl_shard_buffered_push *staged; /* where it is being kept aside */
-    uint32_t *records;                     /* [distinct], in the scratch or in staged */
+    struct sl_shard_scratch *scratch;        /* that it owns */
+    struct sl_shard_buffered_push *buffered; /* where it is being kept aside */
+    uint32_t *records;                       /* [distinct], in the scratch or in staged */
     float *sums; /* gradients of records; NULL: no key repeats, use the view's */
     uint32_t distinct;
     uint64_t step;

@@ -38,10 +38,10 @@ static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *pa
                        uint32_t table_id, const struct sl_snapshot_base *base)
 {
     struct sl_shard_table *table = shard->tables[table_id];
-    struct sl_snapshot_builder *blocks = &shard->cut_blocks;
+    struct sl_snapshot_builder *blocks = &shard->snapshot_blocks;
     part->table = table;
     part->table_id = table_id;
-    part->queue_count = table->staged_count > 0 ? table->queue_count : 0;
+    part->queue_count = table->buffered_count > 0 ? table->queue_count : 0;
     part->state = table->state;
     part->step = table->step;
     part->pulled_rows = table->pulled_rows;
@@ -59,7 +59,7 @@ static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *pa
 /* Anything is known of the worker. */
 static bool is_known(const struct sl_clocks_worker *worker)
 {
-    return worker->clock != 0 || worker->standing != SL_CLOCKS_STATE_ACTIVE || worker->heard ||
+    return worker->clock != 0 || worker->state != SL_CLOCKS_STATE_ACTIVE || worker->seen ||
            worker->joined || worker->began || worker->pushed;
 }
 
@@ -67,7 +67,7 @@ static bool is_known(const struct sl_clocks_worker *worker)
 static void put_clocks(struct sl_shard *shard)
 {
     struct sl_snapshot_appender stream;
-    sl_snapshot_appender_init(&stream, &shard->cut_blocks, SL_SNAPSHOT_CLOCKS, 0, 0);
+    sl_snapshot_appender_init(&stream, &shard->snapshot_blocks, SL_SNAPSHOT_CLOCKS, 0, 0);
     for (uint32_t i = 0; i < SL_LIMIT_WORKERS; i++) {
         const struct sl_clocks_worker *worker = &shard->clocks.workers[i];
         if (!is_known(worker)) {
@@ -76,8 +76,8 @@ static void put_clocks(struct sl_shard *shard)
         const struct sl_snapshot_clock clock = {
             .worker = i,
             .clock = worker->clock,
-            .standing = worker->standing,
-            .heard = worker->heard,
+            .state = worker->state,
+            .seen = worker->seen,
             .joined = worker->joined,
             .began = worker->began,
             .pushed = worker->pushed,
@@ -97,47 +97,49 @@ static int create(struct sl_shard *shard, struct sl_shard_snapshot **out)
     for (uint32_t i = 0; i < shard->table_count; i++) {
         count += shard->tables[i] != NULL;
     }
-    struct sl_shard_snapshot *cut = calloc(1, sizeof *cut + count * sizeof cut->parts[0]);
-    if (cut == NULL) {
+    struct sl_shard_snapshot *snapshot =
+        calloc(1, sizeof *snapshot + count * sizeof snapshot->parts[0]);
+    if (snapshot == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    cut->part_count = count;
-    cut->number = ++shard->cut_last;
-    cut->order = shard->staged_last;
-    *out = cut;
+    snapshot->part_count = count;
+    snapshot->number = ++shard->snapshot_last;
+    snapshot->order = shard->buffered_last;
+    *out = snapshot;
     return 0;
 }
 
 int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapshot_options *options)
 {
-    if (shard->cut != NULL) {
+    if (shard->snapshot != NULL) {
         return SL_ERR_EXISTS;
     }
-    shard->cut_wanted = true;
+    shard->snapshot_wanted = true;
     if (shard->in_part > 0 || shard->commit.begun) {
         return SL_ERR_AGAIN;
     }
-    shard->cut_wanted = false;
-    struct sl_shard_snapshot *cut;
-    if (create(shard, &cut) != 0) {
+    shard->snapshot_wanted = false;
+    struct sl_shard_snapshot *snapshot;
+    if (create(shard, &snapshot) != 0) {
         return SL_ERR_NO_MEMORY;
     }
-    if (sl_shard_snapshot_base_create(shard, &cut->base) != 0) {
-        free(cut);
+    if (sl_shard_snapshot_base_create(shard, &snapshot->base) != 0) {
+        free(snapshot);
         return SL_ERR_NO_MEMORY;
     }
-    shard->cut = cut;
-    const size_t bytes_max =
-        bytes_max_for(options->bytes_max == 0 ? shard->options.cut_bytes_max : options->bytes_max,
-                      cut->part_count);
-    sl_snapshot_builder_begin(&shard->cut_blocks, bytes_max,
-                              block_bytes_for(bytes_max, cut->part_count));
-    shard->cut_blocks.end.shard = shard->options.index;
-    shard->cut_blocks.end.shard_count = shard->options.count;
+    shard->snapshot = snapshot;
+    const size_t bytes_max = bytes_max_for(
+        options->bytes_max == 0 ? shard->options.snapshot_bytes_max : options->bytes_max,
+        snapshot->part_count);
+    sl_snapshot_builder_begin(&shard->snapshot_blocks, bytes_max,
+                              block_bytes_for(bytes_max, snapshot->part_count));
+    shard->snapshot_blocks.end.shard = shard->options.index;
+    shard->snapshot_blocks.end.shard_count = shard->options.count;
     uint32_t part = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
         if (shard->tables[i] != NULL) {
-            part_begin(shard, &cut->parts[part++], i, sl_shard_snapshot_base_of(options->base, i));
+            part_begin(shard, &snapshot->parts[part++], i,
+                       sl_shard_snapshot_base_of(options->base, i));
         }
     }
     put_clocks(shard);
@@ -164,30 +166,30 @@ static void part_end(struct sl_shard_snapshot_part *part)
 /* Everything that the cut holds is given back. */
 static void release(struct sl_shard *shard)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
-    for (uint32_t i = 0; i < cut->part_count; i++) {
-        part_end(&cut->parts[i]);
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    for (uint32_t i = 0; i < snapshot->part_count; i++) {
+        part_end(&snapshot->parts[i]);
     }
     sl_shard_snapshot_buffered_drop(shard);
-    sl_snapshot_builder_drop(&shard->cut_blocks);
-    shard->cut_blocks.owed = 0;
+    sl_snapshot_builder_drop(&shard->snapshot_blocks);
+    shard->snapshot_blocks.copy_debt = 0;
 }
 
 static void fail(struct sl_shard *shard, const char *why)
 {
-    shard->cut_blocks.err = SL_ERR_NO_MEMORY;
+    shard->snapshot_blocks.err = SL_ERR_NO_MEMORY;
     release(shard);
-    shard->cut->failed = true;
-    shard->cut->why = why;
+    shard->snapshot->failed = true;
+    shard->snapshot->why = why;
 }
 
 /* True when there is a cut that has not failed. A push that has found no memory has said so. */
 static bool is_whole(struct sl_shard *shard)
 {
-    if (shard->cut == NULL || shard->cut->failed) {
+    if (shard->snapshot == NULL || shard->snapshot->failed) {
         return false;
     }
-    if (shard->cut_blocks.err != 0) {
+    if (shard->snapshot_blocks.err != 0) {
         fail(shard, FULL);
         return false;
     }
@@ -196,7 +198,7 @@ static bool is_whole(struct sl_shard *shard)
 
 bool sl_shard_snapshot_yield(struct sl_shard *shard)
 {
-    if (shard->cut == NULL || shard->cut->kept == 0) {
+    if (shard->snapshot == NULL || shard->snapshot->kept == 0) {
         return false;
     }
     fail(shard, "new pushes that wait for other workers need the room of those that it holds");
@@ -205,25 +207,25 @@ bool sl_shard_snapshot_yield(struct sl_shard *shard)
 
 void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base **base)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
     const bool is_done = sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_DONE;
-    shard->cut_wanted = false;
+    shard->snapshot_wanted = false;
     if (base != NULL) {
         *base = NULL;
     }
-    if (cut == NULL) {
+    if (snapshot == NULL) {
         return;
     }
-    if (!cut->failed) {
+    if (!snapshot->failed) {
         release(shard);
     }
     if (base != NULL && is_done) {
-        *base = cut->base;
+        *base = snapshot->base;
     } else {
-        sl_shard_snapshot_base_destroy(&cut->base);
+        sl_shard_snapshot_base_destroy(&snapshot->base);
     }
-    free(cut);
-    shard->cut = NULL;
+    free(snapshot);
+    shard->snapshot = NULL;
 }
 
 /* ---- Walking --------------------------------------------------------------------------------- */
@@ -231,7 +233,7 @@ void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base
 static void put_head(struct sl_shard *shard, const struct sl_shard_snapshot_part *part)
 {
     struct sl_snapshot_block *block =
-        sl_snapshot_builder_open(&shard->cut_blocks, SL_SNAPSHOT_TABLE_BYTES);
+        sl_snapshot_builder_open(&shard->snapshot_blocks, SL_SNAPSHOT_TABLE_BYTES);
     if (block == NULL) {
         return;
     }
@@ -244,18 +246,18 @@ static void put_head(struct sl_shard *shard, const struct sl_shard_snapshot_part
         .pushed_rows = part->pushed_rows,
     };
     sl_snapshot_put_table(block, part->table_id, &table);
-    sl_snapshot_builder_close(&shard->cut_blocks, block);
+    sl_snapshot_builder_close(&shard->snapshot_blocks, block);
 }
 
 static bool run_heads(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
-    for (; cut->part < cut->part_count && *spent < budget; cut->part++) {
-        put_head(shard, &cut->parts[cut->part]);
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    for (; snapshot->part < snapshot->part_count && *spent < budget; snapshot->part++) {
+        put_head(shard, &snapshot->parts[snapshot->part]);
         *spent += HEAD_COST;
     }
-    shard->cut_blocks.heads_done = cut->part == cut->part_count;
-    return shard->cut_blocks.heads_done;
+    shard->snapshot_blocks.heads_done = snapshot->part == snapshot->part_count;
+    return shard->snapshot_blocks.heads_done;
 }
 
 /* Goes on with one table; true when that is done. */
@@ -276,34 +278,34 @@ static bool run_part(struct sl_shard_snapshot_part *part, uint32_t budget, uint3
 
 static bool run_tables(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
-    for (; cut->part < cut->part_count && *spent < budget; cut->part++) {
-        struct sl_shard_snapshot_part *part = &cut->parts[cut->part];
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    for (; snapshot->part < snapshot->part_count && *spent < budget; snapshot->part++) {
+        struct sl_shard_snapshot_part *part = &snapshot->parts[snapshot->part];
         if (!run_part(part, budget - *spent, spent)) {
             return false;
         }
         part_end(part);
         *spent += 1;
     }
-    return cut->part == cut->part_count;
+    return snapshot->part == snapshot->part_count;
 }
 
 static bool put_the_end(struct sl_shard *shard)
 {
     struct sl_snapshot_block *block =
-        sl_snapshot_builder_open(&shard->cut_blocks, SL_SNAPSHOT_END_BYTES);
+        sl_snapshot_builder_open(&shard->snapshot_blocks, SL_SNAPSHOT_END_BYTES);
     if (block == NULL) {
         return false;
     }
-    sl_snapshot_put_end(block, &shard->cut_blocks.end);
-    sl_snapshot_builder_close(&shard->cut_blocks, block);
+    sl_snapshot_put_end(block, &shard->snapshot_blocks.end);
+    sl_snapshot_builder_close(&shard->snapshot_blocks, block);
     return true;
 }
 
 /* Goes on with the phase; true when it is done. */
 static bool run_phase(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    switch (shard->cut->phase) {
+    switch (shard->snapshot->phase) {
     case SL_SHARD_SNAPSHOT_PHASE_HEADS:
         return run_heads(shard, budget, spent);
     case SL_SHARD_SNAPSHOT_PHASE_BUFFERED:
@@ -324,10 +326,10 @@ uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t key_budget)
     if (!is_whole(shard)) {
         return 0;
     }
-    struct sl_shard_snapshot *cut = shard->cut;
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
     while (spent < key_budget && run_phase(shard, key_budget, &spent)) {
-        cut->phase++;
-        cut->part = 0;
+        snapshot->phase++;
+        snapshot->part = 0;
     }
     (void)is_whole(shard);
     return spent;
@@ -335,15 +337,15 @@ uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t key_budget)
 
 enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shard)
 {
-    const struct sl_shard_snapshot *cut = shard->cut;
-    const struct sl_snapshot_builder *blocks = &shard->cut_blocks;
-    if (cut == NULL) {
-        return shard->cut_wanted ? SL_SHARD_SNAPSHOT_PENDING : SL_SHARD_SNAPSHOT_NONE;
+    const struct sl_shard_snapshot *snapshot = shard->snapshot;
+    const struct sl_snapshot_builder *blocks = &shard->snapshot_blocks;
+    if (snapshot == NULL) {
+        return shard->snapshot_wanted ? SL_SHARD_SNAPSHOT_PENDING : SL_SHARD_SNAPSHOT_NONE;
     }
-    if (cut->failed || blocks->err != 0) {
+    if (snapshot->failed || blocks->err != 0) {
         return SL_SHARD_SNAPSHOT_FAILED;
     }
-    return cut->phase == SL_SHARD_SNAPSHOT_PHASE_OVER && blocks->full.first == NULL
+    return snapshot->phase == SL_SHARD_SNAPSHOT_PHASE_OVER && blocks->full.first == NULL
                ? SL_SHARD_SNAPSHOT_DONE
                : SL_SHARD_SNAPSHOT_RUNNING;
 }
@@ -351,47 +353,47 @@ enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shar
 bool sl_shard_snapshot_waits(const struct sl_shard *shard)
 {
     return sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_RUNNING &&
-           (shard->cut->phase == SL_SHARD_SNAPSHOT_PHASE_OVER ||
-            (shard->cut->phase != SL_SHARD_SNAPSHOT_PHASE_HEADS &&
-             shard->cut->phase != SL_SHARD_SNAPSHOT_PHASE_END &&
-             !sl_snapshot_builder_have_room(&shard->cut_blocks)));
+           (shard->snapshot->phase == SL_SHARD_SNAPSHOT_PHASE_OVER ||
+            (shard->snapshot->phase != SL_SHARD_SNAPSHOT_PHASE_HEADS &&
+             shard->snapshot->phase != SL_SHARD_SNAPSHOT_PHASE_END &&
+             !sl_snapshot_builder_have_room(&shard->snapshot_blocks)));
 }
 
 struct sl_snapshot_block *sl_shard_snapshot_take(struct sl_shard *shard)
 {
-    return is_whole(shard) ? sl_snapshot_builder_take(&shard->cut_blocks) : NULL;
+    return is_whole(shard) ? sl_snapshot_builder_take(&shard->snapshot_blocks) : NULL;
 }
 
 void sl_shard_snapshot_put(struct sl_shard *shard, struct sl_snapshot_block *block)
 {
-    sl_snapshot_builder_put(&shard->cut_blocks, block);
+    sl_snapshot_builder_put(&shard->snapshot_blocks, block);
 }
 
 bool sl_shard_snapshot_has_spare(const struct sl_shard *shard)
 {
-    return shard->cut_blocks.spare != NULL &&
+    return shard->snapshot_blocks.spare != NULL &&
            (sl_shard_snapshot_state(shard) != SL_SHARD_SNAPSHOT_RUNNING ||
-            shard->cut->phase == SL_SHARD_SNAPSHOT_PHASE_OVER);
+            shard->snapshot->phase == SL_SHARD_SNAPSHOT_PHASE_OVER);
 }
 
 void sl_shard_snapshot_clean(struct sl_shard *shard)
 {
     sl_assert(sl_shard_snapshot_has_spare(shard));
-    sl_snapshot_builder_clean(&shard->cut_blocks);
+    sl_snapshot_builder_clean(&shard->snapshot_blocks);
 }
 
 const char *sl_shard_snapshot_why(const struct sl_shard *shard)
 {
     sl_assert(sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_FAILED);
-    return shard->cut->failed ? shard->cut->why : FULL;
+    return shard->snapshot->failed ? shard->snapshot->why : FULL;
 }
 
 size_t sl_shard_snapshot_memory_bytes(const struct sl_shard *shard)
 {
-    const struct sl_shard_snapshot *cut = shard->cut;
-    size_t bytes = shard->cut_blocks.bytes;
-    for (uint32_t i = 0; cut != NULL && i < cut->part_count; i++) {
-        const struct sl_shard_snapshot_part *part = &cut->parts[i];
+    const struct sl_shard_snapshot *snapshot = shard->snapshot;
+    size_t bytes = shard->snapshot_blocks.bytes;
+    for (uint32_t i = 0; snapshot != NULL && i < snapshot->part_count; i++) {
+        const struct sl_shard_snapshot_part *part = &snapshot->parts[i];
         if (!part->walks) {
             continue;
         }

@@ -13,16 +13,16 @@
 
 static bool is_kept(const struct sl_shard *shard, const struct sl_shard_buffered_push *entry)
 {
-    const struct sl_shard_snapshot *cut = shard->cut;
-    return cut != NULL && !cut->failed && entry->order <= cut->order &&
-           entry->put_by != cut->number;
+    const struct sl_shard_snapshot *snapshot = shard->snapshot;
+    return snapshot != NULL && !snapshot->failed && entry->order <= snapshot->order &&
+           entry->put_by != snapshot->number;
 }
 
 /* The entry, unless the cut has none from there on. */
-static struct sl_shard_buffered_push *in_cut(const struct sl_shard_snapshot *cut,
-                                             struct sl_shard_buffered_push *entry)
+static struct sl_shard_buffered_push *in_snapshot(const struct sl_shard_snapshot *snapshot,
+                                                  struct sl_shard_buffered_push *entry)
 {
-    return entry != NULL && entry->order <= cut->order ? entry : NULL;
+    return entry != NULL && entry->order <= snapshot->order ? entry : NULL;
 }
 
 void sl_shard_snapshot_iteration_applied(struct sl_shard *shard,
@@ -30,13 +30,13 @@ void sl_shard_snapshot_iteration_applied(struct sl_shard *shard,
                                          struct sl_shard_buffered_push *entry)
 {
     if (!is_kept(shard, entry)) {
-        sl_shard_push_buffer_put(&shard->staging, entry);
+        sl_shard_push_buffer_put(&shard->push_buffer, entry);
         return;
     }
-    struct sl_shard_snapshot *cut = shard->cut;
-    cut->kept++;
-    if (cut->cursor == entry) {
-        cut->cursor = in_cut(cut, entry->next);
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    snapshot->kept++;
+    if (snapshot->cursor == entry) {
+        snapshot->cursor = in_snapshot(snapshot, entry->next);
     }
     entry->next = NULL;
     if (queue->committed_first == NULL) {
@@ -56,12 +56,12 @@ void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buff
         struct sl_shard_buffered_push *entry = entries;
         entries = entry->next;
         if (!is_kept(shard, entry)) {
-            sl_shard_push_buffer_put(&shard->staging, entry);
+            sl_shard_push_buffer_put(&shard->push_buffer, entry);
             continue;
         }
-        shard->cut->kept++;
-        if (shard->cut->cursor == entry) {
-            shard->cut->cursor = NULL; /* all behind it go too */
+        shard->snapshot->kept++;
+        if (shard->snapshot->cursor == entry) {
+            shard->snapshot->cursor = NULL; /* all behind it go too */
         }
         *end = entry;
         end = &entry->next;
@@ -83,36 +83,36 @@ static void put_keys(const struct sl_shard_table *table, const uint32_t *records
 }
 
 /* Another piece of the entry, as long as a block has room; adds to *spent. */
-static void put_piece(struct sl_shard_snapshot *cut, const struct sl_shard_table *table,
+static void put_piece(struct sl_shard_snapshot *snapshot, const struct sl_shard_table *table,
                       const struct sl_shard_buffered_push *entry, uint32_t *spent)
 {
-    struct sl_snapshot_block *block = sl_snapshot_appender_block(&cut->staged);
+    struct sl_snapshot_block *block = sl_snapshot_appender_block(&snapshot->buffered);
     if (block == NULL) {
         return;
     }
     const uint32_t dim = table->sparse != NULL ? table->spec.dim : 0;
     const struct sl_snapshot_buffered_push piece = {
-        .worker = cut->worker,
+        .worker = snapshot->worker,
         .clock = entry->clock,
         .count = entry->count,
         .start = table->sparse != NULL ? 0 : entry->start,
-        .first = cut->done,
+        .first = snapshot->done,
     };
     uint64_t *keys;
     float *gradients;
     const uint32_t here = sl_snapshot_put_buffered_push(block, &piece, dim, &keys, &gradients);
     if (here == 0) {
         sl_assert(block->count > 0);
-        sl_snapshot_appender_close(&cut->staged);
+        sl_snapshot_appender_close(&snapshot->buffered);
         return;
     }
     const size_t width = (dim == 0 ? 1 : dim) * sizeof(float);
-    memcpy(gradients, entry->gradients + cut->done * (width / sizeof(float)), here * width);
+    memcpy(gradients, entry->gradients + snapshot->done * (width / sizeof(float)), here * width);
     if (dim != 0) {
-        put_keys(table, entry->records + cut->done, here, keys);
+        put_keys(table, entry->records + snapshot->done, here, keys);
         *spent += here / RECORDS_PER_COST;
     }
-    cut->done += here;
+    snapshot->done += here;
     *spent += sl_snapshot_cost(here * width) + 1;
 }
 
@@ -120,11 +120,11 @@ static void put_piece(struct sl_shard_snapshot *cut, const struct sl_shard_table
 static void put_end(struct sl_shard *shard, struct sl_shard_push_buffer_queue *queue,
                     struct sl_shard_buffered_push *entry)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
-    entry->put_by = cut->number;
-    cut->done = 0;
-    if (entry == cut->cursor) {
-        cut->cursor = in_cut(cut, entry->next);
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    entry->put_by = snapshot->number;
+    snapshot->done = 0;
+    if (entry == snapshot->cursor) {
+        snapshot->cursor = in_snapshot(snapshot, entry->next);
         return;
     }
     if (entry == queue->committed_first) {
@@ -132,15 +132,15 @@ static void put_end(struct sl_shard *shard, struct sl_shard_push_buffer_queue *q
     } else {
         queue->dropped = entry->next;
     }
-    cut->kept--;
-    sl_shard_push_buffer_put(&shard->staging, entry);
+    snapshot->kept--;
+    sl_shard_push_buffer_put(&shard->push_buffer, entry);
 }
 
-static struct sl_shard_buffered_push *next_of(const struct sl_shard_snapshot *cut,
+static struct sl_shard_buffered_push *next_of(const struct sl_shard_snapshot *snapshot,
                                               const struct sl_shard_push_buffer_queue *queue)
 {
     return queue->committed_first != NULL ? queue->committed_first
-           : cut->cursor != NULL          ? cut->cursor
+           : snapshot->cursor != NULL     ? snapshot->cursor
                                           : queue->dropped;
 }
 
@@ -148,23 +148,23 @@ static struct sl_shard_buffered_push *next_of(const struct sl_shard_snapshot *cu
 static bool run_queue(struct sl_shard *shard, const struct sl_shard_table *table, uint32_t budget,
                       uint32_t *spent)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
-    struct sl_shard_push_buffer_queue *queue = &table->staged[cut->worker];
-    if (!cut->in_queue) {
-        cut->in_queue = true;
-        cut->cursor = in_cut(cut, queue->first);
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_push_buffer_queue *queue = &table->buffered[snapshot->worker];
+    if (!snapshot->in_queue) {
+        snapshot->in_queue = true;
+        snapshot->cursor = in_snapshot(snapshot, queue->first);
     }
     struct sl_shard_buffered_push *entry;
-    while ((entry = next_of(cut, queue)) != NULL) {
-        if (*spent >= budget || !sl_snapshot_builder_have_room(&shard->cut_blocks)) {
+    while ((entry = next_of(snapshot, queue)) != NULL) {
+        if (*spent >= budget || !sl_snapshot_builder_have_room(&shard->snapshot_blocks)) {
             return false;
         }
-        put_piece(cut, table, entry, spent);
-        if (cut->done == entry->count) {
+        put_piece(snapshot, table, entry, spent);
+        if (snapshot->done == entry->count) {
             put_end(shard, queue, entry);
         }
     }
-    cut->in_queue = false;
+    snapshot->in_queue = false;
     return true;
 }
 
@@ -173,22 +173,22 @@ static bool run_queue(struct sl_shard *shard, const struct sl_shard_table *table
 
 bool sl_shard_snapshot_buffered_run(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
-    for (; cut->part < cut->part_count; cut->part++) {
-        const struct sl_shard_snapshot_part *part = &cut->parts[cut->part];
-        if (cut->worker == 0 && !cut->in_queue) {
-            sl_snapshot_appender_init(&cut->staged, &shard->cut_blocks, SL_SNAPSHOT_BUFFERED_PUSH,
-                                      part->table_id, 0);
-            cut->staged.least_bytes = BLOCK_BYTES;
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    for (; snapshot->part < snapshot->part_count; snapshot->part++) {
+        const struct sl_shard_snapshot_part *part = &snapshot->parts[snapshot->part];
+        if (snapshot->worker == 0 && !snapshot->in_queue) {
+            sl_snapshot_appender_init(&snapshot->buffered, &shard->snapshot_blocks,
+                                      SL_SNAPSHOT_BUFFERED_PUSH, part->table_id, 0);
+            snapshot->buffered.least_bytes = BLOCK_BYTES;
         }
-        for (; cut->worker < part->queue_count; cut->worker++) {
+        for (; snapshot->worker < part->queue_count; snapshot->worker++) {
             if (*spent >= budget || !run_queue(shard, part->table, budget, spent)) {
                 return false;
             }
-            *spent += cut->worker % QUEUES_PER_COST == 0;
+            *spent += snapshot->worker % QUEUES_PER_COST == 0;
         }
-        sl_snapshot_appender_close(&cut->staged);
-        cut->worker = 0;
+        sl_snapshot_appender_close(&snapshot->buffered);
+        snapshot->worker = 0;
     }
     return true;
 }
@@ -198,21 +198,21 @@ static void drop_all(struct sl_shard *shard, struct sl_shard_buffered_push **fir
     while (*first != NULL) {
         struct sl_shard_buffered_push *entry = *first;
         *first = entry->next;
-        sl_shard_push_buffer_put(&shard->staging, entry);
-        shard->cut->kept--;
+        sl_shard_push_buffer_put(&shard->push_buffer, entry);
+        shard->snapshot->kept--;
     }
 }
 
 void sl_shard_snapshot_buffered_drop(struct sl_shard *shard)
 {
-    struct sl_shard_snapshot *cut = shard->cut;
-    for (uint32_t i = 0; i < cut->part_count && cut->kept > 0; i++) {
-        const struct sl_shard_snapshot_part *part = &cut->parts[i];
+    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    for (uint32_t i = 0; i < snapshot->part_count && snapshot->kept > 0; i++) {
+        const struct sl_shard_snapshot_part *part = &snapshot->parts[i];
         for (uint32_t worker = 0; worker < part->queue_count; worker++) {
-            drop_all(shard, &part->table->staged[worker].committed_first);
-            drop_all(shard, &part->table->staged[worker].dropped);
+            drop_all(shard, &part->table->buffered[worker].committed_first);
+            drop_all(shard, &part->table->buffered[worker].dropped);
         }
     }
-    sl_assert(cut->kept == 0);
-    sl_snapshot_appender_drop(&cut->staged);
+    sl_assert(snapshot->kept == 0);
+    sl_snapshot_appender_drop(&snapshot->buffered);
 }

@@ -47,7 +47,7 @@ struct sl_shard_snapshot {
     bool in_queue;
     struct sl_shard_buffered_push *cursor; /* the next in it; NULL: there is none any more */
     uint64_t done;                         /* of the one at work */
-    struct sl_snapshot_appender staged;
+    struct sl_snapshot_appender buffered;
     uint32_t part_count;
     struct sl_shard_snapshot_part parts[];
 };

@@ -112,8 +112,8 @@ static void work_init(struct sl_shard_exec *work, const struct sl_shard_client *
 {
     work->cursor = sl_bytes_over(payload, payload_bytes);
     work->caller = *caller;
-    work->in_section = work->apart = work->writes = work->replayed = work->in_part = work->follows =
-        false;
+    work->in_section = work->out_of_line = work->writes = work->replayed = work->in_part =
+        work->apply_only = false;
     work->written_before = 0;
     work->plain = true;
     work->phase = SL_SHARD_PHASE_NEW;
@@ -122,7 +122,7 @@ static void work_init(struct sl_shard_exec *work, const struct sl_shard_client *
     work->answer = NULL;
     work->parked_on = 0;
     work->scratch = NULL;
-    work->staged = NULL;
+    work->buffered = NULL;
     work->asks_again = false;
 }
 
@@ -189,7 +189,7 @@ int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_cli
     const struct sl_bytes there = sl_bytes_over(values, values_bytes);
     work_init(work, caller, structure, structure_bytes);
     const int err = check_request(shard, work, &there, reason, reason_bytes);
-    work->apart = err == 0;
+    work->out_of_line = err == 0;
     return err;
 }
 
@@ -226,7 +226,7 @@ void sl_shard_apply_only(struct sl_shard_exec *work, uint32_t end)
     sl_assert(!work->replayed);
     sl_assert(!has_begun(work));
     sl_assert(end <= work->sections_left);
-    work->follows = true;
+    work->apply_only = true;
     work->prefix.section_count = end;
     work->sections_left = end;
     work->reply_bytes = 0;
@@ -258,8 +258,8 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
         !sl_clocks_belongs(&shard->clocks, group, caller->worker)) {
         return true;
     }
-    uint64_t floor = sl_clocks_min(&shard->clocks, group);
-    return floor + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
+    uint64_t min_clock = sl_clocks_min(&shard->clocks, group);
+    return min_clock + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
 }
 
 /* Section by section: the clocks that its pulls wait for, the working memory that its pushes need,

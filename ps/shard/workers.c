@@ -35,7 +35,7 @@ static void reserve_queues(struct sl_shard *shard, uint32_t queue_count)
 {
     for (uint32_t i = 0; i < shard->table_count; i++) {
         struct sl_shard_table *table = shard->tables[i];
-        if (table != NULL && table->staged != NULL) {
+        if (table != NULL && table->buffered != NULL) {
             (void)sl_shard_iteration_reserve(table, queue_count);
         }
     }

@@ -285,7 +285,7 @@ uint32_t sl_snapshot_put_kv(struct sl_snapshot_block *block, const struct sl_sna
     put_u32(&writer, piece->length);
     put_u32(&writer, piece->first);
     put_u32(&writer, count);
-    put_u32(&writer, piece->written);
+    put_u32(&writer, piece->initialized_count);
     sl_bytes_put(&writer, piece->values, (size_t)count * value_bytes);
     return count;
 }
@@ -296,10 +296,10 @@ bool sl_snapshot_take_kv(struct sl_bytes *cursor, uint32_t value_bytes, struct s
     out->length = sl_bytes_u32(cursor);
     out->first = sl_bytes_u32(cursor);
     out->count = sl_bytes_u32(cursor);
-    out->written = sl_bytes_u32(cursor);
+    out->initialized_count = sl_bytes_u32(cursor);
     out->values = sl_bytes_take_array(cursor, out->count, value_bytes);
     return take_padding(cursor, KV_HEADER_BYTES + (uint64_t)out->count * value_bytes) &&
-           out->count > 0 && out->count <= out->length && out->written <= out->length &&
+           out->count > 0 && out->count <= out->length && out->initialized_count <= out->length &&
            out->first <= out->length - out->count;
 }
 
@@ -316,8 +316,8 @@ bool sl_snapshot_put_clock(struct sl_snapshot_block *block, const struct sl_snap
     struct sl_bytes_writer writer = append(block, CLOCK_BYTES);
     put_u32(&writer, clock->worker);
     put_u32(&writer, clock->clock);
-    put_u8(&writer, clock->standing);
-    put_u8(&writer, (uint8_t)((clock->heard ? HEARD : 0) | (clock->joined ? JOINED : 0) |
+    put_u8(&writer, clock->state);
+    put_u8(&writer, (uint8_t)((clock->seen ? HEARD : 0) | (clock->joined ? JOINED : 0) |
                               (clock->began ? BEGAN : 0) | (clock->pushed ? PUSHED : 0)));
     put_u16(&writer, 0);
     put_u32(&writer, 0);
@@ -328,22 +328,22 @@ bool sl_snapshot_take_clock(struct sl_bytes *cursor, struct sl_snapshot_clock *o
 {
     *out = (struct sl_snapshot_clock){.worker = sl_bytes_u32(cursor)};
     out->clock = sl_bytes_u32(cursor);
-    out->standing = sl_bytes_u8(cursor);
+    out->state = sl_bytes_u8(cursor);
     const uint8_t flags = sl_bytes_u8(cursor);
     const uint16_t zero = sl_bytes_u16(cursor);
     const uint32_t zeros = sl_bytes_u32(cursor);
-    out->heard = (flags & HEARD) != 0;
+    out->seen = (flags & HEARD) != 0;
     out->joined = (flags & JOINED) != 0;
     out->began = (flags & BEGAN) != 0;
     out->pushed = (flags & PUSHED) != 0;
     return !cursor->bad && zero == 0 && zeros == 0 && flags <= (HEARD | JOINED | BEGAN | PUSHED) &&
-           out->worker < SL_LIMIT_WORKERS && out->standing <= SL_CLOCKS_STATE_FINISHED &&
-           (out->clock != SL_CLOCKS_FINISHED || out->standing != SL_CLOCKS_STATE_ACTIVE);
+           out->worker < SL_LIMIT_WORKERS && out->state <= SL_CLOCKS_STATE_FINISHED &&
+           (out->clock != SL_CLOCKS_FINISHED || out->state != SL_CLOCKS_STATE_ACTIVE);
 }
 
 /* ---- STAGED ---------------------------------------------------------------------------------- */
 
-static size_t staged_item_bytes(uint32_t dim)
+static size_t buffered_item_bytes(uint32_t dim)
 {
     return dim == 0 ? sizeof(float) : sizeof(uint64_t) + dim * sizeof(float);
 }
@@ -352,7 +352,7 @@ uint32_t sl_snapshot_put_buffered_push(struct sl_snapshot_block *block,
                                        const struct sl_snapshot_buffered_push *piece, uint32_t dim,
                                        uint64_t **keys, float **gradients)
 {
-    const size_t item_bytes = staged_item_bytes(dim);
+    const size_t item_bytes = buffered_item_bytes(dim);
     const uint32_t here =
         fitting(block, STAGED_HEADER_BYTES, piece->count - piece->first, item_bytes);
     if (here == 0) {
@@ -385,7 +385,7 @@ bool sl_snapshot_take_buffered_push(struct sl_bytes *cursor, uint32_t dim,
     *keys = dim == 0 ? NULL : sl_bytes_take_array(cursor, out->here, sizeof(uint64_t));
     *gradients =
         sl_bytes_take_array(cursor, out->here, dim == 0 ? sizeof(float) : dim * sizeof(float));
-    return take_padding(cursor, STAGED_HEADER_BYTES + out->here * staged_item_bytes(dim)) &&
+    return take_padding(cursor, STAGED_HEADER_BYTES + out->here * buffered_item_bytes(dim)) &&
            zero == 0 && out->here > 0 && out->worker < SL_LIMIT_WORKERS &&
            out->clock < SL_CLOCKS_FINISHED && out->here <= out->count &&
            out->first <= out->count - out->here && (dim == 0 || out->start == 0);

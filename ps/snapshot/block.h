@@ -130,10 +130,10 @@ uint32_t sl_snapshot_dense_elements(uint64_t length, uint64_t number);
 /* u64 key, u32 length, u32 first, u32 count, u32 written, values[count]. */
 struct sl_snapshot_kv {
     uint64_t key;
-    uint32_t length;  /* of the whole array, 1 at least */
-    uint32_t written; /* of the whole array, as in struct sl_kv_array: at most `length` */
-    uint32_t first;   /* value of it that is the first here */
-    uint32_t count;   /* values here, 1 at least */
+    uint32_t length;            /* of the whole array, 1 at least */
+    uint32_t initialized_count; /* of the whole array, as in struct sl_kv_array: at most `length` */
+    uint32_t first;             /* value of it that is the first here */
+    uint32_t count;             /* values here, 1 at least */
     const void *values;
 };
 
@@ -162,8 +162,8 @@ enum sl_clocks_state {
 struct sl_snapshot_clock {
     uint32_t worker; /* below SL_LIMIT_WORKERS */
     uint32_t clock;
-    uint8_t standing; /* sl_clocks_state */
-    bool heard, joined, began, pushed;
+    uint8_t state; /* sl_clocks_state */
+    bool seen, joined, began, pushed;
 };
 
 bool sl_snapshot_put_clock(struct sl_snapshot_block *block, const struct sl_snapshot_clock *clock);

@@ -19,7 +19,7 @@ struct sl_snapshot_builder {
     size_t open_bytes;    /* of the open ones */
     uint32_t block_bytes; /* the capacity of most */
     int err;              /* NO_MEMORY, once one was missing: the image cannot be completed */
-    uint32_t owed;        /* spent by pushes for what had to be copied before it changed */
+    uint32_t copy_debt;   /* spent by pushes for what had to be copied before it changed */
     struct sl_snapshot_line heads; /* wait: tables and clocks, which come before all others */
     struct sl_snapshot_line full;  /* wait: the others */
     bool heads_done;               /* no more of these will come: the others may go */

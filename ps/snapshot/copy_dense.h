@@ -7,22 +7,22 @@
 #include "ps/table/dense_table.h"
 
 struct sl_copy_dense {
-    struct sl_dense_table_hook watch;
-    struct sl_dense_table *store;
+    struct sl_dense_table_hook hook;
+    struct sl_dense_table *table;
     struct sl_snapshot_appender stream;
     struct sl_copied marks;
     struct sl_snapshot_delta since;
 };
 
 /* All as in table_cut.h. */
-void sl_copy_dense_begin(struct sl_copy_dense *cut, struct sl_dense_table *store,
+void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *table,
                          struct sl_snapshot_builder *blocks, uint32_t table_id,
                          const struct sl_snapshot_base *base, uint64_t step);
-uint32_t sl_copy_dense_run(struct sl_copy_dense *cut, uint32_t budget);
-static inline bool sl_copy_dense_done(const struct sl_copy_dense *cut)
+uint32_t sl_copy_dense_run(struct sl_copy_dense *copy, uint32_t budget);
+static inline bool sl_copy_dense_done(const struct sl_copy_dense *copy)
 {
-    return cut->marks.at == cut->marks.count;
+    return copy->marks.at == copy->marks.count;
 }
-void sl_copy_dense_end(struct sl_copy_dense *cut);
+void sl_copy_dense_end(struct sl_copy_dense *copy);
 
 #endif

@@ -24,11 +24,11 @@ struct block {
 struct sl_dense_table {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
-    uint64_t start, count;             /* elements */
-    size_t block_bytes;                /* of a whole block's record */
-    uint8_t *blocks;                   /* NULL when count is 0 */
-    struct sl_arena arena;             /* one mapping */
-    struct sl_dense_table_hook *watch; /* NULL: none */
+    uint64_t start, count;            /* elements */
+    size_t block_bytes;               /* of a whole block's record */
+    uint8_t *blocks;                  /* NULL when count is 0 */
+    struct sl_arena arena;            /* one mapping */
+    struct sl_dense_table_hook *hook; /* NULL: none */
 };
 
 static size_t block_bytes(const struct sl_optimizer *optimizer, uint32_t elements)
@@ -39,67 +39,67 @@ static size_t block_bytes(const struct sl_optimizer *optimizer, uint32_t element
 }
 
 /* The record of the block that begins `offset` elements into the range. */
-static struct block *block_at(const struct sl_dense_table *store, uint64_t offset)
+static struct block *block_at(const struct sl_dense_table *table, uint64_t offset)
 {
-    return (struct block *)(store->blocks + offset / BLOCK * store->block_bytes);
+    return (struct block *)(table->blocks + offset / BLOCK * table->block_bytes);
 }
 
-static uint32_t block_elements(const struct sl_dense_table *store, uint64_t offset)
+static uint32_t block_elements(const struct sl_dense_table *table, uint64_t offset)
 {
-    const uint64_t left = store->count - offset / BLOCK * BLOCK;
+    const uint64_t left = table->count - offset / BLOCK * BLOCK;
     return (uint32_t)(left < BLOCK ? left : BLOCK);
 }
 
 /* Zeros are there already: they come from the system. What does not depend on the element is
  * written at once. */
-static void fill_values(const struct sl_dense_table *store, uint64_t offset, uint32_t elements,
+static void fill_values(const struct sl_dense_table *table, uint64_t offset, uint32_t elements,
                         float *values)
 {
-    const struct sl_initializer_spec *spec = &store->spec.initializer;
+    const struct sl_initializer_spec *spec = &table->spec.initializer;
     if (spec->kind == SL_INITIALIZER_CONSTANT) {
         sl_initializer_fill(spec, 0, 0, elements, values);
     } else if (spec->kind != SL_INITIALIZER_ZEROS) {
         for (uint32_t i = 0; i < elements; i++) {
-            sl_initializer_fill(spec, store->start + offset + i, 0, 1, &values[i]);
+            sl_initializer_fill(spec, table->start + offset + i, 0, 1, &values[i]);
         }
     }
 }
 
-static void fill(struct sl_dense_table *store)
+static void fill(struct sl_dense_table *table)
 {
-    if (store->spec.initializer.kind == SL_INITIALIZER_ZEROS && store->optimizer->init == NULL) {
+    if (table->spec.initializer.kind == SL_INITIALIZER_ZEROS && table->optimizer->init == NULL) {
         return;
     }
-    for (uint64_t offset = 0; offset < store->count; offset += BLOCK) {
-        struct block *block = block_at(store, offset);
-        const uint32_t elements = block_elements(store, offset);
-        fill_values(store, offset, elements, block->values);
-        if (store->optimizer->init != NULL) {
-            store->optimizer->init(&store->spec.optimizer, elements, block->values + elements);
+    for (uint64_t offset = 0; offset < table->count; offset += BLOCK) {
+        struct block *block = block_at(table, offset);
+        const uint32_t elements = block_elements(table, offset);
+        fill_values(table, offset, elements, block->values);
+        if (table->optimizer->init != NULL) {
+            table->optimizer->init(&table->spec.optimizer, elements, block->values + elements);
         }
     }
 }
 
-static int map_blocks(struct sl_dense_table *store, size_t bytes_max)
+static int map_blocks(struct sl_dense_table *table, size_t bytes_max)
 {
-    const uint64_t whole = store->count / BLOCK;
-    const uint32_t rest = (uint32_t)(store->count % BLOCK);
+    const uint64_t whole = table->count / BLOCK;
+    const uint32_t rest = (uint32_t)(table->count % BLOCK);
     size_t bytes;
-    if (__builtin_mul_overflow(whole, store->block_bytes, &bytes) ||
+    if (__builtin_mul_overflow(whole, table->block_bytes, &bytes) ||
         bytes > SIZE_MAX / 4) { /* the arena rounds up */
         return SL_ERR_NO_MEMORY;
     }
-    bytes += rest == 0 ? 0 : block_bytes(store->optimizer, rest);
+    bytes += rest == 0 ? 0 : block_bytes(table->optimizer, rest);
     if (bytes == 0) {
         return 0;
     }
     /* Huge pages where rounding up to them adds an eighth at most. */
     const size_t beyond = bytes % HUGE_PAGE_BYTES;
     const size_t added = beyond == 0 ? 0 : HUGE_PAGE_BYTES - beyond;
-    const size_t left = bytes_max == 0 ? 0 : bytes_max - sizeof *store; /* not 0: see create */
-    sl_arena_init(&store->arena, bytes, left, added <= bytes / 8);
-    store->blocks = sl_arena_map(&store->arena);
-    return store->blocks == NULL ? SL_ERR_NO_MEMORY : 0;
+    const size_t left = bytes_max == 0 ? 0 : bytes_max - sizeof *table; /* not 0: see create */
+    sl_arena_init(&table->arena, bytes, left, added <= bytes / 8);
+    table->blocks = sl_arena_map(&table->arena);
+    return table->blocks == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
 int sl_dense_table_create(const struct sl_table_spec *spec, uint64_t start, uint64_t count,
@@ -112,43 +112,43 @@ int sl_dense_table_create(const struct sl_table_spec *spec, uint64_t start, uint
     if (bytes_max != 0 && bytes_max <= sizeof(struct sl_dense_table)) {
         return SL_ERR_NO_MEMORY;
     }
-    struct sl_dense_table *store = malloc(sizeof *store);
-    if (store == NULL) {
+    struct sl_dense_table *table = malloc(sizeof *table);
+    if (table == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    *store = (struct sl_dense_table){
+    *table = (struct sl_dense_table){
         .spec = *spec,
         .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST),
         .start = start,
         .count = count,
     };
-    sl_assert(store->optimizer != NULL);
-    store->block_bytes = block_bytes(store->optimizer, BLOCK);
-    const int err = map_blocks(store, bytes_max);
+    sl_assert(table->optimizer != NULL);
+    table->block_bytes = block_bytes(table->optimizer, BLOCK);
+    const int err = map_blocks(table, bytes_max);
     if (err != 0) {
-        free(store);
+        free(table);
         return err;
     }
-    fill(store);
-    *out = store;
+    fill(table);
+    *out = table;
     return 0;
 }
 
-void sl_dense_table_destroy(struct sl_dense_table **store)
+void sl_dense_table_destroy(struct sl_dense_table **table)
 {
-    if (*store == NULL) {
+    if (*table == NULL) {
         return;
     }
-    sl_arena_fini(&(*store)->arena);
-    free(*store);
-    *store = NULL;
+    sl_arena_fini(&(*table)->arena);
+    free(*table);
+    *table = NULL;
 }
 
-static void assert_inside(const struct sl_dense_table *store, uint64_t start, uint64_t count)
+static void assert_inside(const struct sl_dense_table *table, uint64_t start, uint64_t count)
 {
-    sl_assert(start >= store->start);
-    sl_assert(count <= store->count);
-    sl_assert(start - store->start <= store->count - count);
+    sl_assert(start >= table->start);
+    sl_assert(count <= table->count);
+    sl_assert(start - table->start <= table->count - count);
 }
 
 /* How many of `count` elements from `offset` lie in its block. */
@@ -158,47 +158,47 @@ static uint32_t part_elements(uint64_t offset, uint64_t count)
     return (uint32_t)(count < to_end ? count : to_end);
 }
 
-void sl_dense_table_read(const struct sl_dense_table *store, uint64_t start, uint64_t count,
+void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uint64_t count,
                          float *values)
 {
-    assert_inside(store, start, count);
-    uint64_t offset = start - store->start;
+    assert_inside(table, start, count);
+    uint64_t offset = start - table->start;
     while (count > 0) {
         const uint32_t part = part_elements(offset, count);
-        memcpy(values, block_at(store, offset)->values + offset % BLOCK, part * sizeof *values);
+        memcpy(values, block_at(table, offset)->values + offset % BLOCK, part * sizeof *values);
         values += part;
         offset += part;
         count -= part;
     }
 }
 
-void sl_dense_table_apply(struct sl_dense_table *store, uint64_t start, uint64_t count,
+void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t count,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step)
 {
-    assert_inside(store, start, count);
+    assert_inside(table, start, count);
     struct sl_optimizer_visit visit = {
-        .spec = &store->spec.optimizer,
+        .spec = &table->spec.optimizer,
         .state = state,
         .step = step,
     };
-    uint64_t offset = start - store->start;
-    if (store->watch != NULL && count > 0) {
+    uint64_t offset = start - table->start;
+    if (table->hook != NULL && count > 0) {
         const uint32_t first = (uint32_t)(offset / BLOCK);
         const uint32_t last = (uint32_t)((offset + count - 1) / BLOCK);
-        store->watch->before(store->watch, first, last - first + 1);
+        table->hook->before_write(table->hook, first, last - first + 1);
     }
     while (count > 0) {
-        struct block *block = block_at(store, offset);
-        const uint32_t elements = block_elements(store, offset);
+        struct block *block = block_at(table, offset);
+        const uint32_t elements = block_elements(table, offset);
         const uint32_t part = part_elements(offset, count);
         float *values = block->values + offset % BLOCK;
         visit.dim = part;
         visit.slot_stride = elements;
         visit.count = block->count;
-        store->optimizer->apply(
+        table->optimizer->apply(
             &visit, values, values + elements,
-            block->values + elements * ((size_t)1 + store->optimizer->slots_per_value), gradients);
+            block->values + elements * ((size_t)1 + table->optimizer->slots_per_value), gradients);
         block->last_step = (uint32_t)step;
         block->count += block->count < UINT32_MAX;
         gradients += part;
@@ -207,70 +207,70 @@ void sl_dense_table_apply(struct sl_dense_table *store, uint64_t start, uint64_t
     }
 }
 
-bool sl_dense_table_put(struct sl_dense_table *store, uint64_t number, uint32_t last_step,
+bool sl_dense_table_put(struct sl_dense_table *table, uint64_t number, uint32_t last_step,
                         uint32_t count, const float *floats)
 {
-    const uint64_t first = store->start / BLOCK;
-    if (number < first || number - first >= sl_dense_table_block_count(store)) {
+    const uint64_t first = table->start / BLOCK;
+    if (number < first || number - first >= sl_dense_table_block_count(table)) {
         return false;
     }
     const uint64_t offset = (number - first) * BLOCK;
-    const uint32_t elements = block_elements(store, offset);
-    struct block *block = block_at(store, offset);
+    const uint32_t elements = block_elements(table, offset);
+    struct block *block = block_at(table, offset);
     block->last_step = last_step;
     block->count = count;
     memcpy(block->values, floats,
-           (elements + sl_optimizer_slot_floats(store->optimizer, elements)) * sizeof *floats);
+           (elements + sl_optimizer_slot_floats(table->optimizer, elements)) * sizeof *floats);
     return true;
 }
 
-void sl_dense_table_set_hook(struct sl_dense_table *store, struct sl_dense_table_hook *watch)
+void sl_dense_table_set_hook(struct sl_dense_table *table, struct sl_dense_table_hook *hook)
 {
-    store->watch = watch;
+    table->hook = hook;
 }
 
-struct sl_dense_block sl_dense_table_block(const struct sl_dense_table *store, uint32_t index)
+struct sl_dense_block sl_dense_table_block(const struct sl_dense_table *table, uint32_t index)
 {
-    sl_assert(index < sl_dense_table_block_count(store));
+    sl_assert(index < sl_dense_table_block_count(table));
     const uint64_t offset = (uint64_t)index * BLOCK;
-    struct block *block = block_at(store, offset);
-    const uint32_t elements = block_elements(store, offset);
+    struct block *block = block_at(table, offset);
+    const uint32_t elements = block_elements(table, offset);
     return (struct sl_dense_block){
-        .number = store->start / BLOCK + index,
+        .number = table->start / BLOCK + index,
         .last_step = block->last_step,
         .count = block->count,
         .elements = elements,
-        .float_count = elements + (uint32_t)sl_optimizer_slot_floats(store->optimizer, elements),
+        .float_count = elements + (uint32_t)sl_optimizer_slot_floats(table->optimizer, elements),
         .floats = block->values,
     };
 }
 
-uint32_t sl_dense_table_block_count(const struct sl_dense_table *store)
+uint32_t sl_dense_table_block_count(const struct sl_dense_table *table)
 {
-    return (uint32_t)((store->count + BLOCK - 1) / BLOCK);
+    return (uint32_t)((table->count + BLOCK - 1) / BLOCK);
 }
 
-const struct sl_table_spec *sl_dense_table_spec(const struct sl_dense_table *store)
+const struct sl_table_spec *sl_dense_table_spec(const struct sl_dense_table *table)
 {
-    return &store->spec;
+    return &table->spec;
 }
 
-const struct sl_optimizer *sl_dense_table_optimizer(const struct sl_dense_table *store)
+const struct sl_optimizer *sl_dense_table_optimizer(const struct sl_dense_table *table)
 {
-    return store->optimizer;
+    return table->optimizer;
 }
 
-uint64_t sl_dense_table_start(const struct sl_dense_table *store)
+uint64_t sl_dense_table_start(const struct sl_dense_table *table)
 {
-    return store->start;
+    return table->start;
 }
 
-uint64_t sl_dense_table_count(const struct sl_dense_table *store)
+uint64_t sl_dense_table_count(const struct sl_dense_table *table)
 {
-    return store->count;
+    return table->count;
 }
 
-size_t sl_dense_table_memory_bytes(const struct sl_dense_table *store)
+size_t sl_dense_table_memory_bytes(const struct sl_dense_table *table)
 {
-    return sizeof *store + store->arena.mapped_bytes;
+    return sizeof *table + table->arena.mapped_bytes;
 }

@@ -30,7 +30,7 @@ struct sl_dense_block {
 /* Who wants to see blocks before pushes change them; they are numbered from the store's first on.
  */
 struct sl_dense_table_hook {
-    void (*before)(struct sl_dense_table_hook *watch, uint32_t first, uint32_t count);
+    void (*before_write)(struct sl_dense_table_hook *hook, uint32_t first, uint32_t count);
 };
 
 /* Holds elements [start, start + count) of the array; count may be 0; start is a multiple of
@@ -41,34 +41,34 @@ int sl_dense_table_create(const struct sl_table_spec *spec, uint64_t start, uint
                           size_t bytes_max, struct sl_dense_table **out);
 
 /* Nulls *store. */
-void sl_dense_table_destroy(struct sl_dense_table **store);
+void sl_dense_table_destroy(struct sl_dense_table **table);
 
 /* Both take elements of the whole array, wholly inside this store's range (asserted). The
  * optimizer's end_push is the caller's to call. */
-void sl_dense_table_read(const struct sl_dense_table *store, uint64_t start, uint64_t count,
+void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uint64_t count,
                          float *values);
-void sl_dense_table_apply(struct sl_dense_table *store, uint64_t start, uint64_t count,
+void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t count,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step);
 
 /* What block `number` of the whole array is from now on: its header, and its values and slots as
  * they lie behind each other in a block. False, and nothing has changed: the store does not hold
  * that block. */
-bool sl_dense_table_put(struct sl_dense_table *store, uint64_t number, uint32_t last_step,
+bool sl_dense_table_put(struct sl_dense_table *table, uint64_t number, uint32_t last_step,
                         uint32_t count, const float *floats);
 
 /* From now on `before` is called ahead of each sl_dense_table_apply; NULL: no more. The watch stays
  * the caller's. */
-void sl_dense_table_set_hook(struct sl_dense_table *store, struct sl_dense_table_hook *watch);
+void sl_dense_table_set_hook(struct sl_dense_table *table, struct sl_dense_table_hook *hook);
 
 /* Of the store's blocks that of this index, below the count. */
-struct sl_dense_block sl_dense_table_block(const struct sl_dense_table *store, uint32_t index);
-uint32_t sl_dense_table_block_count(const struct sl_dense_table *store);
+struct sl_dense_block sl_dense_table_block(const struct sl_dense_table *table, uint32_t index);
+uint32_t sl_dense_table_block_count(const struct sl_dense_table *table);
 
-const struct sl_table_spec *sl_dense_table_spec(const struct sl_dense_table *store);
-const struct sl_optimizer *sl_dense_table_optimizer(const struct sl_dense_table *store);
-uint64_t sl_dense_table_start(const struct sl_dense_table *store);
-uint64_t sl_dense_table_count(const struct sl_dense_table *store);
-size_t sl_dense_table_memory_bytes(const struct sl_dense_table *store);
+const struct sl_table_spec *sl_dense_table_spec(const struct sl_dense_table *table);
+const struct sl_optimizer *sl_dense_table_optimizer(const struct sl_dense_table *table);
+uint64_t sl_dense_table_start(const struct sl_dense_table *table);
+uint64_t sl_dense_table_count(const struct sl_dense_table *table);
+size_t sl_dense_table_memory_bytes(const struct sl_dense_table *table);
 
 #endif

@@ -28,10 +28,10 @@ struct sl_kv_table {
     uint8_t *small_next;   /* what is left of the last chunk */
     size_t small_left;
     uint64_t key_count;
-    uint64_t claim_last;          /* id */
+    uint64_t reservation_last;    /* id */
     struct sl_kv_reservation own; /* the claim that lasts */
-    uint64_t epoch;
-    struct sl_kv_table_hook *watch; /* NULL: none */
+    uint64_t generation;
+    struct sl_kv_table_hook *hook; /* NULL: none */
 };
 
 static_assert(offsetof(struct sl_kv_array, key) == 0, "the index finds keys there");
@@ -42,27 +42,27 @@ static_assert(sizeof(struct sl_kv_array) == 32, "two records in a cache line");
 int sl_kv_table_create(uint32_t value_bytes, size_t bytes_max, struct sl_kv_table **out)
 {
     sl_assert(value_bytes == 1 || value_bytes == sizeof(float));
-    struct sl_kv_table *store = malloc(sizeof *store);
-    if (store == NULL) {
+    struct sl_kv_table *table = malloc(sizeof *table);
+    if (table == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    *store = (struct sl_kv_table){
+    *table = (struct sl_kv_table){
         .value_bytes = value_bytes,
         .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST),
         .budget = {.bytes_max = bytes_max},
     };
-    sl_slab_init(&store->records, &store->budget, sizeof(struct sl_kv_array), RECORD_CHUNK_BYTES);
-    sl_arena_init(&store->small, SMALL_CHUNK_BYTES, 0, false);
+    sl_slab_init(&table->records, &table->budget, sizeof(struct sl_kv_array), RECORD_CHUNK_BYTES);
+    sl_arena_init(&table->small, SMALL_CHUNK_BYTES, 0, false);
     int err = SL_ERR_NO_MEMORY;
-    if (sl_table_budget_take(&store->budget, sizeof *store)) {
-        err = sl_table_index_init(&store->index, &store->budget, &store->records);
+    if (sl_table_budget_take(&table->budget, sizeof *table)) {
+        err = sl_table_index_init(&table->index, &table->budget, &table->records);
     }
     if (err != 0) {
-        sl_slab_fini(&store->records);
-        free(store);
+        sl_slab_fini(&table->records);
+        free(table);
         return err;
     }
-    *out = store;
+    *out = table;
     return 0;
 }
 
@@ -71,32 +71,32 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-static bool is_small(const struct sl_kv_table *store, uint32_t length)
+static bool is_small(const struct sl_kv_table *table, uint32_t length)
 {
-    return (size_t)length * store->value_bytes <= SMALL_BYTES_MAX;
+    return (size_t)length * table->value_bytes <= SMALL_BYTES_MAX;
 }
 
 /* What an array of that length takes. */
-static size_t array_bytes(const struct sl_kv_table *store, uint32_t length)
+static size_t array_bytes(const struct sl_kv_table *table, uint32_t length)
 {
-    return round_up((size_t)length * store->value_bytes,
-                    is_small(store, length) ? ALIGNMENT : PAGE_BYTES);
+    return round_up((size_t)length * table->value_bytes,
+                    is_small(table, length) ? ALIGNMENT : PAGE_BYTES);
 }
 
 /* Small arrays go with their chunk: the room of one that is dropped alone is lost until then. */
-static void array_drop(struct sl_kv_table *store, struct sl_kv_array *array)
+static void array_drop(struct sl_kv_table *table, struct sl_kv_array *array)
 {
-    const size_t bytes = array_bytes(store, array->length);
-    if (!is_small(store, array->length)) {
+    const size_t bytes = array_bytes(table, array->length);
+    if (!is_small(table, array->length)) {
         sl_arena_pages_unmap(array->values, bytes);
     }
     array->values = NULL;
-    sl_table_budget_give(&store->budget, bytes);
+    sl_table_budget_give(&table->budget, bytes);
 }
 
-void sl_kv_table_destroy(struct sl_kv_table **store)
+void sl_kv_table_destroy(struct sl_kv_table **table)
 {
-    struct sl_kv_table *self = *store;
+    struct sl_kv_table *self = *table;
     if (self == NULL) {
         return;
     }
@@ -112,63 +112,63 @@ void sl_kv_table_destroy(struct sl_kv_table **store)
     sl_slab_fini(&self->records);
     sl_assert(self->budget.bytes == sizeof *self);
     free(self);
-    *store = NULL;
+    *table = NULL;
 }
 
-void sl_kv_table_set_bytes_max(struct sl_kv_table *store, size_t bytes_max)
+void sl_kv_table_set_bytes_max(struct sl_kv_table *table, size_t bytes_max)
 {
-    store->budget.bytes_max = bytes_max;
+    table->budget.bytes_max = bytes_max;
 }
 
-struct sl_kv_array *sl_kv_table_at(const struct sl_kv_table *store, uint32_t record)
+struct sl_kv_array *sl_kv_table_at(const struct sl_kv_table *table, uint32_t record)
 {
-    return sl_slab_at(&store->records, record);
+    return sl_slab_at(&table->records, record);
 }
 
-void sl_kv_table_set_hook(struct sl_kv_table *store, struct sl_kv_table_hook *watch)
+void sl_kv_table_set_hook(struct sl_kv_table *table, struct sl_kv_table_hook *hook)
 {
-    store->watch = watch;
+    table->hook = hook;
 }
 
-uint64_t sl_kv_table_generation_end(struct sl_kv_table *store)
+uint64_t sl_kv_table_generation_end(struct sl_kv_table *table)
 {
-    return store->epoch++;
+    return table->generation++;
 }
 
-uint32_t sl_kv_table_value_bytes(const struct sl_kv_table *store)
+uint32_t sl_kv_table_value_bytes(const struct sl_kv_table *table)
 {
-    return store->value_bytes;
+    return table->value_bytes;
 }
 
-uint32_t sl_kv_table_record_count(const struct sl_kv_table *store)
+uint32_t sl_kv_table_record_count(const struct sl_kv_table *table)
 {
-    return store->records.unit_count;
+    return table->records.unit_count;
 }
 
-uint64_t sl_kv_table_key_count(const struct sl_kv_table *store)
+uint64_t sl_kv_table_key_count(const struct sl_kv_table *table)
 {
-    return store->key_count;
+    return table->key_count;
 }
 
-size_t sl_kv_table_memory_bytes(const struct sl_kv_table *store)
+size_t sl_kv_table_memory_bytes(const struct sl_kv_table *table)
 {
-    return store->budget.bytes;
+    return table->budget.bytes;
 }
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
-void sl_kv_table_find(const struct sl_kv_table *store, const uint64_t *keys, uint32_t count,
+void sl_kv_table_find(const struct sl_kv_table *table, const uint64_t *keys, uint32_t count,
                       struct sl_kv_array **arrays)
 {
     uint32_t records[SL_KV_TABLE_BATCH];
     sl_assert(count <= SL_KV_TABLE_BATCH);
-    sl_table_index_find(&store->index, keys, count, sizeof(struct sl_kv_array), records);
+    sl_table_index_find(&table->index, keys, count, sizeof(struct sl_kv_array), records);
     for (uint32_t i = 0; i < count; i++) {
         arrays[i] = NULL;
         if (records[i] == SL_ROW_NONE) {
             continue;
         }
-        struct sl_kv_array *array = sl_kv_table_at(store, records[i]);
+        struct sl_kv_array *array = sl_kv_table_at(table, records[i]);
         if (array->values != NULL) {
             __builtin_prefetch(array->values);
             arrays[i] = array;
@@ -178,92 +178,92 @@ void sl_kv_table_find(const struct sl_kv_table *store, const uint64_t *keys, uin
 
 /* ---- Claims ---------------------------------------------------------------------------------- */
 
-void sl_kv_table_reservation_begin(struct sl_kv_table *store, struct sl_kv_reservation *claim)
+void sl_kv_table_reservation_begin(struct sl_kv_table *table, struct sl_kv_reservation *reservation)
 {
-    *claim = (struct sl_kv_reservation){.id = ++store->claim_last};
+    *reservation = (struct sl_kv_reservation){.id = ++table->reservation_last};
 }
 
-struct sl_kv_reservation *sl_kv_table_own_reservation(struct sl_kv_table *store)
+struct sl_kv_reservation *sl_kv_table_own_reservation(struct sl_kv_table *table)
 {
-    return &store->own;
+    return &table->own;
 }
 
-void sl_kv_table_reservation_end(struct sl_kv_table *store, struct sl_kv_reservation *claim)
+void sl_kv_table_reservation_end(struct sl_kv_table *table, struct sl_kv_reservation *reservation)
 {
-    sl_table_budget_give(&store->budget, claim->bytes);
-    *claim = (struct sl_kv_reservation){0};
+    sl_table_budget_give(&table->budget, reservation->bytes);
+    *reservation = (struct sl_kv_reservation){0};
 }
 
 /* The record after the last, without an array; until its last line nobody can see it. */
-static int record_create(struct sl_kv_table *store, uint64_t key, uint32_t *record)
+static int record_create(struct sl_kv_table *table, uint64_t key, uint32_t *record)
 {
-    int err = sl_slab_reserve(&store->records);
+    int err = sl_slab_reserve(&table->records);
     if (err != 0) {
         return err;
     }
-    const uint32_t fresh = store->records.unit_count;
-    *sl_kv_table_at(store, fresh) = (struct sl_kv_array){.key = key};
-    err = sl_table_index_insert(&store->index, key, fresh);
+    const uint32_t fresh = table->records.unit_count;
+    *sl_kv_table_at(table, fresh) = (struct sl_kv_array){.key = key};
+    err = sl_table_index_insert(&table->index, key, fresh);
     if (err != 0) {
         return err;
     }
-    store->records.unit_count++;
+    table->records.unit_count++;
     *record = fresh;
     return 0;
 }
 
 /* The lasting claim of another push may have settled the length of an array that is not there. */
-static bool is_settled(const struct sl_kv_table *store, const struct sl_kv_reservation *claim,
+static bool is_settled(const struct sl_kv_table *table, const struct sl_kv_reservation *reservation,
                        const struct sl_kv_array *array)
 {
-    return array->values != NULL || array->claim == claim->id ||
-           (store->own.id != 0 && array->claim == store->own.id);
+    return array->values != NULL || array->reservation == reservation->id ||
+           (table->own.id != 0 && array->reservation == table->own.id);
 }
 
 /* One key, which has a record. What the lasting claim would make too, both take out of the budget;
  * and the mark stays that one's, which is the longer. */
-static int claim_one(struct sl_kv_table *store, struct sl_kv_reservation *claim,
-                     struct sl_kv_array *array, uint32_t length)
+static int reservation_one(struct sl_kv_table *table, struct sl_kv_reservation *reservation,
+                           struct sl_kv_array *array, uint32_t length)
 {
-    const bool settled = is_settled(store, claim, array);
+    const bool settled = is_settled(table, reservation, array);
     if (settled && array->length != length) {
         return SL_ERR_INVALID;
     }
-    if (array->values != NULL || array->claim == claim->id) {
+    if (array->values != NULL || array->reservation == reservation->id) {
         return 0;
     }
-    const size_t bytes = array_bytes(store, length);
-    if (!sl_table_budget_take(&store->budget, bytes)) {
+    const size_t bytes = array_bytes(table, length);
+    if (!sl_table_budget_take(&table->budget, bytes)) {
         return SL_ERR_NO_MEMORY;
     }
-    claim->bytes += bytes;
+    reservation->bytes += bytes;
     if (!settled) {
         array->length = length;
-        array->claim = claim->id;
+        array->reservation = reservation->id;
     }
     return 0;
 }
 
-int sl_kv_table_reserve(struct sl_kv_table *store, struct sl_kv_reservation *claim,
+int sl_kv_table_reserve(struct sl_kv_table *table, struct sl_kv_reservation *reservation,
                         const uint64_t *keys, const uint32_t *lens, uint32_t length, uint32_t count,
                         uint32_t *records, uint32_t *failed, uint32_t *failed_length)
 {
-    sl_assert(claim->id != 0);
-    sl_table_index_find(&store->index, keys, count, sizeof(struct sl_kv_array), records);
+    sl_assert(reservation->id != 0);
+    sl_table_index_find(&table->index, keys, count, sizeof(struct sl_kv_array), records);
     for (uint32_t i = 0; i < count; i++) {
         int err = 0;
         if (records[i] == SL_ROW_NONE) {
             /* The same key may have come a moment ago. */
-            records[i] = sl_table_index_find_one(&store->index, keys[i]);
+            records[i] = sl_table_index_find_one(&table->index, keys[i]);
         }
         if (records[i] == SL_ROW_NONE) {
-            err = record_create(store, keys[i], &records[i]);
+            err = record_create(table, keys[i], &records[i]);
         }
         if (err == 0) {
-            struct sl_kv_array *array = sl_kv_table_at(store, records[i]);
+            struct sl_kv_array *array = sl_kv_table_at(table, records[i]);
             *failed = i;
             *failed_length = array->length;
-            err = claim_one(store, claim, array, lens != NULL ? lens[i] : length);
+            err = reservation_one(table, reservation, array, lens != NULL ? lens[i] : length);
         }
         if (err != 0) {
             return err;
@@ -275,61 +275,61 @@ int sl_kv_table_reserve(struct sl_kv_table *store, struct sl_kv_reservation *cla
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
 /* What is left of a chunk that is too short is not touched any more. */
-static uint8_t *cut_small(struct sl_kv_table *store, size_t bytes)
+static uint8_t *snapshot_small(struct sl_kv_table *table, size_t bytes)
 {
-    if (store->small_left < bytes) {
-        uint8_t *chunk = sl_arena_map(&store->small);
+    if (table->small_left < bytes) {
+        uint8_t *chunk = sl_arena_map(&table->small);
         if (chunk == NULL) {
             return NULL;
         }
-        store->small_next = chunk;
-        store->small_left = SMALL_CHUNK_BYTES;
+        table->small_next = chunk;
+        table->small_left = SMALL_CHUNK_BYTES;
     }
-    uint8_t *values = store->small_next;
-    store->small_next += bytes;
-    store->small_left -= bytes;
+    uint8_t *values = table->small_next;
+    table->small_next += bytes;
+    table->small_left -= bytes;
     return values;
 }
 
-static int make_one(struct sl_kv_table *store, struct sl_kv_reservation *claim,
+static int make_one(struct sl_kv_table *table, struct sl_kv_reservation *reservation,
                     struct sl_kv_array *array)
 {
-    const size_t bytes = array_bytes(store, array->length);
-    sl_assert(bytes <= claim->bytes);
-    uint8_t *values =
-        is_small(store, array->length) ? cut_small(store, bytes) : sl_arena_pages_map(bytes, false);
+    const size_t bytes = array_bytes(table, array->length);
+    sl_assert(bytes <= reservation->bytes);
+    uint8_t *values = is_small(table, array->length) ? snapshot_small(table, bytes)
+                                                     : sl_arena_pages_map(bytes, false);
     if (values == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    claim->bytes -= bytes;
+    reservation->bytes -= bytes;
     array->values = values;
-    array->written = 0;
+    array->initialized_count = 0;
     return 0;
 }
 
 /* Their claims mean nothing from now on; or, after an error, there are none. `made`: which, as
  * bits. */
-static void make_end(struct sl_kv_table *store, const uint32_t *records, uint32_t count,
+static void make_end(struct sl_kv_table *table, const uint32_t *records, uint32_t count,
                      const uint64_t *made, int err)
 {
     for (uint32_t i = 0; i < count; i++) {
         if ((made[i / 64] >> i % 64 & 1) == 0) {
             continue;
         }
-        struct sl_kv_array *array = sl_kv_table_at(store, records[i]);
+        struct sl_kv_array *array = sl_kv_table_at(table, records[i]);
         if (err != 0) {
-            array_drop(store, array);
-            store->key_count--;
+            array_drop(table, array);
+            table->key_count--;
             continue;
         }
-        array->epoch = store->epoch;
-        if (store->watch != NULL) {
-            store->watch->made(store->watch, records[i]);
+        array->generation = table->generation;
+        if (table->hook != NULL) {
+            table->hook->created(table->hook, records[i]);
         }
     }
 }
 
-int sl_kv_table_make(struct sl_kv_table *store, struct sl_kv_reservation *claim,
+int sl_kv_table_make(struct sl_kv_table *table, struct sl_kv_reservation *reservation,
                      const uint32_t *records, uint32_t count)
 {
     uint64_t made[SL_KV_TABLE_BATCH / 64] = {0};
@@ -337,90 +337,90 @@ int sl_kv_table_make(struct sl_kv_table *store, struct sl_kv_reservation *claim,
     bool any = false;
     int err = 0;
     for (uint32_t i = 0; i < count && err == 0; i++) {
-        struct sl_kv_array *array = sl_kv_table_at(store, records[i]);
+        struct sl_kv_array *array = sl_kv_table_at(table, records[i]);
         if (array->values == NULL) {
             any = true;
-            err = make_one(store, claim, array);
+            err = make_one(table, reservation, array);
             made[i / 64] |= (uint64_t)(err == 0) << i % 64;
-            store->key_count += err == 0;
+            table->key_count += err == 0;
         }
     }
     if (any) {
-        make_end(store, records, count, made, err);
+        make_end(table, records, count, made, err);
     }
     return err;
 }
 
 /* Most pushes to an array find all of it written. The first one stores, where that is where the
  * untouched zeros begin: adding to them would touch every page twice. */
-static void add(const struct sl_kv_table *store, struct sl_kv_array *array, uint32_t start,
+static void add(const struct sl_kv_table *table, struct sl_kv_array *array, uint32_t start,
                 uint32_t count, const float *values)
 {
     struct sl_optimizer_visit visit = {.dim = count};
     float *to = (float *)(void *)array->values + start;
     const uint32_t end = start + count;
-    if (end > array->written && start <= array->written) {
-        visit.dim = array->written - start;
+    if (end > array->initialized_count && start <= array->initialized_count) {
+        visit.dim = array->initialized_count - start;
         memcpy(to + visit.dim, values + visit.dim, (count - visit.dim) * sizeof *to);
-        array->written = end;
-    } else if (end > array->written) {
-        array->written = array->length; /* a gap of zeros is to be added to */
+        array->initialized_count = end;
+    } else if (end > array->initialized_count) {
+        array->initialized_count = array->length; /* a gap of zeros is to be added to */
     }
     if (visit.dim > 0) {
-        store->sum->apply(&visit, to, NULL, NULL, values);
+        table->sum->apply(&visit, to, NULL, NULL, values);
     }
 }
 
 /* Apart from what goes on where nobody watches. */
-static __attribute__((noinline, cold)) void tell(const struct sl_kv_table *store,
+static __attribute__((noinline, cold)) void tell(const struct sl_kv_table *table,
                                                  const struct sl_kv_array *array, uint32_t start,
                                                  uint32_t count)
 {
-    const uint32_t record = sl_table_index_find_one(&store->index, array->key);
-    store->watch->before(store->watch, record, start, count);
+    const uint32_t record = sl_table_index_find_one(&table->index, array->key);
+    table->hook->before_write(table->hook, record, start, count);
 }
 
-void sl_kv_table_push(struct sl_kv_table *store, struct sl_kv_array *array, uint32_t start,
+void sl_kv_table_push(struct sl_kv_table *table, struct sl_kv_array *array, uint32_t start,
                       uint32_t count, const void *values)
 {
     sl_assert(count <= array->length);
     sl_assert(start <= array->length - count);
-    if (store->watch != NULL) {
-        tell(store, array, start, count);
+    if (table->hook != NULL) {
+        tell(table, array, start, count);
     }
-    array->epoch = store->epoch;
-    if (store->value_bytes == 1) {
+    array->generation = table->generation;
+    if (table->value_bytes == 1) {
         memcpy(array->values + start, values, count);
     } else {
-        add(store, array, start, count, values);
+        add(table, array, start, count, values);
     }
 }
 
-int sl_kv_table_put(struct sl_kv_table *store, const struct sl_kv_array *array, uint32_t first,
+int sl_kv_table_put(struct sl_kv_table *table, const struct sl_kv_array *array, uint32_t first,
                     uint32_t count, const void *values)
 {
     sl_assert(count <= array->length);
     sl_assert(first <= array->length - count);
-    sl_assert(array->written <= array->length);
-    sl_assert(store->own.id == 0);
-    struct sl_kv_reservation claim;
+    sl_assert(array->initialized_count <= array->length);
+    sl_assert(table->own.id == 0);
+    struct sl_kv_reservation reservation;
     uint32_t record;
     uint32_t failed;
     uint32_t failed_length;
-    sl_kv_table_reservation_begin(store, &claim);
-    int err = sl_kv_table_reserve(store, &claim, &array->key, NULL, array->length, 1, &record,
+    sl_kv_table_reservation_begin(table, &reservation);
+    int err = sl_kv_table_reserve(table, &reservation, &array->key, NULL, array->length, 1, &record,
                                   &failed, &failed_length);
     if (err == 0) {
-        err = sl_kv_table_make(store, &claim, &record, 1);
+        err = sl_kv_table_make(table, &reservation, &record, 1);
     }
-    sl_kv_table_reservation_end(store, &claim);
+    sl_kv_table_reservation_end(table, &reservation);
     if (err != 0) {
         return err;
     }
-    struct sl_kv_array *to = sl_kv_table_at(store, record);
-    to->written = array->written;
-    to->epoch = store->epoch;
-    memcpy(to->values + (size_t)first * store->value_bytes, values,
-           (size_t)count * store->value_bytes);
+    struct sl_kv_array *to = sl_kv_table_at(table, record);
+    to->initialized_count = array->initialized_count;
+    to->generation = table->generation;
+    memcpy(to->values + (size_t)first * table->value_bytes, values,
+           (size_t)count * table->value_bytes);
     return 0;
 }

@@ -26,8 +26,8 @@ struct sl_sparse_table {
     struct sl_table_budget budget;
     struct sl_slab records;
     struct sl_table_index index;
-    size_t touch_bytes;                 /* of a record, that a lookup leaves on their way */
-    struct sl_sparse_table_hook *watch; /* NULL: none */
+    size_t touch_bytes;                /* of a record, that a lookup leaves on their way */
+    struct sl_sparse_table_hook *hook; /* NULL: none */
 };
 
 static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
@@ -48,94 +48,94 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
     sl_assert(spec->kind == SL_TABLE_SPARSE);
     sl_assert(spec->dim >= 1);
     sl_assert(spec->dim <= SL_LIMIT_DIM);
-    struct sl_sparse_table *store = malloc(sizeof *store);
-    if (store == NULL) {
+    struct sl_sparse_table *table = malloc(sizeof *table);
+    if (table == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    *store = (struct sl_sparse_table){
+    *table = (struct sl_sparse_table){
         .spec = *spec,
         .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST),
         .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST),
         .gather = sl_optimizer_find_gather(SL_OPTIMIZER_SIMD_BEST),
         .budget = {.bytes_max = bytes_max},
     };
-    sl_assert(store->optimizer != NULL);
-    sl_slab_init(&store->records, &store->budget, record_bytes(spec->dim, store->optimizer),
+    sl_assert(table->optimizer != NULL);
+    sl_slab_init(&table->records, &table->budget, record_bytes(spec->dim, table->optimizer),
                  RECORD_CHUNK_BYTES);
-    store->touch_bytes = prefetch_bytes(sizeof(struct sl_row) + spec->dim * sizeof(float));
+    table->touch_bytes = prefetch_bytes(sizeof(struct sl_row) + spec->dim * sizeof(float));
     int err = SL_ERR_NO_MEMORY;
-    if (sl_table_budget_take(&store->budget, sizeof *store)) {
-        err = sl_table_index_init(&store->index, &store->budget, &store->records);
+    if (sl_table_budget_take(&table->budget, sizeof *table)) {
+        err = sl_table_index_init(&table->index, &table->budget, &table->records);
     }
     if (err != 0) {
-        sl_slab_fini(&store->records);
-        free(store);
+        sl_slab_fini(&table->records);
+        free(table);
         return err;
     }
-    *out = store;
+    *out = table;
     return 0;
 }
 
-void sl_sparse_table_destroy(struct sl_sparse_table **store)
+void sl_sparse_table_destroy(struct sl_sparse_table **table)
 {
-    if (*store == NULL) {
+    if (*table == NULL) {
         return;
     }
-    sl_table_index_fini(&(*store)->index);
-    sl_slab_fini(&(*store)->records);
-    sl_assert((*store)->budget.bytes == sizeof **store);
-    free(*store);
-    *store = NULL;
+    sl_table_index_fini(&(*table)->index);
+    sl_slab_fini(&(*table)->records);
+    sl_assert((*table)->budget.bytes == sizeof **table);
+    free(*table);
+    *table = NULL;
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-static void fill_record(const struct sl_sparse_table *store, struct sl_row *record)
+static void fill_record(const struct sl_sparse_table *table, struct sl_row *record)
 {
-    const uint32_t dim = store->spec.dim;
-    sl_initializer_fill(&store->spec.initializer, record->key, 0, dim, record->values);
-    if (store->optimizer->init != NULL) {
-        store->optimizer->init(&store->spec.optimizer, dim, record->values + dim);
+    const uint32_t dim = table->spec.dim;
+    sl_initializer_fill(&table->spec.initializer, record->key, 0, dim, record->values);
+    if (table->optimizer->init != NULL) {
+        table->optimizer->init(&table->spec.optimizer, dim, record->values + dim);
     }
 }
 
 /* Writes the record after the last, then the index's entry for it, unless the key is there already,
  * as one that came twice is. Until then nobody can see it, and what a failure leaves is written
  * over by the next one. */
-static int put(struct sl_sparse_table *store, uint64_t key, uint64_t hash, bool fill,
+static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
                uint32_t *number)
 {
-    int err = sl_slab_reserve(&store->records);
+    int err = sl_slab_reserve(&table->records);
     if (err != 0) {
-        *number = sl_table_index_find_one(&store->index, key);
+        *number = sl_table_index_find_one(&table->index, key);
         return *number == SL_ROW_NONE ? err : 0;
     }
-    const uint32_t fresh = store->records.unit_count;
-    struct sl_row *record = sl_slab_at(&store->records, fresh);
+    const uint32_t fresh = table->records.unit_count;
+    struct sl_row *record = sl_slab_at(&table->records, fresh);
     record->key = key;
-    err = sl_table_index_put(&store->index, key, hash, fresh, number);
+    err = sl_table_index_put(&table->index, key, hash, fresh, number);
     if (err != 0) {
         return err;
     }
     if (*number == fresh) {
         if (fill) {
-            fill_record(store, record);
+            fill_record(table, record);
         }
-        store->records.unit_count++;
+        table->records.unit_count++;
     }
     return 0;
 }
 
-int sl_sparse_table_find_or_create(struct sl_sparse_table *store, const uint64_t *keys,
+int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t *keys,
                                    uint32_t count, uint32_t *records)
 {
     for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
         const uint32_t left = count - done;
         const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
-        sl_table_index_find(&store->index, keys + done, group, store->touch_bytes, records + done);
+        sl_table_index_find(&table->index, keys + done, group, table->touch_bytes, records + done);
         for (uint32_t i = done; i < done + group; i++) {
             if (records[i] == SL_ROW_NONE) {
-                const int err = put(store, keys[i], sl_hash_key(keys[i]), true, &records[i]);
+                const int err = put(table, keys[i], sl_hash_key(keys[i]), true, &records[i]);
                 if (err != 0) {
                     return err;
                 }
@@ -146,26 +146,26 @@ int sl_sparse_table_find_or_create(struct sl_sparse_table *store, const uint64_t
 }
 
 /* The next group of keys, whose buckets are on their way while the one before it is put. */
-static uint32_t insert_fetch(const struct sl_sparse_table *store, const uint64_t *keys,
+static uint32_t insert_fetch(const struct sl_sparse_table *table, const uint64_t *keys,
                              uint32_t count, uint64_t *hashes)
 {
     const uint32_t group = count < INSERT_GROUP ? count : INSERT_GROUP;
-    sl_table_index_fetch_buckets(&store->index, keys, group, hashes);
+    sl_table_index_fetch_buckets(&table->index, keys, group, hashes);
     return group;
 }
 
 /* Most keys are expected not to be there: they are not looked for first. */
-int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *store, const uint64_t *keys,
+int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *table, const uint64_t *keys,
                                           uint32_t count, uint32_t *records)
 {
     uint64_t hashes[2][INSERT_GROUP];
-    uint32_t group = insert_fetch(store, keys, count, hashes[0]);
+    uint32_t group = insert_fetch(table, keys, count, hashes[0]);
     for (uint32_t done = 0, turn = 0; done < count; turn ^= 1) {
         const uint32_t end = done + group;
-        sl_table_index_fetch_records(&store->index, hashes[turn], group);
-        group = insert_fetch(store, keys + end, count - end, hashes[turn ^ 1]);
+        sl_table_index_fetch_records(&table->index, hashes[turn], group);
+        group = insert_fetch(table, keys + end, count - end, hashes[turn ^ 1]);
         for (uint32_t i = done; i < end; i++) {
-            const int err = put(store, keys[i], hashes[turn][i - done], false, &records[i]);
+            const int err = put(table, keys[i], hashes[turn][i - done], false, &records[i]);
             if (err != 0) {
                 return err;
             }
@@ -175,29 +175,29 @@ int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *store, const u
     return 0;
 }
 
-void sl_sparse_table_reserve(struct sl_sparse_table *store, uint64_t row_count)
+void sl_sparse_table_reserve(struct sl_sparse_table *table, uint64_t row_count)
 {
-    sl_table_index_reserve(&store->index, row_count);
+    sl_table_index_reserve(&table->index, row_count);
 }
 
-void sl_sparse_table_find(struct sl_sparse_table *store, const uint64_t *keys, uint32_t count,
+void sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
                           uint32_t *records)
 {
-    sl_table_index_find(&store->index, keys, count, store->touch_bytes, records);
+    sl_table_index_find(&table->index, keys, count, table->touch_bytes, records);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-static struct sl_row *record_at(const struct sl_sparse_table *store, uint32_t number)
+static struct sl_row *record_at(const struct sl_sparse_table *table, uint32_t number)
 {
-    sl_assert_slow(number < store->records.unit_count);
-    return sl_slab_at(&store->records, number);
+    sl_assert_slow(number < table->records.unit_count);
+    return sl_slab_at(&table->records, number);
 }
 
-struct sl_row *sl_sparse_table_record(struct sl_sparse_table *store, uint32_t number)
+struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t number)
 {
-    sl_assert(number < store->records.unit_count);
-    return record_at(store, number);
+    sl_assert(number < table->records.unit_count);
+    return record_at(table, number);
 }
 
 /* Where records lie, for a loop that writes to memory of which the compiler cannot know that it is
@@ -208,9 +208,9 @@ struct places {
     uint32_t shift, mask;
 };
 
-static struct places places_of(const struct sl_sparse_table *store)
+static struct places places_of(const struct sl_sparse_table *table)
 {
-    const struct sl_slab *records = &store->records;
+    const struct sl_slab *records = &table->records;
     return (struct places){
         .chunks = records->chunks,
         .unit_bytes = records->unit_bytes,
@@ -240,10 +240,10 @@ static inline __attribute__((always_inline)) void prefetch(const struct places *
 
 /* Where the records lie: kernels take addresses. The first rows are on their way while the others'
  * addresses are computed, earlier than a kernel could ask for them; `bytes` of each. */
-static void find_records(const struct sl_sparse_table *store, const uint32_t *numbers,
+static void find_records(const struct sl_sparse_table *table, const uint32_t *numbers,
                          uint32_t count, size_t bytes, struct sl_row **records)
 {
-    const struct places places = places_of(store);
+    const struct places places = places_of(table);
     const uint32_t first = count < FETCH_FIRST ? count : FETCH_FIRST;
     for (uint32_t i = 0; i < first; i++) {
         prefetch(&places, numbers[i], bytes);
@@ -254,35 +254,35 @@ static void find_records(const struct sl_sparse_table *store, const uint32_t *nu
     }
 }
 
-void sl_sparse_table_gather(struct sl_sparse_table *store, const uint32_t *records, uint32_t count,
+void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
                             float *rows)
 {
-    const uint32_t dim = store->spec.dim;
+    const uint32_t dim = table->spec.dim;
     const size_t bytes = prefetch_bytes(dim * sizeof *rows);
     struct sl_row *found[VISIT_GROUP];
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
         const uint32_t left = count - done;
         const uint32_t group = left < VISIT_GROUP ? left : VISIT_GROUP;
-        find_records(store, records + done, group, bytes, found);
-        store->gather(found, group, dim, rows + (size_t)done * dim);
+        find_records(table, records + done, group, bytes, found);
+        table->gather(found, group, dim, rows + (size_t)done * dim);
     }
 }
 
-void sl_sparse_table_apply(struct sl_sparse_table *store, const uint32_t *records, uint32_t count,
+void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
                            const float *gradients, const struct sl_optimizer_state *state,
                            uint64_t step)
 {
-    const uint32_t dim = store->spec.dim;
-    const size_t bytes = prefetch_bytes(store->records.unit_bytes - sizeof(struct sl_row));
+    const uint32_t dim = table->spec.dim;
+    const size_t bytes = prefetch_bytes(table->records.unit_bytes - sizeof(struct sl_row));
     const struct sl_optimizer_visit visit = {
-        .spec = &store->spec.optimizer,
+        .spec = &table->spec.optimizer,
         .state = state,
         .dim = dim,
         .step = step,
     };
     struct sl_row *visited[VISIT_GROUP];
-    if (store->watch != NULL) {
-        store->watch->before(store->watch, records, count);
+    if (table->hook != NULL) {
+        table->hook->before_write(table->hook, records, count);
     }
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
         const uint32_t left = count - done;
@@ -291,77 +291,77 @@ void sl_sparse_table_apply(struct sl_sparse_table *store, const uint32_t *record
             .records = visited,
             .gradients = gradients + (size_t)done * dim,
         };
-        find_records(store, records + done, rows.count, bytes, visited);
-        store->optimizer->apply_rows(&visit, &rows);
+        find_records(table, records + done, rows.count, bytes, visited);
+        table->optimizer->apply_rows(&visit, &rows);
     }
 }
 
-void sl_sparse_table_pool(struct sl_sparse_table *store, const uint32_t *records,
+void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records,
                           const uint32_t *bag_ends, uint32_t bag_count, float *pooled)
 {
-    const struct sl_optimizer_visit visit = {.dim = store->spec.dim};
-    const struct places places = places_of(store);
-    const size_t bytes = prefetch_bytes(store->spec.dim * sizeof *pooled);
+    const struct sl_optimizer_visit visit = {.dim = table->spec.dim};
+    const struct places places = places_of(table);
+    const size_t bytes = prefetch_bytes(table->spec.dim * sizeof *pooled);
     const uint32_t count = bag_count == 0 ? 0 : bag_ends[bag_count - 1];
     uint32_t i = 0;
     for (uint32_t bag = 0; bag < bag_count; bag++) {
-        float *sum = pooled + (size_t)bag * store->spec.dim;
+        float *sum = pooled + (size_t)bag * table->spec.dim;
         for (; i < bag_ends[bag]; i++) {
             if (count - i > PREFETCH_AHEAD) {
                 prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
             }
-            store->sum->apply(&visit, sum, NULL, NULL, place_at(&places, records[i])->values);
+            table->sum->apply(&visit, sum, NULL, NULL, place_at(&places, records[i])->values);
         }
     }
 }
 
-void sl_sparse_table_set_hook(struct sl_sparse_table *store, struct sl_sparse_table_hook *watch)
+void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_table_hook *hook)
 {
-    store->watch = watch;
+    table->hook = hook;
 }
 
 /* ---- Facts ----------------------------------------------------------------------------------- */
 
-const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *store)
+const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *table)
 {
-    return &store->spec;
+    return &table->spec;
 }
 
-const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_table *store)
+const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_table *table)
 {
-    return store->optimizer;
+    return table->optimizer;
 }
 
-uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *store)
+uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table)
 {
-    return store->records.unit_count;
+    return table->records.unit_count;
 }
 
-size_t sl_sparse_table_record_bytes(const struct sl_sparse_table *store)
+size_t sl_sparse_table_record_bytes(const struct sl_sparse_table *table)
 {
-    return store->records.unit_bytes;
+    return table->records.unit_bytes;
 }
 
-void sl_sparse_table_set_bytes_max(struct sl_sparse_table *store, size_t bytes_max)
+void sl_sparse_table_set_bytes_max(struct sl_sparse_table *table, size_t bytes_max)
 {
-    store->budget.bytes_max = bytes_max;
+    table->budget.bytes_max = bytes_max;
 }
 
-size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *store)
+size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *table)
 {
-    return store->budget.bytes;
+    return table->budget.bytes;
 }
 
-uint64_t sl_sparse_table_chunks_late(const struct sl_sparse_table *store)
+uint64_t sl_sparse_table_chunks_late(const struct sl_sparse_table *table)
 {
-    return store->records.large.chunks_late + store->index.segments.large.chunks_late +
-           store->index.pages.large.chunks_late;
+    return table->records.large.chunks_late + table->index.segments.large.chunks_late +
+           table->index.pages.large.chunks_late;
 }
 
-void sl_sparse_table_each(struct sl_sparse_table *store,
+void sl_sparse_table_each(struct sl_sparse_table *table,
                           void (*visit)(void *ctx, const struct sl_row *record), void *ctx)
 {
-    for (uint32_t number = 0; number < store->records.unit_count; number++) {
-        visit(ctx, record_at(store, number));
+    for (uint32_t number = 0; number < table->records.unit_count; number++) {
+        visit(ctx, record_at(table, number));
     }
 }

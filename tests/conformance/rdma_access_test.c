@@ -35,7 +35,7 @@ struct readable {
 static void fill_block(struct node *node, void *ctx)
 {
     struct readable *out = ctx;
-    struct sl_rdma_nic *rail = ((struct sl_rdma *)node->transport)->rails;
+    struct sl_rdma_nic *rail = ((struct sl_rdma *)node->transport)->nics;
     assert_non_null(rail);
     struct sl_rdma_block *block = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
     assert_non_null(block);

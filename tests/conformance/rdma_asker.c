@@ -144,7 +144,7 @@ static void on_request(void *ctx, struct sl_conn *conn, const struct sl_transpor
     struct wish wish = {.id = message->header.request_id};
     sl_assert(listener->conn == conn && listener->node == node);
     sl_assert(message->header.type == SL_FRAME_REQUEST && message->header.payload_bytes == 8);
-    sl_assert(conn->landing == NULL); /* it is no address here */
+    sl_assert(conn->reply_buffer == NULL); /* it is no address here */
     memcpy(&wish.bytes, message->payload, 4);
     memcpy(&wish.manner, message->payload + 4, 4);
     sl_transport_release(conn, message);
@@ -270,8 +270,9 @@ static void pump_questions(struct asker *asker)
         const struct sl_transport_frame frame = {.head = asker->frames[asker->taken],
                                                  .head_bytes = sizeof asker->frames[0],
                                                  .cookie = asker->frames[asker->taken],
-                                                 .landing = question->landing,
-                                                 .landing_bytes = question->landing_bytes};
+                                                 .reply_buffer = question->reply_buffer,
+                                                 .reply_buffer_bytes =
+                                                     question->reply_buffer_bytes};
         if (sl_transport_send_burst(asker->conn, &frame, 1) == 0) {
             return;
         }
@@ -300,7 +301,7 @@ static struct question *question_of(struct asker *asker, const struct sl_frame *
 
 static uint8_t *place_of(const struct question *question)
 {
-    return question->elsewhere != NULL ? question->elsewhere : question->landing;
+    return question->elsewhere != NULL ? question->elsewhere : question->reply_buffer;
 }
 
 static void *on_answer_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
@@ -352,8 +353,8 @@ static void on_asker_closed(void *ctx, struct sl_conn *conn, int err)
     struct asker *asker = conn->user;
     for (uint32_t i = 0; i < asker->asked; i++) {
         const struct question *question = &asker->questions[i];
-        if (!asker->answered[i] && question->landing != NULL) {
-            memset(question->landing, ASKER_POISON, question->landing_bytes);
+        if (!asker->answered[i] && question->reply_buffer != NULL) {
+            memset(question->reply_buffer, ASKER_POISON, question->reply_buffer_bytes);
         }
     }
     asker->conn = NULL;

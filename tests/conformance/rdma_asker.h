@@ -16,10 +16,10 @@ enum answer_manner {
 
 /* A request, and where its answer is wanted */
 struct question {
-    uint32_t bytes;   /* of the answer's payload, which is content_of(id) */
-    uint32_t manner;  /* answer_manner */
-    uint8_t *landing; /* or NULL */
-    uint32_t landing_bytes;
+    uint32_t bytes;        /* of the answer's payload, which is content_of(id) */
+    uint32_t manner;       /* answer_manner */
+    uint8_t *reply_buffer; /* or NULL */
+    uint32_t reply_buffer_bytes;
     uint8_t *elsewhere; /* what `sink` says instead of the landing; or NULL */
 };
 

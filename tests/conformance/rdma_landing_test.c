@@ -69,17 +69,20 @@ static bool all_are(const uint8_t *memory, size_t bytes, uint8_t value)
 }
 
 /* Asks for an answer of `bytes` at `landing`, and looks at the memory behind it. */
-static void ask_with_guard(struct asker *asker, uint32_t bytes, uint32_t manner, uint8_t *landing)
+static void ask_with_guard(struct asker *asker, uint32_t bytes, uint32_t manner,
+                           uint8_t *reply_buffer)
 {
-    struct question question = {
-        .bytes = bytes, .manner = manner, .landing = landing, .landing_bytes = bytes};
-    memset(landing + bytes, GUARD_BYTE, GUARD_BYTES);
+    struct question question = {.bytes = bytes,
+                                .manner = manner,
+                                .reply_buffer = reply_buffer,
+                                .reply_buffer_bytes = bytes};
+    memset(reply_buffer + bytes, GUARD_BYTE, GUARD_BYTES);
     ask_and_wait(asker, &question, 1);
-    assert_true(all_are(landing + bytes, GUARD_BYTES, GUARD_BYTE));
+    assert_true(all_are(reply_buffer + bytes, GUARD_BYTES, GUARD_BYTE));
 }
 
 /* Below, at and above every size at which something changes. */
-static void landing__of_every_size(void **state)
+static void reply_buffer__of_every_size(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = {0,    1,       64,          6143,   6144,  8000,
@@ -98,7 +101,7 @@ static void landing__of_every_size(void **state)
 }
 
 /* Memory is registered with the device in pieces; what is written may lie on several. */
-static void landing__across_borders(void **state)
+static void reply_buffer__across_borders(void **state)
 {
     (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
@@ -112,7 +115,7 @@ static void landing__across_borders(void **state)
 }
 
 /* An answer that `sink` wants elsewhere comes there, though it was written to the landing. */
-static void landing__and_sink_says_elsewhere(void **state)
+static void reply_buffer__and_sink_says_elsewhere(void **state)
 {
     (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
@@ -120,8 +123,8 @@ static void landing__and_sink_says_elsewhere(void **state)
     for (uint32_t i = 0; i < 8; i++) {
         const struct question question = {.bytes = i % 4 == 3 ? 4 * MIB : 20000 + i,
                                           .manner = i % 2,
-                                          .landing = lent.base + 64 * i,
-                                          .landing_bytes = 4 * MIB,
+                                          .reply_buffer = lent.base + 64 * i,
+                                          .reply_buffer_bytes = 4 * MIB,
                                           .elsewhere = elsewhere};
         ask_and_wait(asker, &question, 1);
     }
@@ -130,7 +133,7 @@ static void landing__and_sink_says_elsewhere(void **state)
 }
 
 /* It is not written at all, nor behind it. */
-static void landing__smaller_than_the_answer(void **state)
+static void reply_buffer__smaller_than_the_answer(void **state)
 {
     (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
@@ -139,8 +142,8 @@ static void landing__smaller_than_the_answer(void **state)
     for (uint32_t i = 0; i < 6; i++) {
         const struct question question = {.bytes = 300000,
                                           .manner = i % 2,
-                                          .landing = lent.base,
-                                          .landing_bytes = i < 4 ? 299999 : 16,
+                                          .reply_buffer = lent.base,
+                                          .reply_buffer_bytes = i < 4 ? 299999 : 16,
                                           .elsewhere = elsewhere};
         ask_and_wait(asker, &question, 1);
     }
@@ -150,13 +153,15 @@ static void landing__smaller_than_the_answer(void **state)
 }
 
 /* Its landing is its owner's again, and serves for something else. */
-static void landing__of_a_request_that_is_refused(void **state)
+static void reply_buffer__of_a_request_that_is_refused(void **state)
 {
     (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
     memset(lent.base, GUARD_BYTE, 100000);
-    struct question question = {
-        .bytes = 100000, .manner = ANSWER_REFUSED, .landing = lent.base, .landing_bytes = 100000};
+    struct question question = {.bytes = 100000,
+                                .manner = ANSWER_REFUSED,
+                                .reply_buffer = lent.base,
+                                .reply_buffer_bytes = 100000};
     ask_and_wait(asker, &question, 1);
     assert_true(all_are(lent.base, 100000, GUARD_BYTE));
     question.manner = 0;
@@ -176,13 +181,13 @@ static void make_questions(struct question *questions, uint32_t count, uint32_t 
         questions[i] =
             (struct question){.bytes = bytes,
                               .manner = manner | (i % 3 == 0 ? 0 : ANSWER_FROM_REGISTERED),
-                              .landing = memory + used[which],
-                              .landing_bytes = bytes};
+                              .reply_buffer = memory + used[which],
+                              .reply_buffer_bytes = bytes};
         used[which] += (bytes + 15) & ~7U;
     }
 }
 
-static void landing__many_at_once_in_any_order(void **state)
+static void reply_buffer__many_at_once_in_any_order(void **state)
 {
     (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
@@ -198,7 +203,7 @@ static void landing__many_at_once_in_any_order(void **state)
             const uint32_t number = (uint32_t)(round - 1) * MANY + i + 1;
             const struct question *question = &questions[i];
             if (question->bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-                assert_memory_equal(question->landing, content_of(number, question->bytes),
+                assert_memory_equal(question->reply_buffer, content_of(number, question->bytes),
                                     question->bytes);
             }
         }
@@ -208,7 +213,7 @@ static void landing__many_at_once_in_any_order(void **state)
 }
 
 /* More than anybody remembers: all are answered, somehow. */
-static void landing__more_than_are_remembered(void **state)
+static void reply_buffer__more_than_are_remembered(void **state)
 {
     (void)state;
     enum { COUNT = 1100 };
@@ -217,11 +222,11 @@ static void landing__more_than_are_remembered(void **state)
     for (uint32_t i = 0; i < COUNT; i++) {
         questions[i] = (struct question){.bytes = i % 50 == 0 ? 20000 : 40,
                                          .manner = ANSWER_LATER,
-                                         .landing = lent.base + 64 * i,
-                                         .landing_bytes = i % 50 == 0 ? 20000 : 64};
+                                         .reply_buffer = lent.base + 64 * i,
+                                         .reply_buffer_bytes = i % 50 == 0 ? 20000 : 64};
     }
     for (uint32_t i = 0; i < COUNT; i += 50) { /* these must not lie upon each other */
-        questions[i].landing = lent.base + 20000 * (i / 50) + 64 * COUNT;
+        questions[i].reply_buffer = lent.base + 20000 * (i / 50) + 64 * COUNT;
     }
     asker_ask(asker, questions, COUNT);
     WAIT_UNTIL(answerer_kept_count == COUNT);
@@ -231,7 +236,7 @@ static void landing__more_than_are_remembered(void **state)
 }
 
 /* The first request's landing was told to another reactor than the one that answers. */
-static void landing__of_a_connection_that_moves(void **state)
+static void reply_buffer__of_a_connection_that_moves(void **state)
 {
     (void)state;
     answerer_hand_over_to(&world->nodes[2]);
@@ -240,8 +245,8 @@ static void landing__of_a_connection_that_moves(void **state)
         struct question questions[SOME];
         struct asker *asker = asker_open(&world->nodes[1], &at);
         make_questions(questions, SOME, 0, heap);
-        questions[0].bytes = questions[0].landing_bytes = round % 2 == 0 ? 90 : 200000;
-        questions[0].landing = lent.base + 8 * MIB;
+        questions[0].bytes = questions[0].reply_buffer_bytes = round % 2 == 0 ? 90 : 200000;
+        questions[0].reply_buffer = lent.base + 8 * MIB;
         ask_and_wait(asker, questions, SOME);
         finish(asker);
     }
@@ -249,7 +254,7 @@ static void landing__of_a_connection_that_moves(void **state)
 }
 
 /* Memory goes back to the system, and other memory comes to be at the same address. */
-static void landing__where_memory_was_mapped_anew(void **state)
+static void reply_buffer__where_memory_was_mapped_anew(void **state)
 {
     (void)state;
     const uint32_t bytes = 200000;
@@ -260,8 +265,10 @@ static void landing__where_memory_was_mapped_anew(void **state)
         uint8_t *memory = mmap(wanted, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
         assert_ptr_not_equal(memory, MAP_FAILED);
         wanted = memory;
-        const struct question question = {
-            .bytes = bytes - 8, .manner = round % 2, .landing = memory, .landing_bytes = bytes - 8};
+        const struct question question = {.bytes = bytes - 8,
+                                          .manner = round % 2,
+                                          .reply_buffer = memory,
+                                          .reply_buffer_bytes = bytes - 8};
         ask_and_wait(asker, &question, 1);
         assert_int_equal(munmap(memory, bytes), 0);
     }
@@ -279,8 +286,9 @@ static void end_in_the_middle(enum who who, uint64_t seed, uint8_t *heap)
     struct asker *asker = asker_open(&world->nodes[1], &at);
     make_questions(questions, SOME, seed % 2 == 0 ? ANSWER_LATER : 0, heap);
     for (uint32_t i = 1; i < SOME; i += 16) {
-        questions[i].bytes = questions[i].landing_bytes = 2 * MIB;
-        questions[i].landing = (i == 1 ? heap : lent.base) + 4 * MIB + (size_t)(i / 16) * 2 * MIB;
+        questions[i].bytes = questions[i].reply_buffer_bytes = 2 * MIB;
+        questions[i].reply_buffer =
+            (i == 1 ? heap : lent.base) + 4 * MIB + (size_t)(i / 16) * 2 * MIB;
     }
     asker_ask(asker, questions, SOME);
     if (seed % 2 == 0) {
@@ -300,14 +308,14 @@ static void end_in_the_middle(enum who who, uint64_t seed, uint8_t *heap)
     for (uint32_t i = 0; i < SOME; i++) {
         const struct question *question = &questions[i];
         assert_true(asker->answered[i] ||
-                    all_are(question->landing, question->landing_bytes, ASKER_POISON));
+                    all_are(question->reply_buffer, question->reply_buffer_bytes, ASKER_POISON));
     }
     asker_destroy(&asker);
     answerer_kept_count = 0;
 }
 
 /* Whoever ends it: what was not answered is not written to after `closed`. */
-static void landing__and_the_connection_ends(void **state)
+static void reply_buffer__and_the_connection_ends(void **state)
 {
     (void)state;
     enum { ROUNDS = 24 };
@@ -327,16 +335,16 @@ int main(void)
     }
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
     const struct CMUnitTest tests[] = {
-        CASE(landing__of_every_size),
-        CASE(landing__across_borders),
-        CASE(landing__and_sink_says_elsewhere),
-        CASE(landing__smaller_than_the_answer),
-        CASE(landing__of_a_request_that_is_refused),
-        CASE(landing__many_at_once_in_any_order),
-        CASE(landing__more_than_are_remembered),
-        CASE(landing__of_a_connection_that_moves),
-        CASE(landing__where_memory_was_mapped_anew),
-        CASE(landing__and_the_connection_ends),
+        CASE(reply_buffer__of_every_size),
+        CASE(reply_buffer__across_borders),
+        CASE(reply_buffer__and_sink_says_elsewhere),
+        CASE(reply_buffer__smaller_than_the_answer),
+        CASE(reply_buffer__of_a_request_that_is_refused),
+        CASE(reply_buffer__many_at_once_in_any_order),
+        CASE(reply_buffer__more_than_are_remembered),
+        CASE(reply_buffer__of_a_connection_that_moves),
+        CASE(reply_buffer__where_memory_was_mapped_anew),
+        CASE(reply_buffer__and_the_connection_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,7 +233,7 @@ static void expect_long_refused(uint8_t claimed, uint32_t count, uint32_t piece_
 {
     struct session session = begin();
     struct rdma_raw_packet bad =
-        packet_of_pieces((struct sl_rdma_packet){.kind = SL_RDMA_LONG, .piece_count = claimed},
+        packet_of_pieces((struct sl_rdma_packet){.kind = SL_RDMA_LONG, .remote_sge_count = claimed},
                          lent_piece(&session.raw, piece_bytes), count, payload_bytes);
     rdma_raw_send(&session.raw, bad.bytes, bad.count);
     expect_end(&session, err);
@@ -253,7 +253,7 @@ static void long__whose_pieces_do_not_fit(void **state)
                         SL_ERR_TOO_LARGE);
 }
 
-static void landing__whose_pieces_do_not_fit(void **state)
+static void reply_buffer__whose_pieces_do_not_fit(void **state)
 {
     (void)state;
     const uint32_t claims[] = {0, 2, 9, 255};
@@ -261,7 +261,7 @@ static void landing__whose_pieces_do_not_fit(void **state)
         struct session session = begin();
         struct rdma_raw_packet bad =
             packet_of_pieces((struct sl_rdma_packet){.kind = SL_RDMA_REPLY_BUFFER,
-                                                     .landing_count = (uint8_t)claims[i]},
+                                                     .reply_buffer_count = (uint8_t)claims[i]},
                              lent_piece(&session.raw, 1000), 1, 40);
         rdma_raw_send(&session.raw, bad.bytes, bad.count);
         expect_end(&session, SL_ERR_PROTOCOL);
@@ -278,7 +278,7 @@ static void long__that_lies_nowhere(void **state)
         piece.key += i % 2 == 0 ? 0x100 : 0;
         piece.at = i % 2 == 0 ? piece.at : i % 4 == 1 ? 0 : UINT64_MAX - 100;
         struct rdma_raw_packet bad = packet_of_pieces(
-            (struct sl_rdma_packet){.kind = SL_RDMA_LONG, .piece_count = 1}, piece, 1, 50000);
+            (struct sl_rdma_packet){.kind = SL_RDMA_LONG, .remote_sge_count = 1}, piece, 1, 50000);
         rdma_raw_send(&session.raw, bad.bytes, bad.count);
         WAIT_UNTIL(session.accepted->closed == 1);
         const int err = session.accepted->close_err;
@@ -297,7 +297,7 @@ static void long__and_the_peer_is_gone(void **state)
     for (uint32_t i = 0; i < 10; i++) {
         struct session session = begin();
         struct rdma_raw_packet packet =
-            packet_of_pieces((struct sl_rdma_packet){.kind = SL_RDMA_LONG, .piece_count = 1},
+            packet_of_pieces((struct sl_rdma_packet){.kind = SL_RDMA_LONG, .remote_sge_count = 1},
                              lent_piece(&session.raw, RAW_LENT_BYTES), 1, RAW_LENT_BYTES);
         memcpy(session.raw.lent, content_of(2, RAW_LENT_BYTES), RAW_LENT_BYTES);
         rdma_raw_send(&session.raw, packet.bytes, packet.count);
@@ -401,7 +401,7 @@ static void bye__and_then_more(void **state)
 /* ---- Answers that cannot land -----------------------------------------------------------------
  */
 
-static void landing__that_is_nowhere(void **state)
+static void reply_buffer__that_is_nowhere(void **state)
 {
     (void)state;
     struct sl_endpoint at;
@@ -413,7 +413,8 @@ static void landing__that_is_nowhere(void **state)
         piece.at = i % 2 == 0 ? piece.at : 4096;
         const uint32_t question[2] = {100000, ANSWER_FROM_REGISTERED};
         struct rdma_raw_packet packet = packet_of_pieces(
-            (struct sl_rdma_packet){.kind = SL_RDMA_REPLY_BUFFER, .landing_count = 1}, piece, 1, 8);
+            (struct sl_rdma_packet){.kind = SL_RDMA_REPLY_BUFFER, .reply_buffer_count = 1}, piece,
+            1, 8);
         memcpy(packet.bytes + packet.count - sizeof question, question, sizeof question);
         rdma_raw_send(&raw, packet.bytes, packet.count);
         rdma_raw_await_end(&raw);
@@ -501,7 +502,7 @@ static struct rdma_raw_packet random_packet(uint64_t *seed, const struct rdma_ra
     const uint32_t bytes = (uint32_t)(sl_hash_random(seed) % 60000);
     const uint8_t pieces = (uint8_t)(1 + sl_hash_random(seed) % 2);
     struct sl_rdma_packet head = {.kind = (uint8_t)(1 + sl_hash_random(seed) % 8),
-                                  .piece_count = pieces,
+                                  .remote_sge_count = pieces,
                                   .flags = (uint8_t)(sl_hash_random(seed) % 4)};
     struct rdma_raw_packet packet = rdma_raw_frames(2, bytes % 3000);
     if (sl_hash_random(seed) % 2 == 0) {
@@ -509,8 +510,8 @@ static struct rdma_raw_packet random_packet(uint64_t *seed, const struct rdma_ra
     }
     if (sl_hash_random(seed) % 3 != 0) {
         const uint32_t payload = head.kind != SL_RDMA_LONG ? 40 : bytes * pieces;
-        head.landing_count = head.kind == SL_RDMA_REPLY_BUFFER ? pieces : 0;
-        head.piece_count = head.kind == SL_RDMA_REPLY_BUFFER ? 0 : pieces;
+        head.reply_buffer_count = head.kind == SL_RDMA_REPLY_BUFFER ? pieces : 0;
+        head.remote_sge_count = head.kind == SL_RDMA_REPLY_BUFFER ? 0 : pieces;
         packet = packet_of_pieces(head, lent_piece(raw, bytes), pieces, payload);
     }
     const bool is_right = sl_hash_random(seed) % 2 == 0;
@@ -571,8 +572,8 @@ int main(void)
         CASE(long__whose_pieces_do_not_fit),
         CASE(long__that_lies_nowhere),
         CASE(long__and_the_peer_is_gone),
-        CASE(landing__whose_pieces_do_not_fit),
-        CASE(landing__that_is_nowhere),
+        CASE(reply_buffer__whose_pieces_do_not_fit),
+        CASE(reply_buffer__that_is_nowhere),
         CASE(kind__that_is_not_for_him_to_say),
         CASE(written__for_nothing),
         CASE(done__more_than_was_sent),

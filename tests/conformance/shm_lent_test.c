@@ -19,7 +19,7 @@ static struct sl_endpoint slow_at;
  * It writes an answer where a frame wanted it when the next frame has come. */
 
 static atomic_uint heard, callers;
-static uint8_t *kept_landing;
+static uint8_t *kept_reply_buffer;
 
 static void slow_accepted(void *ctx, struct sl_conn *conn)
 {
@@ -40,10 +40,10 @@ static void slow_received(void *ctx, struct sl_conn *conn,
                           const struct sl_transport_message *message)
 {
     (void)ctx;
-    if (kept_landing != NULL) {
-        memset(kept_landing, 5, LENT_BYTES);
+    if (kept_reply_buffer != NULL) {
+        memset(kept_reply_buffer, 5, LENT_BYTES);
     }
-    kept_landing = conn->landing;
+    kept_reply_buffer = conn->reply_buffer;
     heard++;
     sl_transport_release(conn, message);
 }
@@ -127,11 +127,11 @@ static void lend(const struct shm_raw *raw, uint32_t region, enum sl_shared_acce
     assert_true(shm_raw_note(raw, note, fd));
 }
 
-static struct sl_shm_slot slot_with_landing(uint32_t number, uint32_t region)
+static struct sl_shm_slot slot_with_reply_buffer(uint32_t number, uint32_t region)
 {
     struct sl_shm_slot slot = shm_raw_slot(number, 40);
-    slot.has_landing = 1;
-    slot.landing = (struct sl_shm_piece){.region = region, .bytes = LENT_BYTES};
+    slot.has_reply_buffer = 1;
+    slot.reply_buffer = (struct sl_shm_piece){.region = region, .bytes = LENT_BYTES};
     return slot;
 }
 
@@ -139,8 +139,8 @@ static struct sl_shm_slot slot_with_landing(uint32_t number, uint32_t region)
 static void lend_for_one_frame(struct shm_raw *raw, int fd)
 {
     const uint32_t before = heard;
-    const struct sl_shm_slot slot = slot_with_landing(1, 0);
-    kept_landing = NULL;
+    const struct sl_shm_slot slot = slot_with_reply_buffer(1, 0);
+    kept_reply_buffer = NULL;
     lend(raw, 0, SL_SHARED_WRITE, fd);
     shm_raw_publish(raw, &slot);
     WAIT_UNTIL(heard == before + 1);
@@ -187,19 +187,19 @@ static void lent__anew_in_the_same_place(void **state)
     lend(&raw, again, SL_SHARED_WRITE, second);
     struct sl_shm_slot slot;
     for (uint32_t i = 2; i <= 3; i++) {
-        slot = slot_with_landing(i, again);
+        slot = slot_with_reply_buffer(i, again);
         shm_raw_publish(&raw, &slot);
         WAIT_UNTIL(heard == before + i);
     }
     assert_int_equal(last_byte(first), 0);
     assert_int_equal(last_byte(second), 5);
-    slot = slot_with_landing(4, 0);
+    slot = slot_with_reply_buffer(4, 0);
     shm_raw_publish(&raw, &slot);
     shm_raw_await_end(&raw);
     assert_int_equal(heard, before + 3);
     shm_raw_close(&raw);
     WAIT_UNTIL(callers == 0);
-    kept_landing = NULL;
+    kept_reply_buffer = NULL;
     close(first);
     close(second);
 }
@@ -223,7 +223,7 @@ static void expect_unheard(const struct sl_shm_slot *slot)
 static void lent__and_taken_back(void **state)
 {
     (void)state;
-    struct sl_shm_slot slot = slot_with_landing(1, 0);
+    struct sl_shm_slot slot = slot_with_reply_buffer(1, 0);
     expect_unheard(&slot);
     const uint32_t sizes[] = {400, LENT_BYTES};
     for (uint32_t i = 0; i < 2; i++) {
@@ -263,7 +263,7 @@ static void count_retired(struct node *node, void *ctx)
 {
     (void)node;
     struct retired *retired = ctx;
-    retired->count = ((struct sl_shm_conn *)retired->conn)->link.lent->retired_count;
+    retired->count = ((struct sl_shm_conn *)retired->conn)->link.imported->retired_count;
 }
 
 /* Lends memory of so many pages and takes it back, one region after the other. */
@@ -288,7 +288,7 @@ static uint32_t retired_after(struct shm_raw *raw, struct peer *accepted, uint32
     const uint32_t region = number * SL_SHM_REGIONS, before = accepted->received;
     const int fd = make_memory(LENT_BYTES, F_SEAL_SHRINK);
     lend(raw, region, SL_SHARED_WRITE, fd);
-    const struct sl_shm_slot slot = slot_with_landing(before + 1, region);
+    const struct sl_shm_slot slot = slot_with_reply_buffer(before + 1, region);
     shm_raw_publish(raw, &slot);
     WAIT_UNTIL(accepted->received == before + 1 || accepted->closed == 1);
     assert_int_equal(accepted->closed, 0);

@@ -372,8 +372,8 @@ static void slot__whose_answer_would_land_nowhere(void **state)
     const uint32_t regions[] = {0, 255, 256, SL_SHM_REGION_YOURS, SL_SHM_REGION_ARENA};
     for (size_t i = 0; i < sizeof regions / sizeof regions[0]; i++) {
         struct sl_shm_slot bad = shm_raw_slot(2, 40);
-        bad.has_landing = 1;
-        bad.landing = (struct sl_shm_piece){.region = regions[i], .bytes = 64};
+        bad.has_reply_buffer = 1;
+        bad.reply_buffer = (struct sl_shm_piece){.region = regions[i], .bytes = 64};
         expect_refused(&bad, SL_ERR_PROTOCOL);
     }
 }
@@ -500,8 +500,8 @@ static void believe_received(void *ctx, struct sl_conn *conn,
     for (uint32_t i = 0; i < message->header.payload_bytes; i++) {
         sum += message->payload[i];
     }
-    if (conn->landing != NULL) {
-        memset(conn->landing, (int)sum, conn->landing_bytes);
+    if (conn->reply_buffer != NULL) {
+        memset(conn->reply_buffer, (int)sum, conn->reply_buffer_bytes);
     }
     believed++;
     struct sl_frame header = {.type = SL_FRAME_REPLY, .request_id = 1};

@@ -25,8 +25,8 @@ struct side {
     struct sl_transport_message message; /* the last, until it is released */
     const uint8_t *rest;
     uint32_t rest_bytes;
-    void *landing;
-    uint32_t landing_bytes;
+    void *reply_buffer;
+    uint32_t reply_buffer_bytes;
     atomic_uint opened, asked, received, sent, closed;
 };
 
@@ -50,10 +50,10 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 {
     struct side *side = ctx;
     side->message = *message;
-    side->rest = conn->rest;
-    side->rest_bytes = conn->rest_bytes;
-    side->landing = conn->landing;
-    side->landing_bytes = conn->landing_bytes;
+    side->rest = conn->tail;
+    side->rest_bytes = conn->tail_bytes;
+    side->reply_buffer = conn->reply_buffer;
+    side->reply_buffer_bytes = conn->reply_buffer_bytes;
     side->received++;
 }
 
@@ -186,7 +186,7 @@ static void run_call(void *ctx, uint64_t a, uint64_t b)
         while (!*call->until) {
             sched_yield();
         }
-        memset(side->landing, call->late, side->landing_bytes);
+        memset(side->reply_buffer, call->late, side->reply_buffer_bytes);
     } else if (call->sinks) {
         side->sink_answer = call->sink_answer;
     } else if (call->disconnects) {
@@ -221,7 +221,7 @@ static void run(struct call *call)
 /* A frame whose head, with `in_head` bytes of payload, is at the front of what the side sends from,
  * and the rest where it says. */
 static void send_frame(struct side *side, uint8_t type, uint32_t in_head, const void *rest,
-                       uint32_t rest_bytes, void *landing, uint32_t landing_bytes)
+                       uint32_t rest_bytes, void *reply_buffer, uint32_t reply_buffer_bytes)
 {
     struct sl_frame header = {
         .type = type, .payload_bytes = in_head + rest_bytes, .request_id = 1, .budget_us = 1};
@@ -232,8 +232,8 @@ static void send_frame(struct side *side, uint8_t type, uint32_t in_head, const 
                                   .payload = rest,
                                   .payload_bytes = rest_bytes,
                                   .cookie = side,
-                                  .landing = landing,
-                                  .landing_bytes = landing_bytes}};
+                                  .reply_buffer = reply_buffer,
+                                  .reply_buffer_bytes = reply_buffer_bytes}};
     run(&call);
 }
 
@@ -311,13 +311,13 @@ static void land(uint32_t bytes)
     client->sink_answer = wanted;
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, bytes);
     WAIT_UNTIL(server->received == 1);
-    assert_non_null(server->landing);
-    assert_int_equal(server->landing_bytes, bytes);
-    memset(server->landing, 0x77, bytes);
+    assert_non_null(server->reply_buffer);
+    assert_int_equal(server->reply_buffer_bytes, bytes);
+    memset(server->reply_buffer, 0x77, bytes);
     assert_int_equal(wanted[bytes - 1], 0x77);
-    void *landing = server->landing;
+    void *reply_buffer = server->reply_buffer;
     release_last(server);
-    send_frame(server, SL_FRAME_REPLY, 0, landing, bytes, NULL, 0);
+    send_frame(server, SL_FRAME_REPLY, 0, reply_buffer, bytes, NULL, 0);
     WAIT_UNTIL(client->received == 1);
     assert_ptr_equal(client->message.payload, wanted);
     assert_true((client->message.token == NULL) == (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES));
@@ -325,13 +325,13 @@ static void land(uint32_t bytes)
     WAIT_UNTIL(server->sent == 1);
 }
 
-static void landing__of_a_long_answer(void **state)
+static void reply_buffer__of_a_long_answer(void **state)
 {
     (void)state;
     land(LONG_BYTES);
 }
 
-static void landing__of_a_short_answer(void **state)
+static void reply_buffer__of_a_short_answer(void **state)
 {
     (void)state;
     land(SHORT_BYTES);
@@ -339,18 +339,18 @@ static void landing__of_a_short_answer(void **state)
 
 /* An answer waits for a sink, and the memory that it lies in is taken back: nothing is read there.
  */
-static void landing__taken_back_while_its_answer_waits(void **state)
+static void reply_buffer__taken_back_while_its_answer_waits(void **state)
 {
     (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     static _Alignas(64) uint8_t sink[LONG_BYTES];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->lands.base, LONG_BYTES);
     WAIT_UNTIL(server->received == 1);
-    uint8_t *landing = server->landing;
-    assert_non_null(landing);
+    uint8_t *reply_buffer = server->reply_buffer;
+    assert_non_null(reply_buffer);
     release_last(server);
-    memset(landing, 0x33, LONG_BYTES);
-    send_frame(server, SL_FRAME_REPLY, 0, landing, LONG_BYTES, NULL, 0);
+    memset(reply_buffer, 0x33, LONG_BYTES);
+    send_frame(server, SL_FRAME_REPLY, 0, reply_buffer, LONG_BYTES, NULL, 0);
     WAIT_UNTIL(client->asked > 0);
     struct call take_back = {.side = client, .unregisters = true, .sink_answer = sink};
     run(&take_back);
@@ -360,18 +360,18 @@ static void landing__taken_back_while_its_answer_waits(void **state)
 
 /* An answer waits for a sink, and the memory that it lies in is revoked for another peer's sake: it
  * is read where this peer has written it. */
-static void landing__revoked_while_its_answer_waits(void **state)
+static void reply_buffer__revoked_while_its_answer_waits(void **state)
 {
     (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base + 4096;
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
     WAIT_UNTIL(server->received == 1);
-    uint8_t *landing = server->landing;
-    assert_non_null(landing);
+    uint8_t *reply_buffer = server->reply_buffer;
+    assert_non_null(reply_buffer);
     release_last(server);
-    memset(landing, 0x33, LONG_BYTES);
-    send_frame(server, SL_FRAME_REPLY, 0, landing, LONG_BYTES, NULL, 0);
+    memset(reply_buffer, 0x33, LONG_BYTES);
+    send_frame(server, SL_FRAME_REPLY, 0, reply_buffer, LONG_BYTES, NULL, 0);
     WAIT_UNTIL(client->asked > 0);
     assert_int_equal(sl_shared_revoke(&client->lands, client->lands.base, 64), 0);
     const uint32_t asked = client->asked;
@@ -387,34 +387,34 @@ static void landing__revoked_while_its_answer_waits(void **state)
 }
 
 /* Only what may be written is lent for that. */
-static void landing__in_memory_that_is_read_only(void **state)
+static void reply_buffer__in_memory_that_is_read_only(void **state)
 {
     (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->sends.base + 4096, 1000);
     WAIT_UNTIL(server->received == 1);
-    assert_null(server->landing);
+    assert_null(server->reply_buffer);
     release_last(server);
 }
 
 /* Who still holds a landing after it was withdrawn writes to nothing, and lives. */
-static void landing__after_it_was_withdrawn(void **state)
+static void reply_buffer__after_it_was_withdrawn(void **state)
 {
     (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base;
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, 1000);
     WAIT_UNTIL(server->received == 1);
-    uint8_t *landing = server->landing;
-    assert_non_null(landing);
+    uint8_t *reply_buffer = server->reply_buffer;
+    assert_non_null(reply_buffer);
     release_last(server);
     struct call withdraw = {.side = client, .unregisters = true};
     run(&withdraw);
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, NULL, 0);
     WAIT_UNTIL(server->received == 2);
     release_last(server);
-    memset(landing, 0x33, 1000);
-    send_frame(server, SL_FRAME_REPLY, 0, landing, 1000, NULL, 0);
+    memset(reply_buffer, 0x33, 1000);
+    send_frame(server, SL_FRAME_REPLY, 0, reply_buffer, 1000, NULL, 0);
     WAIT_UNTIL(client->received == 1);
     assert_int_equal(client->message.payload[999], 0x33);
     assert_ptr_not_equal(client->message.payload, wanted);
@@ -423,7 +423,7 @@ static void landing__after_it_was_withdrawn(void **state)
 
 /* A process that stood still while its peer went on writes where the answer was to go: the peer has
  * the memory back, and sees nothing of it. */
-static void landing__of_a_peer_that_stood_still(void **state)
+static void reply_buffer__of_a_peer_that_stood_still(void **state)
 {
     (void)state;
     struct side *server = &sides[0], *client = &sides[1];
@@ -432,7 +432,7 @@ static void landing__of_a_peer_that_stood_still(void **state)
     memset(client->lands.base, 1, REGION_BYTES);
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
     WAIT_UNTIL(server->received == 1);
-    assert_non_null(server->landing);
+    assert_non_null(server->reply_buffer);
     release_last(server);
     struct call slice = {.side = server, .until = &goes_on, .late = 3};
     begin(&slice);
@@ -452,7 +452,7 @@ static void landing__of_a_peer_that_stood_still(void **state)
 }
 
 /* One that closes its end writes no more: the memory stays what it is. */
-static void landing__of_a_peer_that_says_goodbye(void **state)
+static void reply_buffer__of_a_peer_that_says_goodbye(void **state)
 {
     (void)state;
     struct side *server = &sides[0], *client = &sides[1];
@@ -466,7 +466,7 @@ static void landing__of_a_peer_that_says_goodbye(void **state)
 }
 
 /* What was asked for before comes all the same; later answers are copied. */
-static void landing__in_memory_that_another_peer_has_lost(void **state)
+static void reply_buffer__in_memory_that_another_peer_has_lost(void **state)
 {
     (void)state;
     struct side *server = &sides[0], *client = &sides[1];
@@ -475,11 +475,11 @@ static void landing__in_memory_that_another_peer_has_lost(void **state)
     memset(client->lands.base, 1, REGION_BYTES);
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
     WAIT_UNTIL(server->received == 1);
-    uint8_t *landing = server->landing;
+    uint8_t *reply_buffer = server->reply_buffer;
     release_last(server);
     assert_int_equal(sl_shared_revoke(&client->lands, wanted - 64, 64), 0);
-    memset(landing, 0x77, LONG_BYTES);
-    send_frame(server, SL_FRAME_REPLY, 0, landing, LONG_BYTES, NULL, 0);
+    memset(reply_buffer, 0x77, LONG_BYTES);
+    send_frame(server, SL_FRAME_REPLY, 0, reply_buffer, LONG_BYTES, NULL, 0);
     WAIT_UNTIL(client->received == 1);
     for (uint32_t i = 0; i < LONG_BYTES; i++) {
         assert_int_equal(wanted[i], 0x77);
@@ -488,7 +488,7 @@ static void landing__in_memory_that_another_peer_has_lost(void **state)
     release_last(client);
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
     WAIT_UNTIL(server->received == 2);
-    assert_null(server->landing);
+    assert_null(server->reply_buffer);
     release_last(server);
     memset(server->sends.base + SL_FRAME_HEADER_BYTES, 0x55, LONG_BYTES);
     send_frame(server, SL_FRAME_REPLY, LONG_BYTES, NULL, 0, NULL, 0);
@@ -514,20 +514,22 @@ int main(void)
         cmocka_unit_test_setup_teardown(in_place__in_two, open_both, close_both),
         cmocka_unit_test_setup_teardown(short__reply_stays_and_request_does_not, open_both,
                                         close_both),
-        cmocka_unit_test_setup_teardown(landing__of_a_long_answer, open_both, close_both),
-        cmocka_unit_test_setup_teardown(landing__of_a_short_answer, open_both, close_both),
-        cmocka_unit_test_setup_teardown(landing__taken_back_while_its_answer_waits, open_both,
+        cmocka_unit_test_setup_teardown(reply_buffer__of_a_long_answer, open_both, close_both),
+        cmocka_unit_test_setup_teardown(reply_buffer__of_a_short_answer, open_both, close_both),
+        cmocka_unit_test_setup_teardown(reply_buffer__taken_back_while_its_answer_waits, open_both,
                                         close_both),
-        cmocka_unit_test_setup_teardown(landing__revoked_while_its_answer_waits, open_both,
+        cmocka_unit_test_setup_teardown(reply_buffer__revoked_while_its_answer_waits, open_both,
                                         close_both),
-        cmocka_unit_test_setup_teardown(landing__in_memory_that_is_read_only, open_both,
+        cmocka_unit_test_setup_teardown(reply_buffer__in_memory_that_is_read_only, open_both,
                                         close_both),
-        cmocka_unit_test_setup_teardown(landing__after_it_was_withdrawn, open_both, close_both),
-        cmocka_unit_test_setup_teardown(landing__of_a_peer_that_stood_still, open_both, close_both),
-        cmocka_unit_test_setup_teardown(landing__of_a_peer_that_says_goodbye, open_both_in_amber,
+        cmocka_unit_test_setup_teardown(reply_buffer__after_it_was_withdrawn, open_both,
                                         close_both),
-        cmocka_unit_test_setup_teardown(landing__in_memory_that_another_peer_has_lost, open_both,
+        cmocka_unit_test_setup_teardown(reply_buffer__of_a_peer_that_stood_still, open_both,
                                         close_both),
+        cmocka_unit_test_setup_teardown(reply_buffer__of_a_peer_that_says_goodbye,
+                                        open_both_in_amber, close_both),
+        cmocka_unit_test_setup_teardown(reply_buffer__in_memory_that_another_peer_has_lost,
+                                        open_both, close_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

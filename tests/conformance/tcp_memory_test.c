@@ -85,18 +85,18 @@ static void close__keeps_connections_of_messages(void **state)
 static void leave_room(struct node *node, void *ctx)
 {
     struct sl_tcp_buffers *buffers = &((struct sl_tcp *)node->transport)->buffers;
-    buffers->aside_bytes = buffers->aside_bytes_max - *(const size_t *)ctx;
+    buffers->unplaced_bytes = buffers->unplaced_bytes_max - *(const size_t *)ctx;
 }
 
 static void leave_all(struct node *node, void *ctx)
 {
     (void)ctx;
-    ((struct sl_tcp *)node->transport)->buffers.aside_bytes = 0;
+    ((struct sl_tcp *)node->transport)->buffers.unplaced_bytes = 0;
 }
 
-static void read_aside_bytes(struct node *node, void *ctx)
+static void read_unplaced_bytes(struct node *node, void *ctx)
 {
-    *(size_t *)ctx = ((struct sl_tcp *)node->transport)->buffers.aside_bytes;
+    *(size_t *)ctx = ((struct sl_tcp *)node->transport)->buffers.unplaced_bytes;
 }
 
 /* A connection is closed with NO_MEMORY when the received part of its frame exceeds the remaining
@@ -109,7 +109,7 @@ static void sink__refused_beyond_the_memory_for_parts(void **state)
     struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
-    size_t room_bytes = 100, aside_bytes;
+    size_t room_bytes = 100, unplaced_bytes;
     node_run(server, leave_room, &room_bytes);
     raw_make_frame(frame, 1, LONG_BYTES);
     int refused = tcp_connect_raw(&server->bound);
@@ -124,14 +124,14 @@ static void sink__refused_beyond_the_memory_for_parts(void **state)
     uint32_t size = 100;
     peer_send_from_test(bystander, &size, 1);
     WAIT_UNTIL(bystander->received == 1);
-    node_run(server, read_aside_bytes, &aside_bytes);
-    assert_int_equal(aside_bytes, PART_BYTES - SL_FRAME_HEADER_BYTES);
+    node_run(server, read_unplaced_bytes, &unplaced_bytes);
+    assert_int_equal(unplaced_bytes, PART_BYTES - SL_FRAME_HEADER_BYTES);
     node_set_policy(server, (struct policy){.echo = true});
     raw_write(waiting, frame + PART_BYTES, sizeof frame - PART_BYTES);
     raw_read(waiting, answer, sizeof answer);
     assert_memory_equal(answer, frame, sizeof frame);
-    node_run(server, read_aside_bytes, &aside_bytes);
-    assert_int_equal(aside_bytes, 0);
+    node_run(server, read_unplaced_bytes, &unplaced_bytes);
+    assert_int_equal(unplaced_bytes, 0);
     close(refused);
     close(waiting);
     world_close(world);

@@ -71,14 +71,14 @@ static void mend(uint8_t *bytes, size_t byte_count, bool totals)
     while (byte_count - at >= SL_FORMAT_END_BYTES + SL_FORMAT_BLOCK_BYTES) {
         uint8_t *place = bytes + at;
         struct sl_format_block block = {
-            .kind = place[4], .packed = place[5] & 1, .index = end.blocks};
+            .kind = place[4], .compressed = place[5] & 1, .index = end.blocks};
         memcpy(&block.table_id, place + 8, 4);
         memcpy(&block.count, place + 12, 4);
         memcpy(&block.raw_bytes, place + 16, 4);
         memcpy(&block.packed_bytes, place + 20, 4);
         const size_t left = byte_count - at - SL_FORMAT_BLOCK_BYTES - SL_FORMAT_END_BYTES;
         block.packed_bytes = block.packed_bytes < left ? block.packed_bytes : (uint32_t)left;
-        if (!block.packed) {
+        if (!block.compressed) {
             block.raw_bytes = block.packed_bytes;
         }
         at += SL_FORMAT_BLOCK_BYTES;
@@ -105,7 +105,8 @@ static void write_and_change(struct sl_bytes *input, struct sl_checkpoint_manife
                                                          .directory = "/c",
                                                          .number = 1,
                                                          .shard_count = 1,
-                                                         .level = sl_bytes_u8(input) % 4};
+                                                         .compression_level =
+                                                             sl_bytes_u8(input) % 4};
     const uint32_t place = sl_bytes_u32(input);
     const uint8_t change = sl_bytes_u8(input);
     int64_t blocks = 0;
@@ -146,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
         if (mode > 0) {
             mend(copy, input.left, mode == 2);
         }
-        sl_assert(disk.disk.ops->make_folder(&disk, "/c/checkpoint-000001", why) == 0);
+        sl_assert(disk.disk.ops->make_subdir(&disk, "/c/checkpoint-000001", why) == 0);
         memory_disk_put(&disk, PATH, copy, input.left);
         fit(&manifest, copy, input.left);
         const int64_t all = read_all(&manifest, SL_CHECKPOINT_ALL_KINDS);

@@ -22,10 +22,11 @@ static void check_entry(const struct sl_endpoint_map *map,
     sl_assert(sl_endpoint_map_find(map, &entry->control) == entry);
     check_endpoint(&entry->control);
     check_endpoint(&entry->data);
-    if (entry->has_fast) {
+    if (entry->has_bypass) {
         sl_assert(entry->data.scheme == SL_ENDPOINT_TCP);
-        sl_assert(entry->fast.scheme == SL_ENDPOINT_RDMA || entry->fast.scheme == SL_ENDPOINT_DPDK);
-        check_endpoint(&entry->fast);
+        sl_assert(entry->bypass.scheme == SL_ENDPOINT_RDMA ||
+                  entry->bypass.scheme == SL_ENDPOINT_DPDK);
+        check_endpoint(&entry->bypass);
     }
 }
 

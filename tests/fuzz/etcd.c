@@ -142,7 +142,7 @@ static void check(const struct sl_metastore_request *ask)
         sl_assert(ask->kind != SL_METASTORE_LEASE_RENEW || answer->ttl_s != 0);
         sl_assert(!answer->held || (ask->kind == SL_METASTORE_WRITE && answer->revision != 0));
     }
-    for (size_t i = 0; i < answer->pair_count && answer->err == 0; i++) {
+    for (size_t i = 0; i < answer->item_count && answer->err == 0; i++) {
         const struct sl_metastore_item *pair = &answer->pairs[i];
         sl_assert(strncmp(pair->key, KEY, strlen(KEY)) == 0);
         sl_assert(ask->is_prefix || ask->kind != SL_METASTORE_READ || strcmp(pair->key, KEY) == 0);
@@ -176,10 +176,10 @@ static void ask_in_json(struct sl_metastore_request *ask, struct sl_bytes *input
     bool more = true;
     while (more && ask->answer.err == 0) {
         struct sl_bytes piece = fuzz_input_piece(input, UINT16_MAX);
-        const size_t before = ask->answer.pair_count;
+        const size_t before = ask->answer.item_count;
         ask->answer.err =
             sl_etcd_json_answer(ask, (const char *)piece.next, piece.left, &ask->answer, &more);
-        sl_assert(!more || ask->answer.pair_count > before);
+        sl_assert(!more || ask->answer.item_count > before);
     }
     check(ask);
 }

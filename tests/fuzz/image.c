@@ -1,7 +1,7 @@
 /* Images of shards: any sequence of blocks is refused, or loaded into a shard that can be used,
  * cut, and made again of what the cut gives, the same bit for bit; and a block of sessions, whose
  * records are put as they were taken. The input: whose image it is, and the blocks as
- * shard_image_pack has them. */
+ * shard_stream_pack has them. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -24,7 +24,7 @@ static struct sl_shard *shard_of(uint32_t index, uint32_t count, size_t memory_b
         .index = index,
         .count = count,
         .memory_bytes_max = memory_bytes_max,
-        .staging_bytes_max = STAGING_BYTES,
+        .push_buffer_bytes_max = STAGING_BYTES,
     };
     struct sl_shard *shard;
     sl_assert(sl_shard_create(&options, &shard) == 0);
@@ -40,19 +40,19 @@ static void commit(struct sl_shard *shard)
 }
 
 /* What a cut makes of the shard, makes the shard again. */
-static void check_cut(struct sl_shard *shard, uint32_t index, uint32_t count)
+static void check_snapshot(struct sl_shard *shard, uint32_t index, uint32_t count)
 {
     const struct sl_shard_snapshot_options options = {.base = NULL};
-    struct shard_image image = {0};
+    struct shard_stream snapshot = {0};
     sl_assert(sl_shard_snapshot_begin(shard, &options) == 0);
-    while (shard_image_cut(shard, 1000, &image)) {
+    while (shard_stream_snapshot(shard, 1000, &snapshot)) {
     }
     sl_shard_snapshot_end(shard, NULL);
     struct sl_shard *again = shard_of(index, count, 0);
-    sl_assert(shard_image_load(&image, again, 1000, reason, sizeof reason) == 0);
-    sl_assert(shard_image_differ_at_all(shard, again) == NULL);
+    sl_assert(shard_stream_load(&snapshot, again, 1000, reason, sizeof reason) == 0);
+    sl_assert(shard_stream_differ_at_all(shard, again) == NULL);
     sl_shard_destroy(&again);
-    shard_image_fini(&image);
+    shard_stream_fini(&snapshot);
 }
 
 /* Workers go, so that all that they had pushed takes effect, or none. */
@@ -102,19 +102,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     sl_log_setup(SL_LOG_OFF, "fuzz");
     struct sl_bytes input = sl_bytes_over(bytes, byte_count);
     const uint8_t who = sl_bytes_u8(&input);
-    const uint32_t image_count = 1 + who % SHARDS;
-    const uint32_t image_shard = who / SHARDS % image_count;
-    const uint32_t count = who >= 128 ? 1U + who % 2 : image_count;
-    const uint32_t index = who >= 128 ? 0 : image_shard;
+    const uint32_t snapshot_count = 1 + who % SHARDS;
+    const uint32_t stream_shard = who / SHARDS % snapshot_count;
+    const uint32_t count = who >= 128 ? 1U + who % 2 : snapshot_count;
+    const uint32_t index = who >= 128 ? 0 : stream_shard;
     check_sessions(input.next, input.left);
     struct sl_shard *shard = shard_of(index, count, MEMORY_BYTES);
     reason[0] = '\0';
-    const int err = shard_image_load_packed(input.next, input.left, image_shard, image_count, shard,
-                                            reason, sizeof reason);
+    const int err = shard_stream_load_packed(input.next, input.left, stream_shard, snapshot_count,
+                                             shard, reason, sizeof reason);
     if (err == 0) {
-        check_cut(shard, index, count);
+        check_snapshot(shard, index, count);
         use(shard);
-        check_cut(shard, index, count);
+        check_snapshot(shard, index, count);
     } else {
         sl_assert(err == SL_ERR_CORRUPT || err == SL_ERR_NO_MEMORY);
         sl_assert(reason[0] != '\0');

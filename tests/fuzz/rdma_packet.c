@@ -18,7 +18,7 @@
 #define LANDING_BYTES 65536U
 
 static struct rdma_wire wire; /* large */
-static struct sl_shared landing;
+static struct sl_shared reply_buffer;
 static _Alignas(4096) uint8_t sink[SINK_BYTES], frame[FRAME_BYTES];
 
 static struct rdma_wire_end *mad(void)
@@ -39,7 +39,7 @@ static void mend(uint8_t *packet, uint32_t bytes)
         return;
     }
     memcpy(&head, packet, sizeof head);
-    uint32_t pieces = ((uint32_t)head.piece_count + head.landing_count) *
+    uint32_t pieces = ((uint32_t)head.remote_sge_count + head.reply_buffer_count) *
                       (uint32_t)sizeof(struct sl_rdma_remote_sge);
     head.limit = victim()->conn->limit_theirs + head.limit % 4;
     head.done = victim()->conn->longs_done;
@@ -51,7 +51,7 @@ static void mend(uint8_t *packet, uint32_t bytes)
 
 static bool is_over(void)
 {
-    return victim()->conn->life == SL_RDMA_ENDED;
+    return victim()->conn->phase == SL_RDMA_ENDED;
 }
 
 static void say_anything(struct sl_bytes *input)
@@ -92,8 +92,8 @@ static void ask(struct sl_bytes *input)
     const struct sl_transport_frame offered = {.head = request,
                                                .head_bytes = sizeof request,
                                                .cookie = request,
-                                               .landing = landing.base,
-                                               .landing_bytes = LANDING_BYTES};
+                                               .reply_buffer = reply_buffer.base,
+                                               .reply_buffer_bytes = LANDING_BYTES};
     (void)sl_rdma_send_burst(&victim()->conn->base, &offered, 1);
 }
 
@@ -162,16 +162,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
 {
     rdma_wire_init(&wire);
     sl_log_setup(SL_LOG_OFF, "fuzz");
-    sl_assert(sl_shared_create("landing", LANDING_BYTES, SL_SHARED_WRITE, &landing) == 0);
-    sl_assert(sl_rdma_memory_register(&wire.fake.rdma.base, landing.base, landing.bytes) == 0);
+    sl_assert(sl_shared_create("landing", LANDING_BYTES, SL_SHARED_WRITE, &reply_buffer) == 0);
+    sl_assert(
+        sl_rdma_memory_register(&wire.fake.rdma.base, reply_buffer.base, reply_buffer.bytes) == 0);
     victim()->hold = true;
     struct sl_bytes input = sl_bytes_over(bytes, byte_count);
     for (uint32_t i = 0; i < STEPS_MAX && fuzz_input_has_more(&input); i++) {
         step(&input);
     }
     release_some(UINT32_MAX);
-    sl_rdma_memory_unregister(&wire.fake.rdma.base, landing.base);
+    sl_rdma_memory_unregister(&wire.fake.rdma.base, reply_buffer.base);
     rdma_wire_fini(&wire);
-    sl_shared_destroy(&landing);
+    sl_shared_destroy(&reply_buffer);
     return 0;
 }

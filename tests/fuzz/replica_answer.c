@@ -19,12 +19,12 @@ static struct fuzz_world world;
 static struct sl_endpoint backup_endpoint;
 static struct fuzz_peer *const client = &world.peers[0];
 
-static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
+static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
     (void)ctx;
     const struct sl_replication *replica = world.servers[local_index]->replica;
-    sl_assert(epoch == replica->pair.epoch);
-    sl_assert(!in_step || replica->ended >= replica->answered);
+    sl_assert(epoch == replica->config.epoch);
+    sl_assert(!in_sync || replica->ended >= replica->answered);
 }
 
 static void on_failed(void *ctx, int err)
@@ -37,7 +37,7 @@ static void on_failed(void *ctx, int err)
 static void tell(bool has_backup)
 {
     const struct sl_replica_config pair = {
-        .epoch = world.servers[0]->replica->pair.epoch + 1,
+        .epoch = world.servers[0]->replica->config.epoch + 1,
         .is_primary = true,
         .has_backup = has_backup,
         .backup_task = 1,
@@ -55,8 +55,8 @@ static void start(void)
         struct sl_server_options options = fuzz_world_options(&world, 0);
         options.local_index = i;
         options.has_replica = true;
-        options.pair_moved = on_moved;
-        options.pair_failed = on_failed;
+        options.replica_state_changed = on_moved;
+        options.replica_failed = on_failed;
         sl_assert(sl_server_create(&options, &world.servers[i]) == 0);
         sl_assert(sl_server_set_shard(world.servers[i], 0, 1) == 0);
     }

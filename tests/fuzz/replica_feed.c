@@ -27,12 +27,12 @@ static bool must_end; /* the process, as the backup says */
 
 static struct fuzz_peer *const primary = &world.peers[0];
 
-static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
+static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
     (void)ctx;
     (void)local_index;
     (void)epoch;
-    sl_assert(!in_step); /* nobody has a backup that is */
+    sl_assert(!in_sync); /* nobody has a backup that is */
 }
 
 static void on_failed(void *ctx, int err)
@@ -62,10 +62,10 @@ static void start(void)
         struct sl_server_options options = fuzz_world_options(&world, 0);
         options.local_index = i;
         options.has_replica = true;
-        options.pair_moved = on_moved;
-        options.pair_failed = on_failed;
+        options.replica_state_changed = on_moved;
+        options.replica_failed = on_failed;
         options.shard.memory_bytes_max = MEMORY_BYTES;
-        options.shard.staging_bytes_max = MEMORY_BYTES;
+        options.shard.push_buffer_bytes_max = MEMORY_BYTES;
         sl_assert(sl_server_create(&options, &world.servers[i]) == 0);
         sl_assert(sl_server_set_shard(world.servers[i], 0, 1) == 0);
     }
@@ -80,7 +80,7 @@ static void start(void)
 static void make_hello(struct sl_bytes *input)
 {
     const uint8_t how = sl_bytes_u8(input);
-    const uint64_t epoch = backup_of()->replica->pair.epoch;
+    const uint64_t epoch = backup_of()->replica->config.epoch;
     const struct sl_message message = {
         .kind = SL_MESSAGE_HELLO,
         .id = 1,
@@ -199,13 +199,14 @@ static void make_client(struct sl_bytes *input)
     const uint8_t how = sl_bytes_u8(input);
     static const uint8_t KINDS[] = {SL_REPLICATION_ENTRY_SESSION, SL_REPLICATION_ENTRY_END,
                                     SL_REPLICATION_ENTRY_EXPIRED};
-    struct sl_replication_entry_head head = {.kind = KINDS[how % 3], .is_lost = how / 4 % 2 != 0};
+    struct sl_replication_entry_head head = {.kind = KINDS[how % 3],
+                                             .is_expired = how / 4 % 2 != 0};
     name_client(&head, who);
     send_entry(&head, 0);
 }
 
-/* Blocks as shard_image_pack has them, all that are left of the input. */
-static void make_image(struct sl_bytes *input)
+/* Blocks as shard_stream_pack has them, all that are left of the input. */
+static void make_snapshot(struct sl_bytes *input)
 {
     while (fuzz_input_has_more(input)) {
         struct sl_replication_entry_head head = {.kind = SL_REPLICATION_ENTRY_SNAPSHOT};
@@ -246,9 +247,9 @@ static void step(struct sl_bytes *input)
         break;
     default:
         if (what == 255) {
-            make_image(input);
+            make_snapshot(input);
         } else if (what >= 128) {
-            tell(backup_of(), backup_of()->replica->pair.epoch + 1, false);
+            tell(backup_of(), backup_of()->replica->config.epoch + 1, false);
         } else if (primary->conn != NULL) {
             sl_transport_disconnect(primary->conn);
         }
@@ -258,15 +259,15 @@ static void step(struct sl_bytes *input)
 
 /* ---- What must hold then --------------------------------------------------------------------- */
 
-static void check_cut(struct sl_shard *shard)
+static void check_snapshot(struct sl_shard *shard)
 {
     const struct sl_shard_snapshot_options options = {.base = NULL};
-    struct shard_image image = {0};
+    struct shard_stream snapshot = {0};
     sl_assert(sl_shard_snapshot_begin(shard, &options) == 0);
-    while (shard_image_cut(shard, 1000, &image)) {
+    while (shard_stream_snapshot(shard, 1000, &snapshot)) {
     }
     sl_shard_snapshot_end(shard, NULL);
-    shard_image_fini(&image);
+    shard_stream_fini(&snapshot);
 }
 
 static void finish(void)
@@ -279,13 +280,13 @@ static void finish(void)
     }
     sl_assert(!sl_replication_receiver_waits(backup));
     sl_assert(backup->replica->position <= backup->replica->received);
-    tell(backup, backup->replica->pair.epoch + 1, true);
+    tell(backup, backup->replica->config.epoch + 1, true);
     fuzz_world_turn(&world);
     const bool is_whole = !backup->replica->is_broken && !backup->replica->is_loading;
     sl_assert(must_end == !is_whole);
     if (is_whole) {
         sl_assert(sl_replication_serves(backup));
-        check_cut(backup->shard);
+        check_snapshot(backup->shard);
     }
 }
 

@@ -132,11 +132,11 @@ static void start(struct world *world, struct sl_bytes *input)
         .ctx = &world->members,
     };
     const struct sl_coordinator_log_options options = {
-        .store = world->handle,
+        .metastore = world->handle,
         .prefix = PREFIX,
         .key = TERM,
         .value = (const char *)memory_store_look(world->memory, TERM)->value,
-        .epoch = memory_store_look(world->memory, TERM)->created,
+        .term = memory_store_look(world->memory, TERM)->created,
         .timeout_ns = SL_CLOCK_NS_PER_S,
         .coordinator = world->options,
         .ready = on_ready,

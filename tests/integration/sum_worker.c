@@ -338,7 +338,7 @@ static bool take_flag(struct job *job, enum flag flag)
         job->checkpoint_after = number;
         return true;
     case NO_SHM:
-        job->client.no_shm = true;
+        job->client.disable_shm = true;
         return true;
     case DPDK_DEVICE:
         job->client.dpdk_device = optarg;

@@ -195,7 +195,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .gap_ns = plan->gap_ns,
         .hosts_coordinator = index == 0 && !plan->replica.apart,
         .has_replica = plan->replica.is_there,
-        .image_keys = plan->replica.image_keys,
+        .snapshot_keys = plan->replica.snapshot_keys,
         .disk = cluster->disks == NULL ? NULL : sl_sim_cluster_disk(cluster, index),
         .oracle = &cluster->oracle,
     };

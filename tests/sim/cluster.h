@@ -35,12 +35,12 @@ struct sl_sim_cluster {
     struct sl_sim_credits credits;
     struct sl_secret secret;
     uint64_t now_ns;
-    struct sl_sim_ps *ps; /* [ps_count] */
+    struct sl_sim_ps *ps; /* [server_count] */
     uint64_t ps_start_ns[SL_SIM_PS_MAX];
     struct sl_sim_ps scheduler;  /* the coordinator's process, where it has one of its own */
     uint64_t scheduler_start_ns; /* when the next comes; SL_CLOCK_NEVER: none does */
     struct sl_sim_records records;
-    struct sl_sim_disk *disks;               /* [ps_count]; NULL: there are none */
+    struct sl_sim_disk *disks;               /* [server_count]; NULL: there are none */
     uint32_t inspected_count;                /* checkpoints: inspect.h */
     uint64_t complete;                       /* checkpoint, as the coordinator has it */
     struct sl_sim_pair pairs[SL_SIM_PS_MAX]; /* with replicas */

@@ -86,7 +86,7 @@ static struct sl_server *server_of(const struct sl_sim_cluster *cluster, uint32_
 
 static bool is_primary(const struct sl_server *server)
 {
-    return server != NULL && server->replica->pair.is_primary;
+    return server != NULL && server->replica->config.is_primary;
 }
 
 /* The one that has been told so last; NULL: nobody is, now. */
@@ -95,7 +95,7 @@ struct sl_server *sl_sim_cluster_primary(const struct sl_sim_cluster *cluster, u
     struct sl_server *own = server_of(cluster, shard, false);
     struct sl_server *guest = server_of(cluster, shard, true);
     if (is_primary(own) && is_primary(guest)) {
-        return own->replica->pair.epoch > guest->replica->pair.epoch ? own : guest;
+        return own->replica->config.epoch > guest->replica->config.epoch ? own : guest;
     }
     return is_primary(own) ? own : is_primary(guest) ? guest : NULL;
 }
@@ -111,10 +111,10 @@ static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
             continue;
         }
         cluster->oracle.doubled_ns[owner] = cluster->now_ns;
-        if (own->replica->pair.epoch == guest->replica->pair.epoch) {
+        if (own->replica->config.epoch == guest->replica->config.epoch) {
             sl_sim_oracle_fail(&cluster->oracle, "epochs",
                                "shard %u has two primaries in epoch %" PRIu64, shard,
-                               own->replica->pair.epoch);
+                               own->replica->config.epoch);
         }
     }
 }
@@ -165,7 +165,7 @@ void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster)
         const struct sl_sim_ps *ps = &cluster->ps[i];
         for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
             const struct sl_replication *replica = ps->servers[k]->replica;
-            const bool is_backup = !replica->pair.is_primary || replica->takes_over;
+            const bool is_backup = !replica->config.is_primary || replica->promoting;
             const bool is_limited = cluster->is_without_memory[i] && is_backup;
             if (ps->servers[k]->shard != NULL) {
                 ps->servers[k]->shard->options.memory_bytes_max = is_limited ? 1 : 0;
@@ -206,16 +206,16 @@ static float value_of(const struct sl_server *server, uint32_t table_id, uint64_
 }
 
 /* The server of its backup, if that has what is acknowledged; else NULL. */
-static const struct sl_server *in_step_with(const struct sl_sim_cluster *cluster,
+static const struct sl_server *in_sync_with(const struct sl_sim_cluster *cluster,
                                             const struct sl_server *primary)
 {
     const struct sl_replication *replica = primary->replica;
-    const struct sl_sim_ps *ps = &cluster->ps[replica->pair.backup_task];
-    if (!replica->pair.has_backup || !replica->is_in_step || !ps->running) {
+    const struct sl_sim_ps *ps = &cluster->ps[replica->config.backup_task];
+    if (!replica->config.has_backup || !replica->is_in_sync || !ps->running) {
         return NULL;
     }
-    const struct sl_server *backup = ps->servers[replica->pair.backup_shard];
-    return backup->replica->pair.epoch == replica->pair.epoch ? backup : NULL;
+    const struct sl_server *backup = ps->servers[replica->config.backup_shard];
+    return backup->replica->config.epoch == replica->config.epoch ? backup : NULL;
 }
 
 void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit)
@@ -225,11 +225,11 @@ void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit)
     const struct sl_server *primary = sl_sim_cluster_primary(cluster, unit->shard);
     const bool is_staged =
         cluster->oracle.tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
-    if (is_staged || primary == NULL || primary->replica->takes_over ||
+    if (is_staged || primary == NULL || primary->replica->promoting ||
         unit->epoch_begun != cluster->oracle.epochs[owner]) {
         return;
     }
-    const struct sl_server *backup = in_step_with(cluster, primary);
+    const struct sl_server *backup = in_sync_with(cluster, primary);
     const bool is_here = value_of(primary, unit->table, unit->witness[0]) != 0;
     const bool is_there = backup == NULL || value_of(backup, unit->table, unit->witness[0]) != 0;
     if (!is_here || !is_there) {
@@ -257,7 +257,7 @@ static void compare_shard(struct sl_sim_cluster *cluster, uint32_t shard)
 {
     const struct sl_sim_oracle *oracle = &cluster->oracle;
     const struct sl_server *primary = sl_sim_cluster_primary(cluster, shard);
-    const struct sl_server *backup = primary == NULL ? NULL : in_step_with(cluster, primary);
+    const struct sl_server *backup = primary == NULL ? NULL : in_sync_with(cluster, primary);
     if (backup == NULL) {
         sl_sim_oracle_fail(&cluster->oracle, "backups",
                            "all is healed, and shard %u has no %s in step", shard,

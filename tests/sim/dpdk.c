@@ -73,7 +73,7 @@ static void *grown(void *items, uint32_t count, uint32_t *capacity, size_t item_
 
 static struct sl_sim_network *network_of(const struct sl_transport *transport, uint32_t *host)
 {
-    const struct sl_dpdk_port *port = ((const struct sl_dpdk *)transport)->sides[0].port;
+    const struct sl_dpdk_port *port = ((const struct sl_dpdk *)transport)->netifs[0].port;
     *host = sl_sim_ether_host(port);
     return sl_sim_ether_network(port);
 }
@@ -400,7 +400,7 @@ static int hand_over(struct sl_conn *conn, struct sl_transport *to,
     struct end *there = end_make(end->network, end->host, events, ctx);
     there->pair = end->pair;
     there->is_strangers = end->is_strangers;
-    int err = sl_dpdk_ops.hand_over(conn, to, &watched, there, user);
+    int err = sl_dpdk_ops.migrate(conn, to, &watched, there, user);
     end_free(err == 0 ? end : there);
     return err;
 }
@@ -458,7 +458,7 @@ static void flush(struct sl_transport *transport)
     }
     for (struct sl_dpdk_conn *conn = inner->conns; conn != NULL; conn = conn->next) {
         struct end *end = conn->base.ctx;
-        if (end->breaks && conn->life == SL_DPDK_LIVE) {
+        if (end->breaks && conn->phase == SL_DPDK_LIVE) {
             end->breaks = false;
             (void)break_one(dpdk, conn);
         }
@@ -476,7 +476,7 @@ bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
         for (struct sl_dpdk_conn *conn = home->host == host ? inner->conns : NULL; conn != NULL;
              conn = conn->next) {
-            seen += conn->life == SL_DPDK_LIVE;
+            seen += conn->phase == SL_DPDK_LIVE;
         }
     }
     const uint32_t chosen = seen > 0 ? sl_sim_below(&dpdk->random, seen) : 0;
@@ -485,7 +485,7 @@ bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
         for (struct sl_dpdk_conn *conn = home->host == host ? inner->conns : NULL; conn != NULL;
              conn = conn->next) {
-            if (conn->life == SL_DPDK_LIVE && (seen++ == chosen || all)) {
+            if (conn->phase == SL_DPDK_LIVE && (seen++ == chosen || all)) {
                 all_hear = break_one(dpdk, conn) && all_hear;
             }
         }
@@ -532,7 +532,7 @@ const struct sl_transport_ops *sl_sim_dpdk_ops(void)
     ops.close = close_one;
     ops.listen = listen_on;
     ops.connect = connect_to;
-    ops.hand_over = hand_over;
+    ops.migrate = hand_over;
     ops.send_burst = send_burst;
     ops.flush = flush;
     return &ops;

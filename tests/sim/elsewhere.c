@@ -70,7 +70,7 @@ static bool keeps_aside(const struct shards *shards)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < shards->count; i++) {
-        count += shards->items[i]->staging.entry_count;
+        count += shards->items[i]->push_buffer.entry_count;
     }
     return count > 0;
 }
@@ -176,7 +176,7 @@ static void compare(struct sl_sim_oracle *oracle, const struct sl_sim_cluster *c
     if (old.count == new.count && keeps_aside(&old)) {
         return;
     }
-    const char *what = shard_image_differ(old.items, old.count, new.items, new.count);
+    const char *what = shard_stream_differ(old.items, old.count, new.items, new.count);
     if (what != NULL) {
         sl_sim_oracle_fail(oracle, "elsewhere",
                            "checkpoint %" PRIu64 " of %u shards, restored on %u: %s",

@@ -141,9 +141,9 @@ static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info
         .port_base = SL_SIM_PORT_BASE,
         .frame_bytes_max = options->frame_max,
         .packets = options->packets,
-        .gathers = options->gathers,
-        .sums = options->sums,
-        .wakes = options->wakes,
+        .tx_gather = options->gathers,
+        .tx_checksum = options->sums,
+        .rx_interrupt = options->wakes,
         .queues = {.queues = sl_sim_queue_count(port->device),
                    .reactors = port->device->reactors,
                    .index = port->index,
@@ -268,13 +268,13 @@ static void check_sent(const struct sl_sim_port *port, const struct sl_dpdk_pack
     sl_assert(buffer->state != FREE);
     sl_assert(buffer->bytes == packet->bytes);
     sl_assert(packet->length >= SL_SIM_ETHER_BYTES);
-    sl_assert(packet->length + packet->rest_length <= options->frame_max);
+    sl_assert(packet->length + packet->tail_length <= options->frame_max);
     sl_assert(packet->queue < sl_sim_queue_count(port->device));
     sl_assert(sl_sim_queue_owner(port->device, packet->queue) == port->index);
     sl_assert(!packet->unchecked || options->sums);
-    if (packet->rest_length > 0) {
+    if (packet->tail_length > 0) {
         sl_assert(options->gathers);
-        sl_assert(is_registered(port, packet->rest, packet->rest_length));
+        sl_assert(is_registered(port, packet->tail, packet->tail_length));
     } else {
         sl_assert(packet->pending == NULL);
     }
@@ -293,25 +293,25 @@ static bool is_full(const struct sl_sim_port *port)
 static void send_one(struct sl_sim_port *port, const struct sl_dpdk_packet *packet)
 {
     uint8_t whole[SL_SIM_ETHER_FRAME_MAX];
-    const uint32_t length = packet->length + packet->rest_length;
+    const uint32_t length = packet->length + packet->tail_length;
     memcpy(whole, packet->bytes, packet->length);
     ((struct sl_sim_buffer *)packet->token)->used = packet->length;
-    if (packet->rest_length > 0) {
-        memcpy(whole + packet->length, packet->rest, packet->rest_length);
+    if (packet->tail_length > 0) {
+        memcpy(whole + packet->length, packet->tail, packet->tail_length);
     }
     if (packet->unchecked) {
         sl_dpdk_seal(whole, length, NULL, 0);
     }
     const uint64_t until_ns = sl_sim_ether_carry(port->device, whole, length, packet->queue);
-    if (packet->rest_length == 0) {
+    if (packet->tail_length == 0) {
         put_buffer(port, packet->token);
         return;
     }
     port->readings[port->reading_count++] =
         (struct sl_sim_reading){.until_ns = until_ns,
-                                .bytes = packet->rest,
-                                .length = packet->rest_length,
-                                .hash = sl_hash_bytes(packet->rest, packet->rest_length, 0),
+                                .bytes = packet->tail,
+                                .length = packet->tail_length,
+                                .hash = sl_hash_bytes(packet->tail, packet->tail_length, 0),
                                 .pending = packet->pending,
                                 .buffer = packet->token};
 }
@@ -375,7 +375,7 @@ static void port_stats(const struct sl_dpdk_port *base, struct sl_dpdk_port_stat
 const struct sl_dpdk_port_ops sl_sim_port_ops = {
     .open = port_open,
     .close = port_close,
-    .facts = port_facts,
+    .info = port_facts,
     .link_is_up = port_link_is_up,
     .receive = port_receive,
     .release = port_release,

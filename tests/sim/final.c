@@ -69,9 +69,9 @@ static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *s
                            server->sessions.away_count);
     }
     bool waits_for_nobody = !sl_sim_oracle_forgets(oracle);
-    if (waits_for_nobody && server->shard != NULL && server->shard->staging.entry_count != 0) {
+    if (waits_for_nobody && server->shard != NULL && server->shard->push_buffer.entry_count != 0) {
         sl_sim_oracle_fail(oracle, "memory", "%s keeps %u pushes aside after all workers have gone",
-                           name, server->shard->staging.entry_count);
+                           name, server->shard->push_buffer.entry_count);
     }
 }
 
@@ -91,7 +91,7 @@ static void check_credit(struct sl_sim_cluster *cluster)
 {
     const struct sl_client *client = cluster->observer.worker->client;
     for (uint32_t i = 0; i < client->shard_count; i++) {
-        const struct sl_shard_conn *link = &client->links[i];
+        const struct sl_shard_conn *link = &client->conns[i];
         if (link->state == SL_SHARD_CONN_OPEN &&
             (link->credit.requests != SL_LIMIT_CREDIT_REQUESTS ||
              link->credit.bytes != SL_LIMIT_CREDIT_BYTES)) {

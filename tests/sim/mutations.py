@@ -50,8 +50,10 @@ MUTATIONS = [
      '        report(session, "is back");',
      '        report(session, "is back");\n        session->last_write_id = 0;'),
     ("what is sent again gets a new id", "worker/shard_conn.c",
-     "    if (request->id == 0) {\n        request->id = link->next_id++;",
-     "    if (link->next_id != 0) {\n        request->id = link->next_id++;"),
+     "    if (request->id == 0) {\n"
+     "        request->id = conn->next_id++;",
+     "    if (conn->next_id != 0) {\n"
+     "        request->id = conn->next_id++;"),
     ("orphans are dropped", "ps/server/scheduler.c",
      "    bool begun = request->started && !request->done &&",
      "    bool begun = request->started && request->done &&"),
@@ -62,11 +64,12 @@ MUTATIONS = [
      "    bool remembers = welcome->resumed && (!restarted || welcome->restored);",
      "    bool remembers = welcome->resumed || restarted;"),
     ("writes that a restart may have met are sent again", "worker/shard_conn_connect.c",
-     "    sl_shard_conn_fail_writes(link, text);", "    (void)text;"),
+     "    sl_shard_conn_fail_writes(conn, text);",
+     "    (void)text;"),
     # Staleness.
     ("ssp admits one step early", "ps/shard/validate.c",
-     "    return floor + consistency->staleness >= clock ||",
-     "    return floor + consistency->staleness + 1 >= clock ||"),
+     "    return min_clock + consistency->staleness >= clock ||",
+     "    return min_clock + consistency->staleness + 1 >= clock ||"),
     ("a floor leaves out worker 0", "ps/shard/clocks.c",
      "    for (uint32_t worker = 0; worker < end; worker++) {\n        const struct sl_clocks_worker *who = &clocks->workers[worker];\n        if (!sl_clocks_belongs",
      "    for (uint32_t worker = 1; worker < end; worker++) {\n        const struct sl_clocks_worker *who = &clocks->workers[worker];\n        if (!sl_clocks_belongs"),
@@ -74,10 +77,13 @@ MUTATIONS = [
      "    make_room_away(server);\n    wait_for(session);\n",
      "    make_room_away(server);\n    wait_for(session);\n    clock_ends(session, LOST);\n"),
     ("who is replaced does not count", "ps/shard/clocks.c",
-     "        .standing = SL_CLOCKS_STATE_ACTIVE,\n        .heard",
-     "        .standing = SL_CLOCKS_STATE_EXPIRED,\n        .heard"),
+     "        .state = SL_CLOCKS_STATE_ACTIVE,\n"
+     "        .seen",
+     "        .state = SL_CLOCKS_STATE_EXPIRED,\n"
+     "        .seen"),
     ("a joining worker may stand behind the floor", "ps/shard/clocks.c",
-     "        clock < greatest_floor(clocks)) {", "        clock + 1 < greatest_floor(clocks)) {"),
+     "        clock < greatest_min_clock(clocks)) {",
+     "        clock + 1 < greatest_min_clock(clocks)) {"),
     # Whole steps.
     ("bsp commits at arrival", "ps/shard/validate.c",
      "    return table->spec.consistency.mode == SL_CONSISTENCY_BSP && caller->has_clock &&",
@@ -100,20 +106,22 @@ MUTATIONS = [
      "         caller->worker == SL_LIMIT_WORKERS)) {"),
     # Deadlines.
     ("a step's deadline is not armed", "worker/substep.c",
-     "    sl_timer_arm(sl_reactor_timers(part->hub->reactor), &part->timer, part->deadline_ns);\n", ""),
+     "    sl_timer_arm(sl_reactor_timers(substep->io->reactor), &substep->timer, substep->deadline_ns);\n",
+     ""),
     ("a call's deadline is not armed", "net/control/session_request.c",
      "    sl_timer_arm(timers_of(request->session), &request->deadline,\n                 request->timeout_ns < left_ns ? request->asked_ns + request->timeout_ns\n                                               : SL_CLOCK_NEVER);",
      "    (void)left_ns;"),
     ("an error names nobody", "worker/substep.c",
-     'snprintf(part->error, sizeof part->error, "%s: %s", link->name, text);',
-     'snprintf(part->error, sizeof part->error, "%.0s%s", link->name, text);'),
+     "snprintf(substep->error, sizeof substep->error, \"%s: %s\", conn->name, text);",
+     "snprintf(substep->error, sizeof substep->error, \"%.0s%s\", conn->name, text);"),
     # Memory.
     ("credit is not given back", "ps/server/internal.h",
      "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 1,",
      "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 0,"),
     ("credit is not checked", "worker/shard_conn.c",
-     "    if (sl_inflight_full(&link->inflight) || !sl_credit_spend(&link->credit, cost)) {",
-     "    if (sl_inflight_full(&link->inflight) ||\n        (!sl_credit_spend(&link->credit, cost) && cost == 0)) {"),
+     "    if (sl_inflight_full(&conn->inflight) || !sl_credit_spend(&conn->credit, cost)) {",
+     "    if (sl_inflight_full(&conn->inflight) ||\n"
+     "        (!sl_credit_spend(&conn->credit, cost) && cost == 0)) {"),
     ("a buffer is not given back", "ps/server/request.c",
      "        sl_server_buffers_put(&request->server->buffers, request->payload);\n        request->payload = NULL;",
      "        request->payload = NULL;"),
@@ -130,9 +138,13 @@ MUTATIONS = [
      "            kept[count++] = request;\n",
      "            kept[count] = request;\n            sl_substep_failed(request, SL_ERR_CLOSED, \"broken\");\n"),
     ("a shard that restarted is not told the tables", "worker/shard_conn_connect.c",
-     "    link->restore.table = 0;", "    link->restore.table = link->hub->table_count;"),
+     "    conn->restore.table = 0;",
+     "    conn->restore.table = conn->io->table_count;"),
     ("heartbeats are not sent", "ps/coordinator/coordinator.c",
-     "    member->heard_ns = now_ns;\n    switch", "    member->heard_ns += 0 * now_ns;\n    switch"),
+     "    member->last_seen_ns = now_ns;\n"
+     "    switch",
+     "    member->last_seen_ns += 0 * now_ns;\n"
+     "    switch"),
 ]
 
 # The same, of net/dpdk: with --transport dpdk.
@@ -147,8 +159,8 @@ DPDK_MUTATIONS = [
      "        add_piece(&draft, message, lost->offset, lost->body_bytes);",
      "        add_piece(&draft, message, 0, lost->body_bytes);"),
     ("dpdk: numbers outside of the window are taken", "net/dpdk/conn.c",
-     "    if (!sl_dpdk_received_packets_allows(&conn->seen, header->sequence, header->behind) ||",
-     "    if ((!sl_dpdk_received_packets_allows(&conn->seen, header->sequence, header->behind) && dpdk == NULL) ||"),
+     "    if (!sl_dpdk_received_packets_allows(&conn->received, header->sequence, header->behind) ||",
+     "    if ((!sl_dpdk_received_packets_allows(&conn->received, header->sequence, header->behind) && dpdk == NULL) ||"),
     ("dpdk: acknowledgements of what was not sent are believed", "net/dpdk/ack.c",
      "        return false;\n    }\n    if (sl_dpdk_before(conn->granted_theirs",
      "        return true;\n    }\n    if (sl_dpdk_before(conn->granted_theirs"),
@@ -156,8 +168,9 @@ DPDK_MUTATIONS = [
      "    if (sl_dpdk_before(conn->granted_theirs, header->granted)) {",
      "    if (conn->granted_theirs != header->granted) {"),
     ("dpdk: the checksum is not looked at", "net/dpdk/wire.c",
-     "        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(sum, addresses, address_bytes + bytes)) != 0) {",
-     "        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(sum, addresses, address_bytes + bytes)) == 1) {"),
+     "        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(checksum, addresses, address_bytes + bytes)) !=\n"
+     "            0) {",
+     "        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(checksum, addresses, address_bytes + bytes)) == 1) {"),
     ("dpdk: who is ready and goes keeps the reactor awake", "net/dpdk/poll.c",
      "        dpdk->awake = false; /* whoever was to be visited is gone */", ""),
 ]
@@ -176,23 +189,25 @@ STRANGER_MUTATIONS = [
 DISK_MUTATIONS = [
     # One cut.
     ("disks: rows that change during a cut are not in it as they were", "ps/table/sparse_table.c",
-     "    if (store->watch != NULL) {\n        store->watch->before(store->watch, records, count);",
-     "    if (store->watch != NULL && count == UINT32_MAX) {\n        store->watch->before(store->watch, records, count);"),
+     "    if (table->hook != NULL) {\n"
+     "        table->hook->before_write(table->hook, records, count);",
+     "    if (table->hook != NULL && count == UINT32_MAX) {\n"
+     "        table->hook->before_write(table->hook, records, count);"),
     ("disks: a restored session has no last write", "ps/server/session_load.c",
-     "    session->last_write_id = image->last_write_id;",
-     "    session->last_write_id = 0 * image->last_write_id;"),
+     "    session->last_write_id = snapshot->last_write_id;",
+     "    session->last_write_id = 0 * snapshot->last_write_id;"),
     ("disks: a restored session's last write is the last it heard of", "ps/server/session_load.c",
-     "    session->last_write_id = image->last_write_id;",
-     "    session->last_write_id = image->id_max;"),
+     "    session->last_write_id = snapshot->last_write_id;",
+     "    session->last_write_id = snapshot->id_max;"),
     ("disks: a restored session has no failures", "ps/server/session_load.c",
-     "    session->failure_count = image->failure_count;",
-     "    session->failure_count = 0 * image->failure_count;"),
+     "    session->failure_count = snapshot->failure_count;",
+     "    session->failure_count = 0 * snapshot->failure_count;"),
     ("disks: sessions are not in the image", "ps/server/session_snapshot.c",
      "    if (!is_lasting(session)) {", "    if (!is_lasting(session) || session->client_id != 0) {"),
     ("disks: sessions that change during a cut are in it as they are later", "ps/server/session_snapshot.h",
-     "    if (session->cut_number != session->server->sessions.cut.number) {",
-     "    if (session->cut_number != session->server->sessions.cut.number &&\n"
-     "        !session->server->sessions.cut.walks) {"),
+     "    if (session->snapshot_number != session->server->sessions.snapshot.number) {",
+     "    if (session->snapshot_number != session->server->sessions.snapshot.number &&\n"
+     "        !session->server->sessions.snapshot.walks) {"),
     ("disks: a session that changes while others are put is not in the image as it was",
      "ps/server/session.c",
      "    sl_server_session_touch(session);\n    if (id > session->last_write_id) {",
@@ -201,29 +216,29 @@ DISK_MUTATIONS = [
      "        memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));",
      "        memcpy(record->values, batch.rows[i].floats, table->spec.dim * sizeof(float));"),
     ("disks: slots of what changes during a cut are those after it", "ps/snapshot/copy_sparse.c",
-     "            blocks->owed += put(cut, records[i]);",
-     "            struct sl_row *record = sl_sparse_table_record(cut->store, records[i]);\n"
-     "            const uint32_t dim = sl_sparse_table_spec(cut->store)->dim;\n"
-     "            for (uint32_t k = dim; k < cut->float_count; k++) {\n"
+     "            blocks->copy_debt += put(copy, records[i]);",
+     "            struct sl_row *record = sl_sparse_table_record(copy->table, records[i]);\n"
+     "            const uint32_t dim = sl_sparse_table_spec(copy->table)->dim;\n"
+     "            for (uint32_t k = dim; k < copy->float_count; k++) {\n"
      "                record->values[k] += 1;\n"
      "            }\n"
-     "            blocks->owed += put(cut, records[i]);\n"
-     "            for (uint32_t k = dim; k < cut->float_count; k++) {\n"
+     "            blocks->copy_debt += put(copy, records[i]);\n"
+     "            for (uint32_t k = dim; k < copy->float_count; k++) {\n"
      "                record->values[k] -= 1;\n"
      "            }"),
     ("disks: dense blocks that change during a cut are not in it as they were", "ps/table/dense_table.c",
-     "    if (store->watch != NULL && count > 0) {",
-     "    if (store->watch != NULL && count == UINT64_MAX) {"),
+     "    if (table->hook != NULL && count > 0) {",
+     "    if (table->hook != NULL && count == UINT64_MAX) {"),
     # Onto other numbers of ps and reactors.
     ("disks: other numbers: the last shard's file is not read", "ps/server/restore.c",
-     "        files->image_shard + 1 == current(files)->shard_count) {",
-     "        files->image_shard + 2 >= current(files)->shard_count) {"),
+     "        files->stream_shard + 1 == current(files)->shard_count) {",
+     "        files->stream_shard + 2 >= current(files)->shard_count) {"),
     ("disks: other numbers: what adds is read of the first shard only", "ps/server/restore.c",
      "    if (files->item + 1 < files->chain.count) {",
      "    if (files->item + 1 < files->chain.count && files->image_shard == 0) {"),
     ("disks: other numbers: a step is that of the last file", "ps/shard/load.c",
-     "    if (load->same || image.step >= table->step) {",
-     "    if (load->same || image.step < UINT64_MAX) {"),
+     "    if (load->same || snapshot.step >= table->step) {",
+     "    if (load->same || snapshot.step < UINT64_MAX) {"),
     ("disks: other numbers: rows forget when they were visited", "ps/shard/load.c",
      "        record->last_step = batch.rows[i].last_step;",
      "        record->last_step = load->same ? batch.rows[i].last_step : 0;"),
@@ -231,8 +246,14 @@ DISK_MUTATIONS = [
     ("disks: a file is not synced", "ps/checkpoint/writer.c",
      "        err = sl_disk_sync(&writer->file, reason, reason_bytes);", "        err = 0;"),
     ("disks: the manifest's name is not synced", "ps/checkpoint/disk.c",
-     "    return sl_disk_sync_folder(disk, folder, reason, reason_bytes);\n}\n\nint sl_disk_load",
-     "    return 0;\n}\n\nint sl_disk_load"),
+     "    return sl_disk_sync_folder(disk, subdir, reason, reason_bytes);\n"
+     "}\n"
+     "\n"
+     "int sl_disk_load",
+     "    return 0;\n"
+     "}\n"
+     "\n"
+     "int sl_disk_load"),
     ("disks: the newest is not looked at", "ps/process/restore.c",
      "    for (uint32_t i = list->count; err == 0 && i > 0; i--) {",
      "    for (uint32_t i = list->count - 1; err == 0 && i > 0 && i < list->count; i--) {"),
@@ -240,8 +261,8 @@ DISK_MUTATIONS = [
      "            keep_number(list, kept, chain.items[k].number);",
      "            keep_number(list, kept, list->items[i].number);"),
     ("disks: adds leave out rows that were changed", "ps/snapshot/copy_sparse.c",
-     "    if (!sl_snapshot_delta_holds(&cut->since, number, record->last_step)) {",
-     "    if (!cut->since.all && number < cut->since.count) {"),
+     "    if (!sl_snapshot_delta_holds(&copy->since, number, record->last_step)) {",
+     "    if (!copy->since.all && number < copy->since.count) {"),
     ("disks: what adds to a checkpoint is not loaded", "ps/server/restore.c",
      "    if (files->item + 1 < files->chain.count) {",
      "    if (files->item + 1 < files->chain.count && files->number == 0) {"),
@@ -264,7 +285,9 @@ DISK_MUTATIONS = [
      "        process->restore->table = 0;\n", ""),
     # It goes on.
     ("disks: long pushes wait for ever once there was a cut", "ps/shard/snapshot.c",
-     "    shard->cut_wanted = false;\n    struct sl_shard_snapshot *cut;", "    struct sl_shard_snapshot *cut;"),
+     "    shard->snapshot_wanted = false;\n"
+     "    struct sl_shard_snapshot *snapshot;",
+     "    struct sl_shard_snapshot *snapshot;"),
     ("disks: checkpoints go on without values that were lost", "ps/coordinator/checkpoint.c",
      "    if (coordinator->values_lost != 0) {", "    if (coordinator->values_lost > 1 + SL_LIMIT_PS) {"),
     ("disks: nobody is told of a checkpoint that failed", "ps/process/checkpoint.c",
@@ -284,8 +307,9 @@ REPLICA_MUTATIONS = [
     ("replicas: a backup in step is one that gets its image", "ps/replication/log.c",
      "        replica->ended < replica->answered) {", "        replica->ended > replica->answered) {"),
     ("replicas: what is not in step takes over", "ps/coordinator/replica_group.c",
-     "pair->backup != SL_MESSAGE_NO_BACKUP && pair->in_step &&",
-     "pair->backup != SL_MESSAGE_NO_BACKUP &&"),
+     "group->backup != SL_MESSAGE_NO_BACKUP &&\n"
+     "                   group->in_sync &&",
+     "group->backup != SL_MESSAGE_NO_BACKUP &&"),
     ("replicas: what ends while the image is made is not logged", "ps/replication/internal.h",
      "server->replica->link >= SL_REPLICATION_SNAPSHOT;", "server->replica->link >= SL_REPLICATION_FOLLOWS;"),
     ("replicas: the backup does not know which writes are done", "ps/replication/receiver.c",
@@ -307,23 +331,29 @@ REPLICA_MUTATIONS = [
      "    if (election->state == HOLDING && ask->lease == election->lease) {",
      "    if (election->state == HOLDING && ask->lease != 0) {"),
     ("replicas: a take-over is not kept", "ps/coordinator/replica_group.c",
-     "    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(pair - coordinator->ps));\n",
-     "    (void)pair;\n"),
+     "    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(group - coordinator->ps));\n",
+     "    (void)group;\n"),
     ("replicas: the primary of an older epoch is believed", "ps/replication/replication.c",
-     "    if (conn->hello.epoch < replica->pair.epoch) {",
-     "    if (conn->hello.epoch < replica->pair.epoch && conn->hello.state == 0) {"),
+     "    if (conn->hello.epoch < replica->config.epoch) {",
+     "    if (conn->hello.epoch < replica->config.epoch && conn->hello.state == 0) {"),
     ("replicas: a primary takes what another sends it", "ps/replication/replication.c",
-     "    if (replica->pair.is_primary) {\n        return refuse(",
-     "    if (replica->pair.is_primary && conn->hello.state == 0) {\n        return refuse("),
+     "    if (replica->config.is_primary) {\n"
+     "        return refuse(",
+     "    if (replica->config.is_primary && conn->hello.state == 0) {\n"
+     "        return refuse("),
     ("replicas: the backup keeps what it had in another epoch", "ps/replication/replication.c",
      "    } else {\n        sl_replication_forget(server);\n    }\n", "    }\n"),
     ("replicas: a backup out of step is promoted", "ps/replication/replication.c",
      "    if (replica->is_broken || replica->is_loading) {", "    if (replica->is_loading) {"),
     ("replicas: an epoch during a promotion is that of a primary", "ps/replication/replication.c",
-     "    if (replica->takes_over) {\n        return;", "    if (replica->takes_over && was_told == false) {\n        return;"),
+     "    if (replica->promoting) {\n"
+     "        return;",
+     "    if (replica->promoting && was_told == false) {\n"
+     "        return;"),
     ("replicas: a shard hands over by itself", "ps/replication/internal.h",
-     "(replica->hands_over || (replica->pair_hands_over &&",
-     "(replica->hands_over || (!replica->has_given_up &&"),
+     "(replica->switching_over ||\n"
+     "            (replica->may_switch_over &&",
+     "(replica->switching_over || (!replica->has_given_up &&"),
     # It goes on.
     ("replicas: a take-over gives nobody a lease", "ps/replication/replication.c",
      "    sl_server_sessions_await(server, TAKE_OVER_LEASES);\n", ""),
@@ -337,7 +367,8 @@ REPLICA_MUTATIONS = [
      "    if (!sl_replication_logs(server)) {\n        return;\n    }\n    struct sl_replication_entry_head head = {\n        .kind = (uint8_t)kind,\n        .body_bytes",
      "    if (!sl_replication_logs(server) || kind == SL_REPLICATION_ENTRY_TABLE) {\n        if (waits) {\n            sl_server_send(conn, answer);\n        }\n        return;\n    }\n    struct sl_replication_entry_head head = {\n        .kind = (uint8_t)kind,\n        .body_bytes"),
     ("replicas: an attempt to connect outlives a take-over", "worker/shard_conn_connect.c",
-     "        sl_session_reconnect(link->session, why);\n", ""),
+     "        sl_session_reconnect(conn->session, why);\n",
+     ""),
     ("replicas: nobody connects again to a backup in step", "ps/replication/sender.c",
      "        replica->unsent = replica->first;\n", ""),
     ("replicas: credit of another connection is given back", "ps/replication/receiver.c",
@@ -370,7 +401,8 @@ UNIT_TESTS = {
 
 LINK_MUTATIONS = [
     ("link: a long frame has ten seconds in total", "ps/server/admission.c",
-     "++conn->sink_looks >= LOOKS_MAX_FRAME", "++conn->sink_looks >= LOOKS_MAX"),
+     "++conn->sink_checks >= LOOKS_MAX_FRAME",
+     "++conn->sink_checks >= LOOKS_MAX"),
     ("link: a long reply has ten seconds in total", "ps/server/admission.c",
      "const bool gets_on = is_done || taken_bytes != conn->taken_bytes;",
      "const bool gets_on = is_done;"),

@@ -119,8 +119,8 @@ struct sl_sim_oracle {
     uint64_t complete; /* the greatest number of one that every ps has; 0: none yet */
     uint32_t complete_count;
     uint64_t restored_ns[SL_SIM_PS_MAX]; /* when each began anew last */
-    uint64_t *replied_ns;                /* [ps_count][hosts] when a reply was sent there last */
-    uint32_t *task_instance;             /* [tasks_max] the newest instance of each */
+    uint64_t *replied_ns;    /* [server_count][hosts] when a reply was sent there last */
+    uint32_t *task_instance; /* [tasks_max] the newest instance of each */
     uint32_t epochs[SL_SIM_PS_MAX];
     uint64_t doubled_ns[SL_SIM_PS_MAX];        /* with replicas: when two had its shards last */
     uint64_t moved_ns[SL_SIM_PS_MAX];          /* likewise: when they went to another ps last */

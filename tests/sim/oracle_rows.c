@@ -166,7 +166,7 @@ static bool is_aside(const struct rows *rows, const struct sl_sim_unit *unit)
             worker >= table->queue_count) {
             continue;
         }
-        for (const struct sl_shard_buffered_push *at = table->staged[worker].first; at != NULL;
+        for (const struct sl_shard_buffered_push *at = table->buffered[worker].first; at != NULL;
              at = at->next) {
             if (at->clock == unit->clock && keeps_aside(table, at, unit->witness[0])) {
                 return true;

@@ -335,7 +335,7 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
         printf(
             "each shard has a backup, whose image is made by %u keys a turn; the coordinator is on "
             "%s\n",
-            plan->replica.image_keys, plan->replica.apart ? "a host of its own" : "ps/0");
+            plan->replica.snapshot_keys, plan->replica.apart ? "a host of its own" : "ps/0");
     }
     if (plan->disk.is_there) {
         sl_sim_plan_print_disk(&plan->disk);

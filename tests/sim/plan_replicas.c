@@ -24,8 +24,8 @@ void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_cho
         return;
     }
     plan->floods = false;
-    static const uint32_t image_keys[] = {0, 1, 4, 16};
-    plan->replica.image_keys = image_keys[sl_sim_below(&random, 4)];
+    static const uint32_t snapshot_keys[] = {0, 1, 4, 16};
+    plan->replica.snapshot_keys = snapshot_keys[sl_sim_below(&random, 4)];
     plan->replica.apart = sl_sim_chance(&random, 700) || choice->disks;
     plan->ps_count = 2 + sl_sim_below(&random, SL_SIM_PS_MAX - 1);
     plan->shard_count = plan->ps_count * plan->shards_of_ps;

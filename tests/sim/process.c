@@ -46,8 +46,8 @@ void sl_sim_process_init(struct sl_sim_process *process, struct sl_sim_network *
                                              .stepped = true,
                                              .clock = &process->clock,
                                              .seed = (seed + i) | 1,
-                                             .aside_ns = aside_now,
-                                             .aside_ctx = process};
+                                             .offload_ns = aside_now,
+                                             .offload_ctx = process};
         (void)snprintf(options.name, sizeof options.name, "%.8s.%u", name, i);
         int err = sl_reactor_create(&options, &process->reactors[i]);
         sl_assert(err == 0);

@@ -38,7 +38,7 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         const bool is_guest = i >= ps->options.shard_count;
         const uint64_t of =
-            is_guest ? (uint64_t)ps->wiring.guest_first_shard << 32 | shard_count : shards;
+            is_guest ? (uint64_t)ps->wiring.partner_first_shard << 32 | shard_count : shards;
         sl_reactor_post(
             ps->process.reactors[0], i % ps->options.shard_count,
             (struct sl_mail){.run = set_shard, .ctx = &ps->cores[i], .a = of, .b = restore});
@@ -148,7 +148,7 @@ void sl_sim_ps_join(struct sl_sim_ps *ps)
         .start_timeout_ns = options->start_timeout_ns,
         .joined = joined,
         .failed = failed,
-        .lost = lost,
+        .expired = lost,
         .ctx = ps,
     };
     sl_sim_network_endpoint(options->network, options->coordinator_host, &member.coordinator);
@@ -183,7 +183,7 @@ static void make_coordinator(struct sl_sim_ps *ps)
         .send = is_kept ? send_kept : sl_server_send_to_peer,
         .close = sl_server_close_peer,
         .checkpoint_interval_ns = options->disk == NULL ? 0 : options->disk->plan.every_ns,
-        .checkpoint_adds = options->disk == NULL ? 0 : options->disk->plan.adds,
+        .incrementals_max = options->disk == NULL ? 0 : options->disk->plan.adds,
         .checkpoint_timeout_ns = options->disk == NULL ? 0 : SL_SIM_CHECKPOINT_TIMEOUT_NS,
         .changed = is_kept ? record_changed : NULL,
         .ctx = ps,

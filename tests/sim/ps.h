@@ -21,7 +21,7 @@ struct sl_sim_ps_options {
     bool is_scheduler;              /* it does nothing else: no shards, one reactor */
     struct sl_sim_records *records; /* of the coordinator; NULL: it begins anew each time */
     bool has_replica;
-    uint32_t image_keys;
+    uint32_t snapshot_keys;
     struct sl_sim_disk *disk; /* NULL: it has none, and there are no checkpoints */
     struct sl_sim_oracle *oracle;
 };

@@ -195,8 +195,8 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                     .replicas = options->has_replica,
                     .checkpoint = {.directory = SL_SIM_DISK_FOLDER,
                                    .keep = disk->plan.keep,
-                                   .level = disk->plan.level,
-                                   .cut_keys = disk->plan.cut_keys,
+                                   .compression_level = disk->plan.level,
+                                   .snapshot_budget = disk->plan.cut_keys,
                                    .restores = sl_sim_disk_restores(disk),
                                    .fall_back = sl_sim_disk_falls_back(disk),
                                    .disk = &disk->memory.disk}},
@@ -212,7 +212,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                                                 .index = i,
                                                 .reactor = ps->process.reactors[i],
                                                 .server = ps->servers[i]};
-        ps->wired[i].guest = options->has_replica ? ps->servers[options->shard_count + i] : NULL;
+        ps->wired[i].partner = options->has_replica ? ps->servers[options->shard_count + i] : NULL;
         int err = sl_process_checkpoint_open(&ps->wired[i]);
         sl_assert(err == 0);
     }

@@ -40,10 +40,10 @@ void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *serve
 {
     if (ps->options.has_replica) {
         server->has_replica = true;
-        server->image_keys = ps->options.image_keys;
-        server->pair_moved = sl_process_on_replica_state_changed;
-        server->pair_failed = sl_process_on_replica_failed;
-        server->pair_ctx = &ps->wired[server->local_index % ps->options.shard_count];
+        server->catch_up_budget = ps->options.snapshot_keys;
+        server->replica_state_changed = sl_process_on_replica_state_changed;
+        server->replica_failed = sl_process_on_replica_failed;
+        server->replica_ctx = &ps->wired[server->local_index % ps->options.shard_count];
     }
 }
 

@@ -72,8 +72,8 @@ void sl_sim_work_note_requests(struct sl_sim_work *work)
 {
     const struct sl_step *step = work->step;
     const bool is_wanted = work->oracle->plan->disk.is_there && work->unit_first < work->unit_end;
-    for (uint32_t i = 0; is_wanted && i < step->client->hub_count; i++) {
-        for (const struct sl_request *at = step->parts[i].requests.first; at != NULL;
+    for (uint32_t i = 0; is_wanted && i < step->client->io_count; i++) {
+        for (const struct sl_request *at = step->substeps[i].requests.first; at != NULL;
              at = at->next) {
             if (at->id != 0 && at->writes) {
                 note_request(work, at);

@@ -60,7 +60,7 @@ static void start_client(struct sl_sim_worker *worker)
         .checksum = from->plan->checksum,
         .protocol = from->plan->protocol,
         .start_timeout_ms = (uint32_t)(from->plan->start_timeout_ns / SL_CLOCK_NS_PER_MS),
-        .joins = from->joins,
+        .join_running = from->joins,
         .secret = from->secret,
         .secret_bytes = from->secret_bytes,
     };
@@ -106,11 +106,11 @@ static void open_next(struct sl_sim_worker *worker)
 static void begin_barrier(struct sl_sim_worker *worker)
 {
     struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(worker->client->ports, &port);
+    int err = sl_thread_ctx_here(worker->client->thread_ctxs, &port);
     sl_assert(err == 0);
     uint64_t timeout_ns = worker->options.plan->start_timeout_ns;
     worker->barrier = (struct sl_control_op){
-        .hub = &worker->client->hubs[0],
+        .io = &worker->client->ios[0],
         .run = sl_control_barrier,
         .deadline_ns = sl_sim_process_now(&worker->process) + timeout_ns,
         .name = "start",
@@ -184,7 +184,7 @@ static void poll_opening(struct sl_sim_worker *worker)
 static void poll_barrier(struct sl_sim_worker *worker)
 {
     struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(worker->client->ports, &port);
+    int err = sl_thread_ctx_here(worker->client->thread_ctxs, &port);
     sl_assert(err == 0);
     sl_thread_ctx_drain(port);
     if (worker->barrier.done) {
@@ -510,7 +510,7 @@ static bool is_quiet(void *ctx)
     }
     worker->is_opening = false;
     struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(worker->client->ports, &port);
+    int err = sl_thread_ctx_here(worker->client->thread_ctxs, &port);
     sl_assert(err == 0);
     sl_thread_ctx_drain(port);
     if (worker->in_barrier && !worker->barrier.done) {

@@ -122,7 +122,7 @@ static int create_server(void *ctx)
     const struct sl_server_options options = {
         .reactor = seat->reactor,
         .transport = sl_builtin_find(SL_ENDPOINT_TCP),
-        .local = ps->cluster->options.shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL,
+        .shm = ps->cluster->options.shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL,
         .shard.memory_bytes_max = (size_t)ps->cluster->options.memory_bytes_max,
         .task_index = ps->task_index,
         .local_index = seat->local_index,
@@ -253,7 +253,7 @@ static void join_cluster(struct seat *seat)
         .start_timeout_ns = START_TIMEOUT_NS,
         .joined = joined,
         .failed = join_failed,
-        .lost = lost,
+        .expired = lost,
         .ctx = ps,
     };
     int err = sl_agent_open(&options, &ps->member);

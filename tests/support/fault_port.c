@@ -189,20 +189,20 @@ static void on_timer(struct sl_timer *timer, uint64_t time_ns)
 static bool copy_packet(struct fault_port *port, const struct sl_dpdk_packet *packet,
                         struct sl_dpdk_packet *out)
 {
-    const uint32_t length = packet->length + packet->rest_length;
+    const uint32_t length = packet->length + packet->tail_length;
     if (port->inner->ops->reserve(port->inner, out, 1) == 0) {
         return false;
     }
     sl_assert(length <= out->room);
     memcpy(out->bytes, packet->bytes, packet->length);
-    if (packet->rest_length > 0) {
-        memcpy(out->bytes + packet->length, packet->rest, packet->rest_length);
+    if (packet->tail_length > 0) {
+        memcpy(out->bytes + packet->length, packet->tail, packet->tail_length);
     }
     out->length = length;
     out->queue = packet->queue;
     out->checked = packet->checked;
     out->unchecked = packet->unchecked;
-    out->rest_length = 0;
+    out->tail_length = 0;
     out->pending = NULL;
     return true;
 }
@@ -315,11 +315,11 @@ static uint32_t fault_receive(struct sl_dpdk_port *base, struct sl_dpdk_packet *
 static struct sl_dpdk_packet take_whole(const struct sl_dpdk_packet *packet)
 {
     struct sl_dpdk_packet whole = *packet;
-    if (whole.rest_length > 0) {
-        sl_assert(whole.length + whole.rest_length <= whole.room);
-        memcpy(whole.bytes + whole.length, whole.rest, whole.rest_length);
-        whole.length += whole.rest_length;
-        whole.rest_length = 0;
+    if (whole.tail_length > 0) {
+        sl_assert(whole.length + whole.tail_length <= whole.room);
+        memcpy(whole.bytes + whole.length, whole.tail, whole.tail_length);
+        whole.length += whole.tail_length;
+        whole.tail_length = 0;
     }
     if (whole.pending != NULL) {
         --*whole.pending;
@@ -408,13 +408,13 @@ static bool fault_arm(struct sl_dpdk_port *base)
 /* ---- Open and close ---------------------------------------------------------------------------
  */
 
-static void say(const struct fault_port *port, const struct sl_dpdk_port_info *facts)
+static void say(const struct fault_port *port, const struct sl_dpdk_port_info *info)
 {
     const struct sl_dpdk_faults *faults = &port->faults;
-    if (facts->queues.index == 0) {
+    if (info->queues.index == 0) {
         sl_log_warn("dpdk: %s: faults on purpose, in a million packets: %u lost, %u late, %u "
                     "doubled, %u corrupted, %u cut, %u blackouts; seed %llu",
-                    facts->name, faults->loss, faults->reorder, faults->duplicate, faults->corrupt,
+                    info->name, faults->loss, faults->reorder, faults->duplicate, faults->corrupt,
                     faults->truncate, faults->blackout, (unsigned long long)faults->seed);
     }
 }
@@ -436,23 +436,23 @@ static struct fault_port *wrap(struct sl_dpdk_port *inner,
                                const struct sl_dpdk_fault_medium *medium)
 {
     const struct sl_dpdk_faults *faults = &medium->faults;
-    struct sl_dpdk_port_info facts;
+    struct sl_dpdk_port_info info;
     struct fault_port *port = calloc(1, sizeof *port);
     if (port == NULL) {
         return NULL;
     }
-    inner->ops->facts(inner, &facts);
+    inner->ops->info(inner, &info);
     port->base = (struct sl_dpdk_port){.ops = &sl_dpdk_fault_ports, .reactor = inner->reactor};
     port->inner = inner;
     port->faults = *faults;
     port->reactor = medium->reactor != NULL ? medium->reactor : &own_reactor;
     port->faults.delay_us_max += faults->delay_us_max == 0;
-    port->late_max = facts.packets / 8 < LATE_MAX ? facts.packets / 8 : LATE_MAX;
+    port->late_max = info.packets / 8 < LATE_MAX ? info.packets / 8 : LATE_MAX;
     port->timer.run = on_timer;
     const uint64_t seed = faults->seed + port->reactor->index(inner->reactor);
-    port->in.seed = sl_hash_bytes(facts.self.mac, sizeof facts.self.mac, seed);
+    port->in.seed = sl_hash_bytes(info.self.mac, sizeof info.self.mac, seed);
     port->out.seed = sl_hash_key(port->in.seed);
-    say(port, &facts);
+    say(port, &info);
     return port;
 }
 
@@ -494,10 +494,10 @@ static void fault_close(struct sl_dpdk_port **closing)
 /* ---- What passes ------------------------------------------------------------------------------
  */
 
-static void fault_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
+static void fault_info(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
 {
     const struct fault_port *port = (const struct fault_port *)base;
-    port->inner->ops->facts(port->inner, out);
+    port->inner->ops->info(port->inner, out);
     out->packets = (uint16_t)(out->packets - port->late_max);
 }
 
@@ -547,7 +547,7 @@ void sl_dpdk_fault_counts(const struct sl_dpdk_port *port, struct sl_dpdk_fault_
 const struct sl_dpdk_port_ops sl_dpdk_fault_ports = {
     .open = fault_open,
     .close = fault_close,
-    .facts = fault_facts,
+    .info = fault_info,
     .link_is_up = fault_link_is_up,
     .receive = fault_receive,
     .release = fault_release,

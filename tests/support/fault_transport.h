@@ -41,7 +41,7 @@ struct sl_fault_counts {
     uint64_t dropped, duplicated, truncated, cut, taken_short, delayed, failed;
 };
 
-/* Scheme "fault". Its capabilities are those that a wrapper can keep; hand_over works where the
+/* Scheme "fault". Its capabilities are those that a wrapper can keep; migrate works where the
  * wrapped transport's does. Frames that are handed over, which is to say a first control frame, are
  * never delayed: the wrapped transport allows it in its own upcall only. */
 extern const struct sl_transport_ops sl_fault_ops;

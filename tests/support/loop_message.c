@@ -112,8 +112,8 @@ static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame
     }
     struct loop_message *message = message_make(peer, frame->head);
     memcpy(message->data, frame->head, frame->head_bytes);
-    message->landing = frame->landing;
-    message->landing_bytes = frame->landing_bytes;
+    message->reply_buffer = frame->reply_buffer;
+    message->reply_buffer_bytes = frame->reply_buffer_bytes;
     if (message->bytes > SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES &&
         frame->payload_bytes > 0) {
         message->rest = aligned_alloc(16, (frame->payload_bytes + 15) / 16 * 16);
@@ -128,27 +128,27 @@ static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame
     inbox_append(peer, message);
 }
 
-static void remember_landing(struct loop_conn *conn, uint64_t request_id,
-                             const struct sl_transport_frame *frame)
+static void remember_reply_buffer(struct loop_conn *conn, uint64_t request_id,
+                                  const struct sl_transport_frame *frame)
 {
-    struct loop_landing *landing = conn->landings;
-    while (landing->at != NULL) {
-        landing++;
-        sl_assert(landing < conn->landings + LOOP_LANDINGS_MAX);
+    struct loop_reply_buffer *reply_buffer = conn->reply_buffers;
+    while (reply_buffer->at != NULL) {
+        reply_buffer++;
+        sl_assert(reply_buffer < conn->reply_buffers + LOOP_LANDINGS_MAX);
     }
-    *landing = (struct loop_landing){
-        .request_id = request_id, .at = frame->landing, .bytes = frame->landing_bytes};
+    *reply_buffer = (struct loop_reply_buffer){
+        .request_id = request_id, .at = frame->reply_buffer, .bytes = frame->reply_buffer_bytes};
 }
 
 /* That of the request, which is answered now; its `at` is NULL when it has none. */
-static struct loop_landing take_landing(struct loop_conn *conn, uint64_t request_id)
+static struct loop_reply_buffer take_reply_buffer(struct loop_conn *conn, uint64_t request_id)
 {
-    struct loop_landing found = {0};
+    struct loop_reply_buffer found = {0};
     for (uint32_t i = 0; i < LOOP_LANDINGS_MAX; i++) {
-        struct loop_landing *landing = &conn->landings[i];
-        if (landing->at != NULL && landing->request_id == request_id) {
-            found = *landing;
-            *landing = (struct loop_landing){0};
+        struct loop_reply_buffer *reply_buffer = &conn->reply_buffers[i];
+        if (reply_buffer->at != NULL && reply_buffer->request_id == request_id) {
+            found = *reply_buffer;
+            *reply_buffer = (struct loop_reply_buffer){0};
         }
     }
     return found;
@@ -173,14 +173,14 @@ static void carry_to_device(struct loop_conn *conn, const uint8_t *head, uint32_
         count_copied(conn, head, head_bytes);
         count_copied(conn, frame->payload, rest_bytes);
     }
-    if (frame->landing != NULL) {
-        remember_landing(conn->peer, header.request_id, frame);
+    if (frame->reply_buffer != NULL) {
+        remember_reply_buffer(conn->peer, header.request_id, frame);
     }
     if (header.type == SL_FRAME_REPLY) {
-        const struct loop_landing landing = take_landing(conn, header.request_id);
-        if (landing.at != NULL && is_long && header.payload_bytes <= landing.bytes) {
-            memcpy(landing.at, message->data + SL_FRAME_HEADER_BYTES, header.payload_bytes);
-            message->landed = landing.at;
+        const struct loop_reply_buffer reply_buffer = take_reply_buffer(conn, header.request_id);
+        if (reply_buffer.at != NULL && is_long && header.payload_bytes <= reply_buffer.bytes) {
+            memcpy(reply_buffer.at, message->data + SL_FRAME_HEADER_BYTES, header.payload_bytes);
+            message->landed = reply_buffer.at;
         }
     }
     inbox_append(conn->peer, message);
@@ -224,14 +224,14 @@ void sl_loop_message_carry(struct loop_conn *conn)
 static void report_received(struct loop_conn *conn, const struct loop_message *message,
                             const struct sl_transport_message *received)
 {
-    conn->base.landing = message->landing;
-    conn->base.landing_bytes = message->landing_bytes;
-    conn->base.rest = message->in_place ? message->rest : NULL;
-    conn->base.rest_bytes = message->in_place ? message->rest_bytes : 0;
+    conn->base.reply_buffer = message->reply_buffer;
+    conn->base.reply_buffer_bytes = message->reply_buffer_bytes;
+    conn->base.tail = message->in_place ? message->rest : NULL;
+    conn->base.tail_bytes = message->in_place ? message->rest_bytes : 0;
     sl_conn_report_received(&conn->base, received);
-    conn->base.landing = NULL;
-    conn->base.rest = NULL;
-    conn->base.landing_bytes = conn->base.rest_bytes = 0;
+    conn->base.reply_buffer = NULL;
+    conn->base.tail = NULL;
+    conn->base.reply_buffer_bytes = conn->base.tail_bytes = 0;
 }
 
 static void inbox_pop(struct loop_conn *conn)

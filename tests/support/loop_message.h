@@ -17,8 +17,8 @@ struct loop_message {
     struct loop_message *next;
     struct loop_transport *holder; /* delivered here and not released; NULL: on its way */
     uint8_t *rest;                 /* the frame's end, when it lies apart; else NULL */
-    void *landing;
-    uint32_t landing_bytes;
+    void *reply_buffer;
+    uint32_t reply_buffer_bytes;
     uint32_t rest_bytes;   /* not of `bytes` */
     const uint8_t *landed; /* a device has written the payload there too, or NULL */
     uint32_t bytes;
@@ -27,7 +27,7 @@ struct loop_message {
 };
 
 /* Where a device writes the answer to a request of the peer. */
-struct loop_landing {
+struct loop_reply_buffer {
     uint64_t request_id;
     uint8_t *at; /* NULL: the entry is free */
     uint32_t bytes;
@@ -35,7 +35,7 @@ struct loop_landing {
 
 struct loop_conn {
     struct sl_conn base;
-    struct loop_landing landings[LOOP_LANDINGS_MAX];
+    struct loop_reply_buffer reply_buffers[LOOP_LANDINGS_MAX];
     struct loop_conn *next;
     struct loop_conn *peer; /* NULL: none yet, or gone */
     struct sl_endpoint target;

@@ -278,7 +278,7 @@ static int loop_hand_over(struct sl_conn *base, struct sl_transport *to,
     moved->base.user = user;
     moved->arriving = true;
     moved->peer = conn->peer;
-    memcpy(moved->landings, conn->landings, sizeof moved->landings);
+    memcpy(moved->reply_buffers, conn->reply_buffers, sizeof moved->reply_buffers);
     moved->peer_ended = conn->peer_ended;
     if (moved->peer != NULL) {
         moved->peer->peer = moved;
@@ -393,7 +393,7 @@ const struct sl_transport_ops sl_loop_transport_ops = {
     .listen = loop_listen,
     .connect = loop_connect,
     .disconnect = loop_disconnect,
-    .hand_over = loop_hand_over,
+    .migrate = loop_hand_over,
     .send_burst = loop_send_burst,
     .release = loop_release,
     .flush = loop_flush,
@@ -412,7 +412,7 @@ const struct sl_transport_ops sl_loop_shared_ops = {
     .listen = loop_listen,
     .connect = loop_connect,
     .disconnect = loop_disconnect,
-    .hand_over = loop_hand_over,
+    .migrate = loop_hand_over,
     .send_burst = loop_send_burst,
     .release = loop_release,
     .flush = loop_flush,
@@ -432,7 +432,7 @@ const struct sl_transport_ops sl_loop_device_ops = {
     .listen = loop_listen,
     .connect = loop_connect,
     .disconnect = loop_disconnect,
-    .hand_over = loop_hand_over,
+    .migrate = loop_hand_over,
     .send_burst = loop_send_burst,
     .release = loop_release,
     .flush = loop_flush,

@@ -391,10 +391,10 @@ static const struct sl_disk_ops memory_ops = {
     .sync = memory_sync,
     .close = memory_close,
     .rename = memory_rename,
-    .sync_folder = memory_sync_folder,
-    .make_folder = memory_make_folder,
+    .sync_subdir = memory_sync_folder,
+    .make_subdir = memory_make_folder,
     .remove = memory_remove,
-    .remove_folder = memory_remove_folder,
+    .remove_subdir = memory_remove_folder,
     .list = memory_list,
 };
 

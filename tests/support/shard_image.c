@@ -12,34 +12,35 @@
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-struct sl_snapshot_block *shard_image_append(struct shard_image *image, enum sl_snapshot_kind kind,
-                                             uint32_t table_id, uint32_t capacity)
+struct sl_snapshot_block *shard_stream_append(struct shard_stream *snapshot,
+                                              enum sl_snapshot_kind kind, uint32_t table_id,
+                                              uint32_t capacity)
 {
     struct sl_snapshot_block *block;
     sl_assert(sl_snapshot_block_create(capacity, &block) == 0);
     sl_snapshot_block_begin(block, kind, table_id);
     block->next = NULL;
-    if (image->last == NULL) {
-        image->first = block;
+    if (snapshot->last == NULL) {
+        snapshot->first = block;
     } else {
-        image->last->next = block;
+        snapshot->last->next = block;
     }
-    image->last = block;
+    snapshot->last = block;
     return block;
 }
 
-void shard_image_fini(struct shard_image *image)
+void shard_stream_fini(struct shard_stream *snapshot)
 {
-    while (image->first != NULL) {
-        struct sl_snapshot_block *block = image->first;
-        image->first = block->next;
+    while (snapshot->first != NULL) {
+        struct sl_snapshot_block *block = snapshot->first;
+        snapshot->first = block->next;
         sl_snapshot_block_destroy(&block);
     }
-    image->last = NULL;
+    snapshot->last = NULL;
 }
 
 struct maker {
-    struct shard_image *image;
+    struct shard_stream *snapshot;
     const struct sl_shard *shard;
     const struct sl_shard_table *table;
     uint32_t table_id;
@@ -59,7 +60,7 @@ static bool is_new(const struct maker *maker, uint64_t number, uint32_t last_ste
 
 static void another_block(struct maker *maker, enum sl_snapshot_kind kind)
 {
-    maker->block = shard_image_append(maker->image, kind, maker->table_id, maker->block_bytes);
+    maker->block = shard_stream_append(maker->snapshot, kind, maker->table_id, maker->block_bytes);
 }
 
 static void put_record(struct maker *maker, enum sl_snapshot_kind kind,
@@ -75,14 +76,14 @@ static void put_row(void *ctx, const struct sl_row *record)
 {
     struct maker *maker = ctx;
     const struct sl_shard_table *table = maker->table;
-    const struct sl_snapshot_record image = {
+    const struct sl_snapshot_record snapshot = {
         .key = record->key,
         .last_step = record->last_step,
         .count = record->count,
         .floats = record->values,
     };
     if (is_new(maker, maker->number++, record->last_step)) {
-        put_record(maker, SL_SNAPSHOT_ROWS, &image,
+        put_record(maker, SL_SNAPSHOT_ROWS, &snapshot,
                    table->spec.dim +
                        (uint32_t)sl_optimizer_slot_floats(table->optimizer, table->spec.dim));
     }
@@ -93,14 +94,14 @@ static void put_blocks(struct maker *maker)
     maker->base_rows = UINT64_MAX;
     for (uint32_t i = 0; i < sl_dense_table_block_count(maker->table->dense); i++) {
         const struct sl_dense_block block = sl_dense_table_block(maker->table->dense, i);
-        const struct sl_snapshot_record image = {
+        const struct sl_snapshot_record snapshot = {
             .key = block.number,
             .last_step = block.last_step,
             .count = block.count,
             .floats = block.floats,
         };
         if (is_new(maker, 0, block.last_step)) {
-            put_record(maker, SL_SNAPSHOT_DENSE, &image, block.float_count);
+            put_record(maker, SL_SNAPSHOT_DENSE, &snapshot, block.float_count);
         }
     }
 }
@@ -112,7 +113,7 @@ static void put_array(struct maker *maker, const struct sl_kv_array *array)
         const struct sl_snapshot_kv piece = {
             .key = array->key,
             .length = array->length,
-            .written = array->written,
+            .initialized_count = array->initialized_count,
             .first = done,
             .count = array->length - done,
             .values = array->values + (size_t)done * value_bytes,
@@ -162,7 +163,7 @@ static void put_queues(struct maker *maker)
 {
     maker->block = NULL;
     for (uint32_t worker = 0; worker < maker->table->queue_count; worker++) {
-        for (const struct sl_shard_buffered_push *at = maker->table->staged[worker].first;
+        for (const struct sl_shard_buffered_push *at = maker->table->buffered[worker].first;
              at != NULL; at = at->next) {
             put_staged(maker, worker, at);
         }
@@ -172,7 +173,7 @@ static void put_queues(struct maker *maker)
 static void put_table(struct maker *maker)
 {
     const struct sl_shard_table *table = maker->table;
-    const struct sl_snapshot_table image = {
+    const struct sl_snapshot_table snapshot = {
         .spec = table->spec,
         .step = table->step,
         .state = table->state,
@@ -180,7 +181,7 @@ static void put_table(struct maker *maker)
         .pushed_rows = table->pushed_rows,
     };
     another_block(maker, SL_SNAPSHOT_TABLE);
-    sl_snapshot_put_table(maker->block, maker->table_id, &image);
+    sl_snapshot_put_table(maker->block, maker->table_id, &snapshot);
     maker->block = NULL;
     if (table->sparse != NULL) {
         sl_sparse_table_each(table->sparse, put_row, maker);
@@ -199,8 +200,8 @@ static void put_table(struct maker *maker)
 
 static bool is_known(const struct sl_clocks_worker *who)
 {
-    return who->clock != 0 || who->standing != SL_CLOCKS_STATE_ACTIVE || who->heard ||
-           who->joined || who->began || who->pushed;
+    return who->clock != 0 || who->state != SL_CLOCKS_STATE_ACTIVE || who->seen || who->joined ||
+           who->began || who->pushed;
 }
 
 static void put_clocks(struct maker *maker)
@@ -212,8 +213,8 @@ static void put_clocks(struct maker *maker)
         const struct sl_snapshot_clock clock = {
             .worker = worker,
             .clock = who->clock,
-            .standing = who->standing,
-            .heard = who->heard,
+            .state = who->state,
+            .seen = who->seen,
             .joined = who->joined,
             .began = who->began,
             .pushed = who->pushed,
@@ -226,9 +227,9 @@ static void put_clocks(struct maker *maker)
     }
 }
 
-void shard_image_base_of(const struct sl_shard *shard, struct shard_image_base *out)
+void shard_stream_base_of(const struct sl_shard *shard, struct shard_stream_base *out)
 {
-    *out = (struct shard_image_base){0};
+    *out = (struct shard_stream_base){0};
     for (uint32_t id = 0; id < shard->table_count; id++) {
         const struct sl_shard_table *table = shard->tables[id];
         if (table != NULL) {
@@ -238,13 +239,13 @@ void shard_image_base_of(const struct sl_shard *shard, struct shard_image_base *
     }
 }
 
-void shard_image_make(const struct sl_shard *shard, const struct shard_image_base *base,
-                      uint32_t block_bytes, struct shard_image *out)
+void shard_stream_make(const struct sl_shard *shard, const struct shard_stream_base *base,
+                       uint32_t block_bytes, struct shard_stream *out)
 {
-    *out = (struct shard_image){
+    *out = (struct shard_stream){
         .end = {.shard = shard->options.index, .shard_count = shard->options.count}};
     struct maker maker = {
-        .image = out, .shard = shard, .block_bytes = block_bytes, .adds = base != NULL};
+        .snapshot = out, .shard = shard, .block_bytes = block_bytes, .adds = base != NULL};
     for (uint32_t id = 0; id < shard->table_count; id++) {
         if (shard->tables[id] != NULL) {
             maker.table = shard->tables[id];
@@ -259,17 +260,17 @@ void shard_image_make(const struct sl_shard *shard, const struct shard_image_bas
     for (const struct sl_snapshot_block *block = out->first; block != NULL; block = block->next) {
         sl_snapshot_end_add(&out->end, block);
     }
-    sl_snapshot_put_end(shard_image_append(out, SL_SNAPSHOT_END, 0, SL_SNAPSHOT_END_BYTES),
+    sl_snapshot_put_end(shard_stream_append(out, SL_SNAPSHOT_END, 0, SL_SNAPSHOT_END_BYTES),
                         &out->end);
 }
 
-bool shard_image_cut(struct sl_shard *shard, uint32_t key_budget, struct shard_image *out)
+bool shard_stream_snapshot(struct sl_shard *shard, uint32_t key_budget, struct shard_stream *out)
 {
     (void)sl_shard_snapshot_run(shard, key_budget);
     struct sl_snapshot_block *block;
     while ((block = sl_shard_snapshot_take(shard)) != NULL) {
-        struct sl_snapshot_block *copy = shard_image_append(out, (enum sl_snapshot_kind)block->kind,
-                                                            block->table_id, block->bytes);
+        struct sl_snapshot_block *copy = shard_stream_append(
+            out, (enum sl_snapshot_kind)block->kind, block->table_id, block->bytes);
         copy->count = block->count;
         copy->bytes = block->bytes;
         memcpy(copy->payload, block->payload, block->bytes);
@@ -295,13 +296,13 @@ static int load_block(struct sl_shard_load *load, const struct sl_snapshot_block
     return result;
 }
 
-int shard_image_load(const struct shard_image *image, struct sl_shard *shard, uint32_t key_budget,
-                     char *reason, size_t reason_bytes)
+int shard_stream_load(const struct shard_stream *snapshot, struct sl_shard *shard,
+                      uint32_t key_budget, char *reason, size_t reason_bytes)
 {
     struct sl_shard_load load;
-    int err = sl_shard_load_begin(&load, shard, image->end.shard, image->end.shard_count, reason,
-                                  reason_bytes);
-    for (const struct sl_snapshot_block *block = image->first; block != NULL && err == 0;
+    int err = sl_shard_load_begin(&load, shard, snapshot->end.shard, snapshot->end.shard_count,
+                                  reason, reason_bytes);
+    for (const struct sl_snapshot_block *block = snapshot->first; block != NULL && err == 0;
          block = block->next) {
         err = load_block(&load, block, key_budget, reason, reason_bytes);
     }
@@ -312,10 +313,11 @@ int shard_image_load(const struct shard_image *image, struct sl_shard *shard, ui
 
 #define PACK_HEADER_BYTES 16
 
-size_t shard_image_pack(const struct shard_image *image, uint8_t *to)
+size_t shard_stream_pack(const struct shard_stream *snapshot, uint8_t *to)
 {
     size_t bytes = 0;
-    for (const struct sl_snapshot_block *block = image->first; block != NULL; block = block->next) {
+    for (const struct sl_snapshot_block *block = snapshot->first; block != NULL;
+         block = block->next) {
         if (to != NULL) {
             const uint32_t header[4] = {block->kind, block->table_id, block->count, block->bytes};
             memcpy(to + bytes, header, sizeof header);
@@ -349,15 +351,15 @@ static struct sl_snapshot_block *unpack(struct sl_bytes *cursor)
     return block;
 }
 
-int shard_image_load_packed(const uint8_t *from, size_t bytes, uint32_t image_shard,
-                            uint32_t image_shard_count, struct sl_shard *shard, char *reason,
-                            size_t reason_bytes)
+int shard_stream_load_packed(const uint8_t *from, size_t bytes, uint32_t stream_shard,
+                             uint32_t stream_shard_count, struct sl_shard *shard, char *reason,
+                             size_t reason_bytes)
 {
     struct sl_shard_load load;
     struct sl_bytes cursor = sl_bytes_over(from, bytes);
     struct sl_snapshot_block *block;
     int err =
-        sl_shard_load_begin(&load, shard, image_shard, image_shard_count, reason, reason_bytes);
+        sl_shard_load_begin(&load, shard, stream_shard, stream_shard_count, reason, reason_bytes);
     while (err == 0 && (block = unpack(&cursor)) != NULL) {
         err = load_block(&load, block, 64, reason, reason_bytes);
         sl_snapshot_block_destroy(&block);
@@ -436,7 +438,8 @@ static const char *compare_kv(struct others *others)
         const struct sl_shard *shard =
             others->shards[sl_partition_kv_owner(array->key, others->count)];
         sl_kv_table_find(shard->tables[others->table_id]->kv, &array->key, 1, &other);
-        if (other == NULL || other->length != array->length || other->written != array->written ||
+        if (other == NULL || other->length != array->length ||
+            other->initialized_count != array->initialized_count ||
             memcmp(other->values, array->values, (size_t)array->length * others->table->spec.dim) !=
                 0) {
             return differ(others->table, "the array of key", array->key);
@@ -479,8 +482,8 @@ static const char *compare_table(struct sl_shard *const *a, uint32_t a_count, st
                : differ(b->table, "the number of records,", seen);
 }
 
-const char *shard_image_differ(struct sl_shard *const *a, uint32_t a_count,
-                               struct sl_shard *const *b, uint32_t b_count)
+const char *shard_stream_differ(struct sl_shard *const *a, uint32_t a_count,
+                                struct sl_shard *const *b, uint32_t b_count)
 {
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
         if ((a[0]->tables[id] == NULL) != (b[0]->tables[id] == NULL)) {
@@ -497,12 +500,12 @@ const char *shard_image_differ(struct sl_shard *const *a, uint32_t a_count,
 
 static const char *compare_queues(const struct sl_shard_table *a, const struct sl_shard_table *b)
 {
-    if (a->staged_count != b->staged_count) {
-        return differ(a, "what is kept aside,", a->staged_count);
+    if (a->buffered_count != b->buffered_count) {
+        return differ(a, "what is kept aside,", a->buffered_count);
     }
     for (uint32_t w = 0; w < a->queue_count && w < b->queue_count; w++) {
-        const struct sl_shard_buffered_push *x = a->staged[w].first;
-        const struct sl_shard_buffered_push *y = b->staged[w].first;
+        const struct sl_shard_buffered_push *x = a->buffered[w].first;
+        const struct sl_shard_buffered_push *y = b->buffered[w].first;
         const size_t floats = a->sparse == NULL ? 1 : a->spec.dim;
         for (; x != NULL && y != NULL; x = x->next, y = y->next) {
             if (x->clock != y->clock || x->start != y->start || x->count != y->count ||
@@ -544,13 +547,13 @@ static const char *compare_state(const struct sl_shard *a, const struct sl_shard
 
 static bool same_worker(const struct sl_clocks_worker *a, const struct sl_clocks_worker *b)
 {
-    return a->clock == b->clock && a->standing == b->standing && a->heard == b->heard &&
+    return a->clock == b->clock && a->state == b->state && a->seen == b->seen &&
            a->joined == b->joined && a->began == b->began && a->pushed == b->pushed;
 }
 
-const char *shard_image_differ_at_all(struct sl_shard *a, struct sl_shard *b)
+const char *shard_stream_differ_at_all(struct sl_shard *a, struct sl_shard *b)
 {
-    const char *found = shard_image_differ(&a, 1, &b, 1);
+    const char *found = shard_stream_differ(&a, 1, &b, 1);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES && found == NULL; id++) {
         found = a->tables[id] == NULL ? NULL : compare_state(a, b, id);
     }

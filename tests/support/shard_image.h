@@ -7,54 +7,55 @@
 #include "ps/shard/shard.h"
 #include "ps/snapshot/block.h"
 
-struct shard_image {
+struct shard_stream {
     struct sl_snapshot_block *first, *last;
     struct sl_snapshot_end end;
 };
 
 /* Where an image adds to another: the tables' steps then, by id. */
-struct shard_image_base {
+struct shard_stream_base {
     uint64_t steps[SL_LIMIT_TABLES];
     uint64_t rows[SL_LIMIT_TABLES];
 };
 
 /* What a later image of the shard may add to the one that is made now. */
-void shard_image_base_of(const struct sl_shard *shard, struct shard_image_base *out);
+void shard_stream_base_of(const struct sl_shard *shard, struct shard_stream_base *out);
 
 /* base NULL: a full image. block_bytes: how long blocks are, at least SL_SNAPSHOT_TABLE_BYTES. */
-void shard_image_make(const struct sl_shard *shard, const struct shard_image_base *base,
-                      uint32_t block_bytes, struct shard_image *out);
-void shard_image_fini(struct shard_image *image);
+void shard_stream_make(const struct sl_shard *shard, const struct shard_stream_base *base,
+                       uint32_t block_bytes, struct shard_stream *out);
+void shard_stream_fini(struct shard_stream *snapshot);
 
 /* Walks a cut of the shard (ps/shard/snapshot.h) that has begun, and moves what it gives to the
  * image. True: it goes on; false: it is done, and has not failed (asserted). `out` is zeroed
  * before. */
-bool shard_image_cut(struct sl_shard *shard, uint32_t key_budget, struct shard_image *out);
+bool shard_stream_snapshot(struct sl_shard *shard, uint32_t key_budget, struct shard_stream *out);
 
 /* Appends an empty block. */
-struct sl_snapshot_block *shard_image_append(struct shard_image *image, enum sl_snapshot_kind kind,
-                                             uint32_t table_id, uint32_t capacity);
+struct sl_snapshot_block *shard_stream_append(struct shard_stream *snapshot,
+                                              enum sl_snapshot_kind kind, uint32_t table_id,
+                                              uint32_t capacity);
 
 /* Loads all of it, in slices of that budget; 0 or the loader's error. */
-int shard_image_load(const struct shard_image *image, struct sl_shard *shard, uint32_t key_budget,
-                     char *reason, size_t reason_bytes);
+int shard_stream_load(const struct shard_stream *snapshot, struct sl_shard *shard,
+                      uint32_t key_budget, char *reason, size_t reason_bytes);
 
 /* What the first difference is between the tables of two clusters, each a number of shards: rows,
  * slots, steps and visits of records, dense blocks, arrays. NULL: none. Static storage. */
-const char *shard_image_differ(struct sl_shard *const *a, uint32_t a_count,
-                               struct sl_shard *const *b, uint32_t b_count);
+const char *shard_stream_differ(struct sl_shard *const *a, uint32_t a_count,
+                                struct sl_shard *const *b, uint32_t b_count);
 
 /* Of two shards of the same index and count also the tables' steps, states and counters, clocks,
  * floors, and what is kept aside, in order. */
-const char *shard_image_differ_at_all(struct sl_shard *a, struct sl_shard *b);
+const char *shard_stream_differ_at_all(struct sl_shard *a, struct sl_shard *b);
 
 /* As one piece of bytes: of each block u32 kind, table, count and bytes, and the payload. Returns
  * how many; to NULL: only that. */
-size_t shard_image_pack(const struct shard_image *image, uint8_t *to);
+size_t shard_stream_pack(const struct shard_stream *snapshot, uint8_t *to);
 
 /* Loads an image that is given so, as one of that shard, whatever the bytes are. */
-int shard_image_load_packed(const uint8_t *from, size_t bytes, uint32_t image_shard,
-                            uint32_t image_shard_count, struct sl_shard *shard, char *reason,
-                            size_t reason_bytes);
+int shard_stream_load_packed(const uint8_t *from, size_t bytes, uint32_t stream_shard,
+                             uint32_t stream_shard_count, struct sl_shard *shard, char *reason,
+                             size_t reason_bytes);
 
 #endif

@@ -58,7 +58,7 @@ struct sl_shard *shard_work_shard(uint32_t index, uint32_t count, size_t memory_
     const struct sl_shard_options options = {.index = index,
                                              .count = count,
                                              .memory_bytes_max = memory_bytes_max,
-                                             .staging_bytes_max = 4U << 20};
+                                             .push_buffer_bytes_max = 4U << 20};
     struct sl_shard *shard;
     sl_assert(sl_shard_create(&options, &shard) == 0);
     return shard;

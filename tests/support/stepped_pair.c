@@ -20,8 +20,8 @@ static void side_init(struct sl_stepped_side *side, const struct sl_clock *clock
                                          .stepped = true,
                                          .clock = clock,
                                          .seed = 1 + index,
-                                         .aside_ns = aside_ns,
-                                         .aside_ctx = clock->ctx};
+                                         .offload_ns = aside_ns,
+                                         .offload_ctx = clock->ctx};
     (void)snprintf(options.name, sizeof options.name, "%s", name);
     int err = sl_reactor_create(&options, &side->reactor);
     sl_assert(err == SL_OK);

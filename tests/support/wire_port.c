@@ -99,10 +99,10 @@ static bool transmit(struct sl_wire_port *port, const struct sl_dpdk_packet *pac
 
 static void take_rest(struct sl_dpdk_packet *packet)
 {
-    if (packet->rest_length > 0) {
-        memcpy(packet->bytes + packet->length, packet->rest, packet->rest_length);
-        packet->length += packet->rest_length;
-        packet->rest_length = 0;
+    if (packet->tail_length > 0) {
+        memcpy(packet->bytes + packet->length, packet->tail, packet->tail_length);
+        packet->length += packet->tail_length;
+        packet->tail_length = 0;
     }
     if (packet->pending != NULL) {
         sl_assert(*packet->pending > 0);
@@ -164,7 +164,7 @@ static void wire_close(struct sl_dpdk_port **closing)
     *closing = NULL;
 }
 
-static void wire_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
+static void wire_info(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
 {
     const struct sl_wire_port *port = (const struct sl_wire_port *)base;
     const struct sl_wire_device_options *options = &port->device->options;
@@ -174,9 +174,9 @@ static void wire_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info
         .frame_bytes_max = options->frame_bytes_max,
         .packets = options->packets,
         .is_one_peers = options->is_one_peers,
-        .gathers = options->gathers,
-        .sums = options->sums,
-        .wakes = options->wakes,
+        .tx_gather = options->tx_gather,
+        .tx_checksum = options->tx_checksum,
+        .rx_interrupt = options->rx_interrupt,
         .queues = {.queues = options->queues,
                    .reactors = options->reactors,
                    .index = port->index,
@@ -220,7 +220,7 @@ static uint32_t receive_from(struct sl_wire_port *port, uint16_t number, uint64_
                                                   .length = slot->length,
                                                   .room = options->frame_bytes_max,
                                                   .queue = number,
-                                                  .checked = options->sums && is_sound(slot),
+                                                  .checked = options->tx_checksum && is_sound(slot),
                                                   .token = buffer};
         queue->head = (queue->head + 1) % options->queue_packets;
         queue->count--;
@@ -285,13 +285,13 @@ static void check_sent(const struct sl_wire_port *port, const struct sl_dpdk_pac
     sl_assert(buffer->state == RESERVED || buffer->state == RECEIVED);
     sl_assert(buffer->bytes == packet->bytes);
     sl_assert(packet->length >= SL_WIRE_ETHERNET_BYTES);
-    sl_assert(packet->length + packet->rest_length <= options->frame_bytes_max);
+    sl_assert(packet->length + packet->tail_length <= options->frame_bytes_max);
     sl_assert(packet->queue < options->queues);
     sl_assert(sl_wire_owner_of(port->device, packet->queue) == port->index);
-    sl_assert(!packet->unchecked || options->sums);
-    if (packet->rest_length > 0) {
-        sl_assert(options->gathers);
-        sl_assert(is_registered(port, packet->rest, packet->rest_length));
+    sl_assert(!packet->unchecked || options->tx_checksum);
+    if (packet->tail_length > 0) {
+        sl_assert(options->tx_gather);
+        sl_assert(is_registered(port, packet->tail, packet->tail_length));
     } else {
         sl_assert(packet->pending == NULL);
     }
@@ -309,7 +309,7 @@ static uint32_t wire_send(struct sl_dpdk_port *base, const struct sl_dpdk_packet
     for (; done < count && taken; done += taken) {
         struct sl_dpdk_packet packet = packets[done];
         check_sent(port, &packet);
-        if (port->device->options.gathers) {
+        if (port->device->options.tx_gather) {
             taken = port->deferred_count < SL_WIRE_DEFERRED_MAX;
             if (taken) {
                 port->deferred[port->deferred_count++] = packet;
@@ -345,7 +345,7 @@ static bool wire_arm(struct sl_dpdk_port *base)
             can = false;
         }
     }
-    port->armed = can && device->options.wakes;
+    port->armed = can && device->options.rx_interrupt;
     pthread_mutex_unlock(&device->wire->lock);
     return can;
 }
@@ -353,7 +353,7 @@ static bool wire_arm(struct sl_dpdk_port *base)
 static int wire_memory_register(struct sl_dpdk_port *base, void *memory, size_t bytes)
 {
     struct sl_wire_port *port = (struct sl_wire_port *)base;
-    if (!port->device->options.gathers) {
+    if (!port->device->options.tx_gather) {
         return SL_ERR_UNSUPPORTED;
     }
     sl_assert(port->region_count < SL_WIRE_REGIONS_MAX);
@@ -371,7 +371,7 @@ static void wire_memory_unregister(struct sl_dpdk_port *base, void *memory)
             return;
         }
     }
-    sl_assert(!port->device->options.gathers);
+    sl_assert(!port->device->options.tx_gather);
 }
 
 static void wire_stats(const struct sl_dpdk_port *base, struct sl_dpdk_port_stats *out)
@@ -385,7 +385,7 @@ static void wire_stats(const struct sl_dpdk_port *base, struct sl_dpdk_port_stat
 const struct sl_dpdk_port_ops sl_wire_port_ops = {
     .open = wire_open,
     .close = wire_close,
-    .facts = wire_facts,
+    .info = wire_info,
     .link_is_up = wire_link_is_up,
     .receive = wire_receive,
     .release = wire_release,

@@ -50,7 +50,7 @@ struct sl_wire_device_options {
     uint16_t packets;         /* of one port, received and not released; 0: 1024 */
     uint32_t byte_ps;         /* picoseconds that each byte takes to arrive, one queue; 0: none */
     bool drops;               /* what finds a queue full is lost; else its sender keeps it */
-    bool gathers, sums, wakes;
+    bool tx_gather, tx_checksum, rx_interrupt;
     bool is_one_peers; /* only said: what is on the switch is the test's */
 };
 

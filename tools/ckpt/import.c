@@ -183,7 +183,7 @@ static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block
         .time_s = job->manifest.time_s,
         .shard = shard,
         .shard_count = job->manifest.shard_count,
-        .level = job->options->level,
+        .compression_level = job->options->compression_level,
     };
     struct sl_import_sink sink = {
         .block = block, .end = {.shard = shard, .shard_count = job->manifest.shard_count}};

@@ -21,7 +21,7 @@ struct sl_import_options {
     const char *directory; /* made unless it is there; its parent is */
     uint64_t number;       /* 0: the one after the last in the directory */
     uint32_t shard_count;  /* files; the input is read once for each */
-    uint32_t level;
+    uint32_t compression_level;
     const char *const *with; /* [with_count], the later ones count */
     uint32_t with_count;
 };

@@ -217,7 +217,7 @@ static int pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t
                                        .length = length,
                                        .first = done,
                                        .count = count,
-                                       .written = length,
+                                       .initialized_count = length,
                                        .values = pour->values};
         err = read_items(pour, pour->table->values, at + done, pour->values, count, value_bytes);
         if (err != 0) {

@@ -120,11 +120,11 @@ static void print_finding(void *ctx, const char *path, const char *why)
 }
 
 static int verify_one(const char *directory, uint64_t number,
-                      struct sl_checkpoint_shard_range scope, FILE *to, char *reason,
+                      struct sl_checkpoint_shard_range range, FILE *to, char *reason,
                       size_t reason_bytes)
 {
     const struct sl_checkpoint_report report = {.find = print_finding, .ctx = to};
-    int err = sl_checkpoint_directory_verify(sl_disk_system(), directory, number, scope, &report,
+    int err = sl_checkpoint_directory_verify(sl_disk_system(), directory, number, range, &report,
                                              reason, reason_bytes);
     if (err == 0) {
         (void)fprintf(to, "whole    checkpoint %06" PRIu64 " and what it adds to\n", number);
@@ -143,7 +143,7 @@ static bool is_base(const struct sl_checkpoint_list *list, uint64_t number)
     return false;
 }
 
-static int verify_all(const char *directory, struct sl_checkpoint_shard_range scope, FILE *to,
+static int verify_all(const char *directory, struct sl_checkpoint_shard_range range, FILE *to,
                       char *reason, size_t reason_bytes)
 {
     struct sl_checkpoint_list list;
@@ -160,7 +160,7 @@ static int verify_all(const char *directory, struct sl_checkpoint_shard_range sc
         if (list.items[i].state == SL_CHECKPOINT_INCOMPLETE || is_base(&list, number)) {
             continue;
         }
-        err = verify_one(directory, number, scope, to, why, sizeof why);
+        err = verify_one(directory, number, range, to, why, sizeof why);
         seen++;
         bad += err != 0;
     }
@@ -182,9 +182,9 @@ static int verify_all(const char *directory, struct sl_checkpoint_shard_range sc
 }
 
 int sl_inspect_verify(const char *directory, uint64_t number,
-                      struct sl_checkpoint_shard_range scope, FILE *to, char *reason,
+                      struct sl_checkpoint_shard_range range, FILE *to, char *reason,
                       size_t reason_bytes)
 {
-    return number == 0 ? verify_all(directory, scope, to, reason, reason_bytes)
-                       : verify_one(directory, number, scope, to, reason, reason_bytes);
+    return number == 0 ? verify_all(directory, range, to, reason, reason_bytes)
+                       : verify_one(directory, number, range, to, reason, reason_bytes);
 }

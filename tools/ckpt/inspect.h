@@ -18,7 +18,7 @@ int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, char *re
  * directory. A line for each that is whole, and for each file that is not. Errors: CORRUPT (what
  * was found is printed), and those of sl_checkpoint_directory_verify. */
 int sl_inspect_verify(const char *directory, uint64_t number,
-                      struct sl_checkpoint_shard_range scope, FILE *to, char *reason,
+                      struct sl_checkpoint_shard_range range, FILE *to, char *reason,
                       size_t reason_bytes);
 
 /* A line about a table: name, kind, shape, and what it is besides. */

@@ -140,19 +140,19 @@ static int run_ls(const struct words *words, char *reason, size_t reason_bytes)
 static int run_verify(const struct words *words, char *reason, size_t reason_bytes)
 {
     static const struct sl_checkpoint_newest_options newest;
-    const struct sl_checkpoint_shard_range scope = {.first = (uint32_t)flags.first_shard,
+    const struct sl_checkpoint_shard_range range = {.first = (uint32_t)flags.first_shard,
                                                     .count = (uint32_t)flags.shards};
     uint64_t number;
     int err = take_number(words, &number, reason, reason_bytes);
     if (err == 0 && words->count > 1 && number == 0) {
         struct sl_checkpoint_newest_options options = newest;
-        options.scope = scope;
+        options.range = range;
         err = sl_checkpoint_directory_newest(sl_disk_system(), words->items[0], &options, &number,
                                              reason, reason_bytes);
     }
     return err != 0
                ? err
-               : sl_inspect_verify(words->items[0], number, scope, stdout, reason, reason_bytes);
+               : sl_inspect_verify(words->items[0], number, range, stdout, reason, reason_bytes);
 }
 
 static int need_out(char *reason, size_t reason_bytes)
@@ -192,7 +192,7 @@ static int run_import(const struct words *words, char *reason, size_t reason_byt
                                         .directory = flags.out,
                                         .number = flags.number,
                                         .shard_count = (uint32_t)flags.shards,
-                                        .level = (uint32_t)flags.level,
+                                        .compression_level = (uint32_t)flags.level,
                                         .with = flags.with.items,
                                         .with_count = flags.with.count};
     struct sl_import_result result;

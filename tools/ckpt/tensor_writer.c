@@ -267,7 +267,7 @@ static int end(struct sl_tensor_writer *archive, char *reason, size_t reason_byt
     return err;
 }
 
-static int sync_folder(const struct sl_tensor_writer *archive, char *reason, size_t reason_bytes)
+static int sync_directory(const struct sl_tensor_writer *archive, char *reason, size_t reason_bytes)
 {
     char path[PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s", archive->path);
@@ -304,7 +304,7 @@ int sl_tensor_writer_finish(struct sl_tensor_writer **archive, char *reason, siz
         return err;
     }
     (void)close(self->fd);
-    err = sync_folder(self, reason, reason_bytes);
+    err = sync_directory(self, reason, reason_bytes);
     free_archive(archive);
     return err;
 }

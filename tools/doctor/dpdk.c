@@ -155,7 +155,7 @@ static void check_interface(struct sl_doctor *doctor, const struct sl_endpoint_d
 static void check_pci(struct sl_doctor *doctor, const struct sl_endpoint_device *device)
 {
     static const char *const shared[] = {"mlx5_core", "mlx4_core", "mana"};
-    char vendor[32], driver[64], names[8][SL_RDMA_DEVICE_NAME_BYTES], folder[160];
+    char vendor[32], driver[64], names[8][SL_RDMA_DEVICE_NAME_BYTES], directory[160];
     if (!sl_doctor_files_line(doctor, vendor, sizeof vendor, PCI "/%s/vendor", device->name)) {
         sl_doctor_advise(missing(doctor, "dpdk device", device,
                                  "this machine has no such device on its PCI bus"),
@@ -174,8 +174,8 @@ static void check_pci(struct sl_doctor *doctor, const struct sl_endpoint_device 
     }
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
         if (strcmp(driver, shared[i]) == 0) {
-            (void)snprintf(folder, sizeof folder, PCI "/%s/net", device->name);
-            const uint32_t count = sl_doctor_files_list(doctor, folder, names, 8);
+            (void)snprintf(directory, sizeof directory, PCI "/%s/net", device->name);
+            const uint32_t count = sl_doctor_files_list(doctor, directory, names, 8);
             for (uint32_t j = 0; j < count; j++) {
                 check_interface(doctor, device, names[j]);
             }
@@ -212,7 +212,7 @@ static bool find_argument(const struct sl_endpoint_device *device, const char *k
 
 static void check_memif(struct sl_doctor *doctor, const struct sl_endpoint_device *device)
 {
-    char socket[192] = "", role[16] = "client", abstract[8] = "yes", folder[192];
+    char socket[192] = "", role[16] = "client", abstract[8] = "yes", directory[192];
     const bool has_socket = find_argument(device, "socket", socket, sizeof socket);
     (void)find_argument(device, "role", role, sizeof role);
     (void)find_argument(device, "socket-abstract", abstract, sizeof abstract);
@@ -223,15 +223,15 @@ static void check_memif(struct sl_doctor *doctor, const struct sl_endpoint_devic
     }
     const bool is_server = strcmp(role, "server") == 0 || strcmp(role, "master") == 0;
     const char *slash = strrchr(socket, '/');
-    (void)snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - socket) + 1,
-                   slash == NULL ? "." : socket);
-    const int err = sl_doctor_files_access(doctor, is_server ? folder : socket);
+    (void)snprintf(directory, sizeof directory, "%.*s",
+                   slash == NULL ? 1 : (int)(slash - socket) + 1, slash == NULL ? "." : socket);
+    const int err = sl_doctor_files_access(doctor, is_server ? directory : socket);
     if (err == 0) {
         (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "dpdk device", "%s, %s, at %s", device->name,
                              role, socket);
     } else if (is_server || err != ENOENT) {
         char what[256];
-        (void)snprintf(what, sizeof what, "%s: %s", is_server ? folder : socket, strerror(err));
+        (void)snprintf(what, sizeof what, "%s: %s", is_server ? directory : socket, strerror(err));
         sl_doctor_advise(missing(doctor, "dpdk device", device, what),
                          "make the folder, and let the user write to it");
     } else {

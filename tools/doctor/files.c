@@ -81,17 +81,17 @@ uint32_t sl_doctor_files_list(const struct sl_doctor *doctor, const char *path,
 {
     char whole[PATH_BYTES];
     (void)snprintf(whole, sizeof whole, "%s%s", doctor->system->root, path);
-    DIR *folder = opendir(whole);
+    DIR *directory = opendir(whole);
     uint32_t count = 0;
     const struct dirent *entry;
-    while (folder != NULL && count < most && (entry = readdir(folder)) != NULL) {
+    while (directory != NULL && count < most && (entry = readdir(directory)) != NULL) {
         const size_t bytes = strlen(entry->d_name) + 1;
         if (entry->d_name[0] != '.' && bytes <= SL_RDMA_DEVICE_NAME_BYTES) {
             memcpy(names[count++], entry->d_name, bytes);
         }
     }
-    if (folder != NULL) {
-        (void)closedir(folder);
+    if (directory != NULL) {
+        (void)closedir(directory);
     }
     qsort(names, count, SL_RDMA_DEVICE_NAME_BYTES, compare_names);
     return count;

@@ -21,22 +21,22 @@ struct gid {
 static bool read_gid(const struct sl_doctor *doctor, const struct sl_doctor_port *port,
                      uint32_t index, struct gid *out)
 {
-    char folder[160], text[64];
+    char directory[160], text[64];
     struct in6_addr address;
-    (void)snprintf(folder, sizeof folder, "/sys/class/infiniband/%s/ports/%u", port->device,
+    (void)snprintf(directory, sizeof directory, "/sys/class/infiniband/%s/ports/%u", port->device,
                    port->number);
     *out = (struct gid){0};
-    if (!sl_doctor_files_line(doctor, text, sizeof text, "%s/gids/%u", folder, index)) {
+    if (!sl_doctor_files_line(doctor, text, sizeof text, "%s/gids/%u", directory, index)) {
         return false;
     }
     if (inet_pton(AF_INET6, text, &address) != 1 || IN6_IS_ADDR_UNSPECIFIED(&address) ||
         strcmp(text, "fe80:0000:0000:0000:0000:0000:0000:0000") == 0) {
         return true;
     }
-    (void)sl_doctor_files_line(doctor, out->type, sizeof out->type, "%s/gid_attrs/types/%u", folder,
-                               index);
+    (void)sl_doctor_files_line(doctor, out->type, sizeof out->type, "%s/gid_attrs/types/%u",
+                               directory, index);
     (void)sl_doctor_files_line(doctor, out->netdev, sizeof out->netdev, "%s/gid_attrs/ndevs/%u",
-                               folder, index);
+                               directory, index);
     const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&address);
     (void)inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? &address.s6_addr[12] : address.s6_addr,
                     out->address, sizeof out->address);
@@ -71,12 +71,12 @@ static void say_gid(struct sl_doctor *doctor, const struct sl_doctor_port *port,
     if (doctor->gids_said++ >= GIDS_SAID_MAX && !is_chosen) {
         return;
     }
-    const bool is_bad_choice = is_chosen && !is_usable(port, gid);
+    const bool is_bad_settings = is_chosen && !is_usable(port, gid);
     struct sl_doctor_finding *finding = sl_doctor_find(
-        doctor, is_bad_choice ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "rdma gid",
+        doctor, is_bad_settings ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "rdma gid",
         "%s/%u %3u: %-10s %s%s%s%s", port->device, port->number, index, gid->type, gid->address,
         gid->netdev[0] == '\0' ? "" : ", ", gid->netdev, is_chosen ? " (chosen)" : "");
-    if (is_bad_choice) {
+    if (is_bad_settings) {
         sl_doctor_advise(finding, "choose an index of type RoCE v2: routers do not pass this type "
                                   "on, and peers must have the same");
     }

@@ -125,14 +125,14 @@ static void check_node(struct sl_doctor *doctor, const char *path, const char *m
 /* The kernel's entrances, of the connection manager and of each device. */
 static void check_nodes(struct sl_doctor *doctor, const struct devices *devices)
 {
-    static const char folder[] = "/sys/class/infiniband_verbs";
+    static const char directory[] = "/sys/class/infiniband_verbs";
     char nodes[SL_DOCTOR_DEVICES_MAX][SL_RDMA_DEVICE_NAME_BYTES];
-    const uint32_t count = sl_doctor_files_list(doctor, folder, nodes, SL_DOCTOR_DEVICES_MAX);
+    const uint32_t count = sl_doctor_files_list(doctor, directory, nodes, SL_DOCTOR_DEVICES_MAX);
     check_node(doctor, "/dev/infiniband/rdma_cm", "rdma_ucm");
     for (uint32_t i = 0; i < count; i++) {
         char name[SL_RDMA_DEVICE_NAME_BYTES], path[128];
         (void)snprintf(path, sizeof path, "/dev/infiniband/%.63s", nodes[i]);
-        if (sl_doctor_files_line(doctor, name, sizeof name, "%s/%s/ibdev", folder, nodes[i]) &&
+        if (sl_doctor_files_line(doctor, name, sizeof name, "%s/%s/ibdev", directory, nodes[i]) &&
             has_name(devices, name, strlen(name))) {
             check_node(doctor, path, "ib_uverbs");
         }
@@ -170,15 +170,15 @@ struct port_state {
 static bool read_port(const struct sl_doctor *doctor, const char *device, uint32_t number,
                       struct port_state *out)
 {
-    char folder[160];
-    (void)snprintf(folder, sizeof folder, DEVICES "/%s/ports/%u", device, number);
-    if (!sl_doctor_files_line(doctor, out->state, sizeof out->state, "%s/state", folder)) {
+    char directory[160];
+    (void)snprintf(directory, sizeof directory, DEVICES "/%s/ports/%u", device, number);
+    if (!sl_doctor_files_line(doctor, out->state, sizeof out->state, "%s/state", directory)) {
         return false;
     }
-    (void)sl_doctor_files_line(doctor, out->layer, sizeof out->layer, "%s/link_layer", folder);
-    (void)sl_doctor_files_line(doctor, out->rate, sizeof out->rate, "%s/rate", folder);
+    (void)sl_doctor_files_line(doctor, out->layer, sizeof out->layer, "%s/link_layer", directory);
+    (void)sl_doctor_files_line(doctor, out->rate, sizeof out->rate, "%s/rate", directory);
     if (!sl_doctor_files_line(doctor, out->netdev, sizeof out->netdev, "%s/gid_attrs/ndevs/0",
-                              folder)) {
+                              directory)) {
         (void)sl_doctor_files_line(doctor, out->netdev, sizeof out->netdev, DEVICES "/%s/parent",
                                    device);
     }

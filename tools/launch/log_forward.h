@@ -23,7 +23,7 @@ struct sl_log_forward {
 
 /* name: "worker/3", or NULL for no prefix. waits_on may be set afterwards. lost_errno stays as it
  * is, over all children of a task: zero it once before. */
-void sl_log_forward_init(struct sl_log_forward *relay, int from, int to, int copy,
+void sl_log_forward_init(struct sl_log_forward *forward, int from, int to, int copy,
                          const char *name);
 
 enum sl_log_forward_result {
@@ -33,10 +33,10 @@ enum sl_log_forward_result {
 };
 
 /* Reads once and passes on the lines that are complete. */
-enum sl_log_forward_result sl_log_forward_pump(struct sl_log_forward *relay);
+enum sl_log_forward_result sl_log_forward_pump(struct sl_log_forward *forward);
 
 /* Passes on what the pipe still holds, ends an unfinished line, closes. Does not wait for a
  * grandchild that keeps the pipe open. */
-void sl_log_forward_fini(struct sl_log_forward *relay);
+void sl_log_forward_fini(struct sl_log_forward *forward);
 
 #endif

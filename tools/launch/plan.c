@@ -149,9 +149,9 @@ static int append_checkpoint(struct sl_shell_words *argv,
 {
     int err = append_flag(argv, "--checkpoint-dir", flags->dir);
     err = err != 0 ? err : append_flag(argv, "--checkpoint-every", flags->every);
-    err = err != 0 ? err : append_flag(argv, "--checkpoint-adds", flags->adds);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-adds", flags->incrementals_max);
     err = err != 0 ? err : append_flag(argv, "--checkpoint-keep", flags->keep);
-    err = err != 0 ? err : append_flag(argv, "--checkpoint-level", flags->level);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-level", flags->compression_level);
     err = err != 0 ? err : append_flag(argv, "--restore", flags->restore);
     return err == 0 && flags->fall_back ? sl_shell_split_append(argv, "--restore-fallback") : err;
 }

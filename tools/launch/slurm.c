@@ -202,8 +202,8 @@ static bool take_run(const char **text, uint32_t *tasks, uint32_t *nodes)
     return true;
 }
 
-/* Where Slurm has put the first ps_count tasks. "block" fills one node after the other as its list
- * of tasks per node says; "cyclic" deals them out, passing over the nodes that are full. */
+/* Where Slurm has put the first server_count tasks. "block" fills one node after the other as its
+ * list of tasks per node says; "cyclic" deals them out, passing over the nodes that are full. */
 static int place_ps(struct slurm *slurm)
 {
     const char *variable = "SLURM_STEP_TASKS_PER_NODE";

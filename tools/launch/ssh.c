@@ -213,12 +213,12 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
 }
 
 /* sh -c SCRIPT starling FOLDER TARGET GRACE env NAME=VALUE... */
-static int begin_remote(const struct sl_launch_options *options, const char *folder,
+static int begin_remote(const struct sl_launch_options *options, const char *directory,
                         const char *target, struct sl_shell_words *words)
 {
     char grace[24];
     snprintf(grace, sizeof grace, "%llu", (unsigned long long)options->grace_s);
-    const char *const begin[] = {"sh", "-c", script, "starling", folder, target, grace, "env"};
+    const char *const begin[] = {"sh", "-c", script, "starling", directory, target, grace, "env"};
     int err = 0;
     for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {
         err = sl_shell_split_append(words, begin[i]);
@@ -227,12 +227,12 @@ static int begin_remote(const struct sl_launch_options *options, const char *fol
 }
 
 /* Turns the task's command, as it is at home, into ssh's: the command, the target, one string. */
-static int wrap(const struct sl_launch_options *options, const char *folder, const char *target,
+static int wrap(const struct sl_launch_options *options, const char *directory, const char *target,
                 struct sl_plan_task *task)
 {
     struct sl_shell_words remote = {0}, outer = {0};
     char *text = NULL;
-    int err = begin_remote(options, folder, target, &remote);
+    int err = begin_remote(options, directory, target, &remote);
     for (uint32_t i = 0; err == 0 && i < task->argv.count; i++) {
         err = sl_shell_split_append(&remote, task->argv.items[i]);
     }
@@ -259,8 +259,8 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
                 struct sl_plan *plan)
 {
     struct sl_plan_hosts hosts = {0};
-    char *folder = getcwd(NULL, 0);
-    if (folder == NULL) {
+    char *directory = getcwd(NULL, 0);
+    if (directory == NULL) {
         snprintf(list->reason, list->reason_bytes,
                  "the working folder has no path that the other machines could enter: %s",
                  strerror(errno));
@@ -278,10 +278,10 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
         struct sl_plan_task *task = &plan->tasks[i];
         err = sl_plan_command(task, options, &hosts, list->reason, list->reason_bytes);
         if (err == 0) {
-            err = wrap(options, folder, list->targets[task->role].items[task->index], task);
+            err = wrap(options, directory, list->targets[task->role].items[task->index], task);
         }
     }
-    free(folder);
+    free(directory);
     free(hosts.ps);
     free(hosts.workers);
     return err;

@@ -394,11 +394,11 @@ static int poll_ms(const struct supervisor *all)
     return ms > 1000000 ? 1000000 : (int)ms;
 }
 
-static void pump(struct sl_log_forward *relay, const struct pollfd *polled)
+static void pump(struct sl_log_forward *forward, const struct pollfd *polled)
 {
     /* At its end the pipe is readable for ever: it is closed now. */
-    if (polled->revents != 0 && sl_log_forward_pump(relay) == SL_LOG_FORWARD_END) {
-        sl_log_forward_fini(relay);
+    if (polled->revents != 0 && sl_log_forward_pump(forward) == SL_LOG_FORWARD_END) {
+        sl_log_forward_fini(forward);
     }
 }
 

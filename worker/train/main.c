@@ -339,27 +339,27 @@ static int connect_cluster(struct job *job)
     const struct sl_client_options options = {
         .coordinator = coordinator,
         .task_index = job->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)job->cluster.task_index,
-        .ps_count = job->cluster.ps_count,
+        .server_count = job->cluster.ps_count,
         .worker_count = job->cluster.worker_count,
         .heartbeat_ms = job->dmlc.heartbeat_interval_s * 1000,
         .reactor_count = job->env.worker_reactors,
         .polling = job->env.worker_polling,
-        .caller_driven = is_driven(job),
+        .manual_progress = is_driven(job),
         .pin_cores = job->env.worker_pin,
         .checksum = job->flags.checksum,
         .protocol = job->flags.protocol,
         .start_timeout_ms = job->options.start_timeout_ms,
         .congestion_control =
             job->env.congestion_control[0] == '\0' ? NULL : job->env.congestion_control,
-        .joins = job->flags.cluster.joins,
+        .join_running = job->flags.cluster.joins,
         .secret = job->security.secret.byte_count == 0 ? NULL : job->security.secret.bytes,
         .secret_bytes = job->security.secret.byte_count,
         .tls_certificate = job->security.certificate,
         .tls_key = job->security.key,
         .tls_authority = job->security.authority,
         .tls_peer_name = job->security.peer_name,
-        .no_shm = !job->env.shm,
-        .no_rdma = !job->env.rdma || job->rdma.flaw[0] != '\0',
+        .disable_shm = !job->env.shm,
+        .disable_rdma = !job->env.rdma || job->rdma.flaw[0] != '\0',
         .rdma_device = job->rdma.device[0] == '\0' ? NULL : job->rdma.device,
         .rdma_gid = job->rdma.gid,
         .dpdk_device = job->dpdk.text[0] == '\0' ? NULL : job->dpdk.text,
@@ -494,7 +494,7 @@ int main(int argc, char **argv)
         (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
     }
     sl_log_setup(job->env.log_level, name);
-    sl_trace_set(job->dmlc.verbose);
+    sl_trace_set(job->dmlc.trace);
     if (open_data(job, reason, sizeof reason) != 0) {
         sl_log_error("%s", reason);
         status = EXIT_FAILED;

@@ -64,12 +64,12 @@ void sl_reader_row_fini(struct sl_reader_row *row)
 
 /* Appends the word at `rest`, up to the next blank, a few bytes at most. Bytes that are not
  * printable are written as \xNN. */
-static void quote(char *text, size_t room, struct sl_bytes rest)
+static void quote(char *text, size_t room, struct sl_bytes tail)
 {
     char word[32];
     size_t used = 0;
-    while (rest.left > 0 && used + sizeof "\\x00" <= sizeof word) {
-        uint8_t byte = sl_bytes_u8(&rest);
+    while (tail.left > 0 && used + sizeof "\\x00" <= sizeof word) {
+        uint8_t byte = sl_bytes_u8(&tail);
         if (byte == ' ' || byte == '\t') {
             break;
         }
@@ -84,14 +84,14 @@ static void quote(char *text, size_t room, struct sl_bytes rest)
 }
 
 int sl_reader_refuse(struct sl_reader_fault *fault, const struct sl_bytes *line,
-                     const struct sl_bytes *rest, const char *format, ...)
+                     const struct sl_bytes *tail, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     (void)vsnprintf(fault->text, sizeof fault->text, format, args);
     va_end(args);
-    quote(fault->text, sizeof fault->text, *rest);
-    fault->column = (size_t)(rest->next - line->next) + 1;
+    quote(fault->text, sizeof fault->text, *tail);
+    fault->column = (size_t)(tail->next - line->next) + 1;
     return SL_ERR_INVALID;
 }
 

@@ -104,7 +104,7 @@ void sl_reader_row_fini(struct sl_reader_row *row);
 /* Fills *fault with the text, the words at `rest` quoted behind it, and returns INVALID. `line` is
  * the whole line, `rest` what is left of it. */
 int sl_reader_refuse(struct sl_reader_fault *fault, const struct sl_bytes *line,
-                     const struct sl_bytes *rest, const char *format, ...)
+                     const struct sl_bytes *tail, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 #endif

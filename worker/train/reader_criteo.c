@@ -31,13 +31,13 @@ uint64_t sl_reader_criteo_class(uint64_t magnitude, bool negative)
     return (uint64_t)floor(log_of * log_of);
 }
 
-static int parse_integer(const struct sl_bytes *line, struct sl_bytes *rest, uint32_t field,
+static int parse_integer(const struct sl_bytes *line, struct sl_bytes *tail, uint32_t field,
                          uint64_t *out, struct sl_reader_fault *fault)
 {
-    struct sl_bytes before = *rest;
-    bool negative = sl_text_skip(rest, '-');
+    struct sl_bytes before = *tail;
+    bool negative = sl_text_skip(tail, '-');
     uint64_t magnitude;
-    if (!sl_text_u64(rest, &magnitude)) {
+    if (!sl_text_u64(tail, &magnitude)) {
         return sl_reader_refuse(fault, line, &before,
                                 "integer field %u of 13 is neither empty nor a whole number",
                                 field + 1);
@@ -46,56 +46,56 @@ static int parse_integer(const struct sl_bytes *line, struct sl_bytes *rest, uin
     return 0;
 }
 
-static int parse_category(const struct sl_bytes *line, struct sl_bytes *rest, uint32_t field,
+static int parse_category(const struct sl_bytes *line, struct sl_bytes *tail, uint32_t field,
                           uint64_t *out, struct sl_reader_fault *fault)
 {
-    if (!sl_text_hex(rest, out)) {
+    if (!sl_text_hex(tail, out)) {
         return sl_reader_refuse(
-            fault, line, rest,
+            fault, line, tail,
             "categorical field %u of 26 is neither empty nor 1 to 16 hexadecimal digits",
             field - INTEGER_FIELDS + 1);
     }
     return 0;
 }
 
-static int parse_field(const struct sl_bytes *line, struct sl_bytes *rest, uint32_t field,
+static int parse_field(const struct sl_bytes *line, struct sl_bytes *tail, uint32_t field,
                        struct sl_reader_row *row, struct sl_reader_fault *fault)
 {
-    if (!sl_text_skip(rest, '\t')) {
-        return rest->left == 0
-                   ? sl_reader_refuse(fault, line, rest, "the line ends after %u of 40 columns",
+    if (!sl_text_skip(tail, '\t')) {
+        return tail->left == 0
+                   ? sl_reader_refuse(fault, line, tail, "the line ends after %u of 40 columns",
                                       field + 1)
-                   : sl_reader_refuse(fault, line, rest, "a tab must follow column %u", field + 1);
+                   : sl_reader_refuse(fault, line, tail, "a tab must follow column %u", field + 1);
     }
-    int byte = sl_text_peek(rest);
+    int byte = sl_text_peek(tail);
     bool empty = byte < 0 || byte == '\t';
     uint64_t value = 0;
     int err = 0;
     if (!empty) {
-        err = field < INTEGER_FIELDS ? parse_integer(line, rest, field, &value, fault)
-                                     : parse_category(line, rest, field, &value, fault);
+        err = field < INTEGER_FIELDS ? parse_integer(line, tail, field, &value, fault)
+                                     : parse_category(line, tail, field, &value, fault);
     }
     return err != 0 ? err : sl_reader_row_add(row, feature_key(field, value, empty), 1.0F);
 }
 
 static int parse(struct sl_bytes line, struct sl_reader_row *row, struct sl_reader_fault *fault)
 {
-    struct sl_bytes rest = line;
-    int label = sl_text_peek(&rest);
+    struct sl_bytes tail = line;
+    int label = sl_text_peek(&tail);
     if (label != '0' && label != '1') {
-        return sl_reader_refuse(fault, &line, &rest, "the label is neither 0 nor 1");
+        return sl_reader_refuse(fault, &line, &tail, "the label is neither 0 nor 1");
     }
-    (void)sl_bytes_take(&rest, 1);
+    (void)sl_bytes_take(&tail, 1);
     row->label = label == '1' ? 1.0F : 0.0F;
     row->feature_count = 0;
     for (uint32_t field = 0; field < FIELDS; field++) {
-        int err = parse_field(&line, &rest, field, row, fault);
+        int err = parse_field(&line, &tail, field, row, fault);
         if (err != 0) {
             return err;
         }
     }
-    return rest.left == 0 ? 0
-                          : sl_reader_refuse(fault, &line, &rest, "more follows after column 40");
+    return tail.left == 0 ? 0
+                          : sl_reader_refuse(fault, &line, &tail, "more follows after column 40");
 }
 
 const struct sl_reader_format sl_reader_criteo = {

@@ -5,66 +5,66 @@
 #include "worker/train/reader.h"
 #include "worker/train/text.h"
 
-static void skip_blanks(struct sl_bytes *rest)
+static void skip_blanks(struct sl_bytes *tail)
 {
-    while (sl_text_skip(rest, ' ') || sl_text_skip(rest, '\t')) {
+    while (sl_text_skip(tail, ' ') || sl_text_skip(tail, '\t')) {
     }
 }
 
 /* True where a word may end. */
-static bool at_blank(const struct sl_bytes *rest)
+static bool at_blank(const struct sl_bytes *tail)
 {
-    int byte = sl_text_peek(rest);
+    int byte = sl_text_peek(tail);
     return byte < 0 || byte == ' ' || byte == '\t';
 }
 
-static int parse_label(const struct sl_bytes *line, struct sl_bytes *rest, float *label,
+static int parse_label(const struct sl_bytes *line, struct sl_bytes *tail, float *label,
                        struct sl_reader_fault *fault)
 {
-    struct sl_bytes at = *rest;
+    struct sl_bytes at = *tail;
     bool negative = sl_text_skip(&at, '-');
     if (!negative) {
         (void)sl_text_skip(&at, '+');
     }
     uint64_t value;
     if (!sl_text_u64(&at, &value) || value > 1 || (negative && value == 0) || !at_blank(&at)) {
-        return sl_reader_refuse(fault, line, rest, "the label is none of 0, 1, -1, +1");
+        return sl_reader_refuse(fault, line, tail, "the label is none of 0, 1, -1, +1");
     }
     *label = negative ? 0.0F : (float)value;
-    *rest = at;
+    *tail = at;
     return 0;
 }
 
 /* A whole number and a colon. */
-static int parse_number(const struct sl_bytes *line, struct sl_bytes *rest, const char *what,
+static int parse_number(const struct sl_bytes *line, struct sl_bytes *tail, const char *what,
                         uint64_t *out, struct sl_reader_fault *fault)
 {
-    if (!sl_text_u64(rest, out)) {
-        return sl_reader_refuse(fault, line, rest,
+    if (!sl_text_u64(tail, out)) {
+        return sl_reader_refuse(fault, line, tail,
                                 "the %s is no whole number from 0 to 18446744073709551615", what);
     }
-    return sl_text_skip(rest, ':')
+    return sl_text_skip(tail, ':')
                ? 0
-               : sl_reader_refuse(fault, line, rest, "a colon must follow the %s", what);
+               : sl_reader_refuse(fault, line, tail, "a colon must follow the %s", what);
 }
 
-static int parse_feature(const struct sl_bytes *line, struct sl_bytes *rest, bool has_field,
+static int parse_feature(const struct sl_bytes *line, struct sl_bytes *tail, bool has_field,
                          struct sl_reader_row *row, struct sl_reader_fault *fault)
 {
     uint64_t field, key;
     float value;
-    int err = has_field ? parse_number(line, rest, "field", &field, fault) : 0;
-    err = err != 0 ? err : parse_number(line, rest, "index", &key, fault);
+    int err = has_field ? parse_number(line, tail, "field", &field, fault) : 0;
+    err = err != 0 ? err : parse_number(line, tail, "index", &key, fault);
     if (err != 0) {
         return err;
     }
-    struct sl_bytes before = *rest;
-    const bool is_number = sl_text_float(rest, &value);
-    if (is_number && !has_field && sl_text_peek(rest) == ':') {
+    struct sl_bytes before = *tail;
+    const bool is_number = sl_text_float(tail, &value);
+    if (is_number && !has_field && sl_text_peek(tail) == ':') {
         return sl_reader_refuse(fault, line, &before,
                                 "a second colon: is it FIELD:INDEX:VALUE (--format libffm)?");
     }
-    if (!is_number || !at_blank(rest)) {
+    if (!is_number || !at_blank(tail)) {
         return sl_reader_refuse(fault, line, &before, "the value is no finite decimal number");
     }
     return sl_reader_row_add(row, key, value);
@@ -73,16 +73,16 @@ static int parse_feature(const struct sl_bytes *line, struct sl_bytes *rest, boo
 static int parse(struct sl_bytes line, bool has_field, struct sl_reader_row *row,
                  struct sl_reader_fault *fault)
 {
-    struct sl_bytes rest = line;
-    skip_blanks(&rest);
-    int err = parse_label(&line, &rest, &row->label, fault);
+    struct sl_bytes tail = line;
+    skip_blanks(&tail);
+    int err = parse_label(&line, &tail, &row->label, fault);
     row->feature_count = 0;
     while (err == 0) {
-        skip_blanks(&rest);
-        if (rest.left == 0 || sl_text_peek(&rest) == '#') {
+        skip_blanks(&tail);
+        if (tail.left == 0 || sl_text_peek(&tail) == '#') {
             break;
         }
-        err = parse_feature(&line, &rest, has_field, row, fault);
+        err = parse_feature(&line, &tail, has_field, row, fault);
     }
     return err;
 }

@@ -156,20 +156,20 @@ static int set_queues(struct sl_module_device *device, const struct sl_dpdk_devi
 static void set_offloads(struct sl_module_device *device, struct rte_eth_conf *conf)
 {
     const struct rte_eth_dev_info *info = &device->info;
-    const uint64_t sums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
-    const uint64_t seen = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+    const uint64_t checksums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+    const uint64_t received = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
     /* AF_XDP takes segments for one; vhost needs a descriptor of all memory that DPDK knows.
      */
     const bool is_sound = strcmp(info->driver_name, "net_af_xdp") != 0 &&
                           strcmp(info->driver_name, "net_virtio_user") != 0 &&
                           strcmp(info->driver_name, "net_vhost") != 0;
-    device->sums = (info->tx_offload_capa & sums) == sums;
-    device->sees_sums = (info->rx_offload_capa & seen) == seen;
+    device->checksums = (info->tx_offload_capa & checksums) == checksums;
+    device->sees_checksums = (info->rx_offload_capa & received) == received;
     device->gathers = is_sound && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
                       (device->traits.copies || rte_eal_iova_mode() == RTE_IOVA_VA);
     conf->txmode.offloads =
-        (device->sums ? sums : 0) | (device->gathers ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0);
-    conf->rxmode.offloads = device->sees_sums ? seen : 0;
+        (device->checksums ? checksums : 0) | (device->gathers ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0);
+    conf->rxmode.offloads = device->sees_checksums ? received : 0;
     const uint64_t hashed = info->flow_type_rss_offloads &
                             (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
     if (device->rx_queues > 1 && hashed != 0) {
@@ -500,7 +500,7 @@ static void take_place(struct sl_module_device *device, struct sl_module_port *p
     port->pool = device->pools[index];
     port->rests = device->rests[index];
     port->gathers = device->gathers;
-    port->sums = device->sums;
+    port->checksums = device->checksums;
     port->on = device->memif == NULL; /* else when there is a peer */
     for (uint16_t i = 0; i < device->rx_queues; i++) {
         if (sl_module_device_owner(device, i) == index) {

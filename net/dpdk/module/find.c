@@ -40,8 +40,8 @@ static const char *find_value(const char *arguments, const char *key)
 static bool is_pci(const char *name)
 {
     unsigned domain, bus, slot, function;
-    char rest;
-    return sscanf(name, "%x:%x:%x.%x%c", &domain, &bus, &slot, &function, &rest) == 4;
+    char tail;
+    return sscanf(name, "%x:%x:%x.%x%c", &domain, &bus, &slot, &function, &tail) == 4;
 }
 
 static int explain_pci(const char *name)

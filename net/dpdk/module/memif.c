@@ -444,7 +444,7 @@ static int make(struct sl_module_memif *memif, const char *arguments, char *out,
     if (failed != 0) {
         return refuse(memif, "no private socket for its driver", failed);
     }
-    (void)snprintf(out, out_bytes, "%ssocket=%s,socket-abstract=%s", read.rest,
+    (void)snprintf(out, out_bytes, "%ssocket=%s,socket-abstract=%s", read.tail,
                    memif->private.address.path, memif->private.address.is_abstract ? "yes" : "no");
     return 0;
 }

@@ -57,11 +57,11 @@ static const char *read_word(const char *word, size_t bytes, struct sl_module_me
     } else if ((value = value_of(word, bytes, "zero-copy")) != NULL && begins(value, "yes")) {
         return "zero-copy=yes is not taken: the driver loses packets with their peer";
     }
-    const size_t used = strlen(out->rest);
-    if (used + bytes + 2 > sizeof out->rest) {
+    const size_t used = strlen(out->tail);
+    if (used + bytes + 2 > sizeof out->tail) {
         return "they are too long";
     }
-    (void)snprintf(out->rest + used, sizeof out->rest - used, "%.*s,", (int)bytes, word);
+    (void)snprintf(out->tail + used, sizeof out->tail - used, "%.*s,", (int)bytes, word);
     return NULL;
 }
 

@@ -8,7 +8,7 @@ struct sl_module_memif_arguments {
     bool is_server;
     uint32_t id;
     struct sl_module_memif_address address;
-    char rest[512]; /* all but the socket's, each with a comma behind it */
+    char tail[512]; /* all but the socket's, each with a comma behind it */
 };
 
 /* As the driver would understand them. NULL, or what cannot be. */

@@ -8,14 +8,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int make_folder(struct sl_module_memif_private *private)
+static int make_directory(struct sl_module_memif_private *private)
 {
-    (void)snprintf(private->folder, sizeof private->folder, "/tmp/starling-memif-XXXXXX");
-    if (mkdtemp(private->folder) == NULL) {
-        private->folder[0] = '\0';
+    (void)snprintf(private->directory, sizeof private->directory, "/tmp/starling-memif-XXXXXX");
+    if (mkdtemp(private->directory) == NULL) {
+        private->directory[0] = '\0';
         return errno;
     }
-    (void)snprintf(private->address.path, sizeof private->address.path, "%s/s", private->folder);
+    (void)snprintf(private->address.path, sizeof private->address.path, "%s/s", private->directory);
     return 0;
 }
 
@@ -36,32 +36,32 @@ static int listen_at_name(struct sl_module_memif_private *private)
 int sl_module_memif_private_make(struct sl_module_memif_private *out, bool is_server)
 {
     *out = (struct sl_module_memif_private){.listening = -1, .file = -1};
-    return is_server ? make_folder(out) : listen_at_name(out);
+    return is_server ? make_directory(out) : listen_at_name(out);
 }
 
-static void remove_folder(struct sl_module_memif_private *private)
+static void remove_directory(struct sl_module_memif_private *private)
 {
-    if (private->folder[0] != '\0') {
+    if (private->directory[0] != '\0') {
         (void)unlink(private->address.path);
-        (void)rmdir(private->folder);
-        private->folder[0] = '\0';
+        (void)rmdir(private->directory);
+        private->directory[0] = '\0';
     }
 }
 
 int sl_module_memif_private_seal(struct sl_module_memif_private *private)
 {
     int code = 0;
-    if (private->folder[0] != '\0') {
+    if (private->directory[0] != '\0') {
         private->file = open(private->address.path, O_PATH | O_CLOEXEC);
         code = private->file < 0 ? errno : 0;
     }
-    remove_folder(private);
+    remove_directory(private);
     return code;
 }
 
 void sl_module_memif_private_discard(struct sl_module_memif_private *private)
 {
-    remove_folder(private);
+    remove_directory(private);
     sl_module_memif_socket_close(&private->listening);
     sl_module_memif_socket_close(&private->file);
 }

@@ -10,7 +10,7 @@ struct sl_module_memif_private {
     struct sl_module_memif_address address; /* what the driver is told */
     int listening;                          /* a client's; -1: none */
     int file;                               /* a server's: what it listens at; -1: none yet */
-    char folder[32];                        /* "": none, or no more */
+    char directory[32];                     /* "": none, or no more */
 };
 
 /* Returns 0, or an errno. */

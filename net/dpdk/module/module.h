@@ -59,7 +59,7 @@ struct sl_module_device {
     uint16_t port_base, mtu, frame_bytes_max, packets;
     uint16_t queues, rx_queues, reactors;
     uint32_t first_reactor;
-    bool gathers, sums, sees_sums;
+    bool gathers, checksums, sees_checksums;
     struct rte_mempool *pools[SL_MODULE_REACTORS], *rests[SL_MODULE_REACTORS];
     struct sl_module_port *ports[SL_MODULE_REACTORS];
     uint32_t users;
@@ -77,7 +77,7 @@ struct sl_module_port {
     uint16_t id, index, next_queue, queue_count;
     uint16_t *queues; /* that are received from */
     bool on;          /* may touch the queues */
-    bool gathers, sums;
+    bool gathers, checksums;
     /* Where the device wakes: its descriptor, watched by the ring; interrupts are on. */
     int wake_fd;
     struct sl_dpdk_watch *watch;

@@ -78,14 +78,14 @@ static void drain(struct sl_module_port *port)
     }
 }
 
-static void forget_rest(struct rte_mempool *pool, void *closing, void *object, unsigned index)
+static void forget_tail(struct rte_mempool *pool, void *closing, void *object, unsigned index)
 {
     (void)pool;
     (void)index;
-    struct sl_module_rest *rest = rte_mbuf_to_priv(object);
-    if (rest->port == closing) {
-        rest->port = NULL;
-        rest->pending = NULL;
+    struct sl_module_rest *tail = rte_mbuf_to_priv(object);
+    if (tail->port == closing) {
+        tail->port = NULL;
+        tail->pending = NULL;
     }
 }
 
@@ -94,7 +94,7 @@ static void forget_rest(struct rte_mempool *pool, void *closing, void *object, u
 static void forget_rests(struct sl_module_port *port)
 {
     if (port->lent > 0) {
-        (void)rte_mempool_obj_iter(port->rests, forget_rest, port);
+        (void)rte_mempool_obj_iter(port->rests, forget_tail, port);
     }
 }
 
@@ -142,7 +142,7 @@ static int port_open(void *medium, struct sl_reactor *reactor, struct sl_dpdk_po
     return (int)count;
 }
 
-static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
+static void port_info(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
 {
     const struct sl_module_port *port = (const struct sl_module_port *)base;
     const struct sl_module_device *device = port->device;
@@ -151,9 +151,9 @@ static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_port_info
         .port_base = device->port_base,
         .frame_bytes_max = device->frame_bytes_max,
         .packets = device->packets,
-        .gathers = port->gathers,
-        .sums = port->sums,
-        .wakes = port->watch != NULL,
+        .tx_gather = port->gathers,
+        .tx_checksum = port->checksums,
+        .rx_interrupt = port->watch != NULL,
         .is_one_peers = device->memif != NULL,
         .queues = {.queues = device->queues,
                    .reactors = device->reactors,
@@ -267,45 +267,45 @@ static uint32_t port_reserve(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
 static void on_read(void *bytes, void *ctx)
 {
     (void)bytes;
-    struct sl_module_rest *rest = ctx;
-    if (rest->port != NULL) {
-        rest->port->lent--;
+    struct sl_module_rest *tail = ctx;
+    if (tail->port != NULL) {
+        tail->port->lent--;
     }
-    if (rest->pending != NULL) {
-        --*rest->pending;
+    if (tail->pending != NULL) {
+        --*tail->pending;
     }
 }
 
-static bool attach_rest(struct sl_module_port *port, const struct sl_dpdk_packet *packet,
+static bool attach_tail(struct sl_module_port *port, const struct sl_dpdk_packet *packet,
                         struct rte_mbuf *mbuf)
 {
     struct rte_mbuf *second = rte_pktmbuf_alloc(port->rests);
     if (second == NULL) {
         return false;
     }
-    struct sl_module_rest *rest = rte_mbuf_to_priv(second);
-    *rest = (struct sl_module_rest){
-        .info = {.free_cb = on_read, .fcb_opaque = rest}, .port = port, .pending = packet->pending};
-    rte_mbuf_ext_refcnt_set(&rest->info, 1);
-    void *bytes = (void *)(uintptr_t)packet->rest; /* which nobody writes to */
-    rte_pktmbuf_attach_extbuf(second, bytes, (uintptr_t)bytes, (uint16_t)packet->rest_length,
-                              &rest->info);
+    struct sl_module_rest *tail = rte_mbuf_to_priv(second);
+    *tail = (struct sl_module_rest){
+        .info = {.free_cb = on_read, .fcb_opaque = tail}, .port = port, .pending = packet->pending};
+    rte_mbuf_ext_refcnt_set(&tail->info, 1);
+    void *bytes = (void *)(uintptr_t)packet->tail; /* which nobody writes to */
+    rte_pktmbuf_attach_extbuf(second, bytes, (uintptr_t)bytes, (uint16_t)packet->tail_length,
+                              &tail->info);
     second->data_off = 0;
-    second->data_len = (uint16_t)packet->rest_length;
+    second->data_len = (uint16_t)packet->tail_length;
     mbuf->next = second;
     mbuf->nb_segs = 2;
-    mbuf->pkt_len += packet->rest_length;
+    mbuf->pkt_len += packet->tail_length;
     port->lent++;
     return true;
 }
 
 /* It was not taken: it is the caller's as it was. */
-static void detach_rest(struct rte_mbuf *mbuf)
+static void detach_tail(struct rte_mbuf *mbuf)
 {
     struct rte_mbuf *second = mbuf->next;
     if (second != NULL) {
-        struct sl_module_rest *rest = rte_mbuf_to_priv(second);
-        rest->pending = NULL;
+        struct sl_module_rest *tail = rte_mbuf_to_priv(second);
+        tail->pending = NULL;
         mbuf->next = NULL;
         mbuf->nb_segs = 1;
         rte_pktmbuf_free_seg(second);
@@ -313,7 +313,7 @@ static void detach_rest(struct rte_mbuf *mbuf)
 }
 
 /* The device adds what is there to what it sums. */
-static void ask_for_sum(struct rte_mbuf *mbuf)
+static void ask_for_checksum(struct rte_mbuf *mbuf)
 {
     uint8_t *ip = rte_pktmbuf_mtod(mbuf, uint8_t *) + ETHERNET_BYTES;
     const bool is_v6 = ip[0] >> 4 == 6;
@@ -335,17 +335,17 @@ static bool make_mbuf(struct sl_module_port *port, const struct sl_dpdk_packet *
     mbuf->ol_flags = 0;
     mbuf->nb_segs = 1;
     mbuf->next = NULL;
-    if (packet->rest_length > 0 && !attach_rest(port, packet, mbuf)) {
+    if (packet->tail_length > 0 && !attach_tail(port, packet, mbuf)) {
         return false;
     }
     if (packet->unchecked) {
-        ask_for_sum(mbuf);
+        ask_for_checksum(mbuf);
     }
     *out = mbuf;
     return true;
 }
 
-static void clear_sum(struct rte_mbuf *mbuf)
+static void clear_checksum(struct rte_mbuf *mbuf)
 {
     if ((mbuf->ol_flags & RTE_MBUF_F_TX_UDP_CKSUM) != 0) {
         uint8_t *udp = rte_pktmbuf_mtod(mbuf, uint8_t *) + mbuf->l2_len + mbuf->l3_len;
@@ -364,13 +364,13 @@ static uint32_t send_run(struct sl_module_port *port, const struct sl_dpdk_packe
         ready++;
     }
     uint16_t fit = ready;
-    if (port->sums) {
+    if (port->checksums) {
         fit = rte_eth_tx_prepare(port->id, queue, mbufs, ready);
     }
     const uint16_t sent = fit > 0 ? rte_eth_tx_burst(port->id, queue, mbufs, fit) : 0;
     for (uint16_t i = sent; i < ready; i++) {
-        detach_rest(mbufs[i]);
-        clear_sum(mbufs[i]);
+        detach_tail(mbufs[i]);
+        clear_checksum(mbufs[i]);
     }
     return sent;
 }
@@ -435,7 +435,7 @@ static void port_stats(const struct sl_dpdk_port *base, struct sl_dpdk_port_stat
 const struct sl_dpdk_port_ops sl_module_ports = {
     .open = port_open,
     .close = port_close,
-    .facts = port_facts,
+    .info = port_info,
     .link_is_up = port_link_is_up,
     .receive = port_receive,
     .release = port_release,

@@ -113,7 +113,7 @@ static void round__has_all_keys_under_way(void **state)
         assert_int_equal(batch->value_count, 5000);
         assert_ptr_equal(batch->push, setting.memory + i * 8192);
         assert_ptr_equal(batch->pull, batch->push);
-        assert_false(kv->calls[i].copies_keys);
+        assert_false(kv->calls[i].copy_inputs);
     }
     close_setting(&setting);
 }

@@ -34,7 +34,7 @@ static int ask(const struct sl_kv_request *request)
 {
     const void *answer = NULL;
     struct sl_kv_request shown = *request;
-    shown.answer = &answer;
+    shown.reply = &answer;
     const int err = handler.handle(handler.ctx, &shown);
     if (err == 0 && answer != NULL) {
         memcpy(shown.pull, answer, shown.value_count * shown.value_bytes);
@@ -114,10 +114,10 @@ static void handle__pieces_become_one_array(void **state)
     uint8_t got[3] = {0};
     struct sl_kv_request first = of_bytes(&key, 3);
     first.push = "abc";
-    first.piece_whole = 6;
+    first.array_length = 6;
     struct sl_kv_request second = first;
     second.push = "def";
-    second.piece_start = 3;
+    second.chunk_start = 3;
     assert_int_equal(ask(&first), 0);
     /* What has not come is not there yet. */
     struct sl_kv_request look = second;
@@ -129,7 +129,7 @@ static void handle__pieces_become_one_array(void **state)
     assert_int_equal(ask(&second), 0);
     assert_int_equal(ask(&look), 0);
     assert_memory_equal(got, "def", 3);
-    look.piece_start = 2;
+    look.chunk_start = 2;
     look.value_count = 2;
     assert_int_equal(ask(&look), 0);
     assert_memory_equal(got, "cd", 2);

@@ -35,21 +35,21 @@ static void set(const char *name, const char *value)
 static struct sl_checkpoint_settings read_all(struct sl_checkpoint_settings_flags flags,
                                               bool orders)
 {
-    struct sl_checkpoint_settings choice;
+    struct sl_checkpoint_settings settings;
     char reason[512] = "";
-    if (sl_checkpoint_settings_read(&flags, orders, &choice, reason, sizeof reason) != 0) {
+    if (sl_checkpoint_settings_read(&flags, orders, &settings, reason, sizeof reason) != 0) {
         fail_msg("refused: %s", reason);
     }
-    return choice;
+    return settings;
 }
 
 static void refuse(struct sl_checkpoint_settings_flags flags, const char *const *words)
 {
-    struct sl_checkpoint_settings choice = {.keep = 77};
+    struct sl_checkpoint_settings settings = {.keep = 77};
     char reason[512] = "";
-    assert_int_equal(sl_checkpoint_settings_read(&flags, false, &choice, reason, sizeof reason),
+    assert_int_equal(sl_checkpoint_settings_read(&flags, false, &settings, reason, sizeof reason),
                      SL_ERR_INVALID);
-    assert_int_equal(choice.keep, 77);
+    assert_int_equal(settings.keep, 77);
     for (; *words != NULL; words++) {
         if (strstr(reason, *words) == NULL) {
             fail_msg("\"%s\" is not in \"%s\"", *words, reason);
@@ -62,22 +62,22 @@ static void refuse(struct sl_checkpoint_settings_flags flags, const char *const 
 static void read__says_nothing_where_nothing_is_set(void **state)
 {
     (void)state;
-    struct sl_checkpoint_settings choice = read_all(FLAGS(0), false);
-    assert_null(choice.dir);
-    assert_int_equal(choice.restore, SL_CHECKPOINT_RESTORE_NONE);
+    struct sl_checkpoint_settings settings = read_all(FLAGS(0), false);
+    assert_null(settings.dir);
+    assert_int_equal(settings.restore, SL_CHECKPOINT_RESTORE_NONE);
 }
 
 static void read__has_defaults(void **state)
 {
     (void)state;
-    struct sl_checkpoint_settings choice = read_all(FLAGS(.dir = "/c"), false);
-    assert_string_equal(choice.dir, "/c");
-    assert_int_equal(choice.every_s, 600);
-    assert_int_equal(choice.adds, 7);
-    assert_int_equal(choice.keep, 2);
-    assert_int_equal(choice.level, 1);
-    assert_int_equal(choice.restore, SL_CHECKPOINT_RESTORE_NONE);
-    assert_false(choice.fall_back);
+    struct sl_checkpoint_settings settings = read_all(FLAGS(.dir = "/c"), false);
+    assert_string_equal(settings.dir, "/c");
+    assert_int_equal(settings.every_s, 600);
+    assert_int_equal(settings.incrementals_max, 7);
+    assert_int_equal(settings.keep, 2);
+    assert_int_equal(settings.compression_level, 1);
+    assert_int_equal(settings.restore, SL_CHECKPOINT_RESTORE_NONE);
+    assert_false(settings.fall_back);
 }
 
 static void read__takes_variables_and_flags_before_them(void **state)
@@ -89,33 +89,34 @@ static void read__takes_variables_and_flags_before_them(void **state)
     set("STARLING_CHECKPOINT_KEEP", "1000");
     set("STARLING_CHECKPOINT_LEVEL", "19");
     set("STARLING_RESTORE", "12");
-    struct sl_checkpoint_settings choice = read_all(FLAGS(.fall_back = true), false);
-    assert_string_equal(choice.dir, "/v");
-    assert_int_equal(choice.every_s, 0);
-    assert_int_equal(choice.adds, 63);
-    assert_int_equal(choice.keep, 1000);
-    assert_int_equal(choice.level, 19);
-    assert_int_equal(choice.restore, SL_CHECKPOINT_RESTORE_NUMBER);
-    assert_int_equal(choice.number, 12);
-    assert_true(choice.fall_back);
-    choice = read_all(FLAGS(.dir = "/f", .every = "5", .adds = "0", .keep = "1", .level = "0",
-                            .restore = "newest"),
-                      false);
-    assert_string_equal(choice.dir, "/f");
-    assert_int_equal(choice.every_s, 5);
-    assert_int_equal(choice.adds, 0);
-    assert_int_equal(choice.keep, 1);
-    assert_int_equal(choice.level, 0);
-    assert_int_equal(choice.restore, SL_CHECKPOINT_RESTORE_NEWEST);
+    struct sl_checkpoint_settings settings = read_all(FLAGS(.fall_back = true), false);
+    assert_string_equal(settings.dir, "/v");
+    assert_int_equal(settings.every_s, 0);
+    assert_int_equal(settings.incrementals_max, 63);
+    assert_int_equal(settings.keep, 1000);
+    assert_int_equal(settings.compression_level, 19);
+    assert_int_equal(settings.restore, SL_CHECKPOINT_RESTORE_NUMBER);
+    assert_int_equal(settings.number, 12);
+    assert_true(settings.fall_back);
+    settings = read_all(FLAGS(.dir = "/f", .every = "5", .incrementals_max = "0", .keep = "1",
+                              .compression_level = "0", .restore = "newest"),
+                        false);
+    assert_string_equal(settings.dir, "/f");
+    assert_int_equal(settings.every_s, 5);
+    assert_int_equal(settings.incrementals_max, 0);
+    assert_int_equal(settings.keep, 1);
+    assert_int_equal(settings.compression_level, 0);
+    assert_int_equal(settings.restore, SL_CHECKPOINT_RESTORE_NEWEST);
 }
 
 static void read__of_a_scheduler_needs_no_folder(void **state)
 {
     (void)state;
-    struct sl_checkpoint_settings choice = read_all(FLAGS(.every = "5", .adds = "2"), true);
-    assert_null(choice.dir);
-    assert_int_equal(choice.every_s, 5);
-    assert_int_equal(choice.adds, 2);
+    struct sl_checkpoint_settings settings =
+        read_all(FLAGS(.every = "5", .incrementals_max = "2"), true);
+    assert_null(settings.dir);
+    assert_int_equal(settings.every_s, 5);
+    assert_int_equal(settings.incrementals_max, 2);
 }
 
 static void read__refuses_what_is_out_of_range(void **state)
@@ -125,9 +126,11 @@ static void read__refuses_what_is_out_of_range(void **state)
     refuse(FLAGS(.dir = "/c", .every = "often"),
            WORDS("--checkpoint-every=often", "seconds from 0 to"));
     refuse(FLAGS(.dir = "/c", .every = "-1"), WORDS("--checkpoint-every=-1"));
-    refuse(FLAGS(.dir = "/c", .adds = "64"), WORDS("--checkpoint-adds=64", "from 0 to 63"));
+    refuse(FLAGS(.dir = "/c", .incrementals_max = "64"),
+           WORDS("--checkpoint-adds=64", "from 0 to 63"));
     refuse(FLAGS(.dir = "/c", .keep = "0"), WORDS("--checkpoint-keep=0", "from 1 to 1000"));
-    refuse(FLAGS(.dir = "/c", .level = "20"), WORDS("--checkpoint-level=20", "from 0 to 19"));
+    refuse(FLAGS(.dir = "/c", .compression_level = "20"),
+           WORDS("--checkpoint-level=20", "from 0 to 19"));
     refuse(FLAGS(.dir = "/c", .restore = "oldest"),
            WORDS("--restore=oldest", "newest", "number of a checkpoint"));
     refuse(FLAGS(.dir = "/c", .restore = "0"), WORDS("--restore=0"));
@@ -139,9 +142,10 @@ static void read__refuses_what_says_nothing(void **state)
 {
     (void)state;
     refuse(FLAGS(.every = "5"), WORDS("--checkpoint-every", "without --checkpoint-dir"));
-    refuse(FLAGS(.adds = "5"), WORDS("--checkpoint-adds", "without --checkpoint-dir"));
+    refuse(FLAGS(.incrementals_max = "5"), WORDS("--checkpoint-adds", "without --checkpoint-dir"));
     refuse(FLAGS(.keep = "5"), WORDS("--checkpoint-keep", "without --checkpoint-dir"));
-    refuse(FLAGS(.level = "5"), WORDS("--checkpoint-level", "without --checkpoint-dir"));
+    refuse(FLAGS(.compression_level = "5"),
+           WORDS("--checkpoint-level", "without --checkpoint-dir"));
     refuse(FLAGS(.restore = "newest"), WORDS("--restore", "without --checkpoint-dir"));
     refuse(FLAGS(.fall_back = true), WORDS("--restore-fallback", "without --checkpoint-dir"));
     refuse(FLAGS(.dir = "/c", .fall_back = true), WORDS("--restore-fallback", "without --restore"));
@@ -165,16 +169,17 @@ static void check__makes_the_folder_and_says_why_it_cannot(void **state)
     char parent[] = "/tmp/sl_checkpoint_settings_XXXXXX", path[64], reason[512] = "";
     assert_non_null(mkdtemp(parent));
     (void)snprintf(path, sizeof path, "%s/c", parent);
-    struct sl_checkpoint_settings choice = {.dir = path};
-    assert_int_equal(sl_checkpoint_settings_check(&choice, reason, sizeof reason), 0);
-    assert_int_equal(sl_checkpoint_settings_check(&choice, reason, sizeof reason), 0);
+    struct sl_checkpoint_settings settings = {.dir = path};
+    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason), 0);
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
     assert_true(S_ISDIR(status.st_mode));
     assert_int_equal(rmdir(path), 0); /* nothing is left in it */
 
     (void)snprintf(path, sizeof path, "%s/none/c", parent);
-    assert_int_equal(sl_checkpoint_settings_check(&choice, reason, sizeof reason), SL_ERR_INVALID);
+    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason),
+                     SL_ERR_INVALID);
     assert_non_null(strstr(reason, path));
     assert_non_null(strstr(reason, "No such file or directory"));
 
@@ -182,12 +187,13 @@ static void check__makes_the_folder_and_says_why_it_cannot(void **state)
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     (void)fclose(file);
-    assert_int_equal(sl_checkpoint_settings_check(&choice, reason, sizeof reason), SL_ERR_INVALID);
+    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason),
+                     SL_ERR_INVALID);
     assert_non_null(strstr(reason, "Not a directory"));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(parent), 0);
-    choice.dir = NULL;
-    assert_int_equal(sl_checkpoint_settings_check(&choice, reason, sizeof reason), 0);
+    settings.dir = NULL;
+    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason), 0);
 }
 
 /* flock is of the open file, so one process can meet itself. */
@@ -196,17 +202,20 @@ static void lock__is_of_one_process_for_each_ps(void **state)
     (void)state;
     char folder[] = "/tmp/sl_checkpoint_settings_XXXXXX", path[64], reason[512] = "", pid[32];
     assert_non_null(mkdtemp(folder));
-    const struct sl_checkpoint_settings choice = {.dir = folder};
+    const struct sl_checkpoint_settings settings = {.dir = folder};
     int locks[2], again;
-    assert_int_equal(sl_checkpoint_settings_lock(&choice, 0, &locks[0], reason, sizeof reason), 0);
-    assert_int_equal(sl_checkpoint_settings_lock(&choice, 1, &locks[1], reason, sizeof reason), 0);
-    assert_int_equal(sl_checkpoint_settings_lock(&choice, 0, &again, reason, sizeof reason),
+    assert_int_equal(sl_checkpoint_settings_lock(&settings, 0, &locks[0], reason, sizeof reason),
+                     0);
+    assert_int_equal(sl_checkpoint_settings_lock(&settings, 1, &locks[1], reason, sizeof reason),
+                     0);
+    assert_int_equal(sl_checkpoint_settings_lock(&settings, 0, &again, reason, sizeof reason),
                      SL_ERR_IN_USE);
     (void)snprintf(pid, sizeof pid, "process %ld", (long)getpid());
     assert_non_null(strstr(reason, folder));
     assert_non_null(strstr(reason, pid));
     assert_int_equal(close(locks[0]), 0);
-    assert_int_equal(sl_checkpoint_settings_lock(&choice, 0, &locks[0], reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_settings_lock(&settings, 0, &locks[0], reason, sizeof reason),
+                     0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(close(locks[i]), 0);
         (void)snprintf(path, sizeof path, "%s/.ps-%d.lock", folder, i);

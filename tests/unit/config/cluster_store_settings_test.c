@@ -37,22 +37,22 @@ static void set(const char *name, const char *value)
 
 static struct sl_cluster_store_settings read_flag(const char *flag)
 {
-    struct sl_cluster_store_settings choice;
+    struct sl_cluster_store_settings settings;
     char reason[512] = "";
-    if (sl_cluster_store_settings_read(flag, &choice, reason, sizeof reason) != 0) {
+    if (sl_cluster_store_settings_read(flag, &settings, reason, sizeof reason) != 0) {
         fail_msg("refused: %s", reason);
     }
-    return choice;
+    return settings;
 }
 
 /* The reason has all of the words, and nothing is written but that. */
 static void refuse(const char *flag, int err, const char *const *words)
 {
-    struct sl_cluster_store_settings choice = {.server_count = 77};
+    struct sl_cluster_store_settings settings = {.server_count = 77};
     char reason[512] = "";
-    assert_int_equal(sl_cluster_store_settings_read(flag, &choice, reason, sizeof reason), err);
-    assert_int_equal(choice.server_count, 77);
-    assert_string_equal(choice.password, "");
+    assert_int_equal(sl_cluster_store_settings_read(flag, &settings, reason, sizeof reason), err);
+    assert_int_equal(settings.server_count, 77);
+    assert_string_equal(settings.password, "");
     for (; *words != NULL; words++) {
         if (strstr(reason, *words) == NULL) {
             fail_msg("\"%s\" is not in \"%s\"", *words, reason);
@@ -86,27 +86,27 @@ static void read__says_nothing_where_nothing_is_set(void **state)
 static void read__one_server(void **state)
 {
     (void)state;
-    const struct sl_cluster_store_settings choice = read_flag("etcd://localhost:2379/jobs/a");
-    assert_true(choice.is_given);
-    assert_false(choice.tls);
-    assert_int_equal(choice.server_count, 1);
-    assert_string_equal(choice.servers[0], "localhost:2379");
-    assert_string_equal(choice.prefix, "/jobs/a");
-    assert_string_equal(choice.user, "");
-    assert_string_equal(choice.password, "");
+    const struct sl_cluster_store_settings settings = read_flag("etcd://localhost:2379/jobs/a");
+    assert_true(settings.is_given);
+    assert_false(settings.tls);
+    assert_int_equal(settings.server_count, 1);
+    assert_string_equal(settings.servers[0], "localhost:2379");
+    assert_string_equal(settings.prefix, "/jobs/a");
+    assert_string_equal(settings.user, "");
+    assert_string_equal(settings.password, "");
 }
 
 static void read__several_servers_by_tls(void **state)
 {
     (void)state;
-    const struct sl_cluster_store_settings choice =
+    const struct sl_cluster_store_settings settings =
         read_flag("etcds://10.0.0.1:2379,[::1]:2380,c.example:1/x-1_b.c//");
-    assert_true(choice.tls);
-    assert_int_equal(choice.server_count, 3);
-    assert_string_equal(choice.servers[0], "10.0.0.1:2379");
-    assert_string_equal(choice.servers[1], "[::1]:2380");
-    assert_string_equal(choice.servers[2], "c.example:1");
-    assert_string_equal(choice.prefix, "/x-1_b.c");
+    assert_true(settings.tls);
+    assert_int_equal(settings.server_count, 3);
+    assert_string_equal(settings.servers[0], "10.0.0.1:2379");
+    assert_string_equal(settings.servers[1], "[::1]:2380");
+    assert_string_equal(settings.servers[2], "c.example:1");
+    assert_string_equal(settings.prefix, "/x-1_b.c");
 }
 
 static void read__the_flag_goes_before_the_variable(void **state)
@@ -156,9 +156,9 @@ static void read__nine_servers_and_the_longest_prefix(void **state)
     char text[512] = "etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1/";
     const size_t length = strlen(text);
     memset(text + length, 'p', 126);
-    struct sl_cluster_store_settings choice = read_flag(text);
-    assert_int_equal(choice.server_count, 9);
-    assert_int_equal(strlen(choice.prefix), 127);
+    struct sl_cluster_store_settings settings = read_flag(text);
+    assert_int_equal(settings.server_count, 9);
+    assert_int_equal(strlen(settings.prefix), 127);
     text[length + 126] = 'p';
     refuse(text, SL_ERR_INVALID, WORDS("the prefix has more than 127 characters"));
 }
@@ -182,9 +182,9 @@ static void user__is_the_first_line_of_the_file(void **state)
                                         "root:a:b c\r\nanother:line\n"};
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
         put_user(TEXTS[i], 0600);
-        const struct sl_cluster_store_settings choice = read_flag("etcd://a:1/v");
-        assert_string_equal(choice.user, "root");
-        assert_string_equal(choice.password, "a:b c");
+        const struct sl_cluster_store_settings settings = read_flag("etcd://a:1/v");
+        assert_string_equal(settings.user, "root");
+        assert_string_equal(settings.password, "a:b c");
     }
     set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "");
     refuse("etcd://a:1/v", SL_ERR_NOT_FOUND, WORDS("STARLING_CLUSTER_STORE_USER_FILE=: "));
@@ -198,9 +198,9 @@ static void user__of_up_to_127_characters_each(void **state)
     text[127] = ':';
     memset(text + 128, 'p', 127);
     put_user(text, 0600);
-    const struct sl_cluster_store_settings choice = read_flag("etcd://a:1/v");
-    assert_int_equal(strlen(choice.user), 127);
-    assert_int_equal(strlen(choice.password), 127);
+    const struct sl_cluster_store_settings settings = read_flag("etcd://a:1/v");
+    assert_int_equal(strlen(settings.user), 127);
+    assert_int_equal(strlen(settings.password), 127);
     text[255] = 'p';
     put_user(text, 0600);
     refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("accepts one line user:password"));

@@ -136,16 +136,16 @@ static void cluster_resolve__by_the_map_in_the_working_folder(void **state)
     sl_cluster_fini(&cluster);
 }
 
-static void cluster_resolve__a_map_has_the_fast_endpoints(void **state)
+static void cluster_resolve__a_map_has_the_bypass_endpoints(void **state)
 {
     (void)state;
     write_map(".endpoint_map", "a:1=rdma://r:9,r:8\nb:2=b:3\n");
     struct sl_cluster cluster = resolve(
         SL_CLUSTER_PS, (struct sl_cluster_flags){.ps_hosts = "b:2,a:1", .task_index = 1}, NULL);
-    assert_false(cluster.ps[0].has_fast);
-    assert_true(cluster.ps[1].has_fast);
-    assert_int_equal(cluster.ps[1].fast.scheme, SL_ENDPOINT_RDMA);
-    assert_int_equal(cluster.ps[1].fast.port, 9);
+    assert_false(cluster.ps[0].has_bypass);
+    assert_true(cluster.ps[1].has_bypass);
+    assert_int_equal(cluster.ps[1].bypass.scheme, SL_ENDPOINT_RDMA);
+    assert_int_equal(cluster.ps[1].bypass.port, 9);
     assert_int_equal(cluster.ps[1].data.scheme, SL_ENDPOINT_TCP);
     assert_int_equal(cluster.ps[1].data.port, 8);
     sl_cluster_fini(&cluster);
@@ -300,7 +300,7 @@ int main(void)
         IN_FOLDER(cluster_resolve__one_that_joins_is_beyond_the_others),
         IN_FOLDER(cluster_resolve__by_tf_config),
         IN_FOLDER(cluster_resolve__by_the_map_in_the_working_folder),
-        IN_FOLDER(cluster_resolve__a_map_has_the_fast_endpoints),
+        IN_FOLDER(cluster_resolve__a_map_has_the_bypass_endpoints),
         IN_FOLDER(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder),
         IN_FOLDER(cluster_resolve__sources_that_agree_are_merged),
         IN_FOLDER(cluster_resolve__the_only_task_needs_no_index),

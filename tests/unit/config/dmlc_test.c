@@ -75,10 +75,10 @@ static void assert_words(const char *reason, const char *const *words)
 
 static void refuse_with(const char *const *words)
 {
-    struct sl_dmlc dmlc = {.verbose = 77};
+    struct sl_dmlc dmlc = {.trace = 77};
     char reason[512] = "";
     assert_int_equal(sl_dmlc_read(&dmlc, reason, sizeof reason), SL_ERR_INVALID);
-    assert_int_equal(dmlc.verbose, 77);
+    assert_int_equal(dmlc.trace, 77);
     assert_words(reason, words);
 }
 
@@ -123,7 +123,7 @@ static void dmlc_read__takes_what_is_said(void **state)
     assert_int_equal(dmlc.rank, 1);
     assert_string_equal(dmlc.rank_variable, "DMLC_RANK");
     assert_int_equal(dmlc.group_size, 8);
-    assert_int_equal(dmlc.verbose, 2);
+    assert_int_equal(dmlc.trace, 2);
     assert_int_equal(dmlc.heartbeat_interval_s, 3);
     assert_int_equal(dmlc.heartbeat_timeout_s, 30);
     set("DMLC_PS_ROOT_URI", "fe80::1");

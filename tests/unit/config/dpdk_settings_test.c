@@ -14,7 +14,7 @@
 #define VARIABLE "STARLING_DPDK_DEVICE"
 
 static const struct sl_cli_list nothing;
-static struct sl_dpdk_settings choice; /* large */
+static struct sl_dpdk_settings settings; /* large */
 
 static int unset(void **state)
 {
@@ -25,24 +25,24 @@ static int unset(void **state)
 static const char *read_all(const struct sl_cli_list *flags)
 {
     char reason[512] = "";
-    if (sl_dpdk_settings_read(flags, &choice, reason, sizeof reason) != 0) {
+    if (sl_dpdk_settings_read(flags, &settings, reason, sizeof reason) != 0) {
         fail_msg("refused: %s", reason);
     }
-    return choice.text;
+    return settings.text;
 }
 
 static void refuse(const struct sl_cli_list *flags, int err, const char *source, const char *why)
 {
     char reason[512] = "";
-    (void)snprintf(choice.text, sizeof choice.text, "untouched");
-    assert_int_equal(sl_dpdk_settings_read(flags, &choice, reason, sizeof reason), err);
+    (void)snprintf(settings.text, sizeof settings.text, "untouched");
+    assert_int_equal(sl_dpdk_settings_read(flags, &settings, reason, sizeof reason), err);
     if (strncmp(reason, source, strlen(source)) != 0 || strstr(reason, why) == NULL) {
         fail_msg("\"%s\" and \"%s\" are not in \"%s\"", source, why, reason);
     }
-    assert_string_equal(choice.text, "untouched");
+    assert_string_equal(settings.text, "untouched");
 }
 
-static void dpdk_choice_read__nothing_is_none(void **state)
+static void dpdk_settings_read__nothing_is_none(void **state)
 {
     (void)state;
     assert_string_equal(read_all(&nothing), "");
@@ -50,17 +50,17 @@ static void dpdk_choice_read__nothing_is_none(void **state)
     assert_string_equal(read_all(&nothing), "");
 }
 
-static void dpdk_choice_read__takes_several_flags(void **state)
+static void dpdk_settings_read__takes_several_flags(void **state)
 {
     (void)state;
     const char *items[] = {"a?addr=10.0.0.1/24", "b,x=y?addr=10.0.0.2;c?addr=10.0.0.3"};
     const struct sl_cli_list flags = {.items = items, .count = 2};
     assert_string_equal(read_all(&flags), "a?addr=10.0.0.1/24;b,x=y?addr=10.0.0.2;c?addr=10.0.0.3");
-    assert_string_equal(choice.first.name, "a");
-    assert_string_equal(choice.first.host, "10.0.0.1");
+    assert_string_equal(settings.first.name, "a");
+    assert_string_equal(settings.first.host, "10.0.0.1");
 }
 
-static void dpdk_choice_read__flags_go_before_the_variable(void **state)
+static void dpdk_settings_read__flags_go_before_the_variable(void **state)
 {
     (void)state;
     const char *items[] = {"a?addr=10.0.0.1"};
@@ -68,10 +68,10 @@ static void dpdk_choice_read__flags_go_before_the_variable(void **state)
     assert_int_equal(setenv(VARIABLE, "b?addr=10.0.0.2;c?addr=10.0.0.3", 1), 0);
     assert_string_equal(read_all(&flags), items[0]);
     assert_string_equal(read_all(&nothing), "b?addr=10.0.0.2;c?addr=10.0.0.3");
-    assert_string_equal(choice.first.name, "b");
+    assert_string_equal(settings.first.name, "b");
 }
 
-static void dpdk_choice_read__names_what_is_wrong(void **state)
+static void dpdk_settings_read__names_what_is_wrong(void **state)
 {
     (void)state;
     const char *bad[] = {"net_memif0"}, *twice[] = {"a?addr=10.0.0.1", "a?addr=10.0.0.2"};
@@ -83,7 +83,7 @@ static void dpdk_choice_read__names_what_is_wrong(void **state)
     refuse(&nothing, SL_ERR_INVALID, VARIABLE "=\"b\": ", "addr is missing");
 }
 
-static void dpdk_choice_read__refuses_too_many(void **state)
+static void dpdk_settings_read__refuses_too_many(void **state)
 {
     (void)state;
     char text[SL_DPDK_SETTINGS_DEVICES * 32 + 64] = "";
@@ -98,11 +98,11 @@ static void dpdk_choice_read__refuses_too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(dpdk_choice_read__nothing_is_none, unset),
-        cmocka_unit_test_setup(dpdk_choice_read__takes_several_flags, unset),
-        cmocka_unit_test_setup(dpdk_choice_read__flags_go_before_the_variable, unset),
-        cmocka_unit_test_setup(dpdk_choice_read__names_what_is_wrong, unset),
-        cmocka_unit_test_setup(dpdk_choice_read__refuses_too_many, unset),
+        cmocka_unit_test_setup(dpdk_settings_read__nothing_is_none, unset),
+        cmocka_unit_test_setup(dpdk_settings_read__takes_several_flags, unset),
+        cmocka_unit_test_setup(dpdk_settings_read__flags_go_before_the_variable, unset),
+        cmocka_unit_test_setup(dpdk_settings_read__names_what_is_wrong, unset),
+        cmocka_unit_test_setup(dpdk_settings_read__refuses_too_many, unset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,7 @@ static void endpoint_map_read__refuses_with_file_and_line(void **state)
     }
 }
 
-static void endpoint_map_read__dpdk_beside_tcp_is_the_fast_one(void **state)
+static void endpoint_map_read__dpdk_beside_tcp_is_the_bypass_one(void **state)
 {
     (void)state;
     const char text[] = "a:1=dpdk://net_memif0,role=server,id=0?addr=10.0.0.1/24&port=9,tcp://b:6\n"
@@ -149,22 +149,22 @@ static void endpoint_map_read__dpdk_beside_tcp_is_the_fast_one(void **state)
     assert_int_equal(map.count, 4);
     for (uint32_t i = 0; i < map.count; i++) {
         const struct sl_endpoint_map_entry *entry = &map.entries[i];
-        const struct sl_endpoint *dpdk = i == 2 ? &entry->data : &entry->fast;
+        const struct sl_endpoint *dpdk = i == 2 ? &entry->data : &entry->bypass;
         char host[32];
         (void)snprintf(host, sizeof host, "10.0.0.%u", i + 1);
-        assert_int_equal(entry->has_fast, i != 2);
+        assert_int_equal(entry->has_bypass, i != 2);
         assert_int_equal(dpdk->scheme, SL_ENDPOINT_DPDK);
         assert_string_equal(dpdk->host, host);
         assert_int_equal(dpdk->port, 9);
     }
     assert_int_equal(map.entries[0].data.port, 6);
-    assert_string_equal(map.entries[0].fast.device,
+    assert_string_equal(map.entries[0].bypass.device,
                         "net_memif0,role=server,id=0?addr=10.0.0.1/24&port=9");
     assert_int_equal(map.entries[1].data.port, 7);
     sl_endpoint_map_fini(&map);
 }
 
-static void endpoint_map_read__rdma_beside_tcp_is_the_fast_one(void **state)
+static void endpoint_map_read__rdma_beside_tcp_is_the_bypass_one(void **state)
 {
     (void)state;
     const char text[] = "a:1=rdma://[::1]:5 , tcp://b:6\n"
@@ -177,17 +177,17 @@ static void endpoint_map_read__rdma_beside_tcp_is_the_fast_one(void **state)
     assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
     assert_int_equal(map.count, 5);
     const struct sl_endpoint_map_entry *entry = &map.entries[0];
-    assert_true(entry->has_fast);
-    assert_int_equal(entry->fast.scheme, SL_ENDPOINT_RDMA);
-    assert_string_equal(entry->fast.host, "::1");
-    assert_int_equal(entry->fast.port, 5);
+    assert_true(entry->has_bypass);
+    assert_int_equal(entry->bypass.scheme, SL_ENDPOINT_RDMA);
+    assert_string_equal(entry->bypass.host, "::1");
+    assert_int_equal(entry->bypass.port, 5);
     assert_int_equal(entry->data.scheme, SL_ENDPOINT_TCP);
     assert_int_equal(entry->data.port, 6);
     entry = &map.entries[1];
-    assert_true(entry->has_fast);
-    assert_int_equal(entry->fast.scheme, SL_ENDPOINT_RDMA);
+    assert_true(entry->has_bypass);
+    assert_int_equal(entry->bypass.scheme, SL_ENDPOINT_RDMA);
     assert_int_equal(entry->data.scheme, SL_ENDPOINT_TCP);
-    assert_false(map.entries[3].has_fast);
+    assert_false(map.entries[3].has_bypass);
     assert_int_equal(map.entries[3].data.scheme, SL_ENDPOINT_RDMA);
     sl_endpoint_map_fini(&map);
 }
@@ -287,8 +287,8 @@ int main(void)
         WITH_FILE(endpoint_map_read__takes_lines_blanks_comments_and_crlf),
         WITH_FILE(endpoint_map_read__empty_file_is_an_empty_map),
         WITH_FILE(endpoint_map_read__refuses_with_file_and_line),
-        WITH_FILE(endpoint_map_read__dpdk_beside_tcp_is_the_fast_one),
-        WITH_FILE(endpoint_map_read__rdma_beside_tcp_is_the_fast_one),
+        WITH_FILE(endpoint_map_read__dpdk_beside_tcp_is_the_bypass_one),
+        WITH_FILE(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one),
         WITH_FILE(endpoint_map_read__nul_byte_is_refused),
         WITH_FILE(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash),
         cmocka_unit_test(endpoint_map_read__missing_file_is_not_found),

@@ -26,12 +26,12 @@ static void set(const char *name, const char *value)
 
 static struct sl_rdma_settings read_all(struct sl_rdma_settings_flags flags)
 {
-    struct sl_rdma_settings choice;
+    struct sl_rdma_settings settings;
     char reason[512] = "";
-    if (sl_rdma_settings_read(&flags, &choice, reason, sizeof reason) != 0) {
+    if (sl_rdma_settings_read(&flags, &settings, reason, sizeof reason) != 0) {
         fail_msg("refused: %s", reason);
     }
-    return choice;
+    return settings;
 }
 
 static void expect_words(const char *text, const char *const *words)
@@ -47,35 +47,37 @@ static void expect_words(const char *text, const char *const *words)
 static void expect_flaw(const char *const *words)
 {
     char reason[512] = "";
-    const struct sl_rdma_settings choice = read_all(nothing);
-    expect_words(choice.flaw, words);
-    assert_int_equal(sl_rdma_settings_check(&choice, false, reason, sizeof reason), 0);
-    assert_int_equal(sl_rdma_settings_check(&choice, true, reason, sizeof reason), SL_ERR_INVALID);
-    assert_string_equal(reason, choice.flaw);
+    const struct sl_rdma_settings settings = read_all(nothing);
+    expect_words(settings.flaw, words);
+    assert_int_equal(sl_rdma_settings_check(&settings, false, reason, sizeof reason), 0);
+    assert_int_equal(sl_rdma_settings_check(&settings, true, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_string_equal(reason, settings.flaw);
 }
 
 static void refuse(struct sl_rdma_settings_flags flags, const char *const *words)
 {
-    struct sl_rdma_settings choice = {.gid = 77};
+    struct sl_rdma_settings settings = {.gid = 77};
     char reason[512] = "";
-    assert_int_equal(sl_rdma_settings_read(&flags, &choice, reason, sizeof reason), SL_ERR_INVALID);
-    assert_int_equal(choice.gid, 77);
+    assert_int_equal(sl_rdma_settings_read(&flags, &settings, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_int_equal(settings.gid, 77);
     expect_words(reason, words);
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void rdma_choice_read__says_nothing_where_nothing_is_set(void **state)
+static void rdma_settings_read__says_nothing_where_nothing_is_set(void **state)
 {
     (void)state;
     set("STARLING_RDMA_DEVICE", "");
     set("MC_GID_INDEX", "");
     set("NCCL_IB_GID_INDEX", "-1");
-    struct sl_rdma_settings choice = read_all(nothing);
-    assert_string_equal(choice.device, "");
-    assert_int_equal(choice.gid, 0);
+    struct sl_rdma_settings settings = read_all(nothing);
+    assert_string_equal(settings.device, "");
+    assert_int_equal(settings.gid, 0);
 }
 
-static void rdma_choice_read__takes_each_variable(void **state)
+static void rdma_settings_read__takes_each_variable(void **state)
 {
     static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",
                                         "NCCL_IB_GID_INDEX"};
@@ -88,7 +90,7 @@ static void rdma_choice_read__takes_each_variable(void **state)
     assert_string_equal(read_all(nothing).device, "mlx5_0,mlx5_bond-1.2");
 }
 
-static void rdma_choice_read__variables_must_agree(void **state)
+static void rdma_settings_read__variables_must_agree(void **state)
 {
     (void)state;
     set("STARLING_RDMA_GID_INDEX", "0");
@@ -99,13 +101,13 @@ static void rdma_choice_read__variables_must_agree(void **state)
     expect_flaw(WORDS("STARLING_RDMA_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
     unsetenv("STARLING_RDMA_GID_INDEX");
     expect_flaw(WORDS("MC_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
-    struct sl_rdma_settings choice = read_all((struct sl_rdma_settings_flags){.gid_index = "1"});
-    assert_int_equal(choice.gid, 2);
-    assert_string_equal(choice.flaw, "");
+    struct sl_rdma_settings settings = read_all((struct sl_rdma_settings_flags){.gid_index = "1"});
+    assert_int_equal(settings.gid, 2);
+    assert_string_equal(settings.flaw, "");
 }
 
 /* Those of other programs, which may be set for them alone. */
-static void rdma_choice_read__bad_values_of_others_are_a_flaw(void **state)
+static void rdma_settings_read__bad_values_of_others_are_a_flaw(void **state)
 {
     (void)state;
     set("MC_GID_INDEX", "-1");
@@ -117,19 +119,19 @@ static void rdma_choice_read__bad_values_of_others_are_a_flaw(void **state)
     refuse(nothing, WORDS("STARLING_RDMA_GID_INDEX=first", "from 0 to 65535"));
 }
 
-static void rdma_choice_read__a_flag_goes_before_all(void **state)
+static void rdma_settings_read__a_flag_goes_before_all(void **state)
 {
     (void)state;
     set("STARLING_RDMA_DEVICE", "a");
     set("MC_GID_INDEX", "1");
     set("NCCL_IB_GID_INDEX", "2");
-    struct sl_rdma_settings choice =
+    struct sl_rdma_settings settings =
         read_all((struct sl_rdma_settings_flags){.device = "b", .gid_index = "7"});
-    assert_string_equal(choice.device, "b");
-    assert_int_equal(choice.gid, 8);
+    assert_string_equal(settings.device, "b");
+    assert_int_equal(settings.gid, 8);
 }
 
-static void rdma_choice_read__bad_values_name_what_is_accepted(void **state)
+static void rdma_settings_read__bad_values_name_what_is_accepted(void **state)
 {
     static const char *const devices[] = {",", "a,", ",a", "a,,b", "a b", "a/b", "m\xc3\xbc"};
     char many[300];
@@ -156,12 +158,12 @@ static void rdma_choice_read__bad_values_name_what_is_accepted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ALONE(rdma_choice_read__says_nothing_where_nothing_is_set),
-        ALONE(rdma_choice_read__takes_each_variable),
-        ALONE(rdma_choice_read__variables_must_agree),
-        ALONE(rdma_choice_read__bad_values_of_others_are_a_flaw),
-        ALONE(rdma_choice_read__a_flag_goes_before_all),
-        ALONE(rdma_choice_read__bad_values_name_what_is_accepted),
+        ALONE(rdma_settings_read__says_nothing_where_nothing_is_set),
+        ALONE(rdma_settings_read__takes_each_variable),
+        ALONE(rdma_settings_read__variables_must_agree),
+        ALONE(rdma_settings_read__bad_values_of_others_are_a_flaw),
+        ALONE(rdma_settings_read__a_flag_goes_before_all),
+        ALONE(rdma_settings_read__bad_values_name_what_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

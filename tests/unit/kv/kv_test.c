@@ -229,7 +229,7 @@ static void begin__copies_what_it_says(void **state)
         float push[] = {1, 2, 3, 4, 5, 6};
         struct sl_kv_call call = {
             .batch = {.keys = keys, .lens = lens, .key_count = 3, .value_count = 6, .push = push},
-            .copies_keys = true};
+            .copy_inputs = true};
         assert_int_equal(sl_kv_begin(kv, &call, &timestamps[i]), 0);
         memset(keys, 0xff, sizeof keys);
         memset(lens, 0xff, sizeof lens);
@@ -272,7 +272,7 @@ static void begin__keeps_no_long_copies(void **state)
         const uint64_t key = i;
         struct sl_kv_call call = {
             .batch = {.keys = &key, .key_count = 1, .value_count = VALUES, .push = push},
-            .copies_keys = true};
+            .copy_inputs = true};
         call.batch.value_count = i % 2 == 0 ? VALUES : 16;
         assert_int_equal(sl_kv_begin(kv, &call, &timestamps[i]), 0);
     }
@@ -370,7 +370,7 @@ static void begin__fails_when_a_server_has_lost_values(void **state)
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     const uint64_t key = 5;
     const float value = 1;
-    _Atomic uint32_t *values_lost = &kv->engine->client->hubs[0].values_lost;
+    _Atomic uint32_t *values_lost = &kv->engine->client->ios[0].values_lost;
     assert_int_equal(sl_kv_push(kv, &key, 1, NULL, &value, 1), 0);
     *values_lost = 1 + 1;
     const struct sl_kv_call call = {

@@ -24,7 +24,7 @@ static int push_one(struct user *user, uint32_t i)
     struct sl_kv_call call = {
         .batch = {.keys = &key, .key_count = 1, .value_count = 1, .push = &user->one},
         .priority = (int32_t)(i % 5),
-        .copies_keys = true};
+        .copy_inputs = true};
     return sl_kv_begin(user->kv, &call, &user->timestamps[i]);
 }
 

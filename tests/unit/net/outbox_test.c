@@ -25,7 +25,7 @@ struct fixture {
     struct sl_outbox_queue queue;
     struct sl_conn *conn, *accepted;
     uint8_t *sink_memory;
-    void *landing; /* that came with the frame received last */
+    void *reply_buffer; /* that came with the frame received last */
     uint64_t committed, received, rests_given, rests_back;
     bool closed;
 };
@@ -68,7 +68,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 {
     struct fixture *fixture = ctx;
     fixture->received++;
-    fixture->landing = conn->landing;
+    fixture->reply_buffer = conn->reply_buffer;
     assert_int_equal(message->header.request_id, fixture->received);
     assert_int_equal(sl_frame_verify(&message->header, message->payload), SL_OK);
     check_payload(message->payload, message->header.payload_bytes, fixture->received);
@@ -148,43 +148,43 @@ static void teardown(struct fixture *fixture)
     sl_outbox_fini(&fixture->outbox);
 }
 
-struct rest {
+struct tail {
     struct fixture *fixture;
     uint8_t bytes[];
 };
 
 /* Spoils the memory, so that what is read after it was given back is noticed. */
-static void rest_sent(void *ctx)
+static void tail_sent(void *ctx)
 {
-    struct rest *rest = ctx;
-    rest->fixture->rests_back++;
-    free(rest);
+    struct tail *tail = ctx;
+    tail->fixture->rests_back++;
+    free(tail);
 }
 
 /* Commits one frame of near + far payload bytes; false when memory is short. */
-static bool commit(struct fixture *fixture, uint32_t near_bytes, uint32_t far_bytes, uint8_t flags)
+static bool commit(struct fixture *fixture, uint32_t path_bytes, uint32_t far_bytes, uint8_t flags)
 {
-    uint8_t *room = sl_outbox_reserve(&fixture->outbox, near_bytes + 5);
+    uint8_t *room = sl_outbox_reserve(&fixture->outbox, path_bytes + 5);
     if (room == NULL) {
         return false;
     }
     assert_int_equal((uintptr_t)room % 8, 0);
     uint64_t n = ++fixture->committed;
-    fill(room + SL_FRAME_HEADER_BYTES, 0, near_bytes, n);
-    struct rest *rest = NULL;
+    fill(room + SL_FRAME_HEADER_BYTES, 0, path_bytes, n);
+    struct tail *tail = NULL;
     if (far_bytes != 0) {
-        rest = malloc(sizeof *rest + far_bytes);
-        rest->fixture = fixture;
-        fill(rest->bytes, near_bytes, far_bytes, n);
+        tail = malloc(sizeof *tail + far_bytes);
+        tail->fixture = fixture;
+        fill(tail->bytes, path_bytes, far_bytes, n);
         fixture->rests_given++;
     }
     struct sl_frame frame = {.type = SL_FRAME_REPLY,
                              .request_id = n,
                              .flags = flags,
-                             .payload_bytes = near_bytes + far_bytes};
+                             .payload_bytes = path_bytes + far_bytes};
     sl_outbox_commit(&fixture->outbox, fixture->conn, &fixture->queue, &frame,
-                     rest != NULL ? rest->bytes : NULL, far_bytes, rest != NULL ? rest_sent : NULL,
-                     rest);
+                     tail != NULL ? tail->bytes : NULL, far_bytes, tail != NULL ? tail_sent : NULL,
+                     tail);
     return true;
 }
 
@@ -535,20 +535,20 @@ static void outbox_register__sends_without_a_copy(void **state)
     teardown(&fixture);
 }
 
-static void outbox_set_landing__goes_with_the_next_frame_only(void **state)
+static void outbox_set_reply_buffer__goes_with_the_next_frame_only(void **state)
 {
     (void)state;
     struct fixture fixture;
-    uint64_t landing[8];
+    uint64_t reply_buffer[8];
     setup_over(&fixture, &sl_loop_shared_ops, 8, false);
     for (int i = 0; i < 20; i++) {
         const bool wants = i % 3 == 0;
         if (wants) {
-            sl_outbox_set_landing(&fixture.outbox, landing, sizeof landing);
+            sl_outbox_set_landing(&fixture.outbox, reply_buffer, sizeof reply_buffer);
         }
         assert_true(commit(&fixture, 40, i % 2 == 0 ? 8 : 0, 0));
         assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
-        assert_ptr_equal(fixture.landing, wants ? landing : NULL);
+        assert_ptr_equal(fixture.reply_buffer, wants ? reply_buffer : NULL);
     }
     teardown(&fixture);
 }
@@ -580,7 +580,7 @@ int main(void)
         cmocka_unit_test(outbox_commit__lays_frames_one_behind_the_other),
         cmocka_unit_test(outbox_init_shared__sends_without_a_copy),
         cmocka_unit_test(outbox_register__sends_without_a_copy),
-        cmocka_unit_test(outbox_set_landing__goes_with_the_next_frame_only),
+        cmocka_unit_test(outbox_set_reply_buffer__goes_with_the_next_frame_only),
         cmocka_unit_test(outbox_init__wants_room_for_the_longest_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,7 +156,7 @@ static struct sl_transport_ops fake_ops(void)
         .listen = fake_listen,
         .connect = fake_connect,
         .disconnect = fake_disconnect,
-        .hand_over = fake_hand_over,
+        .migrate = fake_hand_over,
         .send_burst = fake_send,
         .release = fake_release,
         .flush = fake_flush,

@@ -47,15 +47,15 @@ static void due__beside_a_loop_that_never_sleeps(void **state)
     (void)state;
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
-    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield cpu_yield = {0};
     struct sl_cpu_yield_thread waits = {.clocks = {clock, clock}};
-    assert_false(sl_cpu_yield_is_due(&rest, STEP)); /* nobody to rest for */
-    sl_cpu_yield_add(&rest, &waits);
-    assert_true(sl_cpu_yield_is_due(&rest, STEP));
-    assert_false(sl_cpu_yield_is_due(&rest, STEP + SL_CPU_YIELD_EVERY_NS - 1));
-    assert_true(sl_cpu_yield_is_due(&rest, 2 * STEP));
-    sl_cpu_yield_remove(&rest, &waits);
-    assert_false(sl_cpu_yield_is_due(&rest, 3 * STEP));
+    assert_false(sl_cpu_yield_is_due(&cpu_yield, STEP)); /* nobody to rest for */
+    sl_cpu_yield_add(&cpu_yield, &waits);
+    assert_true(sl_cpu_yield_is_due(&cpu_yield, STEP));
+    assert_false(sl_cpu_yield_is_due(&cpu_yield, STEP + SL_CPU_YIELD_EVERY_NS - 1));
+    assert_true(sl_cpu_yield_is_due(&cpu_yield, 2 * STEP));
+    sl_cpu_yield_remove(&cpu_yield, &waits);
+    assert_false(sl_cpu_yield_is_due(&cpu_yield, 3 * STEP));
     stopped_end(thread);
 }
 
@@ -64,13 +64,13 @@ static void due__not_where_the_loop_has_slept(void **state)
     (void)state;
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
-    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield cpu_yield = {0};
     struct sl_cpu_yield_thread waits = {.clocks = {clock, clock}};
-    sl_cpu_yield_add(&rest, &waits);
-    rest.slept_ns = STEP / 10;
-    assert_false(sl_cpu_yield_is_due(&rest, STEP));
-    rest.slept_ns = STEP / 10 - 1; /* too little, and of this time only */
-    assert_true(sl_cpu_yield_is_due(&rest, 2 * STEP));
+    sl_cpu_yield_add(&cpu_yield, &waits);
+    cpu_yield.slept_ns = STEP / 10;
+    assert_false(sl_cpu_yield_is_due(&cpu_yield, STEP));
+    cpu_yield.slept_ns = STEP / 10 - 1; /* too little, and of this time only */
+    assert_true(sl_cpu_yield_is_due(&cpu_yield, 2 * STEP));
     stopped_end(thread);
 }
 
@@ -78,14 +78,14 @@ static void due__not_where_the_loop_has_slept(void **state)
 static void due__not_where_the_thread_has_run(void **state)
 {
     (void)state;
-    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield cpu_yield = {0};
     struct sl_cpu_yield_thread runs = {.clocks = {CLOCK_MONOTONIC, CLOCK_MONOTONIC}};
     struct timespec now;
-    sl_cpu_yield_add(&rest, &runs);
+    sl_cpu_yield_add(&cpu_yield, &runs);
     runs.ran_ns = 0; /* as if it had been looked at when the machine began */
     clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t now_ns = (uint64_t)now.tv_sec * 1000 * MS + (uint64_t)now.tv_nsec;
-    assert_false(sl_cpu_yield_is_due(&rest, now_ns));
+    assert_false(sl_cpu_yield_is_due(&cpu_yield, now_ns));
 }
 
 static void due__for_one_of_two(void **state)
@@ -93,15 +93,15 @@ static void due__for_one_of_two(void **state)
     (void)state;
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
-    struct sl_cpu_yield rest = {0};
+    struct sl_cpu_yield cpu_yield = {0};
     struct sl_cpu_yield_thread waits = {.clocks = {clock, clock}}, other = waits;
-    sl_cpu_yield_add(&rest, &waits);
-    sl_cpu_yield_add(&rest, &other);
-    sl_cpu_yield_remove(&rest, &waits);
-    sl_cpu_yield_remove(&rest, &waits); /* it is no more: fine */
-    assert_true(sl_cpu_yield_is_due(&rest, STEP));
-    sl_cpu_yield_remove(&rest, &other);
-    assert_null(rest.threads);
+    sl_cpu_yield_add(&cpu_yield, &waits);
+    sl_cpu_yield_add(&cpu_yield, &other);
+    sl_cpu_yield_remove(&cpu_yield, &waits);
+    sl_cpu_yield_remove(&cpu_yield, &waits); /* it is no more: fine */
+    assert_true(sl_cpu_yield_is_due(&cpu_yield, STEP));
+    sl_cpu_yield_remove(&cpu_yield, &other);
+    assert_null(cpu_yield.threads);
     stopped_end(thread);
 }
 

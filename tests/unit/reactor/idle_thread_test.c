@@ -30,39 +30,39 @@ static void look(void *ctx)
 static void run__is_done_by_a_thread_behind_all_others(void **state)
 {
     (void)state;
-    struct sl_idle_thread *spare;
+    struct sl_idle_thread *idle_thread;
     struct look seen = {0};
-    assert_int_equal(sl_idle_thread_create("test", &spare), 0);
+    assert_int_equal(sl_idle_thread_create("test", &idle_thread), 0);
     for (uint32_t i = 1; i <= 3; i++) {
-        sl_idle_thread_run(spare, look, &seen);
+        sl_idle_thread_run(idle_thread, look, &seen);
         assert_int_equal(seen.count, i);
     }
     /* A busy machine may have starved it by now; the first time it was tried. */
-    sl_idle_thread_destroy(&spare);
-    assert_null(spare);
-    sl_idle_thread_destroy(&spare); /* NULL is fine */
+    sl_idle_thread_destroy(&idle_thread);
+    assert_null(idle_thread);
+    sl_idle_thread_destroy(&idle_thread); /* NULL is fine */
     seen.count = 0;
-    assert_int_equal(sl_idle_thread_create("test", &spare), 0);
-    sl_idle_thread_run(spare, look, &seen);
+    assert_int_equal(sl_idle_thread_create("test", &idle_thread), 0);
+    sl_idle_thread_run(idle_thread, look, &seen);
     assert_int_equal(seen.policy, SCHED_IDLE);
     assert_false(pthread_equal(seen.thread, pthread_self()));
-    sl_idle_thread_destroy(&spare);
+    sl_idle_thread_destroy(&idle_thread);
 }
 
 /* Without a processor for a while, as far as anybody can tell: the next is done by the caller. */
 static void run__is_done_here_where_it_starved(void **state)
 {
     (void)state;
-    struct sl_idle_thread *spare;
+    struct sl_idle_thread *idle_thread;
     struct look seen = {.sleep_ms = 40};
-    assert_int_equal(sl_idle_thread_create("test", &spare), 0);
-    sl_idle_thread_run(spare, look, &seen);
+    assert_int_equal(sl_idle_thread_create("test", &idle_thread), 0);
+    sl_idle_thread_run(idle_thread, look, &seen);
     assert_false(pthread_equal(seen.thread, pthread_self()));
     seen.sleep_ms = 0;
-    sl_idle_thread_run(spare, look, &seen);
+    sl_idle_thread_run(idle_thread, look, &seen);
     assert_true(pthread_equal(seen.thread, pthread_self()));
     assert_int_equal(seen.count, 2);
-    sl_idle_thread_destroy(&spare);
+    sl_idle_thread_destroy(&idle_thread);
 }
 
 int main(void)

@@ -115,28 +115,28 @@ static void post__runs_in_order_on_a_thread_of_its_own(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = attached();
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test-disk-with-a-long-name", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test-disk-with-a-long-name", &offload), 0);
     static struct job jobs[JOBS];
     struct record record = {0};
     jobs_init(jobs, &record, JOBS);
     for (uint32_t i = 0; i < JOBS; i++) {
-        sl_offload_post(aside, &jobs[i].job);
+        sl_offload_post(offload, &jobs[i].job);
     }
     assert_int_equal(record.done_count, 0); /* never in the post */
-    assert_int_equal(sl_offload_count(aside), JOBS);
+    assert_int_equal(sl_offload_count(offload), JOBS);
     sl_reactor_drive_until(reactor, all_done, &record);
     for (uint32_t i = 0; i < JOBS; i++) {
         assert_int_equal(record.worked[i], i);
         assert_int_equal(record.done[i], i);
         assert_int_equal(record.errs[i], 0);
     }
-    assert_int_equal(sl_offload_count(aside), 0);
+    assert_int_equal(sl_offload_count(offload), 0);
     assert_true(pthread_equal(record.reactor, pthread_self()));
     assert_false(pthread_equal(record.worker, pthread_self()));
     assert_string_equal(record.thread_name, "test-disk-with-");
-    assert_true(sl_offload_destroy(&aside, 60 * S));
-    assert_null(aside);
+    assert_true(sl_offload_destroy(&offload, 60 * S));
+    assert_null(offload);
     detach(reactor);
 }
 
@@ -169,14 +169,14 @@ static bool is_settled(void *ctx)
 static struct settled settle(struct sl_reactor *reactor, enum sl_offload_place place,
                              bool allocates)
 {
-    struct sl_offload *aside;
+    struct sl_offload *offload;
     struct settled settled = {
         .job = {.work = settled_work, .done = settled_done, .allocates = allocates}};
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
-    sl_offload_set_place(aside, place);
-    sl_offload_post(aside, &settled.job);
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
+    sl_offload_set_place(offload, place);
+    sl_offload_post(offload, &settled.job);
     sl_reactor_drive_until(reactor, is_settled, &settled);
-    assert_true(sl_offload_destroy(&aside, 60 * S));
+    assert_true(sl_offload_destroy(&offload, 60 * S));
     return settled;
 }
 
@@ -278,12 +278,12 @@ static void post__a_busy_reactor_rests_for_one_below(void **state)
     struct sl_reactor *reactor = attached();
     struct sl_reactor_source busy = {.name = "busy", .poll = always_busy};
     sl_reactor_add_source(reactor, &busy);
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
-    sl_offload_set_place(aside, SL_OFFLOAD_PRIORITY_IDLE);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
+    sl_offload_set_place(offload, SL_OFFLOAD_PRIORITY_IDLE);
     struct held held = {.job = {.work = held_work, .done = held_done}};
     sem_init(&held.gate, 0, 0);
-    sl_offload_post(aside, &held.job);
+    sl_offload_post(offload, &held.job);
     struct rests rests = {.held = &held,
                           .before = times_slept(),
                           .enough = 20,
@@ -295,7 +295,7 @@ static void post__a_busy_reactor_rests_for_one_below(void **state)
     rests.enough = LONG_MAX;
     sl_reactor_drive_until(reactor, has_rested, &rests);
     assert_true(held.is_done);
-    assert_true(sl_offload_destroy(&aside, 60 * S));
+    assert_true(sl_offload_destroy(&offload, 60 * S));
     sl_reactor_remove_source(reactor, &busy);
     sem_destroy(&held.gate);
     detach(reactor);
@@ -305,17 +305,17 @@ static void post__may_come_from_done(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = attached();
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     struct job jobs[2];
     struct record record = {0};
     jobs_init(jobs, &record, 2);
-    jobs[0].posts_to = aside;
+    jobs[0].posts_to = offload;
     jobs[0].other = &jobs[1];
-    sl_offload_post(aside, &jobs[0].job);
+    sl_offload_post(offload, &jobs[0].job);
     sl_reactor_drive_until(reactor, two_done, &record);
     assert_int_equal(record.done[1], 1);
-    assert_true(sl_offload_destroy(&aside, 60 * S));
+    assert_true(sl_offload_destroy(&offload, 60 * S));
     detach(reactor);
 }
 
@@ -323,10 +323,10 @@ static void destroy__without_a_job_makes_no_thread(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = attached();
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
-    assert_true(sl_offload_destroy(&aside, 0));
-    assert_true(sl_offload_destroy(&aside, 0)); /* NULL is fine */
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
+    assert_true(sl_offload_destroy(&offload, 0));
+    assert_true(sl_offload_destroy(&offload, 0)); /* NULL is fine */
     detach(reactor);
 }
 
@@ -335,23 +335,23 @@ static void destroy__cancels_what_has_not_begun(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = attached();
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     static struct job jobs[JOBS];
     struct record record = {0};
     sem_t entered;
     sem_init(&entered, 0, 0);
     jobs_init(jobs, &record, JOBS);
-    jobs[JOBS - 2].posts_to = aside; /* also what is posted from there is cancelled */
+    jobs[JOBS - 2].posts_to = offload; /* also what is posted from there is cancelled */
     struct job last;
     job_init(&last, &record, 7777);
     jobs[JOBS - 2].other = &last;
     jobs[0].entered = &entered;
     for (uint32_t i = 0; i < JOBS - 1; i++) {
-        sl_offload_post(aside, &jobs[i].job);
+        sl_offload_post(offload, &jobs[i].job);
     }
     sem_wait(&entered);
-    assert_true(sl_offload_destroy(&aside, 10 * S));
+    assert_true(sl_offload_destroy(&offload, 10 * S));
     assert_int_equal(record.done_count, JOBS);
     uint32_t ran = 0;
     for (uint32_t i = 0; i < JOBS - 1; i++) {
@@ -376,8 +376,8 @@ static void destroy__before_the_mail_came(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = attached();
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     struct job jobs[3];
     struct record record = {0};
     sem_t entered;
@@ -385,10 +385,10 @@ static void destroy__before_the_mail_came(void **state)
     jobs_init(jobs, &record, 3);
     jobs[2].entered = &entered;
     for (uint32_t i = 0; i < 3; i++) {
-        sl_offload_post(aside, &jobs[i].job);
+        sl_offload_post(offload, &jobs[i].job);
     }
     sem_wait(&entered);
-    assert_true(sl_offload_destroy(&aside, 10 * S));
+    assert_true(sl_offload_destroy(&offload, 10 * S));
     assert_int_equal(record.done_count, 3);
     assert_int_equal(record.errs[0], 0);
     assert_int_equal(record.errs[1], 0);
@@ -413,8 +413,8 @@ static void destroy__leaves_a_job_that_does_not_end(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = attached();
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     sem_init(&hanging_gate, 0, 0);
     sem_init(&hanging_entered, 0, 0);
     sem_init(&hanging_left, 0, 0);
@@ -422,13 +422,13 @@ static void destroy__leaves_a_job_that_does_not_end(void **state)
     job_init(&hanging, &hanging_record, 1);
     job_init(&behind, &hanging_record, 2);
     hanging.job.work = hang_work;
-    sl_offload_post(aside, &before.job);
+    sl_offload_post(offload, &before.job);
     sl_reactor_drive_until(reactor, one_done, &hanging_record);
-    sl_offload_post(aside, &hanging.job);
-    sl_offload_post(aside, &behind.job);
+    sl_offload_post(offload, &hanging.job);
+    sl_offload_post(offload, &behind.job);
     sem_wait(&hanging_entered);
-    assert_false(sl_offload_destroy(&aside, 5 * MS));
-    assert_null(aside);
+    assert_false(sl_offload_destroy(&offload, 5 * MS));
+    assert_null(offload);
     assert_int_equal(hanging_record.done_count, 2);
     assert_int_equal(hanging_record.done[1], 2);
     assert_int_equal(hanging_record.errs[1], SL_ERR_CANCELLED);
@@ -455,15 +455,15 @@ static uint64_t delay(void *ctx)
     return ++*asked * 10 * MS;
 }
 
-static struct sl_reactor *stepped(uint64_t (*aside_ns)(void *ctx), void *ctx)
+static struct sl_reactor *stepped(uint64_t (*offload_ns)(void *ctx), void *ctx)
 {
     struct sl_reactor_options options = {.core = -1,
                                          .name = "test",
                                          .stepped = true,
                                          .seed = 7,
                                          .clock = &CLOCK_ZERO,
-                                         .aside_ns = aside_ns,
-                                         .aside_ctx = ctx};
+                                         .offload_ns = offload_ns,
+                                         .offload_ctx = ctx};
     struct sl_reactor *reactor;
     assert_int_equal(sl_reactor_create(&options, &reactor), 0);
     return reactor;
@@ -473,13 +473,13 @@ static void stepped__works_in_one_turn_and_is_done_in_the_next(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = stepped(NULL, NULL);
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     struct job jobs[2];
     struct record record = {0};
     jobs_init(jobs, &record, 2);
-    sl_offload_post(aside, &jobs[0].job);
-    sl_offload_post(aside, &jobs[1].job);
+    sl_offload_post(offload, &jobs[0].job);
+    sl_offload_post(offload, &jobs[1].job);
     assert_int_equal(record.worked_count, 0);
     sl_reactor_turn(reactor, 0);
     assert_int_equal(record.worked_count, 1);
@@ -493,7 +493,7 @@ static void stepped__works_in_one_turn_and_is_done_in_the_next(void **state)
     assert_int_equal(record.done[1], 1);
     assert_int_equal(sl_reactor_next_ns(reactor), SL_CLOCK_NEVER);
     assert_true(pthread_equal(record.worker, pthread_self()));
-    assert_true(sl_offload_destroy(&aside, 0));
+    assert_true(sl_offload_destroy(&offload, 0));
     sl_reactor_destroy(&reactor);
 }
 
@@ -502,14 +502,14 @@ static void stepped__waits_as_long_as_the_simulation_says(void **state)
     (void)state;
     uint32_t asked = 0;
     struct sl_reactor *reactor = stepped(delay, &asked);
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     struct job jobs[2];
     struct record record = {0};
     jobs_init(jobs, &record, 2);
     sl_reactor_turn(reactor, MS);
-    sl_offload_post(aside, &jobs[0].job);
-    sl_offload_post(aside, &jobs[1].job);
+    sl_offload_post(offload, &jobs[0].job);
+    sl_offload_post(offload, &jobs[1].job);
     assert_int_equal(sl_reactor_next_ns(reactor), 11 * MS);
     sl_reactor_turn(reactor, 10 * MS);
     assert_int_equal(record.worked_count, 0);
@@ -524,7 +524,7 @@ static void stepped__waits_as_long_as_the_simulation_says(void **state)
     assert_int_equal(record.worked_count, 2);
     sl_reactor_turn(reactor, 32 * MS);
     assert_int_equal(record.done_count, 2);
-    assert_true(sl_offload_destroy(&aside, 0));
+    assert_true(sl_offload_destroy(&offload, 0));
     sl_reactor_destroy(&reactor);
 }
 
@@ -532,15 +532,15 @@ static void stepped__destroy_cancels_what_has_not_run(void **state)
 {
     (void)state;
     struct sl_reactor *reactor = stepped(NULL, NULL);
-    struct sl_offload *aside;
-    assert_int_equal(sl_offload_create(reactor, "test", &aside), 0);
+    struct sl_offload *offload;
+    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     struct job jobs[2];
     struct record record = {0};
     jobs_init(jobs, &record, 2);
-    sl_offload_post(aside, &jobs[0].job);
-    sl_offload_post(aside, &jobs[1].job);
+    sl_offload_post(offload, &jobs[0].job);
+    sl_offload_post(offload, &jobs[1].job);
     sl_reactor_turn(reactor, 0);
-    assert_true(sl_offload_destroy(&aside, 0));
+    assert_true(sl_offload_destroy(&offload, 0));
     assert_int_equal(record.done_count, 2);
     assert_int_equal(record.errs[0], 0);
     assert_int_equal(record.errs[1], SL_ERR_CANCELLED);

@@ -67,7 +67,7 @@ static void set_up(struct fixture *f, const struct sl_wire_device_options *optio
         }
         assert_int_equal(medium.ops->open(medium.ctx, f->reactors[i], &f->ports[i], 1), 1);
     }
-    if (options->gathers) {
+    if (options->tx_gather) {
         struct sl_dpdk_port *port = f->ports[0];
         assert_int_equal(port->ops->memory_register(port, f->rest, sizeof f->rest), 0);
     }
@@ -76,8 +76,8 @@ static void set_up(struct fixture *f, const struct sl_wire_device_options *optio
 static void tear_down(struct fixture *f)
 {
     struct sl_dpdk_port_info facts;
-    f->ports[0]->ops->facts(f->ports[0], &facts);
-    if (facts.gathers) {
+    f->ports[0]->ops->info(f->ports[0], &facts);
+    if (facts.tx_gather) {
         f->ports[0]->ops->memory_unregister(f->ports[0], f->rest);
     }
     for (uint32_t i = 0; i < 2; i++) {
@@ -115,7 +115,7 @@ static struct sl_dpdk_packet make(struct fixture *f, uint32_t number)
     struct sl_dpdk_port_info facts;
     struct sl_dpdk_packet packet;
     struct sl_dpdk_route route;
-    f->ports[0]->ops->facts(f->ports[0], &facts);
+    f->ports[0]->ops->info(f->ports[0], &facts);
     assert_int_equal(f->ports[0]->ops->reserve(f->ports[0], &packet, 1), 1);
     const struct sl_dpdk_address from = address_of(f, 0), to = address_of(f, 1);
     sl_dpdk_route_build(&route, sl_wire_device_mac(f->devices[0]),
@@ -123,20 +123,20 @@ static struct sl_dpdk_packet make(struct fixture *f, uint32_t number)
     const struct sl_dpdk_header header = {
         .connection = 1, .message = number, .kind = SL_DPDK_DATA, .body_bytes = BODY};
     const uint32_t before = sl_dpdk_write(packet.bytes, &route, &header);
-    const uint32_t rest = facts.gathers ? REST : 0;
+    const uint32_t rest = facts.tx_gather ? REST : 0;
     for (uint32_t i = 0; i < BODY; i++) {
         uint8_t *at = i < BODY - rest ? packet.bytes + before + i : &f->rest[i - (BODY - rest)];
         *at = content_of(rest > 0 ? 0 : number, i);
     }
     packet.length = before + BODY - rest;
     packet.queue = 0;
-    packet.rest = f->rest;
-    packet.rest_length = rest;
+    packet.tail = f->rest;
+    packet.tail_length = rest;
     packet.pending = rest > 0 ? &f->pending : NULL;
     f->pending += rest > 0;
-    packet.unchecked = facts.sums;
-    if (!facts.sums) {
-        sl_dpdk_seal(packet.bytes, packet.length, packet.rest, rest);
+    packet.unchecked = facts.tx_checksum;
+    if (!facts.tx_checksum) {
+        sl_dpdk_seal(packet.bytes, packet.length, packet.tail, rest);
     }
     return packet;
 }
@@ -154,11 +154,11 @@ static void take(struct fixture *f, const struct sl_dpdk_packet *packet)
 {
     struct sl_dpdk_parsed parsed;
     struct sl_dpdk_port_info facts;
-    f->ports[0]->ops->facts(f->ports[0], &facts);
+    f->ports[0]->ops->info(f->ports[0], &facts);
     f->received++;
     switch (sl_dpdk_parse(packet->bytes, packet->length, packet->checked, &parsed)) {
     case SL_DPDK_OURS:
-        assert_true(is_whole(&parsed, facts.gathers)); /* whatever befell it */
+        assert_true(is_whole(&parsed, facts.tx_gather)); /* whatever befell it */
         f->came[parsed.header.message]++;
         f->early += parsed.header.message < f->last;
         f->last = parsed.header.message;
@@ -258,7 +258,7 @@ static void assert_tenth(uint64_t count)
 }
 
 static const struct sl_wire_device_options kinds[] = {
-    {0}, {.sums = true}, {.gathers = true}, {.gathers = true, .sums = true}};
+    {0}, {.tx_checksum = true}, {.tx_gather = true}, {.tx_gather = true, .tx_checksum = true}};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 typedef void check_fn(struct fixture *f, const struct sl_dpdk_fault_counts *counts);
@@ -506,7 +506,7 @@ static void facts__promise_less(void **state)
     static struct fixture f;
     struct sl_dpdk_port_info facts;
     set_up(&f, &(struct sl_wire_device_options){.packets = 400}, &(struct sl_dpdk_faults){0}, 1);
-    f.ports[1]->ops->facts(f.ports[1], &facts);
+    f.ports[1]->ops->info(f.ports[1], &facts);
     assert_int_equal(facts.packets, 350);
     assert_true(f.ports[1]->ops->link_is_up(f.ports[1]));
     tear_down(&f);

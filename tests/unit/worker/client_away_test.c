@@ -51,7 +51,7 @@ static struct sl_step *tick(struct peer_world *world, uint32_t clock)
 
 static const struct sl_shard_conn *link_of(const struct peer_world *world)
 {
-    return &world->client->links[0];
+    return &world->client->conns[0];
 }
 
 /* Turns until the shard has heard so much. */
@@ -480,7 +480,7 @@ static void control__hears_who_is_lost(void **state)
     struct peer_world *world = *state;
     start(world, -1);
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED};
-    message.lost = (struct sl_message_expired){
+    message.expired = (struct sl_message_expired){
         .role = SL_MESSAGE_ROLE_PS, .task_index = 1, .client_id = 4, .why = "not heard for 10 s"};
     peer_tell(world, &message);
     peer_turns(world, 50);
@@ -490,8 +490,8 @@ static void control__hears_who_is_lost(void **state)
 static void run_call(struct peer_world *world, struct sl_control_op *call)
 {
     struct sl_thread_ctx *port;
-    assert_int_equal(sl_thread_ctx_here(world->client->ports, &port), 0);
-    call->hub = &world->client->hubs[0];
+    assert_int_equal(sl_thread_ctx_here(world->client->thread_ctxs, &port), 0);
+    call->io = &world->client->ios[0];
     call->deadline_ns = world->now_ns + 500 * SL_CLOCK_NS_PER_MS;
     sl_thread_ctx_call(port, call);
     for (int turns = 0; !call->done && turns < PEER_TURNS_MAX; turns++) {

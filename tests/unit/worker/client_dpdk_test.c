@@ -11,13 +11,13 @@
 
 static void start_dpdk(struct peer_world *world, const char *devices)
 {
-    near_memory_is_plain = true;
-    world->near.scheme = SL_ENDPOINT_DPDK;
-    world->near.device = devices;
+    path_memory_is_plain = true;
+    world->path.scheme = SL_ENDPOINT_DPDK;
+    world->path.device = devices;
     for (uint32_t i = 0; i <= NEAR_KEYS; i++) {
-        near_keys[i] = i;
+        path_keys[i] = i;
     }
-    peer_listen_near(world);
+    peer_listen_path(world);
     peer_start_with_table(world, -1);
 }
 
@@ -25,8 +25,8 @@ static void start__takes_dpdk_to_a_ps_that_has_it(void **state)
 {
     struct peer_world *world = *state;
     start_dpdk(world, DEVICES);
-    near_expect_way(world, true);
-    const struct sl_dpdk_options *options = world->near.options.dpdk;
+    path_expect_way(world, true);
+    const struct sl_dpdk_options *options = world->path.options.dpdk;
     assert_non_null(options);
     assert_int_equal(options->device_count, 2);
     assert_string_equal(options->devices[0].name, "net_null0");
@@ -35,7 +35,7 @@ static void start__takes_dpdk_to_a_ps_that_has_it(void **state)
     assert_int_equal(options->devices[0].first_reactor, 0);
     assert_int_equal(options->devices[0].reactors, 1);
     peer_hang_up(world);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
     assert_int_equal(world->data_connections, 2);
 }
 
@@ -43,18 +43,18 @@ static void start__without_a_device_goes_over_tcp(void **state)
 {
     struct peer_world *world = *state;
     start_dpdk(world, NULL);
-    near_expect_way(world, false);
-    assert_false(world->client->hub_options.uses_devices);
-    assert_null(world->near.options.dpdk);
+    path_expect_way(world, false);
+    assert_false(world->client->io_options.uses_devices);
+    assert_null(world->path.options.dpdk);
 }
 
 static void link__goes_over_tcp_when_dpdk_fails(void **state)
 {
     struct peer_world *world = *state;
     start_dpdk(world, DEVICES);
-    near_expect_way(world, true);
-    peer_ignore_near(world); /* and all its connections */
-    near_expect_way(world, false);
+    path_expect_way(world, true);
+    peer_ignore_path(world); /* and all its connections */
+    path_expect_way(world, false);
 }
 
 static void client_create__refuses_devices_that_are_wrong(void **state)
@@ -87,23 +87,23 @@ static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme
     return scheme == SL_ENDPOINT_DPDK ? &ops : NULL;
 }
 
-static void hub_transport__of_devices_that_cannot_be_is_not_tried_again(void **state)
+static void io_transport__of_devices_that_cannot_be_is_not_tried_again(void **state)
 {
     struct peer_world *world = *state;
     const struct sl_client_io_options options = {.find_transport = find_broken};
-    struct sl_client_io *hub = calloc(1, sizeof *hub);
+    struct sl_client_io *io = calloc(1, sizeof *io);
     struct sl_transport *transport = NULL;
-    assert_non_null(hub);
+    assert_non_null(io);
     start_dpdk(world, NULL);
-    hub->reactor = world->reactors[1];
-    hub->options = &options;
+    io->reactor = world->reactors[1];
+    io->options = &options;
     open_count = 0;
-    assert_int_equal(sl_client_io_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
-    assert_int_equal(sl_client_io_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
-    assert_null(sl_client_io_near_transport(hub, SL_ENDPOINT_DPDK));
+    assert_int_equal(sl_client_io_transport(io, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
+    assert_int_equal(sl_client_io_transport(io, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
+    assert_null(sl_client_io_near_transport(io, SL_ENDPOINT_DPDK));
     assert_int_equal(open_count, 1);
     assert_null(transport);
-    free(hub);
+    free(io);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
@@ -116,7 +116,7 @@ int main(void)
         CASE(start__without_a_device_goes_over_tcp),
         CASE(link__goes_over_tcp_when_dpdk_fails),
         cmocka_unit_test(client_create__refuses_devices_that_are_wrong),
-        CASE(hub_transport__of_devices_that_cannot_be_is_not_tried_again),
+        CASE(io_transport__of_devices_that_cannot_be_is_not_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

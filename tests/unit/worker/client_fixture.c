@@ -27,7 +27,7 @@ static void look_at(void *ctx, uint64_t link, uint64_t unused)
 static void look_from_afar(struct look *look, const struct sl_shard_conn *link)
 {
     struct sl_mailbox_lane *lane = NULL;
-    assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(link->hub->reactor), &lane), 0);
+    assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(link->io->reactor), &lane), 0);
     const struct sl_mail mail = {.run = look_at, .ctx = look, .a = (uintptr_t)link};
     assert_int_equal(sl_mailbox_post(lane, mail), 0);
     assert_int_equal(sem_wait(&look->done), 0);
@@ -39,8 +39,8 @@ void fixture_expect_ways(struct sl_client *client, bool shm)
     struct look look;
     assert_int_equal(sem_init(&look.done, 0, 0), 0);
     for (uint32_t shard = 0; shard < client->shard_count; shard++) {
-        const struct sl_shard_conn *link = &client->links[shard];
-        if (sl_reactor_is_owner(link->hub->reactor)) {
+        const struct sl_shard_conn *link = &client->conns[shard];
+        if (sl_reactor_is_owner(link->io->reactor)) {
             memcpy(look.name, link->name, sizeof look.name);
         } else {
             look_from_afar(&look, link);
@@ -57,7 +57,7 @@ struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape 
         .coordinator = sl_cluster_coordinator(cluster),
         .task_index = task_index,
         .reactor_count = fixture_caller_driven ? 1 : shape->reactor_count,
-        .caller_driven = fixture_caller_driven,
+        .manual_progress = fixture_caller_driven,
         .protocol = shape->protocol,
         .start_timeout_ms = TIMEOUT_MS,
     };

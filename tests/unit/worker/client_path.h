@@ -5,22 +5,22 @@
 #include "tests/unit/worker/client_peer.h"
 
 #define NEAR_KEYS 5000 /* their rows are longer than the transport's own buffers take */
-extern uint64_t near_keys[NEAR_KEYS + 1];
-extern float near_rows[NEAR_KEYS + 4]; /* the last ones are not lent */
-#define NEAR_LENT_BYTES (NEAR_KEYS * sizeof *near_rows)
+extern uint64_t path_keys[NEAR_KEYS + 1];
+extern float path_rows[NEAR_KEYS + 4]; /* the last ones are not lent */
+#define NEAR_LENT_BYTES (NEAR_KEYS * sizeof *path_rows)
 
 /* The connection that a pull goes over is of this kind, and the link's name says so. */
-void near_expect_way(struct peer_world *world, bool near);
+void path_expect_way(struct peer_world *world, bool path);
 
 /* The client has registered it with its transport for the near way. */
-bool near_is_registered(const struct peer_world *world, const void *base);
+bool path_is_registered(const struct peer_world *world, const void *base);
 
 /* sl_client_buffer_create and its counterpart wait for the client's reactors, which the test steps:
  * their calls are posted here, and answered in turns. */
-extern bool near_memory_is_plain; /* no other process can map it */
-void near_call_hub(struct peer_world *world, void (*run)(struct sl_control_op *call), void *memory,
-                   size_t bytes);
+extern bool path_memory_is_plain; /* no other process can map it */
+void path_call_io(struct peer_world *world, void (*run)(struct sl_control_op *call), void *memory,
+                  size_t bytes);
 
-struct sl_step *near_submit_pull(struct peer_world *world, float *to, uint32_t key_count);
+struct sl_step *path_submit_pull(struct peer_world *world, float *to, uint32_t key_count);
 
 #endif

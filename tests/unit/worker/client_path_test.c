@@ -7,24 +7,24 @@
 
 static void set_hosts(struct peer_world *world, const char *ps, const char *client)
 {
-    snprintf(world->near.host, sizeof world->near.host, "%s", ps);
-    snprintf(world->near.client_host, sizeof world->near.client_host, "%s", client);
+    snprintf(world->path.host, sizeof world->path.host, "%s", ps);
+    snprintf(world->path.client_host, sizeof world->path.client_host, "%s", client);
 }
 
-static void start__takes_the_near_way_to_a_ps_on_its_host(void **state)
+static void start__takes_the_path_way_to_a_ps_on_its_host(void **state)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
-    peer_listen_near(world);
+    peer_listen_path(world);
     peer_start_with_table(world, -1);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
     peer_hang_up(world);
-    peer_assert_contains(world->client->links[0].reason, "the connection ended: closed");
-    near_expect_way(world, true);
+    peer_assert_contains(world->client->conns[0].reason, "the connection ended: closed");
+    path_expect_way(world, true);
     assert_int_equal(world->data_connections, 2);
 }
 
-static void start__takes_no_near_way(void **state)
+static void start__takes_no_path_way(void **state)
 {
     static const struct {
         const char *ps, *client;
@@ -43,67 +43,67 @@ static void start__takes_no_near_way(void **state)
         }
         struct peer_world *world = *state;
         set_hosts(world, cases[i].ps, cases[i].client);
-        world->near.client_wants_none = cases[i].wants_none;
-        world->near.is_missing = cases[i].is_missing;
-        peer_listen_near(world);
+        world->path.client_wants_none = cases[i].wants_none;
+        world->path.is_missing = cases[i].is_missing;
+        peer_listen_path(world);
         peer_start_with_table(world, -1);
-        near_expect_way(world, false);
+        path_expect_way(world, false);
         if (i + 1 < sizeof cases / sizeof *cases) {
             assert_int_equal(peer_teardown(state), 0);
         }
     }
 }
 
-static void start__goes_on_by_the_endpoint_where_nobody_is_near(void **state)
+static void start__goes_on_by_the_endpoint_where_nobody_is_preferred(void **state)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
     peer_start_with_table(world, -1);
-    near_expect_way(world, false);
-    peer_listen_near(world);
+    path_expect_way(world, false);
+    peer_listen_path(world);
     peer_hang_up(world);
-    near_expect_way(world, false); /* it has just been refused there */
+    path_expect_way(world, false); /* it has just been refused there */
 }
 
 static void tell_cluster(struct peer_world *world, const char *endpoint)
 {
     struct sl_message_ps ps = {.shard_count = 1};
     snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", endpoint);
-    peer_fill_near(world, &ps);
+    peer_fill_path(world, &ps);
     peer_tell(world, &(struct sl_message){.kind = SL_MESSAGE_CLUSTER,
                                           .cluster = {.ps = &ps, .ps_count = 1}});
     peer_turns(world, 100);
 }
 
 /* A ps that comes back listens where it did not before. */
-static void link_move__tries_the_near_way_again(void **state)
+static void link_move__tries_the_path_way_again(void **state)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
     peer_start_with_table(world, -1);
-    near_expect_way(world, false);
-    peer_listen_near(world);
+    path_expect_way(world, false);
+    peer_listen_path(world);
     tell_cluster(world, world->endpoint);
     peer_hang_up(world);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
 }
 
-static void link_move__leaves_the_near_way_of_a_ps_that_has_left_the_host(void **state)
+static void link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host(void **state)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
-    peer_listen_near(world);
+    peer_listen_path(world);
     peer_start_with_table(world, -1);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
     set_hosts(world, "boot-2/net-1", "");
     tell_cluster(world, world->endpoint);
-    near_expect_way(world, true); /* the connection goes on */
+    path_expect_way(world, true); /* the connection goes on */
     peer_hang_up(world);
-    near_expect_way(world, false);
+    path_expect_way(world, false);
     set_hosts(world, "boot-1/net-1", "");
     tell_cluster(world, world->endpoint);
     peer_hang_up(world);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
 }
 
 /* Killed: both ways are refused, and nothing is wrong with the near one. */
@@ -111,132 +111,132 @@ static void link__comes_back_to_a_ps_that_is_started_again(void **state)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
-    peer_listen_near(world);
+    peer_listen_path(world);
     peer_start_with_table(world, -1);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
     world->is_deaf = true;
-    peer_ignore_near(world);
+    peer_ignore_path(world);
     peer_turns(world, 3000);
-    peer_assert_contains(sl_shard_conn_obstacle(&world->client->links[0]),
+    peer_assert_contains(sl_shard_conn_obstacle(&world->client->conns[0]),
                          "it closes the connection before its welcome");
-    peer_listen_near(world);
+    peer_listen_path(world);
     world->is_deaf = false;
-    near_expect_way(world, true);
+    path_expect_way(world, true);
 }
 
 /* ---- What is shared */
 
-static void start_near(struct peer_world *world)
+static void start_path(struct peer_world *world)
 {
-    near_memory_is_plain = false;
+    path_memory_is_plain = false;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
-    peer_listen_near(world);
+    peer_listen_path(world);
     peer_start_with_table(world, -1);
     for (uint32_t i = 0; i < NEAR_KEYS; i++) {
-        near_keys[i] = i;
+        path_keys[i] = i;
     }
 }
 
-static void hub_lend__tells_the_transport_that_shares(void **state)
+static void io_lend__tells_the_transport_that_shares(void **state)
 {
     struct peer_world *world = *state;
-    start_near(world);
-    const struct sl_client_io *hub = &world->client->hubs[0];
-    assert_int_equal(world->near.registered_count, 2); /* the outbox, and what steps send */
-    assert_true(near_is_registered(world, hub->shared_outbox.base));
-    assert_ptr_equal(world->client->links[0].outbox, &hub->shared_outbox);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
-    assert_true(near_is_registered(world, near_rows));
-    assert_true(sl_client_io_lends(hub, SL_ENDPOINT_SHM, near_rows, NEAR_LENT_BYTES));
+    start_path(world);
+    const struct sl_client_io *io = &world->client->ios[0];
+    assert_int_equal(world->path.registered_count, 2); /* the outbox, and what steps send */
+    assert_true(path_is_registered(world, io->shared_outbox.base));
+    assert_ptr_equal(world->client->conns[0].outbox, &io->shared_outbox);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
+    assert_true(path_is_registered(world, path_rows));
+    assert_true(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
     assert_true(
-        sl_client_io_lends(hub, SL_ENDPOINT_SHM, near_rows + NEAR_KEYS - 1, sizeof *near_rows));
-    assert_false(sl_client_io_lends(hub, SL_ENDPOINT_SHM, near_rows + 1, NEAR_LENT_BYTES));
-    assert_false(sl_client_io_lends(hub, SL_ENDPOINT_SHM, near_rows + NEAR_KEYS, 0));
-    const void *before = (const void *)((uintptr_t)near_rows - sizeof *near_rows);
-    assert_false(sl_client_io_lends(hub, SL_ENDPOINT_SHM, before, sizeof *near_rows));
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
-    assert_false(near_is_registered(world, near_rows));
-    assert_false(sl_client_io_lends(hub, SL_ENDPOINT_SHM, near_rows, sizeof *near_rows));
+        sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS - 1, sizeof *path_rows));
+    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows + 1, NEAR_LENT_BYTES));
+    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS, 0));
+    const void *before = (const void *)((uintptr_t)path_rows - sizeof *path_rows);
+    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, before, sizeof *path_rows));
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
+    assert_false(path_is_registered(world, path_rows));
+    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows, sizeof *path_rows));
 }
 
 /* A ps that comes to this host later is lent what there is. */
-static void hub_lend__tells_a_transport_that_is_opened_later(void **state)
+static void io_lend__tells_a_transport_that_is_opened_later(void **state)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-2/net-1", "boot-1/net-1");
     peer_start_with_table(world, -1);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
-    assert_int_equal(world->near.registered_count, 0);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
+    assert_int_equal(world->path.registered_count, 0);
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
-    peer_listen_near(world);
+    peer_listen_path(world);
     tell_cluster(world, world->endpoint);
     peer_hang_up(world);
-    near_expect_way(world, true);
-    assert_true(near_is_registered(world, near_rows));
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
+    path_expect_way(world, true);
+    assert_true(path_is_registered(world, path_rows));
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
 static void link__asks_for_the_answer_in_a_buffer_that_is_lent(void **state)
 {
     struct peer_world *world = *state;
     static float elsewhere[NEAR_KEYS];
-    start_near(world);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
-    peer_expect(world, near_submit_pull(world, near_rows, 1000), 0, "");
-    assert_ptr_equal(world->near.landing, near_rows);
-    assert_int_equal(world->near.landing_bytes, 1000 * sizeof *near_rows);
-    peer_expect(world, near_submit_pull(world, elsewhere, 1000), 0, "");
-    assert_null(world->near.landing);
-    peer_expect(world, near_submit_pull(world, near_rows + NEAR_KEYS - 996, 1000), 0,
+    start_path(world);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
+    peer_expect(world, path_submit_pull(world, path_rows, 1000), 0, "");
+    assert_ptr_equal(world->path.reply_buffer, path_rows);
+    assert_int_equal(world->path.reply_buffer_bytes, 1000 * sizeof *path_rows);
+    peer_expect(world, path_submit_pull(world, elsewhere, 1000), 0, "");
+    assert_null(world->path.reply_buffer);
+    peer_expect(world, path_submit_pull(world, path_rows + NEAR_KEYS - 996, 1000), 0,
                 ""); /* not wholly in it */
-    assert_null(world->near.landing);
-    peer_expect(world, near_submit_pull(world, near_rows, 10), 0, ""); /* not worth the trouble */
-    assert_null(world->near.landing);
-    memset(near_rows, 1, NEAR_LENT_BYTES);
-    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
-    assert_int_equal(world->near.landing_bytes, NEAR_LENT_BYTES);
-    assert_true(near_rows[0] == 0 &&
-                near_rows[NEAR_KEYS - 1] == 0); /* an answer that came elsewhere is moved */
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
+    assert_null(world->path.reply_buffer);
+    peer_expect(world, path_submit_pull(world, path_rows, 10), 0, ""); /* not worth the trouble */
+    assert_null(world->path.reply_buffer);
+    memset(path_rows, 1, NEAR_LENT_BYTES);
+    peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
+    assert_int_equal(world->path.reply_buffer_bytes, NEAR_LENT_BYTES);
+    assert_true(path_rows[0] == 0 &&
+                path_rows[NEAR_KEYS - 1] == 0); /* an answer that came elsewhere is moved */
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
 /* The peer may write there as long as the connection stands: it ends before the step does. */
 static void part__ends_the_connection_before_it_gives_up_a_buffer(void **state)
 {
     struct peer_world *world = *state;
-    start_near(world);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
+    start_path(world);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
-    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
     for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
         assert_int_equal(world->data_connections, 1);
         peer_turn(world);
     }
-    assert_null(sl_session_conn(world->client->links[0].session));
+    assert_null(sl_session_conn(world->client->conns[0].session));
     peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
     world->manner = PEER_CORRECT;
-    peer_expect(world, near_submit_pull(world, near_rows, 10), 0, "");
+    peer_expect(world, path_submit_pull(world, path_rows, 10), 0, "");
     assert_int_equal(world->data_connections, 2);
     /* Not for what lies elsewhere. */
     static float elsewhere[NEAR_KEYS];
     world->manner = PEER_SILENT;
-    peer_expect(world, near_submit_pull(world, elsewhere, 10), SL_ERR_DEADLINE,
+    peer_expect(world, path_submit_pull(world, elsewhere, 10), SL_ERR_DEADLINE,
                 "deadline of 500 ms");
     peer_turns(world, 100);
     assert_int_equal(world->data_connections, 2);
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
 /* A shard that keeps the deadline says so soon after: no connection need end for that. */
 static void part__waits_a_little_for_the_shard_to_keep_the_deadline(void **state)
 {
     struct peer_world *world = *state;
-    start_near(world);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
+    start_path(world);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
     for (uint32_t i = 0; i < 3; i++) {
         uint64_t begun_ns = world->now_ns;
-        struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+        struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
         while (world->now_ns < begun_ns + 510 * SL_CLOCK_NS_PER_MS) {
             peer_turn(world);
             assert_false(sl_step_done(step));
@@ -246,37 +246,37 @@ static void part__waits_a_little_for_the_shard_to_keep_the_deadline(void **state
         peer_turns(world, 100);
     }
     assert_int_equal(world->data_connections, 1);
-    assert_int_equal(world->client->hubs[0].stats.failures, 6); /* the deadline's and the shard's */
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
+    assert_int_equal(world->client->ios[0].stats.failures, 6); /* the deadline's and the shard's */
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
 static void link__asks_again_for_a_buffer_on_the_next_connection(void **state)
 {
     struct peer_world *world = *state;
-    start_near(world);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
+    start_path(world);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
-    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
     peer_turns(world, 50);
-    world->near.landing = NULL;
+    world->path.reply_buffer = NULL;
     peer_hang_up(world);
     assert_false(sl_step_done(step));
     world->manner = PEER_CORRECT;
     peer_expect(world, step, 0, "");
-    assert_ptr_equal(world->near.landing, near_rows);
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
+    assert_ptr_equal(world->path.reply_buffer, path_rows);
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-static void hub_lend__tells_nobody_who_shares_of_what_cannot_be_mapped(void **state)
+static void io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped(void **state)
 {
     struct peer_world *world = *state;
-    start_near(world);
-    near_memory_is_plain = true;
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
-    assert_false(near_is_registered(world, near_rows));
+    start_path(world);
+    path_memory_is_plain = true;
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
+    assert_false(path_is_registered(world, path_rows));
     assert_false(
-        sl_client_io_lends(&world->client->hubs[0], SL_ENDPOINT_SHM, near_rows, NEAR_LENT_BYTES));
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
+        sl_client_io_lends(&world->client->ios[0], SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
@@ -285,15 +285,15 @@ int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "test");
     const struct CMUnitTest tests[] = {
-        CASE(start__takes_the_near_way_to_a_ps_on_its_host),
-        CASE(start__takes_no_near_way),
-        CASE(start__goes_on_by_the_endpoint_where_nobody_is_near),
-        CASE(link_move__tries_the_near_way_again),
-        CASE(link_move__leaves_the_near_way_of_a_ps_that_has_left_the_host),
+        CASE(start__takes_the_path_way_to_a_ps_on_its_host),
+        CASE(start__takes_no_path_way),
+        CASE(start__goes_on_by_the_endpoint_where_nobody_is_preferred),
+        CASE(link_move__tries_the_path_way_again),
+        CASE(link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host),
         CASE(link__comes_back_to_a_ps_that_is_started_again),
-        CASE(hub_lend__tells_the_transport_that_shares),
-        CASE(hub_lend__tells_a_transport_that_is_opened_later),
-        CASE(hub_lend__tells_nobody_who_shares_of_what_cannot_be_mapped),
+        CASE(io_lend__tells_the_transport_that_shares),
+        CASE(io_lend__tells_a_transport_that_is_opened_later),
+        CASE(io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped),
         CASE(link__asks_for_the_answer_in_a_buffer_that_is_lent),
         CASE(part__ends_the_connection_before_it_gives_up_a_buffer),
         CASE(part__waits_a_little_for_the_shard_to_keep_the_deadline),

@@ -111,7 +111,7 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
         world->registered++;
         answer.kind = SL_MESSAGE_CLUSTER;
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", world->endpoint);
-        peer_fill_near(world, &ps);
+        peer_fill_path(world, &ps);
         answer.cluster = (struct sl_message_cluster){.ps = &ps, .ps_count = 1};
         break;
     case SL_MESSAGE_TABLE_OPEN:
@@ -140,16 +140,16 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
     }
 }
 
-void peer_fill_near(const struct peer_world *world, struct sl_message_ps *ps)
+void peer_fill_path(const struct peer_world *world, struct sl_message_ps *ps)
 {
-    const struct peer_near *near = &world->near;
-    struct sl_endpoint endpoint = near->endpoint;
-    endpoint.scheme = near->scheme;
-    snprintf(ps->host, sizeof ps->host, "%s", near->host);
-    if (near->is_only) {
+    const struct peer_path *path = &world->path;
+    struct sl_endpoint endpoint = path->endpoint;
+    endpoint.scheme = path->scheme;
+    snprintf(ps->host, sizeof ps->host, "%s", path->host);
+    if (path->is_only) {
         sl_endpoint_format(&endpoint, ps->data_endpoint, sizeof ps->data_endpoint);
-    } else if (near->scheme != SL_ENDPOINT_SHM) {
-        sl_endpoint_format(&endpoint, ps->fast_endpoint, sizeof ps->fast_endpoint);
+    } else if (path->scheme != SL_ENDPOINT_SHM) {
+        sl_endpoint_format(&endpoint, ps->bypass_endpoint, sizeof ps->bypass_endpoint);
     }
 }
 
@@ -311,88 +311,88 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
 
 /* The near way leads over a network of its own. It is neither shared memory nor RDMA nor
  * DPDK, but is treated as such. */
-static struct peer_world *near_world;
+static struct peer_world *path_world;
 
-static const struct sl_transport_ops *near_base(void)
+static const struct sl_transport_ops *path_base(void)
 {
-    return near_world->near.scheme == SL_ENDPOINT_RDMA ? &sl_loop_device_ops
+    return path_world->path.scheme == SL_ENDPOINT_RDMA ? &sl_loop_device_ops
                                                        : &sl_loop_transport_ops;
 }
 
-static int open_near(struct sl_reactor *reactor, const struct sl_transport_options *options,
+static int open_path(struct sl_reactor *reactor, const struct sl_transport_options *options,
                      struct sl_transport **out)
 {
-    assert_ptr_equal(options->medium, &near_world->network);
-    near_world->near.options = *options;
-    const struct sl_transport_options near = {.medium = &near_world->near.network};
-    return near_base()->open(reactor, &near, out);
+    assert_ptr_equal(options->medium, &path_world->network);
+    path_world->path.options = *options;
+    const struct sl_transport_options path = {.medium = &path_world->path.network};
+    return path_base()->open(reactor, &path, out);
 }
 
-static int register_near(struct sl_transport *transport, void *base, size_t bytes)
+static int register_path(struct sl_transport *transport, void *base, size_t bytes)
 {
     (void)transport;
-    struct peer_near *near = &near_world->near;
-    assert_true(near->registered_count < PEER_REGISTERED_MAX);
-    near->registered[near->registered_count].base = base;
-    near->registered[near->registered_count++].bytes = bytes;
+    struct peer_path *path = &path_world->path;
+    assert_true(path->registered_count < PEER_REGISTERED_MAX);
+    path->registered[path->registered_count].base = base;
+    path->registered[path->registered_count++].bytes = bytes;
     return 0;
 }
 
-static void unregister_near(struct sl_transport *transport, void *base)
+static void unregister_path(struct sl_transport *transport, void *base)
 {
     (void)transport;
-    struct peer_near *near = &near_world->near;
+    struct peer_path *path = &path_world->path;
     uint32_t i = 0;
-    while (i < near->registered_count && near->registered[i].base != base) {
+    while (i < path->registered_count && path->registered[i].base != base) {
         i++;
     }
-    assert_true(i < near->registered_count);
-    near->registered[i] = near->registered[--near->registered_count];
+    assert_true(i < path->registered_count);
+    path->registered[i] = path->registered[--path->registered_count];
 }
 
-static uint32_t send_near(struct sl_conn *conn, const struct sl_transport_frame *frames,
+static uint32_t send_path(struct sl_conn *conn, const struct sl_transport_frame *frames,
                           uint32_t count)
 {
     uint32_t taken = sl_loop_transport_ops.send_burst(conn, frames, count);
     if (taken > 0) {
-        near_world->near.landing = frames[taken - 1].landing;
-        near_world->near.landing_bytes = frames[taken - 1].landing_bytes;
+        path_world->path.reply_buffer = frames[taken - 1].reply_buffer;
+        path_world->path.reply_buffer_bytes = frames[taken - 1].reply_buffer_bytes;
     }
     return taken;
 }
 
-static struct sl_transport_ops near_ops;
+static struct sl_transport_ops path_ops;
 
 static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
 {
-    if (scheme != near_world->near.scheme) {
+    if (scheme != path_world->path.scheme) {
         return scheme == SL_ENDPOINT_TCP ? &sl_loop_transport_ops : NULL;
     }
-    near_ops = *near_base();
-    near_ops.capabilities |= near_world->near.is_plain || scheme != SL_ENDPOINT_SHM
+    path_ops = *path_base();
+    path_ops.capabilities |= path_world->path.is_plain || scheme != SL_ENDPOINT_SHM
                                  ? 0
                                  : SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_DIRECT_REPLIES;
-    near_ops.open = open_near;
-    near_ops.memory_register = register_near;
-    near_ops.memory_unregister = unregister_near;
-    near_ops.send_burst = send_near;
-    return near_world->near.is_missing ? NULL : &near_ops;
+    path_ops.open = open_path;
+    path_ops.memory_register = register_path;
+    path_ops.memory_unregister = unregister_path;
+    path_ops.send_burst = send_path;
+    return path_world->path.is_missing ? NULL : &path_ops;
 }
 
-void peer_listen_near(struct peer_world *world)
+void peer_listen_path(struct peer_world *world)
 {
     struct sl_endpoint bound;
-    const struct sl_transport_options options = {.medium = &world->near.network};
-    struct sl_transport **transport = &world->near.transport;
-    near_world = world;
-    assert_int_equal(sl_transport_open(near_base(), world->reactors[0], &options, transport), 0);
+    const struct sl_transport_options options = {.medium = &world->path.network};
+    struct sl_transport **transport = &world->path.transport;
+    path_world = world;
+    assert_int_equal(sl_transport_open(path_base(), world->reactors[0], &options, transport), 0);
     assert_int_equal(
-        sl_transport_listen(*transport, &world->near.endpoint, &ps_events, world, &bound), 0);
+        sl_transport_listen(*transport, &world->path.endpoint, &ps_events, world, &bound), 0);
 }
 
-void peer_ignore_near(struct peer_world *world)
+void peer_ignore_path(struct peer_world *world)
 {
-    sl_transport_close(&world->near.transport);
+    sl_transport_close(&world->path.transport);
 }
 
 void peer_turn(struct peer_world *world)
@@ -426,8 +426,8 @@ static void start_ps(struct peer_world *world)
     struct sl_endpoint bound;
     assert_int_equal(sl_transport_listen(world->transport, &any, &ps_events, world, &bound), 0);
     sl_endpoint_format(&bound, world->endpoint, sizeof world->endpoint);
-    world->near.endpoint = bound;
-    world->near.scheme = SL_ENDPOINT_SHM;
+    world->path.endpoint = bound;
+    world->path.scheme = SL_ENDPOINT_SHM;
 }
 
 int peer_setup(void **state)
@@ -436,7 +436,7 @@ int peer_setup(void **state)
     world->now_ns = SL_CLOCK_NS_PER_S;
     world->clock = (struct sl_clock){.now_ns = world_now, .ctx = world};
     sl_loop_network_init(&world->network, 5);
-    sl_loop_network_init(&world->near.network, 6);
+    sl_loop_network_init(&world->path.network, 6);
     start_ps(world);
     world->welcome = (struct sl_message_welcome){
         .protocol_version = SL_FRAME_PROTOCOL_VERSION,
@@ -462,23 +462,23 @@ int peer_start_client(struct peer_world *world, int32_t task_index)
         .coordinator = world->endpoint,
         .task_index = task_index,
         .start_timeout_ms = 1000,
-        .joins = world->client_joins,
-        .no_shm = world->near.client_wants_none && world->near.scheme == SL_ENDPOINT_SHM,
-        .no_rdma = world->near.client_wants_none && world->near.scheme == SL_ENDPOINT_RDMA,
-        .rdma_device = world->near.scheme == SL_ENDPOINT_RDMA ? world->near.device : NULL,
-        .dpdk_device = world->near.scheme == SL_ENDPOINT_DPDK ? world->near.device : NULL,
-        .rdma_gid = world->near.gid,
-        .tls_certificate = world->near.client_wants_tls ? "certificate" : NULL,
-        .tls_key = world->near.client_wants_tls ? "key" : NULL,
-        .tls_authority = world->near.client_wants_tls ? "authority" : NULL,
+        .join_running = world->client_joins,
+        .disable_shm = world->path.client_wants_none && world->path.scheme == SL_ENDPOINT_SHM,
+        .disable_rdma = world->path.client_wants_none && world->path.scheme == SL_ENDPOINT_RDMA,
+        .rdma_device = world->path.scheme == SL_ENDPOINT_RDMA ? world->path.device : NULL,
+        .dpdk_device = world->path.scheme == SL_ENDPOINT_DPDK ? world->path.device : NULL,
+        .rdma_gid = world->path.gid,
+        .tls_certificate = world->path.client_wants_tls ? "certificate" : NULL,
+        .tls_key = world->path.client_wants_tls ? "key" : NULL,
+        .tls_authority = world->path.client_wants_tls ? "authority" : NULL,
     };
     const struct sl_client_setup setup = {.reactors = &world->reactors[1],
                                           .reactor_count = 1,
                                           .find_transport = find_transport,
                                           .medium = &world->network,
-                                          .host = world->near.client_host,
+                                          .host = world->path.client_host,
                                           .client_id = 1};
-    near_world = world;
+    path_world = world;
     assert_int_equal(sl_start_begin(&options, &setup, &world->client), 0);
     int err = SL_ERR_AGAIN;
     for (int turns = 0; err == SL_ERR_AGAIN && turns < PEER_TURNS_MAX; turns++) {
@@ -515,14 +515,14 @@ int peer_teardown(void **state)
     assert_true(done);
     sl_start_free(&world->client);
     sl_transport_close(&world->transport);
-    if (world->near.transport != NULL) {
-        sl_transport_close(&world->near.transport);
+    if (world->path.transport != NULL) {
+        sl_transport_close(&world->path.transport);
     }
     sl_outbox_fini(&world->outbox);
     sl_reactor_destroy(&world->reactors[0]);
     sl_reactor_destroy(&world->reactors[1]);
     sl_loop_network_fini(&world->network);
-    sl_loop_network_fini(&world->near.network);
+    sl_loop_network_fini(&world->path.network);
     free(world);
     return 0;
 }
@@ -531,7 +531,7 @@ void peer_hang_up(struct peer_world *world)
 {
     assert_non_null(world->data);
     sl_transport_disconnect(world->data);
-    const struct sl_shard_conn *link = &world->client->links[0];
+    const struct sl_shard_conn *link = &world->client->conns[0];
     for (int turns = 0; link->state == SL_SHARD_CONN_OPEN && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
     }

@@ -44,14 +44,14 @@ struct peer_heard {
 };
 
 /* What the client has told its transport for the near way. */
-struct peer_near {
+struct peer_path {
     enum sl_endpoint_scheme scheme; /* shm, unless the case says another */
     struct sl_loop_network network;
     struct sl_transport *transport;   /* the ps's */
     struct sl_endpoint endpoint;      /* the client's end of it is asked for this, by shm:// */
     char host[SL_MESSAGE_NAME_BYTES]; /* the ps's */
     char client_host[SL_MESSAGE_NAME_BYTES]; /* the client's */
-    bool client_wants_none;                  /* its option no_shm, or no_rdma */
+    bool client_wants_none;                  /* its option disable_shm, or disable_rdma */
     bool client_wants_tls;                   /* over TCP, which is not TCP here */
     bool is_missing;                         /* no transport for it is built in */
     bool is_plain;                           /* it shares nothing */
@@ -66,13 +66,13 @@ struct peer_near {
         size_t bytes;
     } registered[PEER_REGISTERED_MAX];
     uint32_t registered_count;
-    void *landing; /* of the last frame sent */
-    uint32_t landing_bytes;
+    void *reply_buffer; /* of the last frame sent */
+    uint32_t reply_buffer_bytes;
 };
 
 struct peer_world {
     struct sl_loop_network network; /* first */
-    struct peer_near near;
+    struct peer_path path;
     struct sl_clock clock;
     uint64_t now_ns;
     struct sl_reactor *reactors[2]; /* the ps's, the client's */
@@ -108,7 +108,7 @@ void peer_turn(struct peer_world *world);
 void peer_turns(struct peer_world *world, uint32_t count);
 
 /* What the ps registers for the near way. */
-void peer_fill_near(const struct peer_world *world, struct sl_message_ps *ps);
+void peer_fill_path(const struct peer_world *world, struct sl_message_ps *ps);
 
 /* The result of the start. */
 int peer_start_client(struct peer_world *world, int32_t task_index);
@@ -118,8 +118,8 @@ void peer_start_with_table(struct peer_world *world, int32_t task_index);
 void peer_tell(struct peer_world *world, const struct sl_message *message);
 
 /* The ps listens by the near way, too, or does so no more. */
-void peer_listen_near(struct peer_world *world);
-void peer_ignore_near(struct peer_world *world);
+void peer_listen_path(struct peer_world *world);
+void peer_ignore_path(struct peer_world *world);
 
 /* Answers the request that was heard last with an error. */
 void peer_refuse(struct peer_world *world, int err);

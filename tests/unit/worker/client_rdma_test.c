@@ -11,17 +11,17 @@
 
 static void set_rdma(struct peer_world *world)
 {
-    near_memory_is_plain = true;
-    world->near.scheme = SL_ENDPOINT_RDMA;
+    path_memory_is_plain = true;
+    world->path.scheme = SL_ENDPOINT_RDMA;
     for (uint32_t i = 0; i <= NEAR_KEYS; i++) {
-        near_keys[i] = i;
+        path_keys[i] = i;
     }
 }
 
 static void start_rdma(struct peer_world *world)
 {
     set_rdma(world);
-    peer_listen_near(world);
+    peer_listen_path(world);
     peer_start_with_table(world, -1);
 }
 
@@ -32,9 +32,9 @@ static void link_find_place__takes_the_nearest(void **state)
     (void)state;
     static const struct sl_transport_tls tls;
     static const struct {
-        const char *data, *fast, *ps_host;
+        const char *data, *bypass, *ps_host;
         bool no_rdma, tls;
-        const char *near;   /* NULL: none */
+        const char *path;   /* NULL: none */
         const char *device; /* of DPDK's; NULL: this process has none */
     } cases[] = {
         {"tcp://10.0.0.1:5", "", "", false, false, NULL, NULL},
@@ -58,14 +58,14 @@ static void link_find_place__takes_the_nearest(void **state)
         {"shm://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sl_client_io_options options = {.host = "here", .no_rdma = cases[i].no_rdma};
+        struct sl_client_io_options options = {.host = "here", .disable_rdma = cases[i].no_rdma};
         options.transport.tls = cases[i].tls ? &tls : NULL;
         assert_int_equal(sl_dpdk_device_list_create(cases[i].device == NULL ? "" : DEVICE, NULL,
                                                     &options.devices, NULL, 0),
                          0);
         struct sl_message_ps ps = {.shard_count = 1};
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", cases[i].data);
-        snprintf(ps.fast_endpoint, sizeof ps.fast_endpoint, "%s", cases[i].fast);
+        snprintf(ps.bypass_endpoint, sizeof ps.bypass_endpoint, "%s", cases[i].bypass);
         snprintf(ps.host, sizeof ps.host, "%s", cases[i].ps_host);
         struct sl_shard_address place;
         char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
@@ -73,9 +73,10 @@ static void link_find_place__takes_the_nearest(void **state)
             sl_shard_conn_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason), 0);
         sl_endpoint_format(&place.endpoint, text, sizeof text);
         assert_string_equal(text, cases[i].data);
-        assert_int_equal(place.has_near, cases[i].near != NULL);
-        sl_endpoint_format(&place.near, text, sizeof text);
-        assert_string_equal(place.has_near ? text : "", place.has_near ? cases[i].near : "");
+        assert_int_equal(place.has_preferred, cases[i].path != NULL);
+        sl_endpoint_format(&place.preferred, text, sizeof text);
+        assert_string_equal(place.has_preferred ? text : "",
+                            place.has_preferred ? cases[i].path : "");
         sl_dpdk_device_list_destroy(&options.devices);
     }
 }
@@ -83,7 +84,7 @@ static void link_find_place__takes_the_nearest(void **state)
 static void link_find_place__refuses_dpdk_alone_without_a_device(void **state)
 {
     (void)state;
-    const struct sl_client_io_options options = {.no_rdma = true};
+    const struct sl_client_io_options options = {.disable_rdma = true};
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
     struct sl_shard_address place;
     char reason[256];
@@ -110,14 +111,14 @@ static void link_find_place__refuses_rdma_alone_with_tls(void **state)
 static void start__takes_rdma_to_a_ps_that_has_it(void **state)
 {
     struct peer_world *world = *state;
-    world->near.device = "mlx5_0,mlx5_1";
-    world->near.gid = 4;
+    world->path.device = "mlx5_0,mlx5_1";
+    world->path.gid = 4;
     start_rdma(world);
-    near_expect_way(world, true);
-    assert_string_equal(world->near.options.rdma_device, "mlx5_0,mlx5_1");
-    assert_int_equal(world->near.options.rdma_gid, 4);
+    path_expect_way(world, true);
+    assert_string_equal(world->path.options.rdma_device, "mlx5_0,mlx5_1");
+    assert_int_equal(world->path.options.rdma_gid, 4);
     peer_hang_up(world);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
     assert_int_equal(world->data_connections, 2);
 }
 
@@ -141,12 +142,12 @@ static void start__takes_no_rdma(void **state)
             assert_int_equal(peer_setup(state), 0);
         }
         struct peer_world *world = *state;
-        world->near.client_wants_none = i == 0;
-        world->near.client_wants_tls = i == 1;
-        world->near.is_missing = i == 2;
+        world->path.client_wants_none = i == 0;
+        world->path.client_wants_tls = i == 1;
+        world->path.is_missing = i == 2;
         start_rdma(world);
-        near_expect_way(world, false);
-        assert_null(world->client->hub_options.wire); /* nobody would read from there */
+        path_expect_way(world, false);
+        assert_null(world->client->io_options.wire); /* nobody would read from there */
         if (i < 2) {
             assert_int_equal(peer_teardown(state), 0);
         }
@@ -156,83 +157,84 @@ static void start__takes_no_rdma(void **state)
 static void start__takes_rdma_where_there_is_nothing_else(void **state)
 {
     struct peer_world *world = *state;
-    world->near.is_only = true;
-    world->near.client_wants_none = true; /* beside TCP */
+    world->path.is_only = true;
+    world->path.client_wants_none = true; /* beside TCP */
     start_rdma(world);
-    near_expect_way(world, true);
+    path_expect_way(world, true);
 }
 
 static void start__says_why_there_is_no_rdma(void **state)
 {
     struct peer_world *world = *state;
-    world->near.is_only = true;
-    world->near.is_missing = true;
+    world->path.is_only = true;
+    world->path.is_missing = true;
     set_rdma(world);
     assert_int_equal(peer_start_client(world, -1), SL_ERR_UNSUPPORTED);
     const char *missing = sl_builtin_missing(SL_ENDPOINT_RDMA);
     char text[256];
     snprintf(text, sizeof text, "ps/0 shard 0 (rdma://127.0.0.1:%u): cannot connect: %s",
-             world->near.endpoint.port, missing != NULL ? missing : "unsupported");
-    peer_assert_contains(world->client->calls[0].text, text);
+             world->path.endpoint.port, missing != NULL ? missing : "unsupported");
+    peer_assert_contains(world->client->ops[0].text, text);
 }
 
 static void link__goes_over_tcp_when_rdma_fails_and_back(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    near_expect_way(world, true);
-    peer_ignore_near(world); /* and all its connections */
-    near_expect_way(world, false);
-    peer_listen_near(world);
+    path_expect_way(world, true);
+    peer_ignore_path(world); /* and all its connections */
+    path_expect_way(world, false);
+    peer_listen_path(world);
     peer_hang_up(world);
-    near_expect_way(world, false); /* it has just been refused there */
+    path_expect_way(world, false); /* it has just been refused there */
     /* By and by it is found to be there again, whatever is under way. */
     peer_turns(world, 50000);
     world->manner = PEER_SILENT;
     struct sl_step *step;
     assert_int_equal(sl_step_begin(world->client, 0, &step), 0);
-    assert_int_equal(sl_step_pull(step, world->table, near_keys, NEAR_KEYS, near_rows), 0);
+    assert_int_equal(sl_step_pull(step, world->table, path_keys, NEAR_KEYS, path_rows), 0);
     assert_int_equal(sl_step_submit(step, 60000), 0);
     peer_turns(world, 10000);
     world->manner = PEER_CORRECT;
     peer_expect(world, step, 0, "");
-    near_expect_way(world, true);
+    path_expect_way(world, true);
 }
 
-static void hub_share__registers_all_that_is_sent_and_received(void **state)
+static void io_share__registers_all_that_is_sent_and_received(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    const struct sl_client_io *hub = &world->client->hubs[0];
-    assert_true(near_is_registered(world, hub->outbox.base));
-    assert_true(near_is_registered(world, hub->buffers.base));
-    assert_true(near_is_registered(world, sl_send_arena_shared(hub->options->wire)->base));
-    assert_int_equal(world->near.registered_count, 3);
-    assert_ptr_equal(world->client->links[0].outbox, &hub->outbox);
+    const struct sl_client_io *io = &world->client->ios[0];
+    assert_true(path_is_registered(world, io->outbox.base));
+    assert_true(path_is_registered(world, io->buffers.base));
+    assert_true(path_is_registered(world, sl_send_arena_shared(io->options->wire)->base));
+    assert_int_equal(world->path.registered_count, 3);
+    assert_ptr_equal(world->client->conns[0].outbox, &io->outbox);
     /* The caller's, which no other process can map, too. */
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
-    assert_true(near_is_registered(world, near_rows));
-    assert_true(sl_client_io_lends(hub, SL_ENDPOINT_RDMA, near_rows, NEAR_LENT_BYTES));
-    assert_false(sl_client_io_lends(hub, SL_ENDPOINT_SHM, near_rows, NEAR_LENT_BYTES));
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
-    assert_false(near_is_registered(world, near_rows));
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
+    assert_true(path_is_registered(world, path_rows));
+    assert_true(sl_client_io_lends(io, SL_ENDPOINT_RDMA, path_rows, NEAR_LENT_BYTES));
+    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
+    assert_false(path_is_registered(world, path_rows));
 }
 
 static void link__asks_for_long_answers_in_memory_that_is_lent(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
-    assert_null(world->near.landing); /* the transport does not know it, and fetches the answer */
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
-    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
-    assert_ptr_equal(world->near.landing, near_rows);
-    assert_int_equal(world->near.landing_bytes, NEAR_KEYS * sizeof *near_rows);
-    peer_expect(world, near_submit_pull(world, near_rows, 1000), 0, "");
-    assert_ptr_equal(world->near.landing, near_rows);
-    peer_expect(world, near_submit_pull(world, near_rows, 10), 0, "");
-    assert_null(world->near.landing);
-    near_call_hub(world, sl_client_io_unexport, near_rows, NEAR_LENT_BYTES);
+    peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
+    assert_null(
+        world->path.reply_buffer); /* the transport does not know it, and fetches the answer */
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
+    peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
+    assert_ptr_equal(world->path.reply_buffer, path_rows);
+    assert_int_equal(world->path.reply_buffer_bytes, NEAR_KEYS * sizeof *path_rows);
+    peer_expect(world, path_submit_pull(world, path_rows, 1000), 0, "");
+    assert_ptr_equal(world->path.reply_buffer, path_rows);
+    peer_expect(world, path_submit_pull(world, path_rows, 10), 0, "");
+    assert_null(world->path.reply_buffer);
+    path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
 /* The device may write there as long as the connection stands. */
@@ -240,17 +242,17 @@ static void part__ends_the_connection_before_it_gives_up_memory_that_is_lent(voi
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
-    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
     for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
         assert_int_equal(world->data_connections, 1);
         peer_turn(world);
     }
-    assert_null(sl_session_conn(world->client->links[0].session));
+    assert_null(sl_session_conn(world->client->conns[0].session));
     peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
     world->manner = PEER_CORRECT;
-    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
     assert_int_equal(world->data_connections, 2);
 }
 
@@ -259,10 +261,10 @@ static void part__keeps_the_connection_where_nothing_was_lent(void **state)
     struct peer_world *world = *state;
     start_rdma(world);
     world->manner = PEER_SILENT;
-    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), SL_ERR_DEADLINE,
+    peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), SL_ERR_DEADLINE,
                 "deadline of 500 ms passed");
     world->manner = PEER_CORRECT;
-    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
     assert_int_equal(world->data_connections, 1);
 }
 
@@ -271,9 +273,9 @@ static void part__keeps_the_connection_to_a_shard_that_keeps_the_deadline(void *
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    near_call_hub(world, sl_client_io_export, near_rows, NEAR_LENT_BYTES);
+    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
-    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
     peer_turns(world, 510);
     assert_false(sl_step_done(step));
     peer_refuse(world, SL_ERR_DEADLINE);
@@ -319,23 +321,23 @@ static uint32_t count_lines(const char *text)
 static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
 {
     const struct sl_client_io_options options = {.find_transport = find_broken,
-                                                 .spokesman = {[SL_ENDPOINT_RDMA] = 2}};
-    struct sl_client_io *hubs = calloc(3, sizeof *hubs);
+                                                 .log_owner = {[SL_ENDPOINT_RDMA] = 2}};
+    struct sl_client_io *ios = calloc(3, sizeof *ios);
     int ends[2];
     int old = dup(STDERR_FILENO);
-    assert_non_null(hubs);
+    assert_non_null(ios);
     assert_int_equal(pipe(ends), 0);
     assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
     sl_log_setup(SL_LOG_INFO, "test");
     open_count = 0;
     for (uint32_t i = 0; i < 3; i++) {
-        hubs[i].reactor = world->reactors[1];
-        hubs[i].index = i;
-        hubs[i].options = &options;
-        hubs[i].first_shard = i;
+        ios[i].reactor = world->reactors[1];
+        ios[i].index = i;
+        ios[i].options = &options;
+        ios[i].first_shard = i;
     }
     for (uint32_t i = 0; i < 9; i++) {
-        assert_null(sl_client_io_near_transport(&hubs[2 - i % 2], SL_ENDPOINT_RDMA));
+        assert_null(sl_client_io_near_transport(&ios[2 - i % 2], SL_ENDPOINT_RDMA));
     }
     sl_log_setup(SL_LOG_OFF, "test");
     assert_true(dup2(old, STDERR_FILENO) >= 0);
@@ -344,11 +346,11 @@ static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
     ssize_t got = read(ends[0], words, bytes - 1);
     words[got > 0 ? got : 0] = '\0';
     close(ends[0]);
-    free(hubs);
+    free(ios);
 }
 
 /* The system's transport needs a device; one of a test's own needs nothing. */
-static void hub_may_open__what_the_system_has(void **state)
+static void io_may_open__what_the_system_has(void **state)
 {
     (void)state;
     struct sl_client_io_options options = {.find_transport = sl_builtin_find};
@@ -361,7 +363,7 @@ static void hub_may_open__what_the_system_has(void **state)
     assert_true(sl_client_io_may_open(&options, SL_ENDPOINT_RDMA));
 }
 
-static void hub_near_transport__says_once_what_is_missing(void **state)
+static void io_path_transport__says_once_what_is_missing(void **state)
 {
     char words[1024];
     start_rdma(*state);
@@ -378,9 +380,9 @@ static void hub_near_transport__says_once_what_is_missing(void **state)
 /* What does not end where its place does is moved there: nothing is written behind it. */
 #define STAGED_KEYS (NEAR_KEYS + 1)
 
-static bool is_in_buffers(const struct sl_client_io *hub, const void *at)
+static bool is_in_buffers(const struct sl_client_io *io, const void *at)
 {
-    const struct sl_pool *buffers = &hub->buffers;
+    const struct sl_pool *buffers = &io->buffers;
     return (const uint8_t *)at >= buffers->base &&
            (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
 }
@@ -389,30 +391,30 @@ static void link__lets_long_answers_land_before_they_are_scattered(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    const struct sl_client_io *hub = &world->client->hubs[0];
-    assert_int_equal(hub->buffers.free_count, 2);
-    memset(near_rows, 1, sizeof near_rows);
-    struct sl_step *step = near_submit_pull(world, near_rows, STAGED_KEYS);
+    const struct sl_client_io *io = &world->client->ios[0];
+    assert_int_equal(io->buffers.free_count, 2);
+    memset(path_rows, 1, sizeof path_rows);
+    struct sl_step *step = path_submit_pull(world, path_rows, STAGED_KEYS);
     peer_turns(world, 3);
     peer_expect(world, step, 0, "");
-    assert_true(is_in_buffers(hub, world->near.landing));
-    assert_int_equal(world->near.landing_bytes, (STAGED_KEYS + 1) * sizeof *near_rows);
-    assert_int_equal(world->near.network.landed_count, 1);
-    assert_true(near_rows[0] == 0 && near_rows[NEAR_KEYS] == 0);
-    assert_true(near_rows[NEAR_KEYS + 1] != 0);
-    assert_int_equal(hub->buffers.free_count, 2);
+    assert_true(is_in_buffers(io, world->path.reply_buffer));
+    assert_int_equal(world->path.reply_buffer_bytes, (STAGED_KEYS + 1) * sizeof *path_rows);
+    assert_int_equal(world->path.network.landed_count, 1);
+    assert_true(path_rows[0] == 0 && path_rows[NEAR_KEYS] == 0);
+    assert_true(path_rows[NEAR_KEYS + 1] != 0);
+    assert_int_equal(io->buffers.free_count, 2);
     /* One buffer is left for what comes without having been asked for there. */
-    step = near_submit_pull(world, near_rows, STAGED_KEYS);
-    struct sl_step *other = near_submit_pull(world, near_rows, STAGED_KEYS);
+    step = path_submit_pull(world, path_rows, STAGED_KEYS);
+    struct sl_step *other = path_submit_pull(world, path_rows, STAGED_KEYS);
     peer_expect(world, step, 0, "");
     peer_expect(world, other, 0, "");
-    assert_null(world->near.landing);
-    assert_int_equal(world->near.network.landed_count, 2);
-    assert_int_equal(hub->buffers.free_count, 2);
+    assert_null(world->path.reply_buffer);
+    assert_int_equal(world->path.network.landed_count, 2);
+    assert_int_equal(io->buffers.free_count, 2);
     world->manner = PEER_ERROR_WITH_LONG_TEXT;
-    peer_expect(world, near_submit_pull(world, near_rows, STAGED_KEYS), SL_ERR_NOT_FOUND,
+    peer_expect(world, path_submit_pull(world, path_rows, STAGED_KEYS), SL_ERR_NOT_FOUND,
                 "no?table");
-    assert_int_equal(hub->buffers.free_count, 2);
+    assert_int_equal(io->buffers.free_count, 2);
 }
 
 /* Nobody waits for the answer any more, but the shard may still write it: to no caller's memory. */
@@ -420,23 +422,23 @@ static void link_forget__leaves_the_buffer_to_the_shard(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
-    const struct sl_client_io *hub = &world->client->hubs[0];
+    const struct sl_client_io *io = &world->client->ios[0];
     world->manner = PEER_SILENT;
-    peer_expect(world, near_submit_pull(world, near_rows, STAGED_KEYS), SL_ERR_DEADLINE,
+    peer_expect(world, path_submit_pull(world, path_rows, STAGED_KEYS), SL_ERR_DEADLINE,
                 "500 ms passed");
-    assert_int_equal(hub->buffers.free_count, 1);
+    assert_int_equal(io->buffers.free_count, 1);
     assert_int_equal(world->data_connections, 1);
     peer_refuse(world, SL_ERR_DEADLINE);
     peer_turns(world, 100);
-    assert_int_equal(hub->buffers.free_count, 2);
+    assert_int_equal(io->buffers.free_count, 2);
     assert_int_equal(world->data_connections, 1);
     /* It may not when its connection has ended. */
-    peer_expect(world, near_submit_pull(world, near_rows, STAGED_KEYS), SL_ERR_DEADLINE,
+    peer_expect(world, path_submit_pull(world, path_rows, STAGED_KEYS), SL_ERR_DEADLINE,
                 "500 ms passed");
-    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
     peer_turns(world, 50);
     peer_hang_up(world);
-    assert_int_equal(hub->buffers.free_count, 2);
+    assert_int_equal(io->buffers.free_count, 2);
     world->manner = PEER_CORRECT;
     peer_expect(world, step, 0, "");
 }
@@ -456,13 +458,13 @@ int main(void)
         CASE(start__takes_rdma_where_there_is_nothing_else),
         CASE(start__says_why_there_is_no_rdma),
         CASE(link__goes_over_tcp_when_rdma_fails_and_back),
-        CASE(hub_share__registers_all_that_is_sent_and_received),
+        CASE(io_share__registers_all_that_is_sent_and_received),
         CASE(link__asks_for_long_answers_in_memory_that_is_lent),
         CASE(part__ends_the_connection_before_it_gives_up_memory_that_is_lent),
         CASE(part__keeps_the_connection_where_nothing_was_lent),
         CASE(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline),
-        cmocka_unit_test(hub_may_open__what_the_system_has),
-        CASE(hub_near_transport__says_once_what_is_missing),
+        cmocka_unit_test(io_may_open__what_the_system_has),
+        CASE(io_path_transport__says_once_what_is_missing),
         CASE(link__lets_long_answers_land_before_they_are_scattered),
         CASE(link_forget__leaves_the_buffer_to_the_shard),
     };

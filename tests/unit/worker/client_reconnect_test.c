@@ -294,8 +294,8 @@ static void client_clock__of_one_that_joins_is_that_of_the_others(void **state)
     const struct sl_client_options options = {
         .coordinator = sl_cluster_coordinator(fixture.cluster),
         .task_index = 1,
-        .joins = true,
-        .caller_driven = fixture_caller_driven,
+        .join_running = true,
+        .manual_progress = fixture_caller_driven,
         .start_timeout_ms = TIMEOUT_MS,
     };
     assert_int_equal(sl_client_create(&options, &second), 0);
@@ -312,7 +312,7 @@ static int create_with(const struct sl_cluster *cluster, const void *secret, siz
     const struct sl_client_options options = {
         .coordinator = sl_cluster_coordinator(cluster),
         .task_index = -1,
-        .caller_driven = fixture_caller_driven,
+        .manual_progress = fixture_caller_driven,
         .start_timeout_ms = timeout_ms,
         .secret = secret,
         .secret_bytes = secret_bytes,

@@ -27,9 +27,9 @@ static struct sl_client *start_client(bool wants_none, int32_t task_index)
     const struct sl_client_options options = {
         .coordinator = sl_cluster_coordinator(cluster),
         .task_index = task_index,
-        .caller_driven = true,
+        .manual_progress = true,
         .start_timeout_ms = TIMEOUT_MS,
-        .no_shm = wants_none,
+        .disable_shm = wants_none,
     };
     struct sl_client *client = NULL;
     assert_int_equal(sl_client_create(&options, &client), 0);
@@ -103,7 +103,7 @@ static void expect_fallback(void)
     sl_client_destroy(&client);
 }
 
-static void client_create__goes_over_tcp_where_nobody_listens_near(void **state)
+static void client_create__goes_over_tcp_where_nobody_listens_path(void **state)
 {
     (void)state;
     start_cluster(true);
@@ -140,7 +140,7 @@ static pid_t start_stranger(void)
     return pid;
 }
 
-static void client_create__goes_over_tcp_where_a_stranger_listens_near(void **state)
+static void client_create__goes_over_tcp_where_a_stranger_listens_path(void **state)
 {
     (void)state;
     if (geteuid() != 0) {
@@ -171,8 +171,8 @@ static void client_create__goes_over_tcp_when_told_to(void **state)
 static struct sl_transport_stats stats_of(struct sl_client *client)
 {
     struct sl_transport_stats stats;
-    struct sl_client_io *hub = &client->hubs[client->first_hub];
-    sl_transport_get_stats(hub->transports[SL_ENDPOINT_SHM], &stats);
+    struct sl_client_io *io = &client->ios[client->first_io];
+    sl_transport_get_stats(io->transports[SL_ENDPOINT_SHM], &stats);
     return stats;
 }
 
@@ -300,8 +300,8 @@ int main(void)
 {
     sl_log_setup(SL_LOG_WARN, "test"); /* before there are threads */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(client_create__goes_over_tcp_where_nobody_listens_near),
-        cmocka_unit_test(client_create__goes_over_tcp_where_a_stranger_listens_near),
+        cmocka_unit_test(client_create__goes_over_tcp_where_nobody_listens_path),
+        cmocka_unit_test(client_create__goes_over_tcp_where_a_stranger_listens_path),
         cmocka_unit_test(client_create__goes_over_tcp_when_told_to),
         cmocka_unit_test(dense_push_pull__in_buffers_is_not_copied_by_the_client),
         cmocka_unit_test(push__of_rows_is_not_copied_by_the_transport),

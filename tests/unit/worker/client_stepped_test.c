@@ -479,15 +479,15 @@ static void step__is_not_carried_out_twice_when_a_welcome_is_lost(void **state)
     }
     turn_ps(&world, 100, SL_CLOCK_NS_PER_MS);
     for (uint32_t shard = 0; shard < SHARDS; shard++) {
-        sl_session_reconnect(world.client->links[shard].session, "the reply is lost");
+        sl_session_reconnect(world.client->conns[shard].session, "the reply is lost");
     }
-    while (world.client->links[0].state != SL_SHARD_CONN_AWAY ||
-           world.client->links[1].state != SL_SHARD_CONN_AWAY) {
+    while (world.client->conns[0].state != SL_SHARD_CONN_AWAY ||
+           world.client->conns[1].state != SL_SHARD_CONN_AWAY) {
         turn(&world);
     }
     turn_ps(&world, 200, SL_SERVER_LEASE_DEFAULT_NS / 100);
     for (uint32_t shard = 0; shard < SHARDS; shard++) {
-        struct sl_session *session = world.client->links[shard].session;
+        struct sl_session *session = world.client->conns[shard].session;
         while (strcmp(sl_session_last_error(session), "its welcome has not come yet") != 0) {
             turn(&world);
         }

@@ -302,7 +302,7 @@ static void client__of_another_thread_is_refused(void **state)
     const struct sl_client_options options = {.coordinator =
                                                   sl_cluster_coordinator(fixture.cluster),
                                               .reactor_count = 2,
-                                              .caller_driven = true};
+                                              .manual_progress = true};
     assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
 }
 

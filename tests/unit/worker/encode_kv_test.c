@@ -22,7 +22,7 @@
 /* What the shards have: the batch's values as they arrived, and how often each byte did. */
 struct model {
     uint8_t *bytes, *visits;
-    uint32_t requests, sections, pieces, tails, landings;
+    uint32_t requests, sections, pieces, tails, reply_buffers;
     uint64_t longest_section; /* bytes of values */
     const uint64_t *keys;
     const uint64_t *starts; /* [key_count + 1]: in values */
@@ -165,9 +165,9 @@ static void serve(struct fixture *fixture, const struct sl_request *request)
     assert_int_equal(at - reply, request->reply_bytes);
     model->requests++;
     model->tails += request->tail != NULL;
-    model->landings += request->landing != NULL;
-    if (request->landing != NULL) {
-        memcpy(request->landing, reply, request->reply_bytes);
+    model->reply_buffers += request->reply_buffer != NULL;
+    if (request->reply_buffer != NULL) {
+        memcpy(request->reply_buffer, reply, request->reply_bytes);
     } else {
         sl_scatter_reply(request, reply);
     }
@@ -320,7 +320,7 @@ static void kv__an_array_that_fits_is_not_cut(void **state)
     assert_int_equal(fixture->model.requests, 1);
     assert_int_equal(fixture->model.pieces, 0);
     assert_int_equal(fixture->model.tails, 1);
-    assert_int_equal(fixture->model.landings, 1);
+    assert_int_equal(fixture->model.reply_buffers, 1);
     make_batch(fixture, 1, room / 4 + 1, false);
     check_batch(fixture);
     assert_true(fixture->model.pieces > 1);
@@ -334,7 +334,7 @@ static void kv__a_long_array_goes_in_pieces(void **state)
     assert_int_equal(fixture->model.pieces, fixture->model.sections);
     assert_true(fixture->model.longest_section <= 1U << 20);
     assert_int_equal(fixture->model.tails, 32);
-    assert_int_equal(fixture->model.landings, 16); /* the second array is not aligned to 8 */
+    assert_int_equal(fixture->model.reply_buffers, 16); /* the second array is not aligned to 8 */
     fixture->table.spec.dim = 1;
     fixture->plan.payload_bytes_max = SL_ENCODE_PAYLOAD_BYTES_MIN;
     make_batch(fixture, 3, 200003, true);
@@ -353,7 +353,7 @@ static void kv__long_values_leave_from_their_place(void **state)
     check_batch(fixture);
     assert_int_equal(fixture->model.tails, 1);
     assert_ptr_equal(fixture->list.first->tail, fixture->push);
-    assert_ptr_equal(fixture->list.first->landing, fixture->pull);
+    assert_ptr_equal(fixture->list.first->reply_buffer, fixture->pull);
     make_batch(fixture, 1, SL_ENCODE_TAIL_BYTES_MIN / 4 + 1, false);
     check_batch(fixture); /* it cannot be padded where it lies */
     assert_int_equal(fixture->model.tails, 0);

@@ -505,14 +505,14 @@ static void encode_shard__lands_whole_replies_only_where_they_fit(void **state)
             (struct sl_operation){
                 .op = SL_REQUEST_DENSE_PULL, .table = &dense, .count = 1000, .values = values});
     run(fixture);
-    assert_ptr_equal(fixture->list.first->landing, values);
+    assert_ptr_equal(fixture->list.first->reply_buffer, values);
     pull->values = values + 1; /* not aligned */
     run(fixture);
-    assert_null(fixture->list.first->landing);
+    assert_null(fixture->list.first->reply_buffer);
     pull->values = values;
     pull->count = 999; /* the padding would be written behind the values */
     run(fixture);
-    assert_null(fixture->list.first->landing);
+    assert_null(fixture->list.first->reply_buffer);
 }
 
 int main(void)

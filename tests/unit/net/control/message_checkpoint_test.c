@@ -43,7 +43,7 @@ static int decode_file_named(const char *name, uint32_t shard)
                              .checkpoint_part = {.number = 1, .files = &file, .file_count = 1}});
 }
 
-static void message_decode__refuses_files_outside_their_folder(void **state)
+static void message_decode__refuses_files_outside_their_directory(void **state)
 {
     (void)state;
     assert_int_equal(decode_file_named("shard-0000-of-0002.slc", 0), SL_OK);
@@ -203,7 +203,7 @@ static void message_decode__takes_the_largest_checkpoint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message_decode__refuses_files_outside_their_folder),
+        cmocka_unit_test(message_decode__refuses_files_outside_their_directory),
         cmocka_unit_test(message_decode__refuses_odd_checkpoints),
         cmocka_unit_test(message_decode__refuses_odd_lists_of_checkpoints),
         cmocka_unit_test(message_decode__refuses_odd_lists_of_files),

@@ -22,7 +22,7 @@ static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
 }
 
 /* Half of the ps have none. */
-static void random_fast_endpoint(uint64_t *seed, char *to, size_t to_bytes)
+static void random_bypass_endpoint(uint64_t *seed, char *to, size_t to_bytes)
 {
     if (sl_hash_random(seed) % 2 == 0) {
         snprintf(to, to_bytes, "rdma://[fe80::%d]:%d", (int)(sl_hash_random(seed) % 1000),
@@ -72,7 +72,7 @@ static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
         to->ps[i].task_index = 3 * i + (uint32_t)(sl_hash_random(seed) % 3);
         to->ps[i].shard_count = (uint32_t)(1 + sl_hash_random(seed) % 100);
         random_endpoint(seed, to->ps[i].data_endpoint, sizeof to->ps[i].data_endpoint);
-        random_fast_endpoint(seed, to->ps[i].fast_endpoint, sizeof to->ps[i].fast_endpoint);
+        random_bypass_endpoint(seed, to->ps[i].bypass_endpoint, sizeof to->ps[i].bypass_endpoint);
         random_message_epoch(seed, &to->ps[i]);
     }
 }
@@ -84,7 +84,7 @@ static void random_register(uint64_t *seed, struct sl_message_register *to)
     to->worker_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
     if (to->shard_count != 0) {
         random_endpoint(seed, to->data_endpoint, sizeof to->data_endpoint);
-        random_fast_endpoint(seed, to->fast_endpoint, sizeof to->fast_endpoint);
+        random_bypass_endpoint(seed, to->bypass_endpoint, sizeof to->bypass_endpoint);
     }
     to->restore = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->checkpoint_newest = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
@@ -154,10 +154,10 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         random_bytes(seed, to->proof.proof, sizeof to->proof.proof);
         break;
     case SL_MESSAGE_EXPIRED:
-        to->lost.role = (enum sl_message_role)(SL_MESSAGE_ROLE_PS + sl_hash_random(seed) % 2);
-        to->lost.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
-        to->lost.client_id = sl_hash_random(seed);
-        random_message_name(seed, to->lost.why, sizeof to->lost.why);
+        to->expired.role = (enum sl_message_role)(SL_MESSAGE_ROLE_PS + sl_hash_random(seed) % 2);
+        to->expired.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->expired.client_id = sl_hash_random(seed);
+        random_message_name(seed, to->expired.why, sizeof to->expired.why);
         break;
     case SL_MESSAGE_JOIN:
     case SL_MESSAGE_JOINED:
@@ -467,27 +467,27 @@ static int decode_encoded(const struct sl_message *message)
     return err;
 }
 
-static int register_with_fast(const char *fast, uint32_t shard_count)
+static int register_with_bypass(const char *bypass, uint32_t shard_count)
 {
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .reg = {.shard_count = shard_count}};
     if (shard_count != 0) {
         snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://h:1");
     }
-    snprintf(message.reg.fast_endpoint, sizeof message.reg.fast_endpoint, "%s", fast);
+    snprintf(message.reg.bypass_endpoint, sizeof message.reg.bypass_endpoint, "%s", bypass);
     return decode_encoded(&message);
 }
 
-static void message_decode__leaves_odd_fast_endpoints_to_who_uses_them(void **state)
+static void message_decode__leaves_odd_bypass_endpoints_to_who_uses_them(void **state)
 {
     (void)state;
-    assert_int_equal(register_with_fast("", 1), SL_OK);
-    assert_int_equal(register_with_fast("rdma://h:1", 1), SL_OK);
-    assert_int_equal(register_with_fast("rdma://", 1), SL_OK);
-    assert_int_equal(register_with_fast("carrier://h:1", 1), SL_OK);
-    assert_int_equal(register_with_fast("carrier://\n:1", 1), SL_ERR_PROTOCOL);
-    assert_int_equal(register_with_fast("rdma://h:1", 0), SL_ERR_PROTOCOL);
+    assert_int_equal(register_with_bypass("", 1), SL_OK);
+    assert_int_equal(register_with_bypass("rdma://h:1", 1), SL_OK);
+    assert_int_equal(register_with_bypass("rdma://", 1), SL_OK);
+    assert_int_equal(register_with_bypass("carrier://h:1", 1), SL_OK);
+    assert_int_equal(register_with_bypass("carrier://\n:1", 1), SL_ERR_PROTOCOL);
+    assert_int_equal(register_with_bypass("rdma://h:1", 0), SL_ERR_PROTOCOL);
     struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "tcp://h:1"};
-    snprintf(ps.fast_endpoint, sizeof ps.fast_endpoint, "carrier://h:1");
+    snprintf(ps.bypass_endpoint, sizeof ps.bypass_endpoint, "carrier://h:1");
     struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER, .cluster = {.ps = &ps, .ps_count = 1}};
     assert_int_equal(decode_encoded(&cluster), SL_OK);
 }
@@ -556,9 +556,9 @@ static void message_decode__takes_the_largest_cluster(void **state)
         ps->shard_count = SL_LIMIT_SHARDS / SL_LIMIT_PS;
         memset(ps->data_endpoint, 'h', HOST_BYTES_MAX);
         memcpy(ps->data_endpoint + HOST_BYTES_MAX, ":65535", 7);
-        memcpy(ps->fast_endpoint, "rdma://", 7);
-        memset(ps->fast_endpoint + 7, 'h', HOST_BYTES_MAX);
-        memcpy(ps->fast_endpoint + 7 + HOST_BYTES_MAX, ":65535", 7);
+        memcpy(ps->bypass_endpoint, "rdma://", 7);
+        memset(ps->bypass_endpoint + 7, 'h', HOST_BYTES_MAX);
+        memcpy(ps->bypass_endpoint + 7 + HOST_BYTES_MAX, ":65535", 7);
     }
     assert_int_equal(decode_encoded(&message), SL_OK);
     message.cluster.ps[SL_LIMIT_PS - 1].shard_count++;
@@ -584,7 +584,7 @@ int main(void)
         cmocka_unit_test(message_decode__refuses_odd_names),
         cmocka_unit_test(message_decode__refuses_nonces_and_proofs_of_other_lengths),
         cmocka_unit_test(message_decode__refuses_odd_losses),
-        cmocka_unit_test(message_decode__leaves_odd_fast_endpoints_to_who_uses_them),
+        cmocka_unit_test(message_decode__leaves_odd_bypass_endpoints_to_who_uses_them),
         cmocka_unit_test(message_decode__defuses_texts_for_people),
         cmocka_unit_test(message_decode__makes_unknown_codes_protocol_errors),
         cmocka_unit_test(message_decode__bounds_what_a_hostile_message_costs),

@@ -111,9 +111,9 @@ void random_message_stats(uint64_t *seed, struct sl_message_stats *to)
     to->bytes_in = sl_hash_random(seed);
     to->bytes_out = sl_hash_random(seed);
     to->stalls = sl_hash_random(seed);
-    to->alone_writes = sl_hash_random(seed);
-    to->alone_ms = sl_hash_random(seed);
-    to->alone_shards = sl_hash_random(seed);
+    to->degraded_writes = sl_hash_random(seed);
+    to->degraded_ms = sl_hash_random(seed);
+    to->degraded_shards = sl_hash_random(seed);
     for (uint32_t i = 0; i < to->table_count; i++) {
         random_message_name(seed, to->tables[i].name, sizeof to->tables[i].name);
         to->tables[i].rows = sl_hash_random(seed);
@@ -132,7 +132,7 @@ void random_message_epoch(uint64_t *seed, struct sl_message_ps *to)
         to->epoch = 1 + sl_hash_random(seed) % 1000;
         to->primary = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
         to->backup = has_backup ? (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : to->backup;
-        to->in_step = sl_hash_random(seed) % 2 == 0;
+        to->in_sync = sl_hash_random(seed) % 2 == 0;
     }
 }
 
@@ -153,7 +153,7 @@ void random_message_lists(uint64_t *seed, struct sl_message_register *to)
     for (uint32_t i = 0; i < to->pair_count; i++) {
         to->pairs[i].task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
         to->pairs[i].epoch = sl_hash_random(seed);
-        to->pairs[i].in_step = sl_hash_random(seed) % 2 == 0;
+        to->pairs[i].in_sync = sl_hash_random(seed) % 2 == 0;
         to->pairs[i].is_undecided = sl_hash_random(seed) % 2 == 0;
         to->pairs[i].part = (enum sl_message_replica_role)(sl_hash_random(seed) % 3);
     }

@@ -531,13 +531,13 @@ static void session_told__passes_on_what_was_not_asked_for(void **state)
     session_fixture_greet(&fixture);
     session_fixture_send_message(&fixture,
                                  &(struct sl_message){.kind = SL_MESSAGE_EXPIRED,
-                                                      .lost = {.role = SL_MESSAGE_ROLE_WORKER,
-                                                               .task_index = 3,
-                                                               .client_id = 77,
-                                                               .why = "not heard for 10 s"}});
+                                                      .expired = {.role = SL_MESSAGE_ROLE_WORKER,
+                                                                  .task_index = 3,
+                                                                  .client_id = 77,
+                                                                  .why = "not heard for 10 s"}});
     session_fixture_until(&fixture, session_fixture_is_told);
     assert_int_equal(fixture.told.kind, SL_MESSAGE_EXPIRED);
-    assert_int_equal(fixture.told.lost.client_id, 77);
+    assert_int_equal(fixture.told.expired.client_id, 77);
     fixture.told_count = 0;
     struct sl_message_ps ps = {.shard_count = 2, .data_endpoint = "tcp://127.0.0.1:5000"};
     struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER,
@@ -567,7 +567,7 @@ static void session_close__may_be_called_when_lost_or_told(void **state)
         } else if (when == 1) {
             session_fixture_send_message(
                 &fixture, &(struct sl_message){.kind = SL_MESSAGE_EXPIRED,
-                                               .lost = {.role = SL_MESSAGE_ROLE_PS}});
+                                               .expired = {.role = SL_MESSAGE_ROLE_PS}});
             session_fixture_until(&fixture, session_fixture_is_told);
         } else {
             session_fixture_greet_again(&fixture); /* `welcomed`, with a request to send behind */

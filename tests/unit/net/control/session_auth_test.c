@@ -90,22 +90,22 @@ static void assert_ends(struct session_fixture *fixture, const char *reason)
 }
 
 /* The connection breaks, the session goes on: up to the next hello. */
-static void assert_retries(struct session_fixture *fixture, const char *obstacle)
+static void assert_retries(struct session_fixture *fixture, const char *last_error)
 {
     session_fixture_until(fixture, session_fixture_is_acceptor_closed);
     session_fixture_pass(fixture, 10);
-    assert_non_null(strstr(sl_session_last_error(fixture->session), obstacle));
+    assert_non_null(strstr(sl_session_last_error(fixture->session), last_error));
     assert_int_equal(fixture->closed_count, 0);
     fixture->received_count = 0;
     session_fixture_until(fixture, session_fixture_has_received);
     assert_int_equal(fixture->last.kind, SL_MESSAGE_HELLO);
-    assert_non_null(strstr(sl_session_last_error(fixture->session), obstacle));
+    assert_non_null(strstr(sl_session_last_error(fixture->session), last_error));
 }
 
 /* Then a peer that has the secret answers at the same place. */
-static void assert_is_an_obstacle(struct session_fixture *fixture, const char *obstacle)
+static void assert_is_a_last_error(struct session_fixture *fixture, const char *last_error)
 {
-    assert_retries(fixture, obstacle);
+    assert_retries(fixture, last_error);
     authenticate(fixture);
     assert_string_equal(sl_session_last_error(fixture->session), "");
     session_fixture_teardown(fixture);
@@ -154,37 +154,37 @@ static void session_auth__refuses_a_proof_that_is_replayed(void **state)
     session_fixture_until(&fixture, session_fixture_has_received);
     challenge(&fixture);
     session_fixture_send_message(&fixture, &proof);
-    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+    assert_is_a_last_error(&fixture, "did not prove that it has the secret");
 }
 
-static void assert_proof_is_an_obstacle(const struct sl_secret *its, enum sl_auth_side side,
-                                        uint8_t nonce_byte)
+static void assert_proof_is_a_last_error(const struct sl_secret *its, enum sl_auth_side side,
+                                         uint8_t nonce_byte)
 {
     struct session_fixture fixture;
     setup(&fixture, &secret);
     challenge(&fixture);
     const struct sl_message proof = proof_by(&fixture, its, side, nonce_byte);
     session_fixture_send_message(&fixture, &proof);
-    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+    assert_is_a_last_error(&fixture, "did not prove that it has the secret");
 }
 
 static void session_auth__refuses_a_peer_with_another_secret(void **state)
 {
     (void)state;
-    assert_proof_is_an_obstacle(&other_secret, SL_AUTH_SERVER, 0x5a);
+    assert_proof_is_a_last_error(&other_secret, SL_AUTH_SERVER, 0x5a);
 }
 
 /* The session's own proof, sent back to it. */
 static void session_auth__refuses_its_own_kind_of_proof(void **state)
 {
     (void)state;
-    assert_proof_is_an_obstacle(&secret, SL_AUTH_CLIENT, 0x5a);
+    assert_proof_is_a_last_error(&secret, SL_AUTH_CLIENT, 0x5a);
 }
 
 static void session_auth__refuses_a_proof_for_another_challenge(void **state)
 {
     (void)state;
-    assert_proof_is_an_obstacle(&secret, SL_AUTH_SERVER, 0x5b);
+    assert_proof_is_a_last_error(&secret, SL_AUTH_SERVER, 0x5b);
 }
 
 static void session_auth__refuses_a_proof_before_the_challenge(void **state)
@@ -194,7 +194,7 @@ static void session_auth__refuses_a_proof_before_the_challenge(void **state)
     setup(&fixture, &secret);
     const struct sl_message proof = proof_by(&fixture, &secret, SL_AUTH_SERVER, 0);
     session_fixture_send_message(&fixture, &proof);
-    assert_is_an_obstacle(&fixture, "its proof answers no challenge");
+    assert_is_a_last_error(&fixture, "its proof answers no challenge");
 }
 
 /* A challenge alone proves nothing. */
@@ -205,7 +205,7 @@ static void session_auth__refuses_a_welcome_without_a_proof(void **state)
     setup(&fixture, &secret);
     challenge(&fixture);
     session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
-    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+    assert_is_a_last_error(&fixture, "did not prove that it has the secret");
 }
 
 static void session_auth__refuses_a_welcome_without_a_challenge(void **state)
@@ -214,7 +214,7 @@ static void session_auth__refuses_a_welcome_without_a_challenge(void **state)
     struct session_fixture fixture;
     setup(&fixture, &secret);
     session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
-    assert_is_an_obstacle(&fixture, "did not prove that it has the secret");
+    assert_is_a_last_error(&fixture, "did not prove that it has the secret");
 }
 
 /* Also when an earlier connection of the session was proved. */
@@ -277,7 +277,7 @@ static void session_auth__answers_one_challenge(void **state)
     challenge(&fixture);
     const struct sl_message other = challenge_of(0x5b);
     session_fixture_send_message(&fixture, &other);
-    assert_is_an_obstacle(&fixture, "it challenges twice");
+    assert_is_a_last_error(&fixture, "it challenges twice");
 }
 
 static void session_auth__ends_on_a_challenge_after_the_proof(void **state)
@@ -294,7 +294,7 @@ static void session_auth__ends_on_a_challenge_after_the_proof(void **state)
 }
 
 /* What a stranger who listens at the peer's address may send instead of the handshake. */
-static void send_obstacle(struct session_fixture *fixture, uint32_t which)
+static void send_last_error(struct session_fixture *fixture, uint32_t which)
 {
     static const int errors[] = {SL_ERR_REFUSED, SL_ERR_VERSION,   SL_ERR_PROTOCOL,
                                  SL_ERR_EXISTS,  SL_ERR_INVALID,   SL_ERR_UNSUPPORTED,
@@ -335,8 +335,8 @@ static void session_auth__nothing_before_the_proof_ends_a_first_start(void **sta
     for (uint32_t which = 0; which < OBSTACLES; which++) {
         struct session_fixture fixture;
         setup(&fixture, &secret);
-        send_obstacle(&fixture, which);
-        assert_is_an_obstacle(&fixture, "");
+        send_last_error(&fixture, which);
+        assert_is_a_last_error(&fixture, "");
     }
 }
 
@@ -352,7 +352,7 @@ static void session_auth__nothing_before_the_proof_ends_a_welcomed_session(void 
     fixture.received_count = 0;
     session_fixture_until(&fixture, session_fixture_has_received);
     for (uint32_t i = 0; i < 4 * OBSTACLES; i++) {
-        send_obstacle(&fixture, i % OBSTACLES);
+        send_last_error(&fixture, i % OBSTACLES);
         assert_retries(&fixture, "");
     }
     authenticate(&fixture);
@@ -370,7 +370,7 @@ static void session_auth__a_refusal_after_the_proof_is_final(void **state)
     assert_ends(&fixture, "the job has ended");
 }
 
-static void session_auth__the_start_deadline_names_the_last_obstacle(void **state)
+static void session_auth__the_start_deadline_names_the_last_last_error(void **state)
 {
     (void)state;
     struct session_fixture fixture;
@@ -430,7 +430,7 @@ int main(void)
         cmocka_unit_test(session_auth__nothing_before_the_proof_ends_a_first_start),
         cmocka_unit_test(session_auth__nothing_before_the_proof_ends_a_welcomed_session),
         cmocka_unit_test(session_auth__a_refusal_after_the_proof_is_final),
-        cmocka_unit_test(session_auth__the_start_deadline_names_the_last_obstacle),
+        cmocka_unit_test(session_auth__the_start_deadline_names_the_last_last_error),
         cmocka_unit_test(session_auth__follows_a_redirect_after_the_proof_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

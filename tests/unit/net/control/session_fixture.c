@@ -228,7 +228,7 @@ static const struct sl_session_events session_events = {
     .welcomed = on_welcomed,
     .received = on_received,
     .sink = on_sink,
-    .told = on_told,
+    .notified = on_told,
     .lost = on_lost,
     .closed = on_closed,
 };

@@ -6,9 +6,9 @@
 static void seal_anew(struct packet *packet)
 {
     packet->bytes[14 + 10] = packet->bytes[14 + 11] = 0;
-    uint16_t sum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet->bytes + 14, 20));
-    packet->bytes[14 + 10] = (uint8_t)sum;
-    packet->bytes[14 + 11] = (uint8_t)(sum >> 8);
+    uint16_t checksum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet->bytes + 14, 20));
+    packet->bytes[14 + 10] = (uint8_t)checksum;
+    packet->bytes[14 + 11] = (uint8_t)(checksum >> 8);
     packet->bytes[40] = packet->bytes[41] = 0;
     sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
 }
@@ -39,7 +39,7 @@ static void open__from_where_nobody_can_be(void **state)
         seal_anew(packet);
         sl_wire_inject(hosts.wire, packet->bytes, packet->length, 0);
         hosts_run_ms(&hosts, 5);
-        assert_int_equal(hosts.seen[SL_DPDK_RETRY], 1);
+        assert_int_equal(hosts.received[SL_DPDK_RETRY], 1);
         hosts_close(&hosts);
     }
 }
@@ -60,12 +60,12 @@ static void denied__from_where_nobody_can_be(void **state)
         seal_anew(packet);
         sl_wire_inject(hosts.wire, packet->bytes, packet->length, 0);
         hosts_run_ms(&hosts, 5);
-        assert_int_equal(hosts.seen[SL_DPDK_RESET], 1);
+        assert_int_equal(hosts.received[SL_DPDK_RESET], 1);
         memcpy(packet->bytes + nowhere[i / 2].at, nowhere[i / 2].value, nowhere[i / 2].bytes);
         seal_anew(packet);
         sl_wire_inject(hosts.wire, packet->bytes, packet->length, 0);
         hosts_run_ms(&hosts, 5);
-        assert_int_equal(hosts.seen[SL_DPDK_RESET], 1);
+        assert_int_equal(hosts.received[SL_DPDK_RESET], 1);
         hosts_close(&hosts);
     }
 }
@@ -83,7 +83,7 @@ static void open__from_another_address(void **state)
     seal_anew(packet);
     hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
     hosts_run_ms(&hosts, 50);
-    assert_int_equal(hosts.seen[SL_DPDK_RETRY], 2);
+    assert_int_equal(hosts.received[SL_DPDK_RETRY], 2);
     assert_int_equal(hosts.nodes[0].link_count, 1);
     hosts_close(&hosts);
 }

@@ -7,7 +7,7 @@
 /* ---- Trains -----------------------------------------------------------------------------------
  */
 
-static void train__has_all_short_frames(void **state)
+static void bundle__has_all_short_frames(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = {0, 64, 1, 300, 7, 64};
@@ -40,7 +40,7 @@ static void train__has_all_short_frames(void **state)
     assert_true(sl_dpdk_send_is_done(end.conn));
 }
 
-static void train__is_cut_where_the_packet_is_full(void **state)
+static void bundle__is_cut_where_the_packet_is_full(void **state)
 {
     (void)state;
     uint8_t *frames[40];
@@ -64,7 +64,7 @@ static void train__is_cut_where_the_packet_is_full(void **state)
 }
 
 /* Several frames in one head, some in the next packet. */
-static void train__of_a_stream(void **state)
+static void bundle__of_a_stream(void **state)
 {
     (void)state;
     enum { FRAMES = 30, BYTES = 32 + 64 };
@@ -230,7 +230,7 @@ static uint8_t *open_gathering(uint32_t payload_bytes)
 {
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){
-                       .frame_bytes_max = 1514, .packets = END_PACKETS, .gathers = true});
+                       .frame_bytes_max = 1514, .packets = END_PACKETS, .tx_gather = true});
     uint8_t *frame = make(0, payload_bytes);
     end.dpdk->regions[0] = (struct sl_dpdk_region){.base = frame, .bytes = 32 + payload_bytes};
     end.dpdk->region_count = 1;
@@ -253,7 +253,7 @@ static void gather__reports_when_the_device_has_read(void **state)
     uint8_t *frame = open_gathering(5000);
     assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
     end_flush(&end);
-    assert_int_equal(end.rest_count, 4);
+    assert_int_equal(end.tail_count, 4);
     expect_pieces(0, frame, 5032);
     assert_int_equal(end.dpdk->stats.copied_bytes, 0);
     end.dpdk->awake = false;
@@ -276,7 +276,7 @@ static void gather__with_a_head_that_is_copied(void **state)
     end.dpdk->regions[0].bytes -= 101;
     assert_true(end_offer(&end, frame, 5032, 5032 - 101, cookie_of(0)));
     end_flush(&end);
-    assert_int_equal(end.rest_count, 4);
+    assert_int_equal(end.tail_count, 4);
     expect_pieces(0, frame, 5032);
 }
 
@@ -290,7 +290,7 @@ static void gather__what_is_lost_again(void **state)
     assert_true(end_acknowledge(&end, FIRST, 0x3f, end.conn->granted_theirs));
     end_flush(&end);
     assert_int_equal(end.sent_count, 8);
-    assert_int_equal(end.rest_count, 1);
+    assert_int_equal(end.tail_count, 1);
     expect_sent(7, SL_DPDK_DATA, 0, 0);
     acknowledge(FIRST + 8);
     assert_int_equal(end.cookie_count, 0);
@@ -306,7 +306,7 @@ static void gather__not_what_is_elsewhere(void **state)
     end.dpdk->regions[0].bytes = 5000;
     assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
     end_flush(&end);
-    assert_int_equal(end.rest_count, 0);
+    assert_int_equal(end.tail_count, 0);
     assert_int_equal(end.sent_count, 4);
     assert_int_equal(end.dpdk->stats.copied_bytes, 5032);
 }
@@ -316,9 +316,9 @@ static void gather__not_what_is_elsewhere(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(train__has_all_short_frames),
-        CASE(train__is_cut_where_the_packet_is_full),
-        CASE(train__of_a_stream),
+        CASE(bundle__has_all_short_frames),
+        CASE(bundle__is_cut_where_the_packet_is_full),
+        CASE(bundle__of_a_stream),
         CASE(stream__with_a_long_frame),
         CASE(joined__is_reported_once),
         CASE(queue__takes_so_many_and_says_when_there_is_room),

@@ -15,22 +15,22 @@
 #define BYTES_MAX 70000U
 
 /* As RFC 1071 describes it: numbers of 16 bits in network order, carries put back one by one. */
-static uint16_t plain_sum(const uint8_t *bytes, uint32_t length)
+static uint16_t plain_checksum(const uint8_t *bytes, uint32_t length)
 {
-    uint32_t sum = 0;
+    uint32_t checksum = 0;
     for (uint32_t i = 0; i < length; i += 2) {
         uint32_t low = i + 1 < length ? bytes[i + 1] : 0;
-        sum += (uint32_t)bytes[i] << 8 | low;
-        sum = (sum & 0xffff) + (sum >> 16);
+        checksum += (uint32_t)bytes[i] << 8 | low;
+        checksum = (checksum & 0xffff) + (checksum >> 16);
     }
-    sum = ~sum & 0xffff;
-    return (uint16_t)(sum << 8 | sum >> 8); /* as it lies in memory */
+    checksum = ~checksum & 0xffff;
+    return (uint16_t)(checksum << 8 | checksum >> 8); /* as it lies in memory */
 }
 
 /* Numbers of which only all ones and zero are the same. */
-static void assert_same_sum(uint16_t sum, uint16_t expected)
+static void assert_same_checksum(uint16_t checksum, uint16_t expected)
 {
-    assert_int_equal(sum % 0xffff, expected % 0xffff);
+    assert_int_equal(checksum % 0xffff, expected % 0xffff);
 }
 
 static uint8_t *random_bytes(uint32_t length, uint64_t seed)
@@ -43,56 +43,57 @@ static uint8_t *random_bytes(uint32_t length, uint64_t seed)
     return bytes;
 }
 
-static void sum__example_of_rfc_1071(void **state)
+static void checksum__example_of_rfc_1071(void **state)
 {
     (void)state;
     static const uint8_t bytes[] = {0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7};
-    uint16_t sum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, bytes, sizeof bytes));
-    assert_int_equal((uint16_t)~sum, 0xf2dd); /* the sum is dd f2 */
+    uint16_t checksum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, bytes, sizeof bytes));
+    assert_int_equal((uint16_t)~checksum, 0xf2dd); /* the sum is dd f2 */
 }
 
-static void sum__of_any_length_and_place(void **state)
+static void checksum__of_any_length_and_place(void **state)
 {
     (void)state;
     uint8_t *bytes = random_bytes(2048, 1), copy[1024];
     for (uint32_t length = 0; length <= 1000; length++) {
         const uint8_t *from = bytes + length * 7 % 17;
-        uint16_t expected = plain_sum(from, length);
-        assert_same_sum(sl_dpdk_checksum_fold(sl_dpdk_checksum(0, from, length)), expected);
+        uint16_t expected = plain_checksum(from, length);
+        assert_same_checksum(sl_dpdk_checksum_fold(sl_dpdk_checksum(0, from, length)), expected);
         uint8_t *to = copy + length % 5;
         memset(copy, 0xa5, sizeof copy);
-        assert_same_sum(sl_dpdk_checksum_fold(sl_dpdk_checksum_copy(0, to, from, length)),
-                        expected);
+        assert_same_checksum(sl_dpdk_checksum_fold(sl_dpdk_checksum_copy(0, to, from, length)),
+                             expected);
         assert_memory_equal(to, from, length);
         assert_int_equal(to[length], 0xa5);
     }
     free(bytes);
 }
 
-static void sum__of_ones_carries(void **state)
+static void checksum__of_ones_carries(void **state)
 {
     (void)state;
     uint8_t *bytes = malloc(BYTES_MAX);
     assert_non_null(bytes);
     memset(bytes, 0xff, BYTES_MAX);
     for (uint32_t length = BYTES_MAX - 300; length < BYTES_MAX; length++) {
-        uint64_t sum = 0;
+        uint64_t checksum = 0;
         for (int i = 0; i < 100; i++) {
-            sum = sl_dpdk_checksum(sum, bytes, length & ~1U);
+            checksum = sl_dpdk_checksum(checksum, bytes, length & ~1U);
         }
-        sum = sl_dpdk_checksum(sum, bytes, length);
-        assert_same_sum(sl_dpdk_checksum_fold(sum), length % 2 == 0 ? 0 : plain_sum(bytes, 1));
+        checksum = sl_dpdk_checksum(checksum, bytes, length);
+        assert_same_checksum(sl_dpdk_checksum_fold(checksum),
+                             length % 2 == 0 ? 0 : plain_checksum(bytes, 1));
     }
     free(bytes);
 }
 
-static void sum__of_nothing_that_is_nowhere(void **state)
+static void checksum__of_nothing_that_is_nowhere(void **state)
 {
     (void)state;
     assert_int_equal(sl_dpdk_checksum(77, NULL, 0), 77);
 }
 
-static void sum__in_pieces(void **state)
+static void checksum__in_pieces(void **state)
 {
     (void)state;
     uint64_t seed = 5;
@@ -103,13 +104,13 @@ static void sum__in_pieces(void **state)
         uint64_t first = sl_dpdk_checksum(0, bytes, cut);
         uint64_t second = sl_dpdk_checksum(0, bytes + cut, length - cut);
         first += cut % 2 == 0 ? second : sl_dpdk_checksum_odd(second);
-        assert_same_sum(sl_dpdk_checksum_fold(first), plain_sum(bytes, length));
+        assert_same_checksum(sl_dpdk_checksum_fold(first), plain_checksum(bytes, length));
     }
     free(bytes);
 }
 
 /* What processors without more have. */
-static void sum__in_its_plainest_form(void **state)
+static void checksum__in_its_plainest_form(void **state)
 {
     (void)state;
     extern const struct sl_dpdk_checksum_form sl_dpdk_checksum_form_plain;
@@ -117,12 +118,12 @@ static void sum__in_its_plainest_form(void **state)
     for (uint32_t blocks = 1; blocks <= sizeof copy / SL_DPDK_CHECKSUM_BLOCK; blocks++) {
         uint32_t length = blocks * SL_DPDK_CHECKSUM_BLOCK;
         const uint8_t *from = bytes + blocks;
-        uint16_t expected = plain_sum(from, length);
-        assert_same_sum(sl_dpdk_checksum_fold(sl_dpdk_checksum_form_plain.sum(from, blocks)),
-                        expected);
+        uint16_t expected = plain_checksum(from, length);
+        assert_same_checksum(
+            sl_dpdk_checksum_fold(sl_dpdk_checksum_form_plain.checksum(from, blocks)), expected);
         memset(copy, 0xa5, sizeof copy);
-        assert_same_sum(sl_dpdk_checksum_fold(sl_dpdk_checksum_form_plain.copy(copy, from, blocks)),
-                        expected);
+        assert_same_checksum(
+            sl_dpdk_checksum_fold(sl_dpdk_checksum_form_plain.copy(copy, from, blocks)), expected);
         assert_memory_equal(copy, from, length);
     }
     free(bytes);
@@ -131,12 +132,12 @@ static void sum__in_its_plainest_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sum__example_of_rfc_1071),
-        cmocka_unit_test(sum__of_any_length_and_place),
-        cmocka_unit_test(sum__of_ones_carries),
-        cmocka_unit_test(sum__in_pieces),
-        cmocka_unit_test(sum__in_its_plainest_form),
-        cmocka_unit_test(sum__of_nothing_that_is_nowhere),
+        cmocka_unit_test(checksum__example_of_rfc_1071),
+        cmocka_unit_test(checksum__of_any_length_and_place),
+        cmocka_unit_test(checksum__of_ones_carries),
+        cmocka_unit_test(checksum__in_pieces),
+        cmocka_unit_test(checksum__in_its_plainest_form),
+        cmocka_unit_test(checksum__of_nothing_that_is_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

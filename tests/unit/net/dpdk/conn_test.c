@@ -90,7 +90,7 @@ static void disconnect__waits_for_the_receivers_memory(void **state)
 }
 
 /* The peer has said how much there is, and is gone before all of it has come. */
-static void bye__and_the_rest_never_comes(void **state)
+static void fin__and_the_tail_never_comes(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -99,10 +99,10 @@ static void bye__and_the_rest_never_comes(void **state)
     hosts.lose[SL_DPDK_BUNDLE] = 1;
     link_send(client, 1, 100);
     sl_transport_disconnect(client->conn);
-    hosts_until(&hosts, &hosts.seen[SL_DPDK_FIN], 1);
+    hosts_until(&hosts, &hosts.received[SL_DPDK_FIN], 1);
     hosts_step(&hosts, STEP_NS);
     hosts_step(&hosts, STEP_NS);
-    assert_true(link_conn(server)->bye_received);
+    assert_true(link_conn(server)->fin_received);
     sl_wire_device_set_down(hosts.device_b, true);
     hosts_run_ms(&hosts, TIMEOUT_MS - 100);
     assert_int_equal(server->closed, 0);
@@ -185,9 +185,9 @@ static void transport_close__is_told(void **state)
 /* ---- Forgeries --------------------------------------------------------------------------------
  */
 
-static uint64_t forged_at(struct hosts *hosts, uint32_t node)
+static uint64_t spoofed_at(struct hosts *hosts, uint32_t node)
 {
-    return node_dpdk(&hosts->nodes[node])->forged;
+    return node_dpdk(&hosts->nodes[node])->spoofed;
 }
 
 struct change {
@@ -219,8 +219,8 @@ static struct change truth(struct link *client, uint8_t kind)
 {
     const struct sl_dpdk_conn *conn = link_conn(client);
     return (struct change){.id = conn->id_peers,
-                           .sequence = conn->flights.next,
-                           .acknowledged = conn->seen.next,
+                           .sequence = conn->sent_packets.next,
+                           .acknowledged = conn->received.next,
                            .kind = kind};
 }
 
@@ -230,10 +230,10 @@ static void record_ack(struct hosts *hosts, struct link *client)
     link_send(server_of(hosts), 1, 10);
     hosts_until(hosts, &client->received, client->received + 1);
     hosts_run_ms(hosts, 50);
-    assert_true(hosts->seen[SL_DPDK_ACK] > 0);
+    assert_true(hosts->received[SL_DPDK_ACK] > 0);
 }
 
-static void forged__with_numbers_that_cannot_be(void **state)
+static void spoofed__with_numbers_that_cannot_be(void **state)
 {
     (void)state;
     static const uint8_t kinds[] = {SL_DPDK_RESET, SL_DPDK_FIN,    SL_DPDK_PROBE, SL_DPDK_ACK,
@@ -243,7 +243,7 @@ static void forged__with_numbers_that_cannot_be(void **state)
     struct link *client = hosts_pair(&hosts);
     record_ack(&hosts, client);
     for (uint32_t i = 0; i < sizeof kinds; i++) {
-        const uint64_t before = forged_at(&hosts, 0);
+        const uint64_t before = spoofed_at(&hosts, 0);
         struct change change = truth(client, kinds[i]);
         change.acknowledged += 1; /* never sent */
         change.sequence += 1000;  /* which alone could be */
@@ -255,14 +255,14 @@ static void forged__with_numbers_that_cannot_be(void **state)
         change.sequence += 1U << 20; /* outside of the window */
         hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
         hosts_run_ms(&hosts, 5);
-        assert_int_equal(forged_at(&hosts, 0), before + 3);
+        assert_int_equal(spoofed_at(&hosts, 0), before + 3);
         expect_alive(&hosts, client);
         record_ack(&hosts, client);
     }
     hosts_close(&hosts);
 }
 
-static void forged__with_another_id(void **state)
+static void spoofed__with_another_id(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -270,17 +270,17 @@ static void forged__with_another_id(void **state)
     struct link *client = hosts_pair(&hosts);
     record_ack(&hosts, client);
     struct change change = truth(client, SL_DPDK_RESET);
-    const uint64_t foreign = node_dpdk(&hosts.nodes[0])->foreign;
+    const uint64_t not_ours = node_dpdk(&hosts.nodes[0])->not_ours;
     change.id ^= 1ULL << 40;
     hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
     hosts_run_ms(&hosts, 5);
-    assert_int_equal(node_dpdk(&hosts.nodes[0])->foreign, foreign + 1);
+    assert_int_equal(node_dpdk(&hosts.nodes[0])->not_ours, not_ours + 1);
     expect_alive(&hosts, client);
     hosts_close(&hosts);
 }
 
 /* All of it is right, but for the address that it comes from. */
-static void forged__from_another_address(void **state)
+static void spoofed__from_another_address(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -294,7 +294,7 @@ static void forged__from_another_address(void **state)
     sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
     hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
     hosts_run_ms(&hosts, 5);
-    assert_int_equal(forged_at(&hosts, 0), 1);
+    assert_int_equal(spoofed_at(&hosts, 0), 1);
     expect_alive(&hosts, client);
     hosts_close(&hosts);
 }
@@ -308,17 +308,17 @@ static void restart__an_id_of_this_life_is_not(void **state)
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
     record_ack(&hosts, client);
-    const uint32_t resets = hosts.seen[SL_DPDK_RESET];
+    const uint32_t resets = hosts.received[SL_DPDK_RESET];
     struct change change = truth(client, SL_DPDK_PROBE);
     change.body = 8;
     change.id ^= 1ULL << 40;
     hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
     hosts_run_ms(&hosts, 5);
-    assert_int_equal(hosts.seen[SL_DPDK_RESET], resets);
+    assert_int_equal(hosts.received[SL_DPDK_RESET], resets);
     change.id ^= 1ULL << 12;
     hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change); /* of another life, but from nobody */
     hosts_run_ms(&hosts, 5);
-    assert_int_equal(hosts.seen[SL_DPDK_RESET], resets);
+    assert_int_equal(hosts.received[SL_DPDK_RESET], resets);
     expect_alive(&hosts, client);
     hosts_close(&hosts);
 }
@@ -375,7 +375,7 @@ static void peer__that_is_mad(void **state)
 }
 
 /* It would be waited for in vain. */
-static void bye__of_what_cannot_be(void **state)
+static void fin__of_what_cannot_be(void **state)
 {
     (void)state;
     static const uint32_t messages[] = {UINT32_MAX, 2000, 1U << 31};
@@ -461,13 +461,13 @@ static void open__of_one_whose_queue_is_full(void **state)
     for (uint32_t i = 0; i < 20; i++) {
         hosts_step(&hosts, STEP_NS);
     }
-    assert_int_equal(node_dpdk(server)->sides[0].out_count, SL_DPDK_BURST);
-    const uint32_t before = hosts.seen[SL_DPDK_ACCEPT];
+    assert_int_equal(node_dpdk(server)->netifs[0].out_count, SL_DPDK_BURST);
+    const uint32_t before = hosts.received[SL_DPDK_ACCEPT];
     hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
     hosts_step(&hosts, STEP_NS);
     stands->reactor = stopped;
     hosts_until(&hosts, &client->received, 300);
-    assert_true(hosts.seen[SL_DPDK_ACCEPT] > before);
+    assert_true(hosts.received[SL_DPDK_ACCEPT] > before);
     hosts_close(&hosts);
 }
 
@@ -481,16 +481,16 @@ int main(void)
         cmocka_unit_test(disconnect__by_both),
         cmocka_unit_test(disconnect__nobody_answers),
         cmocka_unit_test(disconnect__waits_for_the_receivers_memory),
-        cmocka_unit_test(bye__and_the_rest_never_comes),
-        cmocka_unit_test(bye__of_what_cannot_be),
+        cmocka_unit_test(fin__and_the_tail_never_comes),
+        cmocka_unit_test(fin__of_what_cannot_be),
         cmocka_unit_test(ended__tells_again),
         cmocka_unit_test(restart__is_told_at_once),
         cmocka_unit_test(restart__of_a_peer_that_says_nothing),
         cmocka_unit_test(restart__an_id_of_this_life_is_not),
         cmocka_unit_test(transport_close__is_told),
-        cmocka_unit_test(forged__with_numbers_that_cannot_be),
-        cmocka_unit_test(forged__with_another_id),
-        cmocka_unit_test(forged__from_another_address),
+        cmocka_unit_test(spoofed__with_numbers_that_cannot_be),
+        cmocka_unit_test(spoofed__with_another_id),
+        cmocka_unit_test(spoofed__from_another_address),
         cmocka_unit_test(reset__that_is_right),
         cmocka_unit_test(packets__that_come_twice),
         cmocka_unit_test(peer__that_is_mad),

@@ -19,16 +19,16 @@ static void expect_pair(struct hosts *hosts, struct link *client)
     assert_int_equal(server->link_count, 1);
 }
 
-static void connect__both_sides_open_once(void **state)
+static void connect__both_netifs_open_once(void **state)
 {
     (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
     expect_pair(&hosts, client);
-    assert_int_equal(hosts.seen[SL_DPDK_OPEN], 2);
-    assert_int_equal(hosts.seen[SL_DPDK_RETRY], 1);
-    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 1);
+    assert_int_equal(hosts.received[SL_DPDK_OPEN], 2);
+    assert_int_equal(hosts.received[SL_DPDK_RETRY], 1);
+    assert_int_equal(hosts.received[SL_DPDK_ACCEPT], 1);
     assert_string_equal(client->conn->peer, "dpdk://" ADDRESS_A ":4000");
     assert_string_equal(hosts.nodes[0].links[0].conn->peer, "dpdk://" ADDRESS_B ":4000");
     assert_int_equal(sl_dpdk_id_reactor(link_conn(client)->id), 0);
@@ -99,7 +99,7 @@ static void connect__nobody_listens(void **state)
     struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, 4000);
     hosts_until(&hosts, &client->closed, 1);
     assert_int_equal(client->err, SL_ERR_REFUSED);
-    assert_int_equal(hosts.seen[SL_DPDK_REFUSE], 3);
+    assert_int_equal(hosts.received[SL_DPDK_REFUSE], 3);
     hosts_close(&hosts);
 }
 
@@ -153,7 +153,7 @@ static void refuse__who_asks_in_another_version(void **state)
         struct link *client = hosts_pair(&hosts);
         inject_as_version_2(&hosts, FROM_B, SL_DPDK_OPEN);
         hosts_run_ms(&hosts, 1);
-        assert_int_equal(hosts.seen[SL_DPDK_REFUSE], 1);
+        assert_int_equal(hosts.received[SL_DPDK_REFUSE], 1);
         const struct packet *refuse = &hosts.last[FROM_A][SL_DPDK_REFUSE];
         assert_true(refuse->length <= hosts.last[FROM_B][SL_DPDK_OPEN].length);
         const uint8_t *said = hello_of(&hosts, FROM_A, SL_DPDK_REFUSE);
@@ -172,7 +172,7 @@ static void refused__by_another_version(void **state)
     hosts.lose[SL_DPDK_REFUSE] = 1000;
     struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, 4000);
     hosts_run_ms(&hosts, 5);
-    assert_true(hosts.seen[SL_DPDK_REFUSE] > 0);
+    assert_true(hosts.received[SL_DPDK_REFUSE] > 0);
     assert_int_equal(client->closed, 0);
     struct packet *packet = &hosts.last[FROM_A][SL_DPDK_REFUSE];
     packet->bytes[35] ^= 1; /* from another port */
@@ -217,8 +217,8 @@ static void connect__to_another_reactor_of_the_process(void **state)
     node_listen(&hosts.nodes[0], 0);
     struct link *client = node_connect(&hosts.nodes[1], ADDRESS_A, hosts.nodes[0].bound.port);
     expect_pair(&hosts, client);
-    assert_true(node_dpdk(&hosts.nodes[1])->strays_sent > 0);
-    assert_true(node_dpdk(&hosts.nodes[0])->strays_taken > 0);
+    assert_true(node_dpdk(&hosts.nodes[1])->misrouted_sent > 0);
+    assert_true(node_dpdk(&hosts.nodes[0])->misrouted_taken > 0);
     hosts_close(&hosts);
 }
 
@@ -252,12 +252,12 @@ static void connect__where_no_queue_leads_to_the_listener(void **state)
     link_send(client, 20, 3000);
     hosts_until(&hosts, &server->links[0].received, 20);
     hosts_until(&hosts, &client->sent, 20);
-    assert_true(node_dpdk(&hosts.nodes[0])->strays_sent > 20);
+    assert_true(node_dpdk(&hosts.nodes[0])->misrouted_sent > 20);
     hosts_close(&hosts);
 }
 
 /* A reactor that is stopped for a while is sent no more than it can be expected to keep. */
-static void strays__of_a_reactor_that_stands_still(void **state)
+static void misrouted__of_a_reactor_that_stands_still(void **state)
 {
     (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
@@ -279,17 +279,17 @@ static void strays__of_a_reactor_that_stands_still(void **state)
         }
     }
     hosts_run_ms(&hosts, 5);
-    assert_in_range(passes->strays_out[1], 100, 1024);
+    assert_in_range(passes->misrouted_out[1], 100, 1024);
     server->reactor = stopped;
     hosts_run_ms(&hosts, 50);
-    assert_int_equal(passes->strays_out[1], 0);
+    assert_int_equal(passes->misrouted_out[1], 0);
     link_send(client, 20, 3000);
     hosts_until(&hosts, &server->links[0].received, 21);
     hosts_close(&hosts);
 }
 
 /* What comes for a reactor that has no transport yet is lost, and later ones are not. */
-static void strays__before_there_is_a_transport(void **state)
+static void misrouted__before_there_is_a_transport(void **state)
 {
     (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
@@ -303,7 +303,7 @@ static void strays__before_there_is_a_transport(void **state)
     hosts_until(&hosts, &server->links[0].received, 1);
     const struct sl_dpdk *passes = node_dpdk(&hosts.nodes[0]);
     sl_transport_close(&server->transport);
-    const uint64_t before = passes->strays_sent;
+    const uint64_t before = passes->misrouted_sent;
     for (uint32_t i = 0; i < 2000; i++) {
         hosts_repeat(&hosts, FROM_B, SL_DPDK_BUNDLE);
         if (i % 100 == 0) {
@@ -314,14 +314,14 @@ static void strays__before_there_is_a_transport(void **state)
     hosts_run_ms(&hosts, 5);
     (void)sl_reactor_turn(server->reactor, hosts.now_ns);
     hosts_run_ms(&hosts, 5);
-    assert_true(passes->strays_sent - before > 1024);
-    assert_int_equal(passes->strays_out[1], 0);
+    assert_true(passes->misrouted_sent - before > 1024);
+    assert_int_equal(passes->misrouted_out[1], 0);
     hosts_close(&hosts);
 }
 
 /* They wait for their turn in such numbers that, were they the port's packets, none would be left
  * for an answer to leave by. */
-static void strays__that_wait_keep_nothing_from_being_sent(void **state)
+static void misrouted__that_wait_keep_nothing_from_being_sent(void **state)
 {
     (void)state;
     const struct hosts_options options = {
@@ -345,29 +345,29 @@ static void strays__that_wait_keep_nothing_from_being_sent(void **state)
 }
 
 /* All reactors of a device hear what neighbours answer, and none what they ask each other. */
-static void strays__of_neighbours(void **state)
+static void misrouted__of_neighbours(void **state)
 {
     (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
     const struct sl_dpdk *hears = node_dpdk(&hosts.nodes[0]);
-    const struct sl_dpdk_self *a = &hears->sides[0].facts.self;
-    const struct sl_dpdk_self *b = &node_dpdk(&hosts.nodes[2])->sides[0].facts.self;
+    const struct sl_dpdk_self *a = &hears->netifs[0].info.self;
+    const struct sl_dpdk_self *b = &node_dpdk(&hosts.nodes[2])->netifs[0].info.self;
     struct sl_dpdk_neighbour_said said = {.asks = true, .tells = true, .who = a->ip};
     uint8_t packet[SL_DPDK_NEIGHBOUR_BYTES];
     struct in6_addr other = a->ip;
     other.s6_addr[15] = 77;
     sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_ask(b, &other, packet), 0);
     hosts_run_ms(&hosts, 1);
-    assert_int_equal(hears->strays_sent, 0);
+    assert_int_equal(hears->misrouted_sent, 0);
     memcpy(said.mac, a->mac, sizeof said.mac);
     sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_answer(b, &said, packet), 0);
     hosts_run_ms(&hosts, 1);
-    assert_int_equal(hears->strays_sent, 1);
+    assert_int_equal(hears->misrouted_sent, 1);
     sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_ask(b, &b->ip, packet), 0);
     hosts_run_ms(&hosts, 1);
-    assert_int_equal(hears->strays_sent, 2);
+    assert_int_equal(hears->misrouted_sent, 2);
     hosts_close(&hosts);
 }
 
@@ -411,7 +411,7 @@ static void open__asked_again(void **state)
         hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
         hosts_run_ms(&hosts, 5);
     }
-    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 4);
+    assert_int_equal(hosts.received[SL_DPDK_ACCEPT], 4);
     expect_pair(&hosts, client);
     hosts_close(&hosts);
 }
@@ -426,7 +426,7 @@ static void open__asked_again_with_another_cookie(void **state)
     struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, PORT_BASE);
     hosts.lose[SL_DPDK_ACCEPT] = 1000;
     hosts_run_ms(&hosts, TIMEOUT_MS - 1000);
-    assert_true(hosts.seen[SL_DPDK_RETRY] > 1);
+    assert_true(hosts.received[SL_DPDK_RETRY] > 1);
     hosts.lose[SL_DPDK_ACCEPT] = 0;
     expect_pair(&hosts, client);
     hosts_close(&hosts);
@@ -443,8 +443,8 @@ static void open__asked_again_after_the_end(void **state)
     hosts_until(&hosts, &hosts.nodes[0].links[0].closed, 1);
     hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
     hosts_run_ms(&hosts, 100);
-    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 1);
-    assert_int_equal(hosts.seen[SL_DPDK_REFUSE], 1);
+    assert_int_equal(hosts.received[SL_DPDK_ACCEPT], 1);
+    assert_int_equal(hosts.received[SL_DPDK_REFUSE], 1);
     assert_int_equal(hosts.nodes[0].link_count, 1);
     hosts_close(&hosts);
 }
@@ -459,8 +459,8 @@ static void open__with_a_stale_cookie(void **state)
     hosts_run_ms(&hosts, 9000);
     hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
     hosts_run_ms(&hosts, 100);
-    assert_int_equal(hosts.seen[SL_DPDK_RETRY], 2);
-    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 1);
+    assert_int_equal(hosts.received[SL_DPDK_RETRY], 2);
+    assert_int_equal(hosts.received[SL_DPDK_ACCEPT], 1);
     expect_pair(&hosts, client);
     hosts_close(&hosts);
 }
@@ -485,7 +485,7 @@ static void accept__nobody_wants_it_any_more(void **state)
 }
 
 /* From the wrong address, with all else right. */
-static void accept__forged(void **state)
+static void accept__spoofed(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -502,7 +502,7 @@ static void accept__forged(void **state)
     hosts_step(&hosts, STEP_NS);
     hosts_step(&hosts, STEP_NS);
     assert_int_equal(client->opened, 0);
-    assert_int_equal(node_dpdk(&hosts.nodes[2])->forged, 1);
+    assert_int_equal(node_dpdk(&hosts.nodes[2])->spoofed, 1);
     expect_pair(&hosts, client);
     hosts_close(&hosts);
 }
@@ -510,7 +510,7 @@ static void accept__forged(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(connect__both_sides_open_once),
+        cmocka_unit_test(connect__both_netifs_open_once),
         cmocka_unit_test(connect__survives_the_loss_of_each_packet),
         cmocka_unit_test(connect__nobody_is_there),
         cmocka_unit_test(connect__a_stopped_thread_looks_before_it_gives_up),
@@ -522,17 +522,17 @@ int main(void)
         cmocka_unit_test(connect__to_another_reactor_of_the_process),
         cmocka_unit_test(connect__to_oneself),
         cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
-        cmocka_unit_test(strays__of_a_reactor_that_stands_still),
-        cmocka_unit_test(strays__before_there_is_a_transport),
-        cmocka_unit_test(strays__that_wait_keep_nothing_from_being_sent),
-        cmocka_unit_test(strays__of_neighbours),
+        cmocka_unit_test(misrouted__of_a_reactor_that_stands_still),
+        cmocka_unit_test(misrouted__before_there_is_a_transport),
+        cmocka_unit_test(misrouted__that_wait_keep_nothing_from_being_sent),
+        cmocka_unit_test(misrouted__of_neighbours),
         cmocka_unit_test(listen__ports_are_the_reactors),
         cmocka_unit_test(open__asked_again),
         cmocka_unit_test(open__asked_again_with_another_cookie),
         cmocka_unit_test(open__asked_again_after_the_end),
         cmocka_unit_test(open__with_a_stale_cookie),
         cmocka_unit_test(accept__nobody_wants_it_any_more),
-        cmocka_unit_test(accept__forged),
+        cmocka_unit_test(accept__spoofed),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

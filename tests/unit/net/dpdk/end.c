@@ -13,9 +13,9 @@ static struct end *end_of(const struct sl_dpdk_port *port)
     return (struct end *)(uintptr_t)port;
 }
 
-static void port_facts(const struct sl_dpdk_port *port, struct sl_dpdk_port_info *out)
+static void port_info(const struct sl_dpdk_port *port, struct sl_dpdk_port_info *out)
 {
-    *out = end_of(port)->dpdk->sides[0].facts;
+    *out = end_of(port)->dpdk->netifs[0].info;
 }
 
 static uint32_t port_receive(struct sl_dpdk_port *port, struct sl_dpdk_packet *packets,
@@ -56,27 +56,27 @@ static uint32_t port_reserve(struct sl_dpdk_port *port, struct sl_dpdk_packet *p
     return given;
 }
 
-static void take_rest(struct end *end, struct end_packet *kept, const struct sl_dpdk_packet *packet)
+static void take_tail(struct end *end, struct end_packet *kept, const struct sl_dpdk_packet *packet)
 {
-    uint32_t n = end->rest_count++;
+    uint32_t n = end->tail_count++;
     assert_true(n < END_FRAMES);
-    assert_true(end->dpdk->sides[0].facts.gathers);
-    assert_true(sl_dpdk_is_registered(end->conn, packet->rest, packet->rest_length));
+    assert_true(end->dpdk->netifs[0].info.tx_gather);
+    assert_true(sl_dpdk_is_registered(end->conn, packet->tail, packet->tail_length));
     assert_true(*packet->pending > 0);
-    memcpy(kept->bytes + kept->length, packet->rest, packet->rest_length);
-    kept->length += packet->rest_length;
+    memcpy(kept->bytes + kept->length, packet->tail, packet->tail_length);
+    kept->length += packet->tail_length;
     end->reading[n] = packet->pending;
-    end->rests[n].at = packet->rest;
-    end->rests[n].bytes = packet->rest_length;
-    end->rests[n].copy = malloc(packet->rest_length);
+    end->rests[n].at = packet->tail;
+    end->rests[n].bytes = packet->tail_length;
+    end->rests[n].copy = malloc(packet->tail_length);
     assert_non_null(end->rests[n].copy);
-    memcpy(end->rests[n].copy, packet->rest, packet->rest_length);
+    memcpy(end->rests[n].copy, packet->tail, packet->tail_length);
 }
 
 void end_read_rests(struct end *end)
 {
-    while (end->rest_count > 0) {
-        uint32_t n = --end->rest_count;
+    while (end->tail_count > 0) {
+        uint32_t n = --end->tail_count;
         assert_memory_equal(end->rests[n].at, end->rests[n].copy, end->rests[n].bytes);
         free(end->rests[n].copy);
         --*end->reading[n];
@@ -94,11 +94,11 @@ static uint32_t port_send(struct sl_dpdk_port *port, const struct sl_dpdk_packet
         assert_true(packets[i].length <= 2048);
         kept->length = packets[i].length;
         memcpy(kept->bytes, packets[i].bytes, packets[i].length);
-        if (packets[i].rest_length > 0) {
-            take_rest(end, kept, &packets[i]);
+        if (packets[i].tail_length > 0) {
+            take_tail(end, kept, &packets[i]);
         }
         if (packets[i].unchecked) {
-            assert_true(end->dpdk->sides[0].facts.sums);
+            assert_true(end->dpdk->netifs[0].info.tx_checksum);
             sl_dpdk_seal(kept->bytes, kept->length, NULL, 0); /* as the device does */
         }
         assert_int_equal(sl_dpdk_parse(kept->bytes, kept->length, false, &kept->parsed),
@@ -111,7 +111,7 @@ static uint32_t port_send(struct sl_dpdk_port *port, const struct sl_dpdk_packet
 }
 
 static const struct sl_dpdk_port_ops port_ops = {
-    .facts = port_facts,
+    .info = port_info,
     .receive = port_receive,
     .release = port_release,
     .reserve = port_reserve,
@@ -147,7 +147,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     }
     if (end->frame_count == end->disconnect_at) {
         conn->state = SL_CONN_CLOSING;
-        end->conn->life = SL_DPDK_DRAINING;
+        end->conn->phase = SL_DPDK_DRAINING;
     }
 }
 
@@ -187,8 +187,8 @@ static void open_conn(struct end *end)
     conn->base.state = SL_CONN_OPEN;
     conn->base.is_welcome = true;
     conn->dpdk = end->dpdk;
-    conn->side = &end->dpdk->sides[0];
-    conn->life = SL_DPDK_LIVE;
+    conn->netif = &end->dpdk->netifs[0];
+    conn->phase = SL_DPDK_LIVE;
     conn->id = 0x100;
     conn->id_peers = 0x200;
     conn->here = (struct sl_dpdk_address){.port = 4000};
@@ -201,15 +201,15 @@ static void open_conn(struct end *end)
     conn->routed = true;
     conn->body_max = END_BODY_MAX;
     conn->granted_theirs = SL_DPDK_UNSCHEDULED_BYTES;
-    assert_int_equal(sl_dpdk_sent_packets_open(&conn->flights, END_FIRST), 0);
-    sl_dpdk_received_packets_init(&conn->seen, 2000);
+    assert_int_equal(sl_dpdk_sent_packets_open(&conn->sent_packets, END_FIRST), 0);
+    sl_dpdk_received_packets_init(&conn->received, 2000);
     sl_dpdk_rate_init(&conn->rate, END_BODY_MAX, 4U << 20);
     sl_dpdk_grant_open(&end->dpdk->grants, &conn->grant);
     assert_int_equal(sl_dpdk_send_open(conn), 0);
     assert_int_equal(sl_dpdk_receive_open(conn), 0);
 }
 
-void end_open(struct end *end, const struct sl_dpdk_port_info *facts)
+void end_open(struct end *end, const struct sl_dpdk_port_info *info)
 {
     *end = (struct end){.port = {.ops = &port_ops}, .now_ns = SL_CLOCK_NS_PER_S};
     end->lends_max = END_PACKETS;
@@ -222,11 +222,11 @@ void end_open(struct end *end, const struct sl_dpdk_port_info *facts)
     end->port.reactor = end->dpdk->base.reactor;
     (void)sl_reactor_turn(end->dpdk->base.reactor, end->now_ns);
     end->dpdk->base.ops = &sl_dpdk_ops;
-    end->dpdk->side_count = 1;
-    struct sl_dpdk_netif *side = &end->dpdk->sides[0];
-    side->port = &end->port;
-    side->facts = facts != NULL
-                      ? *facts
+    end->dpdk->netif_count = 1;
+    struct sl_dpdk_netif *netif = &end->dpdk->netifs[0];
+    netif->port = &end->port;
+    netif->info = info != NULL
+                      ? *info
                       : (struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = END_PACKETS};
     sl_dpdk_grants_init(&end->dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_UNSCHEDULED_BYTES, 65536);
     assert_int_equal(sl_dpdk_store_open(end->dpdk), 0);
@@ -235,16 +235,16 @@ void end_open(struct end *end, const struct sl_dpdk_port_info *facts)
 
 void end_close(struct end *end)
 {
-    struct sl_dpdk_netif *side = &end->dpdk->sides[0];
+    struct sl_dpdk_netif *netif = &end->dpdk->netifs[0];
     end_read_rests(end);
     sl_dpdk_send_close(end->conn);
     sl_dpdk_receive_close(end->conn);
-    sl_dpdk_sent_packets_close(&end->conn->flights);
+    sl_dpdk_sent_packets_close(&end->conn->sent_packets);
     sl_dpdk_grant_close(&end->dpdk->grants, &end->conn->grant);
     assert_int_equal(end->dpdk->grants.scheduled_bytes, 0);
     sl_dpdk_store_close(end->dpdk);
-    port_release(&end->port, side->spare, side->spare_count);
-    port_release(&end->port, side->out, side->out_count);
+    port_release(&end->port, netif->spare, netif->spare_count);
+    port_release(&end->port, netif->out, netif->out_count);
     assert_int_equal(end->lent, 0);
     sl_reactor_destroy(&end->dpdk->base.reactor);
     for (uint32_t i = 0; i < end->frame_count; i++) {
@@ -336,13 +336,13 @@ bool end_offer(struct end *end, const uint8_t *frame, uint32_t bytes, uint32_t a
 
 void end_flush(struct end *end)
 {
-    struct sl_dpdk_netif *side = &end->dpdk->sides[0];
+    struct sl_dpdk_netif *netif = &end->dpdk->netifs[0];
     (void)sl_reactor_turn(end->dpdk->base.reactor, end->now_ns);
     end->conn->dirty = false;
     end->dpdk->dirty = NULL;
     end->when_ns = sl_dpdk_send_flush(end->conn);
-    (void)port_send(&end->port, side->out, side->out_count);
-    side->out_count = 0;
+    (void)port_send(&end->port, netif->out, netif->out_count);
+    netif->out_count = 0;
 }
 
 const struct end_packet *end_sent(const struct end *end, uint32_t n)

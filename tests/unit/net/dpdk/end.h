@@ -45,7 +45,7 @@ struct end {
         uint8_t *copy;
         uint32_t bytes;
     } rests[END_FRAMES];
-    uint32_t rest_count;
+    uint32_t tail_count;
     struct end_packet *sent[END_FRAMES];
     uint32_t sent_count;
     uint64_t when_ns; /* as flush said last */
@@ -62,7 +62,7 @@ struct end {
 };
 
 /* facts: of the port; NULL: one that does neither gather nor sum, and lends END_PACKETS. */
-void end_open(struct end *end, const struct sl_dpdk_port_info *facts);
+void end_open(struct end *end, const struct sl_dpdk_port_info *info);
 /* All packets and blocks must be back. */
 void end_close(struct end *end);
 

@@ -53,8 +53,8 @@ static void life_open(struct life *life, uint64_t seed)
     struct hosts_options options = {.faults = &life->faults,
                                     .device = {.steering = ways[below(life, 3)],
                                                .drops = below(life, 2) == 0,
-                                               .wakes = below(life, 2) == 0,
-                                               .sums = below(life, 2) == 0,
+                                               .rx_interrupt = below(life, 2) == 0,
+                                               .tx_checksum = below(life, 2) == 0,
                                                .queue_packets = below(life, 2) == 0 ? 32 : 256}};
     hosts_open(&life->hosts, &options);
     sl_wire_set_tap(life->hosts.wire, NULL, NULL);

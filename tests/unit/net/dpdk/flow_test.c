@@ -240,7 +240,7 @@ static void turn(void)
 }
 
 struct yield {
-    uint64_t sum, least; /* bytes a second */
+    uint64_t checksum, least; /* bytes a second */
 };
 
 static struct yield measure(const struct load *load)
@@ -271,7 +271,7 @@ static struct yield measure(const struct load *load)
     for (uint32_t i = 0; i < load->senders; i++) {
         const uint64_t bytes = arrived_at(&world.inlets[i]) - before[i];
         const uint64_t rate = bytes * SL_CLOCK_NS_PER_S / took_ns;
-        yield.sum += rate;
+        yield.checksum += rate;
         yield.least = rate < yield.least ? rate : yield.least;
     }
     sl_wire_set_tap(world.wire, NULL, NULL);
@@ -280,7 +280,7 @@ static struct yield measure(const struct load *load)
         print_message("%u senders, %u bytes, depth %u, lost %u of 10000, queue %u: %llu MB/s, "
                       "least %llu\n",
                       load->senders, load->payload_bytes, load->depth, load->lost,
-                      load->queue_packets, (unsigned long long)(yield.sum / 1000000),
+                      load->queue_packets, (unsigned long long)(yield.checksum / 1000000),
                       (unsigned long long)(yield.least / 1000000));
     }
     return yield;
@@ -296,9 +296,9 @@ static void expect_loss(uint32_t payload_bytes, uint32_t depth, uint32_t lost, u
                         .depth = depth,
                         .queue_packets = 1024,
                         .run_ns = 20 * SL_CLOCK_NS_PER_MS};
-    const uint64_t whole = measure(&load).sum;
+    const uint64_t whole = measure(&load).checksum;
     load.lost = lost;
-    assert_true(measure(&load).sum >= whole * percent / 100);
+    assert_true(measure(&load).checksum >= whole * percent / 100);
 }
 
 static void loss__one_frame_at_a_time(void **state)
@@ -332,7 +332,7 @@ static void grants__keep_a_longer_way_full(void **state)
                                   .queue_packets = 1024,
                                   .delay_ns = 50 * SL_CLOCK_NS_PER_US,
                                   .run_ns = 20 * SL_CLOCK_NS_PER_MS};
-        assert_true(measure(&load).sum >= 1189 * 9 / 10 * 1000000ULL);
+        assert_true(measure(&load).checksum >= 1189 * 9 / 10 * 1000000ULL);
     }
 }
 
@@ -346,11 +346,11 @@ static void expect_incast(uint32_t payload_bytes, uint16_t queue_packets)
                         .depth = 4,
                         .queue_packets = queue_packets,
                         .run_ns = 20 * SL_CLOCK_NS_PER_MS};
-    const uint64_t alone = measure(&load).sum;
+    const uint64_t alone = measure(&load).checksum;
     load.senders = SENDERS_MAX;
     const struct yield yield = measure(&load);
-    assert_true(yield.sum >= alone * 9 / 10);
-    assert_true(yield.least >= yield.sum / SENDERS_MAX / 2);
+    assert_true(yield.checksum >= alone * 9 / 10);
+    assert_true(yield.least >= yield.checksum / SENDERS_MAX / 2);
 }
 
 static void incast__of_long_frames(void **state)
@@ -362,14 +362,14 @@ static void incast__of_long_frames(void **state)
 }
 
 /* What is blind of all of them together is more than the queue holds. */
-static void incast__of_little_more_than_goes_blind(void **state)
+static void incast__of_little_more_than_goes_unscheduled(void **state)
 {
     (void)state;
     expect_incast(100000, 256);
     expect_incast(100000, 64);
 }
 
-static void incast__of_what_goes_blind(void **state)
+static void incast__of_what_goes_unscheduled(void **state)
 {
     (void)state;
     expect_incast(10000, 256);
@@ -383,8 +383,8 @@ int main(void)
         cmocka_unit_test(loss__bulk),
         cmocka_unit_test(grants__keep_a_longer_way_full),
         cmocka_unit_test(incast__of_long_frames),
-        cmocka_unit_test(incast__of_little_more_than_goes_blind),
-        cmocka_unit_test(incast__of_what_goes_blind),
+        cmocka_unit_test(incast__of_little_more_than_goes_unscheduled),
+        cmocka_unit_test(incast__of_what_goes_unscheduled),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -19,7 +19,7 @@
 static void on_tell(void *ctx, struct sl_dpdk_grant *grant)
 {
     uint32_t *told = ctx;
-    grant->told = grant->granted;
+    grant->advertised = grant->granted;
     ++*told;
 }
 
@@ -38,7 +38,7 @@ static void come(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant, uin
     sl_dpdk_grant_consumed(grants, grant, bytes);
 }
 
-static void grant__blind_bytes_need_no_budget(void **state)
+static void grant__unscheduled_bytes_need_no_budget(void **state)
 {
     (void)state;
     struct sl_dpdk_grants grants;
@@ -54,7 +54,7 @@ static void grant__blind_bytes_need_no_budget(void **state)
         assert_int_equal(grant.granted - grant.consumed, BLIND);
         assert_int_equal(grants.scheduled_bytes, 0);
         told += deal(&grants);
-        assert_true(grant.told - grant.arrived > 0); /* the peer is never at its end */
+        assert_true(grant.advertised - grant.arrived > 0); /* the peer is never at its end */
     }
     assert_in_range(told, 1000000 / STEP - 2, 1000000 / STEP + 1); /* not for every message */
     sl_dpdk_grant_close(&grants, &grant);
@@ -85,7 +85,7 @@ static void grant__a_long_message_alone_has_what_half_of_the_budget_gives(void *
     sl_dpdk_grant_close(&grants, &grant);
 }
 
-static void grant__the_rest_of_a_message_is_told_however_small(void **state)
+static void grant__the_tail_of_a_message_is_told_however_small(void **state)
 {
     (void)state;
     struct sl_dpdk_grants grants;
@@ -95,7 +95,7 @@ static void grant__the_rest_of_a_message_is_told_however_small(void **state)
     sl_dpdk_grant_arrived(&grants, &grant, BLIND);
     sl_dpdk_grant_wants(&grants, &grant, 100);
     assert_int_equal(deal(&grants), 1);
-    assert_int_equal(grant.told, BLIND + 100);
+    assert_int_equal(grant.advertised, BLIND + 100);
     sl_dpdk_grant_close(&grants, &grant);
     assert_int_equal(grants.scheduled_bytes, 0);
 }
@@ -114,13 +114,13 @@ static void grant_wants_more__of_what_few_use(void **state)
     assert_int_equal(grant.granted, BUDGET / 4);
     sl_dpdk_grant_wants(&grants, &grant, BUDGET / 2);
     sl_dpdk_grant_wants_more(&grants, &grant, 100);
-    assert_int_equal(grant.wanted, BUDGET / 2);
+    assert_int_equal(grant.requested, BUDGET / 2);
     deal(&grants);
     sl_dpdk_grant_wants_more(&grants, &other, LONG);
-    assert_int_equal(other.wanted, 0);
+    assert_int_equal(other.requested, 0);
     come(&grants, &grant, BUDGET / 2);
     sl_dpdk_grant_wants_more(&grants, &other, LONG);
-    assert_int_equal(other.wanted, LONG);
+    assert_int_equal(other.requested, LONG);
     sl_dpdk_grant_close(&grants, &grant);
     sl_dpdk_grant_close(&grants, &other);
     assert_int_equal(grants.scheduled_bytes, 0);
@@ -147,7 +147,7 @@ static void grant_close__gives_back(void **state)
     assert_int_equal(grants.waiting_count, 3);
     sl_dpdk_grant_adopt(&grants, &moved, &some[1]);
     assert_int_equal(moved.granted, some[1].granted);
-    assert_int_equal(moved.wanted, LONG - BLIND);
+    assert_int_equal(moved.requested, LONG - BLIND);
     assert_int_equal(grants.scheduled_bytes, BUDGET - BLIND);
     sl_dpdk_grant_close(&grants, &moved);
     for (uint32_t i = 0; i < 4; i++) {
@@ -212,7 +212,7 @@ static void hear(void *ctx, struct sl_dpdk_grant *grant)
 {
     (void)ctx;
     struct sender *sender = (struct sender *)(void *)grant; /* its first member */
-    grant->told = grant->granted;
+    grant->advertised = grant->granted;
     sender->known = grant->granted;
 }
 
@@ -264,8 +264,10 @@ static void run_incast(uint32_t count, uint32_t message_bytes, uint32_t first)
     sl_dpdk_grants_init(&incast->grants, BUDGET, BLIND, STEP);
     for (uint32_t i = 0; i < count; i++) {
         struct sender *sender = &incast->senders[i];
-        const struct sl_dpdk_grant before = {
-            .granted = first + BLIND, .told = first + BLIND, .arrived = first, .consumed = first};
+        const struct sl_dpdk_grant before = {.granted = first + BLIND,
+                                             .advertised = first + BLIND,
+                                             .arrived = first,
+                                             .consumed = first};
         sl_dpdk_grant_adopt(&incast->grants, &sender->grant, &before);
         sender->known = first + BLIND;
         sender->sent = first;
@@ -280,14 +282,14 @@ static void run_incast(uint32_t count, uint32_t message_bytes, uint32_t first)
             check_budget(incast);
         }
     }
-    uint64_t sum = 0, least = UINT64_MAX;
+    uint64_t checksum = 0, least = UINT64_MAX;
     for (uint32_t i = 0; i < count; i++) {
         struct sender *sender = &incast->senders[i];
-        sum += sender->total;
+        checksum += sender->total;
         least = sender->total < least ? sender->total : least;
         sl_dpdk_grant_close(&incast->grants, &sender->grant);
     }
-    assert_true(least >= sum / count / 2); /* half of the fair share */
+    assert_true(least >= checksum / count / 2); /* half of the fair share */
     assert_true(incast->grants.scheduled_bytes == 0);
     free(incast);
 }
@@ -306,9 +308,9 @@ static void grants_deal__is_fair_within_the_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grant__blind_bytes_need_no_budget),
+        cmocka_unit_test(grant__unscheduled_bytes_need_no_budget),
         cmocka_unit_test(grant__a_long_message_alone_has_what_half_of_the_budget_gives),
-        cmocka_unit_test(grant__the_rest_of_a_message_is_told_however_small),
+        cmocka_unit_test(grant__the_tail_of_a_message_is_told_however_small),
         cmocka_unit_test(grant_wants_more__of_what_few_use),
         cmocka_unit_test(grant_close__gives_back),
         cmocka_unit_test(grant__who_consumes_nothing_has_half_at_most),

@@ -210,7 +210,7 @@ static void strangers__that_announce_more_are_granted_nothing(void **state)
     for (int is_welcome = 0; is_welcome < 2; is_welcome++) {
         next_connection(is_welcome == 1);
         assert_true(take_piece(0, LONG, 0) <= SL_DPDK_PARKED);
-        assert_int_equal(end.conn->grant.wanted > 0, is_welcome == 1);
+        assert_int_equal(end.conn->grant.requested > 0, is_welcome == 1);
         sl_dpdk_receive_close(end.conn);
     }
     end.flags = 0;

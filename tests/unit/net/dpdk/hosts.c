@@ -162,7 +162,7 @@ static bool tap(void *ctx, const uint8_t *bytes, uint32_t length)
     struct hosts *hosts = ctx;
     const uint32_t kind = kind_of(bytes, length);
     assert_true(kind < KINDS && length <= sizeof hosts->last[0][kind].bytes);
-    hosts->seen[kind]++;
+    hosts->received[kind]++;
     const uint32_t from = memcmp(bytes + 6, sl_wire_device_mac(hosts->device_b), 6) == 0;
     hosts->last[from][kind].length = length;
     memcpy(hosts->last[from][kind].bytes, bytes, length);

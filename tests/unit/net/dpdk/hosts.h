@@ -66,8 +66,8 @@ struct hosts {
     struct sl_wire_host *a, *b;
     struct sl_wire_device *device_a, *device_b;
     struct node nodes[NODES];
-    uint32_t lose_longer;              /* 0: no packet is too long for the cable */
-    uint32_t lose[KINDS], seen[KINDS]; /* how many are to be lost yet; how many were sent */
+    uint32_t lose_longer;                  /* 0: no packet is too long for the cable */
+    uint32_t lose[KINDS], received[KINDS]; /* how many are to be lost yet; how many were sent */
     struct packet last[2][KINDS]; /* of each kind, what A, and B, sent last, also what was lost */
 };
 

@@ -10,7 +10,7 @@
 /* ---- Silence ----------------------------------------------------------------------------------
  */
 
-static void silence__of_a_peer_that_owes(void **state)
+static void liveness__of_a_peer_that_owes(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -28,7 +28,7 @@ static void silence__of_a_peer_that_owes(void **state)
 }
 
 /* Whose process has gone with its link, which nobody else has. */
-static void silence__of_a_link_that_is_one_peers(void **state)
+static void liveness__of_a_link_that_is_one_peers(void **state)
 {
     (void)state;
     const struct hosts_options options = {.device = {.is_one_peers = true}};
@@ -51,7 +51,7 @@ static void silence__of_a_link_that_is_one_peers(void **state)
 }
 
 /* Its user has yet to take what it sent before. */
-static void silence__of_a_link_that_is_one_peers_who_had_said_goodbye(void **state)
+static void liveness__of_a_link_that_is_one_peers_who_had_said_goodbye(void **state)
 {
     (void)state;
     const struct hosts_options options = {.device = {.is_one_peers = true}};
@@ -77,7 +77,7 @@ static void silence__of_a_link_that_is_one_peers_who_had_said_goodbye(void **sta
     hosts_close(&hosts);
 }
 
-static void silence__of_a_peer_that_owes_nothing(void **state)
+static void liveness__of_a_peer_that_owes_nothing(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -85,13 +85,13 @@ static void silence__of_a_peer_that_owes_nothing(void **state)
     struct link *client = hosts_pair(&hosts);
     hosts_run_ms(&hosts, 5 * TIMEOUT_MS);
     expect_alive(&hosts, client);
-    assert_true(hosts.seen[SL_DPDK_PROBE] >= 10);
-    assert_true(hosts.seen[SL_DPDK_PROBE] <= 40);
+    assert_true(hosts.received[SL_DPDK_PROBE] >= 10);
+    assert_true(hosts.received[SL_DPDK_PROBE] <= 40);
     hosts_close(&hosts);
 }
 
 /* The cable is cut for less than the timeout, with frames on their way. */
-static void silence__that_ends_in_time(void **state)
+static void liveness__that_ends_in_time(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -179,7 +179,7 @@ static void mac__that_changes_while_the_peer_speaks(void **state)
 }
 
 /* It says nothing: it is asked for, though it was heard of not long ago. */
-static void mac__that_changes_in_silence(void **state)
+static void mac__that_changes_in_liveness(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -187,12 +187,12 @@ static void mac__that_changes_in_silence(void **state)
     struct link *client = hosts_pair(&hosts);
     expect_alive(&hosts, client);
     sl_wire_device_set_down(hosts.device_a, true);
-    const uint32_t asked = hosts.seen[NEIGHBOUR];
+    const uint32_t asked = hosts.received[NEIGHBOUR];
     link_send(client, 1, 10);
     hosts_run_ms(&hosts, TIMEOUT_MS * 3 / 4 + 100);
-    assert_true(hosts.seen[NEIGHBOUR] > asked);
-    struct sl_dpdk_self self = link_conn(server_of(&hosts))->side->facts.self;
-    const struct sl_dpdk_self *asker = &link_conn(client)->side->facts.self;
+    assert_true(hosts.received[NEIGHBOUR] > asked);
+    struct sl_dpdk_self self = link_conn(server_of(&hosts))->netif->info.self;
+    const struct sl_dpdk_self *asker = &link_conn(client)->netif->info.self;
     struct sl_dpdk_neighbour_said said = {.asks = true, .tells = true, .who = asker->ip};
     uint8_t answer[SL_DPDK_NEIGHBOUR_BYTES];
     memcpy(self.mac, other_mac, sizeof self.mac);
@@ -205,7 +205,7 @@ static void mac__that_changes_in_silence(void **state)
 }
 
 /* This thread was stopped for long: nobody was silent. */
-static void silence__of_our_own(void **state)
+static void liveness__of_our_own(void **state)
 {
     (void)state;
     struct hosts hosts;
@@ -252,7 +252,7 @@ static void idle__is_looked_at_more_and_more_rarely(void **state)
 static void idle__a_port_that_wakes_is_not_looked_at(void **state)
 {
     (void)state;
-    const struct hosts_options options = {.device = {.wakes = true}};
+    const struct hosts_options options = {.device = {.rx_interrupt = true}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
     struct link *client = hosts_pair(&hosts);
@@ -289,16 +289,16 @@ static void queue__that_is_full_for_ever(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(silence__of_a_peer_that_owes),
-        cmocka_unit_test(silence__of_a_link_that_is_one_peers),
-        cmocka_unit_test(silence__of_a_link_that_is_one_peers_who_had_said_goodbye),
-        cmocka_unit_test(silence__of_a_peer_that_owes_nothing),
-        cmocka_unit_test(silence__that_ends_in_time),
+        cmocka_unit_test(liveness__of_a_peer_that_owes),
+        cmocka_unit_test(liveness__of_a_link_that_is_one_peers),
+        cmocka_unit_test(liveness__of_a_link_that_is_one_peers_who_had_said_goodbye),
+        cmocka_unit_test(liveness__of_a_peer_that_owes_nothing),
+        cmocka_unit_test(liveness__that_ends_in_time),
         cmocka_unit_test(mtu__that_is_less_on_the_way),
         cmocka_unit_test(mtu__is_not_less_where_there_is_no_room),
         cmocka_unit_test(mac__that_changes_while_the_peer_speaks),
-        cmocka_unit_test(mac__that_changes_in_silence),
-        cmocka_unit_test(silence__of_our_own),
+        cmocka_unit_test(mac__that_changes_in_liveness),
+        cmocka_unit_test(liveness__of_our_own),
         cmocka_unit_test(idle__is_looked_at_more_and_more_rarely),
         cmocka_unit_test(idle__a_port_that_wakes_is_not_looked_at),
         cmocka_unit_test(queue__that_is_full_for_ever),

@@ -27,7 +27,7 @@
 struct faults {
     uint32_t lost, doubled, delayed, corrupted;
     uint16_t frame_bytes_max, packets; /* that a port lends */
-    bool sums, gathers;
+    bool checksums, gathers;
     uint64_t delay_ns;
 };
 
@@ -405,8 +405,8 @@ static struct sl_wire_device *add_device(struct sl_wire_host *host, const char *
                                              .first_reactor = reactor,
                                              .frame_bytes_max = net.faults.frame_bytes_max,
                                              .packets = net.faults.packets,
-                                             .sums = net.faults.sums,
-                                             .gathers = net.faults.gathers};
+                                             .tx_checksum = net.faults.checksums,
+                                             .tx_gather = net.faults.gathers};
     return sl_wire_device_add(host, &options);
 }
 
@@ -512,7 +512,7 @@ static void lossy__order_is_lost(void **state)
     run_seeds(&(struct faults){.doubled = 50, .delayed = 300, .delay_ns = 5000}, 2, 500);
 }
 
-static void lossy__jumbo_frames_and_sums_by_the_device(void **state)
+static void lossy__jumbo_frames_and_checksums_by_the_device(void **state)
 {
     (void)state;
     run_seeds(&(struct faults){.lost = 10,
@@ -520,7 +520,7 @@ static void lossy__jumbo_frames_and_sums_by_the_device(void **state)
                                .delayed = 10,
                                .delay_ns = 5000,
                                .frame_bytes_max = 9014,
-                               .sums = true},
+                               .checksums = true},
               2, 1000);
 }
 
@@ -566,7 +566,7 @@ int main(void)
         cmocka_unit_test(lossy__some_of_all),
         cmocka_unit_test(lossy__much_is_lost),
         cmocka_unit_test(lossy__order_is_lost),
-        cmocka_unit_test(lossy__jumbo_frames_and_sums_by_the_device),
+        cmocka_unit_test(lossy__jumbo_frames_and_checksums_by_the_device),
         cmocka_unit_test(lossy__from_where_it_lies),
         cmocka_unit_test(lossy__few_packets_may_wait),
     };

@@ -46,12 +46,12 @@ static void look(void)
 static uint32_t descriptors(void)
 {
     uint32_t count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder) != NULL) {
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory) != NULL) {
         count++;
     }
-    closedir(folder);
+    closedir(directory);
     return count;
 }
 

@@ -66,8 +66,8 @@ static void move__is_told_until_it_is_heard(void **state)
         hosts.lose[SL_DPDK_MOVED] = lost;
         expect_echoes(&hosts, client, 8);
         assert_int_equal(hosts.lose[SL_DPDK_MOVED], 0);
-        assert_true(node_dpdk(&hosts.nodes[0])->strays_sent > 0);
-        assert_true(node_dpdk(&hosts.nodes[1])->strays_taken > 0);
+        assert_true(node_dpdk(&hosts.nodes[0])->misrouted_sent > 0);
+        assert_true(node_dpdk(&hosts.nodes[1])->misrouted_taken > 0);
         hosts_close(&hosts);
     }
 }
@@ -137,11 +137,11 @@ static void move__to_the_same_reactor(void **state)
     link_send(client, 5, 3000);
     hosts_until(&hosts, &hosts.nodes[0].links[1].received, 5);
     assert_int_equal(link_conn(client)->id_peers, id);
-    assert_int_equal(hosts.seen[SL_DPDK_MOVED], 0);
+    assert_int_equal(hosts.received[SL_DPDK_MOVED], 0);
     hosts_close(&hosts);
 }
 
-static void move__then_either_side_leaves(void **state)
+static void move__then_either_netif_leaves(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 2; i++) {
@@ -206,8 +206,8 @@ static void from_who_connected(void *ctx, struct sl_dpdk_header *header)
     const struct sl_dpdk_conn *conn = ctx;
     header->connection = conn->id_peers;
     header->kind = SL_DPDK_MOVED;
-    header->sequence = conn->flights.next;
-    header->acknowledged = conn->seen.next;
+    header->sequence = conn->sent_packets.next;
+    header->acknowledged = conn->received.next;
     header->behind = 0;
 }
 
@@ -228,8 +228,8 @@ static void with_an_old_number(void *ctx, struct sl_dpdk_header *header)
     const struct sl_dpdk_conn *conn = ctx;
     header->connection = conn->id;
     header->kind = SL_DPDK_MOVED;
-    header->sequence = conn->seen.next - 70000;
-    header->acknowledged = conn->flights.next;
+    header->sequence = conn->received.next - 70000;
+    header->acknowledged = conn->sent_packets.next;
 }
 
 /* From the right address, with the right id, and a number that was used long ago. */
@@ -241,7 +241,7 @@ static void moved__with_an_old_number(void **state)
     struct link *client = hosts_pair(&hosts);
     hosts_forge(&hosts, FROM_A, SL_DPDK_ACCEPT, with_an_old_number, link_conn(client));
     hosts_run_ms(&hosts, 5);
-    assert_int_equal(node_dpdk(&hosts.nodes[2])->forged, 1);
+    assert_int_equal(node_dpdk(&hosts.nodes[2])->spoofed, 1);
     assert_int_equal(link_conn(client)->there.port, PORT_BASE);
     link_send(client, 2, 100);
     hosts_until(&hosts, &hosts.nodes[0].links[0].received, 2);
@@ -257,7 +257,7 @@ int main(void)
         cmocka_unit_test(move__wherever_packets_arrive),
         cmocka_unit_test(move__where_two_devices_have_the_address),
         cmocka_unit_test(move__to_the_same_reactor),
-        cmocka_unit_test(move__then_either_side_leaves),
+        cmocka_unit_test(move__then_either_netif_leaves),
         cmocka_unit_test(move__ends_before_it_is_heard),
         cmocka_unit_test(move__nobody_takes_it),
         cmocka_unit_test(moved__by_who_connected),

@@ -26,7 +26,7 @@ static int teardown(void **state)
 }
 
 /* Frames of these payloads, numbered from `number`, one behind the other. Returns the bytes. */
-static uint32_t make_train(uint8_t *to, uint32_t number, const uint32_t *payloads, uint32_t count)
+static uint32_t make_bundle(uint8_t *to, uint32_t number, const uint32_t *payloads, uint32_t count)
 {
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -38,17 +38,17 @@ static uint32_t make_train(uint8_t *to, uint32_t number, const uint32_t *payload
     return bytes;
 }
 
-static enum sl_dpdk_taken take_train(uint32_t message, uint32_t number, const uint32_t *payloads,
-                                     uint32_t count)
+static enum sl_dpdk_taken take_bundle(uint32_t message, uint32_t number, const uint32_t *payloads,
+                                      uint32_t count)
 {
-    uint8_t train[PIECE] = {0};
-    uint32_t bytes = make_train(train, number, payloads, count);
-    return end_take(&end, SL_DPDK_BUNDLE, message, 0, train, bytes);
+    uint8_t bundle[PIECE] = {0};
+    uint32_t bytes = make_bundle(bundle, number, payloads, count);
+    return end_take(&end, SL_DPDK_BUNDLE, message, 0, bundle, bytes);
 }
 
 static enum sl_dpdk_taken take_one(uint32_t message, uint32_t number, uint32_t payload_bytes)
 {
-    return take_train(message, number, &payload_bytes, 1);
+    return take_bundle(message, number, &payload_bytes, 1);
 }
 
 static enum sl_dpdk_taken take_whole(uint32_t message, uint32_t number, uint32_t payload_bytes)
@@ -63,11 +63,11 @@ static enum sl_dpdk_taken take_whole(uint32_t message, uint32_t number, uint32_t
     return taken;
 }
 
-static void train__is_delivered_frame_by_frame(void **state)
+static void bundle__is_delivered_frame_by_frame(void **state)
 {
     (void)state;
     const uint32_t payloads[] = {0, 1, 64, 7, 300};
-    assert_int_equal(take_train(0, 10, payloads, 5), SL_DPDK_TAKEN);
+    assert_int_equal(take_bundle(0, 10, payloads, 5), SL_DPDK_TAKEN);
     assert_int_equal(end.frame_count, 0);
     end_deliver(&end);
     assert_int_equal(end.frame_count, 5);
@@ -78,7 +78,7 @@ static void train__is_delivered_frame_by_frame(void **state)
     assert_int_equal(end.conn->grant.consumed, end.conn->grant.arrived);
 }
 
-static void train__twice_is_delivered_once(void **state)
+static void bundle__twice_is_delivered_once(void **state)
 {
     (void)state;
     assert_int_equal(take_one(0, 1, 64), SL_DPDK_TAKEN);
@@ -260,7 +260,7 @@ static void window__bounds_what_is_ahead(void **state)
 
 static void expect_end(void)
 {
-    assert_int_equal(end.conn->life, SL_DPDK_ENDED);
+    assert_int_equal(end.conn->phase, SL_DPDK_ENDED);
     assert_int_equal(end.conn->end_err, SL_ERR_PROTOCOL);
 }
 
@@ -268,7 +268,7 @@ static void mad__pieces_with_wrong_bounds(void **state)
 {
     (void)state;
     uint8_t *frame = end_frame_make(1, 5000);
-    const uint32_t last = 3 * PIECE, rest = 5032 - last;
+    const uint32_t last = 3 * PIECE, tail = 5032 - last;
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 8, frame, PIECE), SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, PIECE, frame, PIECE + 8),
                      SL_DPDK_PROTOCOL_ERROR);
@@ -277,7 +277,7 @@ static void mad__pieces_with_wrong_bounds(void **state)
                      SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, frame, 31), SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, frame, PIECE), SL_DPDK_TAKEN);
-    assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, last, frame, rest - 1),
+    assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, last, frame, tail - 1),
                      SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, last, frame, PIECE), SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 4 * PIECE, frame, PIECE),
@@ -341,21 +341,21 @@ static void mad__headers_that_are_none(void **state)
     assert_int_equal(end.frame_count, 0);
 }
 
-static void mad__trains_that_lie(void **state)
+static void mad__bundles_that_lie(void **state)
 {
     (void)state;
     uint8_t bytes[PIECE] = {0};
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, bytes, 24), SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, bytes, 36), SL_DPDK_PROTOCOL_ERROR);
     const uint32_t payloads[] = {64, 64};
-    uint32_t length = make_train(bytes, 1, payloads, 2);
+    uint32_t length = make_bundle(bytes, 1, payloads, 2);
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, bytes, length - 8), SL_DPDK_TAKEN);
     end_deliver(&end);
     assert_int_equal(end.frame_count, 1); /* what was right before */
     expect_end();
 }
 
-static void mad__a_long_frame_in_a_train(void **state)
+static void mad__a_long_frame_in_a_bundle(void **state)
 {
     (void)state;
     uint8_t *frame = end_frame_make(1, LONG);
@@ -469,12 +469,12 @@ static void close__with_a_bit_of_everything(void **state)
     free(frame); /* teardown finds what is not given back */
 }
 
-static void disconnect__inside_received_drops_the_rest(void **state)
+static void disconnect__inside_received_drops_the_tail(void **state)
 {
     (void)state;
     const uint32_t payloads[] = {8, 8, 8, 8};
     end.disconnect_at = 2;
-    assert_int_equal(take_train(0, 1, payloads, 4), SL_DPDK_TAKEN);
+    assert_int_equal(take_bundle(0, 1, payloads, 4), SL_DPDK_TAKEN);
     assert_int_equal(take_one(1, 5, 8), SL_DPDK_TAKEN);
     end_deliver(&end);
     assert_int_equal(end.frame_count, 2);
@@ -493,7 +493,7 @@ static void leave__takes_all_along(void **state)
     uint8_t *frame = end_frame_make(5, LONG), *sink = malloc(LONG);
     end_open(&other, NULL);
     end.disconnect_at = 1; /* stands for the hand-over: one of the train has been delivered */
-    assert_int_equal(take_train(0, 1, payloads, 3), SL_DPDK_TAKEN);
+    assert_int_equal(take_bundle(0, 1, payloads, 3), SL_DPDK_TAKEN);
     assert_int_equal(take_whole(1, 4, 9000), SL_DPDK_TAKEN);
     assert_int_equal(end_take_piece(&end, 2, frame, 32 + LONG, 3), SL_DPDK_PARKED);
     assert_int_equal(end_take_piece(&end, 2, frame, 32 + LONG, 0), SL_DPDK_PARKED);
@@ -558,8 +558,8 @@ static void owed__while_the_head_is_not_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(train__is_delivered_frame_by_frame),
-        CASE(train__twice_is_delivered_once),
+        CASE(bundle__is_delivered_frame_by_frame),
+        CASE(bundle__twice_is_delivered_once),
         CASE(messages__are_delivered_in_order),
         CASE(short_message__pieces_in_any_order),
         CASE(long_message__goes_to_its_sink),
@@ -574,15 +574,15 @@ int main(void)
         CASE(mad__parked_pieces_beyond_the_end_of_a_long_message),
         CASE(mad__a_piece_of_another_length),
         CASE(mad__headers_that_are_none),
-        CASE(mad__trains_that_lie),
-        CASE(mad__a_long_frame_in_a_train),
+        CASE(mad__bundles_that_lie),
+        CASE(mad__a_long_frame_in_a_bundle),
         CASE(mad__one_message_of_two_kinds),
         CASE(mad__more_than_was_granted),
         CASE(another_version__is_for_the_layer_above),
         CASE(blocks__run_out_and_come_back),
         CASE(blocks__some_are_left_for_the_head),
         CASE(close__with_a_bit_of_everything),
-        CASE(disconnect__inside_received_drops_the_rest),
+        CASE(disconnect__inside_received_drops_the_tail),
         CASE(leave__takes_all_along),
         CASE(leave__and_is_dropped_on_the_way),
         CASE(owed__while_the_head_is_not_whole),

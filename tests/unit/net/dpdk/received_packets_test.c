@@ -12,94 +12,95 @@
 
 #define NEAR_THE_END 0xfffff000U /* numbers run over within each test that goes far */
 
-static void seen_take__in_order(void **state)
+static void received_take__in_order(void **state)
 {
     (void)state;
-    struct sl_dpdk_received_packets seen;
+    struct sl_dpdk_received_packets received;
     uint64_t words[4];
-    sl_dpdk_received_packets_init(&seen, NEAR_THE_END);
+    sl_dpdk_received_packets_init(&received, NEAR_THE_END);
     for (uint32_t i = 0; i < 3 * SL_DPDK_RECEIVED_PACKETS; i++) {
-        assert_int_equal(sl_dpdk_received_packets_ask(&seen, NEAR_THE_END + i),
+        assert_int_equal(sl_dpdk_received_packets_ask(&received, NEAR_THE_END + i),
                          SL_DPDK_RECEIVED_NEW);
-        sl_dpdk_received_packets_take(&seen, NEAR_THE_END + i);
-        assert_int_equal(sl_dpdk_received_packets_ask(&seen, NEAR_THE_END + i),
+        sl_dpdk_received_packets_take(&received, NEAR_THE_END + i);
+        assert_int_equal(sl_dpdk_received_packets_ask(&received, NEAR_THE_END + i),
                          SL_DPDK_RECEIVED_AGAIN);
-        assert_int_equal(sl_dpdk_received_packets_words(&seen, words, 4), 0);
+        assert_int_equal(sl_dpdk_received_packets_words(&received, words, 4), 0);
     }
-    assert_int_equal(seen.next, NEAR_THE_END + 3 * SL_DPDK_RECEIVED_PACKETS);
-    assert_int_equal(seen.unacked, 3 * SL_DPDK_RECEIVED_PACKETS);
+    assert_int_equal(received.next, NEAR_THE_END + 3 * SL_DPDK_RECEIVED_PACKETS);
+    assert_int_equal(received.unacked, 3 * SL_DPDK_RECEIVED_PACKETS);
 }
 
-static void seen_words__tell_what_is_beyond(void **state)
+static void received_words__tell_what_is_beyond(void **state)
 {
     (void)state;
-    struct sl_dpdk_received_packets seen;
+    struct sl_dpdk_received_packets received;
     uint64_t words[4];
-    sl_dpdk_received_packets_init(&seen, 100);
-    sl_dpdk_received_packets_take(&seen, 101);
-    sl_dpdk_received_packets_take(&seen, 164);
-    assert_int_equal(sl_dpdk_received_packets_words(&seen, words, 4), 1);
+    sl_dpdk_received_packets_init(&received, 100);
+    sl_dpdk_received_packets_take(&received, 101);
+    sl_dpdk_received_packets_take(&received, 164);
+    assert_int_equal(sl_dpdk_received_packets_words(&received, words, 4), 1);
     assert_true(words[0] == (1ULL << 63 | 1));
-    sl_dpdk_received_packets_take(&seen, 165);
-    assert_int_equal(sl_dpdk_received_packets_words(&seen, words, 4), 2);
+    sl_dpdk_received_packets_take(&received, 165);
+    assert_int_equal(sl_dpdk_received_packets_words(&received, words, 4), 2);
     assert_true(words[1] == 1);
-    sl_dpdk_received_packets_take(&seen, 100 + 1 + 255);
-    assert_int_equal(sl_dpdk_received_packets_words(&seen, words, 4), 4);
+    sl_dpdk_received_packets_take(&received, 100 + 1 + 255);
+    assert_int_equal(sl_dpdk_received_packets_words(&received, words, 4), 4);
     assert_true(words[2] == 0 && words[3] == 1ULL << 63);
-    sl_dpdk_received_packets_take(&seen, 2000);
-    assert_int_equal(sl_dpdk_received_packets_words(&seen, words, 4), 4);
-    assert_int_equal(sl_dpdk_received_packets_words(&seen, words, 1), 1);
-    sl_dpdk_received_packets_take(&seen, 100);
-    assert_int_equal(seen.next, 102);
+    sl_dpdk_received_packets_take(&received, 2000);
+    assert_int_equal(sl_dpdk_received_packets_words(&received, words, 4), 4);
+    assert_int_equal(sl_dpdk_received_packets_words(&received, words, 1), 1);
+    sl_dpdk_received_packets_take(&received, 100);
+    assert_int_equal(received.next, 102);
 }
 
-static void seen_settle__passes_holes(void **state)
+static void received_settle__passes_holes(void **state)
 {
     (void)state;
-    struct sl_dpdk_received_packets seen;
-    sl_dpdk_received_packets_init(&seen, UINT32_MAX - 1);
-    sl_dpdk_received_packets_take(&seen, 0);
-    sl_dpdk_received_packets_take(&seen, 1);
-    sl_dpdk_received_packets_take(&seen, 3);
-    assert_true(sl_dpdk_received_packets_settle(&seen, 4, 5)); /* all before UINT32_MAX */
-    assert_int_equal(seen.next, UINT32_MAX);
-    assert_true(sl_dpdk_received_packets_settle(&seen, 4, 4)); /* all before 0: 0 and 1 have come */
-    assert_int_equal(seen.next, 2);
-    assert_true(sl_dpdk_received_packets_settle(&seen, 4, 4)); /* known */
-    assert_true(sl_dpdk_received_packets_settle(&seen, 1, 1)); /* old */
-    assert_int_equal(seen.next, 2);
-    assert_int_equal(sl_dpdk_received_packets_ask(&seen, UINT32_MAX), SL_DPDK_RECEIVED_AGAIN);
-    assert_int_equal(sl_dpdk_received_packets_ask(&seen, 2), SL_DPDK_RECEIVED_NEW);
-    assert_true(sl_dpdk_received_packets_settle(&seen, 9000, 10)); /* further than the window */
-    assert_int_equal(seen.next, 8990);
-    assert_int_equal(seen.end, 8990);
+    struct sl_dpdk_received_packets received;
+    sl_dpdk_received_packets_init(&received, UINT32_MAX - 1);
+    sl_dpdk_received_packets_take(&received, 0);
+    sl_dpdk_received_packets_take(&received, 1);
+    sl_dpdk_received_packets_take(&received, 3);
+    assert_true(sl_dpdk_received_packets_settle(&received, 4, 5)); /* all before UINT32_MAX */
+    assert_int_equal(received.next, UINT32_MAX);
+    assert_true(
+        sl_dpdk_received_packets_settle(&received, 4, 4)); /* all before 0: 0 and 1 have come */
+    assert_int_equal(received.next, 2);
+    assert_true(sl_dpdk_received_packets_settle(&received, 4, 4)); /* known */
+    assert_true(sl_dpdk_received_packets_settle(&received, 1, 1)); /* old */
+    assert_int_equal(received.next, 2);
+    assert_int_equal(sl_dpdk_received_packets_ask(&received, UINT32_MAX), SL_DPDK_RECEIVED_AGAIN);
+    assert_int_equal(sl_dpdk_received_packets_ask(&received, 2), SL_DPDK_RECEIVED_NEW);
+    assert_true(sl_dpdk_received_packets_settle(&received, 9000, 10)); /* further than the window */
+    assert_int_equal(received.next, 8990);
+    assert_int_equal(received.end, 8990);
     for (uint32_t n = 8990; n < 8990 + SL_DPDK_RECEIVED_PACKETS; n++) {
-        assert_int_equal(sl_dpdk_received_packets_ask(&seen, n),
+        assert_int_equal(sl_dpdk_received_packets_ask(&received, n),
                          SL_DPDK_RECEIVED_NEW); /* no old bit is left */
     }
 }
 
-static void seen__what_no_honest_sender_says(void **state)
+static void received__what_no_honest_sender_says(void **state)
 {
     (void)state;
-    struct sl_dpdk_received_packets seen;
-    sl_dpdk_received_packets_init(&seen, 1000);
-    assert_false(sl_dpdk_received_packets_settle(&seen, 1000 + SL_DPDK_RECEIVED_JUMP + 1, 0));
-    assert_false(sl_dpdk_received_packets_settle(&seen, 1000 - SL_DPDK_RECEIVED_JUMP - 1, 0));
-    assert_false(sl_dpdk_received_packets_settle(&seen, 1000 + (1U << 31), 0));
-    assert_false(sl_dpdk_received_packets_settle(&seen, 1001, SL_DPDK_RECEIVED_PACKETS + 1));
-    assert_int_equal(seen.next, 1000);
-    assert_true(sl_dpdk_received_packets_settle(&seen, 1000 - SL_DPDK_RECEIVED_JUMP, 0));
-    assert_int_equal(seen.next, 1000);
-    assert_int_equal(sl_dpdk_received_packets_ask(&seen, 1000 + SL_DPDK_RECEIVED_PACKETS),
+    struct sl_dpdk_received_packets received;
+    sl_dpdk_received_packets_init(&received, 1000);
+    assert_false(sl_dpdk_received_packets_settle(&received, 1000 + SL_DPDK_RECEIVED_JUMP + 1, 0));
+    assert_false(sl_dpdk_received_packets_settle(&received, 1000 - SL_DPDK_RECEIVED_JUMP - 1, 0));
+    assert_false(sl_dpdk_received_packets_settle(&received, 1000 + (1U << 31), 0));
+    assert_false(sl_dpdk_received_packets_settle(&received, 1001, SL_DPDK_RECEIVED_PACKETS + 1));
+    assert_int_equal(received.next, 1000);
+    assert_true(sl_dpdk_received_packets_settle(&received, 1000 - SL_DPDK_RECEIVED_JUMP, 0));
+    assert_int_equal(received.next, 1000);
+    assert_int_equal(sl_dpdk_received_packets_ask(&received, 1000 + SL_DPDK_RECEIVED_PACKETS),
                      SL_DPDK_RECEIVED_OUTSIDE);
-    assert_int_equal(sl_dpdk_received_packets_ask(&seen, 1000 + SL_DPDK_RECEIVED_PACKETS - 1),
+    assert_int_equal(sl_dpdk_received_packets_ask(&received, 1000 + SL_DPDK_RECEIVED_PACKETS - 1),
                      SL_DPDK_RECEIVED_NEW);
-    assert_int_equal(sl_dpdk_received_packets_ask(&seen, 999), SL_DPDK_RECEIVED_AGAIN);
-    assert_int_equal(sl_dpdk_received_packets_ask(&seen, 1000 - SL_DPDK_RECEIVED_JUMP - 1),
+    assert_int_equal(sl_dpdk_received_packets_ask(&received, 999), SL_DPDK_RECEIVED_AGAIN);
+    assert_int_equal(sl_dpdk_received_packets_ask(&received, 1000 - SL_DPDK_RECEIVED_JUMP - 1),
                      SL_DPDK_RECEIVED_OUTSIDE);
-    assert_true(sl_dpdk_received_packets_settle(&seen, 1000 + SL_DPDK_RECEIVED_JUMP, 0));
-    assert_int_equal(seen.next, 1000 + SL_DPDK_RECEIVED_JUMP);
+    assert_true(sl_dpdk_received_packets_settle(&received, 1000 + SL_DPDK_RECEIVED_JUMP, 0));
+    assert_int_equal(received.next, 1000 + SL_DPDK_RECEIVED_JUMP);
 }
 
 /* ---- against a model that has a byte for each number ------------------------------------------
@@ -119,11 +120,11 @@ static void model_advance(struct model *model)
     }
 }
 
-static void check_words(const struct sl_dpdk_received_packets *seen, const struct model *model,
+static void check_words(const struct sl_dpdk_received_packets *received, const struct model *model,
                         uint32_t max)
 {
     uint64_t words[4] = {0};
-    uint32_t count = sl_dpdk_received_packets_words(seen, words, max);
+    uint32_t count = sl_dpdk_received_packets_words(received, words, max);
     uint32_t needed = model->end == model->next ? 0 : (model->end - model->next - 1 + 63) / 64;
     assert_int_equal(count, needed < max ? needed : max);
     for (uint32_t i = 0; i < 64 * count; i++) {
@@ -133,48 +134,48 @@ static void check_words(const struct sl_dpdk_received_packets *seen, const struc
     }
 }
 
-static void check_all(const struct sl_dpdk_received_packets *seen, const struct model *model,
+static void check_all(const struct sl_dpdk_received_packets *received, const struct model *model,
                       uint32_t first)
 {
     for (uint32_t n = model->next; n < model->next + SL_DPDK_RECEIVED_PACKETS && n < NUMBERS; n++) {
         enum sl_dpdk_received_packets_answer expected =
             model->came[n] != 0 ? SL_DPDK_RECEIVED_AGAIN : SL_DPDK_RECEIVED_NEW;
-        assert_int_equal(sl_dpdk_received_packets_ask(seen, first + n), expected);
+        assert_int_equal(sl_dpdk_received_packets_ask(received, first + n), expected);
     }
 }
 
-static void seen__is_as_the_model(void **state)
+static void received__is_as_the_model(void **state)
 {
     (void)state;
     static struct model model;
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        struct sl_dpdk_received_packets seen;
+        struct sl_dpdk_received_packets received;
         uint64_t random = seed;
         uint32_t first = NEAR_THE_END + (uint32_t)(sl_hash_random(&random) % 9000);
         uint32_t reach = 1U << (2 * seed); /* how far numbers stray */
         memset(&model, 0, sizeof model);
-        sl_dpdk_received_packets_init(&seen, first);
+        sl_dpdk_received_packets_init(&received, first);
         while (model.next < NUMBERS - 2 * SL_DPDK_RECEIVED_PACKETS) {
             uint32_t n = model.next + (uint32_t)(sl_hash_random(&random) % reach);
             bool settles = sl_hash_random(&random) % (reach + 8) == 0;
             if (settles) {
-                assert_true(sl_dpdk_received_packets_settle(&seen, first + n, 0));
+                assert_true(sl_dpdk_received_packets_settle(&received, first + n, 0));
                 model.next = n;
                 model.end = model.end > n ? model.end : n;
-            } else if (sl_dpdk_received_packets_ask(&seen, first + n) == SL_DPDK_RECEIVED_NEW) {
+            } else if (sl_dpdk_received_packets_ask(&received, first + n) == SL_DPDK_RECEIVED_NEW) {
                 assert_int_equal(model.came[n], 0);
-                sl_dpdk_received_packets_take(&seen, first + n);
+                sl_dpdk_received_packets_take(&received, first + n);
                 model.came[n] = 1;
                 model.end = model.end > n + 1 ? model.end : n + 1;
             } else {
                 assert_int_equal(model.came[n], 1);
             }
             model_advance(&model);
-            assert_int_equal(seen.next, first + model.next);
-            assert_int_equal(seen.end, first + model.end);
-            check_words(&seen, &model, 1 + (uint32_t)(sl_hash_random(&random) % 4));
+            assert_int_equal(received.next, first + model.next);
+            assert_int_equal(received.end, first + model.end);
+            check_words(&received, &model, 1 + (uint32_t)(sl_hash_random(&random) % 4));
             if (sl_hash_random(&random) % 512 == 0) {
-                check_all(&seen, &model, first);
+                check_all(&received, &model, first);
             }
         }
     }
@@ -183,11 +184,11 @@ static void seen__is_as_the_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seen_take__in_order),
-        cmocka_unit_test(seen_words__tell_what_is_beyond),
-        cmocka_unit_test(seen_settle__passes_holes),
-        cmocka_unit_test(seen__what_no_honest_sender_says),
-        cmocka_unit_test(seen__is_as_the_model),
+        cmocka_unit_test(received_take__in_order),
+        cmocka_unit_test(received_words__tell_what_is_beyond),
+        cmocka_unit_test(received_settle__passes_holes),
+        cmocka_unit_test(received__what_no_honest_sender_says),
+        cmocka_unit_test(received__is_as_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,12 +146,12 @@ static void turn__sends_so_many_and_wants_another(void **state)
     assert_true(end.conn->dirty);
 }
 
-static void sums__by_the_device(void **state)
+static void checksums__by_the_device(void **state)
 {
     (void)state;
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){
-                       .frame_bytes_max = 1514, .packets = END_PACKETS, .sums = true});
+                       .frame_bytes_max = 1514, .packets = END_PACKETS, .tx_checksum = true});
     uint8_t *frame = offer(0, 101);
     end_flush(&end); /* the port sees `unchecked`, or would find no sum */
     uint32_t at = 0;
@@ -166,14 +166,14 @@ static void acknowledgement__alone(void **state)
     (void)state;
     end_flush(&end);
     assert_int_equal(end.sent_count, 0);
-    sl_dpdk_received_packets_take(&end.conn->seen, 2000);
+    sl_dpdk_received_packets_take(&end.conn->received, 2000);
     end.conn->ack_due = true;
     end_flush(&end);
     assert_int_equal(end.sent_count, 1);
     assert_int_equal(sent_header(0)->kind, SL_DPDK_ACK);
     assert_int_equal(sent_header(0)->sequence, FIRST);
     assert_int_equal(sent_header(0)->acknowledged, 2001);
-    assert_int_equal(end.conn->flights.next, FIRST);
+    assert_int_equal(end.conn->sent_packets.next, FIRST);
     end_flush(&end);
     assert_int_equal(end.sent_count, 1);
 }
@@ -181,7 +181,7 @@ static void acknowledgement__alone(void **state)
 static void acknowledgement__with_what_goes_anyway(void **state)
 {
     (void)state;
-    sl_dpdk_received_packets_take(&end.conn->seen, 2002);
+    sl_dpdk_received_packets_take(&end.conn->received, 2002);
     end.conn->ack_due = end.conn->ack_now = true;
     uint8_t *frame = offer(0, 64);
     end_flush(&end);
@@ -198,7 +198,7 @@ static void acknowledgement__with_what_goes_anyway(void **state)
 static void acknowledgement__that_does_not_fit(void **state)
 {
     (void)state;
-    sl_dpdk_received_packets_take(&end.conn->seen, 2002);
+    sl_dpdk_received_packets_take(&end.conn->received, 2002);
     end.conn->ack_due = true;
     offer(0, 2 * PIECE - 32);
     end_flush(&end);
@@ -228,13 +228,13 @@ static void grant__is_told_once(void **state)
     end.conn->ack_due = true;
     end_flush(&end);
     assert_int_equal(sent_header(0)->granted, SL_DPDK_UNSCHEDULED_BYTES + 5000);
-    assert_int_equal(end.conn->grant.told, SL_DPDK_UNSCHEDULED_BYTES + 5000);
+    assert_int_equal(end.conn->grant.advertised, SL_DPDK_UNSCHEDULED_BYTES + 5000);
 }
 
 /* ---- Without content --------------------------------------------------------------------------
  */
 
-static void bye__goes_behind_the_last_frame(void **state)
+static void fin__goes_behind_the_last_frame(void **state)
 {
     (void)state;
     end.conn->granted_theirs = 0;
@@ -247,9 +247,9 @@ static void bye__goes_behind_the_last_frame(void **state)
     assert_int_equal(end.sent_count, 2);
     expect_sent(1, SL_DPDK_FIN, 1, 0);
     assert_true(end_acknowledge(&end, FIRST + 1, 0, 1000));
-    assert_false(end.conn->bye_acked);
+    assert_false(end.conn->fin_acked);
     assert_true(end_acknowledge(&end, FIRST + 2, 0, 1000));
-    assert_true(end.conn->bye_acked && end.conn->ready);
+    assert_true(end.conn->fin_acked && end.conn->ready);
 }
 
 static void moved__goes_before_all_until_it_has_come(void **state)
@@ -273,12 +273,12 @@ static void moved__goes_before_all_until_it_has_come(void **state)
     assert_int_equal(end.sent_count, 5);
 }
 
-static void loose__is_sent_at_once(void **state)
+static void unnumbered__is_sent_at_once(void **state)
 {
     (void)state;
     const uint8_t body = 5;
     struct sl_dpdk_header header = {.connection = 9, .kind = SL_DPDK_RESET, .body_bytes = 1};
-    sl_dpdk_send_unnumbered(end.dpdk, end.conn->side, &end.conn->route, 0, &header, &body);
+    sl_dpdk_send_unnumbered(end.dpdk, end.conn->netif, &end.conn->route, 0, &header, &body);
     end_flush(&end);
     assert_int_equal(end.sent_count, 1);
     assert_int_equal(sent_header(0)->kind, SL_DPDK_RESET);
@@ -316,15 +316,15 @@ int main(void)
         CASE(messages__no_more_than_the_peer_takes),
         CASE(port__without_memory_goes_on_later),
         CASE(turn__sends_so_many_and_wants_another),
-        CASE(sums__by_the_device),
+        CASE(checksums__by_the_device),
         CASE(acknowledgement__alone),
         CASE(acknowledgement__with_what_goes_anyway),
         CASE(acknowledgement__that_does_not_fit),
         CASE(acknowledgement__of_what_was_never_sent),
         CASE(grant__is_told_once),
-        CASE(bye__goes_behind_the_last_frame),
+        CASE(fin__goes_behind_the_last_frame),
         CASE(moved__goes_before_all_until_it_has_come),
-        CASE(loose__is_sent_at_once),
+        CASE(unnumbered__is_sent_at_once),
         CASE(leave__goes_on_with_the_next_number),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -17,17 +17,17 @@
 #define MS SL_CLOCK_NS_PER_MS
 
 struct fixture {
-    struct sl_dpdk_sent_packets flights;
+    struct sl_dpdk_sent_packets sent_packets;
     uint32_t came, lost, first;
-    uint32_t last_lost; /* `message` of it */
-    uint32_t sums[2];   /* of `message`, of what came and of what is lost */
+    uint32_t last_lost;    /* `message` of it */
+    uint32_t checksums[2]; /* of `message`, of what came and of what is lost */
 };
 
 static void on_came(void *ctx, const struct sl_dpdk_sent_packet *packet)
 {
     struct fixture *fixture = ctx;
     fixture->came++;
-    fixture->sums[0] += packet->message;
+    fixture->checksums[0] += packet->message;
 }
 
 static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *packet)
@@ -35,7 +35,7 @@ static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *packet)
     struct fixture *fixture = ctx;
     fixture->lost++;
     fixture->last_lost = packet->message;
-    fixture->sums[1] += packet->message;
+    fixture->checksums[1] += packet->message;
 }
 
 static int setup(void **state)
@@ -43,7 +43,7 @@ static int setup(void **state)
     struct fixture *fixture = calloc(1, sizeof *fixture);
     assert_non_null(fixture);
     fixture->first = UINT32_MAX - 4;
-    assert_int_equal(sl_dpdk_sent_packets_open(&fixture->flights, fixture->first), 0);
+    assert_int_equal(sl_dpdk_sent_packets_open(&fixture->sent_packets, fixture->first), 0);
     *state = fixture;
     return 0;
 }
@@ -51,7 +51,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    sl_dpdk_sent_packets_close(&fixture->flights);
+    sl_dpdk_sent_packets_close(&fixture->sent_packets);
     free(fixture);
     return 0;
 }
@@ -59,9 +59,9 @@ static int teardown(void **state)
 /* Packet n, counted from 0, of 100 bytes. */
 static void send_at(struct fixture *fixture, uint32_t n, uint64_t now_ns)
 {
-    assert_int_equal(fixture->flights.next, fixture->first + n);
+    assert_int_equal(fixture->sent_packets.next, fixture->first + n);
     const struct sl_dpdk_sent_packet packet = {.message = n, .body_bytes = 100};
-    sl_dpdk_sent_packets_sent(&fixture->flights, &packet, now_ns);
+    sl_dpdk_sent_packets_sent(&fixture->sent_packets, &packet, now_ns);
 }
 
 static void send_count(struct fixture *fixture, uint32_t count, uint64_t now_ns)
@@ -79,37 +79,37 @@ static struct sl_dpdk_flight_events events_of(struct fixture *fixture)
 static bool acknowledge(struct fixture *fixture, uint32_t n, uint64_t word, uint64_t now_ns)
 {
     const struct sl_dpdk_flight_events events = events_of(fixture);
-    return sl_dpdk_sent_packets_acknowledged(&fixture->flights, fixture->first + n, &word,
+    return sl_dpdk_sent_packets_acknowledged(&fixture->sent_packets, fixture->first + n, &word,
                                              word != 0, now_ns, &events);
 }
 
 static bool expire(struct fixture *fixture, uint64_t now_ns)
 {
     const struct sl_dpdk_flight_events events = events_of(fixture);
-    return sl_dpdk_sent_packets_expire(&fixture->flights, now_ns, &events);
+    return sl_dpdk_sent_packets_expire(&fixture->sent_packets, now_ns, &events);
 }
 
-static void flights_acknowledged__in_order(void **state)
+static void sent_packets_acknowledged__in_order(void **state)
 {
     struct fixture *fixture = *state;
     send_count(fixture, 10, 1000 * US);
-    assert_int_equal(fixture->flights.outstanding_bytes, 1000);
-    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->flights), 10);
+    assert_int_equal(fixture->sent_packets.outstanding_bytes, 1000);
+    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->sent_packets), 10);
     assert_true(acknowledge(fixture, 4, 0, 1010 * US));
     assert_int_equal(fixture->came, 4);
-    assert_int_equal(fixture->flights.outstanding_bytes, 600);
-    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->flights), 6);
+    assert_int_equal(fixture->sent_packets.outstanding_bytes, 600);
+    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->sent_packets), 6);
     assert_true(acknowledge(fixture, 2, 0, 1020 * US)); /* older: no harm */
     assert_true(acknowledge(fixture, 10, 0, 1030 * US));
     assert_int_equal(fixture->came, 10);
     assert_int_equal(fixture->lost, 0);
-    assert_int_equal(fixture->sums[0], 45);
-    assert_int_equal(fixture->flights.outstanding_bytes, 0);
-    assert_true(sl_dpdk_sent_packets_none(&fixture->flights));
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == SL_CLOCK_NEVER);
+    assert_int_equal(fixture->checksums[0], 45);
+    assert_int_equal(fixture->sent_packets.outstanding_bytes, 0);
+    assert_true(sl_dpdk_sent_packets_none(&fixture->sent_packets));
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == SL_CLOCK_NEVER);
 }
 
-static void flights_acknowledged__refuses_what_was_never_sent(void **state)
+static void sent_packets_acknowledged__refuses_what_was_never_sent(void **state)
 {
     struct fixture *fixture = *state;
     send_count(fixture, 10, 0);
@@ -121,16 +121,16 @@ static void flights_acknowledged__refuses_what_was_never_sent(void **state)
     const uint64_t none[4] = {0};
     const struct sl_dpdk_flight_events events = events_of(fixture);
     /* So many words say that a packet behind 192 has come. */
-    assert_false(
-        sl_dpdk_sent_packets_acknowledged(&fixture->flights, fixture->first, none, 4, 1, &events));
+    assert_false(sl_dpdk_sent_packets_acknowledged(&fixture->sent_packets, fixture->first, none, 4,
+                                                   1, &events));
     assert_int_equal(fixture->came + fixture->lost, 0);
-    assert_int_equal(fixture->flights.outstanding_bytes, 1000);
-    assert_true(fixture->flights.rtt.smoothed_ns == 0);
+    assert_int_equal(fixture->sent_packets.outstanding_bytes, 1000);
+    assert_true(fixture->sent_packets.rtt.smoothed_ns == 0);
     assert_true(acknowledge(fixture, 0, 1ULL << 8, 1)); /* packet 9 */
     assert_int_equal(fixture->came, 1);
 }
 
-static void flights_acknowledged__three_later_ones_are_a_loss(void **state)
+static void sent_packets_acknowledged__three_later_ones_are_a_loss(void **state)
 {
     struct fixture *fixture = *state;
     send_count(fixture, 10, 0);
@@ -141,15 +141,15 @@ static void flights_acknowledged__three_later_ones_are_a_loss(void **state)
     assert_int_equal(fixture->lost, 1);
     assert_int_equal(fixture->last_lost, 0);
     assert_int_equal(fixture->came, 3);
-    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->flights),
+    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->sent_packets),
                      6); /* all before 4 are settled */
-    assert_int_equal(fixture->flights.outstanding_bytes, 600);
+    assert_int_equal(fixture->sent_packets.outstanding_bytes, 600);
     /* It comes late: it was lost, and nothing more is said of it. */
     assert_true(acknowledge(fixture, 4, 0, 11 * US));
     assert_int_equal(fixture->came, 3);
 }
 
-static void flights_expire__age_is_a_loss_when_a_later_one_has_come(void **state)
+static void sent_packets_expire__age_is_a_loss_when_a_later_one_has_come(void **state)
 {
     struct fixture *fixture = *state;
     send_at(fixture, 0, 0);
@@ -161,86 +161,86 @@ static void flights_expire__age_is_a_loss_when_a_later_one_has_come(void **state
     send_at(fixture, 3, 260 * US);
     assert_true(acknowledge(fixture, 2, 1, 270 * US)); /* 3 */
     assert_int_equal(fixture->lost, 0);
-    uint64_t at = sl_dpdk_sent_packets_timer(&fixture->flights);
+    uint64_t at = sl_dpdk_sent_packets_timer(&fixture->sent_packets);
     assert_true(at > 255 * US + 190 * US && at <= 255 * US + 225 * US);
     assert_false(expire(fixture, at - 1));
     assert_int_equal(fixture->lost, 0);
     assert_false(expire(fixture, at));
     assert_int_equal(fixture->lost, 1);
     assert_int_equal(fixture->last_lost, 2);
-    assert_true(sl_dpdk_sent_packets_none(&fixture->flights));
+    assert_true(sl_dpdk_sent_packets_none(&fixture->sent_packets));
 }
 
-static void flights_acknowledged__words_say_more_than_their_bits(void **state)
+static void sent_packets_acknowledged__words_say_more_than_their_bits(void **state)
 {
     struct fixture *fixture = *state;
     send_count(fixture, 1000, 0);
     /* Nothing of the first 256 came, but something behind did: 193 came at the earliest. */
     const uint64_t none[4] = {0};
     const struct sl_dpdk_flight_events events = events_of(fixture);
-    assert_true(
-        sl_dpdk_sent_packets_acknowledged(&fixture->flights, fixture->first, none, 4, 1, &events));
+    assert_true(sl_dpdk_sent_packets_acknowledged(&fixture->sent_packets, fixture->first, none, 4,
+                                                  1, &events));
     assert_int_equal(fixture->came, 0);
     assert_int_equal(fixture->lost, 193 - 2);
     assert_int_equal(fixture->last_lost, 190);
 }
 
-static void flights_timer__doubles_and_the_third_loses_all(void **state)
+static void sent_packets_timer__doubles_and_the_third_loses_all(void **state)
 {
     struct fixture *fixture = *state;
-    sl_dpdk_sent_packets_measured(&fixture->flights, 800 * US); /* and 4 times 400 us */
+    sl_dpdk_sent_packets_measured(&fixture->sent_packets, 800 * US); /* and 4 times 400 us */
     send_count(fixture, 5, 0);
-    uint64_t at = sl_dpdk_sent_packets_timer(&fixture->flights);
+    uint64_t at = sl_dpdk_sent_packets_timer(&fixture->sent_packets);
     assert_true(at == 2400 * US);
     assert_false(expire(fixture, at - 1));
     assert_true(expire(fixture, at));
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == at + 4800 * US);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == at + 4800 * US);
     at += 4800 * US;
     assert_true(expire(fixture, at));
     assert_int_equal(fixture->lost, 0);
     at += 9600 * US;
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == at);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == at);
     assert_true(expire(fixture, at));
     assert_int_equal(fixture->lost, 5);
-    assert_int_equal(fixture->flights.outstanding_bytes, 0);
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == SL_CLOCK_NEVER);
+    assert_int_equal(fixture->sent_packets.outstanding_bytes, 0);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == SL_CLOCK_NEVER);
     send_at(fixture, 5, at);
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == at + 19200 * US);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == at + 19200 * US);
     assert_true(acknowledge(fixture, 6, 0, at + MS));
     assert_int_equal(fixture->came, 1);
-    assert_int_equal(fixture->flights.timeouts, 0);
+    assert_int_equal(fixture->sent_packets.timeouts, 0);
 }
 
 /* A lost tail is asked for soon, and nothing counts as lost for it: the peer may have slept. */
-static void flights_timer__probes_come_before_a_timeout(void **state)
+static void sent_packets_timer__probes_come_before_a_timeout(void **state)
 {
     struct fixture *fixture = *state;
-    sl_dpdk_sent_packets_measured(&fixture->flights, 100 * US); /* and 4 times 50 us */
+    sl_dpdk_sent_packets_measured(&fixture->sent_packets, 100 * US); /* and 4 times 50 us */
     send_count(fixture, 2, 0);
     uint64_t at = 300 * US;
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == at);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == at);
     assert_true(expire(fixture, at));
     at += 600 * US;
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == at);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == at);
     assert_true(expire(fixture, at));
-    assert_int_equal(fixture->flights.timeouts, 0);
+    assert_int_equal(fixture->sent_packets.timeouts, 0);
     for (uint32_t n = 0; n < 3; n++) { /* 1, 2 and 4 ms: no probes between them */
-        assert_int_equal(fixture->flights.timeouts, n);
+        assert_int_equal(fixture->sent_packets.timeouts, n);
         assert_int_equal(fixture->lost, 0);
         at += (1U << n) * MS;
-        assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == at);
+        assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == at);
         assert_true(expire(fixture, at));
     }
     assert_int_equal(fixture->lost, 2);
 }
 
-static void flights_expire__a_probe_finds_a_lost_tail(void **state)
+static void sent_packets_expire__a_probe_finds_a_lost_tail(void **state)
 {
     struct fixture *fixture = *state;
-    sl_dpdk_sent_packets_measured(&fixture->flights, 10 * US);
+    sl_dpdk_sent_packets_measured(&fixture->sent_packets, 10 * US);
     send_count(fixture, 3, 0);
     assert_true(acknowledge(fixture, 2, 0, 10 * US));
-    uint64_t at = sl_dpdk_sent_packets_timer(&fixture->flights);
+    uint64_t at = sl_dpdk_sent_packets_timer(&fixture->sent_packets);
     assert_true(at < 100 * US);
     assert_true(expire(fixture, at));
     send_at(fixture, 3, at);
@@ -249,15 +249,15 @@ static void flights_expire__a_probe_finds_a_lost_tail(void **state)
     assert_int_equal(fixture->last_lost, 2);
 }
 
-static void flights_timer__stays_within_its_limits(void **state)
+static void sent_packets_timer__stays_within_its_limits(void **state)
 {
     struct fixture *fixture = *state;
     send_at(fixture, 0, 0);
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == 250 * MS); /* not known yet */
-    sl_dpdk_sent_packets_measured(&fixture->flights, 10 * US);
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == 60 * US);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == 250 * MS); /* not known yet */
+    sl_dpdk_sent_packets_measured(&fixture->sent_packets, 10 * US);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == 60 * US);
     for (uint64_t at = 0, n = 1; n < 100; n++) {
-        uint64_t next = sl_dpdk_sent_packets_timer(&fixture->flights);
+        uint64_t next = sl_dpdk_sent_packets_timer(&fixture->sent_packets);
         assert_true(next > at && next - at <= 250 * MS);
         at = next;
         assert_true(expire(fixture, at));
@@ -265,55 +265,55 @@ static void flights_timer__stays_within_its_limits(void **state)
     }
 }
 
-static void flights_timer__what_is_heard_puts_it_off(void **state)
+static void sent_packets_timer__what_is_heard_puts_it_off(void **state)
 {
     struct fixture *fixture = *state;
     send_count(fixture, 2, 0);
     assert_true(acknowledge(fixture, 1, 0, 100 * MS));
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) > 200 * MS);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) > 200 * MS);
     assert_true(acknowledge(fixture, 1, 0, 150 * MS)); /* nothing new */
-    assert_true(sl_dpdk_sent_packets_timer(&fixture->flights) == 100 * MS + 250 * MS);
+    assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == 100 * MS + 250 * MS);
 }
 
-static void flights_measured__as_rfc_9002(void **state)
+static void sent_packets_measured__as_rfc_9002(void **state)
 {
     struct fixture *fixture = *state;
-    struct sl_dpdk_rtt *rtt = &fixture->flights.rtt;
-    sl_dpdk_sent_packets_measured(&fixture->flights, 800);
+    struct sl_dpdk_rtt *rtt = &fixture->sent_packets.rtt;
+    sl_dpdk_sent_packets_measured(&fixture->sent_packets, 800);
     assert_true(rtt->smoothed_ns == 800 && rtt->variance_ns == 400 && rtt->least_ns == 800);
-    sl_dpdk_sent_packets_measured(&fixture->flights, 1600);
+    sl_dpdk_sent_packets_measured(&fixture->sent_packets, 1600);
     assert_true(rtt->smoothed_ns == 900 && rtt->variance_ns == 500 && rtt->least_ns == 800);
-    sl_dpdk_sent_packets_measured(&fixture->flights, 0); /* the clock stood */
+    sl_dpdk_sent_packets_measured(&fixture->sent_packets, 0); /* the clock stood */
     assert_true(rtt->latest_ns == 1 && rtt->least_ns == 1);
 }
 
 /* Only the newest packet of an acknowledgement says how long the way is, and only once. */
-static void flights_acknowledged__measures_the_newest(void **state)
+static void sent_packets_acknowledged__measures_the_newest(void **state)
 {
     struct fixture *fixture = *state;
     for (uint32_t n = 0; n < 4; n++) {
         send_at(fixture, n, n * US);
     }
     assert_true(acknowledge(fixture, 0, 2, 82 * US)); /* packet 2 */
-    assert_true(fixture->flights.rtt.latest_ns == 80 * US);
+    assert_true(fixture->sent_packets.rtt.latest_ns == 80 * US);
     assert_true(acknowledge(fixture, 1, 2, 84 * US)); /* 0, and 3 */
-    assert_true(fixture->flights.rtt.latest_ns == 81 * US);
+    assert_true(fixture->sent_packets.rtt.latest_ns == 81 * US);
     assert_true(acknowledge(fixture, 4, 0, 86 * US)); /* 1, which is older than 3 */
-    assert_true(fixture->flights.rtt.latest_ns == 81 * US);
+    assert_true(fixture->sent_packets.rtt.latest_ns == 81 * US);
     assert_int_equal(fixture->came, 4);
 }
 
-static void flights_full__until_the_oldest_is_settled(void **state)
+static void sent_packets_full__until_the_oldest_is_settled(void **state)
 {
     struct fixture *fixture = *state;
     send_count(fixture, SL_DPDK_SENT_PACKETS, 0);
-    assert_true(sl_dpdk_sent_packets_full(&fixture->flights));
-    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->flights), SL_DPDK_SENT_PACKETS);
+    assert_true(sl_dpdk_sent_packets_full(&fixture->sent_packets));
+    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->sent_packets), SL_DPDK_SENT_PACKETS);
     assert_true(acknowledge(fixture, 0, 3, 1)); /* 1, 2 */
-    assert_true(sl_dpdk_sent_packets_full(&fixture->flights));
+    assert_true(sl_dpdk_sent_packets_full(&fixture->sent_packets));
     assert_true(acknowledge(fixture, 0, 7, 1)); /* and 3: 0 is lost */
-    assert_false(sl_dpdk_sent_packets_full(&fixture->flights));
-    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->flights), SL_DPDK_SENT_PACKETS - 4);
+    assert_false(sl_dpdk_sent_packets_full(&fixture->sent_packets));
+    assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->sent_packets), SL_DPDK_SENT_PACKETS - 4);
 }
 
 /* ---- a sender, a receiver, and a network that does what it likes -------------------------------
@@ -340,8 +340,8 @@ struct cable {
 };
 
 struct world {
-    struct sl_dpdk_sent_packets flights;
-    struct sl_dpdk_received_packets seen;
+    struct sl_dpdk_sent_packets sent_packets;
+    struct sl_dpdk_received_packets received;
     struct cable cable;
     uint64_t now_ns;
     uint32_t todo[PIECES]; /* a stack of what is to be sent, the first on top */
@@ -393,24 +393,24 @@ static void piece_lost(void *ctx, const struct sl_dpdk_sent_packet *packet)
 
 static void send_one(struct world *world, uint32_t piece, uint16_t bytes)
 {
-    struct cable_packet packet = {.sequence = world->flights.next,
-                                  .behind = sl_dpdk_sent_packets_behind(&world->flights),
+    struct cable_packet packet = {.sequence = world->sent_packets.next,
+                                  .behind = sl_dpdk_sent_packets_behind(&world->sent_packets),
                                   .piece = piece};
-    const struct sl_dpdk_sent_packet flight = {.message = piece, .body_bytes = bytes};
-    sl_dpdk_sent_packets_sent(&world->flights, &flight, world->now_ns);
+    const struct sl_dpdk_sent_packet sent_packet = {.message = piece, .body_bytes = bytes};
+    sl_dpdk_sent_packets_sent(&world->sent_packets, &sent_packet, world->now_ns);
     cable_put(world, &packet);
 }
 
 static void sender_turn(struct world *world, const struct sl_dpdk_flight_events *events)
 {
-    bool timeout = sl_dpdk_sent_packets_timer(&world->flights) <= world->now_ns &&
-                   sl_dpdk_sent_packets_expire(&world->flights, world->now_ns, events);
-    if (timeout && !sl_dpdk_sent_packets_full(&world->flights)) {
+    bool timeout = sl_dpdk_sent_packets_timer(&world->sent_packets) <= world->now_ns &&
+                   sl_dpdk_sent_packets_expire(&world->sent_packets, world->now_ns, events);
+    if (timeout && !sl_dpdk_sent_packets_full(&world->sent_packets)) {
         send_one(world, PIECES, 0); /* asks */
     }
     for (uint32_t i = 0;
-         i < 20 && world->todo_count > 0 && world->flights.outstanding_bytes < WINDOW * 10 &&
-         !sl_dpdk_sent_packets_full(&world->flights);
+         i < 20 && world->todo_count > 0 && world->sent_packets.outstanding_bytes < WINDOW * 10 &&
+         !sl_dpdk_sent_packets_full(&world->sent_packets);
          i++) {
         uint32_t piece = world->todo[--world->todo_count];
         assert_int_equal(world->is_out[piece], 0);
@@ -421,13 +421,14 @@ static void sender_turn(struct world *world, const struct sl_dpdk_flight_events 
 
 static void receiver_take(struct world *world, const struct cable_packet *packet)
 {
-    assert_true(sl_dpdk_received_packets_settle(&world->seen, packet->sequence, packet->behind));
+    assert_true(
+        sl_dpdk_received_packets_settle(&world->received, packet->sequence, packet->behind));
     enum sl_dpdk_received_packets_answer answer =
-        sl_dpdk_received_packets_ask(&world->seen, packet->sequence);
+        sl_dpdk_received_packets_ask(&world->received, packet->sequence);
     assert_int_not_equal(answer, SL_DPDK_RECEIVED_OUTSIDE);
     /* Now and then there is no room for one. */
     if (answer == SL_DPDK_RECEIVED_NEW && !chance(&world->cable, world->cable.loss / 10)) {
-        sl_dpdk_received_packets_take(&world->seen, packet->sequence);
+        sl_dpdk_received_packets_take(&world->received, packet->sequence);
         if (packet->piece < PIECES) {
             world->copies += world->arrived[packet->piece];
             world->arrived[packet->piece] = 1;
@@ -445,7 +446,7 @@ static void deliver(struct world *world, const struct sl_dpdk_flight_events *eve
         if (packet.arrives_ns > world->now_ns) {
             cable->packets[kept++] = packet;
         } else if (packet.is_ack) {
-            assert_true(sl_dpdk_sent_packets_acknowledged(&world->flights, packet.acknowledged,
+            assert_true(sl_dpdk_sent_packets_acknowledged(&world->sent_packets, packet.acknowledged,
                                                           packet.sack, packet.sack_words,
                                                           world->now_ns, events));
         } else {
@@ -458,8 +459,8 @@ static void deliver(struct world *world, const struct sl_dpdk_flight_events *eve
 static void receiver_turn(struct world *world)
 {
     if (world->ack_due) {
-        struct cable_packet ack = {.is_ack = true, .acknowledged = world->seen.next};
-        ack.sack_words = sl_dpdk_received_packets_words(&world->seen, ack.sack, 4);
+        struct cable_packet ack = {.is_ack = true, .acknowledged = world->received.next};
+        ack.sack_words = sl_dpdk_received_packets_words(&world->received, ack.sack, 4);
         cable_put(world, &ack);
         world->ack_due = false;
     }
@@ -469,12 +470,13 @@ static void forge(struct world *world, const struct sl_dpdk_flight_events *event
 {
     uint64_t word = sl_hash_random(&world->cable.random) | 1ULL << 63;
     uint32_t ahead = (uint32_t)sl_hash_random(&world->cable.random) % (1U << 30);
-    uint32_t bytes = world->flights.outstanding_bytes;
-    assert_false(sl_dpdk_sent_packets_acknowledged(&world->flights, world->flights.next + ahead + 1,
-                                                   NULL, 0, world->now_ns, events));
-    assert_false(sl_dpdk_sent_packets_acknowledged(&world->flights, world->flights.next - 60, &word,
-                                                   1, world->now_ns, events));
-    assert_int_equal(world->flights.outstanding_bytes, bytes);
+    uint32_t bytes = world->sent_packets.outstanding_bytes;
+    assert_false(sl_dpdk_sent_packets_acknowledged(&world->sent_packets,
+                                                   world->sent_packets.next + ahead + 1, NULL, 0,
+                                                   world->now_ns, events));
+    assert_false(sl_dpdk_sent_packets_acknowledged(
+        &world->sent_packets, world->sent_packets.next - 60, &word, 1, world->now_ns, events));
+    assert_int_equal(world->sent_packets.outstanding_bytes, bytes);
 }
 
 static uint32_t count_out(const struct world *world)
@@ -492,8 +494,8 @@ static uint32_t run_world(uint64_t seed, uint32_t loss, uint32_t reorder, uint32
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     uint32_t first = 0U - (uint32_t)(seed * 1000);
-    assert_int_equal(sl_dpdk_sent_packets_open(&world->flights, first), 0);
-    sl_dpdk_received_packets_init(&world->seen, first);
+    assert_int_equal(sl_dpdk_sent_packets_open(&world->sent_packets, first), 0);
+    sl_dpdk_received_packets_init(&world->received, first);
     world->cable = (struct cable){.random = seed, .loss = loss, .reorder = reorder, .twice = twice};
     for (uint32_t i = 0; i < PIECES; i++) {
         world->todo[world->todo_count++] = PIECES - 1 - i;
@@ -510,18 +512,18 @@ static uint32_t run_world(uint64_t seed, uint32_t loss, uint32_t reorder, uint32
         receiver_turn(world);
         if (i % 64 == 0) {
             forge(world, &events);
-            assert_int_equal(world->flights.outstanding_bytes, 10 * count_out(world));
+            assert_int_equal(world->sent_packets.outstanding_bytes, 10 * count_out(world));
         }
     }
-    assert_int_equal(world->flights.outstanding_bytes, 0);
-    uint32_t sent = world->flights.next - first;
+    assert_int_equal(world->sent_packets.outstanding_bytes, 0);
+    uint32_t sent = world->sent_packets.next - first;
     assert_true(world->copies <= sent - PIECES);
-    sl_dpdk_sent_packets_close(&world->flights);
+    sl_dpdk_sent_packets_close(&world->sent_packets);
     free(world);
     return (uint32_t)((uint64_t)sent * 1000 / PIECES);
 }
 
-static void flights__all_comes_once_through_any_network(void **state)
+static void sent_packets__all_comes_once_through_any_network(void **state)
 {
     (void)state;
     static const struct {
@@ -550,21 +552,21 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(flights_acknowledged__in_order),
-        TEST(flights_acknowledged__refuses_what_was_never_sent),
-        TEST(flights_acknowledged__three_later_ones_are_a_loss),
-        TEST(flights_expire__age_is_a_loss_when_a_later_one_has_come),
-        TEST(flights_acknowledged__words_say_more_than_their_bits),
-        TEST(flights_timer__doubles_and_the_third_loses_all),
-        TEST(flights_timer__probes_come_before_a_timeout),
-        TEST(flights_expire__a_probe_finds_a_lost_tail),
-        TEST(flights_timer__stays_within_its_limits),
-        TEST(flights_timer__what_is_heard_puts_it_off),
-        TEST(flights_measured__as_rfc_9002),
-        TEST(flights_acknowledged__measures_the_newest),
-        TEST(flights_full__until_the_oldest_is_settled),
+        TEST(sent_packets_acknowledged__in_order),
+        TEST(sent_packets_acknowledged__refuses_what_was_never_sent),
+        TEST(sent_packets_acknowledged__three_later_ones_are_a_loss),
+        TEST(sent_packets_expire__age_is_a_loss_when_a_later_one_has_come),
+        TEST(sent_packets_acknowledged__words_say_more_than_their_bits),
+        TEST(sent_packets_timer__doubles_and_the_third_loses_all),
+        TEST(sent_packets_timer__probes_come_before_a_timeout),
+        TEST(sent_packets_expire__a_probe_finds_a_lost_tail),
+        TEST(sent_packets_timer__stays_within_its_limits),
+        TEST(sent_packets_timer__what_is_heard_puts_it_off),
+        TEST(sent_packets_measured__as_rfc_9002),
+        TEST(sent_packets_acknowledged__measures_the_newest),
+        TEST(sent_packets_full__until_the_oldest_is_settled),
 #undef TEST
-        cmocka_unit_test(flights__all_comes_once_through_any_network),
+        cmocka_unit_test(sent_packets__all_comes_once_through_any_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

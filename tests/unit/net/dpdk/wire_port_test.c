@@ -156,15 +156,15 @@ static void send__gathers_late(void **state)
 {
     (void)state;
     struct fixture f;
-    set_up(&f, &(struct sl_wire_device_options){.gathers = true}, 0);
+    set_up(&f, &(struct sl_wire_device_options){.tx_gather = true}, 0);
     uint8_t memory[100] = {0};
     uint32_t pending = 1;
     uint16_t queue;
     assert_int_equal(f.ports[0]->ops->memory_register(f.ports[0], memory, sizeof memory), 0);
     struct sl_dpdk_packet packet = make(&f, false, 0, 1);
     packet.length = FRAME - 20;
-    packet.rest = memory + 10;
-    packet.rest_length = 20;
+    packet.tail = memory + 10;
+    packet.tail_length = 20;
     packet.pending = &pending;
     assert_int_equal(f.ports[0]->ops->send(f.ports[0], &packet, 1), 1);
     assert_int_equal(pending, 1);
@@ -187,13 +187,13 @@ static void tap__sees_and_loses(void **state)
     (void)state;
     struct fixture f;
     set_up(&f, &(struct sl_wire_device_options){0}, 0);
-    uint32_t seen = 0;
+    uint32_t received = 0;
     uint16_t queue;
-    sl_wire_set_tap(f.wire, lose_sevens, &seen);
+    sl_wire_set_tap(f.wire, lose_sevens, &received);
     assert_true(send_one(&f, false, 0, 7));
     assert_true(send_one(&f, false, 0, 8));
     assert_int_equal(receive_one(&f, 1, &queue), 8);
-    assert_int_equal(seen, 2);
+    assert_int_equal(received, 2);
     sl_wire_device_set_down(f.devices[1], true);
     assert_true(send_one(&f, false, 0, 8));
     assert_int_equal(receive_one(&f, 1, &queue), 0);

@@ -243,8 +243,8 @@ static void parse__checked_by_the_device(void **state)
 static void mend_ipv4(struct packet *packet)
 {
     memset(packet->bytes + 24, 0, 2);
-    uint16_t sum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet->bytes + 14, 20));
-    memcpy(packet->bytes + 24, &sum, 2);
+    uint16_t checksum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet->bytes + 14, 20));
+    memcpy(packet->bytes + 24, &checksum, 2);
 }
 
 static void parse__what_is_not_for_us(void **state)
@@ -515,7 +515,7 @@ static void page__shows_these_packets(void **state)
 
 /* ::ffff:10.0.0.1 stands for IPv4 in our addresses; an IPv6 packet that names it could not be
  * answered. */
-static void parse__an_ipv6_packet_with_an_ipv4_address_is_foreign(void **state)
+static void parse__an_ipv6_packet_with_an_ipv4_address_is_not_ours(void **state)
 {
     (void)state;
     static const uint32_t places[] = {14 + 8, 14 + 24}; /* the source's, the destination's */
@@ -547,7 +547,7 @@ int main(void)
         cmocka_unit_test(parse__any_length),
         cmocka_unit_test(parse__checked_by_the_device),
         cmocka_unit_test(parse__what_is_not_for_us),
-        cmocka_unit_test(parse__an_ipv6_packet_with_an_ipv4_address_is_foreign),
+        cmocka_unit_test(parse__an_ipv6_packet_with_an_ipv4_address_is_not_ours),
         cmocka_unit_test(parse__what_each_kind_may_have),
         cmocka_unit_test(parse__words),
         cmocka_unit_test(hello_decode__returns_what_was_encoded),

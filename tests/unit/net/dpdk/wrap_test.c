@@ -20,27 +20,28 @@ static uint32_t before_the_end(uint32_t left)
 static void wind(struct sl_dpdk_conn *from, struct sl_dpdk_conn *to)
 {
     struct sl_dpdk_sending *send = from->send;
-    struct sl_dpdk_sent_packets *flights = &from->flights;
-    assert_true(sl_dpdk_sent_packets_none(flights));
+    struct sl_dpdk_sent_packets *sent_packets = &from->sent_packets;
+    assert_true(sl_dpdk_sent_packets_none(sent_packets));
     assert_int_equal(send->head, send->tail);
     assert_int_equal(to->receive->begun, 0);
     assert_int_equal(from->offered, to->grant.consumed);
-    flights->first = flights->next = flights->largest_acked = before_the_end(PACKETS_LEFT);
-    sl_dpdk_received_packets_init(&to->seen, flights->next);
+    sent_packets->first = sent_packets->next = sent_packets->largest_acked =
+        before_the_end(PACKETS_LEFT);
+    sl_dpdk_received_packets_init(&to->received, sent_packets->next);
     send->message_first = send->message_next = before_the_end(MESSAGES_LEFT);
     to->receive->head = send->message_next;
     const uint32_t more = before_the_end(BYTES_LEFT) - from->offered;
     from->offered += more;
     from->granted_theirs += more;
     to->grant.granted += more;
-    to->grant.told += more;
+    to->grant.advertised += more;
     to->grant.arrived += more;
     to->grant.consumed += more;
     send->head = send->done = send->tail = send->next.entry = before_the_end(FRAMES_LEFT);
     send->lost_head = send->lost_tail = before_the_end(5);
 }
 
-static struct link *pair_near_the_end(struct hosts *hosts)
+static struct link *pair_path_the_end(struct hosts *hosts)
 {
     struct link *client = hosts_pair(hosts), *server = &hosts->nodes[0].links[0];
     link_send(client, 1, 100);
@@ -53,12 +54,12 @@ static struct link *pair_near_the_end(struct hosts *hosts)
     return client;
 }
 
-static void expect_past(const struct sl_dpdk_conn *conn)
+static void expect_time_wait(const struct sl_dpdk_conn *conn)
 {
-    assert_true(conn->flights.next < UINT32_MAX / 2);
+    assert_true(conn->sent_packets.next < UINT32_MAX / 2);
     assert_true(conn->send->message_next < UINT32_MAX / 2);
     assert_true(conn->offered < UINT32_MAX / 2);
-    assert_true(conn->seen.next < UINT32_MAX / 2);
+    assert_true(conn->received.next < UINT32_MAX / 2);
     assert_true(conn->grant.consumed < UINT32_MAX / 2);
     assert_true(conn->receive->head < UINT32_MAX / 2);
 }
@@ -92,21 +93,21 @@ static void numbers__that_run_over(void **state)
     for (uint32_t loses = 0; loses < 2; loses++) {
         struct hosts hosts;
         hosts_open(&hosts, NULL);
-        struct link *client = pair_near_the_end(&hosts);
+        struct link *client = pair_path_the_end(&hosts);
         exchange(&hosts, client, loses != 0);
-        expect_past(link_conn(client));
-        expect_past(link_conn(&hosts.nodes[0].links[0]));
+        expect_time_wait(link_conn(client));
+        expect_time_wait(link_conn(&hosts.nodes[0].links[0]));
         hosts_close(&hosts);
     }
 }
 
 /* They run over while the connection waits for silence to end, and then it leaves. */
-static void numbers__that_run_over_in_silence(void **state)
+static void numbers__that_run_over_in_liveness(void **state)
 {
     (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
-    struct link *client = pair_near_the_end(&hosts), *server = &hosts.nodes[0].links[0];
+    struct link *client = pair_path_the_end(&hosts), *server = &hosts.nodes[0].links[0];
     link_send(client, 60, 3000);
     sl_wire_device_set_down(hosts.device_a, true);
     hosts_run_ms(&hosts, 5000);
@@ -126,15 +127,15 @@ static void numbers__that_run_over_in_a_move(void **state)
     (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
-    struct link *client = pair_near_the_end(&hosts);
+    struct link *client = pair_path_the_end(&hosts);
     hosts.nodes[0].owner = &hosts.nodes[1];
     hosts.nodes[1].echoes = true;
     hosts.lose[SL_DPDK_MOVED] = 2;
     link_send(client, 60, 3000);
     hosts_until(&hosts, &client->received, 60);
     hosts_until(&hosts, &client->sent, 61);
-    expect_past(link_conn(client));
-    expect_past(link_conn(&hosts.nodes[1].links[0]));
+    expect_time_wait(link_conn(client));
+    expect_time_wait(link_conn(&hosts.nodes[1].links[0]));
     hosts_close(&hosts);
 }
 
@@ -142,7 +143,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(numbers__that_run_over),
-        cmocka_unit_test(numbers__that_run_over_in_silence),
+        cmocka_unit_test(numbers__that_run_over_in_liveness),
         cmocka_unit_test(numbers__that_run_over_in_a_move),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

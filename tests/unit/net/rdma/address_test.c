@@ -150,9 +150,9 @@ static void choose__several_devices_of_the_same_network(void **state)
     make_device("near1", "lo");
     make_device("other0", "no-such-interface");
     assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
-    assert_int_equal(rdma->next_rail, 1);
+    assert_int_equal(rdma->next_nic, 1);
     assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
-    assert_int_equal(rdma->next_rail, 2);
+    assert_int_equal(rdma->next_nic, 2);
     assert_string_equal(choose("203.0.113.9"), ""); /* of no device's network: by the routes */
     assert_string_equal(choose("0.0.0.0"), "");
 }

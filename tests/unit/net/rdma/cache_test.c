@@ -64,9 +64,9 @@ static int setup(void **state)
     if (fixture->watches) {
         sl_rdma_unmapped_close();
     }
-    fixture->cache = sl_rdma_cache_open(&fixture->fake.rail, 16 * fixture->page, 4);
+    fixture->cache = sl_rdma_cache_open(&fixture->fake.nic, 16 * fixture->page, 4);
     assert_non_null(fixture->cache);
-    fixture->fake.rail.cache = fixture->cache;
+    fixture->fake.nic.cache = fixture->cache;
     if (fixture->watches) {
         wait_for_watcher(fixture);
     }
@@ -145,7 +145,7 @@ static void get__is_shared_while_in_use(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__finds_what_was_kept(void **state)
+static void get__finds_what_was_pins(void **state)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -293,7 +293,7 @@ static void put__what_was_unmapped_in_use_goes_with_its_last_use(void **state)
 }
 
 /* The pages of a file are taken away through the file, and nobody is told. */
-static void put__shared_memory_is_not_kept(void **state)
+static void put__shared_memory_is_not_pins(void **state)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_SHARED);
@@ -305,7 +305,7 @@ static void put__shared_memory_is_not_kept(void **state)
 }
 
 /* A key that lets peers write is good for one use. */
-static void put__what_peers_may_write_is_not_kept(void **state)
+static void put__what_peers_may_write_is_not_pins(void **state)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
@@ -371,7 +371,7 @@ static void put__what_is_in_use_is_not_evicted(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__what_is_kept_makes_room(void **state)
+static void get__what_is_pins_makes_room(void **state)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -405,17 +405,17 @@ static void relieve__gives_back_what_nobody_uses(void **state)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
-    struct sl_rdma_nic other = fixture->fake.rail;
+    struct sl_rdma_nic other = fixture->fake.nic;
     other.cache = NULL;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
-    sl_rdma_memory_relieve(&fixture->fake.rail);
+    sl_rdma_memory_relieve(&fixture->fake.nic);
     struct sl_rdma_hold *used = sl_rdma_cache_get(fixture->cache, memory, 100, 0);
     use(fixture, memory + fixture->page, 100);
-    sl_rdma_memory_relieve(&fixture->fake.rail);
+    sl_rdma_memory_relieve(&fixture->fake.nic);
     assert_int_equal(fixture->fake.deregistered, 0);
     fixture->fake.live_bytes_max = 200;
     assert_null(sl_rdma_memory_pin(&other, memory + 2 * fixture->page, 100, 0));
-    sl_rdma_memory_relieve(&fixture->fake.rail);
+    sl_rdma_memory_relieve(&fixture->fake.nic);
     assert_int_equal(fixture->fake.live_bytes, 100);
     sl_rdma_cache_put(fixture->cache, used);
     unmap(fixture, memory, PAGES);
@@ -486,7 +486,7 @@ int main(void)
         CASE(get__registers_what_is_asked_for),
         CASE(get__does_not_let_peers_write_unasked),
         CASE(get__is_shared_while_in_use),
-        CASE(get__finds_what_was_kept),
+        CASE(get__finds_what_was_pins),
         CASE(get__what_reaches_beyond_is_registered),
         CASE(get__memory_mapped_anew_is_registered_anew),
         CASE(get__a_hole_is_noticed),
@@ -496,12 +496,12 @@ int main(void)
         CASE(get__memory_whose_pages_went_elsewhere_is_registered_anew),
         CASE(get__what_other_memory_loses_does_not_matter),
         CASE(put__what_was_unmapped_in_use_goes_with_its_last_use),
-        CASE(put__shared_memory_is_not_kept),
-        CASE(put__what_peers_may_write_is_not_kept),
+        CASE(put__shared_memory_is_not_pins),
+        CASE(put__what_peers_may_write_is_not_pins),
         CASE(put__the_least_recently_used_goes_first),
         CASE(put__bytes_are_limited),
         CASE(put__what_is_in_use_is_not_evicted),
-        CASE(get__what_is_kept_makes_room),
+        CASE(get__what_is_pins_makes_room),
         CASE(get__is_refused_when_nothing_can_be_locked),
         CASE(relieve__gives_back_what_nobody_uses),
         CASE(get__memory_that_cannot_be_written_can_be_sent),

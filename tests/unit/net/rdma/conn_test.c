@@ -95,7 +95,7 @@ static uint32_t visit_until_closed(struct rdma_wire_end *end)
     while (end->wire->fake.rdma.conn_count == before) {
         assert_true(++visits < 10);
         (void)sl_rdma_conn_visit(end->conn);
-        end->wire->fake.rail.empties++;
+        end->wire->fake.nic.empties++;
     }
     return visits;
 }
@@ -104,50 +104,50 @@ static uint32_t visit_until_closed(struct rdma_wire_end *end)
  */
 
 /* A payload that is registered for the occasion, and that the peer has not read. */
-static void rail_lose__what_connections_hold_is_given_back_before_the_device(void **state)
+static void nic_lose__what_connections_hold_is_given_back_before_the_device(void **state)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
-    struct sl_rdma_nic *rail = &fixture->wire.fake.rail;
+    struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100000, 1);
     rdma_wire_send(fixture->a, fixture->memory, NULL);
     rdma_wire_turn(&fixture->wire);
-    sl_rdma_nic_lose(rail, "a test");
+    sl_rdma_nic_lose(nic, "a test");
     assert_true(rdma->awake);
     let_stop(fixture->a);
     let_stop(fixture->b);
     sl_rdma_nic_close_gone(rdma);
-    assert_non_null(rail->pd);
+    assert_non_null(nic->pd);
     (void)visit_until_closed(fixture->a);
     (void)visit_until_closed(fixture->b);
     sl_rdma_nic_close_gone(rdma);
-    assert_null(rail->pd);
-    assert_null(rdma->rails);
+    assert_null(nic->pd);
+    assert_null(rdma->nics);
     assert_int_equal(fixture->wire.fake.live_bytes, 0);
     rdma->lost = NULL; /* the rail is not of the heap */
 }
 
 /* Its promise is given back, and it has a queue pair no more. */
-static void rail_lose__a_connection_between_two_queue_pairs_keeps_the_device(void **state)
+static void nic_lose__a_connection_between_two_queue_pairs_keeps_the_device(void **state)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
-    struct sl_rdma_nic *rail = &fixture->wire.fake.rail;
+    struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100000, 1);
     rdma_wire_send(fixture->a, fixture->memory, NULL);
     rdma_wire_turn(&fixture->wire);
     let_stop(fixture->b);
     sl_rdma_conn_end(fixture->b->conn, SL_ERR_CLOSED);
     (void)visit_until_closed(fixture->b);
-    fixture->a->conn->life = SL_RDMA_MOVING;
+    fixture->a->conn->phase = SL_RDMA_MOVING;
     sl_rdma_conn_drop_link(fixture->a->conn);
-    assert_int_equal(rail->promises, 0);
-    sl_rdma_nic_lose(rail, "a test");
+    assert_int_equal(nic->promises, 0);
+    sl_rdma_nic_lose(nic, "a test");
     sl_rdma_nic_close_gone(rdma);
-    assert_non_null(rail->pd);
+    assert_non_null(nic->pd);
     (void)visit_until_closed(fixture->a);
     sl_rdma_nic_close_gone(rdma);
-    assert_null(rail->pd);
+    assert_null(nic->pd);
     rdma->lost = NULL;
 }
 
@@ -160,7 +160,7 @@ static void end__completions_are_looked_at_before_the_queue_pair_goes(void **sta
     assert_false(sl_rdma_conn_visit(conn));
     assert_false(sl_rdma_conn_visit(conn)); /* the completion queue was not seen empty since */
     assert_true(conn->ready);
-    fixture->wire.fake.rail.empties++;
+    fixture->wire.fake.nic.empties++;
     assert_true(sl_rdma_conn_visit(conn));
     assert_int_equal(fixture->wire.fake.rdma.conn_count, 1);
 }
@@ -169,14 +169,14 @@ static void disconnect__who_moves_is_not_tried_again(void **state)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->a->conn;
-    conn->life = SL_RDMA_MOVING;
+    conn->phase = SL_RDMA_MOVING;
     sl_rdma_conn_drop_link(conn);
     conn->attempts = 1;
     sl_rdma_conn_disconnect(&conn->base);
     assert_true(sl_timer_armed(&conn->timer));
     sl_rdma_conn_stop_timer(conn);
     conn->timer.run(&conn->timer, SL_CLOCK_NS_PER_S);
-    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->phase, SL_RDMA_ENDED);
     assert_int_equal(conn->end_err, SL_OK);
 }
 
@@ -200,7 +200,7 @@ static void speak__again_until_there_is_an_answer(void **state)
     rdma_fake_sleep(&fixture->wire.fake, 1000);
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(fixture->a->posted, posted);
-    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+    assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
 }
 
 /* Each takes a receive buffer of a peer that does not look. */
@@ -213,7 +213,7 @@ static void speak__not_for_ever(void **state)
         rdma_fake_sleep(&fixture->wire.fake, 100);
     }
     assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
-    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+    assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
 }
 
 /* All that it was to say was said before it left, and may not have been looked at. */
@@ -221,15 +221,15 @@ static void disconnected__what_came_before_the_connection_was_open_counts(void *
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
-    conn->life = SL_RDMA_ACCEPTING;
-    conn->unannounced = true;
+    conn->phase = SL_RDMA_ACCEPTING;
+    conn->accept_pending = true;
     sl_rdma_conn_disconnected(conn);
     (void)sl_rdma_conn_visit(conn);
-    assert_int_equal(conn->life, SL_RDMA_ACCEPTING);
+    assert_int_equal(conn->phase, SL_RDMA_ACCEPTING);
     assert_true(conn->ready);
-    fixture->wire.fake.rail.empties++;
+    fixture->wire.fake.nic.empties++;
     (void)sl_rdma_conn_visit(conn);
-    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->phase, SL_RDMA_ENDED);
     assert_int_equal(conn->end_err, SL_ERR_CLOSED);
 }
 
@@ -329,9 +329,9 @@ static void end__who_was_handed_over_ends_where_it_goes_to(void **state)
         sl_rdma_move_migrate(&conn->base, &fixture->wire.fake.rdma.base, &events, &owner, &user),
         0);
     sl_rdma_conn_end(conn, SL_ERR_IO);
-    assert_int_equal(conn->life, SL_RDMA_LEAVING);
+    assert_int_equal(conn->phase, SL_RDMA_LEAVING);
     (void)sl_rdma_conn_visit(conn);
-    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->phase, SL_RDMA_ENDED);
     for (uint32_t i = 0; i < 5 && owner.closed == 0; i++) {
         struct sl_rdma *rdma = &fixture->wire.fake.rdma;
         for (uint32_t j = 0; j < rdma->conn_capacity; j++) {
@@ -432,11 +432,11 @@ static void credit_heard__without_a_queue_pair_nothing_is_promised(void **state)
     const struct sl_rdma_packet head = {
         .kind = SL_RDMA_CREDIT_UPDATE, .flags = SL_RDMA_STALLED, .limit = SL_RDMA_WINDOW_MIN};
     sl_rdma_conn_drop_link(conn);
-    conn->life = SL_RDMA_LIVE;
+    conn->phase = SL_RDMA_LIVE;
     assert_int_equal(sl_rdma_receive_copy(conn, (const uint8_t *)&head, sizeof head), 0);
-    assert_int_equal(conn->life, SL_RDMA_LIVE);
-    assert_int_equal(conn->promised, 0);
-    assert_int_equal(fixture->wire.fake.rail.promises, 1);
+    assert_int_equal(conn->phase, SL_RDMA_LIVE);
+    assert_int_equal(conn->reserved, 0);
+    assert_int_equal(fixture->wire.fake.nic.promises, 1);
 }
 
 /* ---- The event channel ------------------------------------------------------------------------
@@ -474,11 +474,11 @@ static void cm_keep__the_channel_outlives_the_transport(void **state)
     the_channel.fd = eventfd(0, EFD_CLOEXEC);
     rdma->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_int_equal(sl_rdma_cm_open(rdma), 0);
-    struct sl_rdma_channel *kept = sl_rdma_cm_keep(rdma);
+    struct sl_rdma_channel *pins = sl_rdma_cm_keep(rdma);
     sl_rdma_cm_close(rdma);
     assert_int_equal(channels_destroyed, 0);
-    sl_rdma_cm_let_go(&kept);
-    assert_null(kept);
+    sl_rdma_cm_let_go(&pins);
+    assert_null(pins);
     assert_int_equal(channels_destroyed, 1);
     close(rdma->epoll_fd);
     close(the_channel.fd);
@@ -504,8 +504,8 @@ static void hello__is_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(rail_lose__what_connections_hold_is_given_back_before_the_device),
-        CASE(rail_lose__a_connection_between_two_queue_pairs_keeps_the_device),
+        CASE(nic_lose__what_connections_hold_is_given_back_before_the_device),
+        CASE(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device),
         CASE(end__completions_are_looked_at_before_the_queue_pair_goes),
         CASE(disconnect__who_moves_is_not_tried_again),
         CASE(speak__again_until_there_is_an_answer),

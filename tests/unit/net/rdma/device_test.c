@@ -19,7 +19,7 @@
 /* One device, and a rail of each of three reactors. */
 struct fixture {
     struct rdma_fake fake;
-    struct sl_rdma_nic rails[RAILS];
+    struct sl_rdma_nic nics[RAILS];
     struct sl_rdma_member members[RAILS];
     struct ibv_cq queues[RAILS];
     struct ibv_qp pairs[RAILS];
@@ -59,10 +59,10 @@ static int setup(void **state)
     fixture->fake.device.dev_path[0] = '/';
     for (uint32_t i = 0; i < RAILS; i++) {
         bool is_first = false;
-        fixture->rails[i] = fixture->fake.rail;
-        fixture->queues[i].cq_context = &fixture->rails[i];
+        fixture->nics[i] = fixture->fake.nic;
+        fixture->queues[i].cq_context = &fixture->nics[i];
         fixture->pairs[i] = (struct ibv_qp){.recv_cq = &fixture->queues[i], .qp_num = 1000 + i};
-        assert_int_equal(sl_rdma_device_join(&fixture->rails[i], &fixture->members[i], &is_first),
+        assert_int_equal(sl_rdma_device_join(&fixture->nics[i], &fixture->members[i], &is_first),
                          0);
         assert_int_equal(is_first, i == 0);
     }
@@ -84,15 +84,15 @@ static int teardown(void **state)
     return 0;
 }
 
-static void happen_to(struct fixture *fixture, uint32_t rail, enum ibv_event_type type)
+static void happen_to(struct fixture *fixture, uint32_t nic, enum ibv_event_type type)
 {
     fixture->events[fixture->written++] =
-        (struct ibv_async_event){.element.qp = &fixture->pairs[rail], .event_type = type};
+        (struct ibv_async_event){.element.qp = &fixture->pairs[nic], .event_type = type};
 }
 
-static bool is_awake(const struct fixture *fixture, uint32_t rail)
+static bool is_awake(const struct fixture *fixture, uint32_t nic)
 {
-    struct pollfd fd = {.fd = fixture->members[rail].wake_fd, .events = POLLIN};
+    struct pollfd fd = {.fd = fixture->members[nic].wake_fd, .events = POLLIN};
     return poll(&fd, 1, 0) == 1;
 }
 

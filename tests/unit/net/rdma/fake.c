@@ -137,18 +137,18 @@ void rdma_fake_init(struct rdma_fake *fake)
     fake->cq.cqe = 1024;
     fake->post_max = RDMA_FAKE_POSTED;
     fake->rdma.library = &fake->library;
-    fake->rdma.rails = &fake->rail;
+    fake->rdma.nics = &fake->nic;
     fake->rdma.buffers_max = 1024;
-    fake->rail = (struct sl_rdma_nic){.rdma = &fake->rdma,
-                                      .verbs = &fake->verbs,
-                                      .name = "fake0",
-                                      .pd = &fake->pd,
-                                      .cq = &fake->cq,
-                                      .srq = &fake->srq,
-                                      .can = {.cqe_max = 65536, .resizes = true},
-                                      .cq_entries = 1024,
-                                      .srq_entries = 2048,
-                                      .member = {.wake_fd = -1}};
+    fake->nic = (struct sl_rdma_nic){.rdma = &fake->rdma,
+                                     .verbs = &fake->verbs,
+                                     .name = "fake0",
+                                     .pd = &fake->pd,
+                                     .cq = &fake->cq,
+                                     .srq = &fake->srq,
+                                     .caps = {.cqe_max = 65536, .resizes = true},
+                                     .cq_entries = 1024,
+                                     .srq_entries = 2048,
+                                     .member = {.wake_fd = -1}};
 }
 
 void rdma_fake_fini(struct rdma_fake *fake)

@@ -22,7 +22,7 @@ struct rdma_fake {
     struct sl_reactor *reactor; /* stepped */
     struct sl_rdma_library library;
     struct sl_rdma rdma;
-    struct sl_rdma_nic rail; /* of rdma, in its list */
+    struct sl_rdma_nic nic; /* of rdma, in its list */
     struct ibv_device device;
     struct ibv_context verbs;
     struct ibv_cq cq;

@@ -119,11 +119,11 @@ static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hel
     sl_rdma_listen_close(&fake->rdma);
     while (fake->rdma.conn_count > 2) {
         struct sl_rdma_conn *conn = fake->rdma.ready;
-        assert_int_equal(conn->life, SL_RDMA_ENDED);
+        assert_int_equal(conn->phase, SL_RDMA_ENDED);
         fake->rdma.ready = conn->ready_next;
         conn->ready = false;
         (void)sl_rdma_conn_visit(conn);
-        fake->rail.empties++;
+        fake->nic.empties++;
     }
     assert_int_equal(rejections, 1);
     assert_int_equal(rejection.magic, SL_RDMA_MAGIC);
@@ -139,16 +139,16 @@ static void listen_request__says_why_not(void **state)
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = 8, .reads = 1};
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_FULL);
     fake->rdma.connections_max = 100;
-    const uint32_t entries = fake->rail.cq_entries;
-    fake->rail.can.resizes = false;
-    fake->rail.cq_entries = fake->rail.cq_promised + SL_RDMA_SENDS;
+    const uint32_t entries = fake->nic.cq_entries;
+    fake->nic.caps.resizes = false;
+    fake->nic.cq_entries = fake->nic.cq_promised + SL_RDMA_SENDS;
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_DEVICE_FULL);
-    fake->rail.cq_entries = entries;
-    const uint32_t promised = fake->rail.pool.promised;
-    fake->rail.pool.promised = fake->rail.pool.total[SL_RDMA_BLOCK_RECEIVE];
+    fake->nic.cq_entries = entries;
+    const uint32_t promised = fake->nic.pool.reserved;
+    fake->nic.pool.reserved = fake->nic.pool.total[SL_RDMA_BLOCK_RECEIVE];
     fake->live_bytes_max = 1;
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NO_MEMORY);
-    fake->rail.pool.promised = promised;
+    fake->nic.pool.reserved = promised;
     hello.reads = 0;
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NOT_SANE);
     hello = (struct sl_rdma_hello){
@@ -214,16 +214,16 @@ static void rejected__who_says_why_is_not_asked_again(void **state)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->a->conn;
-    conn->life = SL_RDMA_RESOLVING;
+    conn->phase = SL_RDMA_RESOLVING;
     struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_REJECTED, .status = 28};
     sl_rdma_connect_event(conn, &event);
-    assert_int_equal(conn->life, SL_RDMA_RESOLVING);
+    assert_int_equal(conn->phase, SL_RDMA_RESOLVING);
     assert_int_equal(conn->attempts, 1);
     event.has_hello = true;
     event.hello = (struct sl_rdma_hello){
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = SL_RDMA_DEVICE_FULL};
     sl_rdma_connect_event(conn, &event);
-    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->phase, SL_RDMA_ENDED);
     assert_int_equal(conn->end_err, SL_ERR_REFUSED);
 }
 

@@ -27,7 +27,7 @@ static int setup(void **state)
     struct fixture *fixture = calloc(1, sizeof *fixture);
     assert_non_null(fixture);
     rdma_fake_init(&fixture->fake);
-    assert_int_equal(sl_rdma_memory_open(&fixture->fake.rail), 0);
+    assert_int_equal(sl_rdma_memory_open(&fixture->fake.nic), 0);
     assert_int_equal(sl_shared_create("read", BYTES, SL_SHARED_READ, &fixture->read), 0);
     assert_int_equal(sl_shared_create("write", BYTES, SL_SHARED_WRITE, &fixture->write), 0);
     *state = fixture;
@@ -37,7 +37,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    sl_rdma_memory_close(&fixture->fake.rail);
+    sl_rdma_memory_close(&fixture->fake.nic);
     rdma_fake_fini(&fixture->fake);
     sl_shared_destroy(&fixture->read);
     sl_shared_destroy(&fixture->write);
@@ -52,16 +52,16 @@ static void take(struct fixture *fixture, void *base, size_t bytes)
 
 static uint32_t find(struct fixture *fixture, const void *at, uint32_t bytes, enum sl_rdma_use use)
 {
-    return sl_rdma_memory_find(&fixture->fake.rail, at, bytes, use, false, fixture->spans,
+    return sl_rdma_memory_find(&fixture->fake.nic, at, bytes, use, false, fixture->spans,
                                SPANS_MAX);
 }
 
-static const struct rdma_fake_region *region_of(const struct fixture *fixture, uint32_t span)
+static const struct rdma_fake_region *region_of(const struct fixture *fixture, uint32_t local_sge)
 {
     const struct rdma_fake_region *region =
-        rdma_fake_region_of(&fixture->fake, fixture->spans[span].local_key);
+        rdma_fake_region_of(&fixture->fake, fixture->spans[local_sge].local_key);
     assert_non_null(region);
-    assert_int_equal(region->mr.rkey, fixture->spans[span].remote_key);
+    assert_int_equal(region->mr.rkey, fixture->spans[local_sge].remote_key);
     return region;
 }
 
@@ -100,7 +100,7 @@ static void find__registers_the_chunk_once(void **state)
     assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SEND), 1);
     assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SINK), 1);
     assert_int_equal(fixture->fake.registered, 1);
-    sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+    sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
     assert_int_equal(fixture->fake.deregistered, 0);
 }
 
@@ -129,7 +129,7 @@ static void find__too_many_spans_are_none(void **state)
     take(fixture, fixture->read.base, BYTES);
     uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES - 1;
     assert_int_equal(
-        sl_rdma_memory_find(&fixture->fake.rail, at, 2, SL_RDMA_USE_READ, false, fixture->spans, 1),
+        sl_rdma_memory_find(&fixture->fake.nic, at, 2, SL_RDMA_USE_READ, false, fixture->spans, 1),
         0);
 }
 
@@ -174,7 +174,7 @@ static void find__peers_write_where_it_was_shared_for_it(void **state)
 
 /* Memory that the caller registered and does not share: peers write it from its first landing on,
  * chunk by chunk, and no key that was for something else lets them. */
-static void find__own_memory_is_registered_once_as_a_landing(void **state)
+static void find__own_memory_is_registered_once_as_a_reply_buffer(void **state)
 {
     struct fixture *fixture = *state;
     uint8_t *own = aligned_alloc(4096, 2 * SL_RDMA_CHUNK_BYTES);
@@ -185,7 +185,7 @@ static void find__own_memory_is_registered_once_as_a_landing(void **state)
         assert_int_equal(find(fixture, own + 64, 1000, SL_RDMA_USE_REPLY_BUFFER), 1);
         assert_null(fixture->spans[0].hold);
         assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
-        sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+        sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
         assert_int_equal(fixture->fake.registered, 2);
     }
     assert_int_equal(find(fixture, own, 8, SL_RDMA_USE_READ), 1);
@@ -200,10 +200,10 @@ static void find__own_memory_is_registered_once_as_a_landing(void **state)
 }
 
 /* It would stay open to peers beyond the request, or be registered for each. */
-static void find__memory_that_is_not_registered_is_no_landing(void **state)
+static void find__memory_that_is_not_registered_is_no_reply_buffer(void **state)
 {
     struct fixture *fixture = *state;
-    assert_int_equal(sl_rdma_memory_find(&fixture->fake.rail, fixture->write.base, 1000,
+    assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, fixture->write.base, 1000,
                                          SL_RDMA_USE_REPLY_BUFFER, true, fixture->spans, SPANS_MAX),
                      0);
     assert_int_equal(fixture->fake.registered, 0);
@@ -212,7 +212,7 @@ static void find__memory_that_is_not_registered_is_no_landing(void **state)
 static void find__what_iwarp_reads_is_written_by_the_peer(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->fake.rail.can.is_iwarp = true;
+    fixture->fake.nic.caps.is_iwarp = true;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SINK), 1);
     assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
@@ -221,7 +221,7 @@ static void find__what_iwarp_reads_is_written_by_the_peer(void **state)
 static void find__takes_relaxed_order_where_it_can(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->fake.rail.can.relaxed_order = true;
+    fixture->fake.nic.caps.relaxed_order = true;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
     assert_true((region_of(fixture, 0)->access & IBV_ACCESS_RELAXED_ORDERING) != 0);
@@ -246,7 +246,7 @@ static void find__chunks_of_an_older_registration_do_not_serve(void **state)
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
-    fixture->fake.rdma.rails = NULL;
+    fixture->fake.rdma.nics = NULL;
     sl_rdma_memory_unregister(&fixture->fake.rdma.base, fixture->read.base);
     take(fixture, fixture->write.base, BYTES); /* the same place in the table */
     assert_int_equal(find(fixture, fixture->write.base, 8, SL_RDMA_USE_REPLY_BUFFER), 1);
@@ -280,10 +280,10 @@ static void find__what_the_cache_keeps_makes_room(void **state)
     memset(heap, 1, SL_RDMA_CHUNK_BYTES);
     take(fixture, fixture->read.base, BYTES);
     fixture->fake.live_bytes_max = SL_RDMA_CHUNK_BYTES + 100;
-    assert_int_equal(sl_rdma_memory_find(&fixture->fake.rail, heap, SL_RDMA_CHUNK_BYTES,
+    assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, heap, SL_RDMA_CHUNK_BYTES,
                                          SL_RDMA_USE_SEND, true, fixture->spans, SPANS_MAX),
                      1);
-    sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+    sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
     free(heap);
 }
@@ -293,11 +293,11 @@ static void find__other_memory_is_for_the_occasion_only(void **state)
     struct fixture *fixture = *state;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
     assert_int_equal(fixture->fake.registered, 0);
-    assert_int_equal(sl_rdma_memory_find(&fixture->fake.rail, fixture->read.base, 8,
+    assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, fixture->read.base, 8,
                                          SL_RDMA_USE_SEND, true, fixture->spans, SPANS_MAX),
                      1);
     assert_int_equal(region_of(fixture, 0)->bytes, 8);
-    sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
+    sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
     assert_int_equal(fixture->fake.deregistered, 1); /* shared memory is not kept */
 }
 
@@ -305,7 +305,7 @@ static void find__a_device_that_is_gone_knows_nothing(void **state)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
-    fixture->fake.rail.gone = true;
+    fixture->fake.nic.gone = true;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
 }
 
@@ -322,8 +322,8 @@ int main(void)
         CASE(find__the_end_of_a_region_is_the_end),
         CASE(find__peers_read_what_was_for_them_to_read),
         CASE(find__peers_write_where_it_was_shared_for_it),
-        CASE(find__own_memory_is_registered_once_as_a_landing),
-        CASE(find__memory_that_is_not_registered_is_no_landing),
+        CASE(find__own_memory_is_registered_once_as_a_reply_buffer),
+        CASE(find__memory_that_is_not_registered_is_no_reply_buffer),
         CASE(find__what_iwarp_reads_is_written_by_the_peer),
         CASE(find__takes_relaxed_order_where_it_can),
         CASE(unregister__deregisters),

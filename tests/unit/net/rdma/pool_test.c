@@ -29,7 +29,7 @@ static int setup(void **state)
         fixture->queue_pairs[i].context = &fixture->fake.verbs;
         fixture->ids[i].qp = &fixture->queue_pairs[i];
         fixture->conns[i].rdma = &fixture->fake.rdma;
-        fixture->conns[i].rail = &fixture->fake.rail;
+        fixture->conns[i].nic = &fixture->fake.nic;
         fixture->conns[i].serial = i + 1;
         fixture->conns[i].link.id = &fixture->ids[i];
     }
@@ -41,15 +41,15 @@ static int setup_without_srq(void **state)
 {
     (void)setup(state);
     struct fixture *fixture = *state;
-    fixture->fake.rail.srq = NULL;
-    fixture->fake.rail.srq_entries = 0;
+    fixture->fake.nic.srq = NULL;
+    fixture->fake.nic.srq_entries = 0;
     return 0;
 }
 
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    sl_rdma_pool_close(&fixture->fake.rail);
+    sl_rdma_pool_close(&fixture->fake.nic);
     rdma_fake_fini(&fixture->fake);
     free(fixture);
     return 0;
@@ -57,18 +57,18 @@ static int teardown(void **state)
 
 static bool promise(struct fixture *fixture, uint32_t conn, uint32_t window)
 {
-    return sl_rdma_pool_reserve(&fixture->fake.rail, &fixture->conns[conn], window);
+    return sl_rdma_pool_reserve(&fixture->fake.nic, &fixture->conns[conn], window);
 }
 
 static void release(struct fixture *fixture, uint32_t conn)
 {
-    sl_rdma_pool_release(&fixture->fake.rail, &fixture->conns[conn]);
+    sl_rdma_pool_release(&fixture->fake.nic, &fixture->conns[conn]);
 }
 
 static struct sl_rdma_block *fill(struct fixture *fixture, enum ibv_wc_status status)
 {
     struct ibv_wc wc = rdma_fake_fill(&fixture->fake, status);
-    return sl_rdma_pool_take(&fixture->fake.rail, &wc);
+    return sl_rdma_pool_take(&fixture->fake.nic, &wc);
 }
 
 /* ---- With a shared receive queue ---------------------------------------------------------------
@@ -80,16 +80,16 @@ static void promise__posts_what_was_promised(void **state)
     for (uint32_t i = 0; i < CONNS; i++) {
         assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
         assert_true(fixture->fake.posted_count >= (i + 1) * MINIMUM);
-        assert_int_equal(fixture->fake.posted_count, fixture->fake.rail.pool.posted);
-        assert_int_equal(fixture->fake.rail.pool.promised, (i + 1) * MINIMUM);
+        assert_int_equal(fixture->fake.posted_count, fixture->fake.nic.pool.posted);
+        assert_int_equal(fixture->fake.nic.pool.reserved, (i + 1) * MINIMUM);
     }
     assert_true(fixture->fake.post_calls < fixture->fake.posted_count / 4); /* in chains */
     for (uint32_t i = 0; i < CONNS; i++) {
         release(fixture, i);
     }
-    assert_int_equal(fixture->fake.rail.pool.promised, 0);
-    assert_int_equal(fixture->fake.rail.cq_promised, 0);
-    assert_int_equal(fixture->fake.rail.promises, 0);
+    assert_int_equal(fixture->fake.nic.pool.reserved, 0);
+    assert_int_equal(fixture->fake.nic.cq_promised, 0);
+    assert_int_equal(fixture->fake.nic.promises, 0);
 }
 
 static void promise__blocks_do_not_overlap(void **state)
@@ -120,7 +120,7 @@ static void promise__a_larger_window_is_bounded_and_the_smallest_is_not(void **s
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     assert_true(promise(fixture, 0, 2 * SL_RDMA_WINDOW_MIN));
     assert_false(promise(fixture, 0, SL_RDMA_WINDOW_MAX));
-    assert_int_equal(fixture->conns[0].promised, 2 * SL_RDMA_WINDOW_MIN + SL_RDMA_SPARE);
+    assert_int_equal(fixture->conns[0].reserved, 2 * SL_RDMA_WINDOW_MIN + SL_RDMA_SPARE);
     for (uint32_t i = 1; i < CONNS; i++) {
         assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
     }
@@ -130,13 +130,13 @@ static void promise__a_larger_window_is_bounded_and_the_smallest_is_not(void **s
 static void promise__the_shared_queue_is_not_overfilled(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->fake.rail.srq_entries = fixture->fake.post_max = 3 * MINIMUM + 1;
+    fixture->fake.nic.srq_entries = fixture->fake.post_max = 3 * MINIMUM + 1;
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
     }
     assert_int_equal(fixture->fake.posted_count, 3 * MINIMUM + 1);
     assert_false(promise(fixture, 3, SL_RDMA_WINDOW_MIN));
-    assert_int_equal(fixture->conns[3].promised, 0);
+    assert_int_equal(fixture->conns[3].reserved, 0);
     release(fixture, 0);
     assert_true(promise(fixture, 3, SL_RDMA_WINDOW_MIN));
 }
@@ -156,31 +156,31 @@ static void promise__the_completion_queue_grows(void **state)
 static void promise__what_iwarp_reads_has_room_too(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->fake.rail.can.is_iwarp = true;
-    fixture->fake.rail.can.reads_max = SL_RDMA_READS;
+    fixture->fake.nic.caps.is_iwarp = true;
+    fixture->fake.nic.caps.reads_max = SL_RDMA_READS;
     for (uint32_t i = 0; i < CONNS; i++) {
         assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
-        assert_int_equal(fixture->fake.rail.cq_promised,
+        assert_int_equal(fixture->fake.nic.cq_promised,
                          (i + 1) * (SL_RDMA_SENDS + SL_RDMA_READS + MINIMUM));
     }
     for (uint32_t i = 0; i < CONNS; i++) {
         release(fixture, i);
     }
-    assert_int_equal(fixture->fake.rail.cq_promised, 0);
+    assert_int_equal(fixture->fake.nic.cq_promised, 0);
 }
 
 static void promise__is_refused_where_completions_have_no_room(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->fake.rail.can.resizes = false;
+    fixture->fake.nic.caps.resizes = false;
     uint32_t made = 0;
     while (made < CONNS && promise(fixture, made, SL_RDMA_WINDOW_MIN)) {
         made++;
     }
     assert_true(made > 0);
     assert_true(made < CONNS);
-    assert_true(made * (SL_RDMA_SENDS + MINIMUM) <= fixture->fake.rail.cq_entries);
-    assert_int_equal(fixture->fake.rail.promises, made);
+    assert_true(made * (SL_RDMA_SENDS + MINIMUM) <= fixture->fake.nic.cq_entries);
+    assert_int_equal(fixture->fake.nic.promises, made);
 }
 
 static void promise__little_memory_is_enough_for_few(void **state)
@@ -190,7 +190,7 @@ static void promise__little_memory_is_enough_for_few(void **state)
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     assert_false(promise(fixture, 0, SL_RDMA_WINDOW_MAX));
     assert_false(promise(fixture, 1, SL_RDMA_WINDOW_MAX));
-    assert_int_equal(fixture->fake.rail.promises, 1);
+    assert_int_equal(fixture->fake.nic.promises, 1);
     fixture->fake.live_bytes_max = 0;
     assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MIN)); /* tried however lately it failed */
 }
@@ -205,16 +205,16 @@ static void put__posts_in_batches(void **state)
     for (uint32_t i = 0; i < 20; i++) {
         blocks[i] = fill(fixture, IBV_WC_SUCCESS);
     }
-    assert_int_equal(fixture->fake.rail.pool.posted, posted - 20);
+    assert_int_equal(fixture->fake.nic.pool.posted, posted - 20);
     for (uint32_t i = 0; i < 20; i++) {
         sl_rdma_pool_put(blocks[i]);
     }
     assert_int_equal(fixture->fake.post_calls, calls + 1);
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.post_calls, calls + 2);
     assert_int_equal(fixture->fake.posted_count, posted);
-    assert_int_equal(fixture->fake.rail.pool.posted, posted);
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    assert_int_equal(fixture->fake.nic.pool.posted, posted);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.post_calls, calls + 2);
 }
 
@@ -228,9 +228,9 @@ static void put__what_the_device_refuses_is_posted_later(void **state)
     fixture->fake.post_max = posted - 1;
     sl_rdma_pool_put(first);
     sl_rdma_pool_put(second);
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.posted_count, posted - 1);
-    assert_int_equal(fixture->fake.rail.pool.posted, posted - 1);
+    assert_int_equal(fixture->fake.nic.pool.posted, posted - 1);
     fixture->fake.post_max = RDMA_FAKE_POSTED;
     assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MIN));
     assert_int_equal(fixture->fake.posted_count, posted);
@@ -239,8 +239,8 @@ static void put__what_the_device_refuses_is_posted_later(void **state)
 static void get__gives_blocks_of_their_kind(void **state)
 {
     struct fixture *fixture = *state;
-    struct sl_rdma_block *send = sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_SEND);
-    struct sl_rdma_block *staging = sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_STAGING);
+    struct sl_rdma_block *send = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_SEND);
+    struct sl_rdma_block *staging = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_STAGING);
     assert_non_null(send);
     assert_non_null(staging);
     memset(send->at, 1, SL_RDMA_PACKET_BYTES);
@@ -251,8 +251,8 @@ static void get__gives_blocks_of_their_kind(void **state)
     assert_int_equal(region->access & IBV_ACCESS_REMOTE_WRITE, 0);
     sl_rdma_pool_put(send);
     sl_rdma_pool_put(staging);
-    assert_ptr_equal(sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_SEND), send);
-    assert_ptr_equal(sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_STAGING), staging);
+    assert_ptr_equal(sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_SEND), send);
+    assert_ptr_equal(sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_STAGING), staging);
     sl_rdma_pool_put(send);
     sl_rdma_pool_put(staging);
 }
@@ -264,7 +264,7 @@ static void get__is_bounded(void **state)
     struct sl_rdma_block *list = NULL;
     struct sl_rdma_block *block;
     uint32_t count = 0;
-    while ((block = sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_SEND)) != NULL) {
+    while ((block = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_SEND)) != NULL) {
         block->next = list;
         list = block;
         count++;
@@ -284,14 +284,14 @@ static void unpin__what_lies_in_blocks_stays(void **state)
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     struct sl_rdma_block *block = fill(fixture, IBV_WC_SUCCESS);
     block->at[5] = 77;
-    sl_rdma_pool_unpin(&fixture->fake.rail);
+    sl_rdma_pool_unpin(&fixture->fake.nic);
     assert_int_equal(fixture->fake.live_bytes, 0);
     assert_int_equal(block->at[5], 77);
-    fixture->fake.rail.gone = true;
-    fixture->fake.rail.pd = NULL;
+    fixture->fake.nic.gone = true;
+    fixture->fake.nic.pd = NULL;
     uint32_t calls = fixture->fake.post_calls;
     sl_rdma_pool_put(block);
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.post_calls, calls);
 }
 
@@ -322,7 +322,7 @@ static void promise__each_queue_pair_has_its_own(void **state)
     for (uint32_t i = 0; i < CONNS; i++) {
         release(fixture, i);
     }
-    assert_int_equal(fixture->fake.rail.pool.posted, 0);
+    assert_int_equal(fixture->fake.nic.pool.posted, 0);
 }
 
 static void put__goes_back_to_its_queue_pair(void **state)
@@ -340,7 +340,7 @@ static void put__goes_back_to_its_queue_pair(void **state)
     for (uint32_t i = 0; i < MINIMUM + 2; i++) {
         sl_rdma_pool_put(blocks[i]);
     }
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(posted_to(fixture, 0), MINIMUM);
     assert_int_equal(posted_to(fixture, 1), MINIMUM);
 }
@@ -353,7 +353,7 @@ static void put__what_failed_is_not_posted_again(void **state)
     for (uint32_t i = 0; i < MINIMUM; i++) {
         sl_rdma_pool_put(fill(fixture, IBV_WC_WR_FLUSH_ERR));
     }
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.posted_count, 0);
     assert_int_equal(fixture->conns[0].link.receives, 0);
 }
@@ -363,14 +363,14 @@ static void forget__another_queue_pair_gets_them(void **state)
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     struct sl_rdma_block *held = fill(fixture, IBV_WC_SUCCESS);
-    sl_rdma_pool_forget(&fixture->fake.rail, &fixture->conns[0]);
-    assert_int_equal(fixture->fake.rail.pool.posted, 0);
+    sl_rdma_pool_forget(&fixture->fake.nic, &fixture->conns[0]);
+    assert_int_equal(fixture->fake.nic.pool.posted, 0);
     fixture->fake.posted_count = 0; /* the queue pair was destroyed */
     fixture->conns[0].link.id = &fixture->ids[1];
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     assert_int_equal(fixture->conns[0].link.receives, MINIMUM);
     sl_rdma_pool_put(held); /* which has all it needs */
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.posted_count, MINIMUM);
 }
 
@@ -380,14 +380,14 @@ static void take__what_was_taken_back_is_not_taken_twice(void **state)
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     struct ibv_wc late = rdma_fake_fill(&fixture->fake, IBV_WC_WR_FLUSH_ERR);
-    sl_rdma_pool_forget(&fixture->fake.rail, &fixture->conns[0]);
+    sl_rdma_pool_forget(&fixture->fake.nic, &fixture->conns[0]);
     fixture->fake.posted_count = 0;
-    assert_null(sl_rdma_pool_take(&fixture->fake.rail, &late));
+    assert_null(sl_rdma_pool_take(&fixture->fake.nic, &late));
     fixture->queue_pairs[1].qp_num = 7;
     assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MAX)); /* it is posted there now */
-    uint32_t posted = fixture->fake.rail.pool.posted;
-    assert_null(sl_rdma_pool_take(&fixture->fake.rail, &late));
-    assert_int_equal(fixture->fake.rail.pool.posted, posted);
+    uint32_t posted = fixture->fake.nic.pool.posted;
+    assert_null(sl_rdma_pool_take(&fixture->fake.nic, &late));
+    assert_int_equal(fixture->fake.nic.pool.posted, posted);
     assert_int_equal(fixture->conns[1].link.receives, posted);
 }
 
@@ -395,11 +395,11 @@ static void put__a_staging_block_wakes_who_waits(void **state)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->fake.rdma;
-    struct sl_rdma_block *block = sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_STAGING);
+    struct sl_rdma_block *block = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_STAGING);
     sl_rdma_pool_put(block);
     assert_false(rdma->awake);
     sl_rdma_mark_waiting(&fixture->conns[0]);
-    block = sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_STAGING);
+    block = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_STAGING);
     assert_false(rdma->awake);
     sl_rdma_pool_put(block);
     assert_true(rdma->awake);
@@ -415,7 +415,7 @@ static void put__after_its_connection_is_free(void **state)
     fixture->conns[0].serial = 100; /* the same memory, another connection */
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     sl_rdma_pool_put(held);
-    sl_rdma_pool_flush(&fixture->fake.rail);
+    sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.posted_count, MINIMUM);
 }
 

@@ -103,16 +103,17 @@ static struct packet frames(uint64_t request_id, uint32_t payload_bytes, uint8_t
 
 /* A payload that lies `from` bytes into the memory, in `pieces` parts. */
 static struct packet lying(struct fixture *fixture, uint64_t request_id, uint32_t from,
-                           uint32_t payload_bytes, uint8_t pieces)
+                           uint32_t payload_bytes, uint8_t remote_sges)
 {
-    struct packet packet = begin((struct sl_rdma_packet){
-        .kind = SL_RDMA_LONG, .piece_count = pieces, .frame_bytes = SL_FRAME_HEADER_BYTES});
-    uint32_t left = payload_bytes, each = payload_bytes / pieces;
-    for (uint8_t i = 0; i < pieces; i++) {
-        uint32_t bytes = i + 1 == pieces ? left : each;
-        const struct sl_rdma_remote_sge piece = {
+    struct packet packet = begin((struct sl_rdma_packet){.kind = SL_RDMA_LONG,
+                                                         .remote_sge_count = remote_sges,
+                                                         .frame_bytes = SL_FRAME_HEADER_BYTES});
+    uint32_t left = payload_bytes, each = payload_bytes / remote_sges;
+    for (uint8_t i = 0; i < remote_sges; i++) {
+        uint32_t bytes = i + 1 == remote_sges ? left : each;
+        const struct sl_rdma_remote_sge remote_sge = {
             .at = (uintptr_t)fixture->memory + from, .key = fixture->mr->rkey, .bytes = bytes};
-        add(&packet, &piece, sizeof piece);
+        add(&packet, &remote_sge, sizeof remote_sge);
         from += bytes;
         left -= bytes;
     }
@@ -134,12 +135,12 @@ static void expect_refused(void **state, const struct packet *packet, int err)
     uint32_t posted = fixture->wire.fake.posted_count;
     inject(fixture, packet);
     rdma_wire_turn(&fixture->wire);
-    assert_int_equal(fixture->b->conn->life, SL_RDMA_ENDED);
+    assert_int_equal(fixture->b->conn->phase, SL_RDMA_ENDED);
     assert_int_equal(fixture->b->conn->end_err, err);
     assert_int_equal(fixture->b->received, 0);
-    uint32_t kept = sl_rdma_receive_is_done(fixture->b->conn) ? 0 : 1;
-    assert_int_equal(fixture->wire.fake.posted_count + kept, posted);
-    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+    uint32_t pins = sl_rdma_receive_is_done(fixture->b->conn) ? 0 : 1;
+    assert_int_equal(fixture->wire.fake.posted_count + pins, posted);
+    assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
     assert_int_equal(teardown(state), 0);
 }
 
@@ -161,12 +162,12 @@ static void packet__that_is_none(void **state)
             expect_refused(state, &bad, SL_ERR_PROTOCOL);
         }
     }
-    for (uint32_t pieces = 1; pieces < 256; pieces++) {
+    for (uint32_t remote_sges = 1; remote_sges < 256; remote_sges++) {
         bad = good;
-        bad.bytes[offsetof(struct sl_rdma_packet, piece_count)] = (uint8_t)pieces;
+        bad.bytes[offsetof(struct sl_rdma_packet, remote_sge_count)] = (uint8_t)remote_sges;
         expect_refused(state, &bad, SL_ERR_PROTOCOL);
         bad = good;
-        bad.bytes[offsetof(struct sl_rdma_packet, landing_count)] = (uint8_t)pieces;
+        bad.bytes[offsetof(struct sl_rdma_packet, reply_buffer_count)] = (uint8_t)remote_sges;
         expect_refused(state, &bad, SL_ERR_PROTOCOL);
     }
 }
@@ -233,7 +234,7 @@ static void credit__is_overdrawn(void **state)
     for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
         inject(fixture, &packet);
     }
-    assert_int_equal(fixture->b->conn->life, SL_RDMA_LIVE);
+    assert_int_equal(fixture->b->conn->phase, SL_RDMA_LIVE);
     inject(fixture, &packet);
     assert_int_equal(fixture->b->received, SL_RDMA_WINDOW_MIN);
     assert_int_equal(fixture->b->conn->end_err, SL_ERR_PROTOCOL);
@@ -243,17 +244,17 @@ static void credit__is_overdrawn(void **state)
 }
 
 /* A piece of a LONG or of a LANDING, in a packet that is right but for it. */
-static struct packet with_piece(enum sl_rdma_packet_kind kind, uint32_t piece_bytes,
-                                uint32_t payload_bytes)
+static struct packet with_remote_sge(enum sl_rdma_packet_kind kind, uint32_t remote_sge_bytes,
+                                     uint32_t payload_bytes)
 {
     bool is_long = kind == SL_RDMA_LONG;
     struct packet packet =
         begin((struct sl_rdma_packet){.kind = (uint8_t)kind,
-                                      .piece_count = is_long ? 1 : 0,
-                                      .landing_count = is_long ? 0 : 1,
+                                      .remote_sge_count = is_long ? 1 : 0,
+                                      .reply_buffer_count = is_long ? 0 : 1,
                                       .frame_bytes = is_long ? SL_FRAME_HEADER_BYTES : FRAME(8)});
-    const struct sl_rdma_remote_sge piece = {.at = 4096, .key = 1, .bytes = piece_bytes};
-    add(&packet, &piece, sizeof piece);
+    const struct sl_rdma_remote_sge remote_sge = {.at = 4096, .key = 1, .bytes = remote_sge_bytes};
+    add(&packet, &remote_sge, sizeof remote_sge);
     if (is_long) {
         add_header(&packet, SL_FRAME_REQUEST, 1, payload_bytes);
     } else {
@@ -262,18 +263,18 @@ static struct packet with_piece(enum sl_rdma_packet_kind kind, uint32_t piece_by
     return packet;
 }
 
-static void pieces__that_do_not_fit(void **state)
+static void remote_sges__that_do_not_fit(void **state)
 {
-    struct packet bad = with_piece(SL_RDMA_LONG, 0, 0);
+    struct packet bad = with_remote_sge(SL_RDMA_LONG, 0, 0);
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
-    bad = with_piece(SL_RDMA_LONG, 49999, 50000);
+    bad = with_remote_sge(SL_RDMA_LONG, 49999, 50000);
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
-    bad = with_piece(SL_RDMA_LONG, 50001, 50000);
+    bad = with_remote_sge(SL_RDMA_LONG, 50001, 50000);
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
-    bad = with_piece(SL_RDMA_LONG, SL_LIMIT_FRAME_PAYLOAD_BYTES + 1,
-                     SL_LIMIT_FRAME_PAYLOAD_BYTES + 1);
+    bad = with_remote_sge(SL_RDMA_LONG, SL_LIMIT_FRAME_PAYLOAD_BYTES + 1,
+                          SL_LIMIT_FRAME_PAYLOAD_BYTES + 1);
     expect_refused(state, &bad, SL_ERR_TOO_LARGE);
-    bad = with_piece(SL_RDMA_REPLY_BUFFER, 0, 8);
+    bad = with_remote_sge(SL_RDMA_REPLY_BUFFER, 0, 8);
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
 }
 
@@ -285,13 +286,13 @@ static void written__where_nothing_was_lent(void **state)
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
 }
 
-static void bye__is_the_last(void **state)
+static void fin__is_the_last(void **state)
 {
     struct fixture *fixture = *state;
-    struct packet bye = begin((struct sl_rdma_packet){.kind = SL_RDMA_FIN});
+    struct packet fin = begin((struct sl_rdma_packet){.kind = SL_RDMA_FIN});
     struct packet more = frames(1, 40, 1);
-    inject(fixture, &bye);
-    assert_true(fixture->b->conn->bye_received);
+    inject(fixture, &fin);
+    assert_true(fixture->b->conn->fin_received);
     inject(fixture, &more);
     assert_int_equal(fixture->b->received, 0);
     assert_true(sl_rdma_receive_is_done(fixture->b->conn));
@@ -538,9 +539,9 @@ int main(void)
         CASE(packet__of_another_version_is_delivered),
         cmocka_unit_test(counts__that_cannot_be),
         CASE(credit__is_overdrawn),
-        cmocka_unit_test(pieces__that_do_not_fit),
+        cmocka_unit_test(remote_sges__that_do_not_fit),
         cmocka_unit_test(written__where_nothing_was_lent),
-        CASE(bye__is_the_last),
+        CASE(fin__is_the_last),
         CASE(long__holds_back_what_follows),
         CASE(sink__refused_then_given),
         CASE(long__short_ones_are_read_ahead),

@@ -59,14 +59,14 @@ static void *cookie(uintptr_t number)
     return (void *)number;
 }
 
-static void ask(struct fixture *fixture, uint64_t request_id, void *landing, uint32_t bytes)
+static void ask(struct fixture *fixture, uint64_t request_id, void *reply_buffer, uint32_t bytes)
 {
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, request_id, 8, 1);
     const struct sl_transport_frame frame = {.head = fixture->memory,
                                              .head_bytes = FRAME(8),
                                              .cookie = cookie(1),
-                                             .landing = landing,
-                                             .landing_bytes = bytes};
+                                             .reply_buffer = reply_buffer,
+                                             .reply_buffer_bytes = bytes};
     assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
     rdma_wire_settle(&fixture->wire);
 }
@@ -79,36 +79,36 @@ static void answer(struct fixture *fixture, uint64_t request_id, uint32_t bytes,
 }
 
 /* One trip: the writes and the header are posted together. */
-static void landing__one_trip(void **state)
+static void reply_buffer__one_trip(void **state)
 {
     struct fixture *fixture = *state;
-    uint8_t *landing = fixture->shared.base;
-    fixture->a->sink = landing;
+    uint8_t *reply_buffer = fixture->shared.base;
+    fixture->a->sink = reply_buffer;
     static const uint32_t sizes[] = {SL_RDMA_LONG_BYTES, 16384, 16385, 100000};
     for (uint32_t i = 0; i < 4; i++) {
-        ask(fixture, i + 1, landing, 100000);
+        ask(fixture, i + 1, reply_buffer, 100000);
         uint32_t calls = fixture->b->post_calls, posted = fixture->b->posted;
         answer(fixture, i + 1, sizes[i], (uint8_t)i);
         rdma_wire_settle(&fixture->wire);
         assert_int_equal(fixture->b->post_calls, calls + 1);
         const struct rdma_wire_request *write = &fixture->b->requests[posted];
         assert_int_equal(write->opcode, IBV_WR_RDMA_WRITE);
-        assert_int_equal(write->remote_at, (uintptr_t)landing);
+        assert_int_equal(write->remote_at, (uintptr_t)reply_buffer);
         assert_int_equal(write->bytes, sizes[i]);
         assert_int_equal(rdma_wire_head(write + 1).kind, SL_RDMA_WRITTEN);
         assert_int_equal(rdma_wire_head(write + 1).frame_bytes, SL_FRAME_HEADER_BYTES);
         rdma_wire_expect(fixture->a, i, i + 1, sizes[i], (uint8_t)i);
-        assert_ptr_equal(fixture->a->messages[i].payload, landing);
+        assert_ptr_equal(fixture->a->messages[i].payload, reply_buffer);
         assert_int_equal(fixture->a->asked, i < 2 ? 0 : i - 1);
         assert_int_equal(fixture->b->sent_count, i + 1);
     }
 }
 
-static void landing__and_sink_says_elsewhere(void **state)
+static void reply_buffer__and_sink_says_elsewhere(void **state)
 {
     struct fixture *fixture = *state;
-    uint8_t *landing = fixture->shared.base;
-    ask(fixture, 1, landing, 50000);
+    uint8_t *reply_buffer = fixture->shared.base;
+    ask(fixture, 1, reply_buffer, 50000);
     answer(fixture, 1, 50000, 7);
     rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->a->received, 0); /* NULL: nowhere, for now */
@@ -120,46 +120,46 @@ static void landing__and_sink_says_elsewhere(void **state)
 }
 
 /* One that is short goes in a packet, one that is too long is read; either way it is over. */
-static void landing__is_used_once(void **state)
+static void reply_buffer__is_used_once(void **state)
 {
     struct fixture *fixture = *state;
-    uint8_t *landing = fixture->shared.base;
+    uint8_t *reply_buffer = fixture->shared.base;
     fixture->a->sink = fixture->sink;
     static const uint32_t sizes[] = {100, 60000};
     for (uint32_t i = 0; i < 2; i++) {
-        ask(fixture, i + 1, landing, 50000);
-        memset(landing, 0xaa, 60000);
+        ask(fixture, i + 1, reply_buffer, 50000);
+        memset(reply_buffer, 0xaa, 60000);
         for (uint32_t k = 0; k < 2; k++) {
             answer(fixture, i + 1, k == 0 ? sizes[i] : 40000, 1);
             rdma_wire_settle(&fixture->wire);
         }
         assert_int_equal(fixture->a->received, 2 * (i + 1));
         for (uint32_t k = 0; k < 60000; k++) {
-            assert_int_equal(landing[k], 0xaa);
+            assert_int_equal(reply_buffer[k], 0xaa);
         }
     }
 }
 
 /* More than are remembered, or one of the same number again: without. */
-static void landing__whose_place_is_taken(void **state)
+static void reply_buffer__whose_place_is_taken(void **state)
 {
     struct fixture *fixture = *state;
-    uint8_t *landing = fixture->shared.base;
-    ask(fixture, 1, landing, 50000);
-    ask(fixture, 1 + SL_RDMA_REPLY_BUFFERS, landing, 50000);
+    uint8_t *reply_buffer = fixture->shared.base;
+    ask(fixture, 1, reply_buffer, 50000);
+    ask(fixture, 1 + SL_RDMA_REPLY_BUFFERS, reply_buffer, 50000);
     uint32_t bytes = 0;
-    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), landing);
+    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), reply_buffer);
     assert_int_equal(bytes, 50000);
     assert_null(sl_rdma_send_reply_buffer(fixture->a->conn, 1 + SL_RDMA_REPLY_BUFFERS, &bytes));
     fixture->a->sink = fixture->sink;
     answer(fixture, 1 + SL_RDMA_REPLY_BUFFERS, 40000, 1);
     rdma_wire_settle(&fixture->wire);
     rdma_wire_expect(fixture->a, 0, 1 + SL_RDMA_REPLY_BUFFERS, 40000, 1);
-    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), landing);
+    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), reply_buffer);
 }
 
 /* Memory that nobody registered is never opened to the peer: the answer is read. */
-static void landing__anywhere(void **state)
+static void reply_buffer__anywhere(void **state)
 {
     struct fixture *fixture = *state;
     uint32_t bytes;
@@ -179,7 +179,7 @@ static void landing__anywhere(void **state)
 }
 
 /* What the caller registered, from wherever: written there. */
-static void landing__in_memory_of_the_callers(void **state)
+static void reply_buffer__in_memory_of_the_callers(void **state)
 {
     struct fixture *fixture = *state;
     struct sl_transport *transport = &fixture->wire.fake.rdma.base;
@@ -203,9 +203,9 @@ static void landing__in_memory_of_the_callers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(landing__one_trip),     CASE(landing__and_sink_says_elsewhere),
-        CASE(landing__is_used_once), CASE(landing__whose_place_is_taken),
-        CASE(landing__anywhere),     CASE(landing__in_memory_of_the_callers),
+        CASE(reply_buffer__one_trip),     CASE(reply_buffer__and_sink_says_elsewhere),
+        CASE(reply_buffer__is_used_once), CASE(reply_buffer__whose_place_is_taken),
+        CASE(reply_buffer__anywhere),     CASE(reply_buffer__in_memory_of_the_callers),
     };
     return cmocka_run_group_tests_name("rdma_landing", tests, NULL, NULL);
 }

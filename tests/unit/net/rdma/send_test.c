@@ -103,8 +103,8 @@ static void flush__short_frames_go_inline(void **state)
     assert_int_equal(fixture->a->posted, 1);
     const struct rdma_wire_request *request = &fixture->a->requests[0];
     assert_int_equal(request->flags, IBV_SEND_INLINE);
-    assert_int_equal(request->piece_count, 2); /* the frames touch each other */
-    assert_int_equal(request->pieces[1].addr, (uintptr_t)fixture->memory);
+    assert_int_equal(request->remote_sge_count, 2); /* the frames touch each other */
+    assert_int_equal(request->remote_sges[1].addr, (uintptr_t)fixture->memory);
     assert_int_equal(request->bytes, sizeof(struct sl_rdma_packet) + 3 * FRAME(40));
     assert_int_equal(rdma_wire_head(request).kind, SL_RDMA_FRAMES);
     rdma_wire_turn(&fixture->wire);
@@ -140,7 +140,7 @@ static void flush__fills_packets(void **state)
 static void flush__frames_that_lie_apart(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->wire.fake.rail.can.sge_max = 3;
+    fixture->wire.fake.nic.caps.sge_max = 3;
     for (uint32_t i = 0; i < 5; i++) {
         uint8_t *at = fixture->memory + 1000 * i;
         rdma_wire_frame(at, SL_FRAME_REQUEST, i + 1, 8, (uint8_t)i);
@@ -148,7 +148,7 @@ static void flush__frames_that_lie_apart(void **state)
     }
     rdma_wire_settle(&fixture->wire);
     expect_row(fixture, 5, 8);
-    assert_int_equal(fixture->a->requests[0].piece_count, 1);
+    assert_int_equal(fixture->a->requests[0].remote_sge_count, 1);
     assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 5 * FRAME(8));
 }
 
@@ -186,8 +186,8 @@ static void flush__registered_parts_stay_where_they_are(void **state)
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(fixture->a->posted, 1);
     const struct rdma_wire_request *request = &fixture->a->requests[0];
-    assert_int_equal(request->piece_count, 2);
-    assert_int_equal(request->pieces[1].addr, (uintptr_t)memory);
+    assert_int_equal(request->remote_sge_count, 2);
+    assert_int_equal(request->remote_sges[1].addr, (uintptr_t)memory);
     assert_int_equal(request->flags, IBV_SEND_SIGNALED);
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(fixture->a->sent_count, 0); /* it is in the same packet as the other */
@@ -267,7 +267,7 @@ static void post__fails(void **state)
     fixture->a->post_error = ENOMEM;
     send_row(fixture, 1, 8);
     rdma_wire_turn(&fixture->wire);
-    assert_int_equal(fixture->a->conn->life, SL_RDMA_ENDED);
+    assert_int_equal(fixture->a->conn->phase, SL_RDMA_ENDED);
     assert_int_equal(fixture->a->conn->end_err, SL_ERR_IO);
 }
 
@@ -361,7 +361,7 @@ static void uncounted__needs_no_credit(void **state)
     assert_false(sl_rdma_send_is_done(fixture->a->conn));
     (void)rdma_wire_carry(fixture->a, 1);
     assert_true(sl_rdma_send_is_done(fixture->a->conn));
-    assert_true(fixture->b->conn->bye_received);
+    assert_true(fixture->b->conn->fin_received);
 }
 
 /* ---- Long frames ------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ static void long__of_any_memory(void **state)
         rdma_wire_expect(fixture->b, i, i + 1, sizes[i], (uint8_t)i);
         assert_true(sizes[i] <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
                     fixture->b->messages[i].payload == fixture->sink);
-        assert_int_equal(fixture->wire.fake.rail.pool.lent, 0);
+        assert_int_equal(fixture->wire.fake.nic.pool.lent, 0);
     }
 }
 
@@ -424,7 +424,7 @@ static void long__many_at_once(void **state)
         rdma_wire_send(fixture->a, at, cookie(i + 1));
     }
     rdma_wire_turn(&fixture->wire);
-    assert_true(fixture->wire.fake.rail.pool.lent <= 8);
+    assert_true(fixture->wire.fake.nic.pool.lent <= 8);
     rdma_wire_settle(&fixture->wire);
     expect_row(fixture, 30, 10000);
 }
@@ -447,11 +447,11 @@ static void long__without_keys(void **state)
     rdma_wire_send(fixture->a, fixture->memory, cookie(3));
     for (uint32_t ms = 0; ms < SL_RDMA_PEER_TIMEOUT_MS; ms += 500) {
         rdma_wire_settle(&fixture->wire);
-        assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+        assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
         rdma_fake_sleep(&fixture->wire.fake, 500);
     }
     rdma_wire_settle(&fixture->wire);
-    assert_int_equal(fixture->a->conn->life, SL_RDMA_ENDED);
+    assert_int_equal(fixture->a->conn->phase, SL_RDMA_ENDED);
     assert_int_equal(fixture->a->conn->end_err, SL_ERR_NO_MEMORY);
 }
 
@@ -478,12 +478,12 @@ static void long__waits_for_memory(void **state)
         assert_int_equal(fixture->b->received, 2 * round + 2);
         rdma_wire_expect(fixture->b, 2 * round, 1, 400000 + round, 1);
         rdma_wire_expect(fixture->b, 2 * round + 1, 2, 10, 2);
-        sl_rdma_cache_shrink(fake->rail.cache);
+        sl_rdma_cache_shrink(fake->nic.cache);
     }
 }
 
 /* There is room for the payload or for the landing: the payload goes, the answer comes as any. */
-static void long__its_landing_does_not_take_its_memory(void **state)
+static void long__its_reply_buffer_does_not_take_its_memory(void **state)
 {
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
@@ -492,8 +492,8 @@ static void long__its_landing_does_not_take_its_memory(void **state)
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000, 1);
     const struct sl_transport_frame frame = {.head = fixture->memory,
                                              .head_bytes = FRAME(400000),
-                                             .landing = fixture->shared.base,
-                                             .landing_bytes = 400000,
+                                             .reply_buffer = fixture->shared.base,
+                                             .reply_buffer_bytes = 400000,
                                              .cookie = cookie(1)};
     assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
     rdma_wire_settle(&fixture->wire);
@@ -506,14 +506,14 @@ static void long__copies_leave_a_block(void **state)
 {
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
-    const uint32_t total = fake->rail.pool.total[SL_RDMA_BLOCK_STAGING];
+    const uint32_t total = fake->nic.pool.total[SL_RDMA_BLOCK_STAGING];
     fake->live_bytes_max = fake->live_bytes;
     fixture->b->conn->window = fixture->b->conn->limit_told = 2 * total;
     fixture->a->conn->limit_theirs = fixture->b->conn->limit_ours = 2 * total;
     send_row(fixture, total + 2, 10000);
     rdma_wire_turn(&fixture->wire);
-    assert_int_equal(fake->rail.pool.total[SL_RDMA_BLOCK_STAGING], total);
-    assert_int_equal(fake->rail.pool.lent, total - 1);
+    assert_int_equal(fake->nic.pool.total[SL_RDMA_BLOCK_STAGING], total);
+    assert_int_equal(fake->nic.pool.lent, total - 1);
     rdma_wire_settle(&fixture->wire);
     rdma_fake_sleep(fake, 20);
     rdma_wire_settle(&fixture->wire);
@@ -525,12 +525,12 @@ static void long__copies_leave_a_block(void **state)
 static void long__what_was_copied_in_part_is_not_sent_twice(void **state)
 {
     struct fixture *fixture = *state;
-    struct sl_rdma_nic *rail = &fixture->wire.fake.rail;
+    struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
     struct sl_rdma_block *taken = NULL;
-    struct sl_rdma_block *block = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+    struct sl_rdma_block *block = sl_rdma_pool_get(nic, SL_RDMA_BLOCK_STAGING);
     fixture->wire.fake.rdma.buffers_max = 1;
-    while (rail->pool.free[SL_RDMA_BLOCK_STAGING] != NULL) {
-        struct sl_rdma_block *next = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+    while (nic->pool.free[SL_RDMA_BLOCK_STAGING] != NULL) {
+        struct sl_rdma_block *next = sl_rdma_pool_get(nic, SL_RDMA_BLOCK_STAGING);
         next->next = taken;
         taken = next;
     }
@@ -572,7 +572,7 @@ int main(void)
         CASE(long__many_at_once),
         CASE(long__without_keys),
         CASE(long__waits_for_memory),
-        CASE(long__its_landing_does_not_take_its_memory),
+        CASE(long__its_reply_buffer_does_not_take_its_memory),
         CASE(long__copies_leave_a_block),
         CASE(long__what_was_copied_in_part_is_not_sent_twice),
     };

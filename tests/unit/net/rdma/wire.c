@@ -24,21 +24,21 @@ static void assert_covered(struct rdma_wire_end *end, uint64_t at, uint32_t byte
     assert_int_equal(region->access & access, access);
 }
 
-static void record_pieces(struct rdma_wire_end *end, const struct ibv_send_wr *wr,
-                          struct rdma_wire_request *request)
+static void record_remote_sges(struct rdma_wire_end *end, const struct ibv_send_wr *wr,
+                               struct rdma_wire_request *request)
 {
     for (int i = 0; i < wr->num_sge; i++) {
-        const struct ibv_sge *piece = &wr->sg_list[i];
-        request->pieces[i] = *piece;
+        const struct ibv_sge *remote_sge = &wr->sg_list[i];
+        request->remote_sges[i] = *remote_sge;
         if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
-            assert_true(request->bytes + piece->length <= RDMA_WIRE_INLINE);
-            memcpy(request->inlined + request->bytes, (const void *)(uintptr_t)piece->addr,
-                   piece->length);
+            assert_true(request->bytes + remote_sge->length <= RDMA_WIRE_INLINE);
+            memcpy(request->inlined + request->bytes, (const void *)(uintptr_t)remote_sge->addr,
+                   remote_sge->length);
         } else {
-            assert_covered(end, piece->addr, piece->length, piece->lkey,
+            assert_covered(end, remote_sge->addr, remote_sge->length, remote_sge->lkey,
                            wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0);
         }
-        request->bytes += piece->length;
+        request->bytes += remote_sge->length;
     }
 }
 
@@ -54,15 +54,15 @@ static int post_send(struct ibv_qp *queue_pair, struct ibv_send_wr *requests,
     end->post_calls++;
     for (const struct ibv_send_wr *wr = requests; wr != NULL; wr = wr->next) {
         assert_true(end->posted - end->done < SL_RDMA_SENDS);
-        assert_in_range(wr->num_sge, 1, (int)end->conn->rail->can.sge_max);
+        assert_in_range(wr->num_sge, 1, (int)end->conn->nic->caps.sge_max);
         struct rdma_wire_request *request = &end->requests[end->posted++ % RDMA_WIRE_REQUESTS];
         *request = (struct rdma_wire_request){.opcode = wr->opcode,
                                               .flags = wr->send_flags,
                                               .id = wr->wr_id,
-                                              .piece_count = (uint32_t)wr->num_sge,
+                                              .remote_sge_count = (uint32_t)wr->num_sge,
                                               .remote_at = wr->wr.rdma.remote_addr,
                                               .remote_key = wr->wr.rdma.rkey};
-        record_pieces(end, wr, request);
+        record_remote_sges(end, wr, request);
     }
     return 0;
 }
@@ -73,9 +73,9 @@ static void move(struct rdma_wire_end *end, const struct rdma_wire_request *requ
     uint8_t *remote = (uint8_t *)(uintptr_t)request->remote_at;
     assert_covered(end, request->remote_at, request->bytes, request->remote_key,
                    reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
-    for (uint32_t i = 0; i < request->piece_count; i++) {
-        uint8_t *local = (uint8_t *)(uintptr_t)request->pieces[i].addr;
-        uint32_t bytes = request->pieces[i].length;
+    for (uint32_t i = 0; i < request->remote_sge_count; i++) {
+        uint8_t *local = (uint8_t *)(uintptr_t)request->remote_sges[i].addr;
+        uint32_t bytes = request->remote_sges[i].length;
         memcpy(reads ? local : remote, reads ? remote : local, bytes);
         remote += bytes;
     }
@@ -84,7 +84,7 @@ static void move(struct rdma_wire_end *end, const struct rdma_wire_request *requ
 void rdma_wire_inject(struct rdma_wire_end *end, const void *packet, uint32_t bytes)
 {
     struct ibv_wc wc = rdma_fake_fill(&end->wire->fake, IBV_WC_SUCCESS);
-    struct sl_rdma_block *block = sl_rdma_pool_take(&end->wire->fake.rail, &wc);
+    struct sl_rdma_block *block = sl_rdma_pool_take(&end->wire->fake.nic, &wc);
     assert_true(bytes <= SL_RDMA_PACKET_BYTES);
     memcpy(block->at, packet, bytes);
     sl_rdma_receive_block(end->conn, block, bytes);
@@ -98,10 +98,10 @@ static void deliver(struct rdma_wire_end *end, const struct rdma_wire_request *r
     if ((request->flags & IBV_SEND_INLINE) != 0) {
         memcpy(packet, request->inlined, request->bytes);
     } else {
-        for (uint32_t i = 0; i < request->piece_count; i++) {
-            memcpy(packet + bytes, (const void *)(uintptr_t)request->pieces[i].addr,
-                   request->pieces[i].length);
-            bytes += request->pieces[i].length;
+        for (uint32_t i = 0; i < request->remote_sge_count; i++) {
+            memcpy(packet + bytes, (const void *)(uintptr_t)request->remote_sges[i].addr,
+                   request->remote_sges[i].length);
+            bytes += request->remote_sges[i].length;
         }
     }
     rdma_wire_inject(rdma_wire_other(end), packet, request->bytes);
@@ -110,13 +110,13 @@ static void deliver(struct rdma_wire_end *end, const struct rdma_wire_request *r
 uint32_t rdma_wire_carry(struct rdma_wire_end *end, uint32_t count)
 {
     uint32_t carried = 0;
-    while (carried < count && end->done != end->posted && end->conn->life != SL_RDMA_ENDED) {
+    while (carried < count && end->done != end->posted && end->conn->phase != SL_RDMA_ENDED) {
         const struct rdma_wire_request request = end->requests[end->done++ % RDMA_WIRE_REQUESTS];
         uint32_t number = request.id >> 18 & 0xfffff;
         carried++;
         if (request.opcode != IBV_WR_SEND) {
             move(end, &request);
-        } else if (rdma_wire_other(end)->conn->life != SL_RDMA_ENDED) {
+        } else if (rdma_wire_other(end)->conn->phase != SL_RDMA_ENDED) {
             deliver(end, &request);
         }
         assert_ptr_equal(sl_rdma_conn_of(&end->wire->fake.rdma, request.id), end->conn);
@@ -212,7 +212,7 @@ void rdma_wire_release(struct rdma_wire_end *end, uint32_t number)
 
 static void flush(struct sl_rdma *rdma)
 {
-    sl_rdma_pool_flush(rdma->rails);
+    sl_rdma_pool_flush(rdma->nics);
     while (rdma->dirty != NULL) {
         struct sl_rdma_conn *conn = rdma->dirty;
         rdma->dirty = conn->dirty_next;
@@ -230,7 +230,7 @@ void rdma_wire_turn(struct rdma_wire *wire)
         struct sl_rdma_conn *conn = list;
         list = conn->ready_next;
         conn->ready = false;
-        if (conn->life != SL_RDMA_ENDED) {
+        if (conn->phase != SL_RDMA_ENDED) {
             (void)sl_rdma_receive_visit(conn);
             sl_rdma_send_report(conn);
         }
@@ -272,13 +272,13 @@ static void connect_end(struct rdma_wire *wire, struct rdma_wire_end *end)
     end->conn = sl_rdma_conn_new(&fake->rdma, &events, end);
     assert_non_null(end->conn);
     struct sl_rdma_conn *conn = end->conn;
-    conn->rail = &fake->rail;
-    conn->life = SL_RDMA_LIVE;
+    conn->nic = &fake->nic;
+    conn->phase = SL_RDMA_LIVE;
     conn->link.id = &end->id;
     conn->link.established = true;
     conn->limit_theirs = SL_RDMA_WINDOW_MIN;
     conn->reads_peer = SL_RDMA_READS;
-    assert_true(sl_rdma_pool_reserve(&fake->rail, conn, SL_RDMA_WINDOW_MIN));
+    assert_true(sl_rdma_pool_reserve(&fake->nic, conn, SL_RDMA_WINDOW_MIN));
     sl_conn_report_connected(&conn->base);
 }
 
@@ -292,11 +292,11 @@ void rdma_wire_init(struct rdma_wire *wire)
     fake->library.destroy_qp = nothing;
     fake->library.destroy_id = fine;
     fake->library.disconnect = fine;
-    fake->rail.can.inline_max = RDMA_WIRE_INLINE;
-    fake->rail.can.sge_max = SL_RDMA_REMOTE_SGES + 2;
-    fake->rail.can.reads_max = SL_RDMA_READS;
-    assert_int_equal(sl_rdma_memory_open(&fake->rail), 0);
-    assert_int_equal(sl_rdma_pool_open(&fake->rail), 0);
+    fake->nic.caps.inline_max = RDMA_WIRE_INLINE;
+    fake->nic.caps.sge_max = SL_RDMA_REMOTE_SGES + 2;
+    fake->nic.caps.reads_max = SL_RDMA_READS;
+    assert_int_equal(sl_rdma_memory_open(&fake->nic), 0);
+    assert_int_equal(sl_rdma_pool_open(&fake->nic), 0);
     connect_end(wire, &wire->ends[0]);
     connect_end(wire, &wire->ends[1]);
 }
@@ -306,8 +306,8 @@ void rdma_wire_fini(struct rdma_wire *wire)
     struct rdma_fake *fake = &wire->fake;
     sl_rdma_conn_cancel_all(&fake->rdma);
     sl_rdma_receive_free_copies(&fake->rdma);
-    sl_rdma_memory_close(&fake->rail);
-    sl_rdma_pool_close(&fake->rail);
+    sl_rdma_memory_close(&fake->nic);
+    sl_rdma_pool_close(&fake->nic);
     sl_rdma_conn_free_all(&fake->rdma);
     rdma_fake_fini(fake);
 }
@@ -351,11 +351,11 @@ struct sl_rdma_packet rdma_wire_head(const struct rdma_wire_request *request)
 {
     struct sl_rdma_packet head;
     assert_int_equal(request->opcode, IBV_WR_SEND);
-    assert_true(request->pieces[0].length >= sizeof head);
+    assert_true(request->remote_sges[0].length >= sizeof head);
     memcpy(&head,
            (request->flags & IBV_SEND_INLINE) != 0
                ? (const void *)request->inlined
-               : (const void *)(uintptr_t)request->pieces[0].addr,
+               : (const void *)(uintptr_t)request->remote_sges[0].addr,
            sizeof head);
     return head;
 }

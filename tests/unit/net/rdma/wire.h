@@ -14,8 +14,8 @@ struct rdma_wire_request {
     enum ibv_wr_opcode opcode;
     unsigned flags;
     uint64_t id;
-    uint32_t piece_count, bytes;
-    struct ibv_sge pieces[SL_RDMA_REMOTE_SGES + 2];
+    uint32_t remote_sge_count, bytes;
+    struct ibv_sge remote_sges[SL_RDMA_REMOTE_SGES + 2];
     uint64_t remote_at;
     uint32_t remote_key;
     uint8_t inlined[RDMA_WIRE_INLINE];

@@ -172,10 +172,10 @@ static void protocol_page__shows_leases_barriers_and_joins(void **state)
     (void)state;
     assert_control("heartbeat", &(struct sl_message){.kind = SL_MESSAGE_HEARTBEAT});
     assert_control("lost", &(struct sl_message){.kind = SL_MESSAGE_EXPIRED,
-                                                .lost = {.role = SL_MESSAGE_ROLE_WORKER,
-                                                         .task_index = 2,
-                                                         .client_id = 0x8877665544332211,
-                                                         .why = "not heard for 10 s"}});
+                                                .expired = {.role = SL_MESSAGE_ROLE_WORKER,
+                                                            .task_index = 2,
+                                                            .client_id = 0x8877665544332211,
+                                                            .why = "not heard for 10 s"}});
     assert_control("barrier",
                    &(struct sl_message){.kind = SL_MESSAGE_BARRIER,
                                         .id = 4,

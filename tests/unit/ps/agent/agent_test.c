@@ -21,7 +21,7 @@ static void member_open__registers_what_it_has_and_learns_its_shards(void **stat
     assert_int_equal(f->hello.client_id, INCARNATION);
     assert_false(f->hello.has_nonce);
     assert_string_equal(f->reg.data_endpoint, "tcp://127.0.0.1:5555");
-    assert_string_equal(f->reg.fast_endpoint, "");
+    assert_string_equal(f->reg.bypass_endpoint, "");
     assert_string_equal(f->reg.host, "boot-4711/net-1");
     assert_int_equal(f->reg.shard_count, 2);
     assert_int_equal(f->reg.ps_count, 3);
@@ -32,15 +32,15 @@ static void member_open__registers_what_it_has_and_learns_its_shards(void **stat
     assert_int_equal(f->failed_count, 0);
 }
 
-static void member_open__registers_its_fast_endpoint(void **state)
+static void member_open__registers_its_bypass_endpoint(void **state)
 {
     struct fixture *f = *state;
     sl_agent_close(&f->member);
-    f->has_fast = true;
+    f->has_bypass = true;
     open_member(f);
     join(f);
     assert_string_equal(f->reg.data_endpoint, "tcp://127.0.0.1:5555");
-    assert_string_equal(f->reg.fast_endpoint, "rdma://127.0.0.1:5556");
+    assert_string_equal(f->reg.bypass_endpoint, "rdma://127.0.0.1:5556");
 }
 
 static void member_open__fails_when_nobody_listens(void **state)
@@ -126,7 +126,7 @@ static void member_session__is_taken_up_again_after_every_break(void **state)
     struct fixture *f = *state;
     join(f);
     for (uint32_t i = 2; i < 6; i++) {
-        cut(f);
+        snapshot(f);
         greet(f);
         assert_int_equal(f->hello.client_id, INCARNATION);
         assert_int_equal(f->reg.shard_count, 2);
@@ -147,7 +147,7 @@ static void member_session__a_register_that_was_lost_goes_again_once(void **stat
     listen_now(f);
     greet(f);
     uint64_t id = f->register_id;
-    cut(f);
+    snapshot(f);
     greet(f);
     pass(f, 500);
     assert_int_equal(f->register_count, 2);
@@ -174,7 +174,7 @@ static void member_session__a_register_that_goes_again_says_what_is_so_now(void 
     assert_int_equal(f->reg.pair_count, 1);
     assert_int_equal(f->reg.pairs[0].epoch, 5);
     const uint64_t id = f->register_id;
-    cut(f);
+    snapshot(f);
     report(f, 6);
     greet(f);
     assert_int_equal(f->register_id, id);
@@ -188,7 +188,7 @@ static void member_session__waits_for_the_others_without_end_once_it_has_joined(
 {
     struct fixture *f = *state;
     join(f);
-    cut(f);
+    snapshot(f);
     greet(f);
     uint64_t id = f->register_id;
     /* Another ps is gone: nobody is told the cluster for longer than a start may take. */
@@ -206,7 +206,7 @@ static void member_session__survives_a_long_absence_of_the_coordinator(void **st
 {
     struct fixture *f = *state;
     join(f);
-    cut(f);
+    snapshot(f);
     /* Connections are accepted, but no hello is answered: it goes on trying, and says so. */
     pass(f, START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS - 500);
     assert_int_equal(f->absent_count, 0);
@@ -216,7 +216,7 @@ static void member_session__survives_a_long_absence_of_the_coordinator(void **st
     assert_in_range(f->absent_count, 50, 60);
     assert_int_equal(f->failed_count, 0);
     if (f->conn != NULL) {
-        cut(f);
+        snapshot(f);
     }
     greet(f);
     send_cluster(f, f->register_id, 3);
@@ -231,7 +231,7 @@ static void member_session__ends_when_the_place_is_taken(void **state)
 {
     struct fixture *f = *state;
     join(f);
-    cut(f);
+    snapshot(f);
     /* For a lease, since without a secret anybody may say so once. */
     uint32_t hellos = f->hello_count;
     for (uint32_t ms = 0; f->failed_count == 0; ms += 100) {
@@ -253,7 +253,7 @@ static void member_session__ends_when_shards_are_numbered_otherwise(void **state
 {
     struct fixture *f = *state;
     join(f);
-    cut(f);
+    snapshot(f);
     greet(f);
     send_cluster(f, f->register_id, 2);
     until(f, &f->failed_count, 1);
@@ -309,7 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(member_open__registers_what_it_has_and_learns_its_shards),
-        CASE(member_open__registers_its_fast_endpoint),
+        CASE(member_open__registers_its_bypass_endpoint),
         CASE(member_open__fails_when_nobody_listens),
         CASE(member_open__fails_when_the_others_do_not_come),
         CASE(member_open__fails_when_refused_or_not_in_the_cluster),

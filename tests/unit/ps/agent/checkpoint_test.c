@@ -43,7 +43,7 @@ static void give_part(struct fixture *f, uint64_t number)
 /* Up to where it is told the cluster again. */
 static void come_back(struct fixture *f)
 {
-    cut(f);
+    snapshot(f);
     greet(f);
     send_cluster(f, f->register_id, 3);
 }
@@ -114,7 +114,7 @@ static void member_checkpoint__what_is_said_without_a_connection_goes_on_the_nex
     join(f);
     tell(f, 5, 0);
     until(f, &f->begun_count, 1);
-    cut(f);
+    snapshot(f);
     pass(f, 10); /* it knows, and is not welcomed again yet */
     give_part(f, 5);
     greet(f);
@@ -191,11 +191,11 @@ static void member_checkpoint__refuses_what_has_no_place_in_their_course(void **
     assert_int_equal(f->begun_count, 1);
 }
 
-static void member_checkpoint__cannot_be_made_without_a_folder(void **state)
+static void member_checkpoint__cannot_be_made_without_a_directory(void **state)
 {
     struct fixture *f = *state;
     sl_agent_close(&f->member);
-    f->has_no_folder = true;
+    f->has_no_directory = true;
     open_member(f);
     join(f);
     tell(f, 1, 0);
@@ -267,7 +267,7 @@ static void member_checkpoint_ask__is_answered_or_cancelled(void **state)
     sl_agent_checkpoint_ask(f->member, 2 * SL_CLOCK_NS_PER_S, on_answer, &answer);
     until(f, &f->request_count, 2);
     /* On another connection, what is left. */
-    cut(f);
+    snapshot(f);
     greet(f);
     send_cluster(f, f->register_id, 3);
     until(f, &f->request_count, 3);
@@ -308,7 +308,7 @@ int main(void)
         CASE(member_checkpoint__says_what_went_wrong),
         CASE(member_checkpoint__the_next_begins_in_its_middle),
         CASE(member_checkpoint__refuses_what_has_no_place_in_their_course),
-        CASE(member_checkpoint__cannot_be_made_without_a_folder),
+        CASE(member_checkpoint__cannot_be_made_without_a_directory),
         CASE(member_register__says_what_it_can_restore_and_learns_what_it_shall),
         CASE(member_checkpoint_ask__is_answered_or_cancelled),
         CASE(member_table_keep__makes_a_table_known_under_its_id),

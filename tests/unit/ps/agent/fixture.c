@@ -138,7 +138,7 @@ void send_cluster(struct fixture *f, uint64_t id, uint32_t shards_0)
 void send_lost(struct fixture *f, enum sl_message_role role)
 {
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED};
-    message.lost = (struct sl_message_expired){
+    message.expired = (struct sl_message_expired){
         .role = role, .task_index = 3, .client_id = 1234, .why = "no heartbeat for 10 s"};
     send_message(f, &message);
 }
@@ -206,19 +206,19 @@ void open_member(struct fixture *f)
         .ps_count = 3,
         .worker_count = 5,
         .data = endpoint_at(5555),
-        .fast = {.scheme = SL_ENDPOINT_RDMA, .port = 5556, .host = "127.0.0.1"},
-        .has_fast = f->has_fast,
+        .bypass = {.scheme = SL_ENDPOINT_RDMA, .port = 5556, .host = "127.0.0.1"},
+        .has_bypass = f->has_bypass,
         .host = "boot-4711/net-1",
         .incarnation = INCARNATION,
         .start_timeout_ns = START_TIMEOUT_NS,
         .joined = on_joined,
         .failed = on_failed,
-        .lost = on_lost,
+        .expired = on_lost,
         .absent = on_absent,
         .restore = f->restore,
         .checkpoint_newest = f->checkpoint_newest,
-        .checkpoint = f->has_no_folder ? NULL : on_checkpoint,
-        .checkpoint_complete = f->has_no_folder ? NULL : on_complete,
+        .checkpoint = f->has_no_directory ? NULL : on_checkpoint,
+        .checkpoint_complete = f->has_no_directory ? NULL : on_complete,
         .ctx = f,
     };
     assert_int_equal(sl_agent_open(&options, &f->member), 0);
@@ -294,7 +294,7 @@ void join(struct fixture *f)
     until(f, &f->joined_count, 1);
 }
 
-void cut(struct fixture *f)
+void snapshot(struct fixture *f)
 {
     sl_transport_disconnect(f->conn);
     while (f->conn != NULL) {

@@ -15,8 +15,8 @@
 
 /* Side a has the member, side b plays the coordinator. */
 struct fixture {
-    bool has_fast;      /* the member, an endpoint of rdma */
-    bool has_no_folder; /* for checkpoints */
+    bool has_bypass;       /* the member, an endpoint of rdma */
+    bool has_no_directory; /* for checkpoints */
     uint64_t restore, checkpoint_newest, cluster_restore;
     struct sl_loop_network network;
     struct sl_stepped_pair pair;
@@ -76,6 +76,6 @@ void greet(struct fixture *f);
 void join(struct fixture *f);
 
 /* The connection breaks. */
-void cut(struct fixture *f);
+void snapshot(struct fixture *f);
 
 #endif

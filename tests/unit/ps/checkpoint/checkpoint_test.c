@@ -57,7 +57,7 @@ static void writer__long_blocks_at_every_level(void **state)
                                                              .directory = "/c",
                                                              .number = i + 1,
                                                              .shard_count = 1,
-                                                             .level = levels[i]};
+                                                             .compression_level = levels[i]};
         assert_int_equal(sl_checkpoint_manifest_init(1, &manifest), 0);
         manifest.number = i + 1;
         assert_int_equal(
@@ -115,7 +115,7 @@ static void reader__gives_the_kinds_that_are_asked_for(void **state)
     fixture_disk_free(disk);
 }
 
-static void writer__leaves_what_is_complete_alone(void **state)
+static void writer__leaves_what_is_complete_degraded(void **state)
 {
     (void)state;
     struct memory_disk *disk = fixture_disk();
@@ -135,7 +135,7 @@ static void publish__wants_the_files_and_the_base(void **state)
     struct sl_checkpoint_manifest manifest;
     const struct sl_checkpoint_shard_range first = {.first = 0, .count = 1};
     const struct sl_checkpoint_shard_range second = {.first = 1, .count = 1};
-    const struct sl_checkpoint_newest_options mine = {.scope = first};
+    const struct sl_checkpoint_newest_options mine = {.range = first};
     uint64_t number;
     assert_int_equal(fixture_write(&disk->disk, "/c", 2, 1), SL_ERR_NOT_FOUND);
     assert_int_equal(sl_checkpoint_manifest_init(2, &manifest), 0);
@@ -169,7 +169,7 @@ static void newest__passes_over_what_is_damaged_when_it_may(void **state)
     (void)state;
     struct memory_disk *disk = fixture_disk();
     struct fixture_findings findings;
-    struct sl_checkpoint_newest_options options = {.scope = all_shards, .fall_back = true};
+    struct sl_checkpoint_newest_options options = {.range = all_shards, .fall_back = true};
     struct sl_checkpoint_entry entry;
     uint64_t number;
     fixture_findings_init(&findings);
@@ -507,12 +507,12 @@ static void list__knows_names(void **state)
     struct memory_disk *disk = fixture_disk();
     char why[SL_DISK_WHY_BYTES];
     for (uint32_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        assert_int_equal(disk->disk.ops->make_folder(disk, others[i], why), 0);
+        assert_int_equal(disk->disk.ops->make_subdir(disk, others[i], why), 0);
     }
     memory_disk_put(disk, "/c/checkpoint-000005", "", 0);
     check_numbers(disk, NULL, 0);
-    assert_int_equal(disk->disk.ops->make_folder(disk, "/c/checkpoint-999999999999", why), 0);
-    assert_int_equal(disk->disk.ops->make_folder(disk, "/c/checkpoint-000007", why), 0);
+    assert_int_equal(disk->disk.ops->make_subdir(disk, "/c/checkpoint-999999999999", why), 0);
+    assert_int_equal(disk->disk.ops->make_subdir(disk, "/c/checkpoint-000007", why), 0);
     check_numbers(disk, (const uint64_t[]){7, 999999999999ULL}, 2);
     fixture_disk_free(disk);
 }
@@ -523,7 +523,7 @@ int main(void)
         cmocka_unit_test(writer__what_is_written_is_read),
         cmocka_unit_test(writer__long_blocks_at_every_level),
         cmocka_unit_test(reader__gives_the_kinds_that_are_asked_for),
-        cmocka_unit_test(writer__leaves_what_is_complete_alone),
+        cmocka_unit_test(writer__leaves_what_is_complete_degraded),
         cmocka_unit_test(publish__wants_the_files_and_the_base),
         cmocka_unit_test(newest__passes_over_what_is_damaged_when_it_may),
         cmocka_unit_test(chain__knows_its_base),

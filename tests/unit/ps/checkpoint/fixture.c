@@ -38,7 +38,7 @@ int fixture_write_shard(const struct sl_disk *disk, const char *directory, uint6
         .time_s = 1769860800,
         .shard = shard,
         .shard_count = FIXTURE_SHARDS,
-        .level = 1,
+        .compression_level = 1,
     };
     struct sl_checkpoint_writer *writer;
     int err = sl_checkpoint_writer_create(&options, &writer, fixture_reason, FIXTURE_REASON);
@@ -119,14 +119,14 @@ void fixture_check(const struct sl_disk *disk, const char *directory, uint64_t n
 
 int fixture_newest(const struct sl_disk *disk, const char *directory, uint64_t *number)
 {
-    const struct sl_checkpoint_newest_options options = {.scope = all_shards};
+    const struct sl_checkpoint_newest_options options = {.range = all_shards};
     return sl_checkpoint_directory_newest(disk, directory, &options, number, fixture_reason,
                                           FIXTURE_REASON);
 }
 
 int fixture_newest_whole(const struct sl_disk *disk, const char *directory, uint64_t *number)
 {
-    const struct sl_checkpoint_newest_options options = {.scope = all_shards, .fall_back = true};
+    const struct sl_checkpoint_newest_options options = {.range = all_shards, .fall_back = true};
     return sl_checkpoint_directory_newest(disk, directory, &options, number, fixture_reason,
                                           FIXTURE_REASON);
 }

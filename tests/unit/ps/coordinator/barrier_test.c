@@ -81,8 +81,8 @@ static void coordinator_barrier__who_is_away_counts_until_it_is_lost(void **stat
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 1));
     say(f, 2, barrier_message("c", 2, 1));
-    cut(f, 1);
-    cut(f, 2);
+    snapshot(f, 1);
+    snapshot(f, 2);
     f->now_ns = SECOND;
     heartbeat(f, 3);
     say(f, 3, barrier_message("b", 2, 1));
@@ -104,7 +104,7 @@ static void coordinator_barrier__is_answered_again_to_who_lost_the_answer(void *
     workers_join(f);
     for (uint64_t id = 1; id <= 17; id++) {
         say(f, 1, barrier_message("b", 2, id));
-        cut(f, 1);
+        snapshot(f, 1);
         say(f, 2, barrier_message("b", 2, id));
         expect_part(f, "2#");
         expect_nothing(f);
@@ -126,7 +126,7 @@ static void coordinator_barrier__goes_on_over_a_broken_connection(void **state)
     struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 4));
-    cut(f, 1);
+    snapshot(f, 1);
     assert_int_equal(hello_as(f, 7, SL_MESSAGE_ROLE_WORKER, 0, 1), 0);
     say(f, 7, barrier_message("b", 2, 4)); /* sent again: still one */
     expect_nothing(f);
@@ -135,7 +135,7 @@ static void coordinator_barrier__goes_on_over_a_broken_connection(void **state)
     expect(f, "2#1 done");
     /* Another process in its place has not come to the barrier. */
     say(f, 7, barrier_message("b", 2, 5));
-    cut(f, 7);
+    snapshot(f, 7);
     assert_int_equal(hello_as(f, 8, SL_MESSAGE_ROLE_WORKER, 0, 8), 0);
     f->sent_count = 0;
     say(f, 2, barrier_message("b", 2, 2));
@@ -149,7 +149,7 @@ static void coordinator_barrier__of_all_waits_for_the_workers_that_are_left(void
     say(f, 1, barrier_message("b", 0, 1));
     say(f, 2, barrier_message("b", 0, 1));
     expect_nothing(f);
-    cut(f, 3); /* away: it may come yet */
+    snapshot(f, 3); /* away: it may come yet */
     pass(f, 19 * SECOND / 2, (sl_coordinator_peer[]){1, 2, 0});
     for (uint32_t i = 0; i < 6; i++) {
         expect_part(f, "waiting for worker/2");

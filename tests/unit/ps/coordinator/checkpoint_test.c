@@ -369,7 +369,7 @@ static void checkpoint__is_given_up_when_a_ps_is_replaced(void **state)
     client_joins(f, 21);
     ask(f, 21, 1, 0);
     f->sent_count = 0;
-    cut(f, 12);
+    snapshot(f, 12);
     expect_nothing(f);
     assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
     expect_part(f, "21#1 error closed: checkpoint 1 is given up: ps/1 is lost");
@@ -397,7 +397,7 @@ static void checkpoint__a_ps_that_was_away_is_told_again_what_it_owes(void **sta
     struct fixture *f = *state;
     start_with(f, 0, 5);
     client_joins(f, 21);
-    cut(f, 12);
+    snapshot(f, 12);
     ask(f, 21, 1, 0);
     expect(f, "11#0 checkpoint 1 on 0");
     expect_nothing(f);
@@ -406,12 +406,12 @@ static void checkpoint__a_ps_that_was_away_is_told_again_what_it_owes(void **sta
     expect_part(f, "32#1 cluster");
     expect(f, "32#0 checkpoint 1 on 0");
     part_of(f, 32, 1, 2, 2);
-    cut(f, 32);
+    snapshot(f, 32);
     assert_int_equal(hello_as(f, 32, PS, 1, 12), 0);
     register_ps(f, 32, 2, 2);
     expect_part(f, "32#2 cluster"); /* its part has arrived */
     expect_nothing(f);
-    cut(f, 32);
+    snapshot(f, 32);
     part(f, 11, 1);
     expect_part(f, "11#0 complete 1 on 0");
     assert_int_equal(hello_as(f, 32, PS, 1, 12), 0);

@@ -82,7 +82,7 @@ static void coordinator_hello__refuses_duplicates_and_strangers(void **state)
     assert_non_null(strstr(f->reason, "worker/3"));
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 1), 0);
     assert_int_equal(hello(f, 5, SL_MESSAGE_ROLE_CLIENT, 1), 0);
-    cut(f, 3); /* refused: not a member */
+    snapshot(f, 3); /* refused: not a member */
     goodbye(f, 2);
     assert_int_equal(hello(f, 6, SL_MESSAGE_ROLE_WORKER, 1), 0);
 }
@@ -113,7 +113,7 @@ static void coordinator_register__waits_for_a_ps_that_is_lost(void **state)
 {
     struct fixture *f = *state;
     cluster_start(f);
-    cut(f, 12);
+    snapshot(f, 12);
     /* Away, it may be back at any moment: where it is, is told. */
     assert_int_equal(hello(f, 8, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 8, 1);
@@ -148,8 +148,8 @@ coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back(vo
     register_worker(f, 4, 1);
     register_worker(f, 5, 1);
     f->sent_count = 0;
-    cut(f, 5); /* away when it happens */
-    cut(f, 12);
+    snapshot(f, 5); /* away when it happens */
+    snapshot(f, 12);
     assert_int_equal(hello(f, 13, SL_MESSAGE_ROLE_PS, 1), 0);
     expect(f, "11#0 lost ps/1 of 12: another process has taken its place");
     expect(f, "1#0 lost ps/1 of 12: another process has taken its place");
@@ -185,13 +185,13 @@ static void coordinator_register__a_ps_that_reconnects_has_not_come_back(void **
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 4, 1);
     f->sent_count = 0;
-    cut(f, 12);
+    snapshot(f, 12);
     assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     register_ps(f, 12, 2, 2);
     expect(f, "12#2 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host12:1 x2");
     expect_nothing(f);
     /* Nor has one that was lost meanwhile, but goes on where it was. */
-    cut(f, 12);
+    snapshot(f, 12);
     pass(f, 10 * SECOND, (sl_coordinator_peer[]){4, 11, 0});
     expect_part(f, "11#0 lost ps/1");
     assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
@@ -199,7 +199,7 @@ static void coordinator_register__a_ps_that_reconnects_has_not_come_back(void **
     expect(f, "12#3 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host12:1 x2");
     expect_nothing(f);
     /* But one that moved has. */
-    cut(f, 12);
+    snapshot(f, 12);
     assert_int_equal(hello_as(f, 14, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     register_ps(f, 14, 4, 2);
     assert_int_equal(f->sent_count, 2);
@@ -216,7 +216,7 @@ static void coordinator_register__tells_the_host_of_a_ps(void **state)
     f->sent_count = 0;
     static const char *const hosts[] = {"boot-4711/net-1", "boot-4712/net-1", ""};
     for (uint32_t i = 0; i < 3; i++) {
-        cut(f, 12);
+        snapshot(f, 12);
         assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
         struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
                                      .id = 2 + i,
@@ -230,7 +230,7 @@ static void coordinator_register__tells_the_host_of_a_ps(void **state)
 }
 
 /* Who may reach a ps by RDMA is told so, also when that changes, and only then. */
-static void coordinator_register__tells_the_fast_endpoint_of_a_ps(void **state)
+static void coordinator_register__tells_the_bypass_endpoint_of_a_ps(void **state)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -238,7 +238,7 @@ static void coordinator_register__tells_the_fast_endpoint_of_a_ps(void **state)
     register_worker(f, 4, 1);
     f->sent_count = 0;
     static const struct {
-        const char *fast, *told;
+        const char *bypass, *told;
         bool is_news;
     } cases[] = {
         {"rdma://host12:2", "ps/1 tcp://host12:1 x2 and rdma://host12:2", true},
@@ -247,13 +247,13 @@ static void coordinator_register__tells_the_fast_endpoint_of_a_ps(void **state)
         {"", "ps/1 tcp://host12:1 x2", true},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cut(f, 12);
+        snapshot(f, 12);
         assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
         struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
                                      .id = 2 + i,
                                      .reg = {.data_endpoint = "tcp://host12:1", .shard_count = 2}};
-        (void)snprintf(message.reg.fast_endpoint, sizeof message.reg.fast_endpoint, "%s",
-                       cases[i].fast);
+        (void)snprintf(message.reg.bypass_endpoint, sizeof message.reg.bypass_endpoint, "%s",
+                       cases[i].bypass);
         say(f, 12, message);
         expect_part(f, cases[i].told);
         assert_int_equal(f->sent_count, cases[i].is_news ? 1 : 0);
@@ -269,7 +269,7 @@ static void coordinator_register__asked_again_after_a_break_is_answered_once(voi
     struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     register_worker(f, 1, 7);
-    cut(f, 1);
+    snapshot(f, 1);
     assert_int_equal(hello_as(f, 2, SL_MESSAGE_ROLE_WORKER, 0, 1), 0);
     for (uint32_t ps = 0; ps < 2; ps++) {
         assert_int_equal(hello(f, 11 + ps, SL_MESSAGE_ROLE_PS, ps), 0);
@@ -413,7 +413,7 @@ int main(void)
         CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back),
         CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back),
         CASE(coordinator_register__tells_the_host_of_a_ps),
-        CASE(coordinator_register__tells_the_fast_endpoint_of_a_ps),
+        CASE(coordinator_register__tells_the_bypass_endpoint_of_a_ps),
         CASE(coordinator_register__asked_again_after_a_break_is_answered_once),
         CASE(coordinator_table_open__gives_ids_and_names_conflicts),
         CASE(coordinator_table_open__tells_what_a_table_is),

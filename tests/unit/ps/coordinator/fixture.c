@@ -30,9 +30,10 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
     at += snprintf(text + at, bytes - (size_t)at, ":");
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
-        at += snprintf(text + at, bytes - (size_t)at, " ps/%u %s x%u%s%s%s%s", ps->task_index,
-                       ps->data_endpoint, ps->shard_count, ps->host[0] == '\0' ? "" : " on ",
-                       ps->host, ps->fast_endpoint[0] == '\0' ? "" : " and ", ps->fast_endpoint);
+        at +=
+            snprintf(text + at, bytes - (size_t)at, " ps/%u %s x%u%s%s%s%s", ps->task_index,
+                     ps->data_endpoint, ps->shard_count, ps->host[0] == '\0' ? "" : " on ",
+                     ps->host, ps->bypass_endpoint[0] == '\0' ? "" : " and ", ps->bypass_endpoint);
     }
     for (uint32_t i = 0; i < cluster->ps_count && cluster->ps[i].epoch != 0; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
@@ -42,7 +43,7 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
         }
         at += snprintf(text + at, bytes - (size_t)at, "%s%u:e%u %u>%s%s", i == 0 ? " pairs " : " ",
                        ps->task_index, (unsigned)ps->epoch, ps->primary, backup,
-                       ps->in_step ? "!" : "");
+                       ps->in_sync ? "!" : "");
     }
     return at;
 }
@@ -62,7 +63,7 @@ static void describe_complete(const struct sl_message_checkpoint_complete *compl
 static void describe(const struct sl_message *message, char *text, size_t bytes)
 {
     const struct sl_message_waiting *waiting = &message->waiting;
-    const struct sl_message_expired *lost = &message->lost;
+    const struct sl_message_expired *lost = &message->expired;
     int at = 0;
     switch (message->kind) {
     case SL_MESSAGE_ERROR:
@@ -91,9 +92,9 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
         break;
     case SL_MESSAGE_STATS:
         at = snprintf(text, bytes, "stats of %u tables", message->stats.table_count);
-        if (message->stats.alone_shards > 0) {
+        if (message->stats.degraded_shards > 0) {
             (void)snprintf(text + at, bytes - (size_t)at, ", %u shards alone",
-                           (unsigned)message->stats.alone_shards);
+                           (unsigned)message->stats.degraded_shards);
         }
         break;
     case SL_MESSAGE_EXPIRED:
@@ -214,7 +215,7 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
         .stage_changed = f->follows ? on_stage : NULL,
         .start_timeout_ns = 60 * SECOND,
         .checkpoint_interval_ns = f->checkpoint_interval_ns,
-        .checkpoint_adds = f->checkpoint_adds,
+        .incrementals_max = f->checkpoint_adds,
         .checkpoint_timeout_ns = 60 * SECOND,
         .time_ms = time_ms,
         .changed = f->remembers ? on_changed : NULL,
@@ -373,7 +374,7 @@ void goodbye(struct fixture *f, sl_coordinator_peer peer)
     sl_coordinator_gone(f->coordinator, peer, false, f->now_ns);
 }
 
-void cut(struct fixture *f, sl_coordinator_peer peer)
+void snapshot(struct fixture *f, sl_coordinator_peer peer)
 {
     sl_coordinator_gone(f->coordinator, peer, false, f->now_ns);
 }

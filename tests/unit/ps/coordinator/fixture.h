@@ -77,7 +77,7 @@ void heartbeat(struct fixture *f, sl_coordinator_peer peer);
 void goodbye(struct fixture *f, sl_coordinator_peer peer);
 
 /* The connection breaks. */
-void cut(struct fixture *f, sl_coordinator_peer peer);
+void snapshot(struct fixture *f, sl_coordinator_peer peer);
 
 /* A ps at tcp://host<peer>:1. */
 void register_ps(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint32_t shards);

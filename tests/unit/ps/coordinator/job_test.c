@@ -34,7 +34,7 @@ static void coordinator_hello__any_task_stays_over_connections(void **state)
     struct fixture *f = *state;
     assert_int_equal(hello_any(f, 1, WORKER, 71), 0);
     assert_int_equal(hello_any(f, 2, WORKER, 72), 1);
-    cut(f, 1);
+    snapshot(f, 1);
     assert_int_equal(hello_any(f, 3, WORKER, 73), 2);
     assert_int_equal(hello_any(f, 4, WORKER, 71), 0);
     /* On a second connection, before the first is known to be gone. */
@@ -62,7 +62,7 @@ static void coordinator_hello__any_task_takes_the_place_of_one_that_is_away(void
     cluster_start(f);
     workers_join(f);
     assert_int_equal(hello_any(f, 4, WORKER, 74), SL_ERR_AGAIN);
-    cut(f, 3);
+    snapshot(f, 3);
     assert_int_equal(hello_any(f, 4, WORKER, 74), 2);
     expect_part(f, "lost worker/2 of 3: another process has taken its place");
 }
@@ -193,7 +193,7 @@ static void coordinator_job__a_ps_that_was_away_is_told_when_it_is_back(void **s
 {
     struct fixture *f = *state;
     begin(f);
-    cut(f, 12);
+    snapshot(f, 12);
     goodbye(f, 1);
     goodbye(f, 2);
     expect_part(f, "stage 2");
@@ -244,7 +244,7 @@ static void coordinator_job__goes_on_with_another_in_the_place_of_the_lost(void 
 {
     struct fixture *f = *state;
     begin(f);
-    cut(f, 2);
+    snapshot(f, 2);
     goodbye(f, 1);
     pass(f, 5 * SECOND, (sl_coordinator_peer[]){11, 12, 0});
     expect_nothing(f);
@@ -298,7 +298,7 @@ static void coordinator_job__names_apart_who_came_and_left(void **state)
     pass(f, 59 * SECOND, (sl_coordinator_peer[]){1, 2, 11, 0});
     goodbye(f, 1);
     goodbye(f, 11);
-    cut(f, 2);
+    snapshot(f, 2);
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){0});
     expect(f, "stage 3 err deadline: after 60 s it still waits for ps/1, worker/2; "
@@ -379,7 +379,7 @@ static void coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost(v
 {
     struct fixture *f = *state;
     begin(f);
-    cut(f, 12);
+    snapshot(f, 12);
     goodbye(f, 1);
     goodbye(f, 2);
     goodbye(f, 11);

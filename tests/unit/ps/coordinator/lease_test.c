@@ -79,7 +79,7 @@ static void coordinator_lease__only_so_many_clients_are_away(void **state)
         if (i < 2) {
             say(f, first + i, barrier_message("alone", 1, 1));
         }
-        cut(f, first + i);
+        snapshot(f, first + i);
     }
     expect(f, "100#1 done");
     expect(f, "101#1 done");
@@ -104,7 +104,7 @@ static void coordinator_lease__a_client_does_not_fill_the_log(void **state)
     sl_log_setup(SL_LOG_INFO, "test");
     for (uint32_t i = 0; i < 20; i++) {
         (void)hello_as(f, 100 + i, SL_MESSAGE_ROLE_CLIENT, 0, 7);
-        cut(f, 100 + i);
+        snapshot(f, 100 + i);
         f->now_ns += SECOND / 40;
     }
     sl_log_setup(SL_LOG_OFF, "test");
@@ -139,7 +139,7 @@ static void coordinator_lease__one_that_is_away_comes_back(void **state)
     cluster_start(f);
     workers_join(f);
     const sl_coordinator_peer others[] = {11, 12, 1, 3, 0};
-    cut(f, 2);
+    snapshot(f, 2);
     pass(f, 9 * SECOND, others);
     assert_int_equal(hello_as(f, 5, SL_MESSAGE_ROLE_WORKER, 1, 2), 0);
     pass(f, 9 * SECOND, others);
@@ -159,7 +159,7 @@ static void coordinator_lease__the_same_process_takes_its_own_place(void **state
     expect(f, "2 closed");
     expect_nothing(f);
     say(f, 2, barrier_message("b", 1, 1)); /* from the old one: not taken */
-    cut(f, 2);
+    snapshot(f, 2);
     expect_nothing(f);
     say(f, 5, barrier_message("b", 1, 2));
     expect(f, "5#2 done");
@@ -204,7 +204,7 @@ static void coordinator_hello__another_process_replaces_one_that_is_away(void **
     struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
-    cut(f, 2);
+    snapshot(f, 2);
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), 0);
     expect(f, "11#0 lost worker/1 of 2: another process has taken its place");
     expect(f, "12#0 lost worker/1 of 2: another process has taken its place");
@@ -280,7 +280,7 @@ static void coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead
     sl_coordinator_tick(f->coordinator, f->now_ns);
     cluster_start(f);
     workers_join(f);
-    cut(f, 3);
+    snapshot(f, 3);
     f->now_ns += 3 * SECOND;
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect_nothing(f);
@@ -295,9 +295,9 @@ static void lose_worker_1(struct fixture *f)
     cluster_start(f);
     workers_join(f);
     pass(f, 10 * SECOND - SECOND / 2, (sl_coordinator_peer[]){11, 12, 1, 2, 3, 0});
-    cut(f, 2);
+    snapshot(f, 2);
     pass(f, 8 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 0});
-    cut(f, 12);
+    snapshot(f, 12);
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 1, 3, 0});
     assert_int_equal(f->sent_count, 3); /* ps/0 and two workers */
     f->sent_count = 0;
@@ -356,7 +356,7 @@ static void coordinator_lost__a_new_ps_is_told_again_on_its_next_connection(void
     f->sent_count = 0;
     assert_int_equal(hello_as(f, 13, SL_MESSAGE_ROLE_PS, 1, 77), 0);
     register_ps(f, 13, 1, 2);
-    cut(f, 13);
+    snapshot(f, 13);
     f->sent_count = 0;
     assert_int_equal(hello_as(f, 14, SL_MESSAGE_ROLE_PS, 1, 77), 0);
     register_ps(f, 14, 1, 2);
@@ -372,7 +372,7 @@ static void coordinator_lost__every_ps_is_told_again_of_old_losses(void **state)
     struct fixture *f = *state;
     lose_worker_1(f);
     pass(f, 60 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 0});
-    cut(f, 12);
+    snapshot(f, 12);
     f->sent_count = 0;
     assert_int_equal(hello_as(f, 14, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     register_ps(f, 14, 2, 2);
@@ -388,7 +388,7 @@ static void coordinator_left__a_restarted_ps_is_told_after_a_lease(void **state)
     cluster_start(f);
     workers_join(f);
     goodbye(f, 3);
-    cut(f, 12);
+    snapshot(f, 12);
     assert_int_equal(hello(f, 13, SL_MESSAGE_ROLE_PS, 1), 0);
     register_ps(f, 13, 1, 2);
     f->sent_count = 0; /* that ps/1 was lost, the cluster, that worker/2 has left */

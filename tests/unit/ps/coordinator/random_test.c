@@ -224,7 +224,7 @@ static void on_answer(struct world *world, struct process *process,
 static void on_ps(struct world *world, const struct sl_message *message)
 {
     if (message->kind == SL_MESSAGE_EXPIRED) {
-        on_lost(world, &message->lost);
+        on_lost(world, &message->expired);
     } else if (message->kind == SL_MESSAGE_CHECKPOINT) {
         on_checkpoint(world, &message->checkpoint);
     } else if (message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
@@ -436,7 +436,7 @@ static void do_goodbye(struct world *world, struct process *process)
     sl_coordinator_gone(world->coordinator, peer, false, now_ns(world));
 }
 
-static void do_cut(struct world *world, struct process *process)
+static void do_snapshot(struct world *world, struct process *process)
 {
     uint64_t peer = process->peer;
     process->peer = 0;
@@ -518,7 +518,7 @@ static void step(struct world *world)
     } else if (what < 86) {
         do_goodbye(world, process);
     } else {
-        do_cut(world, process);
+        do_snapshot(world, process);
     }
     check(world);
 }
@@ -534,7 +534,7 @@ static void start(struct world *world, uint64_t seed)
         .worker_count = WORKERS,
         .lease_ns = LEASE_MS * MS,
         .checkpoint_interval_ns = 2 * LEASE_MS * MS,
-        .checkpoint_adds = 3,
+        .incrementals_max = 3,
         .send = on_send,
         .close = on_close,
         .ctx = world,

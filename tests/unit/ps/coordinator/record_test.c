@@ -152,7 +152,7 @@ static void record__losses_are_told_again(void **state)
 {
     struct fixture *f = *state;
     job_start(f);
-    cut(f, 3);
+    snapshot(f, 3);
     const sl_coordinator_peer alive[] = {11, 12, 1, 2, 0};
     pass(f, 11 * SECOND, alive);
     f->sent_count = 0;
@@ -402,7 +402,7 @@ static void record__any_bytes(void **state)
     job_start(f);
     say(f, 1, table_message("a", 4, 5));
     say(f, 1, barrier_message("c", 1, 60));
-    cut(f, 3);
+    snapshot(f, 3);
     const sl_coordinator_peer alive[] = {11, 12, 1, 2, 0};
     pass(f, 11 * SECOND, alive);
     f->sent_count = 0;

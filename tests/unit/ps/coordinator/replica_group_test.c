@@ -38,10 +38,10 @@ static void register_with(struct fixture *f, sl_coordinator_peer peer,
 }
 
 static void report(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uint64_t epoch,
-                   bool in_step)
+                   bool in_sync)
 {
     const struct sl_message_replica_report pair = {
-        .task_index = task, .epoch = epoch, .in_step = in_step};
+        .task_index = task, .epoch = epoch, .in_sync = in_sync};
     f->sent_count = 0;
     register_with(f, peer, pair, 1);
 }
@@ -78,7 +78,7 @@ static void expect_pairs(struct fixture *f, const char *wanted)
     f->sent_count = 0;
 }
 
-static void in_step(struct fixture *f)
+static void in_sync(struct fixture *f)
 {
     for (uint32_t task = 0; task < PS_COUNT; task++) {
         report(f, 11 + task, task, 1, true);
@@ -91,15 +91,15 @@ static void coordinator_replica__begins_with_the_next_ps_as_backup(void **state)
     struct fixture *f = *state;
     begin(f);
     expect_pairs(f, "0:e1 0>1 1:e1 1>2 2:e1 2>0");
-    in_step(f);
+    in_sync(f);
 }
 
 static void coordinator_replica__the_backup_takes_over(void **state)
 {
     struct fixture *f = *state;
     begin(f);
-    in_step(f);
-    cut(f, 12);
+    in_sync(f);
+    snapshot(f, 12);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     /* What it had backups of has none. A ps and a worker are told, unasked. */
@@ -110,7 +110,7 @@ static void coordinator_replica__the_backup_takes_over(void **state)
     report(f, 13, 1, 3, true);
     expect_pairs(f, "0:e3 0>1 1:e3 2>1! 2:e1 2>0!");
     /* And takes over in its turn. */
-    cut(f, 13);
+    snapshot(f, 13);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 22, 1, 0});
     expect_pairs(f, "0:e3 0>1 1:e4 1>- 2:e2 0>-");
@@ -124,10 +124,10 @@ static void coordinator_replica__counts_the_shards_without_a_backup(void **state
     f->sent_count = 0;
     say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 2});
     expect(f, "1#2 stats of 0 tables, 3 shards alone");
-    in_step(f);
+    in_sync(f);
     say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 3});
     expect(f, "1#3 stats of 0 tables");
-    cut(f, 12);
+    snapshot(f, 12);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     f->sent_count = 0;
@@ -140,8 +140,8 @@ static void coordinator_replica__who_serves_writes_the_checkpoint(void **state)
 {
     struct fixture *f = *state;
     begin(f);
-    in_step(f);
-    cut(f, 12);
+    in_sync(f);
+    snapshot(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     f->sent_count = 0;
     ask(f, 1, 5, 0);
@@ -192,8 +192,8 @@ static void coordinator_replica__who_comes_back_restores_what_nobody_has(void **
     }
     expect_part(f, "from 5");
     f->sent_count = 0;
-    in_step(f);
-    cut(f, 12);
+    in_sync(f);
+    snapshot(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
     f->sent_count = 0;
     join_restoring(f, 22, 1, 5);
@@ -201,8 +201,8 @@ static void coordinator_replica__who_comes_back_restores_what_nobody_has(void **
     for (uint32_t i = 0; i < f->sent_count; i++) {
         assert_true(strncmp(f->sent[i], "22#1 ", 5) != 0 || strstr(f->sent[i], " from ") == NULL);
     }
-    cut(f, 22);
-    cut(f, 13);
+    snapshot(f, 22);
+    snapshot(f, 13);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 0});
     f->sent_count = 0;
     join_restoring(f, 33, 2, 5);
@@ -217,7 +217,7 @@ static void coordinator_replica__one_that_was_deposed_is_refused(void **state)
 {
     struct fixture *f = *state;
     begin(f);
-    in_step(f);
+    in_sync(f);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     f->sent_count = 0;
     assert_int_equal(hello_as(f, 32, SL_MESSAGE_ROLE_PS, 1, 12), 0);
@@ -230,18 +230,18 @@ static void coordinator_replica__one_that_was_replaced_is_refused(void **state)
 {
     struct fixture *f = *state;
     begin(f);
-    in_step(f);
-    cut(f, 12);
+    in_sync(f);
+    snapshot(f, 12);
     join(f, 22, 1);
     report(f, 13, 1, 3, true);
-    cut(f, 13); /* another is deposed since */
+    snapshot(f, 13); /* another is deposed since */
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 22, 1, 0});
-    cut(f, 22);
+    snapshot(f, 22);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 1, 0});
     assert_int_equal(hello_as(f, 32, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     f->sent_count = 0;
     register_as(f, 32,
-                (struct sl_message_replica_report){.task_index = 1, .epoch = 1, .in_step = true}, 1,
+                (struct sl_message_replica_report){.task_index = 1, .epoch = 1, .in_sync = true}, 1,
                 true);
     expect_part(f, "another process has had its place since: start it anew");
 }
@@ -252,7 +252,7 @@ static void coordinator_replica__one_out_of_step_does_not_take_over(void **state
     struct fixture *f = *state;
     begin(f);
     report(f, 11, 0, 1, true);
-    cut(f, 12);
+    snapshot(f, 12);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     /* The job waits for ps/1; ps/0 does not. */
@@ -279,8 +279,8 @@ static void coordinator_replica__the_others_are_told_while_one_is_missing(void *
     begin(f);
     report(f, 11, 0, 1, true);
     report(f, 13, 2, 1, true);
-    cut(f, 12);
-    cut(f, 13);
+    snapshot(f, 12);
+    snapshot(f, 13);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 1, 0});
     assert_true(is_told(f, "11#0"));
@@ -303,7 +303,7 @@ static void coordinator_replica__a_report_of_failure_begins_an_epoch(void **stat
 {
     struct fixture *f = *state;
     begin(f);
-    in_step(f);
+    in_sync(f);
     report(f, 12, 1, 1, false);
     expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0!");
     report(f, 12, 1, 1, true); /* of an epoch that is over */
@@ -350,10 +350,10 @@ static void coordinator_replica__who_takes_over_is_told_of_losses(void **state)
 {
     struct fixture *f = *state;
     begin(f);
-    in_step(f);
-    cut(f, 12);
+    in_sync(f);
+    snapshot(f, 12);
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
-    cut(f, 1);
+    snapshot(f, 1);
     f->sent_count = 0;
     pass(f, 7 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
     assert_int_equal(hello_as(f, 2, SL_MESSAGE_ROLE_WORKER, 0, 2), 0);
@@ -394,16 +394,16 @@ static void come_back(struct fixture *f, uint32_t task, struct sl_message_replic
     say(f, 11 + task, message);
 }
 
-static struct sl_message_replica_report primary(uint64_t epoch, bool in_step)
+static struct sl_message_replica_report primary(uint64_t epoch, bool in_sync)
 {
     return (struct sl_message_replica_report){
-        .epoch = epoch, .part = SL_MESSAGE_REPLICA_PRIMARY, .in_step = in_step};
+        .epoch = epoch, .part = SL_MESSAGE_REPLICA_PRIMARY, .in_sync = in_sync};
 }
 
-static struct sl_message_replica_report backup(uint64_t epoch, bool in_step)
+static struct sl_message_replica_report backup(uint64_t epoch, bool in_sync)
 {
     return (struct sl_message_replica_report){
-        .epoch = epoch, .part = SL_MESSAGE_REPLICA_BACKUP, .in_step = in_step};
+        .epoch = epoch, .part = SL_MESSAGE_REPLICA_BACKUP, .in_sync = in_sync};
 }
 
 static struct sl_message_replica_report neither(uint64_t epoch)
@@ -411,7 +411,7 @@ static struct sl_message_replica_report neither(uint64_t epoch)
     return (struct sl_message_replica_report){.epoch = epoch, .part = SL_MESSAGE_REPLICA_NEITHER};
 }
 
-static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_step(void **state)
+static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync(void **state)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -419,7 +419,7 @@ static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_step(voi
     come_back(f, 1, primary(4, true), backup(1, true));
     come_back(f, 2, primary(1, true), backup(4, false)); /* it was not told yet */
     expect_pairs(f, "0:e1 0>1! 1:e4 1>2! 2:e1 2>0!");
-    cut(f, 12);
+    snapshot(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     expect_pairs(f, "0:e2 0>- 1:e5 2>- 2:e1 2>0!");
 }
@@ -519,8 +519,8 @@ static void coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_hast
 {
     struct fixture *f = *state;
     begin(f);
-    in_step(f);
-    cut(f, 12);
+    in_sync(f);
+    snapshot(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     goodbye(f, 1);
     fixture_take_over(f);
@@ -566,7 +566,7 @@ int main(void)
         TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),
         TEST(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses),
         TEST(coordinator_replica__who_takes_over_is_told_of_losses),
-        TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_in_step),
+        TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync),
         TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step),
         TEST(coordinator_replica__one_that_begins_anew_waits_for_a_backup),
         TEST(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup),

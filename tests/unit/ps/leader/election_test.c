@@ -18,7 +18,7 @@
 #define ASKED  4
 
 struct world {
-    struct sl_metastore store; /* first */
+    struct sl_metastore metastore; /* first */
     struct sl_metastore_request *asked[ASKED];
     uint32_t asked_count;
     struct sl_election *election;
@@ -26,9 +26,9 @@ struct world {
     uint32_t won_count, lost_count;
 };
 
-static void on_ask(struct sl_metastore *store, struct sl_metastore_request *ask)
+static void on_ask(struct sl_metastore *metastore, struct sl_metastore_request *ask)
 {
-    struct world *world = (struct world *)store;
+    struct world *world = (struct world *)metastore;
     assert_true(world->asked_count < ASKED);
     world->asked[world->asked_count++] = ask;
 }
@@ -61,9 +61,9 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
 static int setup(void **state)
 {
     static struct world world;
-    world = (struct world){.store.ops = &OPS, .now_ns = SL_CLOCK_NS_PER_S};
+    world = (struct world){.metastore.ops = &OPS, .now_ns = SL_CLOCK_NS_PER_S};
     struct sl_election_options options = {
-        .store = &world.store,
+        .metastore = &world.metastore,
         .prefix = "jobs/a",
         .campaigns = true,
         .id = 7,

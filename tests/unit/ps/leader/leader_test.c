@@ -13,7 +13,7 @@
 #include "core/log.h"
 #include "tests/unit/ps/leader/leader_world.h"
 
-static void seat__under_random_faults(void **state)
+static void leader__under_random_faults(void **state)
 {
     (void)state;
     uint32_t told_count = 0;
@@ -49,25 +49,25 @@ static void seat__under_random_faults(void **state)
  */
 
 /* All of them know the one who leads, and where. */
-static void seat__all_know_the_leader(void **state)
+static void leader__all_know_the_leader(void **state)
 {
     (void)state;
     struct world world;
     world_make(&world, 1);
     world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        const struct sl_election_leader *known = sl_leader_leader(world.processes[i].seat);
-        assert_int_equal(known->epoch, world.last_epoch);
+        const struct sl_election_leader *known = sl_leader_leader(world.processes[i].leader);
+        assert_int_equal(known->term, world.last_epoch);
         assert_int_equal(world.processes[i].leader_epoch, world.last_epoch);
         assert_string_equal(known->endpoint, "tcp://127.0.0.1:1");
-        assert_string_equal(known->name, sl_leader_leader(world_holder(&world)->seat)->name);
+        assert_string_equal(known->name, sl_leader_leader(world_holder(&world)->leader)->name);
     }
     world_end(&world);
 }
 
 /* The store is out of reach: the holder ends by itself, before its lease does; when the store is
  * back somebody goes on. */
-static void seat__the_store_is_away(void **state)
+static void leader__the_metastore_is_away(void **state)
 {
     (void)state;
     struct world world;
@@ -76,7 +76,7 @@ static void seat__the_store_is_away(void **state)
     assert_int_equal(world_count_seated(&world), 1);
     assert_true(world.told_count > 0);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_cut(world.processes[i].store, true, false);
+        memory_store_cut(world.processes[i].metastore, true, false);
     }
     world_run_for(&world, TTL_S * SL_CLOCK_NS_PER_S);
     assert_int_equal(world_count_seated(&world), 0);
@@ -100,7 +100,7 @@ static uint32_t count_logged(FILE *file, const char *text)
 }
 
 /* It can be read, and takes nothing: that is said once, and that it is over when it is. */
-static void seat__the_store_is_full(void **state)
+static void leader__the_metastore_is_full(void **state)
 {
     (void)state;
     struct world world;
@@ -109,14 +109,14 @@ static void seat__the_store_is_full(void **state)
     assert_non_null(file);
     world_make(&world, 2);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_fill(world.processes[i].store, true);
+        memory_store_fill(world.processes[i].metastore, true);
     }
     assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
     sl_log_setup(SL_LOG_INFO, "test");
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
     const uint32_t over_early = count_logged(file, "the cluster store answers again");
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_fill(world.processes[i].store, false);
+        memory_store_fill(world.processes[i].metastore, false);
     }
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
     sl_log_setup(SL_LOG_OFF, "test");
@@ -131,7 +131,7 @@ static void seat__the_store_is_full(void **state)
 }
 
 /* One that is told to end gives the seat away at once, and what it knew is written. */
-static void seat__resigns(void **state)
+static void leader__resigns(void **state)
 {
     (void)state;
     struct world world;
@@ -141,19 +141,19 @@ static void seat__resigns(void **state)
     assert_non_null(leader);
     world_disconnect(&world, leader);
     leader->coordinator = NULL;
-    sl_leader_resign(leader->seat, false, 60 * SL_CLOCK_NS_PER_S, world_on_resigned, leader);
+    sl_leader_resign(leader->leader, false, 60 * SL_CLOCK_NS_PER_S, world_on_resigned, leader);
     world_run_for(&world, TTL_S * SL_CLOCK_NS_PER_S - MS);
     assert_true(leader->resigned);
     assert_non_null(world_holder(&world)); /* without waiting for the end of the lease */
     assert_ptr_not_equal(world_holder(&world), leader);
     world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
     assert_non_null(world.members[1].at);
-    sl_leader_destroy(&leader->seat);
+    sl_leader_destroy(&leader->leader);
     world_end(&world);
 }
 
 /* The job is over: nothing of it is left. */
-static void seat__erases(void **state)
+static void leader__erases(void **state)
 {
     (void)state;
     struct world world;
@@ -168,13 +168,13 @@ static void seat__erases(void **state)
 }
 
 /* A client of the store that was not answered asks again: its own claim is in its way. */
-static void seat__claims_twice(void **state)
+static void leader__claims_twice(void **state)
 {
     (void)state;
     struct world world;
     world_make(&world, 6);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_repeat(world.processes[i].store, true);
+        memory_store_repeat(world.processes[i].metastore, true);
     }
     world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
     assert_int_equal(world_count_seated(&world), 1);
@@ -184,7 +184,7 @@ static void seat__claims_twice(void **state)
 }
 
 /* What came while the lease had ended was not sent: an answer that prolongs it then is too late. */
-static void seat__is_prolonged_too_late(void **state)
+static void leader__is_prolonged_too_late(void **state)
 {
     (void)state;
     struct world world;
@@ -192,11 +192,11 @@ static void seat__is_prolonged_too_late(void **state)
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
     struct process *leader = world_holder(&world);
     assert_non_null(leader);
-    memory_store_hold(leader->store, true);
+    memory_store_hold(leader->metastore, true);
     world_run_for(&world, 1 * SL_CLOCK_NS_PER_S); /* it has asked */
     assert_ptr_equal(world_holder(&world), leader);
     world.now_ns += 1500 * MS; /* before its next tick */
-    memory_store_hold(leader->store, false);
+    memory_store_hold(leader->metastore, false);
     while (memory_store_answer(world.memory)) {
     }
     assert_int_equal(world_count_seated(&world), 0);
@@ -207,7 +207,7 @@ static void seat__is_prolonged_too_late(void **state)
 
 /* A server of the store was asked first, did not answer, and does it when others have long done it,
  * and more. */
-static void seat__an_old_write_comes_late(void **state)
+static void leader__an_old_write_comes_late(void **state)
 {
     (void)state;
     struct world world;
@@ -215,7 +215,7 @@ static void seat__an_old_write_comes_late(void **state)
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
     struct process *leader = world_holder(&world);
     assert_non_null(leader);
-    memory_store_remember(leader->store);
+    memory_store_remember(leader->metastore);
     world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
     assert_ptr_equal(world_holder(&world), leader);
     assert_false(memory_store_play(world.memory));
@@ -225,7 +225,7 @@ static void seat__an_old_write_comes_late(void **state)
 }
 
 /* More changes than one write has: nobody is told before the last of them is written. */
-static void seat__many_changes(void **state)
+static void leader__many_changes(void **state)
 {
     (void)state;
     struct world world;
@@ -235,7 +235,7 @@ static void seat__many_changes(void **state)
     struct member *member = &world.members[1];
     assert_ptr_equal(member->at, leader);
     do { /* what was asked before */
-        sl_leader_run(leader->seat);
+        sl_leader_run(leader->leader);
     } while (memory_store_answer(world.memory));
     const uint32_t before = world.told_count;
     const uint32_t written = memory_store_count(world.memory, "jobs/a/state/table/");
@@ -247,7 +247,7 @@ static void seat__many_changes(void **state)
     assert_int_equal(world.told_count, before);
     while (memory_store_count(world.memory, "jobs/a/state/table/") < written + NAMES) {
         assert_int_equal(world.told_count, before);
-        sl_leader_run(leader->seat);
+        sl_leader_run(leader->leader);
         assert_true(memory_store_answer(world.memory));
     }
     assert_true(world.told_count > before); /* the last of them waits for its answer */
@@ -255,7 +255,7 @@ static void seat__many_changes(void **state)
 }
 
 /* Somebody else's bytes under our keys: nobody leads, and nobody falls, until they are gone. */
-static void seat__strange_keys(void **state)
+static void leader__strange_keys(void **state)
 {
     (void)state;
     struct world world;
@@ -286,17 +286,17 @@ int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "test");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seat__all_know_the_leader),
-        cmocka_unit_test(seat__the_store_is_away),
-        cmocka_unit_test(seat__the_store_is_full),
-        cmocka_unit_test(seat__resigns),
-        cmocka_unit_test(seat__erases),
-        cmocka_unit_test(seat__strange_keys),
-        cmocka_unit_test(seat__claims_twice),
-        cmocka_unit_test(seat__is_prolonged_too_late),
-        cmocka_unit_test(seat__an_old_write_comes_late),
-        cmocka_unit_test(seat__many_changes),
-        cmocka_unit_test(seat__under_random_faults),
+        cmocka_unit_test(leader__all_know_the_leader),
+        cmocka_unit_test(leader__the_metastore_is_away),
+        cmocka_unit_test(leader__the_metastore_is_full),
+        cmocka_unit_test(leader__resigns),
+        cmocka_unit_test(leader__erases),
+        cmocka_unit_test(leader__strange_keys),
+        cmocka_unit_test(leader__claims_twice),
+        cmocka_unit_test(leader__is_prolonged_too_late),
+        cmocka_unit_test(leader__an_old_write_comes_late),
+        cmocka_unit_test(leader__many_changes),
+        cmocka_unit_test(leader__under_random_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

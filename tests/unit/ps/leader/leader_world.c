@@ -36,7 +36,7 @@ static void on_send(void *ctx, sl_coordinator_peer peer, const struct sl_message
     /* Nobody acts whose key is not there any more. */
     const struct sl_metastore_item *pair = memory_store_look(world->memory, KEY);
     assert_non_null(pair);
-    assert_int_equal(pair->created, sl_leader_leader(process->seat)->epoch);
+    assert_int_equal(pair->created, sl_leader_leader(process->leader)->term);
     for (uint32_t i = 0; i < 2; i++) {
         struct member *member = &world->members[i];
         if (member->at == process && member->peer == peer && message->id == member->request &&
@@ -62,7 +62,7 @@ static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
     struct process *process = ctx;
     process->coordinator = coordinator;
     process->world->term_count++;
-    uint64_t epoch = sl_leader_leader(process->seat)->epoch;
+    uint64_t epoch = sl_leader_leader(process->leader)->term;
     assert_true(epoch > process->world->last_epoch);
     process->world->last_epoch = epoch;
 }
@@ -78,7 +78,7 @@ static void on_unseated(void *ctx, const char *why)
 static void on_leader(void *ctx, const struct sl_election_leader *leader)
 {
     struct process *process = ctx;
-    process->leader_epoch = leader->epoch;
+    process->leader_epoch = leader->term;
 }
 
 static void on_wake(void *ctx)
@@ -99,7 +99,7 @@ void world_on_resigned(void *ctx)
 static void start(struct world *world, struct process *process)
 {
     struct sl_leader_options options = {
-        .store = process->store,
+        .metastore = process->metastore,
         .prefix = "jobs/a",
         .campaigns = true,
         .id = ++world->id_next,
@@ -119,7 +119,7 @@ static void start(struct world *world, struct process *process)
     };
     (void)snprintf(options.name, sizeof options.name, "ps/%u",
                    (unsigned)(process - world->processes));
-    assert_int_equal(sl_leader_create(&options, &process->seat), 0);
+    assert_int_equal(sl_leader_create(&options, &process->leader), 0);
     process->resigned = false;
     process->leader_epoch = 0;
 }
@@ -129,8 +129,8 @@ static void kill_process(struct world *world, struct process *process)
 {
     world_disconnect(world, process);
     process->coordinator = NULL;
-    memory_store_forget(process->store, draw(world, 2) == 0);
-    sl_leader_destroy(&process->seat);
+    memory_store_forget(process->metastore, draw(world, 2) == 0);
+    sl_leader_destroy(&process->leader);
 }
 
 /* ---- The world ---------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ void world_make(struct world *world, uint64_t seed)
     for (uint32_t i = 0; i < PROCESSES; i++) {
         struct process *process = &world->processes[i];
         process->world = world;
-        process->store = memory_store_handle(world->memory);
+        process->metastore = memory_store_handle(world->memory);
         start(world, process);
     }
     world->members[0] = (struct member){.role = SL_MESSAGE_ROLE_PS, .client_id = 71};
@@ -155,7 +155,7 @@ void world_make(struct world *world, uint64_t seed)
 
 static bool runs(const struct process *process)
 {
-    return process->seat != NULL && !process->stands_still;
+    return process->leader != NULL && !process->stands_still;
 }
 
 static void register_member(struct world *world, struct member *member)
@@ -232,8 +232,8 @@ static void process_step(struct world *world, struct process *process)
     if (process->back_ns != 0 && world->now_ns >= process->back_ns) {
         process->back_ns = 0;
         process->stands_still = false;
-        memory_store_hold(process->store, false);
-        if (process->seat == NULL) {
+        memory_store_hold(process->metastore, false);
+        if (process->leader == NULL) {
             start(world, process);
         }
     }
@@ -243,10 +243,10 @@ static void process_step(struct world *world, struct process *process)
     /* Now and then something is done before the time is looked at. */
     if (process->woken && draw(world, 2) == 0) {
         process->woken = false;
-        sl_leader_run(process->seat);
+        sl_leader_run(process->leader);
     }
     if (draw(world, 4) == 0) {
-        sl_leader_tick(process->seat);
+        sl_leader_tick(process->leader);
         if (process->coordinator != NULL) {
             sl_coordinator_tick(process->coordinator, world->now_ns);
         }
@@ -259,17 +259,17 @@ void world_cause_trouble(struct world *world)
     uint64_t pause_ns = draw(world, 8000) * MS;
     switch (draw(world, 120)) {
     case 0:
-        memory_store_cut(process->store, true, draw(world, 2) == 0);
+        memory_store_cut(process->metastore, true, draw(world, 2) == 0);
         break;
     case 1:
     case 2:
-        memory_store_cut(process->store, false, false);
+        memory_store_cut(process->metastore, false, false);
         break;
     case 3:
         if (runs(process)) {
             process->stands_still = true;
             process->back_ns = world->now_ns + pause_ns;
-            memory_store_hold(process->store, true);
+            memory_store_hold(process->metastore, true);
         }
         break;
     case 4:
@@ -300,7 +300,7 @@ void world_heal(struct world *world)
 {
     for (uint32_t i = 0; i < PROCESSES; i++) {
         struct process *process = &world->processes[i];
-        memory_store_cut(process->store, false, false);
+        memory_store_cut(process->metastore, false, false);
         process->back_ns = process->back_ns == 0 ? 0 : world->now_ns;
     }
 }
@@ -319,20 +319,20 @@ void world_end_process(struct world *world, struct process *process, bool erases
 {
     world_disconnect(world, process);
     process->coordinator = NULL;
-    sl_leader_resign(process->seat, erases, 60 * SL_CLOCK_NS_PER_S, world_on_resigned, process);
+    sl_leader_resign(process->leader, erases, 60 * SL_CLOCK_NS_PER_S, world_on_resigned, process);
     for (uint32_t k = 0; k < 100 && !process->resigned; k++) {
-        sl_leader_run(process->seat);
+        sl_leader_run(process->leader);
         while (memory_store_answer(world->memory)) {
         }
     }
     assert_true(process->resigned);
-    sl_leader_destroy(&process->seat);
+    sl_leader_destroy(&process->leader);
 }
 
 void world_end(struct world *world)
 {
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        if (world->processes[i].seat != NULL) {
+        if (world->processes[i].leader != NULL) {
             world_end_process(world, &world->processes[i], false);
         }
     }

@@ -23,9 +23,9 @@ struct world;
 /* One that could host the coordinator. */
 struct process {
     struct world *world;
-    struct sl_metastore *store;
-    struct sl_leader *seat; /* NULL: it is dead */
-    uint64_t back_ns;       /* when it stands up, or is started again; 0: it runs */
+    struct sl_metastore *metastore;
+    struct sl_leader *leader; /* NULL: it is dead */
+    uint64_t back_ns;         /* when it stands up, or is started again; 0: it runs */
     bool stands_still;
     struct sl_coordinator *coordinator; /* NULL: not here */
     bool woken, resigned;

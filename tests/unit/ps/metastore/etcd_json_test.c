@@ -150,7 +150,7 @@ static void answer__read(void **state)
     bool more;
     struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k1");
     assert_int_equal(answer(&ask, "{\"header\":{\"revision\":\"2\"}}", &out, &more), 0);
-    assert_int_equal(out.pair_count, 0);
+    assert_int_equal(out.item_count, 0);
     assert_int_equal(
         answer(&ask,
                "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"2\",\"mod_revision\":\"3\","
@@ -158,7 +158,7 @@ static void answer__read(void **state)
                &out, &more),
         0);
     assert_false(more);
-    assert_int_equal(out.pair_count, 1);
+    assert_int_equal(out.item_count, 1);
     assert_string_equal(out.pairs[0].key, "k1");
     assert_int_equal(out.pairs[0].value_bytes, 3);
     assert_memory_equal(out.pairs[0].value, "v1\0", 4);
@@ -184,7 +184,7 @@ static void answer__pages(void **state)
     const char *second = "{\"kvs\":[{\"key\":\"azI=\",\"create_revision\":\"5\",\"value\":\"\"}]}";
     assert_int_equal(sl_etcd_json_answer(&ask, second, strlen(second), &out, &more), 0);
     assert_false(more);
-    assert_int_equal(out.pair_count, 2);
+    assert_int_equal(out.item_count, 2);
     assert_string_equal(out.pairs[1].key, "k2");
     assert_int_equal(out.pairs[1].value_bytes, 0);
     sl_metastore_answer_fini(&out);
@@ -212,13 +212,13 @@ static void answer__write(void **state)
             &out, &more),
         0);
     assert_false(out.held);
-    assert_int_equal(out.pair_count, 1);
+    assert_int_equal(out.item_count, 1);
     assert_string_equal((char *)out.pairs[0].value, "v1");
     sl_metastore_answer_fini(&out);
     assert_int_equal(
         answer(&ask, "{\"responses\":[{\"response_range\":{\"header\":{}}}]}", &out, &more), 0);
     assert_false(out.held);
-    assert_int_equal(out.pair_count, 0);
+    assert_int_equal(out.item_count, 0);
 }
 
 /* ---- Answers that are none --------------------------------------------------------------------

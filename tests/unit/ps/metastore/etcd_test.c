@@ -266,7 +266,7 @@ static void real__writes_compare(void **state)
     perform(etcd, &write);
     assert_int_equal(write.answer.err, 0);
     assert_false(write.answer.held);
-    assert_int_equal(write.answer.pair_count, 1);
+    assert_int_equal(write.answer.item_count, 1);
     assert_int_equal(write.answer.pairs[0].created, created);
     assert_int_equal(write.answer.pairs[0].value_bytes, 3);
     assert_memory_equal(write.answer.pairs[0].value, value, 3);
@@ -283,7 +283,7 @@ static void real__writes_compare(void **state)
     perform(etcd, &write); /* it is not there any more */
     assert_int_equal(write.answer.err, 0);
     assert_false(write.answer.held);
-    assert_int_equal(write.answer.pair_count, 0);
+    assert_int_equal(write.answer.item_count, 0);
 }
 
 static void real__leases(void **state)
@@ -308,7 +308,7 @@ static void real__leases(void **state)
     assert_true(keep.answer.ttl_s >= 5);
     struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "l/1");
     perform(etcd, &read);
-    assert_int_equal(read.answer.pair_count, 1);
+    assert_int_equal(read.answer.item_count, 1);
     assert_int_equal(read.answer.pairs[0].lease, lease);
     assert_int_equal(read.answer.pairs[0].value_bytes, 0);
     sl_metastore_answer_fini(&read.answer);
@@ -319,7 +319,7 @@ static void real__leases(void **state)
         assert_int_equal(revoke.answer.err, 0);
     }
     perform(etcd, &read);
-    assert_int_equal(read.answer.pair_count, 0);
+    assert_int_equal(read.answer.item_count, 0);
     perform(etcd, &keep);
     assert_int_equal(keep.answer.err, SL_ERR_NOT_FOUND);
     perform(etcd, &write);
@@ -353,7 +353,7 @@ static void real__pages(void **state)
     read.is_prefix = true;
     perform(etcd, &read);
     assert_int_equal(read.answer.err, 0);
-    assert_int_equal(read.answer.pair_count, ROUNDS * EACH);
+    assert_int_equal(read.answer.item_count, ROUNDS * EACH);
     for (uint32_t i = 0; i < ROUNDS * EACH; i++) {
         char key[16];
         (void)snprintf(key, sizeof key, "p/%05u", i);
@@ -365,7 +365,7 @@ static void real__pages(void **state)
     perform(etcd, &write);
     assert_true(write.answer.held);
     perform(etcd, &read);
-    assert_int_equal(read.answer.pair_count, 0);
+    assert_int_equal(read.answer.item_count, 0);
 }
 
 int main(void)

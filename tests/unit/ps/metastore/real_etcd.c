@@ -103,7 +103,7 @@ static void add(struct arguments *arguments, const char *name, const char *value
     arguments->list[arguments->count++] = value;
 }
 
-static void exec_etcd(const char *folder, uint16_t port, uint16_t peer_port,
+static void exec_etcd(const char *directory, uint16_t port, uint16_t peer_port,
                       const struct sl_transport_tls *tls)
 {
     char client[64];
@@ -113,7 +113,7 @@ static void exec_etcd(const char *folder, uint16_t port, uint16_t peer_port,
     (void)snprintf(peer, sizeof peer, "http://127.0.0.1:%u", peer_port);
     (void)snprintf(cluster, sizeof cluster, "default=%s", peer);
     struct arguments arguments = {.list = {program()}, .count = 1};
-    add(&arguments, "--data-dir", folder);
+    add(&arguments, "--data-dir", directory);
     add(&arguments, "--listen-client-urls", client);
     add(&arguments, "--advertise-client-urls", client);
     add(&arguments, "--listen-peer-urls", peer);
@@ -135,7 +135,7 @@ static void exec_etcd(const char *folder, uint16_t port, uint16_t peer_port,
 
 bool real_etcd_start(struct real_etcd *etcd, const struct sl_transport_tls *tls)
 {
-    *etcd = (struct real_etcd){.folder = "/tmp/starling-etcd-XXXXXX"};
+    *etcd = (struct real_etcd){.directory = "/tmp/starling-etcd-XXXXXX"};
     if (access(program(), X_OK) != 0) {
         print_message("skipped: %s is not there: apt-get install etcd-server\n", program());
         return false;
@@ -143,11 +143,11 @@ bool real_etcd_start(struct real_etcd *etcd, const struct sl_transport_tls *tls)
     uint16_t peer_port;
     etcd->claims[0] = claim_any(&etcd->port);
     etcd->claims[1] = claim_any(&peer_port);
-    assert_non_null(mkdtemp(etcd->folder));
+    assert_non_null(mkdtemp(etcd->directory));
     etcd->pid = fork();
     assert_true(etcd->pid >= 0);
     if (etcd->pid == 0) {
-        exec_etcd(etcd->folder, etcd->port, peer_port, tls);
+        exec_etcd(etcd->directory, etcd->port, peer_port, tls);
     }
     return true;
 }
@@ -159,6 +159,6 @@ void real_etcd_stop(struct real_etcd *etcd)
     (void)close(etcd->claims[0]);
     (void)close(etcd->claims[1]);
     char command[96];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", etcd->folder);
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", etcd->directory);
     assert_int_equal(system(command), 0);
 }

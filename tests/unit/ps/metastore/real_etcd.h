@@ -14,7 +14,7 @@ struct real_etcd {
     pid_t pid;
     uint16_t port; /* on 127.0.0.1 */
     int claims[2]; /* of its ports */
-    char folder[64];
+    char directory[64];
 };
 
 /* False: there is none, which it says. With tls it shows that certificate, and asks its clients

@@ -403,10 +403,10 @@ static void optimizer_apply__part_of_a_block(void **state)
         uint64_t seed = 7;
         struct row block;
         struct row before;
-        struct row alone;
+        struct row degraded;
         row_init(&block, &spec, SL_OPTIMIZER_SIMD_BEST, DIM_MAX, 1);
-        row_init(&alone, &spec, SL_OPTIMIZER_SIMD_BEST, PART, 1);
-        memcpy(alone.w, block.w + FIRST, PART * sizeof(float));
+        row_init(&degraded, &spec, SL_OPTIMIZER_SIMD_BEST, PART, 1);
+        memcpy(degraded.w, block.w + FIRST, PART * sizeof(float));
         before = block;
         float g[PART];
         for (uint32_t i = 0; i < PART; i++) {
@@ -416,15 +416,15 @@ static void optimizer_apply__part_of_a_block(void **state)
             .spec = &spec, .state = &block.state, .dim = PART, .slot_stride = DIM_MAX};
         const size_t own = (size_t)block.optimizer->slots_per_value * DIM_MAX;
         block.optimizer->apply(&visit, block.w + FIRST, block.slots + FIRST, block.slots + own, g);
-        row_push(&alone, g, 0);
-        assert_memory_equal(block.w + FIRST, alone.w, PART * sizeof(float));
+        row_push(&degraded, g, 0);
+        assert_memory_equal(block.w + FIRST, degraded.w, PART * sizeof(float));
         assert_memory_equal(block.w, before.w, FIRST * sizeof(float));
         assert_memory_equal(block.w + FIRST + PART, before.w + FIRST + PART,
                             (DIM_MAX - FIRST - PART) * sizeof(float));
         for (uint32_t slot = 0; slot < block.optimizer->slots_per_value; slot++) {
             const float *base = block.slots + slot * DIM_MAX;
             const float *base_before = before.slots + slot * DIM_MAX;
-            assert_memory_equal(base + FIRST, alone.slots + slot * PART, PART * sizeof(float));
+            assert_memory_equal(base + FIRST, degraded.slots + slot * PART, PART * sizeof(float));
             assert_memory_equal(base, base_before, FIRST * sizeof(float));
             assert_memory_equal(base + FIRST + PART, base_before + FIRST + PART,
                                 (DIM_MAX - FIRST - PART) * sizeof(float));

@@ -19,9 +19,9 @@ static const struct sl_memory_plan_options EVERYTHING = {
     .reactors = 1,
     .replicas = 1,
     .has_shm = true,
-    .has_fast = true,
+    .has_bypass = true,
     .has_tls = true,
-    .has_store = true,
+    .has_metastore = true,
     .has_checkpoints = true,
     .checkpoint_level = 19,
 };
@@ -44,9 +44,9 @@ static size_t sum_of(const struct sl_memory_plan_options *options,
     const size_t servers = (size_t)options->reactors * (1 + options->replicas);
     const size_t buffers = options->has_shm ? plan->buffer_bytes / 2 * 3 : plan->buffer_bytes;
     const size_t receive = (options->has_shm ? 81U : 49U) << 10;
-    return plan->ledger_bytes +
+    return plan->coordinator_log_bytes +
            servers * (plan->tables_bytes + buffers + plan->kept_bytes + plan->log_bytes +
-                      plan->cut_bytes + plan->aside_bytes + plan->receive * receive +
+                      plan->snapshot_bytes + plan->unplaced_bytes + plan->receive * receive +
                       plan->connections * (44U << 10));
 }
 
@@ -65,8 +65,8 @@ static void check(const struct sl_memory_plan_options *options, size_t limit)
     assert_int_equal(plan.receive & (plan.receive - 1), 0);
     assert_in_range(plan.waiting, 4096, 65536);
     assert_true(options->replicas == 0 || plan.log_bytes >= SL_OUTBOX_MEMORY_BYTES_MIN);
-    assert_int_equal(cuts, plan.cut_bytes >= 16 * MIB);
-    assert_int_equal(options->has_store, plan.ledger_bytes > 0);
+    assert_int_equal(cuts, plan.snapshot_bytes >= 16 * MIB);
+    assert_int_equal(options->has_metastore, plan.coordinator_log_bytes > 0);
 }
 
 static void for_each_size(void (*run)(struct sl_memory_plan_options options))
@@ -130,9 +130,9 @@ static void sl_memory_plan_make__large_limit(void **state)
     assert_int_equal(plan.buffer_bytes, 256 * MIB);
     assert_int_equal(plan.kept_bytes, 256 * MIB);
     assert_int_equal(plan.log_bytes, 16 * MIB);
-    assert_int_equal(plan.cut_bytes, 128 * MIB);
-    assert_int_equal(plan.aside_bytes, 256 * MIB);
-    assert_int_equal(plan.ledger_bytes, 256 * MIB);
+    assert_int_equal(plan.snapshot_bytes, 128 * MIB);
+    assert_int_equal(plan.unplaced_bytes, 256 * MIB);
+    assert_int_equal(plan.coordinator_log_bytes, 256 * MIB);
     assert_int_equal(plan.staging_bytes, 256 * MIB);
     assert_int_equal(plan.connections, SL_LIMIT_CONNECTIONS);
     assert_int_equal(plan.receive, 256);

@@ -58,7 +58,7 @@ static int setup(void **state)
                    .epoch = EPOCH,
                    .primary = 1,
                    .backup = owner == 1 ? 2 : 0,
-                   .in_step = true},
+                   .in_sync = true},
             .told_epoch = EPOCH,
         };
     }
@@ -74,9 +74,9 @@ static int teardown(void **state)
     return 0;
 }
 
-static void moved(struct world *world, uint32_t local_index, uint64_t epoch, bool in_step)
+static void moved(struct world *world, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
-    sl_process_on_replica_state_changed(&world->core, local_index, epoch, in_step);
+    sl_process_on_replica_state_changed(&world->core, local_index, epoch, in_sync);
     stepped_turns(&world->stepped, 2);
 }
 
@@ -100,7 +100,7 @@ static uint64_t handovers_of(struct world *world)
     return world->handovers;
 }
 
-static void process__hands_over_when_all_shards_are_in_step(void **state)
+static void process__hands_over_when_all_shards_are_in_sync(void **state)
 {
     struct world *world = *state;
     assert_int_equal(handovers_of(world), 0);
@@ -130,9 +130,9 @@ static void process__hands_over_what_the_coordinator_knows(void **state)
     struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
-    pair->ps.in_step = false;
+    pair->ps.in_sync = false;
     assert_int_equal(handovers_of(world), 0);
-    pair->ps.in_step = true;
+    pair->ps.in_sync = true;
     pair->ps.epoch++;
     assert_int_equal(handovers_of(world), 0);
     pair->ps.epoch--;
@@ -146,7 +146,7 @@ static void process__hands_over_what_the_coordinator_hears_first(void **state)
 {
     struct world *world = *state;
     struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
-    pair->ps.in_step = false;
+    pair->ps.in_sync = false;
     world->member = (struct sl_agent){.options = {.reactor = world->reactors[0]}};
     world->process.member = &world->member;
     moved(world, 0, EPOCH, true);
@@ -161,7 +161,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(process__hands_over_when_all_shards_are_in_step),
+        TEST(process__hands_over_when_all_shards_are_in_sync),
         TEST(process__hands_over_no_shard_when_one_gives_up),
         TEST(process__hands_over_what_the_coordinator_knows),
         TEST(process__hands_over_what_the_coordinator_hears_first),

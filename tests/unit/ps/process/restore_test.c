@@ -146,7 +146,7 @@ static int join_now(void *ctx)
         .start_timeout_ns = START_TIMEOUT_NS,
         .joined = on_joined,
         .failed = on_failed,
-        .lost = on_lost,
+        .expired = on_lost,
         .restore = found.number,
         .checkpoint_newest = found.greatest,
         .complete = found.complete,
@@ -294,7 +294,7 @@ static void process_restore__a_coordinator_that_begins_anew_is_told_the_first_on
     assert_int_equal(hear_table(f, 0), 0);
     accept_table(f);
     assert_int_equal(hear_table(f, 1), 1);
-    cut(f);
+    snapshot(f);
     uint32_t heard = f->request_count;
     greet(f);
     tell_cluster(f);

@@ -24,8 +24,11 @@ static struct saved *make_disk(struct pair *pair)
 {
     struct saved *saved = calloc(1, sizeof *saved);
     assert_non_null(saved);
-    const struct sl_server_checkpoint_options options = {
-        .disk = &saved->disk.disk, .directory = "/c", .level = 1, .ended = on_saved, .ctx = saved};
+    const struct sl_server_checkpoint_options options = {.disk = &saved->disk.disk,
+                                                         .directory = "/c",
+                                                         .compression_level = 1,
+                                                         .ended = on_saved,
+                                                         .ctx = saved};
     memory_disk_init(&saved->disk);
     assert_int_equal(sl_server_checkpoint_open(pair->stepped.server, &options), 0);
     return saved;
@@ -44,11 +47,11 @@ static struct saved *begin_with_disk(struct pair *pair)
 
 static void both_end(struct pair *pair, struct saved *saved, uint32_t count)
 {
-    for (uint32_t i = 0; i < 1000 && (pair->in_step_count < 2 || saved->count < count); i++) {
+    for (uint32_t i = 0; i < 1000 && (pair->in_sync_count < 2 || saved->count < count); i++) {
         turns(pair, 1);
         stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S / 100);
     }
-    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->in_sync_count, 2);
     assert_int_equal(saved->count, count);
     assert_int_equal(saved->last.err, 0);
     assert_true(saved->last.file.rows >= STEPPED_KEYS);
@@ -56,7 +59,7 @@ static void both_end(struct pair *pair, struct saved *saved, uint32_t count)
 }
 
 /* One that is given up leaves the image alone. */
-static void server_replica__a_checkpoint_waits_for_an_image(void **state)
+static void server_replica__a_checkpoint_waits_for_an_snapshot(void **state)
 {
     struct pair *pair = *state;
     struct saved *saved = begin_with_disk(pair);
@@ -77,7 +80,7 @@ static void server_replica__a_checkpoint_waits_for_an_image(void **state)
     free(saved);
 }
 
-static void server_replica__an_image_waits_for_a_checkpoint(void **state)
+static void server_replica__an_snapshot_waits_for_a_checkpoint(void **state)
 {
     struct pair *pair = *state;
     struct saved *saved = begin_with_disk(pair);
@@ -140,8 +143,8 @@ static void server_replica__what_a_checkpoint_has_the_backup_need_not_have(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(server_replica__a_checkpoint_waits_for_an_image),
-        TEST(server_replica__an_image_waits_for_a_checkpoint),
+        TEST(server_replica__a_checkpoint_waits_for_an_snapshot),
+        TEST(server_replica__an_snapshot_waits_for_a_checkpoint),
         TEST(server_replica__what_a_checkpoint_has_the_backup_need_not_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static void replica__a_backup_without_memory_is_none_for_an_epoch(void **state)
     tell(pair, pair->backup, 3, false, false);
     tell(pair, pair->stepped.server, 3, true, true);
     stepped_pass(&pair->stepped, STEPPED_LEASE);
-    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->in_sync_count, 2);
     assert_int_equal(pair->err, 0);
 }
 
@@ -85,7 +85,7 @@ static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
 
 /* An image that takes longer than those who push can wait is given up: they go on, and it is tried
  * again later. */
-static void replica__an_image_that_takes_too_long_is_given_up(void **state)
+static void replica__an_snapshot_that_takes_too_long_is_given_up(void **state)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -96,15 +96,15 @@ static void replica__an_image_that_takes_too_long_is_given_up(void **state)
     while (pair->stepped.server->replica->block_count < 2) {
         turns(pair, 1);
     }
-    pair->backup->replica->hands_over = true; /* as if it had long to do */
+    pair->backup->replica->switching_over = true; /* as if it had long to do */
     const uint64_t id = fill_log(pair, 4U * 1000 * 1000);
     const uint32_t reply_count = pair->peer.reply_count;
     stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->peer.reply_count, reply_count);
     stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
     assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
-    pair->backup->replica->hands_over = false;
-    assert_int_equal(pair->in_step_count, 1);
+    pair->backup->replica->switching_over = false;
+    assert_int_equal(pair->in_sync_count, 1);
     assert_int_equal(pair->failed_count, 0);
     /* What it was sent it has by now: it begins anew in another epoch. */
     stepped_pass(&pair->stepped, 10 * SL_CLOCK_NS_PER_S);
@@ -112,7 +112,7 @@ static void replica__an_image_that_takes_too_long_is_given_up(void **state)
     tell(pair, pair->backup, 3, false, false);
     tell(pair, pair->stepped.server, 3, true, true);
     stepped_pass(&pair->stepped, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->in_sync_count, 2);
 }
 
 /* One in step that does not keep up: whom it was too late for is told why. */
@@ -141,7 +141,7 @@ static void replica__a_backup_that_takes_an_entry_slowly_is_kept(void **state)
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     turns(pair, 50);
-    pair->backup->replica->hands_over = true; /* as if it did not have it all */
+    pair->backup->replica->switching_over = true; /* as if it did not have it all */
     stepped_push(&pair->peer, 1, ASP, 10);
     for (uint32_t i = 0; i < 8; i++) {
         sl_session_conn(primary->session)->taken_bytes += 100000;
@@ -151,7 +151,7 @@ static void replica__a_backup_that_takes_an_entry_slowly_is_kept(void **state)
     assert_int_equal(pair->peer.reply_count, 0);
     stepped_pass(&pair->stepped, 2 * STEPPED_LEASE); /* nothing more is taken */
     assert_int_equal(pair->failed_count, 1);
-    pair->backup->replica->hands_over = false;
+    pair->backup->replica->switching_over = false;
 }
 
 /* Messages that the backup has to carry out too, and does not: their sender is closed, before they
@@ -162,7 +162,7 @@ static void replica__a_flood_of_messages_is_ended(void **state)
     const struct sl_replication *replica = pair->stepped.server->replica;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    pair->backup->replica->hands_over = true; /* as if it had long to do */
+    pair->backup->replica->switching_over = true; /* as if it had long to do */
     struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
     message.table_open.table_id = ASP;
     message.table_open.spec = pair->stepped.server->shard->tables[ASP]->spec;
@@ -175,7 +175,7 @@ static void replica__a_flood_of_messages_is_ended(void **state)
     assert_null(pair->peer.link);
     assert_true(replica->entry_count > 4096);
     assert_true(replica->entry_count < 16384);
-    pair->backup->replica->hands_over = false;
+    pair->backup->replica->switching_over = false;
     turns(pair, 20000);
     assert_int_equal(replica->entry_count, 0);
     assert_int_equal(pair->failed_count, 0);
@@ -207,7 +207,7 @@ static void replica__loading_keeps_to_the_budget_of_a_turn(void **state)
     while (pair->stepped.server->replica->block_count == 0) {
         turns(pair, 1);
     }
-    pair->backup->replica->hands_over = true; /* it executes what this test runs */
+    pair->backup->replica->switching_over = true; /* it executes what this test runs */
     turns(pair, 500);
     uint32_t calls = 0;
     for (uint64_t before = rows_of(pair->backup); before < all; calls++) {
@@ -220,14 +220,14 @@ static void replica__loading_keeps_to_the_budget_of_a_turn(void **state)
         before += loaded;
         turns(pair, 50); /* the next blocks come */
     }
-    pair->backup->replica->hands_over = false;
+    pair->backup->replica->switching_over = false;
 }
 
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(replica__an_image_that_takes_too_long_is_given_up),
+        TEST(replica__an_snapshot_that_takes_too_long_is_given_up),
         TEST(replica__who_waits_for_a_backup_that_is_behind_is_told_so),
         TEST(replica__a_backup_that_takes_an_entry_slowly_is_kept),
         TEST(replica__a_flood_of_messages_is_ended),

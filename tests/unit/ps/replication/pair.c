@@ -2,14 +2,14 @@
 
 #include <stdlib.h>
 
-static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
+static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
     struct pair *pair = ctx;
     const struct sl_server *server = pair->stepped.servers[local_index];
     const struct sl_replication *replica = server->replica;
-    assert_true(!in_step || replica->ended >= replica->answered); /* the backup has all of that */
-    pair->in_step_count += in_step;
-    pair->failed_count += !in_step;
+    assert_true(!in_sync || replica->ended >= replica->answered); /* the backup has all of that */
+    pair->in_sync_count += in_sync;
+    pair->failed_count += !in_sync;
     pair->epoch = epoch;
 }
 
@@ -43,9 +43,9 @@ int pair_setup(void **state)
     assert_non_null(pair);
     struct stepped *world = &pair->stepped;
     world->options.has_replica = true;
-    world->options.pair_moved = on_moved;
-    world->options.pair_failed = on_failed;
-    world->options.pair_ctx = pair;
+    world->options.replica_state_changed = on_moved;
+    world->options.replica_failed = on_failed;
+    world->options.replica_ctx = pair;
     stepped_start(world, 1);
     struct sl_server_options options = world->server->options;
     options.local_index = 1;
@@ -73,7 +73,7 @@ void begin(struct pair *pair, uint32_t worker)
     tell(pair, pair->backup, 1, false, false);
     tell(pair, pair->stepped.server, 1, true, true);
     turns(pair, 50);
-    assert_int_equal(pair->in_step_count, 1);
+    assert_int_equal(pair->in_sync_count, 1);
     stepped_join(&pair->peer, &pair->stepped, worker, 7);
 }
 

@@ -19,7 +19,7 @@ struct pair {
     struct stepped stepped;
     struct stepped_peer peer, other;
     struct sl_server *backup;
-    uint32_t in_step_count, failed_count;
+    uint32_t in_sync_count, failed_count;
     uint64_t epoch; /* that was said last */
     int err;        /* for which the process shall end */
 };

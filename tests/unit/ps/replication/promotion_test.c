@@ -24,7 +24,7 @@ void *__wrap_malloc(size_t bytes)
 /* The backup executes nothing while it is held. */
 static void hold(struct pair *pair, bool held)
 {
-    pair->backup->replica->hands_over = held;
+    pair->backup->replica->switching_over = held;
 }
 
 /* The entry of a request reaches the held backup. */
@@ -81,7 +81,7 @@ static void replica__a_backup_that_fails_while_it_takes_over_never_serves(void *
     replace_primary(pair);
     hold(pair, false);
     tell(pair, pair->backup, 2, true, false);
-    assert_true(pair->backup->replica->takes_over);
+    assert_true(pair->backup->replica->promoting);
     turns(pair, 300);
     assert_true(pair->backup->replica->is_broken);
     assert_int_equal(pair->err, SL_ERR_CORRUPT); /* the process ends */
@@ -92,7 +92,7 @@ static void replica__a_backup_that_fails_while_it_takes_over_never_serves(void *
 }
 
 /* Likewise of one that has a part of its snapshot. */
-static void replica__a_backup_with_half_an_image_never_serves(void **state)
+static void replica__a_backup_with_half_an_snapshot_never_serves(void **state)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -140,7 +140,7 @@ static void replica__a_loss_that_cannot_be_kept_ends_the_process(void **state)
     until_it_waits(pair);
     replace_primary(pair);
     tell(pair, pair->backup, 2, true, false);
-    assert_true(pair->backup->replica->takes_over);
+    assert_true(pair->backup->replica->promoting);
     assert_int_equal(pair->err, 0);
     has_no_memory = true;
     sl_server_on_expired(pair->backup, &lost);
@@ -152,7 +152,7 @@ static void replica__a_loss_that_cannot_be_kept_ends_the_process(void **state)
 
 /* The process that has come in the place of the lost primary gets the backup before the promotion
  * is complete: it gets an image all the same, and nothing is forgotten. */
-static void replica__a_new_backup_during_a_promotion_gets_an_image(void **state)
+static void replica__a_new_backup_during_a_promotion_gets_an_snapshot(void **state)
 {
     struct pair *pair = *state;
     const struct sl_message_expired lost = {
@@ -171,14 +171,14 @@ static void replica__a_new_backup_during_a_promotion_gets_an_image(void **state)
     sl_server_on_expired(pair->backup, &lost);
     tell(pair, pair->stepped.server, 3, false, false);
     tell_new_backup(pair, 3);
-    assert_true(pair->backup->replica->takes_over);
+    assert_true(pair->backup->replica->promoting);
     turns(pair, 100);
-    assert_int_equal(pair->in_step_count, 1); /* of the first epoch */
+    assert_int_equal(pair->in_sync_count, 1); /* of the first epoch */
     hold(pair, false);
     turns(pair, 100);
     stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->err, 0);
-    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->in_sync_count, 2);
     assert_non_null(sl_server_session_find(pair->stepped.server, client_id));
     tell(pair, pair->stepped.server, 4, true, false);
     turns(pair, 50);
@@ -235,7 +235,7 @@ static void replica__an_epoch_ends_what_was_decided_before(void **state)
     sl_replication_set_switchover(pair->stepped.server, true);
     begin_later(pair);
     turns(pair, 500);
-    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->in_sync_count, 2);
     sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
     assert_int_equal(stepped_reply(&pair->peer, 2)->status, SL_ERR_CANCELLED);
 }
@@ -245,8 +245,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
     const struct CMUnitTest tests[] = {
         TEST(replica__a_backup_that_fails_while_it_takes_over_never_serves),
-        TEST(replica__a_backup_with_half_an_image_never_serves),
-        TEST(replica__a_new_backup_during_a_promotion_gets_an_image),
+        TEST(replica__a_backup_with_half_an_snapshot_never_serves),
+        TEST(replica__a_new_backup_during_a_promotion_gets_an_snapshot),
         TEST(replica__a_loss_that_cannot_be_kept_ends_the_process),
         TEST(replica__a_shard_does_not_hand_over_without_the_others),
         TEST(replica__a_shard_hands_over_with_the_others),

@@ -36,10 +36,10 @@ static void replica__nobody_is_welcomed_before_there_is_a_backup(void **state)
     stepped_tell(peer, &hello);
     turns(pair, 100);
     assert_int_equal(peer->answer_count, 0);
-    assert_int_equal(pair->in_step_count, 0);
+    assert_int_equal(pair->in_sync_count, 0);
     tell(pair, pair->backup, 1, false, false); /* until now it had not heard of the epoch */
     stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(pair->in_step_count, 1);
+    assert_int_equal(pair->in_sync_count, 1);
     assert_int_equal(pair->epoch, 1);
     assert_int_equal(peer->answer.kind, SL_MESSAGE_WELCOME);
 }
@@ -119,7 +119,7 @@ static struct sl_message_stats stats_of(const struct sl_server *server)
 }
 
 /* The coordinator says that there is no backup any more: the primary goes on alone. */
-static void replica__the_coordinators_word_lets_it_go_on_alone(void **state)
+static void replica__the_coordinators_word_lets_it_go_on_degraded(void **state)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -128,15 +128,15 @@ static void replica__the_coordinators_word_lets_it_go_on_alone(void **state)
     stepped_push(&pair->peer, 1, ASP, 10);
     turns(pair, 200);
     assert_int_equal(pair->peer.reply_count, 0);
-    assert_true(stats_of(pair->stepped.server).alone_writes == 0);
-    assert_true(stats_of(pair->stepped.server).alone_ms == 0);
+    assert_true(stats_of(pair->stepped.server).degraded_writes == 0);
+    assert_true(stats_of(pair->stepped.server).degraded_ms == 0);
     tell(pair, pair->stepped.server, 2, true, false);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     stepped_push(&pair->peer, 2, ASP, 10);
     assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
-    assert_true(stats_of(pair->stepped.server).alone_writes == 2);
-    assert_true(stats_of(pair->stepped.server).alone_ms > 0);
-    assert_true(stats_of(pair->backup).alone_ms == 0); /* it does not serve */
+    assert_true(stats_of(pair->stepped.server).degraded_writes == 2);
+    assert_true(stats_of(pair->stepped.server).degraded_ms > 0);
+    assert_true(stats_of(pair->backup).degraded_ms == 0); /* it does not serve */
 }
 
 /* A broken connection between the two costs time, and nothing else. */
@@ -236,7 +236,7 @@ static void replica__what_was_done_in_part_is_done_there(void **state)
     assert_int_equal(stepped_reply(&pair->other, 4)->status, 0);
 }
 
-static void replica__a_backup_that_comes_later_gets_an_image(void **state)
+static void replica__a_backup_that_comes_later_gets_an_snapshot(void **state)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -246,20 +246,20 @@ static void replica__a_backup_that_comes_later_gets_an_image(void **state)
     begin_later(pair);
     /* What is pushed meanwhile is acknowledged, and follows the image. */
     uint64_t id = 2;
-    while (pair->in_step_count < 2) {
+    while (pair->in_sync_count < 2) {
         assert_true(id < 1000);
         stepped_push(&pair->peer, id, ASP, 10);
         assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
         id++;
     }
     assert_int_equal(pair->epoch, 2);
-    const uint64_t alone = stats_of(pair->stepped.server).alone_writes;
-    assert_true(alone > 0);
-    assert_true(alone <= id - 2);
-    assert_true(stats_of(pair->stepped.server).alone_ms == 0);
+    const uint64_t degraded = stats_of(pair->stepped.server).degraded_writes;
+    assert_true(degraded > 0);
+    assert_true(degraded <= id - 2);
+    assert_true(stats_of(pair->stepped.server).degraded_ms == 0);
     stepped_push(&pair->peer, id, ASP, 10);
     assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
-    assert_true(stats_of(pair->stepped.server).alone_writes == alone);
+    assert_true(stats_of(pair->stepped.server).degraded_writes == degraded);
     tell(pair, pair->backup, 3, true, false);
     turns(pair, 5);
     pair->peer.hello.shard = 1;
@@ -305,7 +305,7 @@ static void lose_worker(struct sl_server *server, uint32_t worker, uint64_t clie
 }
 
 /* Of two workers only worker/0 is there: it waits for nobody. */
-static void expect_alone(struct stepped_peer *peer, uint64_t id, uint32_t clock)
+static void expect_degraded(struct stepped_peer *peer, uint64_t id, uint32_t clock)
 {
     stepped_tick(peer, id, clock);
     assert_int_equal(stepped_reply(peer, id)->status, 0);
@@ -318,13 +318,13 @@ static void expect_lost_at_both(struct pair *pair)
 {
     stepped_join(&pair->peer, &pair->stepped, 0, 7);
     stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
-    expect_alone(&pair->peer, 1, 0);
+    expect_degraded(&pair->peer, 1, 0);
     stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
     tell(pair, pair->backup, 9, true, false);
     turns(pair, 5);
     pair->peer.hello.shard = 1;
     assert_true(stepped_again(&pair->peer)->welcome.resumed);
-    expect_alone(&pair->peer, 3, 1);
+    expect_degraded(&pair->peer, 3, 1);
 }
 
 /* A ps that was started anew is told at once who does not count. */
@@ -336,18 +336,18 @@ static void replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten(void **
     turns(pair, 5);
     tell(pair, pair->backup, 1, false, false);
     stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(pair->in_step_count, 1);
+    assert_int_equal(pair->in_sync_count, 1);
     expect_lost_at_both(pair);
 }
 
-static void replica__a_loss_before_there_is_a_backup_is_in_its_image(void **state)
+static void replica__a_loss_before_there_is_a_backup_is_in_its_snapshot(void **state)
 {
     struct pair *pair = *state;
     tell(pair, pair->stepped.server, 1, true, false);
     lose_worker(pair->stepped.server, 1, 9);
     begin_later(pair);
     stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(pair->in_step_count, 1);
+    assert_int_equal(pair->in_sync_count, 1);
     expect_lost_at_both(pair);
 }
 
@@ -364,14 +364,14 @@ static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **
         turns(pair, 1);
     }
     tell(pair, pair->backup, 2, true, false);
-    assert_true(pair->backup->replica->takes_over);
+    assert_true(pair->backup->replica->promoting);
     lose_worker(pair->backup, 1, 9);
     turns(pair, 100);
     pair->peer.hello.shard = 1;
     assert_true(stepped_again(&pair->peer)->welcome.resumed);
     stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
-    expect_alone(&pair->peer, 2, 0);
+    expect_degraded(&pair->peer, 2, 0);
 }
 
 /* A reply that waited is not sent to a connection that is no more. */
@@ -406,7 +406,7 @@ static void replica__a_client_that_comes_again_while_its_reply_waits(void **stat
 }
 
 /* A request of which the image has a part: the rest follows. */
-static void replica__the_rest_of_a_request_follows_the_image(void **state)
+static void replica__the_rest_of_a_request_follows_the_snapshot(void **state)
 {
     struct pair *pair = *state;
     struct shard_request *request = &pair->stepped.request;
@@ -416,7 +416,7 @@ static void replica__the_rest_of_a_request_follows_the_image(void **state)
     begin_in_part(pair);
     begin_later(pair);
     turns(pair, 500);
-    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->in_sync_count, 2);
     stepped_tick(&pair->other, 1, 0);
     assert_int_equal(stepped_reply(&pair->other, 1)->status, 0);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
@@ -438,7 +438,7 @@ static void replica__a_backup_that_says_nothing_is_given_up(void **state)
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    pair->backup->replica->hands_over = true; /* it does nothing more */
+    pair->backup->replica->switching_over = true; /* it does nothing more */
     stepped_push(&pair->peer, 1, ASP, 10);
     stepped_pass(&pair->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->failed_count, 0);
@@ -450,14 +450,14 @@ static void replica__a_backup_that_says_nothing_is_given_up(void **state)
 }
 
 /* Likewise when it has its image: what is pushed meanwhile is limited. */
-static void replica__a_backup_that_says_nothing_of_its_image_is_given_up(void **state)
+static void replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up(void **state)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     begin_later(pair);
     turns(pair, 1);
-    pair->backup->replica->hands_over = true;
+    pair->backup->replica->switching_over = true;
     stepped_push(&pair->peer, 1, ASP, 10);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     stepped_pass(&pair->stepped, 3 * STEPPED_LEASE);
@@ -507,20 +507,20 @@ int main(void)
         TEST(replica__what_was_acknowledged_is_there_after_a_take_over),
         TEST(replica__a_client_that_comes_late_is_known),
         TEST(replica__a_deposed_primary_answers_nothing),
-        TEST(replica__the_coordinators_word_lets_it_go_on_alone),
+        TEST(replica__the_coordinators_word_lets_it_go_on_degraded),
         TEST(replica__the_log_goes_on_after_a_broken_connection),
         TEST(replica__failures_are_remembered_too),
         TEST(replica__what_was_done_in_part_is_done_there),
-        TEST(replica__a_backup_that_comes_later_gets_an_image),
+        TEST(replica__a_backup_that_comes_later_gets_an_snapshot),
         TEST(replica__a_backup_says_who_was_restored),
         TEST(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten),
-        TEST(replica__a_loss_before_there_is_a_backup_is_in_its_image),
+        TEST(replica__a_loss_before_there_is_a_backup_is_in_its_snapshot),
         TEST(replica__a_loss_while_the_backup_takes_over_is_not_forgotten),
         TEST(replica__a_client_that_is_lost_while_its_reply_waits),
         TEST(replica__a_client_that_comes_again_while_its_reply_waits),
-        TEST(replica__the_rest_of_a_request_follows_the_image),
+        TEST(replica__the_rest_of_a_request_follows_the_snapshot),
         TEST(replica__a_backup_that_says_nothing_is_given_up),
-        TEST(replica__a_backup_that_says_nothing_of_its_image_is_given_up),
+        TEST(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up),
         TEST(replica__a_backup_out_of_step_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

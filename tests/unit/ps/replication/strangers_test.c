@@ -31,7 +31,7 @@ static void replica__who_comes_from_an_older_epoch_is_refused(void **state)
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     begin_later(pair);
     turns(pair, 200);
-    assert_int_equal(pair->in_step_count, 2);
+    assert_int_equal(pair->in_sync_count, 2);
     const struct sl_server_conn *feed = pair->backup->replica->feed;
     const struct sl_message *answer = come_as_primary(pair, 1, 1);
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
@@ -47,7 +47,7 @@ static void replica__who_comes_from_an_older_epoch_is_refused(void **state)
 }
 
 /* Its worker ticks, and waits for nobody. */
-static void expect_alone(struct stepped_peer *peer, uint64_t id, uint32_t clock)
+static void expect_degraded(struct stepped_peer *peer, uint64_t id, uint32_t clock)
 {
     stepped_tick(peer, id, clock);
     assert_int_equal(stepped_reply(peer, id)->status, 0);
@@ -66,12 +66,12 @@ static void replica__the_end_of_an_unknown_client_is_heard_of(void **state)
     stepped_join(&pair->other, &pair->stepped, 1, 9);
     assert_null(sl_server_session_find(pair->backup, 9));
     sl_server_on_expired(pair->stepped.server, &lost);
-    expect_alone(&pair->peer, 1, 0);
+    expect_degraded(&pair->peer, 1, 0);
     tell(pair, pair->backup, 2, true, false);
     turns(pair, 5);
     pair->peer.hello.shard = 1;
     assert_true(stepped_again(&pair->peer)->welcome.resumed);
-    expect_alone(&pair->peer, 3, 1);
+    expect_degraded(&pair->peer, 3, 1);
 }
 
 int main(void)

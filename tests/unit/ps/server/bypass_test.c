@@ -19,9 +19,9 @@
 
 struct world {
     struct stepped stepped;
-    struct stepped_peer fast, near, far;
+    struct stepped_peer bypass, path, far;
     float values[ELEMENTS];
-    _Alignas(64) float landing[ELEMENTS];
+    _Alignas(64) float reply_buffer[ELEMENTS];
 };
 
 static void open_dense(struct world *world)
@@ -41,31 +41,33 @@ static void open_dense(struct world *world)
 /* What the peers' device reads and writes, unless there is no memory to register it. */
 static void register_peer(struct world *world)
 {
-    struct sl_transport *transport = world->stepped.fast;
+    struct sl_transport *transport = world->stepped.bypass;
     struct sl_outbox *outbox = &world->stepped.outbox;
     const int err = world->stepped.network.registers_nothing ? SL_ERR_NO_MEMORY : 0;
     assert_int_equal(sl_outbox_register(outbox, transport), err);
-    assert_int_equal(sl_transport_memory_register(transport, world->landing, sizeof world->landing),
-                     err);
     assert_int_equal(
-        sl_transport_memory_register(transport, world->fast.sink, sizeof world->fast.sink), err);
+        sl_transport_memory_register(transport, world->reply_buffer, sizeof world->reply_buffer),
+        err);
+    assert_int_equal(
+        sl_transport_memory_register(transport, world->bypass.sink, sizeof world->bypass.sink),
+        err);
 }
 
 static struct world *create(uint64_t seed, bool registers_nothing)
 {
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
-    world->stepped.options.local = registers_nothing ? NULL : &sl_loop_shared_ops;
-    world->stepped.options.fast = &sl_loop_device_ops;
-    world->stepped.options.needs_fast = true;
+    world->stepped.options.shm = registers_nothing ? NULL : &sl_loop_shared_ops;
+    world->stepped.options.bypass = &sl_loop_device_ops;
+    world->stepped.options.needs_bypass = true;
     world->stepped.registers_nothing = registers_nothing;
     stepped_start(&world->stepped, seed);
     register_peer(world);
-    world->fast.fast = true;
-    world->near.near = !registers_nothing; /* which cannot do without */
+    world->bypass.bypass = true;
+    world->path.path = !registers_nothing; /* which cannot do without */
     stepped_join(&world->far, &world->stepped, UINT32_MAX, 31);
-    stepped_join(&world->near, &world->stepped, UINT32_MAX, 32);
-    stepped_join(&world->fast, &world->stepped, UINT32_MAX, 33);
+    stepped_join(&world->path, &world->stepped, UINT32_MAX, 32);
+    stepped_join(&world->bypass, &world->stepped, UINT32_MAX, 33);
     stepped_open_table(&world->far, SPARSE, SL_CONSISTENCY_ASP);
     open_dense(world);
     for (uint32_t i = 0; i < ELEMENTS; i++) {
@@ -98,14 +100,14 @@ static void send_dense(struct world *world, uint64_t id, uint8_t op, uint32_t co
     shard_request_begin(request, 0);
     shard_request_dense(request, op, DENSE, 0, count,
                         op == SL_REQUEST_DENSE_PULL ? NULL : world->values);
-    stepped_send(&world->fast, id, STEPPED_BUDGET);
+    stepped_send(&world->bypass, id, STEPPED_BUDGET);
 }
 
-static void send_to_landing(struct world *world, uint64_t id, uint8_t op, uint32_t count)
+static void send_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, uint32_t count)
 {
-    memset(world->landing, 0xff, sizeof world->landing);
-    world->fast.landing = world->landing;
-    sl_outbox_set_landing(&world->stepped.outbox, world->landing, sizeof world->landing);
+    memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
+    world->bypass.reply_buffer = world->reply_buffer;
+    sl_outbox_set_landing(&world->stepped.outbox, world->reply_buffer, sizeof world->reply_buffer);
     send_dense(world, id, op, count);
 }
 
@@ -118,7 +120,7 @@ static void expect_ok(struct stepped_peer *peer, uint64_t id)
 static void expect_landed(const struct world *world, uint32_t count, float times)
 {
     for (uint32_t i = 0; i < count; i++) {
-        assert_true(world->landing[i] == times * world->values[i]);
+        assert_true(world->reply_buffer[i] == times * world->values[i]);
     }
 }
 
@@ -131,16 +133,16 @@ static struct sl_transport_stats stats_of(const struct sl_transport *transport)
 
 static uint64_t copied_bytes(const struct world *world)
 {
-    return stats_of(world->stepped.fast).copied_bytes +
-           stats_of(world->stepped.server->fast).copied_bytes;
+    return stats_of(world->stepped.bypass).copied_bytes +
+           stats_of(world->stepped.server->bypass).copied_bytes;
 }
 
 /* ---- Tests */
 
-static void server_fast__serves_all_transports(void **state)
+static void server_bypass__serves_all_transports(void **state)
 {
     struct world *world = *state;
-    struct stepped_peer *const peers[] = {&world->fast, &world->near, &world->far};
+    struct stepped_peer *const peers[] = {&world->bypass, &world->path, &world->far};
     for (uint32_t i = 0; i < 3; i++) {
         stepped_push(peers[i], 1, SPARSE, 10);
         expect_ok(peers[i], 1);
@@ -154,15 +156,15 @@ static void server_fast__serves_all_transports(void **state)
     assert_int_equal(sl_server_stats(server, &answer.stats), 0);
     assert_int_equal(answer.stats.requests, 6);
     assert_int_equal(answer.stats.bytes_in, stats_of(server->transport).bytes_received +
-                                                stats_of(server->local).bytes_received +
-                                                stats_of(server->fast).bytes_received);
+                                                stats_of(server->shm).bytes_received +
+                                                stats_of(server->bypass).bytes_received);
     assert_int_equal(answer.stats.bytes_out, stats_of(server->transport).bytes_sent +
-                                                 stats_of(server->local).bytes_sent +
-                                                 stats_of(server->fast).bytes_sent);
+                                                 stats_of(server->shm).bytes_sent +
+                                                 stats_of(server->bypass).bytes_sent);
     sl_message_fini(&answer);
 }
 
-static void server_listen__needs_the_fast_transport(void **state)
+static void server_listen__needs_the_bypass_transport(void **state)
 {
     struct stepped_two *two = *state;
     const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "127.0.0.1"};
@@ -180,18 +182,18 @@ static int open_nothing(struct sl_reactor *reactor, const struct sl_transport_op
     return SL_ERR_NOT_FOUND;
 }
 
-static void server_create__does_without_a_fast_transport_that_is_not_needed(void **state)
+static void server_create__does_without_a_bypass_transport_that_is_not_needed(void **state)
 {
     struct stepped_two *two = *state;
     struct sl_transport_ops broken = sl_loop_device_ops;
     broken.open = open_nothing;
     struct sl_server_options options = two->stepped.server->options;
-    options.fast = &broken;
+    options.bypass = &broken;
     struct sl_server *server;
     assert_int_equal(sl_server_create(&options, &server), 0);
     assert_false(sl_server_has_bypass(server));
     sl_server_destroy(&server);
-    options.needs_fast = true;
+    options.needs_bypass = true;
     assert_int_equal(sl_server_create(&options, &server), SL_ERR_NOT_FOUND);
 }
 
@@ -210,8 +212,8 @@ static void server_hand_over__keeps_the_kind_of_the_connection(void **state)
     assert_int_equal(sl_server_set_shard(servers[1], 1, 2), 0);
     first->options.servers = servers;
     first->options.server_count = 2;
-    struct stepped_peer *const peers[] = {&world->fast, &world->near, &world->far};
-    struct sl_transport *const kinds[] = {servers[1]->fast, servers[1]->local,
+    struct stepped_peer *const peers[] = {&world->bypass, &world->path, &world->far};
+    struct sl_transport *const kinds[] = {servers[1]->bypass, servers[1]->shm,
                                           servers[1]->transport};
     for (uint32_t i = 0; i < 3; i++) {
         peers[i]->hello.shard = 1;
@@ -220,7 +222,7 @@ static void server_hand_over__keeps_the_kind_of_the_connection(void **state)
         assert_int_equal(welcome->welcome.shard, 1);
         assert_int_equal(servers[1]->conn_count, i + 1);
         assert_ptr_equal(servers[1]->conns->conn->transport, kinds[i]);
-        assert_int_equal(servers[1]->conns->shares, peers[i]->near);
+        assert_int_equal(servers[1]->conns->uses_shm, peers[i]->path);
     }
     first->options.server_count = 1;
     first->options.servers = &world->stepped.server;
@@ -229,38 +231,38 @@ static void server_hand_over__keeps_the_kind_of_the_connection(void **state)
 
 /* However a reply is made, and whatever a request pushes: the device fetches the one from where it
  * was made, and delivers the other where it waits. */
-static void server_fast__copies_nothing_that_is_long(void **state)
+static void server_bypass__copies_nothing_that_is_long(void **state)
 {
     struct world *world = *state;
     const uint32_t counts[] = {5000, 30000, 100000, 250000, ELEMENTS};
     uint64_t id = 1;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         send_dense(world, id, SL_REQUEST_DENSE_PUSH, counts[i]);
-        expect_ok(&world->fast, id++);
+        expect_ok(&world->bypass, id++);
         send_dense(world, id, SL_REQUEST_DENSE_PULL, counts[i]);
-        expect_ok(&world->fast, id);
-        assert_int_equal(stepped_reply(&world->fast, id++)->bytes, counts[i] * sizeof(float));
+        expect_ok(&world->bypass, id);
+        assert_int_equal(stepped_reply(&world->bypass, id++)->bytes, counts[i] * sizeof(float));
     }
-    stepped_push(&world->fast, id, SPARSE, STEPPED_KEYS);
-    expect_ok(&world->fast, id++);
-    stepped_pull(&world->fast, id, 0, SPARSE);
-    expect_ok(&world->fast, id++);
+    stepped_push(&world->bypass, id, SPARSE, STEPPED_KEYS);
+    expect_ok(&world->bypass, id++);
+    stepped_pull(&world->bypass, id, 0, SPARSE);
+    expect_ok(&world->bypass, id++);
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(world->fast.reply_count, id - 1);
+    assert_int_equal(world->bypass.reply_count, id - 1);
     assert_int_equal(world->stepped.network.in_place_count, 0);
     assert_int_equal(copied_bytes(world), 0);
     assert_int_equal(world->stepped.server->buffers.used_bytes, 0);
 }
 
 /* It is slower, and no more than that. */
-static void server_fast__works_with_memory_that_is_not_registered(void **state)
+static void server_bypass__works_with_memory_that_is_not_registered(void **state)
 {
     (void)state;
     struct world *world = create(12, true);
     send_dense(world, 1, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    expect_ok(&world->fast, 1);
-    send_to_landing(world, 2, SL_REQUEST_DENSE_PULL, ELEMENTS);
-    expect_ok(&world->fast, 2);
+    expect_ok(&world->bypass, 1);
+    send_to_reply_buffer(world, 2, SL_REQUEST_DENSE_PULL, ELEMENTS);
+    expect_ok(&world->bypass, 2);
     expect_landed(world, ELEMENTS, 1);
     assert_true(copied_bytes(world) >= 2 * ELEMENTS * sizeof(float));
     destroy(world);
@@ -268,27 +270,27 @@ static void server_fast__works_with_memory_that_is_not_registered(void **state)
 
 /* One frame with the request's id answers it, so that the device knows what to write where; long
  * ones in parts are for streams of bytes. */
-static void server_reply__of_any_size_is_one_frame_to_its_landing(void **state)
+static void server_reply__of_any_size_is_one_frame_to_its_reply_buffer(void **state)
 {
     struct world *world = *state;
     const uint32_t counts[] = {5000, 30000, 100000, 250000, ELEMENTS};
     send_dense(world, 1, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    expect_ok(&world->fast, 1);
+    expect_ok(&world->bypass, 1);
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
-        const uint64_t frames = stats_of(world->stepped.server->fast).frames_sent;
-        send_to_landing(world, id, SL_REQUEST_DENSE_PULL, counts[i]);
-        expect_ok(&world->fast, id);
-        assert_int_equal(stats_of(world->stepped.server->fast).frames_sent, frames + 1);
-        assert_int_equal(stepped_reply(&world->fast, id)->bytes, counts[i] * sizeof(float));
+        const uint64_t frames = stats_of(world->stepped.server->bypass).frames_sent;
+        send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, counts[i]);
+        expect_ok(&world->bypass, id);
+        assert_int_equal(stats_of(world->stepped.server->bypass).frames_sent, frames + 1);
+        assert_int_equal(stepped_reply(&world->bypass, id)->bytes, counts[i] * sizeof(float));
         assert_int_equal(world->stepped.network.landed_count, i + 1);
         expect_landed(world, counts[i], 1);
     }
-    send_to_landing(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
-    expect_ok(&world->fast, id);
+    send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
+    expect_ok(&world->bypass, id);
     expect_landed(world, ELEMENTS, 2);
     stepped_turns(&world->stepped, 50);
-    assert_int_equal(world->fast.reply_count, id);
+    assert_int_equal(world->bypass.reply_count, id);
     assert_int_equal(copied_bytes(world), 0);
 }
 
@@ -299,52 +301,52 @@ static void server_pulls__of_one_run_are_answered_each(void **state)
     struct world *world = *state;
     struct stepped *stepped = &world->stepped;
     const uint64_t count = 400;
-    stepped_push(&world->fast, 1, SPARSE, 10);
-    expect_ok(&world->fast, 1);
-    const uint64_t frames = stats_of(stepped->server->fast).frames_sent;
+    stepped_push(&world->bypass, 1, SPARSE, 10);
+    expect_ok(&world->bypass, 1);
+    const uint64_t frames = stats_of(stepped->server->bypass).frames_sent;
     for (uint64_t id = 2; id <= count; id++) {
         shard_request_begin(&stepped->request, 0);
         shard_request_pull(&stepped->request, SPARSE, stepped->keys, 10);
-        sl_outbox_set_landing(&stepped->outbox, world->landing, sizeof world->landing);
-        stepped_send(&world->fast, id, STEPPED_BUDGET);
+        sl_outbox_set_landing(&stepped->outbox, world->reply_buffer, sizeof world->reply_buffer);
+        stepped_send(&world->bypass, id, STEPPED_BUDGET);
         if (id % 8 == 0) {
-            expect_ok(&world->fast, id);
+            expect_ok(&world->bypass, id);
         }
     }
-    expect_ok(&world->fast, count);
-    assert_int_equal(world->fast.reply_count, count);
-    assert_true(stats_of(stepped->server->fast).frames_sent - frames < count - 1);
+    expect_ok(&world->bypass, count);
+    assert_int_equal(world->bypass.reply_count, count);
+    assert_true(stats_of(stepped->server->bypass).frames_sent - frames < count - 1);
     assert_int_equal(stepped->network.landed_count, 0);
 }
 
 /* What cannot be carried out is answered in words, which lie elsewhere. */
-static void server_reply__of_an_error_leaves_the_landing_alone(void **state)
+static void server_reply__of_an_error_leaves_the_reply_buffer_degraded(void **state)
 {
     struct world *world = *state;
     struct stepped *stepped = &world->stepped;
-    memset(world->landing, 0xff, sizeof world->landing);
+    memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
     shard_request_begin(&stepped->request, 0);
     shard_request_dense(&stepped->request, SL_REQUEST_DENSE_PUSH_PULL, DENSE, 0, ELEMENTS,
                         world->values);
     sl_server_drain(stepped->server, 60 * SL_CLOCK_NS_PER_S, NULL, NULL);
-    sl_outbox_set_landing(&stepped->outbox, world->landing, sizeof world->landing);
-    stepped_send(&world->fast, 1, STEPPED_BUDGET);
-    assert_int_equal(stepped_reply(&world->fast, 1)->status, SL_ERR_CANCELLED);
-    assert_true(world->landing[0] != world->landing[0]); /* not a number still */
+    sl_outbox_set_landing(&stepped->outbox, world->reply_buffer, sizeof world->reply_buffer);
+    stepped_send(&world->bypass, 1, STEPPED_BUDGET);
+    assert_int_equal(stepped_reply(&world->bypass, 1)->status, SL_ERR_CANCELLED);
+    assert_true(world->reply_buffer[0] != world->reply_buffer[0]); /* not a number still */
     assert_int_equal(stepped->network.landed_count, 0);
 }
 
 /* The landing is lost with its connection; the answer comes whole to the one of the next. */
-static void server_reply__is_whole_after_its_landing_was_lost(void **state)
+static void server_reply__is_whole_after_its_reply_buffer_was_lost(void **state)
 {
     struct world *world = *state;
     for (uint64_t id = 1; id <= 40; id++) {
-        send_to_landing(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
+        send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
         stepped_turns(&world->stepped, (uint32_t)id % 30);
-        stepped_break(&world->fast);
-        assert_int_equal(stepped_again(&world->fast)->kind, SL_MESSAGE_WELCOME);
-        send_to_landing(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
-        expect_ok(&world->fast, id);
+        stepped_break(&world->bypass);
+        assert_int_equal(stepped_again(&world->bypass)->kind, SL_MESSAGE_WELCOME);
+        send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
+        expect_ok(&world->bypass, id);
         expect_landed(world, ELEMENTS, (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
     }
@@ -355,7 +357,7 @@ static void server_destroy__ends_what_a_device_has_begun(void **state)
     (void)state;
     for (uint32_t turns = 0; turns < 24; turns += 3) {
         struct world *world = create(1 + turns, false);
-        send_to_landing(world, 1, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
+        send_to_reply_buffer(world, 1, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
         stepped_turns(&world->stepped, turns);
         destroy(world);
     }
@@ -368,16 +370,16 @@ static void server_destroy__ends_what_a_device_has_begun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(server_fast__serves_all_transports),
-        CASE_TWO(server_listen__needs_the_fast_transport),
-        CASE_TWO(server_create__does_without_a_fast_transport_that_is_not_needed),
+        CASE(server_bypass__serves_all_transports),
+        CASE_TWO(server_listen__needs_the_bypass_transport),
+        CASE_TWO(server_create__does_without_a_bypass_transport_that_is_not_needed),
         CASE(server_hand_over__keeps_the_kind_of_the_connection),
-        CASE(server_fast__copies_nothing_that_is_long),
-        cmocka_unit_test(server_fast__works_with_memory_that_is_not_registered),
-        CASE(server_reply__of_any_size_is_one_frame_to_its_landing),
+        CASE(server_bypass__copies_nothing_that_is_long),
+        cmocka_unit_test(server_bypass__works_with_memory_that_is_not_registered),
+        CASE(server_reply__of_any_size_is_one_frame_to_its_reply_buffer),
         CASE(server_pulls__of_one_run_are_answered_each),
-        CASE(server_reply__of_an_error_leaves_the_landing_alone),
-        CASE(server_reply__is_whole_after_its_landing_was_lost),
+        CASE(server_reply__of_an_error_leaves_the_reply_buffer_degraded),
+        CASE(server_reply__is_whole_after_its_reply_buffer_was_lost),
         cmocka_unit_test(server_destroy__ends_what_a_device_has_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

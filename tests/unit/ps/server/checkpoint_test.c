@@ -53,7 +53,7 @@ static void open_checkpoints(struct world *world)
 {
     const struct sl_server_checkpoint_options options = {.disk = &world->disk.disk,
                                                          .directory = "/c",
-                                                         .level = 1,
+                                                         .compression_level = 1,
                                                          .patience_ns = PATIENCE,
                                                          .ended = on_ended,
                                                          .ctx = world};

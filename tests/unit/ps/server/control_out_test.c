@@ -102,16 +102,16 @@ static void server_send__of_many_losses_closes_nobody(void **state)
 {
     struct world *world = *state;
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
-                                 .lost = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
+                                 .expired = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
     for (uint32_t i = 0; i < 1500; i++) {
-        message.lost.task_index = i;
-        message.lost.client_id = i;
+        message.expired.task_index = i;
+        message.expired.client_id = i;
         tell_all(world, &message);
     }
     stepped_turns(&world->stepped, 2000);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         assert_int_equal(world->members[i].answer_count, 1500);
-        assert_int_equal(world->members[i].answer.lost.task_index, 1499);
+        assert_int_equal(world->members[i].answer.expired.task_index, 1499);
     }
     assert_int_equal(world->stepped.server->conn_count, MEMBERS);
 }
@@ -121,9 +121,9 @@ static void server_send__forgets_who_has_gone(void **state)
 {
     struct world *world = *state;
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
-                                 .lost = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
+                                 .expired = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
     for (uint32_t i = 0; i < 3000; i++) {
-        message.lost.client_id = i;
+        message.expired.client_id = i;
         tell_all(world, &message);
     }
     assert_non_null(world->stepped.server->later_control.first);

@@ -32,7 +32,7 @@ static int setup(void **state)
     return setup_with(state, true, false);
 }
 
-static int setup_alone(void **state)
+static int setup_degraded(void **state)
 {
     return setup_with(state, false, false);
 }
@@ -300,7 +300,7 @@ int main(void)
         CASE(server_hello__of_another_version_is_told_both),
         CASE(server_hello__to_a_shard_that_is_not_there_is_refused),
         cmocka_unit_test_setup_teardown(
-            server_hello__for_control_is_refused_without_the_coordinator, setup_alone,
+            server_hello__for_control_is_refused_without_the_coordinator, setup_degraded,
             server_fixture_teardown),
         CASE(server_hello__for_control_reaches_the_coordinator),
         CASE(server_version__of_a_member_that_changes_ends_its_membership),

@@ -18,9 +18,9 @@
 
 struct world {
     struct stepped stepped;
-    struct stepped_peer near, far;
+    struct stepped_peer path, far;
     struct sl_kv_handler handler;
-    _Alignas(64) float landing[VALUES];
+    _Alignas(64) float reply_buffer[VALUES];
     float kept[VALUES];
     bool fills;     /* else it says where they are */
     uint32_t again; /* so many calls more are told to come again */
@@ -46,7 +46,7 @@ static int handle(void *ctx, const struct sl_kv_request *request)
     if (request->pull != NULL && world->fills) {
         memcpy(request->pull, world->kept, request->value_count * sizeof(float));
     } else if (request->pull != NULL) {
-        *request->answer = world->kept;
+        *request->reply = world->kept;
     }
     return 0;
 }
@@ -70,14 +70,14 @@ static int setup(void **state)
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->handler = (struct sl_kv_handler){.handle = handle, .ctx = world};
-    world->stepped.options.local = &sl_loop_shared_ops;
+    world->stepped.options.shm = &sl_loop_shared_ops;
     world->stepped.options.shard.kv_handler = &world->handler;
     stepped_start(&world->stepped, 5);
-    assert_int_equal(
-        sl_transport_memory_register(world->stepped.near, world->landing, sizeof world->landing),
-        0);
-    world->near.near = true;
-    stepped_join(&world->near, &world->stepped, UINT32_MAX, 41);
+    assert_int_equal(sl_transport_memory_register(world->stepped.path, world->reply_buffer,
+                                                  sizeof world->reply_buffer),
+                     0);
+    world->path.path = true;
+    stepped_join(&world->path, &world->stepped, UINT32_MAX, 41);
     stepped_join(&world->far, &world->stepped, UINT32_MAX, 42);
     open_table(world);
     for (uint32_t i = 0; i < VALUES; i++) {
@@ -128,8 +128,8 @@ static void server_handler__answers_arrive_whole(void **state)
         id++;
         ask(world, &world->far, id, SL_REQUEST_KV_PULL, count);
         expect(&world->far, id, 1, last);
-        ask(world, &world->near, id, SL_REQUEST_KV_PULL, count);
-        expect(&world->near, id, 1, last);
+        ask(world, &world->path, id, SL_REQUEST_KV_PULL, count);
+        expect(&world->path, id, 1, last);
     }
 }
 
@@ -137,8 +137,8 @@ static void server_handler__answers_arrive_whole(void **state)
 static void server_handler__is_shown_at_once_what_came_through_shared_memory(void **state)
 {
     struct world *world = *state;
-    ask(world, &world->near, 1, SL_REQUEST_KV_PUSH_PULL, STEPPED_KEYS * STEPPED_DIM);
-    expect(&world->near, 1, 1, 1);
+    ask(world, &world->path, 1, SL_REQUEST_KV_PUSH_PULL, STEPPED_KEYS * STEPPED_DIM);
+    expect(&world->path, 1, 1, 1);
     assert_int_equal(world->pushes, 1);
     assert_int_equal(world->calls, 1);
 }
@@ -148,16 +148,16 @@ static void server_handler__that_says_again_is_asked_again(void **state)
 {
     struct world *world = *state;
     world->again = 100;
-    ask(world, &world->near, 1, SL_REQUEST_KV_PULL, 10);
+    ask(world, &world->path, 1, SL_REQUEST_KV_PULL, 10);
     ask(world, &world->far, 1, SL_REQUEST_KV_PULL, 10);
     stepped_turns(&world->stepped, 50);
-    assert_int_equal(world->near.reply_count + world->far.reply_count, 0);
+    assert_int_equal(world->path.reply_count + world->far.reply_count, 0);
     const uint32_t calls = world->calls;
     stepped_turns(&world->stepped, 50);
     assert_int_equal(world->calls, calls); /* nothing has been done meanwhile */
     world->again = 0;
     ask(world, &world->far, 2, SL_REQUEST_KV_PUSH, 10);
-    expect(&world->near, 1, 1, 1);
+    expect(&world->path, 1, 1, 1);
     expect(&world->far, 1, 1, 1);
     assert_int_equal(world->pushes, 1);
 }
@@ -166,10 +166,10 @@ static void server_handler__that_says_again_for_ever_meets_the_deadline(void **s
 {
     struct world *world = *state;
     world->again = UINT32_MAX;
-    ask(world, &world->near, 1, SL_REQUEST_KV_PULL, 10);
+    ask(world, &world->path, 1, SL_REQUEST_KV_PULL, 10);
     stepped_turns(&world->stepped, 5);
     stepped_pass(&world->stepped, STEPPED_BUDGET * SL_CLOCK_NS_PER_US + SL_CLOCK_NS_PER_S);
-    const struct stepped_reply *reply = stepped_reply(&world->near, 1);
+    const struct stepped_reply *reply = stepped_reply(&world->path, 1);
     assert_int_equal(reply->status, SL_ERR_DEADLINE);
     assert_non_null(strstr(reply->text, "handler"));
 }
@@ -178,13 +178,13 @@ static void server_handler__errors_reach_the_sender(void **state)
 {
     struct world *world = *state;
     world->error = SL_ERR_TOO_LARGE;
-    ask(world, &world->near, 1, SL_REQUEST_KV_PUSH_PULL, 10);
-    assert_int_equal(stepped_reply(&world->near, 1)->status, SL_ERR_TOO_LARGE);
+    ask(world, &world->path, 1, SL_REQUEST_KV_PUSH_PULL, 10);
+    assert_int_equal(stepped_reply(&world->path, 1)->status, SL_ERR_TOO_LARGE);
     ask(world, &world->far, 1, SL_REQUEST_KV_PULL, 10);
     assert_int_equal(stepped_reply(&world->far, 1)->status, SL_ERR_TOO_LARGE);
     world->error = 0;
-    ask(world, &world->near, 2, SL_REQUEST_KV_PULL, 10);
-    expect(&world->near, 2, 1, 10);
+    ask(world, &world->path, 2, SL_REQUEST_KV_PULL, 10);
+    expect(&world->path, 2, 1, 10);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

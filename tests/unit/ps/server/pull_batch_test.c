@@ -245,11 +245,11 @@ static void requests__that_wait_for_their_turn_are_not_overtaken(void **state)
     struct stepped_peer *other = join(world, 8);
     struct sl_server_conn *other_conn = world->server->conns;
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    world->server->turn_keys = 50; /* of which the others have used up the rest */
+    world->server->budget_left = 50; /* of which the others have used up the rest */
     arrive(world, conn, 1);
     arrive(world, conn, 2);
     assert_false(sl_server_scheduler_is_free(conn));
-    world->server->turn_keys = SL_LIMIT_TURN_COST;
+    world->server->budget_left = SL_LIMIT_TURN_COST;
     arrive(world, other_conn, 1);
     assert_false(sl_server_scheduler_is_free(other_conn));
     assert_int_equal(stepped_reply(peer, 1)->status, 0);

@@ -163,7 +163,7 @@ static size_t append_pull(const struct peer *peer, uint32_t at, uint8_t *to)
     return SL_FRAME_HEADER_BYTES + request.bytes;
 }
 
-static void server_request__that_fails_among_good_ones_fails_alone(void **state)
+static void server_request__that_fails_among_good_ones_fails_degraded(void **state)
 {
     static uint8_t bytes[BURST * 128];
     struct peer *peer = peer_join(*state, NOBODY, 0);
@@ -495,7 +495,7 @@ int main(void)
         CASE(server_request__short_ones_are_answered_with_their_credit),
         CASE(server_request__long_ones_are_sliced_and_right),
         CASE(server_request__many_in_flight_are_answered_in_order),
-        CASE(server_request__that_fails_among_good_ones_fails_alone),
+        CASE(server_request__that_fails_among_good_ones_fails_degraded),
         CASE(server_request__errors_carry_text_and_leave_the_connection),
         CASE(server_request__malformed_ones_end_the_connection),
         CASE(server_request__half_a_frame_and_an_end_are_survived),

@@ -22,7 +22,7 @@
 static char reason[512];
 
 struct saved {
-    struct shard_image image;
+    struct shard_stream snapshot;
     struct sl_snapshot_block *sessions;
 };
 
@@ -48,7 +48,7 @@ static void walk(struct stepped_two *world, struct saved *out)
 
 static void begin(struct stepped_two *world, struct saved *out)
 {
-    shard_image_make(world->stepped.server->shard, NULL, 1 << 16, &out->image);
+    shard_stream_make(world->stepped.server->shard, NULL, 1 << 16, &out->snapshot);
     sl_server_session_snapshot_begin(world->stepped.server, false);
     out->sessions = NULL;
 }
@@ -62,7 +62,7 @@ static void save(struct stepped_two *world, struct saved *out)
 
 static void forget(struct saved *saved)
 {
-    shard_image_fini(&saved->image);
+    shard_stream_fini(&saved->snapshot);
     while (saved->sessions != NULL) {
         struct sl_snapshot_block *block = saved->sessions;
         saved->sessions = block->next;
@@ -100,8 +100,8 @@ static int load_block(struct sl_server *server, const struct sl_snapshot_block *
 static void load(struct stepped_two *world, const struct saved *saved)
 {
     struct sl_server *server = world->stepped.server;
-    assert_int_equal(shard_image_load(&saved->image, server->shard, 8192, reason, sizeof reason),
-                     0);
+    assert_int_equal(
+        shard_stream_load(&saved->snapshot, server->shard, 8192, reason, sizeof reason), 0);
     for (const struct sl_snapshot_block *block = saved->sessions; block != NULL;
          block = block->next) {
         assert_int_equal(load_block(server, block), 0);
@@ -131,7 +131,7 @@ static float first_value_of(struct stepped_two *world, uint16_t table)
     return stepped_values(&world->stepped, table, 1);
 }
 
-static void server_session_image__what_was_done_is_not_done_again(void **state)
+static void server_session_snapshot__what_was_done_is_not_done_again(void **state)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -163,7 +163,7 @@ static void push_is_carried_out_again(struct stepped_two *world, struct saved *s
 }
 
 /* A push that came after the image was made is carried out when it comes again. */
-static void server_session_image__what_was_lost_is_done_again(void **state)
+static void server_session_snapshot__what_was_lost_is_done_again(void **state)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -178,7 +178,7 @@ static void server_session_image__what_was_lost_is_done_again(void **state)
     push_is_carried_out_again(world, &saved);
 }
 
-static void server_session_image__what_has_failed_fails_again(void **state)
+static void server_session_snapshot__what_has_failed_fails_again(void **state)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -219,7 +219,7 @@ static void send_step(struct stepped_two *world, uint64_t id)
 /* worker/0 has pushed and ticked and waits for worker/1: after the restart too, whether it or the
  * other one comes back first, and what it has pushed is not pushed again. Saved twice, before its
  * client is back. */
-static void server_session_image__a_request_goes_on_behind_what_it_wrote(void **state)
+static void server_session_snapshot__a_request_goes_on_behind_what_it_wrote(void **state)
 {
     struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
@@ -253,7 +253,7 @@ static void server_session_image__a_request_goes_on_behind_what_it_wrote(void **
     assert_int_equal(stepped_reply(&world->first, 3)->status, 0);
 }
 
-static void server_session_image__leases_begin_when_clients_can_come(void **state)
+static void server_session_snapshot__leases_begin_when_clients_can_come(void **state)
 {
     struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
@@ -275,7 +275,7 @@ static void server_session_image__leases_begin_when_clients_can_come(void **stat
 }
 
 /* Somebody who is no client may have asked the shard. */
-static void server_session_image__of_clients_and_workers_only(void **state)
+static void server_session_snapshot__of_clients_and_workers_only(void **state)
 {
     struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, NOBODY, 7);
@@ -293,7 +293,7 @@ static void server_session_image__of_clients_and_workers_only(void **state)
 
 /* What comes while the sessions are walked is not in the image: it is carried out when it comes
  * again, once. */
-static void server_session_image__what_is_done_meanwhile_is_not_in_it(void **state)
+static void server_session_snapshot__what_is_done_meanwhile_is_not_in_it(void **state)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -311,7 +311,7 @@ static void server_session_image__what_is_done_meanwhile_is_not_in_it(void **sta
 
 /* worker/0's step has written its first sections at the moment of the image, and is done before the
  * walk comes to it. */
-static void server_session_image__what_goes_on_meanwhile_is_in_it_as_it_was(void **state)
+static void server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was(void **state)
 {
     struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
@@ -438,7 +438,8 @@ static void server_session_load__a_worker_is_lost_meanwhile(void **state)
     server->is_open = false;
     assert_int_equal(load_block(server, saved.sessions), 0);
     sl_server_on_expired(server, &lost);
-    assert_int_equal(shard_image_load(&saved.image, server->shard, 8192, reason, sizeof reason), 0);
+    assert_int_equal(shard_stream_load(&saved.snapshot, server->shard, 8192, reason, sizeof reason),
+                     0);
     forget(&saved);
     sl_server_start_serving(server);
     assert_true(sl_clocks_is_expired(&server->shard->clocks, 0));
@@ -464,7 +465,8 @@ static void server_session_load__a_worker_has_no_place(void **state)
     const uint32_t left = server->sessions.workers[0] == NULL ? 0 : 1;
     assert_null(server->sessions.workers[left]);
     assert_non_null(server->sessions.workers[1 - left]);
-    assert_int_equal(shard_image_load(&saved.image, server->shard, 8192, reason, sizeof reason), 0);
+    assert_int_equal(shard_stream_load(&saved.snapshot, server->shard, 8192, reason, sizeof reason),
+                     0);
     forget(&saved);
     sl_server_start_serving(server);
     assert_true(sl_clocks_is_expired(&server->shard->clocks, left));
@@ -476,14 +478,14 @@ static void server_session_load__a_worker_has_no_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(server_session_image__what_was_done_is_not_done_again),
-        CASE(server_session_image__what_was_lost_is_done_again),
-        CASE(server_session_image__what_has_failed_fails_again),
-        CASE(server_session_image__a_request_goes_on_behind_what_it_wrote),
-        CASE(server_session_image__leases_begin_when_clients_can_come),
-        CASE(server_session_image__of_clients_and_workers_only),
-        CASE(server_session_image__what_is_done_meanwhile_is_not_in_it),
-        CASE(server_session_image__what_goes_on_meanwhile_is_in_it_as_it_was),
+        CASE(server_session_snapshot__what_was_done_is_not_done_again),
+        CASE(server_session_snapshot__what_was_lost_is_done_again),
+        CASE(server_session_snapshot__what_has_failed_fails_again),
+        CASE(server_session_snapshot__a_request_goes_on_behind_what_it_wrote),
+        CASE(server_session_snapshot__leases_begin_when_clients_can_come),
+        CASE(server_session_snapshot__of_clients_and_workers_only),
+        CASE(server_session_snapshot__what_is_done_meanwhile_is_not_in_it),
+        CASE(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was),
         cmocka_unit_test_setup_teardown(server_session_load__more_than_can_be_away, setup_few,
                                         stepped_two_teardown),
         CASE(server_session_load__two_of_a_client_or_a_worker),

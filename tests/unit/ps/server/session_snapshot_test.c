@@ -136,7 +136,7 @@ static void expect_all(const struct sl_snapshot_block *saved)
 }
 
 /* Whatever becomes of clients between the slices, and who comes. */
-static void server_session_cut__is_of_one_moment(void **state)
+static void server_session_snapshot__is_of_one_moment(void **state)
 {
     struct stepped_two *world = *state;
     struct sl_snapshot_block *saved = NULL;
@@ -161,7 +161,7 @@ static void server_session_cut__is_of_one_moment(void **state)
 }
 
 /* The walk waits while nobody takes what it has put; and what is given up leaves nothing behind. */
-static void server_session_cut__waits_and_is_given_up(void **state)
+static void server_session_snapshot__waits_and_is_given_up(void **state)
 {
     struct stepped_two *world = *state;
     struct sl_server *server = world->stepped.server;
@@ -199,8 +199,8 @@ static void server_session_cut__waits_and_is_given_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(server_session_cut__is_of_one_moment),
-        CASE(server_session_cut__waits_and_is_given_up),
+        CASE(server_session_snapshot__is_of_one_moment),
+        CASE(server_session_snapshot__waits_and_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,9 +21,9 @@
 
 struct world {
     struct stepped stepped;
-    struct stepped_peer near, other, far;
+    struct stepped_peer path, other, far;
     float values[ELEMENTS];
-    _Alignas(64) float landing[ELEMENTS];
+    _Alignas(64) float reply_buffer[ELEMENTS];
 };
 
 static void open_dense(struct world *world)
@@ -37,23 +37,23 @@ static void open_dense(struct world *world)
                                 .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
                        .table_id = DENSE},
     };
-    assert_int_equal(stepped_ask(&world->near, &open)->kind, SL_MESSAGE_TABLE_OPENED);
+    assert_int_equal(stepped_ask(&world->path, &open)->kind, SL_MESSAGE_TABLE_OPENED);
 }
 
 static struct world *create(uint64_t seed)
 {
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
-    world->stepped.options.local = &sl_loop_shared_ops;
+    world->stepped.options.shm = &sl_loop_shared_ops;
     stepped_start(&world->stepped, seed);
-    assert_int_equal(
-        sl_transport_memory_register(world->stepped.near, world->landing, sizeof world->landing),
-        0);
-    world->near.near = world->other.near = true;
-    stepped_join(&world->near, &world->stepped, UINT32_MAX, 31);
+    assert_int_equal(sl_transport_memory_register(world->stepped.path, world->reply_buffer,
+                                                  sizeof world->reply_buffer),
+                     0);
+    world->path.path = world->other.path = true;
+    stepped_join(&world->path, &world->stepped, UINT32_MAX, 31);
     stepped_join(&world->other, &world->stepped, UINT32_MAX, 32);
     stepped_join(&world->far, &world->stepped, UINT32_MAX, 33);
-    stepped_open_table(&world->near, SPARSE, SL_CONSISTENCY_ASP);
+    stepped_open_table(&world->path, SPARSE, SL_CONSISTENCY_ASP);
     open_dense(world);
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         world->values[i] = (float)(i % 4096);
@@ -87,18 +87,18 @@ static void free_rest(void *ctx)
 }
 
 /* The world's request, of which so many bytes lie elsewhere than its beginning. */
-static void send_cut(struct world *world, struct stepped_peer *peer, uint64_t id,
-                     uint32_t rest_bytes)
+static void send_snapshot(struct world *world, struct stepped_peer *peer, uint64_t id,
+                          uint32_t rest_bytes)
 {
     const struct shard_request *request = &world->stepped.request;
     struct sl_outbox *outbox = &world->stepped.outbox;
-    const uint32_t near_bytes = (uint32_t)request->bytes - rest_bytes;
-    uint8_t *frame = sl_outbox_reserve(outbox, near_bytes);
+    const uint32_t path_bytes = (uint32_t)request->bytes - rest_bytes;
+    uint8_t *frame = sl_outbox_reserve(outbox, path_bytes);
     uint8_t *rest = malloc(rest_bytes);
     assert_non_null(frame);
     assert_non_null(rest);
-    memcpy(frame + SL_FRAME_HEADER_BYTES, request->payload, near_bytes);
-    memcpy(rest, request->payload + near_bytes, rest_bytes);
+    memcpy(frame + SL_FRAME_HEADER_BYTES, request->payload, path_bytes);
+    memcpy(rest, request->payload + path_bytes, rest_bytes);
     const struct sl_frame header = {
         .type = SL_FRAME_REQUEST,
         .payload_bytes = (uint32_t)request->bytes,
@@ -147,16 +147,16 @@ static struct sl_transport_stats stats_of(const struct sl_transport *transport)
 
 /* ---- Tests */
 
-static void server_local__serves_both_transports(void **state)
+static void server_shm__serves_both_transports(void **state)
 {
     struct world *world = *state;
     make_push(world, SL_REQUEST_PUSH, 10);
     stepped_send(&world->far, 1, STEPPED_BUDGET);
     expect_ok(&world->far, 1);
-    stepped_send(&world->near, 1, STEPPED_BUDGET);
-    expect_ok(&world->near, 1);
-    stepped_pull(&world->near, 2, 0, SPARSE);
-    assert_true(stepped_reply(&world->near, 2)->value == 2);
+    stepped_send(&world->path, 1, STEPPED_BUDGET);
+    expect_ok(&world->path, 1);
+    stepped_pull(&world->path, 2, 0, SPARSE);
+    assert_true(stepped_reply(&world->path, 2)->value == 2);
     stepped_pull(&world->far, 2, 0, SPARSE);
     assert_true(stepped_reply(&world->far, 2)->value == 2);
     struct sl_message answer = {.kind = SL_MESSAGE_STATS};
@@ -164,12 +164,12 @@ static void server_local__serves_both_transports(void **state)
     assert_int_equal(answer.stats.requests, 4);
     assert_int_equal(answer.stats.bytes_in,
                      stats_of(world->stepped.server->transport).bytes_received +
-                         stats_of(world->stepped.server->local).bytes_received);
+                         stats_of(world->stepped.server->shm).bytes_received);
     assert_true(answer.stats.bytes_out > stats_of(world->stepped.server->transport).bytes_sent);
     sl_message_fini(&answer);
 }
 
-static void server_listen__needs_the_local_transport(void **state)
+static void server_listen__needs_the_shm_transport(void **state)
 {
     (void)state;
     struct stepped_two *two = calloc(1, sizeof *two);
@@ -193,11 +193,11 @@ static void server_drain__ends_connections_of_both(void **state)
     struct world *world = *state;
     bool drained = false;
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    stepped_send(&world->near, 1, STEPPED_BUDGET);
+    stepped_send(&world->path, 1, STEPPED_BUDGET);
     stepped_turns(&world->stepped, 20);
     sl_server_drain(world->stepped.server, 60 * SL_CLOCK_NS_PER_S, on_drained, &drained);
-    expect_ok(&world->near, 1);
-    stepped_expect_end(&world->near);
+    expect_ok(&world->path, 1);
+    stepped_expect_end(&world->path);
     stepped_expect_end(&world->far);
     stepped_turns(&world->stepped, 50);
     assert_true(drained);
@@ -214,12 +214,12 @@ static void server_push__is_read_in_its_place(void **state)
     make_dense(world, SL_REQUEST_DENSE_PUSH, count);
     for (uint64_t id = 1; id <= 16; id++) {
         if (id % 2 == 0) {
-            stepped_send(&world->near, id, STEPPED_BUDGET);
+            stepped_send(&world->path, id, STEPPED_BUDGET);
         } else {
-            send_cut(world, &world->near, id, count * sizeof(float));
+            send_snapshot(world, &world->path, id, count * sizeof(float));
         }
         if (id % 8 == 0) {
-            while (world->near.reply_count < id) {
+            while (world->path.reply_count < id) {
                 stepped_turns(&world->stepped, 1);
                 assert_int_equal(server->runnable_count, 0);
                 assert_int_equal(server->buffers.used_bytes, 0);
@@ -242,17 +242,17 @@ static void server_push__of_several_turns_is_copied(void **state)
 {
     struct world *world = *state;
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    stepped_send(&world->near, 1, STEPPED_BUDGET);
-    expect_ok(&world->near, 1);
+    stepped_send(&world->path, 1, STEPPED_BUDGET);
+    expect_ok(&world->path, 1);
     assert_int_equal(world->stepped.network.in_place_count, 0);
     make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
-    stepped_send(&world->near, 2, STEPPED_BUDGET);
+    stepped_send(&world->path, 2, STEPPED_BUDGET);
     while (world->stepped.server->runnable_count == 0) {
         stepped_turns(&world->stepped, 1);
     }
     world->stepped.network.peers_are_mad = true; /* it is too late */
     assert_int_equal(world->stepped.network.message_count, 0);
-    expect_ok(&world->near, 2);
+    expect_ok(&world->path, 2);
     assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == 1);
 }
 
@@ -265,16 +265,16 @@ static void server_push__with_padding_of_any_kind_may_wait(void **state)
     const uint32_t count = 50001;
     for (uint64_t id = 1; id <= 4; id += 2) {
         make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS); /* takes many turns */
-        stepped_send(&world->near, id, STEPPED_BUDGET);
+        stepped_send(&world->path, id, STEPPED_BUDGET);
         make_dense(world, SL_REQUEST_DENSE_PUSH, count);
         memset(request->payload + request->bytes - sizeof(float), 7, sizeof(float));
         if (id == 1) {
-            stepped_send(&world->near, id + 1, STEPPED_BUDGET);
+            stepped_send(&world->path, id + 1, STEPPED_BUDGET);
         } else {
-            send_cut(world, &world->near, id + 1, (count + 1) * sizeof(float));
+            send_snapshot(world, &world->path, id + 1, (count + 1) * sizeof(float));
         }
-        expect_ok(&world->near, id);
-        expect_ok(&world->near, id + 1);
+        expect_ok(&world->path, id);
+        expect_ok(&world->path, id + 1);
     }
     make_dense(world, SL_REQUEST_DENSE_PULL, count);
     stepped_send(&world->far, 1, STEPPED_BUDGET);
@@ -284,7 +284,7 @@ static void server_push__with_padding_of_any_kind_may_wait(void **state)
 }
 
 /* However it is cut into two, and whatever it is: all of it arrives. */
-static void server_request__may_be_cut_anywhere(void **state)
+static void server_request__may_be_snapshot_anywhere(void **state)
 {
     struct world *world = *state;
     const uint32_t key_count = 5000;
@@ -298,8 +298,8 @@ static void server_request__may_be_cut_anywhere(void **state)
         uint32_t values_bytes = key_count * STEPPED_DIM * (uint32_t)sizeof(float);
         uint32_t rest_bytes =
             id % 4 == 1 ? values_bytes : 1 + (uint32_t)(sl_hash_random(&seed) % (bytes - 1));
-        send_cut(world, &world->near, id, rest_bytes);
-        expect_ok(&world->near, id);
+        send_snapshot(world, &world->path, id, rest_bytes);
+        expect_ok(&world->path, id);
         assert_true(stepped_values(&world->stepped, SPARSE, key_count) == (float)id);
     }
 }
@@ -333,15 +333,15 @@ static void server_push__of_a_mad_peer_spoils_only_values(void **state)
             for (uint64_t more = what / 64 % 3; more > 0 && what % 5 == 0; more--) {
                 shard_request_pull(&world->stepped.request, SPARSE, world->stepped.keys, 3000);
             }
-            struct stepped_peer *peer = id % 2 == 0 ? &world->near : &world->other;
+            struct stepped_peer *peer = id % 2 == 0 ? &world->path : &world->other;
             if (what / 1024 % 2 == 0) {
-                send_cut(world, peer, id, (uint32_t)(8 + what / 4096 % 10000));
+                send_snapshot(world, peer, id, (uint32_t)(8 + what / 4096 % 10000));
             } else {
                 stepped_send(peer, id, STEPPED_BUDGET);
             }
         }
         for (uint64_t id = 1; id <= 30; id++) {
-            expect_ok(id % 2 == 0 ? &world->near : &world->other, id);
+            expect_ok(id % 2 == 0 ? &world->path : &world->other, id);
         }
         assert_true(rows_of_sparse(world) <= STEPPED_KEYS);
         stepped_turns(&world->stepped, 50);
@@ -357,12 +357,12 @@ static void server_push__outlives_the_connection_of_its_values(void **state)
     struct world *world = *state;
     for (uint64_t id = 1; id <= 40; id++) {
         make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
-        stepped_send(&world->near, id, STEPPED_BUDGET);
+        stepped_send(&world->path, id, STEPPED_BUDGET);
         stepped_turns(&world->stepped, (uint32_t)id % 20);
-        stepped_break(&world->near);
-        assert_int_equal(stepped_again(&world->near)->kind, SL_MESSAGE_WELCOME);
-        stepped_send(&world->near, id, STEPPED_BUDGET);
-        expect_ok(&world->near, id);
+        stepped_break(&world->path);
+        assert_int_equal(stepped_again(&world->path)->kind, SL_MESSAGE_WELCOME);
+        stepped_send(&world->path, id, STEPPED_BUDGET);
+        expect_ok(&world->path, id);
         assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
     }
@@ -375,7 +375,7 @@ static void server_destroy__forgets_what_is_in_its_place(void **state)
     for (uint32_t turns = 0; turns < 24; turns += 3) {
         struct world *world = create(1 + turns);
         make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
-        stepped_send(&world->near, 1, STEPPED_BUDGET);
+        stepped_send(&world->path, 1, STEPPED_BUDGET);
         stepped_turns(&world->stepped, turns);
         destroy(world);
     }
@@ -387,27 +387,27 @@ static void server_reply__is_copied_by_nobody(void **state)
     struct world *world = *state;
     const uint32_t counts[] = {1000, 5000, 30000, 100000, ELEMENTS};
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    stepped_send(&world->near, 1, STEPPED_BUDGET);
-    expect_ok(&world->near, 1);
+    stepped_send(&world->path, 1, STEPPED_BUDGET);
+    expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stats_of(world->stepped.server->local).copied_bytes;
+    const uint64_t copied = stats_of(world->stepped.server->shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         make_dense(world, SL_REQUEST_DENSE_PULL, counts[i]);
-        stepped_send(&world->near, id, STEPPED_BUDGET);
-        expect_ok(&world->near, id);
+        stepped_send(&world->path, id, STEPPED_BUDGET);
+        expect_ok(&world->path, id);
     }
-    expect_values(world, (const float *)(const void *)world->near.sink, 1);
+    expect_values(world, (const float *)(const void *)world->path.sink, 1);
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stats_of(world->stepped.server->local).copied_bytes, copied);
+    assert_int_equal(stats_of(world->stepped.server->shm).copied_bytes, copied);
 }
 
-static void pull_to_landing(struct world *world, uint64_t id, uint8_t op, uint32_t count,
-                            uint32_t landing_bytes)
+static void pull_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, uint32_t count,
+                                 uint32_t reply_buffer_bytes)
 {
     make_dense(world, op, count);
-    sl_outbox_set_landing(&world->stepped.outbox, world->landing, landing_bytes);
-    stepped_send(&world->near, id, STEPPED_BUDGET);
+    sl_outbox_set_landing(&world->stepped.outbox, world->reply_buffer, reply_buffer_bytes);
+    stepped_send(&world->path, id, STEPPED_BUDGET);
 }
 
 static void server_reply__is_made_where_it_shall_lie(void **state)
@@ -415,54 +415,54 @@ static void server_reply__is_made_where_it_shall_lie(void **state)
     struct world *world = *state;
     const uint32_t counts[] = {6000, 30000, 100000, ELEMENTS};
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    stepped_send(&world->near, 1, STEPPED_BUDGET);
-    expect_ok(&world->near, 1);
+    stepped_send(&world->path, 1, STEPPED_BUDGET);
+    expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stats_of(world->stepped.server->local).copied_bytes;
+    const uint64_t copied = stats_of(world->stepped.server->shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         const uint32_t bytes = counts[i] * (uint32_t)sizeof(float);
-        memset(world->landing, 0xff, sizeof world->landing);
-        pull_to_landing(world, id, SL_REQUEST_DENSE_PULL, counts[i], bytes);
-        expect_ok(&world->near, id);
-        assert_int_equal(stepped_reply(&world->near, id)->bytes, bytes);
-        assert_memory_equal(world->landing, world->values, bytes);
-        assert_memory_equal(world->near.sink, world->values, bytes);
+        memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
+        pull_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, counts[i], bytes);
+        expect_ok(&world->path, id);
+        assert_int_equal(stepped_reply(&world->path, id)->bytes, bytes);
+        assert_memory_equal(world->reply_buffer, world->values, bytes);
+        assert_memory_equal(world->path.sink, world->values, bytes);
     }
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stats_of(world->stepped.server->local).copied_bytes, copied);
+    assert_int_equal(stats_of(world->stepped.server->shm).copied_bytes, copied);
     assert_int_equal(world->stepped.server->buffers.used_bytes, 0);
-    assert_int_equal(world->stepped.server->local_buffers.used_bytes, 0);
+    assert_int_equal(world->stepped.server->shm_buffers.used_bytes, 0);
 }
 
-static void server_reply__lies_elsewhere_when_the_landing_is_of_another_size(void **state)
+static void server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size(void **state)
 {
     struct world *world = *state;
-    memset(world->landing, 0xff, sizeof world->landing);
+    memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
     for (uint64_t id = 1; id <= 2; id++) {
-        pull_to_landing(world, id, SL_REQUEST_DENSE_PULL, 20000, id == 1 ? 80008 : 79992);
-        expect_ok(&world->near, id);
-        assert_int_equal(stepped_reply(&world->near, id)->bytes, 20000 * sizeof(float));
-        assert_true(world->landing[0] != world->landing[0]); /* not a number still */
+        pull_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, 20000, id == 1 ? 80008 : 79992);
+        expect_ok(&world->path, id);
+        assert_int_equal(stepped_reply(&world->path, id)->bytes, 20000 * sizeof(float));
+        assert_true(world->reply_buffer[0] != world->reply_buffer[0]); /* not a number still */
     }
 }
 
 /* The landing goes with its connection, wherever the answer was; the one that comes in its place
  * has all of it, also what had been made. */
-static void server_reply__is_whole_after_its_landing_was_taken_off(void **state)
+static void server_reply__is_whole_after_its_reply_buffer_was_taken_off(void **state)
 {
     struct world *world = *state;
     const uint32_t floats = STEPPED_KEYS * STEPPED_DIM;
     for (uint64_t id = 1; id <= 60; id++) {
         make_push(world, SL_REQUEST_PUSH_PULL, STEPPED_KEYS);
-        sl_outbox_set_landing(&world->stepped.outbox, world->landing, floats * sizeof(float));
-        stepped_send(&world->near, id, STEPPED_BUDGET);
+        sl_outbox_set_landing(&world->stepped.outbox, world->reply_buffer, floats * sizeof(float));
+        stepped_send(&world->path, id, STEPPED_BUDGET);
         stepped_turns(&world->stepped, (uint32_t)id);
-        assert_int_equal(stepped_again(&world->near)->kind, SL_MESSAGE_WELCOME);
-        memset(world->landing, 0xff, sizeof world->landing);
-        stepped_send(&world->near, id, STEPPED_BUDGET);
-        expect_ok(&world->near, id);
-        const float *rows = (const float *)(const void *)world->near.sink;
+        assert_int_equal(stepped_again(&world->path)->kind, SL_MESSAGE_WELCOME);
+        memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
+        stepped_send(&world->path, id, STEPPED_BUDGET);
+        expect_ok(&world->path, id);
+        const float *rows = (const float *)(const void *)world->path.sink;
         for (uint32_t i = 0; i < floats; i++) {
             assert_true(rows[i] == (float)id);
         }
@@ -470,18 +470,19 @@ static void server_reply__is_whole_after_its_landing_was_taken_off(void **state)
 }
 
 /* Likewise of one that comes later. */
-static void server_reply__is_whole_after_its_landing_was_lost(void **state)
+static void server_reply__is_whole_after_its_reply_buffer_was_lost(void **state)
 {
     struct world *world = *state;
     for (uint64_t id = 1; id <= 60; id++) {
-        pull_to_landing(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS, sizeof world->landing);
+        pull_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS,
+                             sizeof world->reply_buffer);
         stepped_turns(&world->stepped, (uint32_t)id % 30);
-        stepped_break(&world->near);
-        memset(world->landing, 0xff, sizeof world->landing);
-        assert_int_equal(stepped_again(&world->near)->kind, SL_MESSAGE_WELCOME);
-        stepped_send(&world->near, id, STEPPED_BUDGET);
-        expect_ok(&world->near, id);
-        expect_values(world, (const float *)(const void *)world->near.sink, (float)id);
+        stepped_break(&world->path);
+        memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
+        assert_int_equal(stepped_again(&world->path)->kind, SL_MESSAGE_WELCOME);
+        stepped_send(&world->path, id, STEPPED_BUDGET);
+        expect_ok(&world->path, id);
+        expect_values(world, (const float *)(const void *)world->path.sink, (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
     }
 }
@@ -491,21 +492,21 @@ static void server_reply__is_whole_after_its_landing_was_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(server_local__serves_both_transports),
-        cmocka_unit_test(server_listen__needs_the_local_transport),
+        CASE(server_shm__serves_both_transports),
+        cmocka_unit_test(server_listen__needs_the_shm_transport),
         CASE(server_drain__ends_connections_of_both),
         CASE(server_push__is_read_in_its_place),
         CASE(server_push__of_several_turns_is_copied),
         CASE(server_push__with_padding_of_any_kind_may_wait),
-        CASE(server_request__may_be_cut_anywhere),
+        CASE(server_request__may_be_snapshot_anywhere),
         cmocka_unit_test(server_push__of_a_mad_peer_spoils_only_values),
         CASE(server_push__outlives_the_connection_of_its_values),
         cmocka_unit_test(server_destroy__forgets_what_is_in_its_place),
         CASE(server_reply__is_copied_by_nobody),
         CASE(server_reply__is_made_where_it_shall_lie),
-        CASE(server_reply__lies_elsewhere_when_the_landing_is_of_another_size),
-        CASE(server_reply__is_whole_after_its_landing_was_taken_off),
-        CASE(server_reply__is_whole_after_its_landing_was_lost),
+        CASE(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size),
+        CASE(server_reply__is_whole_after_its_reply_buffer_was_taken_off),
+        CASE(server_reply__is_whole_after_its_reply_buffer_was_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,7 +195,7 @@ static void server_replay__of_a_parked_request_goes_on_in_its_middle(void **stat
     assert_true(first_value_of(world, 1) == 2.0F);
 }
 
-static void server_replay__of_a_parked_request_that_went_on_alone(void **state)
+static void server_replay__of_a_parked_request_that_went_on_degraded(void **state)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -444,7 +444,7 @@ int main(void)
         CASE(server_replay__finds_done_what_ended_meanwhile),
         CASE(server_replay__is_not_needed_for_an_orphan_to_end),
         CASE(server_replay__of_a_parked_request_goes_on_in_its_middle),
-        CASE(server_replay__of_a_parked_request_that_went_on_alone),
+        CASE(server_replay__of_a_parked_request_that_went_on_degraded),
         CASE(server_replay__of_a_parked_request_whose_deadline_passed_fails),
         CASE(server_replay__of_what_never_began_is_new),
         CASE(server_replay__of_a_failed_write_fails_again),

@@ -39,18 +39,18 @@ void stepped_start(struct stepped *world, uint64_t seed)
     world->servers[0] = world->server;
     struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
     assert_int_equal(sl_server_listen(world->server, &any, &world->endpoint), 0);
-    if (options.local != NULL) {
+    if (options.shm != NULL) {
         any.scheme = SL_ENDPOINT_SHM;
-        assert_int_equal(sl_server_listen(world->server, &any, &world->near_endpoint), 0);
-        assert_int_equal(sl_transport_open(options.local, world->pair.b.reactor,
-                                           &options.transport_options, &world->near),
+        assert_int_equal(sl_server_listen(world->server, &any, &world->path_endpoint), 0);
+        assert_int_equal(sl_transport_open(options.shm, world->pair.b.reactor,
+                                           &options.transport_options, &world->path),
                          0);
     }
-    if (options.fast != NULL) {
+    if (options.bypass != NULL) {
         any.scheme = SL_ENDPOINT_RDMA;
-        assert_int_equal(sl_server_listen(world->server, &any, &world->fast_endpoint), 0);
-        assert_int_equal(sl_transport_open(options.fast, world->pair.b.reactor,
-                                           &options.transport_options, &world->fast),
+        assert_int_equal(sl_server_listen(world->server, &any, &world->bypass_endpoint), 0);
+        assert_int_equal(sl_transport_open(options.bypass, world->pair.b.reactor,
+                                           &options.transport_options, &world->bypass),
                          0);
     }
     sl_server_set_lease(world->server, STEPPED_LEASE);
@@ -60,8 +60,8 @@ void stepped_start(struct stepped *world, uint64_t seed)
 void stepped_stop(struct stepped *world)
 {
     sl_server_destroy(&world->server);
-    sl_transport_close(&world->near);
-    sl_transport_close(&world->fast);
+    sl_transport_close(&world->path);
+    sl_transport_close(&world->bypass);
     sl_stepped_pair_fini(&world->pair);
     sl_outbox_fini(&world->outbox);
     sl_loop_network_fini(&world->network);
@@ -128,7 +128,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     (void)ctx;
     (void)header;
     struct stepped_peer *peer = peer_of(conn);
-    return peer == NULL ? NULL : peer->landing != NULL ? peer->landing : peer->sink;
+    return peer == NULL ? NULL : peer->reply_buffer != NULL ? peer->reply_buffer : peer->sink;
 }
 
 static void take_reply(struct stepped_peer *peer, const struct sl_transport_message *message)
@@ -225,12 +225,12 @@ void stepped_connect(struct stepped_peer *peer)
     link->peer = peer;
     peer->link = link;
     peer->connected = false;
-    struct sl_transport *transport = peer->near   ? world->near
-                                     : peer->fast ? world->fast
-                                                  : world->pair.b.transport;
-    const struct sl_endpoint *endpoint = peer->near   ? &world->near_endpoint
-                                         : peer->fast ? &world->fast_endpoint
-                                                      : &world->endpoint;
+    struct sl_transport *transport = peer->path     ? world->path
+                                     : peer->bypass ? world->bypass
+                                                    : world->pair.b.transport;
+    const struct sl_endpoint *endpoint = peer->path     ? &world->path_endpoint
+                                         : peer->bypass ? &world->bypass_endpoint
+                                                        : &world->endpoint;
     assert_int_equal(sl_transport_connect(transport, endpoint, &events, world, link, &link->conn),
                      0);
     until(peer, is_connected);

@@ -23,10 +23,10 @@ struct stepped {
     struct sl_server *servers[2];     /* itself, and what the test puts behind it */
     struct sl_server_options options; /* what the test wants different */
     bool registers_nothing;           /* likewise, of the network */
-    struct sl_endpoint endpoint, near_endpoint, fast_endpoint;
-    struct sl_transport *near; /* of the peers that share memory, when the options have it too */
-    struct sl_transport *fast; /* of those that have a device, likewise */
-    struct sl_outbox outbox;   /* of the peers */
+    struct sl_endpoint endpoint, path_endpoint, bypass_endpoint;
+    struct sl_transport *path;   /* of the peers that share memory, when the options have it too */
+    struct sl_transport *bypass; /* of those that have a device, likewise */
+    struct sl_outbox outbox;     /* of the peers */
     uint64_t keys[STEPPED_KEYS];
     float gradients[STEPPED_KEYS * STEPPED_DIM]; /* all 1 */
     struct shard_request request;
@@ -51,8 +51,8 @@ struct stepped_link {
 struct stepped_peer {
     struct stepped *world;
     struct sl_message_hello hello;
-    bool near, fast;           /* by shared memory, by a device; set before it joins */
-    void *landing;             /* where long replies go instead of `sink`; NULL: nowhere */
+    bool path, bypass;         /* by shared memory, by a device; set before it joins */
+    void *reply_buffer;        /* where long replies go instead of `sink`; NULL: nowhere */
     struct stepped_link *link; /* NULL: it has ended */
     bool connected;
     uint32_t answer_count;

@@ -231,7 +231,7 @@ static void shard_bsp__all_finished_means_everything_is_applied(void **state)
     assert_int_equal(fixture_pull(f, 0, 1000, BSP, 1, &value), SL_SHARD_DONE);
 }
 
-static void shard_bsp__staging_full_is_no_memory_until_the_iteration_ends(void **state)
+static void shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends(void **state)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -252,12 +252,12 @@ static void shard_bsp__staging_full_is_no_memory_until_the_iteration_ends(void *
 }
 
 /* Tables that cannot be made leave no trace, however many there are. */
-static void shard_table_open__without_room_for_staging_is_no_memory(void **state)
+static void shard_table_open__without_room_for_push_buffer_is_no_memory(void **state)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     struct sl_shard_options options = {
-        .index = 0, .count = 1, .staging_bytes_max = (size_t)1 << 60};
+        .index = 0, .count = 1, .push_buffer_bytes_max = (size_t)1 << 60};
     assert_int_equal(sl_shard_create(&options, &f->shard), 0);
     struct sl_table_spec spec = {
         .name = "t",
@@ -324,8 +324,8 @@ int main(void)
         CASE(shard_bsp__who_has_left_holds_nobody_up),
         CASE(shard_bsp__push_of_who_has_left_is_applied),
         CASE(shard_bsp__all_finished_means_everything_is_applied),
-        CASE(shard_bsp__staging_full_is_no_memory_until_the_iteration_ends),
-        CASE(shard_table_open__without_room_for_staging_is_no_memory),
+        CASE(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends),
+        CASE(shard_table_open__without_room_for_push_buffer_is_no_memory),
         CASE(shard_ssp__pull_waits_beyond_the_staleness),
         CASE(shard_tick__commits_before_the_sections_behind_it),
     };

@@ -34,7 +34,7 @@ static void tick_to(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
     }
 }
 
-static void clocks_tick__moves_the_floor_with_the_last_worker(void **state)
+static void clocks_tick__moves_the_min_clock_with_the_last_worker(void **state)
 {
     struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 3);
@@ -207,7 +207,7 @@ static void clocks_leave__ends_the_iteration_in_which_it_pushed(void **state)
 }
 
 /* Nobody is waited for, but who comes has to begin behind what has been done. */
-static void clocks_floor__of_nobody_lies_behind_what_was_done(void **state)
+static void clocks_min_clock__of_nobody_lies_behind_what_was_done(void **state)
 {
     struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 2);
@@ -239,7 +239,7 @@ static void clocks_take_moved__also_when_nobody_is_left_to_wait_for(void **state
     assert_true(sl_clocks_take_moved(clocks));
 }
 
-static void clocks_floor_of_all__counts_whoever_was_heard_of(void **state)
+static void clocks_min_clock_of_all__counts_whoever_was_heard_of(void **state)
 {
     struct sl_clocks *clocks = *state;
     assert_int_equal(sl_clocks_min_of_all(clocks), 0);
@@ -254,7 +254,7 @@ static void clocks_floor_of_all__counts_whoever_was_heard_of(void **state)
     assert_int_equal(sl_clocks_min_of_all(clocks), 0);
 }
 
-static void clocks_floor_of_all__goes_down_with_who_joins_behind(void **state)
+static void clocks_min_clock_of_all__goes_down_with_who_joins_behind(void **state)
 {
     struct sl_clocks *clocks = *state;
     sl_clocks_mark_seen(clocks, 0);
@@ -269,7 +269,7 @@ static void clocks_floor_of_all__goes_down_with_who_joins_behind(void **state)
 
 /* It stands at 0 until it knows where it begins, which holds nobody up and is nobody's staleness.
  */
-static void clocks_floor_of_all__not_of_who_is_heard_and_has_not_joined(void **state)
+static void clocks_min_clock_of_all__not_of_who_is_heard_and_has_not_joined(void **state)
 {
     struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 1);
@@ -282,34 +282,34 @@ static void clocks_floor_of_all__not_of_who_is_heard_and_has_not_joined(void **s
 }
 
 /* What a group's floor should be, by the letter of the header. */
-static uint32_t plain_floor(const struct sl_clocks *clocks, uint32_t group, uint32_t workers)
+static uint32_t plain_min_clock(const struct sl_clocks *clocks, uint32_t group, uint32_t workers)
 {
-    uint32_t floor = SL_CLOCKS_FINISHED;
+    uint32_t min_clock = SL_CLOCKS_FINISHED;
     uint32_t done = 0;
     bool all_finished = true;
     for (uint32_t w = 0; w < workers; w++) {
         uint32_t clock = clocks->workers[w].clock;
         if (sl_clocks_counts_in(clocks, group, w)) {
-            floor = clock < floor ? clock : floor;
+            min_clock = clock < min_clock ? clock : min_clock;
         } else if (sl_clocks_belongs(clocks, group, w)) {
             done = clock > done ? clock : done;
             all_finished &= sl_clocks_of(clocks, w) == SL_CLOCKS_FINISHED;
         }
     }
-    return floor == SL_CLOCKS_FINISHED && !all_finished ? done : floor;
+    return min_clock == SL_CLOCKS_FINISHED && !all_finished ? done : min_clock;
 }
 
-static uint32_t plain_floor_of_all(const struct sl_clocks *clocks, uint32_t workers)
+static uint32_t plain_min_clock_of_all(const struct sl_clocks *clocks, uint32_t workers)
 {
-    uint32_t floor = SL_CLOCKS_FINISHED;
+    uint32_t min_clock = SL_CLOCKS_FINISHED;
     for (uint32_t w = 0; w < workers; w++) {
         const struct sl_clocks_worker *who = &clocks->workers[w];
-        bool known = w < clocks->expected || (who->heard && sl_clocks_counts(clocks, w));
-        if (who->standing == SL_CLOCKS_STATE_ACTIVE && known) {
-            floor = who->clock < floor ? who->clock : floor;
+        bool known = w < clocks->expected || (who->seen && sl_clocks_counts(clocks, w));
+        if (who->state == SL_CLOCKS_STATE_ACTIVE && known) {
+            min_clock = who->clock < min_clock ? who->clock : min_clock;
         }
     }
-    return floor;
+    return min_clock;
 }
 
 static void act(struct sl_clocks *clocks, uint32_t worker, uint64_t what, uint64_t *seed)
@@ -337,7 +337,7 @@ static void act(struct sl_clocks *clocks, uint32_t worker, uint64_t what, uint64
 }
 
 /* The counting of workers at the floor against a plain minimum, which never goes down. */
-static void clocks_floor__is_the_minimum_whoever_comes_and_goes(void **state)
+static void clocks_min_clock__is_the_minimum_whoever_comes_and_goes(void **state)
 {
     enum { WORKERS = 12, GROUPS = 3 };
     static const uint32_t counts[GROUPS] = {1, 5, 9};
@@ -354,12 +354,12 @@ static void clocks_floor__is_the_minimum_whoever_comes_and_goes(void **state)
             uint32_t worker = (uint32_t)(sl_hash_random(&random) % WORKERS);
             act(clocks, worker, sl_hash_random(&random) % 330, &random);
             for (uint32_t g = 0; g < clocks->group_count; g++) {
-                uint32_t floor = sl_clocks_min(clocks, g);
-                assert_int_equal(floor, plain_floor(clocks, g, WORKERS));
-                assert_true(floor >= floors[g]);
-                floors[g] = floor;
+                uint32_t min_clock = sl_clocks_min(clocks, g);
+                assert_int_equal(min_clock, plain_min_clock(clocks, g, WORKERS));
+                assert_true(min_clock >= floors[g]);
+                floors[g] = min_clock;
             }
-            assert_int_equal(sl_clocks_min_of_all(clocks), plain_floor_of_all(clocks, WORKERS));
+            assert_int_equal(sl_clocks_min_of_all(clocks), plain_min_clock_of_all(clocks, WORKERS));
         }
     }
 }
@@ -433,7 +433,7 @@ static void clocks_expect_again__nobody_while_others_work(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(clocks_tick__moves_the_floor_with_the_last_worker),
+        CASE(clocks_tick__moves_the_min_clock_with_the_last_worker),
         CASE(clocks_tick__refuses_another_clock_than_the_current),
         CASE(clocks_tick__of_a_finished_worker_has_no_effect),
         CASE(clocks_tick__of_the_last_iteration_there_is_finishes),
@@ -445,12 +445,12 @@ int main(void)
         CASE(clocks_join__is_not_for_who_has_finished),
         CASE(clocks_lose__remembers_where_it_stood),
         CASE(clocks_leave__ends_the_iteration_in_which_it_pushed),
-        CASE(clocks_floor__of_nobody_lies_behind_what_was_done),
+        CASE(clocks_min_clock__of_nobody_lies_behind_what_was_done),
         CASE(clocks_take_moved__also_when_nobody_is_left_to_wait_for),
-        CASE(clocks_floor_of_all__counts_whoever_was_heard_of),
-        CASE(clocks_floor_of_all__goes_down_with_who_joins_behind),
-        CASE(clocks_floor_of_all__not_of_who_is_heard_and_has_not_joined),
-        CASE(clocks_floor__is_the_minimum_whoever_comes_and_goes),
+        CASE(clocks_min_clock_of_all__counts_whoever_was_heard_of),
+        CASE(clocks_min_clock_of_all__goes_down_with_who_joins_behind),
+        CASE(clocks_min_clock_of_all__not_of_who_is_heard_and_has_not_joined),
+        CASE(clocks_min_clock__is_the_minimum_whoever_comes_and_goes),
         CASE(clocks_is_unfinished__when_who_has_gone_had_not_finished),
         CASE(clocks_is_unfinished__when_all_are_lost),
         CASE(clocks_expect_again__those_that_have_left_together),

@@ -29,10 +29,10 @@ static struct sl_table_spec table_spec(uint32_t id)
     return spec;
 }
 
-void fixture_make(struct fixture *f, size_t staging_bytes_max)
+void fixture_make(struct fixture *f, size_t push_buffer_bytes_max)
 {
     struct sl_shard_options options = {
-        .index = 0, .count = 1, .staging_bytes_max = staging_bytes_max};
+        .index = 0, .count = 1, .push_buffer_bytes_max = push_buffer_bytes_max};
     assert_int_equal(sl_shard_create(&options, &f->shard), 0);
     for (uint32_t id = 0; id < 4; id++) {
         struct sl_table_spec spec = table_spec(id);

@@ -28,7 +28,7 @@ int fixture_setup(void **state);
 int fixture_teardown(void **state);
 
 /* A new shard in f->shard, with the tables. */
-void fixture_make(struct fixture *f, size_t staging_bytes_max);
+void fixture_make(struct fixture *f, size_t push_buffer_bytes_max);
 
 void fixture_commit(struct fixture *f);
 

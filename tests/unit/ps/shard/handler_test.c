@@ -33,7 +33,7 @@ static int handle(void *ctx, const struct sl_kv_request *request)
         memcpy(shown->pushed, request->push, request->value_count * request->value_bytes);
     }
     if (request->pull != NULL && shown->from != NULL) {
-        *request->answer = shown->from;
+        *request->reply = shown->from;
     } else if (request->pull != NULL && shown->answer == 0) {
         memset(request->pull, 7, request->value_count * request->value_bytes);
     }
@@ -95,7 +95,7 @@ static void handler__is_shown_each_section_once(void **state)
     assert_int_equal(request->value_bytes, 4);
     assert_int_equal(request->key_count, 3);
     assert_int_equal(request->value_count, 6);
-    assert_int_equal(request->piece_whole, 0);
+    assert_int_equal(request->array_length, 0);
     assert_memory_equal(request->keys, keys, sizeof keys);
     assert_memory_equal(request->lens, lens, sizeof lens);
     assert_memory_equal(self->shown.pushed, six, sizeof six);
@@ -107,8 +107,8 @@ static void handler__is_shown_each_section_once(void **state)
     assert_int_equal(request->worker, -1);
     assert_null(request->pull);
     assert_null(request->lens);
-    assert_int_equal(request->piece_start, 5);
-    assert_int_equal(request->piece_whole, 10);
+    assert_int_equal(request->chunk_start, 5);
+    assert_int_equal(request->array_length, 10);
     assert_int_equal(kv_stats(f, FLOATS).pushed_rows, 3);
     assert_int_equal(kv_stats(f, FLOATS).rows, 0); /* nothing is stored */
 }

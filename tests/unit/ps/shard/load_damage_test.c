@@ -20,9 +20,9 @@
 
 static char reason[512];
 
-static void load(const struct shard_image *image, struct sl_shard *shard, uint32_t key_budget)
+static void load(const struct shard_stream *stream, struct sl_shard *shard, uint32_t key_budget)
 {
-    const int err = shard_image_load(image, shard, key_budget, reason, sizeof reason);
+    const int err = shard_stream_load(stream, shard, key_budget, reason, sizeof reason);
     if (err != 0) {
         fail_msg("%s", reason);
     }
@@ -51,30 +51,30 @@ static struct sl_snapshot_table a_table(const char *name, enum sl_table_kind kin
     return table;
 }
 
-static void append_table(struct shard_image *image, uint32_t id, const char *name,
+static void append_table(struct shard_stream *stream, uint32_t id, const char *name,
                          enum sl_table_kind kind, uint64_t step)
 {
     struct sl_snapshot_table table = a_table(name, kind);
     table.step = step;
     table.state.beta1_power = (float)step / 16;
-    sl_snapshot_put_table(shard_image_append(image, SL_SNAPSHOT_TABLE, id, SL_SNAPSHOT_TABLE_BYTES),
-                          id, &table);
+    sl_snapshot_put_table(
+        shard_stream_append(stream, SL_SNAPSHOT_TABLE, id, SL_SNAPSHOT_TABLE_BYTES), id, &table);
 }
 
-static void append_row(struct shard_image *image, uint32_t id, uint64_t key)
+static void append_row(struct shard_stream *stream, uint32_t id, uint64_t key)
 {
     const float floats[7] = {1, 2, 3, 4, 5, 6, 7};
     const struct sl_snapshot_record record = {
         .key = key, .last_step = 1, .count = 1, .floats = floats};
     assert_true(
-        sl_snapshot_put_record(shard_image_append(image, SL_SNAPSHOT_ROWS, id, 256), &record, 6));
+        sl_snapshot_put_record(shard_stream_append(stream, SL_SNAPSHOT_ROWS, id, 256), &record, 6));
 }
 
-static void append_staged(struct shard_image *image, uint32_t id, uint32_t worker, uint32_t clock,
-                          uint64_t count, uint64_t first, uint32_t here)
+static void append_buffered(struct shard_stream *stream, uint32_t id, uint32_t worker,
+                            uint32_t clock, uint64_t count, uint64_t first, uint32_t here)
 {
     struct sl_snapshot_block *block =
-        shard_image_append(image, SL_SNAPSHOT_BUFFERED_PUSH, id, 40 + here * 16);
+        shard_stream_append(stream, SL_SNAPSHOT_BUFFERED_PUSH, id, 40 + here * 16);
     const struct sl_snapshot_buffered_push piece = {
         .worker = worker, .clock = clock, .count = first + here, .first = first};
     uint64_t *keys;
@@ -87,98 +87,99 @@ static void append_staged(struct shard_image *image, uint32_t id, uint32_t worke
     }
 }
 
-static void append_clock(struct shard_image *image, uint32_t worker, uint32_t clock)
+static void append_clock(struct shard_stream *stream, uint32_t worker, uint32_t clock)
 {
-    const struct sl_snapshot_clock record = {.worker = worker, .clock = clock, .heard = true};
+    const struct sl_snapshot_clock record = {.worker = worker, .clock = clock, .seen = true};
     assert_true(
-        sl_snapshot_put_clock(shard_image_append(image, SL_SNAPSHOT_CLOCKS, 0, 64), &record));
+        sl_snapshot_put_clock(shard_stream_append(stream, SL_SNAPSHOT_CLOCKS, 0, 64), &record));
 }
 
-static void append_end(struct shard_image *image, uint32_t shard, uint32_t shard_count)
+static void append_end(struct shard_stream *stream, uint32_t shard, uint32_t shard_count)
 {
-    image->end = (struct sl_snapshot_end){.shard = shard, .shard_count = shard_count};
-    for (const struct sl_snapshot_block *block = image->first; block != NULL; block = block->next) {
-        sl_snapshot_end_add(&image->end, block);
+    stream->end = (struct sl_snapshot_end){.shard = shard, .shard_count = shard_count};
+    for (const struct sl_snapshot_block *block = stream->first; block != NULL;
+         block = block->next) {
+        sl_snapshot_end_add(&stream->end, block);
     }
-    sl_snapshot_put_end(shard_image_append(image, SL_SNAPSHOT_END, 0, SL_SNAPSHOT_END_BYTES),
-                        &image->end);
+    sl_snapshot_put_end(shard_stream_append(stream, SL_SNAPSHOT_END, 0, SL_SNAPSHOT_END_BYTES),
+                        &stream->end);
 }
 
 /* Loads it into shard 0 of 1, and forgets both. */
-static int load_alone(struct shard_image *image, size_t memory_bytes_max)
+static int load_alone(struct shard_stream *stream, size_t memory_bytes_max)
 {
     struct sl_shard *shard = shard_work_shard(0, 1, memory_bytes_max);
     reason[0] = '\0';
-    const int err = shard_image_load(image, shard, 8192, reason, sizeof reason);
+    const int err = shard_stream_load(stream, shard, 8192, reason, sizeof reason);
     sl_shard_destroy(&shard);
-    shard_image_fini(image);
+    shard_stream_fini(stream);
     return err;
 }
 
-static void assert_corrupt(struct shard_image *image, const char *says)
+static void assert_corrupt(struct shard_stream *stream, const char *says)
 {
-    assert_int_equal(load_alone(image, 0), SL_ERR_CORRUPT);
+    assert_int_equal(load_alone(stream, 0), SL_ERR_CORRUPT);
     if (strstr(reason, says) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", reason, says);
     }
 }
 
-static void shard_load__an_image_without_its_end(void **state)
+static void shard_load__an_stream_without_its_end(void **state)
 {
     (void)state;
-    struct shard_image image = {.end = {.shard_count = 1}};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    assert_corrupt(&image, "has no end");
+    struct shard_stream stream = {.end = {.shard_count = 1}};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    assert_corrupt(&stream, "has no end");
 }
 
-static void shard_load__an_image_that_lacks_a_block(void **state)
+static void shard_load__an_stream_that_lacks_a_block(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_row(&image, 0, 5);
-    append_end(&image, 0, 1);
-    struct sl_snapshot_block *rows = image.first->next;
-    image.first->next = rows->next;
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_row(&stream, 0, 5);
+    append_end(&stream, 0, 1);
+    struct sl_snapshot_block *rows = stream.first->next;
+    stream.first->next = rows->next;
     sl_snapshot_block_destroy(&rows);
-    assert_corrupt(&image, "it counts 1 records of rows, and 0 came");
+    assert_corrupt(&stream, "it counts 1 records of rows, and 0 came");
 }
 
 static void shard_load__blocks_behind_the_end(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_end(&image, 0, 1);
-    append_clock(&image, 0, 1);
-    assert_corrupt(&image, "behind its end");
+    struct shard_stream stream = {0};
+    append_end(&stream, 0, 1);
+    append_clock(&stream, 0, 1);
+    assert_corrupt(&stream, "behind its end");
 }
 
 static void shard_load__another_shards_end(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_end(&image, 1, 2);
-    image.end = (struct sl_snapshot_end){.shard_count = 1};
-    assert_corrupt(&image, "it is of shard 1 of 2");
+    struct shard_stream stream = {0};
+    append_end(&stream, 1, 2);
+    stream.end = (struct sl_snapshot_end){.shard_count = 1};
+    assert_corrupt(&stream, "it is of shard 1 of 2");
 }
 
 static void shard_load__rows_of_a_table_without_a_name(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_row(&image, 7, 5);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "table 7 has not been named before");
+    struct shard_stream stream = {0};
+    append_row(&stream, 7, 5);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "table 7 has not been named before");
 }
 
 static void shard_load__rows_of_a_dense_table(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 1, "w", SL_TABLE_DENSE, 3);
-    append_row(&image, 1, 0);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "a block of rows of table w: the table is of another kind");
+    struct shard_stream stream = {0};
+    append_table(&stream, 1, "w", SL_TABLE_DENSE, 3);
+    append_row(&stream, 1, 0);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "a block of rows of table w: the table is of another kind");
 }
 
 /* Key 1 is of one of two shards, so that no image of the other can have it. */
@@ -187,11 +188,11 @@ static void shard_load__a_row_of_another_shard(void **state)
     (void)state;
     int corrupt = 0;
     for (uint32_t s = 0; s < 2; s++) {
-        struct shard_image image = {0};
-        append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-        append_row(&image, 0, 1);
-        append_end(&image, s, 2);
-        const int err = load_alone(&image, 0);
+        struct shard_stream stream = {0};
+        append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+        append_row(&stream, 0, 1);
+        append_end(&stream, s, 2);
+        const int err = load_alone(&stream, 0);
         corrupt += err == SL_ERR_CORRUPT && strstr(reason, "key 1 is not of that shard") != NULL;
         assert_true(err == 0 || err == SL_ERR_CORRUPT);
     }
@@ -201,83 +202,83 @@ static void shard_load__a_row_of_another_shard(void **state)
 static void shard_load__a_table_under_two_names(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_table(&image, 0, "embeddings", SL_TABLE_SPARSE, 3);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "embeddings");
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_table(&stream, 0, "embeddings", SL_TABLE_SPARSE, 3);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "embeddings");
 }
 
 static void shard_load__a_push_that_lacks_a_piece(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_staged(&image, 0, 1, 4, 10, 0, 4);
-    append_clock(&image, 1, 4);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "a staged push is not complete");
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_buffered(&stream, 0, 1, 4, 10, 0, 4);
+    append_clock(&stream, 1, 4);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "a staged push is not complete");
 
-    image = (struct shard_image){0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_staged(&image, 0, 1, 4, 10, 0, 4);
-    append_staged(&image, 0, 1, 4, 10, 5, 5);
-    append_clock(&image, 1, 4);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "a block of staged of table emb: record 0 of 1 is none");
+    stream = (struct shard_stream){0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_buffered(&stream, 0, 1, 4, 10, 0, 4);
+    append_buffered(&stream, 0, 1, 4, 10, 5, 5);
+    append_clock(&stream, 1, 4);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "a block of staged of table emb: record 0 of 1 is none");
 }
 
 static void shard_load__a_push_ahead_of_its_worker(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_staged(&image, 0, 1, 5, 4, 0, 4);
-    append_clock(&image, 1, 4);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "worker/1, at iteration 4, has pushed to table emb in iteration 5");
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_buffered(&stream, 0, 1, 5, 4, 0, 4);
+    append_clock(&stream, 1, 4);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "worker/1, at iteration 4, has pushed to table emb in iteration 5");
 
-    image = (struct shard_image){0}; /* and one of a worker for whom nobody waits */
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_staged(&image, 0, 2, 4, 4, 0, 4);
-    append_clock(&image, 2, 4);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "worker/2");
+    stream = (struct shard_stream){0}; /* and one of a worker for whom nobody waits */
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_buffered(&stream, 0, 2, 4, 4, 0, 4);
+    append_clock(&stream, 2, 4);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "worker/2");
 }
 
 static void shard_load__pushes_that_go_back_in_time(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_staged(&image, 0, 1, 4, 4, 0, 4);
-    append_staged(&image, 0, 1, 3, 4, 0, 4);
-    append_clock(&image, 1, 4);
-    append_end(&image, 0, 1);
-    assert_corrupt(&image, "pushes of worker/1 go back to iteration 3");
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_buffered(&stream, 0, 1, 4, 4, 0, 4);
+    append_buffered(&stream, 0, 1, 3, 4, 0, 4);
+    append_clock(&stream, 1, 4);
+    append_end(&stream, 0, 1);
+    assert_corrupt(&stream, "pushes of worker/1 go back to iteration 3");
 }
 
 static void shard_load__memory_ends_and_the_limit_is_named(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     for (uint64_t key = 0; key < 20000; key++) {
-        append_row(&image, 0, key);
+        append_row(&stream, 0, key);
     }
-    append_end(&image, 0, 1);
-    assert_int_equal(load_alone(&image, 512 << 10), SL_ERR_NO_MEMORY);
+    append_end(&stream, 0, 1);
+    assert_int_equal(load_alone(&stream, 512 << 10), SL_ERR_NO_MEMORY);
     assert_non_null(strstr(reason, "the limit is 524288"));
 
-    image = (struct shard_image){0};
-    append_table(&image, 0, "arrays", SL_TABLE_KV, 3);
+    stream = (struct shard_stream){0};
+    append_table(&stream, 0, "arrays", SL_TABLE_KV, 3);
     const float value = 1;
     const struct sl_snapshot_kv piece = {
         .key = 3, .length = UINT32_MAX, .first = UINT32_MAX - 1, .count = 1, .values = &value};
     assert_int_equal(
-        sl_snapshot_put_kv(shard_image_append(&image, SL_SNAPSHOT_KV, 0, 64), &piece, 4), 1);
-    append_end(&image, 0, 1);
-    assert_int_equal(load_alone(&image, 1 << 20), SL_ERR_NO_MEMORY);
+        sl_snapshot_put_kv(shard_stream_append(&stream, SL_SNAPSHOT_KV, 0, 64), &piece, 4), 1);
+    append_end(&stream, 0, 1);
+    assert_int_equal(load_alone(&stream, 1 << 20), SL_ERR_NO_MEMORY);
     assert_non_null(strstr(reason, "the limit is 1048576"));
 }
 
@@ -289,19 +290,19 @@ static void shard_load__the_greatest_step_brings_its_state(void **state)
     static const uint64_t steps[3] = {7, 9, 8};
     struct sl_shard *shard = shard_work_shard(0, 1, 0);
     for (uint32_t s = 0; s < 3; s++) {
-        struct shard_image image = {0};
-        append_table(&image, 0, "emb", SL_TABLE_SPARSE, steps[s]);
-        append_end(&image, s, 3);
-        load(&image, shard, 8192);
-        shard_image_fini(&image);
+        struct shard_stream stream = {0};
+        append_table(&stream, 0, "emb", SL_TABLE_SPARSE, steps[s]);
+        append_end(&stream, s, 3);
+        load(&stream, shard, 8192);
+        shard_stream_fini(&stream);
     }
-    struct shard_image image;
-    shard_image_make(shard, NULL, BLOCK_BYTES, &image);
+    struct shard_stream stream;
+    shard_stream_make(shard, NULL, BLOCK_BYTES, &stream);
     struct sl_snapshot_table table;
-    assert_int_equal(sl_snapshot_take_table(image.first, &table, reason, sizeof reason), 0);
+    assert_int_equal(sl_snapshot_take_table(stream.first, &table, reason, sizeof reason), 0);
     assert_true(table.step == 9);
     assert_true(table.state.beta1_power == 9.0F / 16);
-    shard_image_fini(&image);
+    shard_stream_fini(&stream);
     sl_shard_destroy(&shard);
 }
 
@@ -309,41 +310,41 @@ static void shard_load__the_greatest_step_brings_its_state(void **state)
 static void shard_load_let_ahead__workers_join_ahead(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_staged(&image, 0, 1, 4, 4, 0, 4);
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_buffered(&stream, 0, 1, 4, 4, 0, 4);
     const struct sl_snapshot_clock clock = {
-        .worker = 1, .clock = 4, .heard = true, .began = true, .pushed = true};
+        .worker = 1, .clock = 4, .seen = true, .began = true, .pushed = true};
     assert_true(
-        sl_snapshot_put_clock(shard_image_append(&image, SL_SNAPSHOT_CLOCKS, 0, 64), &clock));
-    append_clock(&image, 0, 3);
-    append_end(&image, 0, 1);
+        sl_snapshot_put_clock(shard_stream_append(&stream, SL_SNAPSHOT_CLOCKS, 0, 64), &clock));
+    append_clock(&stream, 0, 3);
+    append_end(&stream, 0, 1);
     struct sl_shard *shard = shard_work_shard(0, 1, 0);
-    load(&image, shard, 8192);
+    load(&stream, shard, 8192);
     assert_int_equal(sl_shard_worker_join(shard, 1, 6), 4);
     sl_shard_load_allow_ahead(shard);
     assert_int_equal(sl_shard_worker_join(shard, 1, 6), 6);
     assert_int_equal(sl_shard_worker_join(shard, 0, 6), 6);
     assert_true(sl_shard_iteration_due(shard)); /* what it had pushed takes effect */
     sl_shard_destroy(&shard);
-    shard_image_fini(&image);
+    shard_stream_fini(&stream);
 }
 
 /* Everybody had passed the iteration, but its pushes had not been applied. */
 static void shard_load__pushes_that_are_due(void **state)
 {
     (void)state;
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_staged(&image, 0, 1, 4, 4, 0, 4);
-    append_clock(&image, 0, 5);
-    append_clock(&image, 1, 5);
-    append_end(&image, 0, 1);
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_buffered(&stream, 0, 1, 4, 4, 0, 4);
+    append_clock(&stream, 0, 5);
+    append_clock(&stream, 1, 5);
+    append_end(&stream, 0, 1);
     struct sl_shard *shard = shard_work_shard(0, 1, 0);
-    load(&image, shard, 8192);
+    load(&stream, shard, 8192);
     assert_true(sl_shard_iteration_due(shard));
     sl_shard_destroy(&shard);
-    shard_image_fini(&image);
+    shard_stream_fini(&stream);
 }
 
 /* A later image of a shard takes the place of an earlier one, also where that was further on. */
@@ -353,16 +354,16 @@ static void shard_load__clocks_may_go_back(void **state)
     struct sl_shard *shard = shard_work_shard(0, 1, 0);
     for (uint32_t round = 0; round < 2; round++) {
         const uint32_t clock = round == 0 ? 7 : 3;
-        struct shard_image image = {0};
-        append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-        append_staged(&image, 0, 1, clock, 4, 0, 4);
-        append_clock(&image, 0, clock);
-        append_clock(&image, 1, clock);
-        append_end(&image, 0, 1);
-        load(&image, shard, 8192);
+        struct shard_stream stream = {0};
+        append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+        append_buffered(&stream, 0, 1, clock, 4, 0, 4);
+        append_clock(&stream, 0, clock);
+        append_clock(&stream, 1, clock);
+        append_end(&stream, 0, 1);
+        load(&stream, shard, 8192);
         assert_int_equal(sl_shard_clock_min(shard), clock);
         assert_false(sl_shard_iteration_due(shard));
-        shard_image_fini(&image);
+        shard_stream_fini(&stream);
     }
     sl_shard_destroy(&shard);
 }
@@ -370,33 +371,33 @@ static void shard_load__clocks_may_go_back(void **state)
 /* ---- Damage ---------------------------------------------------------------------------------- */
 
 /* An image with a few records of every kind, packed. */
-static uint8_t *small_image(size_t *bytes)
+static uint8_t *small_stream(size_t *bytes)
 {
-    struct shard_image image = {0};
-    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_row(&image, 0, 1);
-    append_row(&image, 0, 2);
-    append_table(&image, 1, "arrays", SL_TABLE_KV, 1);
+    struct shard_stream stream = {0};
+    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_row(&stream, 0, 1);
+    append_row(&stream, 0, 2);
+    append_table(&stream, 1, "arrays", SL_TABLE_KV, 1);
     const float values[5] = {1, 2, 3, 4, 5};
     const struct sl_snapshot_kv piece = {
-        .key = 3, .length = 5, .written = 5, .count = 5, .values = values};
+        .key = 3, .length = 5, .initialized_count = 5, .count = 5, .values = values};
     assert_int_equal(
-        sl_snapshot_put_kv(shard_image_append(&image, SL_SNAPSHOT_KV, 1, 64), &piece, 4), 5);
-    append_table(&image, 2, "w", SL_TABLE_DENSE, 1);
+        sl_snapshot_put_kv(shard_stream_append(&stream, SL_SNAPSHOT_KV, 1, 64), &piece, 4), 5);
+    append_table(&stream, 2, "w", SL_TABLE_DENSE, 1);
     static const float floats[3 * 76];
     const struct sl_snapshot_record record = {.key = 1, .count = 1, .floats = floats};
-    assert_true(sl_snapshot_put_record(shard_image_append(&image, SL_SNAPSHOT_DENSE, 2, 2048),
+    assert_true(sl_snapshot_put_record(shard_stream_append(&stream, SL_SNAPSHOT_DENSE, 2, 2048),
                                        &record, 228));
-    append_staged(&image, 0, 1, 4, 6, 0, 4);
-    append_staged(&image, 0, 1, 4, 6, 4, 2);
-    append_clock(&image, 1, 4);
-    append_clock(&image, 0, 3);
-    append_end(&image, 0, 1);
-    *bytes = shard_image_pack(&image, NULL);
+    append_buffered(&stream, 0, 1, 4, 6, 0, 4);
+    append_buffered(&stream, 0, 1, 4, 6, 4, 2);
+    append_clock(&stream, 1, 4);
+    append_clock(&stream, 0, 3);
+    append_end(&stream, 0, 1);
+    *bytes = shard_stream_pack(&stream, NULL);
     uint8_t *packed = malloc(*bytes);
     assert_non_null(packed);
-    (void)shard_image_pack(&image, packed);
-    shard_image_fini(&image);
+    (void)shard_stream_pack(&stream, packed);
+    shard_stream_fini(&stream);
     return packed;
 }
 
@@ -412,20 +413,20 @@ static void use(struct sl_shard *shard)
         (void)sl_shard_apply_iteration(shard, 100);
     }
     assert_false(sl_shard_iteration_due(shard));
-    struct shard_image image;
-    shard_image_make(shard, NULL, BLOCK_BYTES, &image);
+    struct shard_stream stream;
+    shard_stream_make(shard, NULL, BLOCK_BYTES, &stream);
     struct sl_shard *again = shard_work_shard(0, 1, 0);
-    load(&image, again, 8192);
-    assert_null(shard_image_differ_at_all(shard, again));
+    load(&stream, again, 8192);
+    assert_null(shard_stream_differ_at_all(shard, again));
     sl_shard_destroy(&again);
-    shard_image_fini(&image);
+    shard_stream_fini(&stream);
 }
 
 static int load_damaged(const uint8_t *packed, size_t bytes)
 {
     struct sl_shard *shard = shard_work_shard(0, 1, 4 << 20);
     reason[0] = '\0';
-    const int err = shard_image_load_packed(packed, bytes, 0, 1, shard, reason, sizeof reason);
+    const int err = shard_stream_load_packed(packed, bytes, 0, 1, shard, reason, sizeof reason);
     if (err == 0) {
         use(shard);
     } else {
@@ -436,11 +437,11 @@ static int load_damaged(const uint8_t *packed, size_t bytes)
     return err;
 }
 
-static void shard_load__cut_short_anywhere(void **state)
+static void shard_load__snapshot_short_anywhere(void **state)
 {
     (void)state;
     size_t bytes;
-    uint8_t *packed = small_image(&bytes);
+    uint8_t *packed = small_stream(&bytes);
     assert_int_equal(load_damaged(packed, bytes), 0);
     for (size_t left = 0; left < bytes; left++) {
         uint8_t *part = malloc(left + 1); /* just so long, that a read behind it is seen */
@@ -460,7 +461,7 @@ static void shard_load__bits_flipped_anywhere(void **state)
     const char *flips = getenv("STARLING_TEST_FLIPS");
     const uint32_t rounds = flips == NULL ? 600 : (uint32_t)strtoul(flips, NULL, 10);
     size_t bytes;
-    uint8_t *packed = small_image(&bytes);
+    uint8_t *packed = small_stream(&bytes);
     uint64_t seed = 3;
     uint32_t refused = 0;
     for (uint32_t round = 0; round < rounds; round++) {
@@ -480,8 +481,8 @@ int main(void)
     /* The C library shall map a shard's working memory anew each time: else it clears it. */
     (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_load__an_image_without_its_end),
-        cmocka_unit_test(shard_load__an_image_that_lacks_a_block),
+        cmocka_unit_test(shard_load__an_stream_without_its_end),
+        cmocka_unit_test(shard_load__an_stream_that_lacks_a_block),
         cmocka_unit_test(shard_load__blocks_behind_the_end),
         cmocka_unit_test(shard_load__another_shards_end),
         cmocka_unit_test(shard_load__rows_of_a_table_without_a_name),
@@ -496,7 +497,7 @@ int main(void)
         cmocka_unit_test(shard_load_let_ahead__workers_join_ahead),
         cmocka_unit_test(shard_load__pushes_that_are_due),
         cmocka_unit_test(shard_load__clocks_may_go_back),
-        cmocka_unit_test(shard_load__cut_short_anywhere),
+        cmocka_unit_test(shard_load__snapshot_short_anywhere),
         cmocka_unit_test(shard_load__bits_flipped_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

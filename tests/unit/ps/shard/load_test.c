@@ -23,37 +23,37 @@ static void assert_no_difference(const char *difference)
     }
 }
 
-static void load(const struct shard_image *image, struct sl_shard *shard, uint32_t key_budget)
+static void load(const struct shard_stream *stream, struct sl_shard *shard, uint32_t key_budget)
 {
-    const int err = shard_image_load(image, shard, key_budget, reason, sizeof reason);
+    const int err = shard_stream_load(stream, shard, key_budget, reason, sizeof reason);
     if (err != 0) {
         fail_msg("%s", reason);
     }
 }
 
 /* All shards of the cluster, loaded from all images of another one. */
-static void restore(const struct shard_image *images, uint32_t image_count, uint32_t count,
+static void restore(const struct shard_stream *images, uint32_t stream_count, uint32_t count,
                     struct shard_work *out)
 {
     shard_work_init(out, count, false, 99);
     for (uint32_t s = 0; s < count; s++) {
-        for (uint32_t i = 0; i < image_count; i++) {
+        for (uint32_t i = 0; i < stream_count; i++) {
             load(&images[i], out->shards[s], 50);
         }
     }
 }
 
-static void make_all(const struct shard_work *work, struct shard_image *images)
+static void make_all(const struct shard_work *work, struct shard_stream *images)
 {
     for (uint32_t s = 0; s < work->count; s++) {
-        shard_image_make(work->shards[s], NULL, BLOCK_BYTES, &images[s]);
+        shard_stream_make(work->shards[s], NULL, BLOCK_BYTES, &images[s]);
     }
 }
 
-static void fini_all(struct shard_image *images, uint32_t count)
+static void fini_all(struct shard_stream *images, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        shard_image_fini(&images[i]);
+        shard_stream_fini(&images[i]);
     }
 }
 
@@ -62,7 +62,7 @@ static void fini_all(struct shard_image *images, uint32_t count)
 static void shard_load__the_same_shard_goes_on_as_it_would_have(void **state)
 {
     (void)state;
-    uint64_t staged = 0;
+    uint64_t buffered = 0;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct shard_work was;
         shard_work_init(&was, 1, true, seed);
@@ -71,21 +71,21 @@ static void shard_load__the_same_shard_goes_on_as_it_would_have(void **state)
             shard_work_come_and_go(&was);
             shard_work_run(&was, 100);
         }
-        struct shard_image image;
-        shard_image_make(was.shards[0], NULL, BLOCK_BYTES, &image);
+        struct shard_stream stream;
+        shard_stream_make(was.shards[0], NULL, BLOCK_BYTES, &stream);
         struct shard_work is = was;
         is.shards[0] = shard_work_shard(0, 1, 0);
-        load(&image, is.shards[0], seed % 2 == 0 ? 1 : 8192);
-        assert_no_difference(shard_image_differ_at_all(was.shards[0], is.shards[0]));
+        load(&stream, is.shards[0], seed % 2 == 0 ? 1 : 8192);
+        assert_no_difference(shard_stream_differ_at_all(was.shards[0], is.shards[0]));
         shard_work_run(&was, 300);
         shard_work_run(&is, 300);
-        assert_no_difference(shard_image_differ_at_all(was.shards[0], is.shards[0]));
-        staged += image.end.records[SL_SNAPSHOT_BUFFERED_PUSH];
-        shard_image_fini(&image);
+        assert_no_difference(shard_stream_differ_at_all(was.shards[0], is.shards[0]));
+        buffered += stream.end.records[SL_SNAPSHOT_BUFFERED_PUSH];
+        shard_stream_fini(&stream);
         shard_work_fini(&is);
         shard_work_fini(&was);
     }
-    assert_true(staged > 20);
+    assert_true(buffered > 20);
 }
 
 /* The comparison above can fail. */
@@ -95,14 +95,14 @@ static void shard_load__a_difference_is_seen(void **state)
     struct shard_work work;
     shard_work_init(&work, 1, true, 5);
     shard_work_run(&work, 300);
-    struct shard_image image;
-    shard_image_make(work.shards[0], NULL, BLOCK_BYTES, &image);
+    struct shard_stream stream;
+    shard_stream_make(work.shards[0], NULL, BLOCK_BYTES, &stream);
     struct sl_shard *other = shard_work_shard(0, 1, 0);
-    load(&image, other, 8192);
+    load(&stream, other, 8192);
     shard_work_run(&work, 1);
-    assert_non_null(shard_image_differ_at_all(work.shards[0], other));
+    assert_non_null(shard_stream_differ_at_all(work.shards[0], other));
     sl_shard_destroy(&other);
-    shard_image_fini(&image);
+    shard_stream_fini(&stream);
     shard_work_fini(&work);
 }
 
@@ -113,12 +113,12 @@ static void shard_load__one_shard_of_three(void **state)
     struct shard_work work;
     shard_work_init(&work, 3, true, 11);
     shard_work_run(&work, 900);
-    struct shard_image images[3];
+    struct shard_stream images[3];
     make_all(&work, images);
     for (uint32_t s = 0; s < 3; s++) {
         struct sl_shard *shard = shard_work_shard(s, 3, 0);
         load(&images[s], shard, 100);
-        assert_no_difference(shard_image_differ_at_all(work.shards[s], shard));
+        assert_no_difference(shard_stream_differ_at_all(work.shards[s], shard));
         sl_shard_destroy(&shard);
     }
     fini_all(images, 3);
@@ -133,24 +133,24 @@ static void shard_load__onto_another_number_of_shards(void **state)
     struct shard_work three;
     struct shard_work two;
     struct shard_work again;
-    struct shard_image images[3];
+    struct shard_stream images[3];
     shard_work_init(&one, 1, true, 21);
     shard_work_run(&one, 900);
 
     make_all(&one, images);
     restore(images, 1, 3, &three);
-    assert_no_difference(shard_image_differ(one.shards, 1, three.shards, 3));
+    assert_no_difference(shard_stream_differ(one.shards, 1, three.shards, 3));
     fini_all(images, 1);
 
     make_all(&three, images);
     restore(images, 3, 2, &two);
-    assert_no_difference(shard_image_differ(one.shards, 1, two.shards, 2));
+    assert_no_difference(shard_stream_differ(one.shards, 1, two.shards, 2));
     fini_all(images, 3);
 
     make_all(&two, images);
     restore(images, 2, 1, &again);
-    assert_no_difference(shard_image_differ(one.shards, 1, again.shards, 1));
-    assert_no_difference(shard_image_differ(again.shards, 1, one.shards, 1));
+    assert_no_difference(shard_stream_differ(one.shards, 1, again.shards, 1));
+    assert_no_difference(shard_stream_differ(again.shards, 1, one.shards, 1));
     fini_all(images, 2);
 
     shard_work_fini(&again);
@@ -164,15 +164,15 @@ static void shard_load__images_that_add_to_others(void **state)
 {
     (void)state;
     struct shard_work work;
-    struct shard_image images[9]; /* of shard 0 in order, of shard 1, of shard 2 */
-    struct shard_image_base bases[3];
+    struct shard_stream images[9]; /* of shard 0 in order, of shard 1, of shard 2 */
+    struct shard_stream_base bases[3];
     shard_work_init(&work, 3, true, 31);
     for (uint32_t step = 0; step < 3; step++) {
         shard_work_run(&work, step == 0 ? 600 : 150);
         for (uint32_t s = 0; s < 3; s++) {
-            shard_image_make(work.shards[s], step == 0 ? NULL : &bases[s], BLOCK_BYTES,
-                             &images[s * 3 + step]);
-            shard_image_base_of(work.shards[s], &bases[s]);
+            shard_stream_make(work.shards[s], step == 0 ? NULL : &bases[s], BLOCK_BYTES,
+                              &images[s * 3 + step]);
+            shard_stream_base_of(work.shards[s], &bases[s]);
         }
     }
     assert_true(images[1].end.records[SL_SNAPSHOT_ROWS] < images[0].end.records[SL_SNAPSHOT_ROWS]);
@@ -182,13 +182,13 @@ static void shard_load__images_that_add_to_others(void **state)
         for (uint32_t step = 0; step < 3; step++) {
             load(&images[s * 3 + step], shard, 100);
         }
-        assert_no_difference(shard_image_differ_at_all(work.shards[s], shard));
+        assert_no_difference(shard_stream_differ_at_all(work.shards[s], shard));
         sl_shard_destroy(&shard);
     }
     struct shard_work two;
     restore(images, 9, 2, &two);
-    assert_no_difference(shard_image_differ(work.shards, 3, two.shards, 2));
-    assert_no_difference(shard_image_differ(two.shards, 2, work.shards, 3));
+    assert_no_difference(shard_stream_differ(work.shards, 3, two.shards, 2));
+    assert_no_difference(shard_stream_differ(two.shards, 2, work.shards, 3));
     shard_work_fini(&two);
     fini_all(images, 9);
     shard_work_fini(&work);
@@ -196,14 +196,14 @@ static void shard_load__images_that_add_to_others(void **state)
 
 /* What a cut makes while the shard serves, with pushes between its slices. *base: what it adds to,
  * or NULL; then of it. */
-static void cut(struct shard_work *work, uint32_t shard, struct sl_shard_snapshot_base **base,
-                struct shard_image *out)
+static void snapshot(struct shard_work *work, uint32_t shard, struct sl_shard_snapshot_base **base,
+                     struct shard_stream *out)
 {
     const struct sl_shard_snapshot_options options = {.base = *base};
     struct sl_shard *of = work->shards[shard];
     assert_int_equal(sl_shard_snapshot_begin(of, &options), 0);
-    *out = (struct shard_image){0};
-    while (shard_image_cut(of, 40, out)) {
+    *out = (struct shard_stream){0};
+    while (shard_stream_snapshot(of, 40, out)) {
         shard_work_run(work, 2);
     }
     sl_shard_snapshot_base_destroy(base);
@@ -214,21 +214,21 @@ static void cut(struct shard_work *work, uint32_t shard, struct sl_shard_snapsho
 /* The shard as it was when the cut began: from an image made plainly, in that moment. */
 static struct sl_shard *as_it_was(struct sl_shard *shard, uint32_t index, uint32_t count)
 {
-    struct shard_image image;
+    struct shard_stream stream;
     struct sl_shard *copy = shard_work_shard(index, count, 0);
-    shard_image_make(shard, NULL, BLOCK_BYTES, &image);
-    load(&image, copy, 8192);
-    shard_image_fini(&image);
+    shard_stream_make(shard, NULL, BLOCK_BYTES, &stream);
+    load(&stream, copy, 8192);
+    shard_stream_fini(&stream);
     return copy;
 }
 
 /* A full cut and then one that adds to it, of each of two shards, while they serve. */
-static void shard_load__what_a_cut_makes_of_a_shard_that_serves(void **state)
+static void shard_load__what_a_snapshot_makes_of_a_shard_that_serves(void **state)
 {
     (void)state;
     for (uint64_t seed = 41; seed < 45; seed++) {
         struct shard_work work;
-        struct shard_image images[4];
+        struct shard_stream images[4];
         struct sl_shard_snapshot_base *bases[2] = {NULL, NULL};
         struct sl_shard *were[2] = {NULL, NULL};
         struct sl_shard *loaded[2];
@@ -240,9 +240,9 @@ static void shard_load__what_a_cut_makes_of_a_shard_that_serves(void **state)
             const uint32_t s = i % 2;
             shard_work_run(&work, 250);
             were[s] = as_it_was(work.shards[s], s, 2);
-            cut(&work, s, &bases[s], &images[i]);
+            snapshot(&work, s, &bases[s], &images[i]);
             load(&images[i], loaded[s], 100);
-            assert_no_difference(shard_image_differ_at_all(were[s], loaded[s]));
+            assert_no_difference(shard_stream_differ_at_all(were[s], loaded[s]));
             sl_shard_destroy(&were[s]);
         }
         for (uint32_t s = 0; s < 2; s++) {
@@ -261,8 +261,8 @@ static void shard_load__then_what_has_changed_since(void **state)
     struct shard_work work;
     shard_work_init(&work, 1, true, 51);
     shard_work_run(&work, 400);
-    struct shard_image full;
-    shard_image_make(work.shards[0], NULL, BLOCK_BYTES, &full);
+    struct shard_stream full;
+    shard_stream_make(work.shards[0], NULL, BLOCK_BYTES, &full);
     struct shard_work is = work;
     is.shards[0] = shard_work_shard(0, 1, 0);
     load(&full, is.shards[0], 8192);
@@ -270,18 +270,18 @@ static void shard_load__then_what_has_changed_since(void **state)
     assert_int_equal(sl_shard_snapshot_base_create(is.shards[0], &base), 0);
     shard_work_run(&is, 100);
     struct sl_shard *was = as_it_was(is.shards[0], 0, 1);
-    struct shard_image adds;
-    cut(&is, 0, &base, &adds);
+    struct shard_stream adds;
+    snapshot(&is, 0, &base, &adds);
     assert_true(adds.end.records[SL_SNAPSHOT_ROWS] < full.end.records[SL_SNAPSHOT_ROWS]);
     struct sl_shard *again = shard_work_shard(0, 1, 0);
     load(&full, again, 8192);
     load(&adds, again, 8192);
-    assert_no_difference(shard_image_differ_at_all(was, again));
+    assert_no_difference(shard_stream_differ_at_all(was, again));
     sl_shard_destroy(&again);
     sl_shard_destroy(&was);
     sl_shard_snapshot_base_destroy(&base);
-    shard_image_fini(&adds);
-    shard_image_fini(&full);
+    shard_stream_fini(&adds);
+    shard_stream_fini(&full);
     shard_work_fini(&is);
     shard_work_fini(&work);
 }
@@ -294,7 +294,7 @@ int main(void)
         cmocka_unit_test(shard_load__one_shard_of_three),
         cmocka_unit_test(shard_load__onto_another_number_of_shards),
         cmocka_unit_test(shard_load__images_that_add_to_others),
-        cmocka_unit_test(shard_load__what_a_cut_makes_of_a_shard_that_serves),
+        cmocka_unit_test(shard_load__what_a_snapshot_makes_of_a_shard_that_serves),
         cmocka_unit_test(shard_load__then_what_has_changed_since),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

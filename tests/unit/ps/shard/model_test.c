@@ -26,7 +26,7 @@ struct model_worker {
 
 struct model {
     struct model_worker workers[ALL];
-    uint32_t floor;
+    uint32_t min_clock;
     float shown;
     uint64_t random;
 };
@@ -47,7 +47,7 @@ static bool nobody_counts(const struct model *model)
 }
 
 /* The floor: the least clock that counts; of nobody, the end of what has been done. */
-static uint32_t floor_now(const struct model *model)
+static uint32_t min_clock_now(const struct model *model)
 {
     uint32_t least = CLOCK_MAX;
     uint32_t done = 0;
@@ -70,11 +70,11 @@ static uint32_t floor_now(const struct model *model)
 /* Shows the iterations that the floor has passed, whole. */
 static void settle(struct model *model)
 {
-    uint32_t floor = floor_now(model);
-    assert_true(floor >= model->floor);
-    model->floor = floor;
+    uint32_t min_clock = min_clock_now(model);
+    assert_true(min_clock >= model->min_clock);
+    model->min_clock = min_clock;
     for (uint32_t w = 0; w < ALL; w++) {
-        for (uint32_t clock = 0; clock < CLOCK_MAX && clock < floor; clock++) {
+        for (uint32_t clock = 0; clock < CLOCK_MAX && clock < min_clock; clock++) {
             model->shown += model->workers[w].pushes[clock];
             model->workers[w].pushes[clock] = 0.0F;
         }
@@ -143,7 +143,7 @@ static void do_end(struct fixture *f, struct model *model, uint32_t worker)
 
 static uint32_t joinable(const struct model *model, const struct model_worker *who)
 {
-    return who->clock > model->floor ? who->clock : model->floor;
+    return who->clock > model->min_clock ? who->clock : model->min_clock;
 }
 
 /* The worker asks for a clock near the least possible; the model says what it must get. */
@@ -151,7 +151,7 @@ static void do_join(struct fixture *f, struct model *model, uint32_t worker)
 {
     struct model_worker *who = &model->workers[worker];
     uint32_t around = joinable(model, who);
-    if (around >= CLOCK_MAX - 4 && model->floor != SL_REQUEST_CLOCK_FINISHED) {
+    if (around >= CLOCK_MAX - 4 && model->min_clock != SL_REQUEST_CLOCK_FINISHED) {
         return;
     }
     uint32_t clock = (around == SL_REQUEST_CLOCK_FINISHED ? 3 : around) + draw(model, 4);
@@ -159,7 +159,7 @@ static void do_join(struct fixture *f, struct model *model, uint32_t worker)
     uint32_t wanted = clock;
     if (who->finished) {
         wanted = SL_REQUEST_CLOCK_FINISHED;
-    } else if (clock < model->floor) {
+    } else if (clock < model->min_clock) {
         wanted = around;
     } else if (who->counts && clock != who->clock && (who->began || clock < who->clock)) {
         wanted = who->clock;
@@ -181,7 +181,7 @@ static void do_join(struct fixture *f, struct model *model, uint32_t worker)
 static void check_pulls(struct fixture *f, const struct model *model, uint32_t worker)
 {
     const struct model_worker *who = &model->workers[worker];
-    uint32_t clock = model->floor;
+    uint32_t clock = model->min_clock;
     float value;
     assert_int_equal(fixture_pull(f, worker, clock, BSP, KEYS - 1, &value), SL_SHARD_DONE);
     assert_true(value == model->shown);
@@ -243,7 +243,7 @@ static void shard_model__whole_iterations_whoever_comes_and_goes(void **state)
         for (uint32_t w = 0; w < WORKERS; w++) {
             model.workers[w].counts = model.workers[w].belongs = true;
         }
-        for (uint32_t i = 0; i < 400 && model.floor < CLOCK_MAX - 8; i++, acts++) {
+        for (uint32_t i = 0; i < 400 && model.min_clock < CLOCK_MAX - 8; i++, acts++) {
             act(f, &model);
             assert_true(fixture_peek(f, BSP, 0) == model.shown);
             check_pulls(f, &model, draw(&model, ALL));

@@ -22,7 +22,8 @@ static size_t structure_of(const struct shard_request *request)
 }
 
 /* Takes f->request in, its values in `values`, room for its payload. */
-static int begin_apart(struct fixture *f, uint32_t worker, uint8_t *structure, uint8_t *values)
+static int begin_out_of_line(struct fixture *f, uint32_t worker, uint8_t *structure,
+                             uint8_t *values)
 {
     const size_t bytes = structure_of(&f->request);
     struct sl_shard_client caller = {.has_clock = worker != NOBODY,
@@ -40,23 +41,23 @@ struct places {
     _Alignas(8) uint8_t moved[16384];
 };
 
-static void shard_begin_apart__applies_the_values_where_they_are(void **state)
+static void shard_begin_out_of_line__applies_the_values_where_they_are(void **state)
 {
     struct fixture *f = *state;
     struct places places;
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, keys, 3, gradients, DIM);
-    assert_int_equal(begin_apart(f, NOBODY, places.structure, places.values), 0);
+    assert_int_equal(begin_out_of_line(f, NOBODY, places.structure, places.values), 0);
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
     assert_memory_equal(f->reply, gradients, sizeof gradients);
     shard_request_begin(&f->request, 0);
     shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH_PULL, DENSE, 1000, 6, gradients);
-    assert_int_equal(begin_apart(f, NOBODY, places.structure, places.values), 0);
+    assert_int_equal(begin_out_of_line(f, NOBODY, places.structure, places.values), 0);
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
     assert_memory_equal(f->reply, gradients, sizeof gradients);
 }
 
-static void shard_begin_apart__does_not_look_at_padding(void **state)
+static void shard_begin_out_of_line__does_not_look_at_padding(void **state)
 {
     struct fixture *f = *state;
     struct places places;
@@ -64,7 +65,7 @@ static void shard_begin_apart__does_not_look_at_padding(void **state)
     shard_request_begin(&f->request, 0);
     shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3, three);
     memset(f->request.payload + f->request.bytes - sizeof(float), 0xee, sizeof(float));
-    assert_int_equal(begin_apart(f, NOBODY, places.structure, places.values), 0);
+    assert_int_equal(begin_out_of_line(f, NOBODY, places.structure, places.values), 0);
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
     shard_request_begin(&f->request, 0);
     shard_request_dense(&f->request, SL_REQUEST_DENSE_PULL, DENSE, 0, 4, NULL);
@@ -73,7 +74,7 @@ static void shard_begin_apart__does_not_look_at_padding(void **state)
     assert_memory_equal(f->reply, expected, sizeof expected);
 }
 
-static void shard_begin_apart__refuses_what_does_not_fit(void **state)
+static void shard_begin_out_of_line__refuses_what_does_not_fit(void **state)
 {
     struct fixture *f = *state;
     struct places places;
@@ -97,12 +98,13 @@ static void shard_begin_apart__refuses_what_does_not_fit(void **state)
     /* Nothing to push. */
     shard_request_begin(&f->request, 0);
     shard_request_pull(&f->request, ASP, keys, 3);
-    assert_int_equal(begin_apart(f, NOBODY, places.structure, places.values), SL_ERR_PROTOCOL);
+    assert_int_equal(begin_out_of_line(f, NOBODY, places.structure, places.values),
+                     SL_ERR_PROTOCOL);
     /* Two sections. */
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH, ASP, keys, 3, gradients, DIM);
     shard_request_tick(&f->request);
-    assert_int_equal(begin_apart(f, 0, places.structure, places.values), SL_ERR_PROTOCOL);
+    assert_int_equal(begin_out_of_line(f, 0, places.structure, places.values), SL_ERR_PROTOCOL);
 }
 
 /* What stands apart is the sender's, who changes it while the request waits, the padding too. */
@@ -115,7 +117,7 @@ static void shard_move_rest__brings_the_values_along(void **state)
     shard_request_begin(&f->request, 1);
     shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH_PULL, DENSE, 0, 3, three);
     memset(f->request.payload + f->request.bytes - sizeof(float), 0xee, sizeof(float));
-    assert_int_equal(begin_apart(f, 0, places.structure, places.values), 0);
+    assert_int_equal(begin_out_of_line(f, 0, places.structure, places.values), 0);
     assert_true(sl_shard_waits(f->shard, &f->work));
     assert_int_equal(fixture_go_on(f), SL_SHARD_PARKED);
     const size_t bytes = sl_shard_rest_bytes(f->shard, &f->work);
@@ -144,9 +146,9 @@ static void shard_move_rest__brings_the_values_along(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(shard_begin_apart__applies_the_values_where_they_are),
-        CASE(shard_begin_apart__does_not_look_at_padding),
-        CASE(shard_begin_apart__refuses_what_does_not_fit),
+        CASE(shard_begin_out_of_line__applies_the_values_where_they_are),
+        CASE(shard_begin_out_of_line__does_not_look_at_padding),
+        CASE(shard_begin_out_of_line__refuses_what_does_not_fit),
         CASE(shard_move_rest__brings_the_values_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,11 +17,11 @@
 
 /* Entries of random sizes, put back in random order: their contents stay whole, and an empty ring
  * takes its full size again. */
-static void shard_staging__entries_never_overlap(void **state)
+static void shard_push_buffer__entries_never_overlap(void **state)
 {
     (void)state;
-    struct sl_shard_push_buffer staging;
-    assert_int_equal(sl_shard_push_buffer_init(&staging, RING_BYTES), 0);
+    struct sl_shard_push_buffer push_buffer;
+    assert_int_equal(sl_shard_push_buffer_init(&push_buffer, RING_BYTES), 0);
     struct sl_shard_buffered_push *live[LIVE_MAX];
     uint32_t floats[LIVE_MAX];
     uint32_t count = 0;
@@ -30,11 +30,11 @@ static void shard_staging__entries_never_overlap(void **state)
     for (uint32_t round = 1; round < 20000; round++) {
         uint32_t wanted = (uint32_t)(sl_hash_random(&seed) % 3000);
         struct sl_shard_buffered_push *entry =
-            count < LIVE_MAX ? sl_shard_push_buffer_get(&staging, wanted % 50, wanted) : NULL;
+            count < LIVE_MAX ? sl_shard_push_buffer_get(&push_buffer, wanted % 50, wanted) : NULL;
         refused += entry == NULL;
         if (entry != NULL) {
             uint32_t used = wanted - wanted / 3;
-            sl_shard_push_buffer_trim(&staging, entry, used);
+            sl_shard_push_buffer_trim(&push_buffer, entry, used);
             entry->clock = round;
             for (uint32_t i = 0; i < used; i++) {
                 entry->gradients[i] = (float)round;
@@ -50,7 +50,7 @@ static void shard_staging__entries_never_overlap(void **state)
             for (uint32_t i = 0; i < floats[at]; i++) {
                 assert_true(live[at]->gradients[i] == (float)live[at]->clock);
             }
-            sl_shard_push_buffer_put(&staging, live[at]);
+            sl_shard_push_buffer_put(&push_buffer, live[at]);
             live[at] = live[--count];
             floats[at] = floats[count];
             if (entry == NULL && sl_hash_random(&seed) % 2 == 0) {
@@ -60,60 +60,61 @@ static void shard_staging__entries_never_overlap(void **state)
     }
     assert_true(refused > 10);
     while (count > 0) {
-        sl_shard_push_buffer_put(&staging, live[--count]);
+        sl_shard_push_buffer_put(&push_buffer, live[--count]);
     }
-    assert_int_equal(staging.entry_count, 0);
+    assert_int_equal(push_buffer.entry_count, 0);
     struct sl_shard_buffered_push *all =
-        sl_shard_push_buffer_get(&staging, 0, (RING_BYTES - 64) / sizeof(float));
+        sl_shard_push_buffer_get(&push_buffer, 0, (RING_BYTES - 64) / sizeof(float));
     assert_non_null(all);
-    assert_null(sl_shard_push_buffer_get(&staging, 0, 1));
-    sl_shard_push_buffer_put(&staging, all);
-    sl_shard_push_buffer_fini(&staging);
+    assert_null(sl_shard_push_buffer_get(&push_buffer, 0, 1));
+    sl_shard_push_buffer_put(&push_buffer, all);
+    sl_shard_push_buffer_fini(&push_buffer);
 }
 
-static void shard_staging_get__refuses_what_could_never_fit(void **state)
+static void shard_push_buffer_get__refuses_what_could_never_fit(void **state)
 {
     (void)state;
-    struct sl_shard_push_buffer staging;
-    assert_int_equal(sl_shard_push_buffer_init(&staging, RING_BYTES), 0);
-    assert_null(sl_shard_push_buffer_get(&staging, 0, RING_BYTES / sizeof(float)));
-    assert_null(sl_shard_push_buffer_get(&staging, 0, UINT64_MAX));
-    assert_null(sl_shard_push_buffer_get(&staging, UINT32_MAX, 1));
-    assert_int_equal(staging.entry_count, 0);
-    sl_shard_push_buffer_fini(&staging);
+    struct sl_shard_push_buffer push_buffer;
+    assert_int_equal(sl_shard_push_buffer_init(&push_buffer, RING_BYTES), 0);
+    assert_null(sl_shard_push_buffer_get(&push_buffer, 0, RING_BYTES / sizeof(float)));
+    assert_null(sl_shard_push_buffer_get(&push_buffer, 0, UINT64_MAX));
+    assert_null(sl_shard_push_buffer_get(&push_buffer, UINT32_MAX, 1));
+    assert_int_equal(push_buffer.entry_count, 0);
+    sl_shard_push_buffer_fini(&push_buffer);
 }
 
-static void shard_staging_give_back__an_empty_ring(void **state)
+static void shard_push_buffer_give_back__an_empty_ring(void **state)
 {
     (void)state;
-    struct sl_shard_push_buffer staging;
-    assert_int_equal(sl_shard_push_buffer_init(&staging, 16 * RING_BYTES), 0);
-    assert_false(sl_shard_push_buffer_give_back(&staging));
+    struct sl_shard_push_buffer push_buffer;
+    assert_int_equal(sl_shard_push_buffer_init(&push_buffer, 16 * RING_BYTES), 0);
+    assert_false(sl_shard_push_buffer_give_back(&push_buffer));
     for (int round = 0; round < 2; round++) {
         const uint32_t floats = 12 * RING_BYTES / sizeof(float);
-        struct sl_shard_buffered_push *entry = sl_shard_push_buffer_get(&staging, 0, floats);
+        struct sl_shard_buffered_push *entry = sl_shard_push_buffer_get(&push_buffer, 0, floats);
         assert_non_null(entry);
         memset(entry->gradients, 1, floats * sizeof(float));
         for (int look = 0; look < 200; look++) {
-            assert_true(sl_shard_push_buffer_give_back(&staging));
+            assert_true(sl_shard_push_buffer_give_back(&push_buffer));
         }
-        assert_true(resident_bytes(staging.base, staging.bytes_max) >= (size_t)12 * RING_BYTES);
-        sl_shard_push_buffer_put(&staging, entry);
+        assert_true(resident_bytes(push_buffer.base, push_buffer.bytes_max) >=
+                    (size_t)12 * RING_BYTES);
+        sl_shard_push_buffer_put(&push_buffer, entry);
         for (int look = 0; look < 200; look++) {
-            (void)sl_shard_push_buffer_give_back(&staging);
+            (void)sl_shard_push_buffer_give_back(&push_buffer);
         }
-        assert_false(sl_shard_push_buffer_give_back(&staging));
-        assert_int_equal(resident_bytes(staging.base, staging.bytes_max), 0);
+        assert_false(sl_shard_push_buffer_give_back(&push_buffer));
+        assert_int_equal(resident_bytes(push_buffer.base, push_buffer.bytes_max), 0);
     }
-    sl_shard_push_buffer_fini(&staging);
+    sl_shard_push_buffer_fini(&push_buffer);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_staging__entries_never_overlap),
-        cmocka_unit_test(shard_staging_get__refuses_what_could_never_fit),
-        cmocka_unit_test(shard_staging_give_back__an_empty_ring),
+        cmocka_unit_test(shard_push_buffer__entries_never_overlap),
+        cmocka_unit_test(shard_push_buffer_get__refuses_what_could_never_fit),
+        cmocka_unit_test(shard_push_buffer_give_back__an_empty_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

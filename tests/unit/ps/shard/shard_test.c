@@ -182,10 +182,10 @@ static void shard_begin__refuses_what_does_not_fit_the_tables(void **state)
     shard_request_pull(&f->request, 0, &key, 1);
     f->request.bytes += 8;
     assert_int_equal(begin(f, &f->request, NOBODY, &work), SL_ERR_PROTOCOL);
-    for (size_t cut = 8; cut <= 40; cut += 8) {
+    for (size_t snapshot = 8; snapshot <= 40; snapshot += 8) {
         shard_request_begin(&f->request, 0);
         shard_request_pull(&f->request, 0, &key, 1);
-        f->request.bytes -= cut;
+        f->request.bytes -= snapshot;
         assert_int_equal(begin(f, &f->request, NOBODY, &work), SL_ERR_PROTOCOL);
     }
 }

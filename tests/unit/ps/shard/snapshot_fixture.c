@@ -6,21 +6,21 @@
 
 #include <cmocka.h>
 
-const struct sl_shard_snapshot_options cut_everything;
-uint64_t cut_keys[CUT_KEYS];
-float cut_gradients[CUT_KEYS * 8];
+const struct sl_shard_snapshot_options snapshot_everything;
+uint64_t snapshot_keys[CUT_KEYS];
+float snapshot_gradients[CUT_KEYS * 8];
 
-void cut_fill(uint32_t count, uint64_t first, float value)
+void snapshot_fill(uint32_t count, uint64_t first, float value)
 {
     for (uint32_t i = 0; i < count; i++) {
-        cut_keys[i] = first + i;
+        snapshot_keys[i] = first + i;
     }
     for (uint32_t i = 0; i < count * 8; i++) {
-        cut_gradients[i] = value;
+        snapshot_gradients[i] = value;
     }
 }
 
-uint32_t cut_slice(struct fixture *f, uint32_t budget, int wanted)
+uint32_t snapshot_slice(struct fixture *f, uint32_t budget, int wanted)
 {
     uint32_t spent;
     assert_int_equal(
@@ -29,13 +29,13 @@ uint32_t cut_slice(struct fixture *f, uint32_t budget, int wanted)
     return spent;
 }
 
-void cut_run_to_end(struct fixture *f)
+void snapshot_run_to_end(struct fixture *f)
 {
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
 }
 
-void cut_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind, uint32_t dim,
-                    uint64_t length)
+void snapshot_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind, uint32_t dim,
+                         uint64_t length)
 {
     struct sl_table_spec spec = {
         .kind = kind,
@@ -48,20 +48,20 @@ void cut_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind, uin
     assert_int_equal(sl_shard_table_open(f->shard, id, &spec, f->reason, sizeof f->reason), 0);
 }
 
-void cut_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t dim)
+void snapshot_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t dim)
 {
     static float wide[256 * 1024];
-    cut_fill(count, first, 0);
+    snapshot_fill(count, first, 0);
     for (uint32_t i = 0; i < count * dim; i++) {
         wide[i] = 0.5F;
     }
     shard_request_begin(&f->request, 0);
-    shard_request_push(&f->request, SL_REQUEST_PUSH, WIDE, cut_keys, count, wide, dim);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, WIDE, snapshot_keys, count, wide, dim);
     assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
 }
 
 /* Block by block, as long as somebody says that there are some; then there are none. */
-void cut_clean(struct sl_shard *shard)
+void snapshot_clean(struct sl_shard *shard)
 {
     while (sl_shard_snapshot_has_spare(shard)) {
         const size_t bytes = sl_shard_snapshot_memory_bytes(shard);
@@ -71,24 +71,24 @@ void cut_clean(struct sl_shard *shard)
     }
 }
 
-void cut_end(struct fixture *f)
+void snapshot_end(struct fixture *f)
 {
     sl_shard_snapshot_end(f->shard, NULL);
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_NONE);
-    cut_clean(f->shard);
+    snapshot_clean(f->shard);
     assert_int_equal(sl_shard_snapshot_memory_bytes(f->shard), 0);
 }
 
-struct cut_image *cut_finish(struct fixture *f, struct sl_shard_snapshot_base **base)
+struct snapshot_stream *snapshot_finish(struct fixture *f, struct sl_shard_snapshot_base **base)
 {
-    struct cut_image *image = cut_image_new();
+    struct snapshot_stream *stream = snapshot_stream_new();
     while (sl_shard_snapshot_state(f->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
         (void)sl_shard_snapshot_run(f->shard, 50);
-        cut_image_take(f->shard, image);
+        snapshot_stream_take(f->shard, stream);
     }
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_DONE);
     sl_shard_snapshot_end(f->shard, base);
-    cut_clean(f->shard);
+    snapshot_clean(f->shard);
     assert_int_equal(sl_shard_snapshot_memory_bytes(f->shard), 0);
-    return image;
+    return stream;
 }

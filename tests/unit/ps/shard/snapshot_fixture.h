@@ -11,33 +11,33 @@
 #define BLOCK    5
 #define KV       6
 
-extern const struct sl_shard_snapshot_options cut_everything;
+extern const struct sl_shard_snapshot_options snapshot_everything;
 
 /* For requests. */
-extern uint64_t cut_keys[CUT_KEYS];
-extern float cut_gradients[CUT_KEYS * 8];
+extern uint64_t snapshot_keys[CUT_KEYS];
+extern float snapshot_gradients[CUT_KEYS * 8];
 
 /* Keys from `first` on, and gradients that are all the same. */
-void cut_fill(uint32_t count, uint64_t first, float value);
+void snapshot_fill(uint32_t count, uint64_t first, float value);
 
 /* One slice of f->work; what it spent. */
-uint32_t cut_slice(struct fixture *f, uint32_t budget, int wanted);
-void cut_run_to_end(struct fixture *f);
+uint32_t snapshot_slice(struct fixture *f, uint32_t budget, int wanted);
+void snapshot_run_to_end(struct fixture *f);
 
 /* dim: of a sparse table, bytes of a KV table's value; length: of a dense one. */
-void cut_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind, uint32_t dim,
-                    uint64_t length);
+void snapshot_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind, uint32_t dim,
+                         uint64_t length);
 
 /* Pushes to WIDE; the request stays in f->request. */
-void cut_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t dim);
+void snapshot_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t dim);
 
 /* Ends a cut, or the wish; nothing of it is left. */
-void cut_end(struct fixture *f);
+void snapshot_end(struct fixture *f);
 
 /* Frees what cuts have left behind. */
-void cut_clean(struct sl_shard *shard);
+void snapshot_clean(struct sl_shard *shard);
 
 /* Runs the cut to its end. *base (or NULL): of it. */
-struct cut_image *cut_finish(struct fixture *f, struct sl_shard_snapshot_base **base);
+struct snapshot_stream *snapshot_finish(struct fixture *f, struct sl_shard_snapshot_base **base);
 
 #endif

@@ -300,10 +300,10 @@ static const void *peek(struct model *model)
     return slot->reply;
 }
 
-static void check_item(struct model *model, const struct cut_image *image,
-                       const struct cut_item *item)
+static void check_item(struct model *model, const struct snapshot_stream *stream,
+                       const struct snapshot_item *item)
 {
-    const struct sl_table_spec *spec = &image->tables[item->table_id].spec;
+    const struct sl_table_spec *spec = &stream->tables[item->table_id].spec;
     struct shard_request *request = &model->peek.request;
     size_t bytes = spec->dim * sizeof(float);
     shard_request_begin(request, 0);
@@ -325,12 +325,12 @@ static void check_item(struct model *model, const struct cut_image *image,
     }
     const void *seen = peek(model);
     if (seen != NULL) {
-        assert_memory_equal(seen, cut_image_floats(item), bytes);
+        assert_memory_equal(seen, snapshot_stream_floats(item), bytes);
     }
 }
 
 /* The image of a shard that stands still is what it answers. */
-static void check_image(struct model *model, const struct cut_image *image)
+static void check_stream(struct model *model, const struct snapshot_stream *stream)
 {
     struct sl_message_stats stats;
     assert_int_equal(sl_shard_stats(model->shard, &stats), 0);
@@ -338,25 +338,26 @@ static void check_image(struct model *model, const struct cut_image *image)
     for (uint32_t i = 0; i < model->table_count; i++) {
         const uint8_t kind = spec_of(i).kind == SL_TABLE_KV ? SL_SNAPSHOT_KV : SL_SNAPSHOT_ROWS;
         if (spec_of(i).kind != SL_TABLE_DENSE) {
-            assert_int_equal(cut_image_count(image, kind, i), stats.tables[i].rows);
+            assert_int_equal(snapshot_stream_count(stream, kind, i), stats.tables[i].rows);
         }
     }
     free(stats.tables);
-    for (size_t i = 0; i < image->count; i++) {
-        const uint8_t kind = image->items[i].kind;
+    for (size_t i = 0; i < stream->count; i++) {
+        const uint8_t kind = stream->items[i].kind;
         if ((kind == SL_SNAPSHOT_ROWS || kind == SL_SNAPSHOT_DENSE || kind == SL_SNAPSHOT_KV) &&
             draw(model, 20) == 0) {
-            check_item(model, image, &image->items[i]);
+            check_item(model, stream, &stream->items[i]);
         }
     }
 }
 
 /* Only what is new. */
-static void check_adds(const struct cut_image *base, const struct cut_image *adds)
+static void check_adds(const struct snapshot_stream *base, const struct snapshot_stream *adds)
 {
     for (size_t i = 0; i < adds->count; i++) {
-        const struct cut_item *item = &adds->items[i];
-        const struct cut_item *old = cut_image_find(base, item->kind, item->table_id, item->key);
+        const struct snapshot_item *item = &adds->items[i];
+        const struct snapshot_item *old =
+            snapshot_stream_find(base, item->kind, item->table_id, item->key);
         if ((item->kind == SL_SNAPSHOT_ROWS || item->kind == SL_SNAPSHOT_DENSE) && old != NULL &&
             memcmp(old->bytes, item->bytes, item->length) == 0) {
             fail_msg("the %s %llu of table %u are old", sl_snapshot_kind_name(item->kind),
@@ -368,7 +369,7 @@ static void check_adds(const struct cut_image *base, const struct cut_image *add
 /* ---- Cuts ------------------------------------------------------------------------------------ */
 
 /* The shard serves until the cut can begin, which is soon, whoever waits, comes or goes. */
-static void want_cut(struct model *model)
+static void want_snapshot(struct model *model)
 {
     const struct sl_shard_snapshot_options options = {0};
     uint32_t acts = 0;
@@ -383,11 +384,12 @@ static void want_cut(struct model *model)
     sl_shard_snapshot_end(model->shard, NULL);
 }
 
-static struct cut_image *cut_serving(struct model *model, const struct sl_shard_snapshot_base *from,
-                                     struct sl_shard_snapshot_base **base)
+static struct snapshot_stream *snapshot_serving(struct model *model,
+                                                const struct sl_shard_snapshot_base *from,
+                                                struct sl_shard_snapshot_base **base)
 {
     const struct sl_shard_snapshot_options options = {.base = from};
-    struct cut_image *image = cut_image_new();
+    struct snapshot_stream *stream = snapshot_stream_new();
     assert_int_equal(sl_shard_snapshot_begin(model->shard, &options), 0);
     /* Of the walk: where it is fast, little happens meanwhile. */
     const uint32_t pace = draw(model, 2) == 0 ? 20000 : 1 + draw(model, 400);
@@ -399,7 +401,7 @@ static struct cut_image *cut_serving(struct model *model, const struct sl_shard_
             (void)sl_shard_snapshot_run(model->shard, 1 + draw(model, pace));
         }
         if (draw(model, 4) == 0 || sl_shard_snapshot_waits(model->shard)) {
-            cut_image_take(model->shard, image);
+            snapshot_stream_take(model->shard, stream);
         }
     }
     assert_int_equal(sl_shard_snapshot_state(model->shard), SL_SHARD_SNAPSHOT_DONE);
@@ -408,42 +410,42 @@ static struct cut_image *cut_serving(struct model *model, const struct sl_shard_
         sl_shard_snapshot_clean(model->shard);
     }
     assert_int_equal(sl_shard_snapshot_memory_bytes(model->shard), 0);
-    return image;
+    return stream;
 }
 
 /* A full image, or one that adds to the last one, is of its moment. */
-static void cut_once(struct model *model, struct cut_image **last,
-                     struct sl_shard_snapshot_base **base)
+static void snapshot_once(struct model *model, struct snapshot_stream **last,
+                          struct sl_shard_snapshot_base **base)
 {
     struct sl_shard_snapshot_base *next = NULL;
-    want_cut(model);
-    struct cut_image *still = cut_image_still(model->shard);
-    check_image(model, still);
-    struct cut_image *cut = cut_image_of(model->shard, NULL, NULL);
-    cut_image_same(still, cut);
-    cut_image_free(cut);
+    want_snapshot(model);
+    struct snapshot_stream *still = snapshot_stream_still(model->shard);
+    check_stream(model, still);
+    struct snapshot_stream *snapshot = snapshot_stream_of(model->shard, NULL, NULL);
+    snapshot_stream_same(still, snapshot);
+    snapshot_stream_free(snapshot);
     const bool adds = *last != NULL && draw(model, 3) != 0;
-    struct cut_image *image = cut_serving(model, adds ? *base : NULL, &next);
+    struct snapshot_stream *stream = snapshot_serving(model, adds ? *base : NULL, &next);
     assert_non_null(next);
     if (adds) {
-        check_adds(*last, image);
-        cut_image_overlay(*last, image);
-        cut_image_same(*last, still);
-        cut_image_free(image);
+        check_adds(*last, stream);
+        snapshot_stream_overlay(*last, stream);
+        snapshot_stream_same(*last, still);
+        snapshot_stream_free(stream);
     } else {
-        cut_image_same(still, image);
-        cut_image_free(*last);
-        *last = image;
+        snapshot_stream_same(still, stream);
+        snapshot_stream_free(*last);
+        *last = stream;
     }
     sl_shard_snapshot_base_destroy(base);
     *base = next;
-    cut_image_free(still);
+    snapshot_stream_free(still);
 }
 
 static void run_seed(struct model *model, uint64_t seed)
 {
-    const struct sl_shard_options options = {.count = 1, .staging_bytes_max = 4 << 20};
-    struct cut_image *last = NULL;
+    const struct sl_shard_options options = {.count = 1, .push_buffer_bytes_max = 4 << 20};
+    struct snapshot_stream *last = NULL;
     struct sl_shard_snapshot_base *base = NULL;
     print_message("seed %u\n", (unsigned)seed);
     model->random = seed;
@@ -455,18 +457,18 @@ static void run_seed(struct model *model, uint64_t seed)
     for (uint32_t i = 0; i < SLOTS; i++) {
         model->slots[i].busy = false;
     }
-    for (uint32_t cut = 0; cut < 6; cut++) {
-        for (uint32_t i = draw(model, cut % 2 == 0 ? 300 : 20); i > 0; i--) {
+    for (uint32_t snapshot = 0; snapshot < 6; snapshot++) {
+        for (uint32_t i = draw(model, snapshot % 2 == 0 ? 300 : 20); i > 0; i--) {
             act(model);
         }
-        cut_once(model, &last, &base);
+        snapshot_once(model, &last, &base);
     }
-    cut_image_free(last);
+    snapshot_stream_free(last);
     sl_shard_snapshot_base_destroy(&base);
     sl_shard_destroy(&model->shard);
 }
 
-static void shard_cut__is_of_one_moment_whatever_goes_on(void **state)
+static void shard_snapshot__is_of_one_moment_whatever_goes_on(void **state)
 {
     (void)state;
     struct model *model = calloc(1, sizeof *model);
@@ -485,7 +487,7 @@ static void shard_cut__is_of_one_moment_whatever_goes_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_cut__is_of_one_moment_whatever_goes_on),
+        cmocka_unit_test(shard_snapshot__is_of_one_moment_whatever_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

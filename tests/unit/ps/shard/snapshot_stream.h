@@ -9,7 +9,7 @@
 
 /* A row, a dense block, a KV array, a worker's clock; or all that a worker has staged of a table.
  */
-struct cut_item {
+struct snapshot_item {
     uint8_t kind;
     uint32_t table_id;
     uint64_t key;
@@ -19,8 +19,8 @@ struct cut_item {
     uint32_t written; /* of a KV array */
 };
 
-struct cut_image {
-    struct cut_item *items;
+struct snapshot_stream {
+    struct snapshot_item *items;
     size_t count, capacity;
     uint32_t *places; /* hashed, of index + 1 */
     struct sl_snapshot_table tables[SL_LIMIT_TABLES];
@@ -30,34 +30,35 @@ struct cut_image {
     uint32_t blocks;
 };
 
-struct cut_image *cut_image_new(void);
-void cut_image_free(struct cut_image *image);
+struct snapshot_stream *snapshot_stream_new(void);
+void snapshot_stream_free(struct snapshot_stream *stream);
 
 /* Adds what is in the block. Nothing may come twice, nothing of a table before its TABLE, nothing
  * behind the END, which has to be right. */
-void cut_image_add(struct cut_image *image, const struct sl_snapshot_block *block);
+void snapshot_stream_add(struct snapshot_stream *stream, const struct sl_snapshot_block *block);
 
-struct cut_item *cut_image_find(const struct cut_image *image, uint8_t kind, uint32_t table_id,
-                                uint64_t key);
-size_t cut_image_count(const struct cut_image *image, uint8_t kind, uint32_t table_id);
+struct snapshot_item *snapshot_stream_find(const struct snapshot_stream *stream, uint8_t kind,
+                                           uint32_t table_id, uint64_t key);
+size_t snapshot_stream_count(const struct snapshot_stream *stream, uint8_t kind, uint32_t table_id);
 
 /* The values of a row, an array; the bytes begin with last_step and count for rows and blocks. */
-const float *cut_image_floats(const struct cut_item *item);
+const float *snapshot_stream_floats(const struct snapshot_item *item);
 
 /* Both are complete and say the same. */
-void cut_image_same(const struct cut_image *a, const struct cut_image *b);
+void snapshot_stream_same(const struct snapshot_stream *a, const struct snapshot_stream *b);
 
 /* What `adds` adds to `base`, which becomes it. */
-void cut_image_overlay(struct cut_image *base, const struct cut_image *adds);
+void snapshot_stream_overlay(struct snapshot_stream *base, const struct snapshot_stream *adds);
 
 /* Takes and gives back all blocks that wait. */
-void cut_image_take(struct sl_shard *shard, struct cut_image *image);
+void snapshot_stream_take(struct sl_shard *shard, struct snapshot_stream *stream);
 
 /* Cuts the shard in one go: it must be able to. *base (or NULL): of it. */
-struct cut_image *cut_image_of(struct sl_shard *shard, const struct sl_shard_snapshot_base *from,
-                               struct sl_shard_snapshot_base **base);
+struct snapshot_stream *snapshot_stream_of(struct sl_shard *shard,
+                                           const struct sl_shard_snapshot_base *from,
+                                           struct sl_shard_snapshot_base **base);
 
 /* Of a shard that stands still, made plainly, record by record (tests/support/shard_image.h). */
-struct cut_image *cut_image_still(struct sl_shard *shard);
+struct snapshot_stream *snapshot_stream_still(struct sl_shard *shard);
 
 #endif

@@ -20,7 +20,7 @@ static struct fixture other;
 static void push_kv(struct fixture *f, uint64_t key, uint32_t start, uint32_t count,
                     uint32_t length)
 {
-    cut_fill(1, 0, 2.0F);
+    snapshot_fill(1, 0, 2.0F);
     const struct sl_request_section section = {
         .op = SL_REQUEST_KV_PUSH,
         .table_id = KV,
@@ -29,27 +29,28 @@ static void push_kv(struct fixture *f, uint64_t key, uint32_t start, uint32_t co
         .bag_count = count == length ? 0 : length,
     };
     for (uint32_t i = 0; i < count; i++) {
-        cut_gradients[i] = 2.0F;
+        snapshot_gradients[i] = 2.0F;
     }
     shard_request_begin(&f->request, 0);
-    shard_request_kv(&f->request, section, &key, 1, NULL, cut_gradients, 4);
+    shard_request_kv(&f->request, section, &key, 1, NULL, snapshot_gradients, 4);
     assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
 }
 
 static void push_block(struct fixture *f, uint64_t start, uint64_t count)
 {
-    cut_fill(1, 0, 0);
+    snapshot_fill(1, 0, 0);
     shard_request_begin(&f->request, 0);
-    shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, BLOCK, start, count, cut_gradients);
+    shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, BLOCK, start, count,
+                        snapshot_gradients);
     assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
 }
 
 static void open_more(struct fixture *f)
 {
-    cut_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
-    cut_open_table(f, BLOCK, SL_TABLE_DENSE, 0, 20000);
-    cut_open_table(f, KV, SL_TABLE_KV, 4, 0);
-    cut_push_wide(f, 200, 0, 256);
+    snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
+    snapshot_open_table(f, BLOCK, SL_TABLE_DENSE, 0, 20000);
+    snapshot_open_table(f, KV, SL_TABLE_KV, 4, 0);
+    snapshot_push_wide(f, 200, 0, 256);
     push_block(f, 0, 20000);
     push_kv(f, 1, 0, 10, 10);
     push_kv(f, 2, 0, 50, 40000);
@@ -63,32 +64,32 @@ static void adds__hold_what_is_new(void **state)
     struct sl_shard_snapshot_base *base;
     struct sl_shard_snapshot_base *next;
     open_more(f);
-    struct cut_image *full = cut_image_of(f->shard, NULL, &base);
-    struct cut_image *adds = cut_image_of(f->shard, base, &next);
+    struct snapshot_stream *full = snapshot_stream_of(f->shard, NULL, &base);
+    struct snapshot_stream *adds = snapshot_stream_of(f->shard, base, &next);
     assert_int_equal(adds->count, 0);
-    cut_image_free(adds);
+    snapshot_stream_free(adds);
     sl_shard_snapshot_base_destroy(&next);
 
-    cut_push_wide(f, 3, 50, 256);
+    snapshot_push_wide(f, 3, 50, 256);
     (void)fixture_peek(f, ASP, 77); /* creates a row */
     push_block(f, 1024 * 3 + 5, 1);
     push_kv(f, 2, 100, 1, 40000);
     push_kv(f, 9, 0, 4, 4);
-    adds = cut_image_of(f->shard, base, &next);
+    adds = snapshot_stream_of(f->shard, base, &next);
     assert_int_equal(adds->count, 3 + 1 + 1 + 2);
-    assert_non_null(cut_image_find(adds, SL_SNAPSHOT_ROWS, WIDE, 52));
-    assert_non_null(cut_image_find(adds, SL_SNAPSHOT_ROWS, ASP, 77));
-    assert_non_null(cut_image_find(adds, SL_SNAPSHOT_DENSE, BLOCK, 3));
-    assert_non_null(cut_image_find(adds, SL_SNAPSHOT_KV, KV, 2));
-    assert_non_null(cut_image_find(adds, SL_SNAPSHOT_KV, KV, 9));
-    struct cut_image *still = cut_image_still(f->shard);
-    cut_image_overlay(full, adds);
-    cut_image_same(still, full);
+    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_ROWS, WIDE, 52));
+    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_ROWS, ASP, 77));
+    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_DENSE, BLOCK, 3));
+    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_KV, KV, 2));
+    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_KV, KV, 9));
+    struct snapshot_stream *still = snapshot_stream_still(f->shard);
+    snapshot_stream_overlay(full, adds);
+    snapshot_stream_same(still, full);
     sl_shard_snapshot_base_destroy(&base);
     sl_shard_snapshot_base_destroy(&next);
-    cut_image_free(still);
-    cut_image_free(adds);
-    cut_image_free(full);
+    snapshot_stream_free(still);
+    snapshot_stream_free(adds);
+    snapshot_stream_free(full);
 }
 
 /* What was old at the cut is not in it, though it changes before the walk has come to it. */
@@ -97,24 +98,24 @@ static void adds__what_changes_behind_them_is_not_in_them(void **state)
     struct fixture *f = *state;
     struct sl_shard_snapshot_base *base;
     open_more(f);
-    cut_image_free(cut_image_of(f->shard, NULL, &base));
-    cut_push_wide(f, 3, 50, 256);
+    snapshot_stream_free(snapshot_stream_of(f->shard, NULL, &base));
+    snapshot_push_wide(f, 3, 50, 256);
     push_block(f, 1024, 1);
     push_kv(f, 2, 0, 1, 40000);
     const struct sl_shard_snapshot_options options = {.base = base};
-    struct cut_image *still = cut_image_of(f->shard, base, NULL);
+    struct snapshot_stream *still = snapshot_stream_of(f->shard, base, NULL);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
-    cut_push_wide(f, 200, 0, 256);
+    snapshot_push_wide(f, 200, 0, 256);
     push_block(f, 0, 20000);
     push_kv(f, 1, 0, 10, 10);
     push_kv(f, 2, 20000, 10, 40000);
     push_kv(f, 3, 0, 10, 40000);
     push_kv(f, 3, 20000, 10, 40000);
-    struct cut_image *adds = cut_finish(f, NULL);
-    cut_image_same(still, adds);
-    assert_int_equal(cut_image_count(adds, SL_SNAPSHOT_KV, KV), 1);
-    cut_image_free(adds);
-    cut_image_free(still);
+    struct snapshot_stream *adds = snapshot_finish(f, NULL);
+    snapshot_stream_same(still, adds);
+    assert_int_equal(snapshot_stream_count(adds, SL_SNAPSHOT_KV, KV), 1);
+    snapshot_stream_free(adds);
+    snapshot_stream_free(still);
     sl_shard_snapshot_base_destroy(&base);
 }
 
@@ -126,10 +127,10 @@ static void kv__a_long_array_changes_while_it_is_copied(void **state)
     for (uint32_t steps = 0; steps < 8; steps++) {
         sl_shard_destroy(&f->shard);
         fixture_make(f, 0);
-        cut_open_table(f, KV, SL_TABLE_KV, 4, 0);
+        snapshot_open_table(f, KV, SL_TABLE_KV, 4, 0);
         push_kv(f, 1, 0, 100, 100000);
-        struct cut_image *still = cut_image_still(f->shard);
-        assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+        struct snapshot_stream *still = snapshot_stream_still(f->shard);
+        assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
         for (uint32_t i = 0; i < steps; i++) {
             (void)sl_shard_snapshot_run(f->shard, i == 0 ? 100 : 1);
         }
@@ -137,53 +138,53 @@ static void kv__a_long_array_changes_while_it_is_copied(void **state)
         (void)sl_shard_snapshot_run(f->shard, 1);
         push_kv(f, 1, 90000, 10, 100000);
         push_kv(f, 1, 0, 100000, 100000);
-        struct cut_image *image = cut_finish(f, NULL);
-        cut_image_same(still, image);
-        cut_image_free(image);
-        cut_image_free(still);
+        struct snapshot_stream *stream = snapshot_finish(f, NULL);
+        snapshot_stream_same(still, stream);
+        snapshot_stream_free(stream);
+        snapshot_stream_free(still);
     }
 }
 
-static void table__opened_behind_the_cut_is_not_in_it(void **state)
+static void table__opened_behind_the_snapshot_is_not_in_it(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     open_more(f);
-    struct cut_image *image = cut_finish(f, NULL);
-    assert_true(image->has_table[DENSE]);
-    assert_false(image->has_table[WIDE]);
-    assert_false(image->has_table[KV]);
-    cut_image_free(image);
+    struct snapshot_stream *stream = snapshot_finish(f, NULL);
+    assert_true(stream->has_table[DENSE]);
+    assert_false(stream->has_table[WIDE]);
+    assert_false(stream->has_table[KV]);
+    snapshot_stream_free(stream);
 }
 
 /* ---- Going on from it ------------------------------------------------------------------------ */
 
 static struct sl_shard *load_of(struct sl_shard *from)
 {
-    struct shard_image image = {0};
+    struct shard_stream stream = {0};
     const struct sl_shard_options options = {.count = 1};
     struct sl_shard *to;
     char reason[512];
-    assert_int_equal(sl_shard_snapshot_begin(from, &cut_everything), 0);
+    assert_int_equal(sl_shard_snapshot_begin(from, &snapshot_everything), 0);
     while (sl_shard_snapshot_state(from) == SL_SHARD_SNAPSHOT_RUNNING) {
         (void)sl_shard_snapshot_run(from, 1000);
         struct sl_snapshot_block *block;
         while ((block = sl_shard_snapshot_take(from)) != NULL) {
-            struct sl_snapshot_block *copy = shard_image_append(
-                &image, (enum sl_snapshot_kind)block->kind, block->table_id, block->capacity);
+            struct sl_snapshot_block *copy = shard_stream_append(
+                &stream, (enum sl_snapshot_kind)block->kind, block->table_id, block->capacity);
             copy->count = block->count;
             copy->bytes = block->bytes;
             memcpy(copy->payload, block->payload, block->bytes);
-            assert_true(block->kind != SL_SNAPSHOT_END || sl_snapshot_take_end(block, &image.end));
+            assert_true(block->kind != SL_SNAPSHOT_END || sl_snapshot_take_end(block, &stream.end));
             sl_shard_snapshot_put(from, block);
         }
     }
     sl_shard_snapshot_end(from, NULL);
     assert_int_equal(sl_shard_create(&options, &to), 0);
-    if (shard_image_load(&image, to, 1000, reason, sizeof reason) != 0) {
+    if (shard_stream_load(&stream, to, 1000, reason, sizeof reason) != 0) {
         fail_msg("%s", reason);
     }
-    shard_image_fini(&image);
+    shard_stream_fini(&stream);
     return to;
 }
 
@@ -205,7 +206,7 @@ static void written__a_request_in_its_middle_is_done_once(void **state)
     assert_int_equal(written, 2);
     struct sl_shard *was = f->shard;
     f->shard = load_of(was); /* a cut begins in spite of it */
-    assert_null(shard_image_differ_at_all(was, f->shard));
+    assert_null(shard_stream_differ_at_all(was, f->shard));
 
     struct fixture *again = &other;
     again->shard = f->shard;
@@ -216,7 +217,7 @@ static void written__a_request_in_its_middle_is_done_once(void **state)
     fixture_begin(again, 0);
     sl_shard_skip_writes_before(&again->work, written);
     assert_int_equal(sl_shard_written(&again->work), written);
-    cut_run_to_end(again);
+    snapshot_run_to_end(again);
     assert_true(fixture_peek(f, ASP, key) == 2.0F);
     assert_int_equal(sl_shard_worker_find(f->shard, 0).clock, 2);
     sl_shard_destroy(&was);
@@ -226,18 +227,19 @@ static void written__a_request_in_its_middle_is_done_once(void **state)
 static void written__a_push_whose_pull_goes_on(void **state)
 {
     struct fixture *f = *state;
-    cut_fill(LARGE, 0, 1.0F);
+    snapshot_fill(LARGE, 0, 1.0F);
     shard_request_begin(&f->request, 0);
-    shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, cut_keys, LARGE, cut_gradients, DIM);
+    shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, snapshot_keys, LARGE,
+                       snapshot_gradients, DIM);
     fixture_begin(f, NOBODY);
-    while (sl_shard_snapshot_begin(f->shard, &cut_everything) == SL_ERR_AGAIN ||
+    while (sl_shard_snapshot_begin(f->shard, &snapshot_everything) == SL_ERR_AGAIN ||
            sl_shard_written(&f->work) == 0) {
         sl_shard_snapshot_end(f->shard, NULL);
-        (void)cut_slice(f, 300, SL_SHARD_AGAIN);
+        (void)snapshot_slice(f, 300, SL_SHARD_AGAIN);
     }
-    cut_end(f);
+    snapshot_end(f);
     assert_int_equal(sl_shard_written(&f->work), 1);
-    cut_run_to_end(f);
+    snapshot_run_to_end(f);
 }
 
 /* What was loaded is a base like any other. */
@@ -248,18 +250,18 @@ static void base__of_what_was_loaded(void **state)
     open_more(f);
     struct sl_shard *was = f->shard;
     f->shard = load_of(was);
-    struct cut_image *full = cut_image_still(f->shard);
+    struct snapshot_stream *full = snapshot_stream_still(f->shard);
     assert_int_equal(sl_shard_snapshot_base_create(f->shard, &base), 0);
-    cut_push_wide(f, 2, 199, 256);
+    snapshot_push_wide(f, 2, 199, 256);
     push_kv(f, 1, 0, 10, 10);
-    struct cut_image *adds = cut_image_of(f->shard, base, NULL);
+    struct snapshot_stream *adds = snapshot_stream_of(f->shard, base, NULL);
     assert_int_equal(adds->count, 3);
-    struct cut_image *still = cut_image_still(f->shard);
-    cut_image_overlay(full, adds);
-    cut_image_same(still, full);
-    cut_image_free(still);
-    cut_image_free(adds);
-    cut_image_free(full);
+    struct snapshot_stream *still = snapshot_stream_still(f->shard);
+    snapshot_stream_overlay(full, adds);
+    snapshot_stream_same(still, full);
+    snapshot_stream_free(still);
+    snapshot_stream_free(adds);
+    snapshot_stream_free(full);
     sl_shard_snapshot_base_destroy(&base);
     sl_shard_destroy(&was);
 }
@@ -288,7 +290,7 @@ int main(void)
         TEST(adds__hold_what_is_new),
         TEST(adds__what_changes_behind_them_is_not_in_them),
         TEST(kv__a_long_array_changes_while_it_is_copied),
-        TEST(table__opened_behind_the_cut_is_not_in_it),
+        TEST(table__opened_behind_the_snapshot_is_not_in_it),
         TEST(written__a_request_in_its_middle_is_done_once),
         TEST(written__a_push_whose_pull_goes_on),
         TEST(base__of_what_was_loaded),

@@ -16,17 +16,18 @@ static struct fixture other;
 
 static void begin_large(struct fixture *f, uint32_t worker, uint32_t clock, uint16_t table)
 {
-    cut_fill(LARGE, 0, 1.0F);
+    snapshot_fill(LARGE, 0, 1.0F);
     shard_request_begin(&f->request, clock);
-    shard_request_push(&f->request, SL_REQUEST_PUSH, table, cut_keys, LARGE, cut_gradients, DIM);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, table, snapshot_keys, LARGE,
+                       snapshot_gradients, DIM);
     fixture_begin(f, worker);
 }
 
-/* Runs the request until some of it has been applied, but not all: a later cut_slice has. */
+/* Runs the request until some of it has been applied, but not all: a later snapshot_slice has. */
 static void run_half(struct fixture *f)
 {
     while (f->work.done == 0 || !f->work.in_part) {
-        (void)cut_slice(f, 100, SL_SHARD_AGAIN);
+        (void)snapshot_slice(f, 100, SL_SHARD_AGAIN);
     }
 }
 
@@ -36,15 +37,15 @@ static void begin__one_at_a_time(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_NONE);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_RUNNING);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_EXISTS);
-    cut_end(f);
-    cut_end(f); /* none: nothing */
-    struct cut_image *empty = cut_image_of(f->shard, NULL, NULL);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_EXISTS);
+    snapshot_end(f);
+    snapshot_end(f); /* none: nothing */
+    struct snapshot_stream *empty = snapshot_stream_of(f->shard, NULL, NULL);
     assert_int_equal(empty->count, 3); /* blocks of DENSE */
     assert_true(empty->has_table[DENSE]);
-    cut_image_free(empty);
+    snapshot_stream_free(empty);
 }
 
 /* A push is applied in part: the cut waits for it, others that are long for the cut, and nobody
@@ -55,36 +56,36 @@ static void begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun(void
     other.shard = f->shard;
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_PENDING);
 
     /* A dense one needs no large scratch. */
     shard_request_begin(&other.request, 0);
-    cut_fill(3000, 0, 1.0F);
-    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, cut_gradients);
+    snapshot_fill(3000, 0, 1.0F);
+    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, snapshot_gradients);
     fixture_begin(&other, NOBODY);
-    (void)cut_slice(&other, 20, SL_SHARD_AGAIN);
+    (void)snapshot_slice(&other, 20, SL_SHARD_AGAIN);
     assert_false(other.work.in_part);
-    assert_int_equal(cut_slice(&other, 20, SL_SHARD_AGAIN), 0);
+    assert_int_equal(snapshot_slice(&other, 20, SL_SHARD_AGAIN), 0);
     const struct sl_shard_exec held = other.work;
 
     assert_int_equal(fixture_push(&other, NOBODY, 0, ASP, 7, 1.0F),
                      SL_SHARD_DONE); /* a short one */
     shard_request_begin(&other.request, 0);
-    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 600, cut_gradients);
+    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 600, snapshot_gradients);
     assert_int_equal(fixture_run(&other, NOBODY),
-                     SL_SHARD_DONE); /* one that fits into a cut_slice */
+                     SL_SHARD_DONE); /* one that fits into a snapshot_slice */
 
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
-    cut_run_to_end(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
-    cut_end(f);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
+    snapshot_run_to_end(f);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
+    snapshot_end(f);
 
     /* The one that was held goes on. */
     shard_request_begin(&other.request, 0);
-    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, cut_gradients);
+    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, snapshot_gradients);
     other.work = held;
-    cut_run_to_end(&other);
+    snapshot_run_to_end(&other);
 }
 
 static void begin__a_long_push_that_is_held_when_the_wish_ends(void **state)
@@ -92,21 +93,21 @@ static void begin__a_long_push_that_is_held_when_the_wish_ends(void **state)
     struct fixture *f = *state;
     other.shard = f->shard;
     shard_request_begin(&other.request, 0);
-    cut_fill(3000, 0, 1.0F);
-    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, cut_gradients);
+    snapshot_fill(3000, 0, 1.0F);
+    shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, snapshot_gradients);
     fixture_begin(&other, NOBODY);
     while (!other.work.in_part) {
-        (void)cut_slice(&other, 20, SL_SHARD_AGAIN);
+        (void)snapshot_slice(&other, 20, SL_SHARD_AGAIN);
     }
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
     begin_large(f, NOBODY, 0, ASP);
     for (uint32_t i = 0; i < 100; i++) {
-        (void)cut_slice(f, 100, SL_SHARD_AGAIN);
+        (void)snapshot_slice(f, 100, SL_SHARD_AGAIN);
     }
     assert_false(f->work.in_part);
-    cut_end(f);
-    cut_run_to_end(f);
-    cut_run_to_end(&other);
+    snapshot_end(f);
+    snapshot_run_to_end(f);
+    snapshot_run_to_end(&other);
 }
 
 /* Who is in the middle of a push and gives it up does not stop cuts for good. */
@@ -115,11 +116,11 @@ static void begin__an_abandoned_push_is_not_waited_for(void **state)
     struct fixture *f = *state;
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
     sl_shard_abandon(f->shard, &f->work);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     sl_shard_abandon(f->shard, &f->work); /* once more does nothing */
-    cut_image_free(cut_finish(f, NULL));
+    snapshot_stream_free(snapshot_finish(f, NULL));
 }
 
 /* Nobody has the client's end, but its push is not left by half. */
@@ -129,10 +130,10 @@ static void begin__an_orphan_is_run_to_the_end_of_its_push(void **state)
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
     assert_false(sl_shard_stop_writes(&f->work));
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
-    cut_run_to_end(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
-    cut_end(f);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
+    snapshot_run_to_end(f);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
+    snapshot_end(f);
 }
 
 /* The push cannot go on before the commit is done: the commit is not held then. */
@@ -145,18 +146,18 @@ static void begin__a_commit_that_a_push_in_part_waits_for(void **state)
     }
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         assert_int_equal(fixture_tick(&other, worker, 0), SL_SHARD_DONE);
     }
     assert_true(sl_shard_iteration_due(f->shard));
-    assert_int_equal(cut_slice(f, 100, SL_SHARD_AGAIN), 0);
+    assert_int_equal(snapshot_slice(f, 100, SL_SHARD_AGAIN), 0);
     (void)sl_shard_apply_iteration(f->shard, 1);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
     fixture_commit(f);
-    cut_run_to_end(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
-    cut_end(f);
+    snapshot_run_to_end(f);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
+    snapshot_end(f);
 }
 
 /* A commit that has begun is whole in an image; one that has not, is not in it at all. */
@@ -171,7 +172,7 @@ static void begin__a_commit_is_in_it_whole_or_not_at_all(void **state)
     }
     assert_true(sl_shard_iteration_due(f->shard));
     (void)sl_shard_apply_iteration(f->shard, 1);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), SL_ERR_AGAIN);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
     fixture_commit(f);
 
     /* The next one does not begin while the wish lasts. */
@@ -183,14 +184,14 @@ static void begin__a_commit_is_in_it_whole_or_not_at_all(void **state)
     }
     assert_true(sl_shard_iteration_due(f->shard));
     assert_int_equal(sl_shard_apply_iteration(f->shard, 100), 0);
-    struct cut_image *still = cut_image_still(f->shard);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    struct snapshot_stream *still = snapshot_stream_still(f->shard);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     fixture_commit(f);
-    struct cut_image *image = cut_finish(f, NULL);
-    cut_image_same(still, image);
-    assert_int_equal(cut_image_count(image, SL_SNAPSHOT_BUFFERED_PUSH, BSP), WORKERS);
-    cut_image_free(image);
-    cut_image_free(still);
+    struct snapshot_stream *stream = snapshot_finish(f, NULL);
+    snapshot_stream_same(still, stream);
+    assert_int_equal(snapshot_stream_count(stream, SL_SNAPSHOT_BUFFERED_PUSH, BSP), WORKERS);
+    snapshot_stream_free(stream);
+    snapshot_stream_free(still);
 }
 
 /* ---- Pushes kept aside ----------------------------------------------------------------------- */
@@ -198,7 +199,7 @@ static void begin__a_commit_is_in_it_whole_or_not_at_all(void **state)
 static void stage_large(struct fixture *f, uint32_t worker, uint32_t clock)
 {
     begin_large(f, worker, clock, BSP);
-    cut_run_to_end(f);
+    snapshot_run_to_end(f);
 }
 
 static void tick_all(struct fixture *f, uint32_t clock)
@@ -209,15 +210,15 @@ static void tick_all(struct fixture *f, uint32_t clock)
 }
 
 /* Committed, or dropped, while the walk is in the middle of one. */
-static void staged__go_while_they_are_copied(void **state)
+static void buffered__go_while_they_are_copied(void **state)
 {
     struct fixture *f = *state;
     for (uint32_t what = 0; what < 2; what++) {
         for (uint32_t i = 0; i < 12; i++) {
             stage_large(f, i % WORKERS, what);
         }
-        struct cut_image *still = cut_image_still(f->shard);
-        struct cut_image *image = cut_image_new();
+        struct snapshot_stream *still = snapshot_stream_still(f->shard);
+        struct snapshot_stream *stream = snapshot_stream_new();
         const struct sl_shard_snapshot_options options = {.bytes_max = 1};
         assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
         (void)sl_shard_snapshot_run(f->shard, 16 * 4 + 1); /* the tables, and a piece */
@@ -234,17 +235,17 @@ static void staged__go_while_they_are_copied(void **state)
         fixture_commit(f);
         while (sl_shard_snapshot_state(f->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
             (void)sl_shard_snapshot_run(f->shard, 1);
-            cut_image_take(f->shard, image);
+            snapshot_stream_take(f->shard, stream);
         }
-        cut_end(f);
-        cut_image_same(still, image);
-        cut_image_free(image);
-        cut_image_free(still);
+        snapshot_end(f);
+        snapshot_stream_same(still, stream);
+        snapshot_stream_free(stream);
+        snapshot_stream_free(still);
     }
 }
 
 /* So many long pushes as the room for them holds: all of it is there again. */
-static uint32_t fill_staging(struct fixture *f, uint32_t clock)
+static uint32_t fill_push_buffer(struct fixture *f, uint32_t clock)
 {
     uint32_t count = 0;
     for (;; count++) {
@@ -257,40 +258,40 @@ static uint32_t fill_staging(struct fixture *f, uint32_t clock)
     }
 }
 
-static void staged__what_a_cut_keeps_comes_back(void **state)
+static void buffered__what_a_snapshot_keeps_comes_back(void **state)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     fixture_make(f, 256 << 10);
-    const uint32_t room = fill_staging(f, 0);
+    const uint32_t room = fill_push_buffer(f, 0);
     assert_true(room > 5);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     tick_all(f, 0);
     fixture_commit(f); /* the cut has them all now */
-    cut_image_free(cut_finish(f, NULL));
-    assert_int_equal(fill_staging(f, 1), room);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    snapshot_stream_free(snapshot_finish(f, NULL));
+    assert_int_equal(fill_push_buffer(f, 1), room);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     tick_all(f, 1);
     fixture_commit(f);
-    cut_end(f); /* given up */
-    assert_int_equal(fill_staging(f, 2), room);
+    snapshot_end(f); /* given up */
+    assert_int_equal(fill_push_buffer(f, 2), room);
 }
 
 /* New pushes need that room: training comes first. */
-static void staged__a_cut_yields_to_new_pushes(void **state)
+static void buffered__a_snapshot_yields_to_new_pushes(void **state)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     fixture_make(f, 256 << 10);
-    const uint32_t room = fill_staging(f, 0);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    const uint32_t room = fill_push_buffer(f, 0);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     tick_all(f, 0);
     fixture_commit(f);
-    assert_int_equal(fill_staging(f, 1), room);
+    assert_int_equal(fill_push_buffer(f, 1), room);
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_FAILED);
     assert_non_null(strstr(sl_shard_snapshot_why(f->shard), "pushes"));
     assert_null(sl_shard_snapshot_take(f->shard));
-    cut_end(f);
+    snapshot_end(f);
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -300,9 +301,9 @@ static void staged__a_cut_yields_to_new_pushes(void **state)
 static void memory__too_many_blocks_wait(void **state)
 {
     struct fixture *f = *state;
-    cut_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
+    snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
     for (uint32_t i = 0; i < 20; i++) {
-        cut_push_wide(f, 200, 200 * i, 256);
+        snapshot_push_wide(f, 200, 200 * i, 256);
     }
     const struct sl_shard_snapshot_options options = {.bytes_max = 4 << 20};
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
@@ -313,7 +314,7 @@ static void memory__too_many_blocks_wait(void **state)
     struct sl_snapshot_block *taken = sl_shard_snapshot_take(f->shard);
     assert_non_null(taken);
     for (uint32_t i = 0; i < 20; i++) {
-        cut_push_wide(f, 200, 200 * i, 256);
+        snapshot_push_wide(f, 200, 200 * i, 256);
         assert_true(sl_shard_snapshot_memory_bytes(f->shard) <= options.bytes_max + 8192);
     }
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_FAILED);
@@ -326,35 +327,35 @@ static void memory__too_many_blocks_wait(void **state)
     assert_null(base);
     const size_t left = sl_shard_snapshot_memory_bytes(f->shard);
     assert_true(left > options.bytes_max / 2); /* no turn frees all that waited */
-    cut_clean(f->shard);
+    snapshot_clean(f->shard);
     assert_true(sl_shard_snapshot_memory_bytes(f->shard) > 0); /* the one that was taken */
     assert_true(sl_shard_snapshot_memory_bytes(f->shard) < left / 4);
 
     /* It comes back while another cut runs. */
-    struct cut_image *still = cut_image_still(f->shard);
-    struct cut_image *image = cut_image_new();
+    struct snapshot_stream *still = snapshot_stream_still(f->shard);
+    struct snapshot_stream *stream = snapshot_stream_new();
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
     sl_shard_snapshot_put(f->shard, taken);
     while (sl_shard_snapshot_state(f->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
         (void)sl_shard_snapshot_run(f->shard, 1000);
-        cut_image_take(f->shard, image);
+        snapshot_stream_take(f->shard, stream);
     }
-    cut_end(f);
-    cut_image_same(still, image);
-    cut_image_free(image);
-    cut_image_free(still);
+    snapshot_end(f);
+    snapshot_stream_same(still, stream);
+    snapshot_stream_free(stream);
+    snapshot_stream_free(still);
 }
 
 /* With its blocks taken as they come, any size of table goes through little memory. */
 static void memory__the_walk_waits_for_blocks_and_goes_on(void **state)
 {
     struct fixture *f = *state;
-    cut_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
+    snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
     for (uint32_t i = 0; i < 20; i++) {
-        cut_push_wide(f, 200, 200 * i, 256);
+        snapshot_push_wide(f, 200, 200 * i, 256);
     }
     const struct sl_shard_snapshot_options options = {.bytes_max = 1}; /* the least there is */
-    struct cut_image *image = cut_image_new();
+    struct snapshot_stream *stream = snapshot_stream_new();
     size_t most = 0;
     bool waited = false;
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
@@ -365,14 +366,14 @@ static void memory__the_walk_waits_for_blocks_and_goes_on(void **state)
         most = bytes > most ? bytes : most;
         if (sl_shard_snapshot_waits(f->shard)) {
             waited = true;
-            cut_image_take(f->shard, image);
+            snapshot_stream_take(f->shard, stream);
         }
     }
     assert_true(waited);
     assert_true(most <= 7 * (256 << 10));
-    cut_end(f);
-    assert_int_equal(cut_image_count(image, SL_SNAPSHOT_ROWS, WIDE), 4000);
-    cut_image_free(image);
+    snapshot_end(f);
+    assert_int_equal(snapshot_stream_count(stream, SL_SNAPSHOT_ROWS, WIDE), 4000);
+    snapshot_stream_free(stream);
 }
 
 /* What a push has to copy first, it pays for. */
@@ -380,25 +381,25 @@ static void memory__a_push_pays_for_what_it_copies(void **state)
 {
     struct fixture *f = *state;
     uint32_t spent[3];
-    cut_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
-    cut_push_wide(f, 200, 0, 256);
+    snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
+    snapshot_push_wide(f, 200, 0, 256);
     for (uint32_t i = 0; i < 3; i++) {
         if (i == 1) {
-            assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+            assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
         }
-        cut_push_wide(f, 200, 0, 256); /* the request is in f->request */
+        snapshot_push_wide(f, 200, 0, 256); /* the request is in f->request */
         fixture_begin(f, NOBODY);
-        spent[i] = cut_slice(f, 100000, SL_SHARD_DONE);
+        spent[i] = snapshot_slice(f, 100000, SL_SHARD_DONE);
         if (i == 0) {
             continue;
         }
         assert_int_equal(spent[i], spent[0]); /* the push before has paid */
     }
-    cut_end(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &cut_everything), 0);
+    snapshot_end(f);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     fixture_begin(f, NOBODY);
-    assert_true(cut_slice(f, 100000, SL_SHARD_DONE) >= spent[0] + 200 * 12);
-    cut_end(f);
+    assert_true(snapshot_slice(f, 100000, SL_SHARD_DONE) >= spent[0] + 200 * 12);
+    snapshot_end(f);
 }
 
 int main(void)
@@ -412,9 +413,9 @@ int main(void)
         TEST(begin__an_orphan_is_run_to_the_end_of_its_push),
         TEST(begin__a_commit_that_a_push_in_part_waits_for),
         TEST(begin__a_commit_is_in_it_whole_or_not_at_all),
-        TEST(staged__go_while_they_are_copied),
-        TEST(staged__what_a_cut_keeps_comes_back),
-        TEST(staged__a_cut_yields_to_new_pushes),
+        TEST(buffered__go_while_they_are_copied),
+        TEST(buffered__what_a_snapshot_keeps_comes_back),
+        TEST(buffered__a_snapshot_yields_to_new_pushes),
         TEST(memory__too_many_blocks_wait),
         TEST(memory__the_walk_waits_for_blocks_and_goes_on),
         TEST(memory__a_push_pays_for_what_it_copies),

@@ -158,7 +158,7 @@ static void shard_worker_left__ends_its_iteration(void **state)
 }
 
 /* Also where nobody is left to wait for, nothing stays behind. */
-static void shard_worker_left__last_of_all_leaves_nothing_staged(void **state)
+static void shard_worker_left__last_of_all_leaves_nothing_buffered(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
@@ -300,7 +300,7 @@ int main(void)
         CASE(shard_worker_join__agrees_with_other_shards_before_it_begins),
         CASE(shard_worker_join__again_replaces_what_it_repeats),
         CASE(shard_worker_left__ends_its_iteration),
-        CASE(shard_worker_left__last_of_all_leaves_nothing_staged),
+        CASE(shard_worker_left__last_of_all_leaves_nothing_buffered),
         CASE(shard_worker_lost__drops_the_iteration_it_has_not_ticked),
         CASE(shard_worker_lost__lets_the_others_go_on),
         CASE(shard_worker_lost__in_the_middle_of_a_push_drops_it),

@@ -48,7 +48,7 @@ static struct sl_snapshot_table a_table(void)
     return table;
 }
 
-static void image__a_table(void **state)
+static void snapshot__a_table(void **state)
 {
     (void)state;
     struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_TABLE_BYTES, SL_SNAPSHOT_TABLE, 0);
@@ -79,7 +79,7 @@ static void image__a_table(void **state)
 }
 
 /* A specification that decodes and is wrong is refused with the field's name. */
-static void image__a_table_that_nobody_could_open(void **state)
+static void snapshot__a_table_that_nobody_could_open(void **state)
 {
     (void)state;
     struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_TABLE_BYTES, SL_SNAPSHOT_TABLE, 0);
@@ -94,7 +94,7 @@ static void image__a_table_that_nobody_could_open(void **state)
 }
 
 /* Such powers of beta1 and beta2 would make steps without a bound, or of no number. */
-static void image__a_table_whose_powers_are_none(void **state)
+static void snapshot__a_table_whose_powers_are_none(void **state)
 {
     (void)state;
     static const struct {
@@ -115,7 +115,7 @@ static void image__a_table_whose_powers_are_none(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image__records_fill_a_block(void **state)
+static void snapshot__records_fill_a_block(void **state)
 {
     (void)state;
     const float floats[3] = {1, -2, 3.5F};
@@ -144,7 +144,7 @@ static void image__records_fill_a_block(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image_dense_elements__of_the_last_block(void **state)
+static void snapshot_dense_elements__of_the_last_block(void **state)
 {
     (void)state;
     assert_int_equal(sl_snapshot_dense_elements(1, 0), 1);
@@ -156,7 +156,7 @@ static void image_dense_elements__of_the_last_block(void **state)
 }
 
 /* An array that is longer than a block goes into several, and comes out whole. */
-static void image__kv_arrays_in_pieces(void **state)
+static void snapshot__kv_arrays_in_pieces(void **state)
 {
     (void)state;
     static uint8_t values[20001];
@@ -199,7 +199,7 @@ static void image__kv_arrays_in_pieces(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image_take_kv__refuses_what_leaves_its_array(void **state)
+static void snapshot_take_kv__refuses_what_leaves_its_array(void **state)
 {
     (void)state;
     static const float values[4] = {1, 2, 3, 4};
@@ -216,7 +216,7 @@ static void image_take_kv__refuses_what_leaves_its_array(void **state)
         struct sl_snapshot_kv piece = {.length = cases[i].length,
                                        .first = cases[i].first,
                                        .count = cases[i].count,
-                                       .written = cases[i].written,
+                                       .initialized_count = cases[i].written,
                                        .values = values};
         assert_int_equal(sl_snapshot_put_kv(block, &piece, 4), 4);
         struct sl_bytes cursor = sl_snapshot_records(block);
@@ -225,14 +225,14 @@ static void image_take_kv__refuses_what_leaves_its_array(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image__clocks(void **state)
+static void snapshot__clocks(void **state)
 {
     (void)state;
     struct sl_snapshot_block *block = block_of(64, SL_SNAPSHOT_CLOCKS, 0);
     const struct sl_snapshot_clock clocks[] = {
-        {.worker = 0, .clock = 8, .heard = true, .began = true},
+        {.worker = 0, .clock = 8, .seen = true, .began = true},
         {.worker = SL_LIMIT_WORKERS - 1, .clock = 7, .joined = true, .pushed = true},
-        {.worker = 2, .clock = UINT32_MAX, .standing = SL_CLOCKS_STATE_FINISHED},
+        {.worker = 2, .clock = UINT32_MAX, .state = SL_CLOCKS_STATE_FINISHED},
         {.worker = SL_LIMIT_WORKERS},
     };
     for (uint32_t i = 0; i < 4; i++) {
@@ -246,8 +246,8 @@ static void image__clocks(void **state)
         assert_true(sl_snapshot_take_clock(&cursor, &out));
         assert_int_equal(out.worker, clocks[i].worker);
         assert_int_equal(out.clock, clocks[i].clock);
-        assert_int_equal(out.standing, clocks[i].standing);
-        assert_int_equal(out.heard, clocks[i].heard);
+        assert_int_equal(out.state, clocks[i].state);
+        assert_int_equal(out.seen, clocks[i].seen);
         assert_int_equal(out.joined, clocks[i].joined);
         assert_int_equal(out.began, clocks[i].began);
         assert_int_equal(out.pushed, clocks[i].pushed);
@@ -258,7 +258,7 @@ static void image__clocks(void **state)
 }
 
 /* A staged push of 3,000 keys over blocks of 16 KiB. */
-static void image__staged_pushes_in_pieces(void **state)
+static void snapshot__staged_pushes_in_pieces(void **state)
 {
     (void)state;
     enum { KEYS = 3000, DIM = 3 };
@@ -297,7 +297,7 @@ static void image__staged_pushes_in_pieces(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image__a_staged_dense_push(void **state)
+static void snapshot__a_staged_dense_push(void **state)
 {
     (void)state;
     struct sl_snapshot_block *block = block_of(256, SL_SNAPSHOT_BUFFERED_PUSH, 1);
@@ -323,7 +323,7 @@ static void image__a_staged_dense_push(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image__sessions(void **state)
+static void snapshot__sessions(void **state)
 {
     (void)state;
     static struct sl_snapshot_session session = {
@@ -368,7 +368,7 @@ static void image__sessions(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image__end_counts_what_came_before(void **state)
+static void snapshot__end_counts_what_came_before(void **state)
 {
     (void)state;
     struct sl_snapshot_block *block = block_of(1024, SL_SNAPSHOT_CLOCKS, 0);
@@ -392,7 +392,7 @@ static void image__end_counts_what_came_before(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void image_block_check__names_what_is_wrong(void **state)
+static void snapshot_block_check__names_what_is_wrong(void **state)
 {
     (void)state;
     uint64_t payload[2] = {0};
@@ -420,19 +420,19 @@ static void image_block_check__names_what_is_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(image__a_table),
-        cmocka_unit_test(image__a_table_that_nobody_could_open),
-        cmocka_unit_test(image__a_table_whose_powers_are_none),
-        cmocka_unit_test(image__records_fill_a_block),
-        cmocka_unit_test(image_dense_elements__of_the_last_block),
-        cmocka_unit_test(image__kv_arrays_in_pieces),
-        cmocka_unit_test(image_take_kv__refuses_what_leaves_its_array),
-        cmocka_unit_test(image__clocks),
-        cmocka_unit_test(image__staged_pushes_in_pieces),
-        cmocka_unit_test(image__a_staged_dense_push),
-        cmocka_unit_test(image__sessions),
-        cmocka_unit_test(image__end_counts_what_came_before),
-        cmocka_unit_test(image_block_check__names_what_is_wrong),
+        cmocka_unit_test(snapshot__a_table),
+        cmocka_unit_test(snapshot__a_table_that_nobody_could_open),
+        cmocka_unit_test(snapshot__a_table_whose_powers_are_none),
+        cmocka_unit_test(snapshot__records_fill_a_block),
+        cmocka_unit_test(snapshot_dense_elements__of_the_last_block),
+        cmocka_unit_test(snapshot__kv_arrays_in_pieces),
+        cmocka_unit_test(snapshot_take_kv__refuses_what_leaves_its_array),
+        cmocka_unit_test(snapshot__clocks),
+        cmocka_unit_test(snapshot__staged_pushes_in_pieces),
+        cmocka_unit_test(snapshot__a_staged_dense_push),
+        cmocka_unit_test(snapshot__sessions),
+        cmocka_unit_test(snapshot__end_counts_what_came_before),
+        cmocka_unit_test(snapshot_block_check__names_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

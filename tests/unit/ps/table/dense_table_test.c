@@ -36,7 +36,7 @@ static float *random_floats(uint64_t count, uint64_t seed)
 }
 
 /* The first values are the same however the array is cut. */
-static void dense_store_create__values_whatever_the_shards(void **state)
+static void dense_table_create__values_whatever_the_shards(void **state)
 {
     (void)state;
     const uint64_t length = 7 * BLOCK + 77;
@@ -45,68 +45,68 @@ static void dense_store_create__values_whatever_the_shards(void **state)
         for (uint32_t range = 0; range < shards; range++) {
             const uint64_t start = sl_partition_range_start(length, shards, range);
             const uint64_t end = sl_partition_range_start(length, shards, range + 1);
-            struct sl_dense_table *store = NULL;
+            struct sl_dense_table *table = NULL;
             float *values = malloc((end - start + 1) * sizeof *values);
-            assert_int_equal(sl_dense_table_create(&spec, start, end - start, 0, &store), 0);
-            assert_int_equal(sl_dense_table_start(store), start);
-            assert_int_equal(sl_dense_table_count(store), end - start);
-            sl_dense_table_read(store, start, end - start, values);
+            assert_int_equal(sl_dense_table_create(&spec, start, end - start, 0, &table), 0);
+            assert_int_equal(sl_dense_table_start(table), start);
+            assert_int_equal(sl_dense_table_count(table), end - start);
+            sl_dense_table_read(table, start, end - start, values);
             for (uint64_t i = start; i < end; i++) {
                 float expected;
                 sl_initializer_fill(&spec.initializer, i, 0, 1, &expected);
                 assert_true(values[i - start] == expected);
             }
             free(values);
-            sl_dense_table_destroy(&store);
-            assert_null(store);
+            sl_dense_table_destroy(&table);
+            assert_null(table);
         }
     }
 }
 
-static void dense_store_create__zeros_and_constants(void **state)
+static void dense_table_create__zeros_and_constants(void **state)
 {
     (void)state;
     const uint64_t length = 2 * BLOCK + 5;
     struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, length);
     float *values = malloc(length * sizeof *values);
     for (int kind = SL_INITIALIZER_ZEROS; kind <= SL_INITIALIZER_CONSTANT; kind++) {
-        struct sl_dense_table *store = NULL;
+        struct sl_dense_table *table = NULL;
         spec.initializer =
             (struct sl_initializer_spec){.kind = (enum sl_initializer_kind)kind, .a = 0.25F};
-        assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &store), 0);
-        sl_dense_table_read(store, 0, length, values);
+        assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &table), 0);
+        sl_dense_table_read(table, 0, length, values);
         for (uint64_t i = 0; i < length; i++) {
             assert_true(values[i] == (kind == SL_INITIALIZER_ZEROS ? 0.0F : 0.25F));
         }
-        sl_dense_table_destroy(&store);
+        sl_dense_table_destroy(&table);
     }
     free(values);
 }
 
-static void dense_store_create__empty_range(void **state)
+static void dense_table_create__empty_range(void **state)
 {
     (void)state;
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, 5 * BLOCK);
-    struct sl_dense_table *store = NULL;
+    struct sl_dense_table *table = NULL;
     float nothing;
-    assert_int_equal(sl_dense_table_create(&spec, 5 * BLOCK, 0, 0, &store), 0);
-    sl_dense_table_read(store, 5 * BLOCK, 0, &nothing);
-    sl_dense_table_destroy(&store);
+    assert_int_equal(sl_dense_table_create(&spec, 5 * BLOCK, 0, 0, &table), 0);
+    sl_dense_table_read(table, 5 * BLOCK, 0, &nothing);
+    sl_dense_table_destroy(&table);
 }
 
-static void dense_store_create__memory_limit(void **state)
+static void dense_table_create__memory_limit(void **state)
 {
     (void)state;
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, 100 * BLOCK);
-    struct sl_dense_table *store = NULL;
-    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 1 << 20, &store),
+    struct sl_dense_table *table = NULL;
+    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 1 << 20, &table),
                      SL_ERR_NO_MEMORY);
-    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 1, &store), SL_ERR_NO_MEMORY);
-    assert_null(store);
-    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 4 << 20, &store), 0);
-    assert_true(sl_dense_table_memory_bytes(store) <= 4 << 20);
-    assert_true(sl_dense_table_memory_bytes(store) >= 100 * BLOCK * 3 * sizeof(float));
-    sl_dense_table_destroy(&store);
+    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 1, &table), SL_ERR_NO_MEMORY);
+    assert_null(table);
+    assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 4 << 20, &table), 0);
+    assert_true(sl_dense_table_memory_bytes(table) <= 4 << 20);
+    assert_true(sl_dense_table_memory_bytes(table) >= 100 * BLOCK * 3 * sizeof(float));
+    sl_dense_table_destroy(&table);
 }
 
 /* Blocks as rows of a kernel, kept by the test: random ranges, each optimizer. */
@@ -167,7 +167,7 @@ static void mirror_apply(struct mirror *mirror, const struct sl_optimizer_spec *
     }
 }
 
-static void dense_store_apply__random_ranges(void **state)
+static void dense_table_apply__random_ranges(void **state)
 {
     (void)state;
     const uint64_t length = 5 * BLOCK + 100;
@@ -175,26 +175,26 @@ static void dense_store_apply__random_ranges(void **state)
     float *values = malloc(length * sizeof *values);
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         struct sl_table_spec spec = spec_of((enum sl_optimizer_kind)kind, length);
-        struct sl_dense_table *store = NULL;
+        struct sl_dense_table *table = NULL;
         struct sl_optimizer_state powers;
         struct mirror mirror;
         uint64_t seed = (uint64_t)kind;
         spec.optimizer.decay_steps = 5;
-        assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &store), 0);
+        assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &table), 0);
         sl_optimizer_state_init(&spec.optimizer, &powers);
         mirror_init(&mirror, &spec);
         for (uint64_t step = 0; step < 40; step++) {
             const uint64_t start = sl_hash_random(&seed) % length;
             const uint64_t count = sl_hash_random(&seed) % (length - start + 1);
-            sl_dense_table_apply(store, start, count, g, &powers, step);
+            sl_dense_table_apply(table, start, count, g, &powers, step);
             mirror_apply(&mirror, &spec.optimizer, &powers, start, count, g, step);
         }
-        sl_dense_table_read(store, 0, length, values);
+        sl_dense_table_read(table, 0, length, values);
         assert_memory_equal(values, mirror.w, length * sizeof *values);
-        sl_dense_table_read(store, BLOCK - 3, BLOCK + 9, values);
+        sl_dense_table_read(table, BLOCK - 3, BLOCK + 9, values);
         assert_memory_equal(values, mirror.w + BLOCK - 3, (BLOCK + 9) * sizeof *values);
         mirror_fini(&mirror);
-        sl_dense_table_destroy(&store);
+        sl_dense_table_destroy(&table);
     }
     free(values);
     free(g);
@@ -203,11 +203,11 @@ static void dense_store_apply__random_ranges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dense_store_create__values_whatever_the_shards),
-        cmocka_unit_test(dense_store_create__zeros_and_constants),
-        cmocka_unit_test(dense_store_create__empty_range),
-        cmocka_unit_test(dense_store_create__memory_limit),
-        cmocka_unit_test(dense_store_apply__random_ranges),
+        cmocka_unit_test(dense_table_create__values_whatever_the_shards),
+        cmocka_unit_test(dense_table_create__zeros_and_constants),
+        cmocka_unit_test(dense_table_create__empty_range),
+        cmocka_unit_test(dense_table_create__memory_limit),
+        cmocka_unit_test(dense_table_apply__random_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

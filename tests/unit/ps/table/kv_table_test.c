@@ -14,153 +14,154 @@
 
 static struct sl_kv_table *make(uint32_t value_bytes, size_t bytes_max)
 {
-    struct sl_kv_table *store;
-    assert_int_equal(sl_kv_table_create(value_bytes, bytes_max, &store), 0);
-    return store;
+    struct sl_kv_table *table;
+    assert_int_equal(sl_kv_table_create(value_bytes, bytes_max, &table), 0);
+    return table;
 }
 
 /* A push of one key, all of it. */
-static int push(struct sl_kv_table *store, uint64_t key, uint32_t start, uint32_t count,
+static int push(struct sl_kv_table *table, uint64_t key, uint32_t start, uint32_t count,
                 uint32_t whole, const void *values)
 {
-    struct sl_kv_reservation claim;
+    struct sl_kv_reservation reservation;
     uint32_t record;
     uint32_t failed;
     uint32_t length;
-    sl_kv_table_reservation_begin(store, &claim);
-    int err = sl_kv_table_reserve(store, &claim, &key, NULL, whole, 1, &record, &failed, &length);
+    sl_kv_table_reservation_begin(table, &reservation);
+    int err =
+        sl_kv_table_reserve(table, &reservation, &key, NULL, whole, 1, &record, &failed, &length);
     if (err == 0) {
-        err = sl_kv_table_make(store, &claim, &record, 1);
+        err = sl_kv_table_make(table, &reservation, &record, 1);
     }
-    sl_kv_table_reservation_end(store, &claim);
+    sl_kv_table_reservation_end(table, &reservation);
     if (err == 0) {
-        sl_kv_table_push(store, sl_kv_table_at(store, record), start, count, values);
+        sl_kv_table_push(table, sl_kv_table_at(table, record), start, count, values);
     }
     return err;
 }
 
-static const struct sl_kv_array *find(const struct sl_kv_table *store, uint64_t key)
+static const struct sl_kv_array *find(const struct sl_kv_table *table, uint64_t key)
 {
     struct sl_kv_array *array;
-    sl_kv_table_find(store, &key, 1, &array);
+    sl_kv_table_find(table, &key, 1, &array);
     return array;
 }
 
-static void kv_store__keeps_arrays_where_they_are(void **state)
+static void kv_table__keeps_arrays_where_they_are(void **state)
 {
     (void)state;
-    struct sl_kv_table *store = make(4, 0);
+    struct sl_kv_table *table = make(4, 0);
     static const uint32_t lengths[] = {1, 16, 17, 8192, 8193, 100000};
     const float *first[6];
     float value = 1;
     for (uint64_t key = 0; key < 6; key++) {
         const uint32_t length = lengths[key];
-        assert_int_equal(push(store, key, length - 1, 1, length, &value), 0);
-        first[key] = (const float *)(const void *)find(store, key)->values;
+        assert_int_equal(push(table, key, length - 1, 1, length, &value), 0);
+        first[key] = (const float *)(const void *)find(table, key)->values;
         assert_int_equal((uintptr_t)first[key] % 64, 0);
         assert_true(first[key][length - 1] == 1);
         assert_true(length == 1 || (first[key][0] == 0 && first[key][length - 2] == 0));
     }
     for (uint64_t key = 6; key < GROWN; key++) {
         value = (float)key;
-        assert_int_equal(push(store, sl_hash_key(key), 0, 1, 1, &value), 0);
+        assert_int_equal(push(table, sl_hash_key(key), 0, 1, 1, &value), 0);
     }
-    assert_int_equal(sl_kv_table_key_count(store), GROWN);
+    assert_int_equal(sl_kv_table_key_count(table), GROWN);
     for (uint64_t key = 0; key < 6; key++) {
-        assert_ptr_equal(find(store, key)->values, first[key]);
+        assert_ptr_equal(find(table, key)->values, first[key]);
     }
     for (uint64_t key = 6; key < GROWN; key += 17) {
-        const struct sl_kv_array *array = find(store, sl_hash_key(key));
+        const struct sl_kv_array *array = find(table, sl_hash_key(key));
         assert_non_null(array);
         assert_true(*(const float *)(const void *)array->values == (float)key);
     }
-    assert_null(find(store, 7));
-    sl_kv_table_destroy(&store);
-    assert_null(store);
+    assert_null(find(table, 7));
+    sl_kv_table_destroy(&table);
+    assert_null(table);
 }
 
 /* Parts in every order: what is there is added to, whether or not the part touches what nobody has
  * written yet. */
-static void kv_store_push__adds_parts_in_any_order(void **state)
+static void kv_table_push__adds_parts_in_any_order(void **state)
 {
     (void)state;
     static const uint32_t parts[][2] = {{0, 3}, {3, 4}, {7, 2}}; /* of nine */
     static const uint8_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                         {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     const float ones[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
-    struct sl_kv_table *store = make(4, 0);
+    struct sl_kv_table *table = make(4, 0);
     for (uint64_t order = 0; order < 6; order++) {
         for (uint32_t i = 0; i < 3; i++) {
             const uint32_t *part = parts[orders[order][i]];
-            assert_int_equal(push(store, order, part[0], part[1], 9, ones + part[0]), 0);
-            assert_int_equal(push(store, order, 2, 3, 9, ones + 2), 0); /* and across them */
+            assert_int_equal(push(table, order, part[0], part[1], 9, ones + part[0]), 0);
+            assert_int_equal(push(table, order, 2, 3, 9, ones + 2), 0); /* and across them */
         }
-        const float *values = (const float *)(const void *)find(store, order)->values;
+        const float *values = (const float *)(const void *)find(table, order)->values;
         for (uint32_t i = 0; i < 9; i++) {
             assert_true(values[i] == ones[i] * (i >= 2 && i < 5 ? 4.0F : 1.0F));
         }
     }
-    sl_kv_table_destroy(&store);
+    sl_kv_table_destroy(&table);
 }
 
-static void kv_store_claim__settles_lengths_while_it_lasts(void **state)
+static void kv_table_reservation__settles_lengths_while_it_lasts(void **state)
 {
     (void)state;
-    struct sl_kv_table *store = make(1, 0);
+    struct sl_kv_table *table = make(1, 0);
     const uint64_t keys[] = {4, 5, 6};
     uint32_t records[3];
     uint32_t failed;
     uint32_t length;
-    struct sl_kv_reservation *own = sl_kv_table_own_reservation(store);
-    sl_kv_table_reservation_begin(store, own);
-    assert_int_equal(sl_kv_table_reserve(store, own, keys, NULL, 100, 3, records, &failed, &length),
+    struct sl_kv_reservation *own = sl_kv_table_own_reservation(table);
+    sl_kv_table_reservation_begin(table, own);
+    assert_int_equal(sl_kv_table_reserve(table, own, keys, NULL, 100, 3, records, &failed, &length),
                      0);
-    assert_null(find(store, 4));
-    assert_int_equal(push(store, 4, 0, 1, 99, "x"), SL_ERR_INVALID);
-    assert_int_equal(push(store, 4, 0, 1, 100, "x"), 0);
+    assert_null(find(table, 4));
+    assert_int_equal(push(table, 4, 0, 1, 99, "x"), SL_ERR_INVALID);
+    assert_int_equal(push(table, 4, 0, 1, 100, "x"), 0);
     /* Keys of another that fails do not lose their mark. */
     struct sl_kv_reservation other;
     const uint32_t lens[] = {100, 99};
     uint32_t other_records[2];
-    sl_kv_table_reservation_begin(store, &other);
+    sl_kv_table_reservation_begin(table, &other);
     assert_int_equal(
-        sl_kv_table_reserve(store, &other, keys + 1, lens, 0, 2, other_records, &failed, &length),
+        sl_kv_table_reserve(table, &other, keys + 1, lens, 0, 2, other_records, &failed, &length),
         SL_ERR_INVALID);
     assert_int_equal(failed, 1);
     assert_int_equal(length, 100);
-    sl_kv_table_reservation_end(store, &other);
-    assert_int_equal(push(store, 5, 0, 1, 98, "x"), SL_ERR_INVALID);
-    assert_int_equal(sl_kv_table_make(store, own, records, 2), 0);
-    assert_non_null(find(store, 5));
-    sl_kv_table_reservation_end(store, own);
+    sl_kv_table_reservation_end(table, &other);
+    assert_int_equal(push(table, 5, 0, 1, 98, "x"), SL_ERR_INVALID);
+    assert_int_equal(sl_kv_table_make(table, own, records, 2), 0);
+    assert_non_null(find(table, 5));
+    sl_kv_table_reservation_end(table, own);
     /* The third was not made: its length is anybody's, and its memory given back. */
-    const size_t after = sl_kv_table_memory_bytes(store);
-    assert_int_equal(push(store, 6, 0, 1, 64, "x"), 0);
-    assert_int_equal(sl_kv_table_memory_bytes(store), after + 64);
-    assert_int_equal(sl_kv_table_key_count(store), 3);
-    sl_kv_table_destroy(&store);
+    const size_t after = sl_kv_table_memory_bytes(table);
+    assert_int_equal(push(table, 6, 0, 1, 64, "x"), 0);
+    assert_int_equal(sl_kv_table_memory_bytes(table), after + 64);
+    assert_int_equal(sl_kv_table_key_count(table), 3);
+    sl_kv_table_destroy(&table);
 }
 
-static void kv_store_claim__stays_within_the_limit(void **state)
+static void kv_table_reservation__stays_within_the_limit(void **state)
 {
     (void)state;
-    struct sl_kv_table *store = make(4, (size_t)1 << 20);
+    struct sl_kv_table *table = make(4, (size_t)1 << 20);
     uint64_t key = 0;
     const float value = 1;
-    while (push(store, key, 0, 1, 5000, &value) == 0) {
+    while (push(table, key, 0, 1, 5000, &value) == 0) {
         key++;
-        assert_true(sl_kv_table_memory_bytes(store) <= (size_t)1 << 20);
+        assert_true(sl_kv_table_memory_bytes(table) <= (size_t)1 << 20);
     }
-    assert_int_equal(sl_kv_table_key_count(store), key);
+    assert_int_equal(sl_kv_table_key_count(table), key);
     assert_true(key > 30);
-    const size_t full = sl_kv_table_memory_bytes(store);
-    assert_null(find(store, key));
-    assert_int_equal(push(store, key, 0, 1, UINT32_MAX, &value), SL_ERR_NO_MEMORY);
-    assert_int_equal(push(store, 0, 0, 1, 5000, &value), 0); /* what is there needs none */
-    assert_int_equal(sl_kv_table_memory_bytes(store), full);
-    sl_kv_table_set_bytes_max(store, 0);
-    assert_int_equal(push(store, key, 0, 1, 5000, &value), 0);
-    sl_kv_table_destroy(&store);
+    const size_t full = sl_kv_table_memory_bytes(table);
+    assert_null(find(table, key));
+    assert_int_equal(push(table, key, 0, 1, UINT32_MAX, &value), SL_ERR_NO_MEMORY);
+    assert_int_equal(push(table, 0, 0, 1, 5000, &value), 0); /* what is there needs none */
+    assert_int_equal(sl_kv_table_memory_bytes(table), full);
+    sl_kv_table_set_bytes_max(table, 0);
+    assert_int_equal(push(table, key, 0, 1, 5000, &value), 0);
+    sl_kv_table_destroy(&table);
     struct sl_kv_table *none = NULL;
     assert_int_equal(sl_kv_table_create(4, 1000, &none), SL_ERR_NO_MEMORY);
     assert_null(none);
@@ -169,10 +170,10 @@ static void kv_store_claim__stays_within_the_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kv_store__keeps_arrays_where_they_are),
-        cmocka_unit_test(kv_store_push__adds_parts_in_any_order),
-        cmocka_unit_test(kv_store_claim__settles_lengths_while_it_lasts),
-        cmocka_unit_test(kv_store_claim__stays_within_the_limit),
+        cmocka_unit_test(kv_table__keeps_arrays_where_they_are),
+        cmocka_unit_test(kv_table_push__adds_parts_in_any_order),
+        cmocka_unit_test(kv_table_reservation__settles_lengths_while_it_lasts),
+        cmocka_unit_test(kv_table_reservation__stays_within_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

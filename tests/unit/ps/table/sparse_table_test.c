@@ -32,12 +32,12 @@ static struct sl_table_spec spec_of(enum sl_optimizer_kind kind, uint32_t dim)
     };
 }
 
-static struct sl_sparse_table *store_of(enum sl_optimizer_kind kind, uint32_t dim)
+static struct sl_sparse_table *table_of(enum sl_optimizer_kind kind, uint32_t dim)
 {
     const struct sl_table_spec spec = spec_of(kind, dim);
-    struct sl_sparse_table *store = NULL;
-    assert_int_equal(sl_sparse_table_create(&spec, 0, &store), 0);
-    return store;
+    struct sl_sparse_table *table = NULL;
+    assert_int_equal(sl_sparse_table_create(&spec, 0, &table), 0);
+    return table;
 }
 
 static uint64_t unshift(uint64_t mixed, int shift)
@@ -120,11 +120,11 @@ static void hard_keys(uint64_t *keys)
     }
 }
 
-static void model_push(struct model *model, struct sl_sparse_table *store, const uint64_t *keys,
+static void model_push(struct model *model, struct sl_sparse_table *table, const uint64_t *keys,
                        const uint32_t *records, uint32_t count, const float *g, uint64_t step)
 {
     const struct sl_optimizer_state none = {0};
-    sl_sparse_table_apply(store, records, count, g, &none, step);
+    sl_sparse_table_apply(table, records, count, g, &none, step);
     for (uint32_t i = 0; i < count; i++) {
         struct model_row *row = model_find(model, keys[i]);
         for (uint32_t column = 0; column < MODEL_DIM; column++) {
@@ -150,13 +150,13 @@ static void model_create(struct model *model, const struct sl_table_spec *spec,
     }
 }
 
-static void table_store__as_a_plain_map(void **state)
+static void table_table__as_a_plain_map(void **state)
 {
     (void)state;
     uint64_t keys[MODEL_KEYS];
     uint64_t seed = 11;
     struct model model = {.rows = calloc(MODEL_KEYS, sizeof *model.rows)};
-    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, MODEL_DIM);
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SUM, MODEL_DIM);
     hard_keys(keys);
     for (uint64_t op = 0; op < MODEL_OPS; op++) {
         const uint32_t count = (uint32_t)(sl_hash_random(&seed) % BATCH);
@@ -172,42 +172,42 @@ static void table_store__as_a_plain_map(void **state)
             }
         }
         if (op % 3 == 0) {
-            sl_sparse_table_find(store, asked, count, records);
+            sl_sparse_table_find(table, asked, count, records);
             for (uint32_t i = 0; i < count; i++) {
                 const struct model_row *row = model_find(&model, asked[i]);
                 assert_int_equal(records[i], row == NULL ? SL_ROW_NONE : row->number);
             }
             continue;
         }
-        assert_int_equal(sl_sparse_table_find_or_create(store, asked, count, records), 0);
-        model_create(&model, sl_sparse_table_spec(store), asked, records, count);
-        model_push(&model, store, asked, records, count, g, op);
-        sl_sparse_table_gather(store, records, count, rows);
+        assert_int_equal(sl_sparse_table_find_or_create(table, asked, count, records), 0);
+        model_create(&model, sl_sparse_table_spec(table), asked, records, count);
+        model_push(&model, table, asked, records, count, g, op);
+        sl_sparse_table_gather(table, records, count, rows);
         for (uint32_t i = 0; i < count; i++) {
             const struct model_row *row = model_find(&model, asked[i]);
             assert_memory_equal(rows + i * MODEL_DIM, row->row, sizeof row->row);
-            assert_int_equal(sl_sparse_table_record(store, records[i])->count, row->count);
-            assert_int_equal(sl_sparse_table_record(store, records[i])->last_step, op);
+            assert_int_equal(sl_sparse_table_record(table, records[i])->count, row->count);
+            assert_int_equal(sl_sparse_table_record(table, records[i])->last_step, op);
         }
     }
-    assert_int_equal(sl_sparse_table_row_count(store), model.count);
+    assert_int_equal(sl_sparse_table_row_count(table), model.count);
     assert_true(model.count > MODEL_KEYS / 2);
-    sl_sparse_table_destroy(&store);
-    assert_null(store);
+    sl_sparse_table_destroy(&table);
+    assert_null(table);
     free(model.rows);
 }
 
 /* Keys that no directory can tell apart take memory and time in proportion, not without end. */
 static void collide(uint64_t (*key_at)(uint64_t i), uint32_t count, size_t index_bytes_max)
 {
-    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, 1);
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SUM, 1);
     uint64_t *keys = malloc(count * sizeof *keys);
     uint32_t *records = malloc(count * sizeof *records);
     for (uint32_t i = 0; i < count; i++) {
         keys[i] = key_at(i);
     }
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(sl_sparse_table_find_or_create(store, keys, count, records), 0);
+        assert_int_equal(sl_sparse_table_find_or_create(table, keys, count, records), 0);
         for (uint32_t i = 0; i < count; i++) {
             assert_int_equal(records[i], i);
         }
@@ -215,16 +215,16 @@ static void collide(uint64_t (*key_at)(uint64_t i), uint32_t count, size_t index
     for (uint32_t i = 0; i < count; i++) { /* and others are still absent */
         keys[i] = key_at(count + i);
     }
-    sl_sparse_table_find(store, keys, count, records);
+    sl_sparse_table_find(table, keys, count, records);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(records[i], SL_ROW_NONE);
     }
-    assert_int_equal(sl_sparse_table_row_count(store), count);
-    assert_true(sl_sparse_table_memory_bytes(store) <
-                count * sl_sparse_table_record_bytes(store) + index_bytes_max);
+    assert_int_equal(sl_sparse_table_row_count(table), count);
+    assert_true(sl_sparse_table_memory_bytes(table) <
+                count * sl_sparse_table_record_bytes(table) + index_bytes_max);
     free(keys);
     free(records);
-    sl_sparse_table_destroy(&store);
+    sl_sparse_table_destroy(&table);
 }
 
 static uint64_t same_low_48_bits(uint64_t i)
@@ -242,7 +242,7 @@ static uint64_t low_directory_bits_zero(uint64_t i)
     return key_of_hash((i & 0x3fff) | (i >> 14) << 40);
 }
 
-static void table_store__keys_of_one_hash(void **state)
+static void table_table__keys_of_one_hash(void **state)
 {
     (void)state;
     collide(same_low_48_bits, 3000, 2 << 20);
@@ -254,8 +254,8 @@ static void table_store__keys_of_one_hash(void **state)
  * would have if it were created, whatever number of rows was expected. */
 static void insert_as_create(const uint64_t *keys, uint32_t count, uint64_t expected)
 {
-    struct sl_sparse_table *created = store_of(SL_OPTIMIZER_SUM, 1);
-    struct sl_sparse_table *inserted = store_of(SL_OPTIMIZER_SUM, 1);
+    struct sl_sparse_table *created = table_of(SL_OPTIMIZER_SUM, 1);
+    struct sl_sparse_table *inserted = table_of(SL_OPTIMIZER_SUM, 1);
     uint32_t *wanted = malloc(count * sizeof *wanted);
     uint32_t *got = malloc(count * sizeof *got);
     sl_sparse_table_reserve(inserted, expected);
@@ -283,7 +283,7 @@ static void insert_as_create(const uint64_t *keys, uint32_t count, uint64_t expe
     sl_sparse_table_destroy(&inserted);
 }
 
-static void table_store_find_or_insert__as_create(void **state)
+static void table_table_find_or_insert__as_create(void **state)
 {
     (void)state;
     enum { COUNT = 100000 };
@@ -303,16 +303,16 @@ static void table_store_find_or_insert__as_create(void **state)
     free(keys);
 }
 
-static void check_many(struct sl_sparse_table *store, const uint64_t *keys, uint32_t *records)
+static void check_many(struct sl_sparse_table *table, const uint64_t *keys, uint32_t *records)
 {
-    sl_sparse_table_find(store, keys, ROWS_MANY, records);
+    sl_sparse_table_find(table, keys, ROWS_MANY, records);
     for (uint32_t i = 0; i < ROWS_MANY; i++) {
         if (records[i] != i) {
             fail_msg("key %u is record %u", i, records[i]);
         }
         float expected[2];
-        sl_initializer_fill(&sl_sparse_table_spec(store)->initializer, keys[i], 0, 2, expected);
-        const struct sl_row *record = sl_sparse_table_record(store, i);
+        sl_initializer_fill(&sl_sparse_table_spec(table)->initializer, keys[i], 0, 2, expected);
+        const struct sl_row *record = sl_sparse_table_record(table, i);
         assert_true(record->key == keys[i]);
         assert_true(record->values[0] == expected[0]);
         assert_true(record->values[1] == expected[1]);
@@ -321,84 +321,84 @@ static void check_many(struct sl_sparse_table *store, const uint64_t *keys, uint
     }
 }
 
-static void table_store__grows_to_millions(void **state)
+static void table_table__grows_to_millions(void **state)
 {
     (void)state;
-    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_ADAGRAD, 2);
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_ADAGRAD, 2);
     uint64_t *keys = malloc(ROWS_MANY * sizeof *keys);
     uint32_t *records = malloc(ROWS_MANY * sizeof *records);
     uint64_t seed = 1;
     for (uint32_t i = 0; i < ROWS_MANY; i++) {
         keys[i] = i % 2 == 0 ? i : sl_hash_random(&seed);
     }
-    assert_int_equal(sl_sparse_table_find_or_create(store, keys, ROWS_MANY, records), 0);
-    assert_int_equal(sl_sparse_table_row_count(store), ROWS_MANY);
-    check_many(store, keys, records);
+    assert_int_equal(sl_sparse_table_find_or_create(table, keys, ROWS_MANY, records), 0);
+    assert_int_equal(sl_sparse_table_row_count(table), ROWS_MANY);
+    check_many(table, keys, records);
     /* 16 of header, 4 values: 32 bytes; an index of 6 to 12; little else. */
-    assert_int_equal(sl_sparse_table_record_bytes(store), 32);
-    assert_true(sl_sparse_table_memory_bytes(store) < ROWS_MANY * 48UL + (2 << 20));
+    assert_int_equal(sl_sparse_table_record_bytes(table), 32);
+    assert_true(sl_sparse_table_memory_bytes(table) < ROWS_MANY * 48UL + (2 << 20));
     for (uint32_t i = 0; i < ROWS_MANY; i++) {
         keys[i] = sl_hash_random(&seed);
     }
-    sl_sparse_table_find(store, keys, ROWS_MANY, records);
+    sl_sparse_table_find(table, keys, ROWS_MANY, records);
     for (uint32_t i = 0; i < ROWS_MANY; i++) {
         assert_true(records[i] == SL_ROW_NONE);
     }
     free(keys);
     free(records);
-    sl_sparse_table_destroy(&store);
+    sl_sparse_table_destroy(&table);
 }
 
 /* A table whose keys all belong to one of many shards fills as evenly as any. */
-static void table_store__keys_of_one_shard(void **state)
+static void table_table__keys_of_one_shard(void **state)
 {
     (void)state;
     const uint32_t count = 50000;
     const uint64_t shard = 0x1234ULL << 48;
-    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, 1);
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SUM, 1);
     uint64_t seed = 1;
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t key = key_of_hash(shard | sl_hash_random(&seed) >> 16);
         uint32_t record;
-        assert_int_equal(sl_sparse_table_find_or_create(store, &key, 1, &record), 0);
+        assert_int_equal(sl_sparse_table_find_or_create(table, &key, 1, &record), 0);
         assert_int_equal(record, i);
     }
-    assert_true(sl_sparse_table_memory_bytes(store) < count * (24 + 12) + (2 << 20));
-    sl_sparse_table_destroy(&store);
+    assert_true(sl_sparse_table_memory_bytes(table) < count * (24 + 12) + (2 << 20));
+    sl_sparse_table_destroy(&table);
 }
 
-static void table_store__memory_limit(void **state)
+static void table_table__memory_limit(void **state)
 {
     (void)state;
     const size_t limit = 3 << 20;
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, 16);
-    struct sl_sparse_table *store = NULL;
-    assert_int_equal(sl_sparse_table_create(&spec, 1000, &store), SL_ERR_NO_MEMORY);
-    assert_null(store);
-    assert_int_equal(sl_sparse_table_create(&spec, limit, &store), 0);
+    struct sl_sparse_table *table = NULL;
+    assert_int_equal(sl_sparse_table_create(&spec, 1000, &table), SL_ERR_NO_MEMORY);
+    assert_null(table);
+    assert_int_equal(sl_sparse_table_create(&spec, limit, &table), 0);
     uint64_t rows = 0;
     int err = 0;
     while (err == 0) {
         uint32_t record;
-        err = sl_sparse_table_find_or_create(store, &rows, 1, &record);
+        err = sl_sparse_table_find_or_create(table, &rows, 1, &record);
         rows += err == 0;
     }
     assert_int_equal(err, SL_ERR_NO_MEMORY);
-    assert_int_equal(sl_sparse_table_row_count(store), rows);
-    assert_true(sl_sparse_table_memory_bytes(store) <= limit);
+    assert_int_equal(sl_sparse_table_row_count(table), rows);
+    assert_true(sl_sparse_table_memory_bytes(table) <= limit);
     /* Most of the limit has become rows. */
-    assert_true(rows * sl_sparse_table_record_bytes(store) > limit / 2);
+    assert_true(rows * sl_sparse_table_record_bytes(table) > limit / 2);
     for (uint64_t key = 0; key < rows + 10; key++) {
         uint32_t record;
-        sl_sparse_table_find(store, &key, 1, &record);
+        sl_sparse_table_find(table, &key, 1, &record);
         assert_int_equal(record, key < rows ? key : SL_ROW_NONE);
     }
     /* A batch with old and new keys: the old are found, the first new one fails. */
     const uint64_t mixed[3] = {1, rows, 2};
     uint32_t records[3];
-    assert_int_equal(sl_sparse_table_find_or_create(store, mixed, 3, records), SL_ERR_NO_MEMORY);
-    assert_int_equal(sl_sparse_table_row_count(store), rows);
-    sl_sparse_table_destroy(&store);
+    assert_int_equal(sl_sparse_table_find_or_create(table, mixed, 3, records), SL_ERR_NO_MEMORY);
+    assert_int_equal(sl_sparse_table_row_count(table), rows);
+    sl_sparse_table_destroy(&table);
 }
 
 /* Fills a table up to its limit, resting `naps` times; the rows it holds then. */
@@ -406,11 +406,11 @@ static uint64_t fill_up(size_t limit, uint64_t naps, size_t *memory_bytes)
 {
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, 16);
     const uint64_t rows_between = limit / (naps + 1) / 144;
-    struct sl_sparse_table *store = NULL;
-    assert_int_equal(sl_sparse_table_create(&spec, limit, &store), 0);
+    struct sl_sparse_table *table = NULL;
+    assert_int_equal(sl_sparse_table_create(&spec, limit, &table), 0);
     uint32_t record;
     uint64_t rows = 0;
-    while (sl_sparse_table_find_or_create(store, &rows, 1, &record) == 0) {
+    while (sl_sparse_table_find_or_create(table, &rows, 1, &record) == 0) {
         assert_int_equal(record, rows);
         rows++;
         if (naps > 0 && rows % rows_between == 0) {
@@ -418,14 +418,14 @@ static uint64_t fill_up(size_t limit, uint64_t naps, size_t *memory_bytes)
             nanosleep(&nap, NULL);
         }
     }
-    *memory_bytes = sl_sparse_table_memory_bytes(store);
+    *memory_bytes = sl_sparse_table_memory_bytes(table);
     assert_true(*memory_bytes <= limit);
-    sl_sparse_table_destroy(&store);
+    sl_sparse_table_destroy(&table);
     return rows;
 }
 
 /* The row that meets the limit is the same, whether the background thread keeps up or not. */
-static void table_store__memory_limit_whoever_is_late(void **state)
+static void table_table__memory_limit_whoever_is_late(void **state)
 {
     (void)state;
     size_t hurried_bytes;
@@ -440,7 +440,7 @@ static void table_store__memory_limit_whoever_is_late(void **state)
 }
 
 /* What a row begins with does not depend on how many shards there are. */
-static void table_store__first_values_whatever_the_shards(void **state)
+static void table_table__first_values_whatever_the_shards(void **state)
 {
     (void)state;
     enum { KEYS = 500, DIM = 5 };
@@ -448,15 +448,15 @@ static void table_store__first_values_whatever_the_shards(void **state)
     for (uint32_t shards = 1; shards <= 7; shards++) {
         struct sl_sparse_table *stores[7];
         for (uint32_t shard = 0; shard < shards; shard++) {
-            stores[shard] = store_of(SL_OPTIMIZER_ADAM, DIM);
+            stores[shard] = table_of(SL_OPTIMIZER_ADAM, DIM);
         }
         for (uint64_t i = 0; i < KEYS; i++) {
             const uint64_t key = shards % 2 == 0 ? i : KEYS - 1 - i;
-            struct sl_sparse_table *store = stores[sl_partition_owner(key, shards)];
+            struct sl_sparse_table *table = stores[sl_partition_owner(key, shards)];
             uint32_t record;
             float row[DIM];
-            assert_int_equal(sl_sparse_table_find_or_create(store, &key, 1, &record), 0);
-            sl_sparse_table_gather(store, &record, 1, row);
+            assert_int_equal(sl_sparse_table_find_or_create(table, &key, 1, &record), 0);
+            sl_sparse_table_gather(table, &record, 1, row);
             if (shards == 1) {
                 memcpy(expected[key], row, sizeof row);
             }
@@ -469,7 +469,7 @@ static void table_store__first_values_whatever_the_shards(void **state)
 }
 
 /* The store hands the kernel the right slots: one row driven beside it. */
-static void table_store_apply__as_the_kernel(void **state)
+static void table_table_apply__as_the_kernel(void **state)
 {
     (void)state;
     static const uint32_t dims[] = {1, 7, 16, 4096};
@@ -482,16 +482,16 @@ static void table_store_apply__as_the_kernel(void **state)
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
             const uint32_t dim = dims[d];
-            struct sl_sparse_table *store = store_of((enum sl_optimizer_kind)kind, dim);
-            const struct sl_optimizer_spec *spec = &sl_sparse_table_spec(store)->optimizer;
+            struct sl_sparse_table *table = table_of((enum sl_optimizer_kind)kind, dim);
+            const struct sl_optimizer_spec *spec = &sl_sparse_table_spec(table)->optimizer;
             const struct sl_optimizer *optimizer =
                 sl_optimizer_find(spec->kind, SL_OPTIMIZER_SIMD_SCALAR);
             const uint64_t keys[2] = {77, 78};
             uint32_t records[2];
             struct sl_optimizer_state powers;
             sl_optimizer_state_init(spec, &powers);
-            assert_int_equal(sl_sparse_table_find_or_create(store, keys, 2, records), 0);
-            sl_sparse_table_gather(store, &records[1], 1, w);
+            assert_int_equal(sl_sparse_table_find_or_create(table, keys, 2, records), 0);
+            sl_sparse_table_gather(table, &records[1], 1, w);
             memset(slots, 0, sizeof slots);
             if (optimizer->init != NULL) {
                 optimizer->init(spec, dim, slots);
@@ -504,26 +504,26 @@ static void table_store_apply__as_the_kernel(void **state)
                                                          .slot_stride = dim,
                                                          .count = visit_index,
                                                          .step = step};
-                sl_sparse_table_apply(store, records, 2, g, &powers, step);
+                sl_sparse_table_apply(table, records, 2, g, &powers, step);
                 optimizer->apply(&visit, w, slots, slots + optimizer->slots_per_value * dim,
                                  g + dim);
             }
-            const struct sl_row *record = sl_sparse_table_record(store, records[1]);
+            const struct sl_row *record = sl_sparse_table_record(table, records[1]);
             assert_memory_equal(record->values, w, dim * sizeof(float));
             assert_memory_equal(record->values + dim, slots,
                                 sl_optimizer_slot_floats(optimizer, dim) * sizeof(float));
             assert_int_equal(record->last_step, 300000);
-            sl_sparse_table_destroy(&store);
+            sl_sparse_table_destroy(&table);
         }
     }
 }
 
-static void table_store_pool__sums_bags(void **state)
+static void table_table_pool__sums_bags(void **state)
 {
     (void)state;
     enum { DIM = 3, KEYS = 40, BAGS = 5 };
     static const uint32_t bag_ends[BAGS] = {0, 7, 7, 39, 40};
-    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SGD, DIM);
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SGD, DIM);
     uint64_t keys[KEYS];
     uint32_t records[KEYS];
     float rows[KEYS * DIM];
@@ -532,8 +532,8 @@ static void table_store_pool__sums_bags(void **state)
     for (uint64_t i = 0; i < KEYS; i++) {
         keys[i] = i % 30;
     }
-    assert_int_equal(sl_sparse_table_find_or_create(store, keys, KEYS, records), 0);
-    sl_sparse_table_gather(store, records, KEYS, rows);
+    assert_int_equal(sl_sparse_table_find_or_create(table, keys, KEYS, records), 0);
+    sl_sparse_table_gather(table, records, KEYS, rows);
     for (uint32_t i = 0; i < BAGS * DIM; i++) {
         pooled[i] = expected[i] = (float)i;
     }
@@ -544,10 +544,10 @@ static void table_store_pool__sums_bags(void **state)
             }
         }
     }
-    sl_sparse_table_pool(store, records, bag_ends, BAGS, pooled);
+    sl_sparse_table_pool(table, records, bag_ends, BAGS, pooled);
     assert_memory_equal(pooled, expected, sizeof pooled);
-    sl_sparse_table_pool(store, records, bag_ends, 0, pooled);
-    sl_sparse_table_destroy(&store);
+    sl_sparse_table_pool(table, records, bag_ends, 0, pooled);
+    sl_sparse_table_destroy(&table);
 }
 
 static void count_in_order(void *ctx, const struct sl_row *record)
@@ -557,35 +557,35 @@ static void count_in_order(void *ctx, const struct sl_row *record)
     (*next)++;
 }
 
-static void table_store_each__in_order_of_creation(void **state)
+static void table_table_each__in_order_of_creation(void **state)
 {
     (void)state;
-    struct sl_sparse_table *store = store_of(SL_OPTIMIZER_SUM, 2);
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SUM, 2);
     uint64_t seen = 0;
     for (uint64_t i = 0; i < 30000; i++) {
         const uint64_t key = 3 * i;
         uint32_t record;
-        assert_int_equal(sl_sparse_table_find_or_create(store, &key, 1, &record), 0);
+        assert_int_equal(sl_sparse_table_find_or_create(table, &key, 1, &record), 0);
     }
-    sl_sparse_table_each(store, count_in_order, &seen);
+    sl_sparse_table_each(table, count_in_order, &seen);
     assert_int_equal(seen, 30000);
-    sl_sparse_table_destroy(&store);
+    sl_sparse_table_destroy(&table);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_store__as_a_plain_map),
-        cmocka_unit_test(table_store__keys_of_one_hash),
-        cmocka_unit_test(table_store_find_or_insert__as_create),
-        cmocka_unit_test(table_store__grows_to_millions),
-        cmocka_unit_test(table_store__keys_of_one_shard),
-        cmocka_unit_test(table_store__memory_limit),
-        cmocka_unit_test(table_store__memory_limit_whoever_is_late),
-        cmocka_unit_test(table_store__first_values_whatever_the_shards),
-        cmocka_unit_test(table_store_apply__as_the_kernel),
-        cmocka_unit_test(table_store_pool__sums_bags),
-        cmocka_unit_test(table_store_each__in_order_of_creation),
+        cmocka_unit_test(table_table__as_a_plain_map),
+        cmocka_unit_test(table_table__keys_of_one_hash),
+        cmocka_unit_test(table_table_find_or_insert__as_create),
+        cmocka_unit_test(table_table__grows_to_millions),
+        cmocka_unit_test(table_table__keys_of_one_shard),
+        cmocka_unit_test(table_table__memory_limit),
+        cmocka_unit_test(table_table__memory_limit_whoever_is_late),
+        cmocka_unit_test(table_table__first_values_whatever_the_shards),
+        cmocka_unit_test(table_table_apply__as_the_kernel),
+        cmocka_unit_test(table_table_pool__sums_bags),
+        cmocka_unit_test(table_table_each__in_order_of_creation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,7 +129,7 @@ static void put_array(struct file *file, uint32_t key)
     for (uint32_t first = 0; first <= key; first++) {
         const struct sl_snapshot_kv piece = {.key = key,
                                              .length = key + 1,
-                                             .written = key + 1,
+                                             .initialized_count = key + 1,
                                              .first = first,
                                              .count = 1,
                                              .values = values + first};
@@ -158,7 +158,7 @@ static void write_shard(uint64_t number, uint64_t base, uint32_t shard, uint32_t
                                                          .base = base,
                                                          .shard = shard,
                                                          .shard_count = SHARDS,
-                                                         .level = 1};
+                                                         .compression_level = 1};
     struct file file = {.number = number};
     assert_int_equal(sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &file.block), 0);
     assert_int_equal(sl_checkpoint_writer_create(&options, &file.writer, reason, REASON), 0);

@@ -44,63 +44,63 @@ static void assert_written(int fd, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void relay_pump__prefixes_whole_lines(void **state)
+static void forward_pump__prefixes_whole_lines(void **state)
 {
     (void)state;
-    struct sl_log_forward relay = {0};
-    sl_log_forward_init(&relay, child[0], shown[1], -1, "ps/0");
-    assert_int_equal(sl_log_forward_pump(&relay), SL_LOG_FORWARD_IDLE);
+    struct sl_log_forward forward = {0};
+    sl_log_forward_init(&forward, child[0], shown[1], -1, "ps/0");
+    assert_int_equal(sl_log_forward_pump(&forward), SL_LOG_FORWARD_IDLE);
     say("one\ntwo\nthr");
-    assert_int_equal(sl_log_forward_pump(&relay), SL_LOG_FORWARD_MORE);
+    assert_int_equal(sl_log_forward_pump(&forward), SL_LOG_FORWARD_MORE);
     assert_written(shown[0], "[ps/0] one\n[ps/0] two\n");
     say("ee\n\n");
-    assert_int_equal(sl_log_forward_pump(&relay), SL_LOG_FORWARD_MORE);
+    assert_int_equal(sl_log_forward_pump(&forward), SL_LOG_FORWARD_MORE);
     assert_written(shown[0], "[ps/0] three\n[ps/0] \n");
     close(child[1]);
-    assert_int_equal(sl_log_forward_pump(&relay), SL_LOG_FORWARD_END);
-    sl_log_forward_fini(&relay);
+    assert_int_equal(sl_log_forward_pump(&forward), SL_LOG_FORWARD_END);
+    sl_log_forward_fini(&forward);
     assert_written(shown[0], "");
 }
 
-static void relay_fini__passes_on_what_is_left_and_ends_the_line(void **state)
+static void forward_fini__passes_on_what_is_left_and_ends_the_line(void **state)
 {
     (void)state;
-    struct sl_log_forward relay = {0};
-    sl_log_forward_init(&relay, child[0], shown[1], copied[1], NULL);
+    struct sl_log_forward forward = {0};
+    sl_log_forward_init(&forward, child[0], shown[1], copied[1], NULL);
     say("a\nunfinished");
     /* The write end stays open, as by a grandchild: fini must not wait for it. */
-    sl_log_forward_fini(&relay);
-    assert_int_equal(relay.from, -1);
+    sl_log_forward_fini(&forward);
+    assert_int_equal(forward.from, -1);
     assert_written(shown[0], "a\nunfinished\n");
     assert_written(copied[0], "a\nunfinished\n");
-    sl_log_forward_fini(&relay);
+    sl_log_forward_fini(&forward);
     close(child[1]);
 }
 
-static void relay_pump__copy_has_no_prefix(void **state)
+static void forward_pump__copy_has_no_prefix(void **state)
 {
     (void)state;
-    struct sl_log_forward relay = {0};
-    sl_log_forward_init(&relay, child[0], shown[1], copied[1], "worker/0");
+    struct sl_log_forward forward = {0};
+    sl_log_forward_init(&forward, child[0], shown[1], copied[1], "worker/0");
     say("x\n");
-    sl_log_forward_pump(&relay);
+    sl_log_forward_pump(&forward);
     assert_written(shown[0], "[worker/0] x\n");
     assert_written(copied[0], "x\n");
-    sl_log_forward_fini(&relay);
+    sl_log_forward_fini(&forward);
     close(child[1]);
 }
 
-static void relay_pump__breaks_a_line_too_long(void **state)
+static void forward_pump__breaks_a_line_too_long(void **state)
 {
     (void)state;
     static char text[SL_LOG_FORWARD_LINE_BYTES * 2];
     static char got[SL_LOG_FORWARD_LINE_BYTES * 4];
     memset(text, 'y', sizeof text - 1);
-    struct sl_log_forward relay = {0};
-    sl_log_forward_init(&relay, child[0], shown[1], -1, "w");
+    struct sl_log_forward forward = {0};
+    sl_log_forward_init(&forward, child[0], shown[1], -1, "w");
     say(text);
     close(child[1]);
-    sl_log_forward_fini(&relay);
+    sl_log_forward_fini(&forward);
     const ssize_t bytes = read(shown[0], got, sizeof got - 1);
     size_t count = 0, lines = 0;
     for (ssize_t i = 0; i < bytes; i++) {
@@ -112,20 +112,20 @@ static void relay_pump__breaks_a_line_too_long(void **state)
 }
 
 /* Output that a full disk has swallowed is remembered; a reader that has gone wants none. */
-static void relay_pump__remembers_lost_output(void **state)
+static void forward_pump__remembers_lost_output(void **state)
 {
     (void)state;
     const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (full < 0) {
         skip();
     }
-    struct sl_log_forward relay = {0};
-    sl_log_forward_init(&relay, child[0], full, -1, NULL);
+    struct sl_log_forward forward = {0};
+    sl_log_forward_init(&forward, child[0], full, -1, NULL);
     say("one\n");
-    assert_int_equal(sl_log_forward_pump(&relay), SL_LOG_FORWARD_MORE);
-    assert_int_equal(relay.lost_errno, ENOSPC);
+    assert_int_equal(sl_log_forward_pump(&forward), SL_LOG_FORWARD_MORE);
+    assert_int_equal(forward.lost_errno, ENOSPC);
     close(child[1]);
-    sl_log_forward_fini(&relay);
+    sl_log_forward_fini(&forward);
     close(full);
 }
 
@@ -134,11 +134,11 @@ static void relay_pump__remembers_lost_output(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_PIPES(relay_pump__prefixes_whole_lines),
-        WITH_PIPES(relay_fini__passes_on_what_is_left_and_ends_the_line),
-        WITH_PIPES(relay_pump__copy_has_no_prefix),
-        WITH_PIPES(relay_pump__breaks_a_line_too_long),
-        WITH_PIPES(relay_pump__remembers_lost_output),
+        WITH_PIPES(forward_pump__prefixes_whole_lines),
+        WITH_PIPES(forward_fini__passes_on_what_is_left_and_ends_the_line),
+        WITH_PIPES(forward_pump__copy_has_no_prefix),
+        WITH_PIPES(forward_pump__breaks_a_line_too_long),
+        WITH_PIPES(forward_pump__remembers_lost_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
