@@ -174,7 +174,7 @@ static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_wel
     conn->payload_bytes_max = welcome->payload_bytes_max;
     conn->incarnation = welcome->incarnation;
     /* A shard without tables lets everybody count; who comes on top of the job's has to join. */
-    conn->counts = welcome->counts && (welcome->resumed || !conn->io->options->hello.joins);
+    conn->counts = welcome->counts && (welcome->resumed || !conn->io->options->hello.join_running);
     conn->clock_told = welcome->clock;
     conn->must_finish = conn->has_clock && conn->finished && welcome->counts;
 }

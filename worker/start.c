@@ -220,7 +220,7 @@ static void fill_io_options(struct sl_client *client, const struct sl_client_opt
         .any_task = any_task,
         .client_id = setup->client_id,
         .checksum = options->checksum,
-        .joins = options->join_running,
+        .join_running = options->join_running,
     };
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&to->coordinator, text, sizeof text);

@@ -51,7 +51,7 @@ static size_t write_text(enum sl_auth_side side, const struct sl_message_hello *
     at = put(at, hello->shard, 4);
     at = put(at, hello->client_id, 8);
     at = put(at, hello->checksum, 1);
-    at = put(at, (hello->joins ? 1U : 0U) | (hello->any_task ? 2U : 0U), 1);
+    at = put(at, (hello->join_running ? 1U : 0U) | (hello->any_task ? 2U : 0U), 1);
     sl_assert(at == text + TEXT_BYTES);
     if (hello->purpose == SL_MESSAGE_PURPOSE_REPLICA) {
         at = put(at, hello->epoch, 8);

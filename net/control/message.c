@@ -19,8 +19,8 @@ struct files {
 struct build {
     Starling__Control control;
     struct files *files; /* where the kind has some */
-    Starling__Register__Pair pairs[SL_MESSAGE_REPLICA_REPORTS_MAX];
-    Starling__Register__Pair *pair_list[SL_MESSAGE_REPLICA_REPORTS_MAX];
+    Starling__Register__ReplicaReport pairs[SL_MESSAGE_REPLICA_REPORTS_MAX];
+    Starling__Register__ReplicaReport *pair_list[SL_MESSAGE_REPLICA_REPORTS_MAX];
     union {
         Starling__Hello hello;
         Starling__Welcome welcome;
@@ -55,7 +55,7 @@ struct build {
         Starling__Challenge challenge;
         Starling__Proof proof;
         Starling__Heartbeat heartbeat;
-        Starling__Lost expired;
+        Starling__Expired expired;
         Starling__Join join;
         Starling__Joined joined;
         Starling__Ended ended;
@@ -91,7 +91,7 @@ static void build_hello(struct build *build, const struct sl_message_hello *from
     build->hello.shard = from->shard;
     build->hello.software = text(from->software, sizeof from->software);
     build->hello.checksum = from->checksum;
-    build->hello.joins = from->joins;
+    build->hello.join_running = from->join_running;
     build->hello.any_task = from->any_task;
     build->hello.epoch = from->epoch;
     build->hello.state = from->state;
@@ -138,12 +138,12 @@ static void build_proof(struct build *build, const struct sl_message_proof *from
 
 static void build_expired(struct build *build, const struct sl_message_expired *from)
 {
-    build->expired = (Starling__Lost)STARLING__LOST__INIT;
+    build->expired = (Starling__Expired)STARLING__EXPIRED__INIT;
     build->expired.role = (Starling__Role)from->role;
     build->expired.task_index = from->task_index;
     build->expired.client_id = from->client_id;
     build->expired.why = text(from->why, sizeof from->why);
-    build->control.lost = &build->expired;
+    build->control.expired = &build->expired;
 }
 
 static void build_error(struct build *build, const struct sl_message_error *from)
@@ -165,31 +165,31 @@ static uint64_t *numbers(const struct sl_message_numbers *from)
 
 static void build_register(struct build *build, const struct sl_message_register *from)
 {
-    sl_assert(from->pair_count <= SL_MESSAGE_REPLICA_REPORTS_MAX);
+    sl_assert(from->replica_report_count <= SL_MESSAGE_REPLICA_REPORTS_MAX);
     build->reg = (Starling__Register)STARLING__REGISTER__INIT;
     build->reg.data_endpoint = text(from->data_endpoint, sizeof from->data_endpoint);
     build->reg.shard_count = from->shard_count;
     build->reg.ps_count = from->ps_count;
     build->reg.worker_count = from->worker_count;
     build->reg.host = text(from->host, sizeof from->host);
-    build->reg.fast_endpoint = text(from->bypass_endpoint, sizeof from->bypass_endpoint);
+    build->reg.bypass_endpoint = text(from->bypass_endpoint, sizeof from->bypass_endpoint);
     build->reg.restore = from->restore;
     build->reg.checkpoint_newest = from->checkpoint_newest;
     build->reg.serving = from->serving;
     build->reg.has_tables = from->has_tables;
     build->reg.replicas = from->replicas;
-    for (uint32_t i = 0; i < from->pair_count; i++) {
-        Starling__Register__Pair *pair = &build->pairs[i];
-        *pair = (Starling__Register__Pair)STARLING__REGISTER__PAIR__INIT;
-        pair->task_index = from->pairs[i].task_index;
-        pair->epoch = from->pairs[i].epoch;
-        pair->in_step = from->pairs[i].in_sync;
-        pair->part = (Starling__PairPart)from->pairs[i].part;
-        pair->is_undecided = from->pairs[i].is_undecided;
+    for (uint32_t i = 0; i < from->replica_report_count; i++) {
+        Starling__Register__ReplicaReport *pair = &build->pairs[i];
+        *pair = (Starling__Register__ReplicaReport)STARLING__REGISTER__REPLICA_REPORT__INIT;
+        pair->task_index = from->replica_reports[i].task_index;
+        pair->epoch = from->replica_reports[i].epoch;
+        pair->in_sync = from->replica_reports[i].in_sync;
+        pair->role = (Starling__ReplicaRole)from->replica_reports[i].role;
+        pair->is_undecided = from->replica_reports[i].is_undecided;
         build->pair_list[i] = pair;
     }
-    build->reg.pairs = build->pair_list;
-    build->reg.n_pairs = from->pair_count;
+    build->reg.replica_reports = build->pair_list;
+    build->reg.n_replica_reports = from->replica_report_count;
     build->reg.complete = numbers(&from->complete);
     build->reg.n_complete = from->complete.count;
     build->reg.unfinished = numbers(&from->unfinished);
@@ -208,12 +208,12 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
         ps->data_endpoint = text(from->ps[i].data_endpoint, sizeof from->ps[i].data_endpoint);
         ps->shard_count = from->ps[i].shard_count;
         ps->host = text(from->ps[i].host, sizeof from->ps[i].host);
-        ps->fast_endpoint = text(from->ps[i].bypass_endpoint, sizeof from->ps[i].bypass_endpoint);
+        ps->bypass_endpoint = text(from->ps[i].bypass_endpoint, sizeof from->ps[i].bypass_endpoint);
         if (from->ps[i].epoch != 0) {
             ps->epoch = from->ps[i].epoch;
             ps->primary = from->ps[i].primary;
             ps->backup = from->ps[i].backup + 1; /* SL_MESSAGE_NO_BACKUP becomes 0 */
-            ps->in_step = from->ps[i].in_sync;
+            ps->in_sync = from->ps[i].in_sync;
         }
         build->cluster.ps_list[i] = ps;
     }
@@ -318,9 +318,9 @@ static void build_stats(struct build *build, const struct sl_message_stats *from
     build->stats.message.bytes_in = from->bytes_in;
     build->stats.message.bytes_out = from->bytes_out;
     build->stats.message.stalls = from->stalls;
-    build->stats.message.alone_writes = from->degraded_writes;
-    build->stats.message.alone_ms = from->degraded_ms;
-    build->stats.message.alone_shards = from->degraded_shards;
+    build->stats.message.degraded_writes = from->degraded_writes;
+    build->stats.message.degraded_ms = from->degraded_ms;
+    build->stats.message.degraded_shards = from->degraded_shards;
     build->control.stats = &build->stats.message;
 }
 

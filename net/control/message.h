@@ -63,10 +63,10 @@ struct sl_message_hello {
     uint64_t client_id;
     uint32_t shard;
     bool checksum;
-    bool joins;     /* worker: its index may be beyond the job's worker count */
-    bool any_task;  /* control: the coordinator chooses task_index, which is 0 here */
-    uint64_t epoch; /* replica: of the shard */
-    uint64_t state; /* replica: the primary's: `incarnation` of its welcomes */
+    bool join_running; /* worker: its index may be beyond the job's worker count */
+    bool any_task;     /* control: the coordinator chooses task_index, which is 0 here */
+    uint64_t epoch;    /* replica: of the shard */
+    uint64_t state;    /* replica: the primary's: `incarnation` of its welcomes */
     bool has_nonce;
     uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* when it has one: net/control/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
@@ -121,7 +121,7 @@ enum sl_message_replica_role {
 struct sl_message_replica_report {
     uint32_t task_index; /* whose shards */
     uint64_t epoch;
-    enum sl_message_replica_role part;
+    enum sl_message_replica_role role;
     bool in_sync; /* the backup is, says the primary; or the backup: so the coordinator has said */
     bool is_undecided; /* the primary does not know yet; else, without in_sync: it will not be */
 };
@@ -152,8 +152,8 @@ struct sl_message_register {
     bool serving;                         /* ps: it has begun already, and restores nothing */
     bool has_tables;                      /* ps: its shards do */
     uint32_t replicas;                    /* ps: backups of each shard, 0 or 1 */
-    struct sl_message_replica_report pairs[SL_MESSAGE_REPLICA_REPORTS_MAX];
-    uint32_t pair_count;
+    struct sl_message_replica_report replica_reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
+    uint32_t replica_report_count;
 };
 
 #define SL_MESSAGE_NO_BACKUP UINT32_MAX

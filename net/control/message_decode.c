@@ -60,7 +60,7 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
     to->client_id = from->client_id;
     to->shard = from->shard;
     to->checksum = from->checksum != 0;
-    to->joins = from->joins != 0;
+    to->join_running = from->join_running != 0;
     to->any_task = from->any_task != 0;
     to->epoch = from->epoch;
     to->state = from->state;
@@ -120,21 +120,23 @@ static bool read_error(const struct sl_message_memory *memory, const Starling__E
 
 static bool read_pairs(const Starling__Register *from, struct sl_message_register *to)
 {
-    if (!holds(from->n_pairs <= SL_MESSAGE_REPLICA_REPORTS_MAX, "register: too many pairs")) {
+    if (!holds(from->n_replica_reports <= SL_MESSAGE_REPLICA_REPORTS_MAX,
+               "register: too many replica reports")) {
         return false;
     }
-    to->pair_count = (uint32_t)from->n_pairs;
-    for (uint32_t i = 0; i < to->pair_count; i++) {
-        const Starling__Register__Pair *pair = from->pairs[i];
-        to->pairs[i] = (struct sl_message_replica_report){
+    to->replica_report_count = (uint32_t)from->n_replica_reports;
+    for (uint32_t i = 0; i < to->replica_report_count; i++) {
+        const Starling__Register__ReplicaReport *pair = from->replica_reports[i];
+        to->replica_reports[i] = (struct sl_message_replica_report){
             .task_index = pair->task_index,
             .epoch = pair->epoch,
-            .part = (enum sl_message_replica_role)pair->part,
-            .in_sync = pair->in_step != 0,
+            .role = (enum sl_message_replica_role)pair->role,
+            .in_sync = pair->in_sync != 0,
             .is_undecided = pair->is_undecided != 0,
         };
-        if (!holds(pair->task_index < SL_LIMIT_PS, "register: a pair's task over the limit") ||
-            !holds((uint32_t)pair->part <= SL_MESSAGE_REPLICA_NEITHER,
+        if (!holds(pair->task_index < SL_LIMIT_PS,
+                   "register: a replica report's task over the limit") ||
+            !holds((uint32_t)pair->role <= SL_MESSAGE_REPLICA_NEITHER,
                    "register: a part that is none")) {
             return false;
         }
@@ -163,7 +165,7 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
                      sizeof to->data_endpoint) &&
            copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
-           copy_text(memory, from->fast_endpoint, TEXT_NAME, to->bypass_endpoint,
+           copy_text(memory, from->bypass_endpoint, TEXT_NAME, to->bypass_endpoint,
                      sizeof to->bypass_endpoint) &&
            (from->shard_count == 0
                 ? holds(to->data_endpoint[0] == '\0' && to->bypass_endpoint[0] == '\0',
@@ -179,7 +181,7 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
     to->epoch = from->epoch;
     to->primary = from->epoch == 0 ? from->task_index : from->primary;
     to->backup = from->epoch == 0 || from->backup == 0 ? SL_MESSAGE_NO_BACKUP : from->backup - 1;
-    to->in_sync = from->epoch != 0 && from->in_step != 0;
+    to->in_sync = from->epoch != 0 && from->in_sync != 0;
     return holds(from->task_index < SL_LIMIT_PS, "cluster: task_index over the limit") &&
            holds(to->primary < SL_LIMIT_PS, "cluster: a primary over the limit") &&
            holds(from->backup <= SL_LIMIT_PS, "cluster: a backup over the limit") &&
@@ -188,7 +190,7 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
                      sizeof to->data_endpoint) &&
            copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
-           copy_text(memory, from->fast_endpoint, TEXT_NAME, to->bypass_endpoint,
+           copy_text(memory, from->bypass_endpoint, TEXT_NAME, to->bypass_endpoint,
                      sizeof to->bypass_endpoint) &&
            is_endpoint(to->data_endpoint);
 }
@@ -315,16 +317,16 @@ static bool read_barrier(const struct sl_message_memory *memory, const Starling_
            holds(to->name[0] != '\0', "barrier: no name");
 }
 
-static bool read_expired(const struct sl_message_memory *memory, const Starling__Lost *from,
+static bool read_expired(const struct sl_message_memory *memory, const Starling__Expired *from,
                          struct sl_message_expired *to)
 {
     to->role = (enum sl_message_role)from->role;
     to->task_index = from->task_index;
     to->client_id = from->client_id;
     return holds(is_role(from->role) && from->role != STARLING__ROLE__ROLE_CLIENT,
-                 "lost: not a ps or worker") &&
+                 "expired: not a ps or worker") &&
            holds(from->task_index < task_count_of(from->role),
-                 "lost: task_index over the role's limit") &&
+                 "expired: task_index over the role's limit") &&
            copy_text(memory, from->why, TEXT_FREE, to->why, sizeof to->why);
 }
 
@@ -343,9 +345,9 @@ static int read_stats(const struct sl_message_memory *memory, const Starling__St
     to->bytes_in = from->bytes_in;
     to->bytes_out = from->bytes_out;
     to->stalls = from->stalls;
-    to->degraded_writes = from->alone_writes;
-    to->degraded_ms = from->alone_ms;
-    to->degraded_shards = from->alone_shards;
+    to->degraded_writes = from->degraded_writes;
+    to->degraded_ms = from->degraded_ms;
+    to->degraded_shards = from->degraded_shards;
     for (uint32_t i = 0; i < to->table_count; i++) {
         const Starling__Stats__Table *table = from->tables[i];
         to->tables[i].rows = table->rows;
@@ -397,8 +399,8 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
             copy_bytes(&from->challenge->nonce, to->challenge.nonce, sizeof to->challenge.nonce));
     case STARLING__CONTROL__BODY_PROOF:
         return checked(copy_bytes(&from->proof->proof, to->proof.proof, sizeof to->proof.proof));
-    case STARLING__CONTROL__BODY_LOST:
-        return checked(read_expired(memory, from->lost, &to->expired));
+    case STARLING__CONTROL__BODY_EXPIRED:
+        return checked(read_expired(memory, from->expired, &to->expired));
     case STARLING__CONTROL__BODY_JOIN:
         to->clock = from->join->clock;
         return SL_OK;

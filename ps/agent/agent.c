@@ -149,9 +149,9 @@ static void register_once(struct sl_agent *member)
                 .serving = member->joined,
                 .has_tables = options->has_tables != NULL && options->has_tables(options->ctx),
                 .replicas = options->replicas,
-                .pair_count = member->pair_count},
+                .replica_report_count = member->pair_count},
     };
-    memcpy(message.reg.pairs, member->pairs, sizeof member->pairs);
+    memcpy(message.reg.replica_reports, member->pairs, sizeof member->pairs);
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     if (options->has_bypass) {
         sl_endpoint_format(&options->bypass, message.reg.bypass_endpoint,

@@ -310,7 +310,7 @@ static int check_task(const struct sl_coordinator *coordinator,
     bool is_ps = hello->role == SL_MESSAGE_ROLE_PS;
     const char *role = is_ps ? "ps" : "worker";
     uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
-    if (!is_ps && (hello->joins || count == 0)) {
+    if (!is_ps && (hello->join_running || count == 0)) {
         count = SL_LIMIT_WORKERS;
     }
     if (hello->task_index >= count) {

@@ -115,7 +115,7 @@ static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinato
 
 static bool is_primary(const struct sl_message_replica_report *report)
 {
-    return report != NULL && report->part == SL_MESSAGE_REPLICA_PRIMARY;
+    return report != NULL && report->role == SL_MESSAGE_REPLICA_PRIMARY;
 }
 
 /* The backup was not brought in step, or fell out of step: a new epoch gives it a new snapshot. */
@@ -213,7 +213,7 @@ static struct claims find_claims(const struct sl_coordinator *coordinator, uint3
 
 static bool is_whole_backup(const struct sl_message_replica_report *report)
 {
-    return report != NULL && report->part == SL_MESSAGE_REPLICA_BACKUP && report->in_sync;
+    return report != NULL && report->role == SL_MESSAGE_REPLICA_BACKUP && report->in_sync;
 }
 
 /* The seat that has what was acknowledged: that of the last primary, and where its process is gone,
@@ -242,7 +242,7 @@ static bool goes_on(const struct sl_message_replica_report *primary,
                     const struct sl_message_replica_report *backup)
 {
     return is_primary(primary) && (primary->in_sync || primary->is_undecided) && backup != NULL &&
-           backup->part == SL_MESSAGE_REPLICA_BACKUP && backup->epoch == primary->epoch;
+           backup->role == SL_MESSAGE_REPLICA_BACKUP && backup->epoch == primary->epoch;
 }
 
 /* The values are gone: a new process begins, as it can restore a checkpoint. */
@@ -304,8 +304,8 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                                      uint64_t now_ns)
 {
     const uint32_t task = member->hello.task_index;
-    coordinator->ps[task].report_count = reg->pair_count;
-    memcpy(coordinator->ps[task].reports, reg->pairs, sizeof reg->pairs);
+    coordinator->ps[task].report_count = reg->replica_report_count;
+    memcpy(coordinator->ps[task].reports, reg->replica_reports, sizeof reg->replica_reports);
     for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
         const uint32_t owner = group_of(coordinator, task, which);
         struct sl_coordinator_ps *group = &coordinator->ps[owner];
@@ -325,8 +325,8 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
             begin_epoch(coordinator, group, task, other);
         }
     }
-    for (uint32_t i = 0; i < reg->pair_count; i++) {
-        take_report(coordinator, task, &reg->pairs[i], now_ns);
+    for (uint32_t i = 0; i < reg->replica_report_count; i++) {
+        take_report(coordinator, task, &reg->replica_reports[i], now_ns);
     }
 }
 

@@ -101,7 +101,7 @@ int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
     uint32_t end = places.count == 0 ? places.limit : places.count;
     if (look(coordinator, hello, &places, &hello->task_index) ||
         find(coordinator, hello, &places, 0, end, &hello->task_index) ||
-        (hello->joins &&
+        (hello->join_running &&
          find(coordinator, hello, &places, end, places.limit, &hello->task_index))) {
         return 0;
     }

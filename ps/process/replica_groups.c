@@ -165,7 +165,7 @@ static struct sl_message_replica_report report_of(const struct sl_process *proce
     return (struct sl_message_replica_report){
         .task_index = config->ps.task_index,
         .epoch = config->ps.epoch,
-        .part = is_primary                  ? SL_MESSAGE_REPLICA_PRIMARY
+        .role = is_primary                  ? SL_MESSAGE_REPLICA_PRIMARY
                 : config->ps.backup == task ? SL_MESSAGE_REPLICA_BACKUP
                                             : SL_MESSAGE_REPLICA_NEITHER,
         .in_sync = is_primary ? report == SL_PROCESS_REPORT_IN_SYNC : config->ps.in_sync,

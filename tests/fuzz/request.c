@@ -56,7 +56,7 @@ static void make_hello(struct fuzz_world *world, struct fuzz_peer *peer, struct 
                   .client_id = 1 + who / 4 % 4U,
                   .shard = (uint32_t)(what >> 2 & 1),
                   .checksum = (what & 8) != 0,
-                  .joins = (what & 16) != 0},
+                  .join_running = (what & 16) != 0},
     };
     if ((what & 32) == 0) {
         peer->next_id = 1; /* else it goes on, as after a reconnect */

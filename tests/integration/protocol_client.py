@@ -84,7 +84,7 @@ SCHEMA = {
         "barrier": (10, "Barrier"), "barrier_done": (11, "BarrierDone"),
         "stats_get": (12, "StatsGet"), "stats": (13, "Stats"), "goodbye": (14, "Goodbye"),
         "challenge": (15, "Challenge"), "proof": (16, "Proof"), "heartbeat": (17, "Heartbeat"),
-        "lost": (18, "Lost"), "join": (19, "Join"), "joined": (20, "Joined"), "ended": (21, "Ended"),
+        "expired": (18, "Expired"), "join": (19, "Join"), "joined": (20, "Joined"), "ended": (21, "Ended"),
         "checkpoint": (22, "Checkpoint"), "checkpoint_part": (23, "CheckpointPart"),
         "checkpoint_complete": (24, "CheckpointComplete"),
         "checkpoint_ask": (25, "CheckpointAsk"), "checkpoint_done": (26, "CheckpointDone")},
@@ -92,7 +92,7 @@ SCHEMA = {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
         "software": (7, "string"), "checksum": (8, "uint"), "nonce": (9, "bytes"),
-        "joins": (10, "uint"), "any_task": (11, "uint"), "epoch": (12, "uint"),
+        "join_running": (10, "uint"), "any_task": (11, "uint"), "epoch": (12, "uint"),
         "state": (13, "uint")},
     "Welcome": {
         "protocol_version": (1, "uint"), "credit_bytes": (2, "uint"),
@@ -104,15 +104,15 @@ SCHEMA = {
     "Error": {"code": (1, "uint"), "text": (2, "string"), "coordinator": (3, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
-        "worker_count": (4, "uint"), "host": (5, "string"), "fast_endpoint": (6, "string"),
+        "worker_count": (4, "uint"), "host": (5, "string"), "bypass_endpoint": (6, "string"),
         "restore": (7, "uint"), "checkpoint_newest": (8, "uint"), "serving": (9, "uint"),
-        "replicas": (10, "uint"), "pairs": (11, ["Pair"])},
-    "Pair": {"task_index": (1, "uint"), "epoch": (2, "uint"), "in_step": (3, "uint"), "part": (4, "uint"),
+        "replicas": (10, "uint"), "replica_reports": (11, ["ReplicaReport"])},
+    "ReplicaReport": {"task_index": (1, "uint"), "epoch": (2, "uint"), "in_sync": (3, "uint"), "role": (4, "uint"),
              "is_undecided": (5, "uint")},
     "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint"), "restore": (3, "uint")},
     "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint"),
-           "host": (4, "string"), "fast_endpoint": (5, "string"), "epoch": (6, "uint"),
-           "primary": (7, "uint"), "backup": (8, "uint"), "in_step": (9, "uint")},
+           "host": (4, "string"), "bypass_endpoint": (5, "string"), "epoch": (6, "uint"),
+           "primary": (7, "uint"), "backup": (8, "uint"), "in_sync": (9, "uint")},
     "Waiting": {"missing": (1, ["string"])},
     "Optimizer": {
         "kind": (1, "uint"), "lr": (2, "float"), "momentum": (3, "float"), "rho": (4, "float"),
@@ -135,8 +135,8 @@ SCHEMA = {
     "StatsGet": {},
     "Stats": {
         "tables": (1, ["StatsTable"]), "requests": (2, "uint"), "bytes_in": (3, "uint"),
-        "bytes_out": (4, "uint"), "stalls": (5, "uint"), "alone_writes": (6, "uint"),
-        "alone_ms": (7, "uint"), "alone_shards": (8, "uint")},
+        "bytes_out": (4, "uint"), "stalls": (5, "uint"), "degraded_writes": (6, "uint"),
+        "degraded_ms": (7, "uint"), "degraded_shards": (8, "uint")},
     "StatsTable": {
         "name": (1, "string"), "rows": (2, "uint"), "bytes": (3, "uint"),
         "pulled_rows": (4, "uint"), "pushed_rows": (5, "uint")},
@@ -144,7 +144,7 @@ SCHEMA = {
     "Challenge": {"nonce": (1, "bytes")},
     "Proof": {"proof": (1, "bytes")},
     "Heartbeat": {},
-    "Lost": {"role": (1, "uint"), "task_index": (2, "uint"), "client_id": (3, "uint"),
+    "Expired": {"role": (1, "uint"), "task_index": (2, "uint"), "client_id": (3, "uint"),
              "why": (4, "string")},
     "Ended": {"why": (1, "string")},
     "Join": {"clock": (1, "uint")},
@@ -265,7 +265,7 @@ def proof_text(side, hello, server_nonce):
     return ((b"starling " + side).ljust(16, b"\0") + hello["nonce"] + server_nonce
             + struct.pack("<5IQ2B", hello["protocol_version"], hello["purpose"], hello["role"],
                           hello["task_index"], hello["shard"], hello["client_id"],
-                          hello["checksum"], hello.get("joins", 0) + 2 * hello.get("any_task", 0)))
+                          hello["checksum"], hello.get("join_running", 0) + 2 * hello.get("any_task", 0)))
 
 
 def prove(secret, side, hello, server_nonce):

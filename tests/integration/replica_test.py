@@ -92,12 +92,12 @@ class TakeOver(ReplicaTest):
         """What the coordinator and each shard say of their backups."""
         client = protocol_client.Client(self.cluster.coordinator)
         try:
-            self.assertEqual(client.control.ask("stats_get", "stats")["alone_shards"], shards)
+            self.assertEqual(client.control.ask("stats_get", "stats")["degraded_shards"], shards)
             stats = [shard.ask("stats_get", "stats") for shard in client.shards]
         finally:
             client.goodbye()
-        self.assertEqual(sum(of["alone_ms"] > 0 for of in stats), shards)
-        return sum(of["alone_writes"] for of in stats)
+        self.assertEqual(sum(of["degraded_ms"] > 0 for of in stats), shards)
+        return sum(of["degraded_writes"] for of in stats)
 
     def test_that_a_monitor_sees(self):
         self.start_cluster()

@@ -97,7 +97,7 @@ static void auth_prove__takes_every_length_and_claim(void **state)
     hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
     hello.role = SL_MESSAGE_ROLE_CLIENT;
     hello.task_index = hello.shard = 0;
-    hello.checksum = hello.joins = true;
+    hello.checksum = hello.join_running = true;
     assert_proof(&secret, SL_AUTH_CLIENT, &hello, of_shortest);
 
     for (uint32_t i = 0; i < sizeof bytes; i++) {
@@ -108,7 +108,7 @@ static void auth_prove__takes_every_length_and_claim(void **state)
     hello.task_index = SL_LIMIT_PS - 1;
     hello.shard = SL_LIMIT_REACTORS - 1;
     hello.client_id = UINT64_MAX;
-    hello.joins = false;
+    hello.join_running = false;
     assert_proof(&secret, SL_AUTH_SERVER, &hello, of_longest);
 }
 
@@ -152,7 +152,7 @@ static void auth_check__covers_what_the_hello_claims(void **state)
     hello.checksum = true;
     assert_false(passes(&hello, 32));
     hello = usual_hello();
-    hello.joins = true;
+    hello.join_running = true;
     assert_false(passes(&hello, 32));
     hello = usual_hello();
     hello.any_task = true;

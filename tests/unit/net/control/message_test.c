@@ -52,7 +52,7 @@ static void random_hello(uint64_t *seed, struct sl_message_hello *to)
     to->client_id = sl_hash_random(seed);
     to->shard = (uint32_t)(sl_hash_random(seed) % (2 * SL_LIMIT_REACTORS));
     to->checksum = sl_hash_random(seed) % 2 == 0;
-    to->joins = sl_hash_random(seed) % 2 == 0;
+    to->join_running = sl_hash_random(seed) % 2 == 0;
     to->epoch = 1 + sl_hash_random(seed) % 1000;
     to->state = sl_hash_random(seed);
     to->has_nonce = sl_hash_random(seed) % 2 == 0;

@@ -149,13 +149,14 @@ static void random_numbers(uint64_t *seed, struct sl_message_numbers *to)
 void random_message_lists(uint64_t *seed, struct sl_message_register *to)
 {
     to->replicas = (uint32_t)(sl_hash_random(seed) % 2);
-    to->pair_count = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_REPLICA_REPORTS_MAX + 1));
-    for (uint32_t i = 0; i < to->pair_count; i++) {
-        to->pairs[i].task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
-        to->pairs[i].epoch = sl_hash_random(seed);
-        to->pairs[i].in_sync = sl_hash_random(seed) % 2 == 0;
-        to->pairs[i].is_undecided = sl_hash_random(seed) % 2 == 0;
-        to->pairs[i].part = (enum sl_message_replica_role)(sl_hash_random(seed) % 3);
+    to->replica_report_count =
+        (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_REPLICA_REPORTS_MAX + 1));
+    for (uint32_t i = 0; i < to->replica_report_count; i++) {
+        to->replica_reports[i].task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->replica_reports[i].epoch = sl_hash_random(seed);
+        to->replica_reports[i].in_sync = sl_hash_random(seed) % 2 == 0;
+        to->replica_reports[i].is_undecided = sl_hash_random(seed) % 2 == 0;
+        to->replica_reports[i].role = (enum sl_message_replica_role)(sl_hash_random(seed) % 3);
     }
     random_numbers(seed, &to->complete);
     random_numbers(seed, &to->unfinished);

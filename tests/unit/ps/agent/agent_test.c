@@ -159,7 +159,7 @@ static void member_session__a_register_that_was_lost_goes_again_once(void **stat
 static void report(struct fixture *f, uint64_t epoch)
 {
     const struct sl_message_replica_report pair = {
-        .task_index = 1, .epoch = epoch, .part = SL_MESSAGE_REPLICA_PRIMARY};
+        .task_index = 1, .epoch = epoch, .role = SL_MESSAGE_REPLICA_PRIMARY};
     sl_agent_report(f->member, &pair, 1, true);
 }
 
@@ -171,14 +171,14 @@ static void member_session__a_register_that_goes_again_says_what_is_so_now(void 
     join(f);
     report(f, 5);
     until(f, &f->register_count, 2);
-    assert_int_equal(f->reg.pair_count, 1);
-    assert_int_equal(f->reg.pairs[0].epoch, 5);
+    assert_int_equal(f->reg.replica_report_count, 1);
+    assert_int_equal(f->reg.replica_reports[0].epoch, 5);
     const uint64_t id = f->register_id;
     snapshot(f);
     report(f, 6);
     greet(f);
     assert_int_equal(f->register_id, id);
-    assert_int_equal(f->reg.pairs[0].epoch, 6);
+    assert_int_equal(f->reg.replica_reports[0].epoch, 6);
     send_cluster(f, id, 3);
     pass(f, 500);
     assert_int_equal(f->register_count, 3); /* nothing is news any more */

@@ -204,7 +204,7 @@ static void coordinator_barrier__of_all_counts_who_joined(void **state)
     assert_int_equal(
         sl_coordinator_hello(f->coordinator, 4, &joiner, 0, f->reason, sizeof f->reason),
         SL_ERR_INVALID);
-    joiner.joins = true;
+    joiner.join_running = true;
     assert_int_equal(
         sl_coordinator_hello(f->coordinator, 4, &joiner, 0, f->reason, sizeof f->reason), 0);
     for (uint32_t peer = 1; peer < 4; peer++) {

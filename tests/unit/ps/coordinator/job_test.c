@@ -75,7 +75,7 @@ static void coordinator_hello__any_task_may_join_beyond_the_workers(void **state
         .purpose = SL_MESSAGE_PURPOSE_CONTROL,
         .role = WORKER,
         .any_task = true,
-        .joins = true,
+        .join_running = true,
         .client_id = 9,
     };
     assert_int_equal(

@@ -374,7 +374,7 @@ static void do_hello(struct world *world, struct process *process)
         .role = SL_MESSAGE_ROLE_WORKER,
         .task_index = process->task,
         .client_id = (uint64_t)(process - world->processes) + 1,
-        .joins = process->task >= WORKERS,
+        .join_running = process->task >= WORKERS,
     };
     int expected = expected_of_hello(world, process);
     struct process *first = member_of(world, process->task);

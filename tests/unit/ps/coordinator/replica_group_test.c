@@ -23,9 +23,9 @@ static void register_as(struct fixture *f, sl_coordinator_peer peer,
         .reg = {.shard_count = shards,
                 .replicas = 1,
                 .serving = serving,
-                .pair_count = pair.epoch == 0 ? 0 : 1},
+                .replica_report_count = pair.epoch == 0 ? 0 : 1},
     };
-    message.reg.pairs[0] = pair;
+    message.reg.replica_reports[0] = pair;
     (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
                    (unsigned)peer);
     say(f, peer, message);
@@ -381,12 +381,12 @@ static void come_back(struct fixture *f, uint32_t task, struct sl_message_replic
     struct sl_message message = {
         .kind = SL_MESSAGE_REGISTER,
         .id = 1,
-        .reg = {.shard_count = 1, .replicas = 1, .serving = true, .pair_count = 2},
+        .reg = {.shard_count = 1, .replicas = 1, .serving = true, .replica_report_count = 2},
     };
     own.task_index = task;
     guest.task_index = (task + PS_COUNT - 1) % PS_COUNT;
-    message.reg.pairs[0] = own;
-    message.reg.pairs[1] = guest;
+    message.reg.replica_reports[0] = own;
+    message.reg.replica_reports[1] = guest;
     (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
                    11 + task);
     assert_int_equal(hello(f, 11 + task, SL_MESSAGE_ROLE_PS, task), 0);
@@ -397,18 +397,18 @@ static void come_back(struct fixture *f, uint32_t task, struct sl_message_replic
 static struct sl_message_replica_report primary(uint64_t epoch, bool in_sync)
 {
     return (struct sl_message_replica_report){
-        .epoch = epoch, .part = SL_MESSAGE_REPLICA_PRIMARY, .in_sync = in_sync};
+        .epoch = epoch, .role = SL_MESSAGE_REPLICA_PRIMARY, .in_sync = in_sync};
 }
 
 static struct sl_message_replica_report backup(uint64_t epoch, bool in_sync)
 {
     return (struct sl_message_replica_report){
-        .epoch = epoch, .part = SL_MESSAGE_REPLICA_BACKUP, .in_sync = in_sync};
+        .epoch = epoch, .role = SL_MESSAGE_REPLICA_BACKUP, .in_sync = in_sync};
 }
 
 static struct sl_message_replica_report neither(uint64_t epoch)
 {
-    return (struct sl_message_replica_report){.epoch = epoch, .part = SL_MESSAGE_REPLICA_NEITHER};
+    return (struct sl_message_replica_report){.epoch = epoch, .role = SL_MESSAGE_REPLICA_NEITHER};
 }
 
 static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync(void **state)
