@@ -389,7 +389,7 @@ def main():
             for part in options.parts:
                 missing = [tool for tool in PARTS[part] if shutil.which(tool) is None]
                 if missing:
-                    print(f"  {part} left out: {' and '.join(missing)} not installed (bench/packages.txt)")
+                    print(f"  {part} left out: {' and '.join(missing)} not installed (packages/bench.txt)")
                     continue
                 try:
                     profile(bench, name, part)

@@ -9,6 +9,7 @@
 #include "core/log.h"
 
 #define LOG_EVERY_NS SL_CLOCK_NS_PER_S
+#define LONG_NS      (100 * SL_CLOCK_NS_PER_MS)
 
 static void sample_take(struct sl_stall_sample *sample, uint64_t now_ns)
 {
@@ -56,18 +57,25 @@ static bool was_its_own(const struct sl_stall_sample *before, const struct sl_st
            cpu_ns >= begin_ns - before->at_ns + SL_LIMIT_TURN_STALL_NS;
 }
 
+/* A long stall is a warning, a short one a debug line. A short one does not keep a long one from being
+ * logged. */
 static void log_stall(struct sl_stall *stall, uint64_t now_ns)
 {
-    if (stall->logged_ns != 0 && now_ns - stall->logged_ns < LOG_EVERY_NS) {
+    const uint64_t took_ns = now_ns - stall->begin_ns;
+    const bool is_long = took_ns >= LONG_NS;
+    if (stall->logged_ns != 0 && now_ns - stall->logged_ns < LOG_EVERY_NS &&
+        is_long <= stall->logged_long) {
         stall->unlogged++;
         return;
     }
-    sl_log_warn("reactor %s: a turn took %.1f ms, of which %s %.1f ms (%llu more since the last "
-                "such line)",
-                stall->reactor_name, (double)(now_ns - stall->begin_ns) / SL_CLOCK_NS_PER_MS,
-                stall->longest_phase, (double)stall->longest_ns / SL_CLOCK_NS_PER_MS,
-                (unsigned long long)stall->unlogged);
+    sl_log_write(is_long ? SL_LOG_WARN : SL_LOG_DEBUG,
+                 "reactor %s: a turn took %.1f ms, of which %s %.1f ms (%llu earlier stalls not "
+                 "logged)",
+                 stall->reactor_name, (double)took_ns / SL_CLOCK_NS_PER_MS, stall->longest_phase,
+                 (double)stall->longest_ns / SL_CLOCK_NS_PER_MS,
+                 (unsigned long long)stall->unlogged);
     stall->logged_ns = now_ns;
+    stall->logged_long = is_long;
     stall->unlogged = 0;
 }
 

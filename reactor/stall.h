@@ -34,6 +34,7 @@ struct sl_stall {
     bool excused;              /* it is long on purpose */
 
     uint64_t logged_ns; /* when the last line was written; 0: never */
+    bool logged_long;   /* it was a warning */
     uint64_t unlogged;  /* stalls since */
 };
 

@@ -32,7 +32,7 @@ endfunction()
 # sl_vm_set_properties(NAME SECONDS): for a test that runs rdma-vm itself.
 function(sl_vm_set_properties name seconds)
     math(EXPR limit "${seconds} + ${STARLING_VM_PREPARE_S} + 2 * ${STARLING_VM_BOOT_S}")
-    set_tests_properties(${name} PROPERTIES LABELS rdma RESOURCE_LOCK rdma_vm SKIP_RETURN_CODE 77
+    set_tests_properties(${name} PROPERTIES LABELS "rdma;nightly" RESOURCE_LOCK rdma_vm SKIP_RETURN_CODE 77
         PROCESSORS 3 COST 100 TIMEOUT ${limit})
 endfunction()
 
