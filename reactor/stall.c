@@ -57,8 +57,8 @@ static bool was_its_own(const struct sl_stall_sample *before, const struct sl_st
            cpu_ns >= begin_ns - before->at_ns + SL_LIMIT_TURN_STALL_NS;
 }
 
-/* A long stall is a warning, a short one a debug line. A short one does not keep a long one from being
- * logged. */
+/* A long stall is a warning, a short one a debug line. A short one does not keep a long one from
+ * being logged. */
 static void log_stall(struct sl_stall *stall, uint64_t now_ns)
 {
     const uint64_t took_ns = now_ns - stall->begin_ns;

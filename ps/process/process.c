@@ -1,4 +1,5 @@
 #include "ps/process/process.h"
+#include "ps/process/coordinator_ops.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ static int core_start(void *ctx)
         .servers = process->servers,
         .server_count = is_scheduler(process) ? 0 : options->reactor_count,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
+        .coordinator_ops = &sl_process_coordinator_ops,
         .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
         .control_gone = sl_process_store_gone,
         .control_gone_ctx = process,

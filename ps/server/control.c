@@ -59,14 +59,16 @@ static void send_welcome(struct sl_server_conn *conn)
         fill_data_welcome(conn, &message.welcome);
     } else {
         message.welcome.lease_ms =
-            (uint32_t)(sl_coordinator_lease_ns(server->options.coordinator) / SL_CLOCK_NS_PER_MS);
+            (uint32_t)(server->options.coordinator_ops->lease_ns(server->options.coordinator) /
+                       SL_CLOCK_NS_PER_MS);
         message.welcome.task_index = conn->hello.task_index;
     }
     conn->welcomed = conn->conn->is_welcome = true;
     if (conn->kind == SL_SERVER_CONN_DATA) {
         sl_server_send(conn, &message);
     } else {
-        sl_coordinator_tell(server->options.coordinator, (uintptr_t)conn, &message);
+        server->options.coordinator_ops->tell(server->options.coordinator, (uintptr_t)conn,
+                                              &message);
     }
 }
 
@@ -143,6 +145,7 @@ static void send_elsewhere(struct sl_server_conn *conn)
 static void admit_control(struct sl_server_conn *conn)
 {
     struct sl_coordinator *coordinator = conn->server->options.coordinator;
+    const struct sl_server_coordinator_ops *ops = conn->server->options.coordinator_ops;
     char text[SL_MESSAGE_TEXT_BYTES];
     if (coordinator == NULL && conn->server->options.elects) {
         send_elsewhere(conn);
@@ -154,16 +157,15 @@ static void admit_control(struct sl_server_conn *conn)
         sl_server_refuse(conn, SL_ERR_REFUSED, text);
         return;
     }
-    int err =
-        sl_coordinator_hello(coordinator, (uintptr_t)conn, &conn->hello,
-                             sl_reactor_now_ns(conn->server->options.reactor), text, sizeof text);
+    int err = ops->hello(coordinator, (uintptr_t)conn, &conn->hello,
+                         sl_reactor_now_ns(conn->server->options.reactor), text, sizeof text);
     if (err != 0) {
         sl_server_refuse(conn, err, text);
         return;
     }
     conn->kind = SL_SERVER_CONN_CONTROL;
     conn->hello.any_task = false;
-    conn->hello.task_index = sl_coordinator_task_index(coordinator, (uintptr_t)conn);
+    conn->hello.task_index = ops->task_index(coordinator, (uintptr_t)conn);
     sl_message_hello_name(&conn->hello, conn->name);
     send_welcome(conn);
 }
@@ -369,8 +371,9 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
         }
         break;
     case SL_SERVER_CONN_CONTROL:
-        sl_coordinator_message(server->options.coordinator, (uintptr_t)conn, message,
-                               sl_reactor_now_ns(server->options.reactor));
+        server->options.coordinator_ops->message(server->options.coordinator, (uintptr_t)conn,
+                                                 message,
+                                                 sl_reactor_now_ns(server->options.reactor));
         break;
     case SL_SERVER_CONN_DATA:
         if (message->kind != SL_MESSAGE_GOODBYE) {

@@ -6,7 +6,6 @@
 #include "core/pool.h"
 #include "net/credit.h"
 #include "net/outbox.h"
-#include "ps/coordinator/coordinator.h"
 #include "ps/replication/entry.h"
 #include "ps/server/buffers.h"
 #include "ps/server/server.h"

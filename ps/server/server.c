@@ -23,8 +23,9 @@ static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
     struct sl_server *server =
         (struct sl_server *)(void *)((uint8_t *)timer -
                                      offsetof(struct sl_server, coordinator_timer));
-    sl_coordinator_tick(server->options.coordinator, now_ns);
-    uint64_t pause_ns = sl_coordinator_lease_ns(server->options.coordinator) / TICKS_PER_LEASE;
+    const struct sl_server_coordinator_ops *ops = server->options.coordinator_ops;
+    ops->tick(server->options.coordinator, now_ns);
+    uint64_t pause_ns = ops->lease_ns(server->options.coordinator) / TICKS_PER_LEASE;
     pause_ns = pause_ns < SL_CLOCK_NS_PER_S ? pause_ns : SL_CLOCK_NS_PER_S;
     sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + pause_ns);
 }
@@ -486,8 +487,9 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
         server->options.control_gone(server->options.control_gone_ctx, (uintptr_t)conn);
     }
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
-        sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn, server->draining,
-                            sl_reactor_now_ns(server->options.reactor));
+        server->options.coordinator_ops->gone(server->options.coordinator, (uintptr_t)conn,
+                                              server->draining,
+                                              sl_reactor_now_ns(server->options.reactor));
     }
     conn_unlink(conn);
     free(conn);

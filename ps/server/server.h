@@ -57,6 +57,23 @@
 struct sl_server;
 struct sl_coordinator;
 
+/* The coordinator, as the server on its reactor calls it. The server passes members' messages on
+ * and keeps the coordinator's clock going; `peer` is the server's name of a connection. Each
+ * function is the one of that name in ps/coordinator/coordinator.h. */
+struct sl_server_coordinator_ops {
+    int (*hello)(struct sl_coordinator *coordinator, uint64_t peer,
+                 const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
+                 size_t reason_bytes);
+    uint32_t (*task_index)(const struct sl_coordinator *coordinator, uint64_t peer);
+    void (*message)(struct sl_coordinator *coordinator, uint64_t peer,
+                    const struct sl_message *message, uint64_t now_ns);
+    void (*gone)(struct sl_coordinator *coordinator, uint64_t peer, bool expected, uint64_t now_ns);
+    void (*tell)(struct sl_coordinator *coordinator, uint64_t peer,
+                 const struct sl_message *message);
+    void (*tick)(struct sl_coordinator *coordinator, uint64_t now_ns);
+    uint64_t (*lease_ns)(const struct sl_coordinator *coordinator);
+};
+
 /* What the coordinator has said of a shard and its backup, for one of the two servers that have it.
  */
 struct sl_replica_config {
@@ -84,6 +101,8 @@ struct sl_server_options {
     struct sl_server *const *servers; /* all of the process, by local_index; filled before start */
     uint32_t server_count;            /* 0: a scheduler, which has no shards */
     struct sl_coordinator *coordinator; /* on the reactor that hosts it, else NULL */
+    const struct sl_server_coordinator_ops
+        *coordinator_ops; /* needed with `coordinator`, `elects` */
     bool elects; /* it may come later, and go: sl_server_set_coordinator. Who looks for it while it
                   * is not here may try again */
     /* A connection of a member of the coordinator's is gone; before the coordinator hears of it.

@@ -1,4 +1,5 @@
 #include "tests/sim/ps.h"
+#include "ps/process/coordinator_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,7 @@ static void make_servers(struct sl_sim_ps *ps)
             .servers = ps->servers,
             .server_count = options->is_scheduler ? 0 : options->shard_count,
             .coordinator = i == 0 ? ps->coordinator : NULL,
+            .coordinator_ops = &sl_process_coordinator_ops,
             .secret = options->secret,
             .incarnation = ps->incarnation,
             .restores = options->disk != NULL && !options->is_scheduler &&

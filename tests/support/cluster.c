@@ -1,4 +1,5 @@
 #include "tests/support/cluster.h"
+#include "ps/process/coordinator_ops.h"
 
 #include <dirent.h>
 #include <netinet/in.h>
@@ -129,6 +130,7 @@ static int create_server(void *ctx)
         .servers = ps->servers,
         .server_count = ps->cluster->options.shards_of_ps,
         .coordinator = seat->local_index == 0 ? ps->coordinator : NULL,
+        .coordinator_ops = &sl_process_coordinator_ops,
         .secret = ps->cluster->options.secret,
         .incarnation = incarnation_of(ps),
     };

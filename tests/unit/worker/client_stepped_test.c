@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
+#include "ps/process/coordinator_ops.h"
 #include "ps/server/server.h"
 #include "tests/support/fault_transport.h"
 #include "tests/support/loop_transport.h"
@@ -114,6 +115,7 @@ static void start_ps(struct world *world, uint64_t seed, uint64_t lease_ns)
             .servers = world->servers,
             .server_count = SHARDS,
             .coordinator = i == 0 ? world->coordinator : NULL,
+            .coordinator_ops = &sl_process_coordinator_ops,
         };
         assert_int_equal(sl_server_create(&options, &world->servers[i]), 0);
     }

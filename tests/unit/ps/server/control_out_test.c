@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ps/coordinator/coordinator.h"
+#include "ps/process/coordinator_ops.h"
 #include "ps/server/internal.h"
 #include "stepped.h"
 
@@ -33,6 +35,7 @@ static int setup(void **state)
     };
     assert_int_equal(sl_coordinator_create(&options, &world->coordinator), 0);
     world->stepped.options.coordinator = world->coordinator;
+    world->stepped.options.coordinator_ops = &sl_process_coordinator_ops;
     stepped_start(&world->stepped, 5);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct stepped_peer *member = &world->members[i];

@@ -20,6 +20,7 @@
 #include "core/log.h"
 #include "core/partition.h"
 #include "ps/coordinator/coordinator.h"
+#include "ps/process/coordinator_ops.h"
 
 #define DEADLINE_S 60
 
@@ -39,6 +40,7 @@ static int start_server(void *ctx)
     options.servers = fixture->servers;
     options.server_count = SERVER_COUNT;
     options.coordinator = start->index == 0 ? fixture->coordinator : NULL;
+    options.coordinator_ops = &sl_process_coordinator_ops;
     options.incarnation = options.incarnation == 0 ? 4711 : options.incarnation;
     int err = sl_server_create(&options, &fixture->servers[start->index]);
     if (err == 0 && fixture->lease_ns != 0) {
