@@ -1,19 +1,14 @@
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "bench/bare.h"
 #include "bench/bare_peer.h"
 #include "bench/bare_rows_loops.h"
+#include "tests/support/unit.h"
 
 static const struct sl_bench_common BRIEF = {
     .rounds = 1, .seconds = 0.05, .warm_up = 0.01, .server_core = -1, .client_core = -1};
@@ -44,35 +39,30 @@ static void echo(uint32_t connections, uint32_t depth, uint32_t request_bytes, u
     assert_true(latency.min > 0);
 }
 
-static void echo_run__one_at_a_time(void **state)
+SL_CASE(echo_run__one_at_a_time)
 {
-    (void)state;
     echo(1, 1, 64, 64, false);
 }
 
-static void echo_run__polling(void **state)
+SL_CASE(echo_run__polling)
 {
-    (void)state;
     echo(2, 4, 64, 64, true);
 }
 
-static void echo_run__many_connections(void **state)
+SL_CASE(echo_run__many_connections)
 {
-    (void)state;
     echo(64, 8, 80, 96, false);
 }
 
 /* Messages longer than a receive buffer, more of them than one send takes, of odd sizes. */
-static void echo_run__messages_in_parts(void **state)
+SL_CASE(echo_run__messages_in_parts)
 {
-    (void)state;
     echo(3, 16, 873, 25633, false);
     echo(1, 32, SL_BENCH_BARE_MESSAGE_BYTES_MAX, 1, false);
 }
 
-static void echo_run__unknown_congestion_control_is_refused(void **state)
+SL_CASE(echo_run__unknown_congestion_control_is_refused)
 {
-    (void)state;
     const struct sl_bench_bare_echo options = {
         .connections = 1, .depth = 1, .request_bytes = 1, .reply_bytes = 1, .congestion = "none"};
     double rate = 0;
@@ -80,9 +70,8 @@ static void echo_run__unknown_congestion_control_is_refused(void **state)
     assert_true(rate == 0);
 }
 
-static void echo_run__a_core_that_is_not_there_is_refused(void **state)
+SL_CASE(echo_run__a_core_that_is_not_there_is_refused)
 {
-    (void)state;
     const struct sl_bench_bare_echo options = {
         .connections = 1, .depth = 1, .request_bytes = 1, .reply_bytes = 1};
     struct sl_bench_common common = BRIEF;
@@ -106,9 +95,8 @@ static int serve_one_byte(const void *ctx, const int *fds, uint32_t count)
     return recv(fds[0], &byte, 1, 0) > 0 ? SL_ERR_PROTOCOL : 0;
 }
 
-static void peer_end__tells_that_the_process_failed(void **state)
+SL_CASE(peer_end__tells_that_the_process_failed)
 {
-    (void)state;
     struct sl_bench_bare_peer peer;
     char byte;
     for (int fails = 0; fails < 2; fails++) {
@@ -136,9 +124,8 @@ static int serve_forever(const void *ctx, const int *fds, uint32_t count)
 }
 
 /* We take in the orphans of a process that is killed, and see its peer end too. */
-static void peer_start__ends_with_its_parent(void **state)
+SL_CASE(peer_start__ends_with_its_parent)
 {
-    (void)state;
     int fds[2];
     pid_t peer_pid = 0;
     int status = 0;
@@ -165,9 +152,8 @@ static void peer_start__ends_with_its_parent(void **state)
 
 /* ---- Bulk ------------------------------------------------------------------------------------ */
 
-static void bulk_run__every_way_both_directions(void **state)
+SL_CASE(bulk_run__every_way_both_directions)
 {
-    (void)state;
     for (int way = SL_BENCH_BARE_BEST; way < SL_BENCH_BARE_WAYS; way++) {
         for (int to_server = 0; to_server < 2; to_server++) {
             const struct sl_bench_bare_bulk options = {
@@ -212,9 +198,8 @@ static void number_memory(void)
     }
 }
 
-static void rows_loops__gather_takes_each_row_from_its_address(void **state)
+SL_CASE(rows_loops__gather_takes_each_row_from_its_address)
 {
-    (void)state;
     float *rows[COUNT];
     number_memory();
     for (size_t d = 0; d < DIM_COUNT; d++) {
@@ -231,9 +216,8 @@ static void rows_loops__gather_takes_each_row_from_its_address(void **state)
 
 /* One row, twice in one call: 0 + 2^2 gives a step of lr * 2 / 2, then 4 + 2^2 one of
  * lr * 2 / sqrt(8). What stands before and behind it stays. */
-static void rows_loops__update_is_adagrads(void **state)
+SL_CASE(rows_loops__update_is_adagrads)
 {
-    (void)state;
     const float expected = -0.05F * (1 + 2 / 2.8284271F);
     for (size_t d = 0; d < DIM_COUNT; d++) {
         const uint32_t dim = DIMS[d];
@@ -255,9 +239,8 @@ static void rows_loops__update_is_adagrads(void **state)
 }
 
 /* The last batch is shorter than the others. */
-static void rows_gather__and_update_go_through_all_rows(void **state)
+SL_CASE(rows_gather__and_update_go_through_all_rows)
 {
-    (void)state;
     static float gradients[COUNT * DIM_MAX];
     float *rows[ROWS];
     number_memory();
@@ -291,9 +274,8 @@ static void rows_gather__and_update_go_through_all_rows(void **state)
     }
 }
 
-static void rows_create__draws_among_its_rows(void **state)
+SL_CASE(rows_create__draws_among_its_rows)
 {
-    (void)state;
     const struct sl_bench_bare_rows_drawn options = {
         .rows = 1000, .dim = 16, .batch = 100, .header_bytes = 16, .seed = 1};
     struct sl_bench_bare_rows_memory *drawn;
@@ -309,9 +291,8 @@ static void rows_create__draws_among_its_rows(void **state)
     assert_null(drawn);
 }
 
-static void memory_run__one_thread_and_two(void **state)
+SL_CASE(memory_run__one_thread_and_two)
 {
-    (void)state;
     for (uint32_t threads = 1; threads <= 2; threads++) {
         const struct sl_bench_bare_memory options = {
             .bytes = 100000, .pieces = 3, .threads = threads};
@@ -321,9 +302,8 @@ static void memory_run__one_thread_and_two(void **state)
     }
 }
 
-static void spsc_run__every_message_is_taken(void **state)
+SL_CASE(spsc_run__every_message_is_taken)
 {
-    (void)state;
     double value = 0;
     assert_int_equal(sl_bench_bare_spsc_run(1, &BRIEF, &value), 0);
     assert_true(value > 0);
@@ -332,26 +312,4 @@ static void spsc_run__every_message_is_taken(void **state)
     value = 0;
     assert_int_equal(sl_bench_bare_spsc_round_trip(&BRIEF, &value), 0);
     assert_true(value > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(echo_run__one_at_a_time),
-        cmocka_unit_test(echo_run__polling),
-        cmocka_unit_test(echo_run__many_connections),
-        cmocka_unit_test(echo_run__messages_in_parts),
-        cmocka_unit_test(echo_run__unknown_congestion_control_is_refused),
-        cmocka_unit_test(echo_run__a_core_that_is_not_there_is_refused),
-        cmocka_unit_test(peer_end__tells_that_the_process_failed),
-        cmocka_unit_test(peer_start__ends_with_its_parent),
-        cmocka_unit_test(bulk_run__every_way_both_directions),
-        cmocka_unit_test(rows_loops__gather_takes_each_row_from_its_address),
-        cmocka_unit_test(rows_loops__update_is_adagrads),
-        cmocka_unit_test(rows_gather__and_update_go_through_all_rows),
-        cmocka_unit_test(rows_create__draws_among_its_rows),
-        cmocka_unit_test(memory_run__one_thread_and_two),
-        cmocka_unit_test(spsc_run__every_message_is_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

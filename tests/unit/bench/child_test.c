@@ -1,16 +1,11 @@
 #include "bench/child.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/log.h"
+#include "tests/support/unit.h"
 
 enum { PATIENCE_MS = 30000 };
 
@@ -25,9 +20,8 @@ static struct sl_bench_child start(const char *script, bool reads)
     return child;
 }
 
-static void collect__is_all_that_was_written(void **state)
+SL_CASE(collect__is_all_that_was_written)
 {
-    (void)state;
     struct sl_bench_child child =
         start("i=0; while [ $i -lt 20000 ]; do echo 0123456; i=$((i+1)); done; "
               "echo $STARLING_CHILD_TEST",
@@ -40,18 +34,16 @@ static void collect__is_all_that_was_written(void **state)
     free(text);
 }
 
-static void collect__tells_a_bad_end(void **state)
+SL_CASE(collect__tells_a_bad_end)
 {
-    (void)state;
     char *text = NULL;
     struct sl_bench_child child = start("echo words; exit 3", true);
     assert_int_equal(sl_bench_child_collect(&child, PATIENCE_MS, &text), SL_ERR_CLOSED);
     assert_null(text);
 }
 
-static void collect__kills_at_the_deadline(void **state)
+SL_CASE(collect__kills_at_the_deadline)
 {
-    (void)state;
     char *text = NULL;
     struct sl_bench_child child = start("exec sleep 1000", true);
     pid_t pid = child.pid;
@@ -59,9 +51,8 @@ static void collect__kills_at_the_deadline(void **state)
     assert_int_equal(kill(pid, 0), -1);
 }
 
-static void await__goes_on_behind_the_text(void **state)
+SL_CASE(await__goes_on_behind_the_text)
 {
-    (void)state;
     struct sl_bench_child child = start("echo almost ready; exec sleep 1000", true);
     assert_int_equal(sl_bench_child_await(&child, "ready", PATIENCE_MS), 0);
     sl_bench_child_stop(&child);
@@ -71,9 +62,8 @@ static void await__goes_on_behind_the_text(void **state)
     assert_int_equal(sl_bench_child_wait(&child, PATIENCE_MS), 0);
 }
 
-static void stop__ends_one_that_is_parked(void **state)
+SL_CASE(stop__ends_one_that_is_parked)
 {
-    (void)state;
     struct sl_bench_child child = start("exec sleep 1000", false);
     pid_t pid = child.pid;
     assert_int_equal(kill(pid, SIGSTOP), 0);
@@ -82,9 +72,8 @@ static void stop__ends_one_that_is_parked(void **state)
     sl_bench_child_stop(&child); /* again: nothing */
 }
 
-static void wait__a_program_that_is_not_there(void **state)
+SL_CASE(wait__a_program_that_is_not_there)
 {
-    (void)state;
     const char *const argv[] = {"/nowhere/to/be/found", NULL};
     const struct sl_bench_child_options options = {.argv = argv, .core = -1};
     struct sl_bench_child child;
@@ -92,9 +81,8 @@ static void wait__a_program_that_is_not_there(void **state)
     assert_int_equal(sl_bench_child_wait(&child, PATIENCE_MS), SL_ERR_CLOSED);
 }
 
-static void find__looks_along_the_path(void **state)
+SL_CASE(find__looks_along_the_path)
 {
-    (void)state;
     char path[SL_BENCH_PATH_BYTES];
     assert_true(sl_bench_child_find("sh", path));
     assert_string_equal(strrchr(path, '/'), "/sh");
@@ -102,26 +90,14 @@ static void find__looks_along_the_path(void **state)
     assert_true(sl_bench_child_beside("unit_bench_threads", path));
 }
 
-static void listens__not_before_somebody_does(void **state)
+SL_CASE(listens__not_before_somebody_does)
 {
-    (void)state;
     uint16_t port;
     assert_int_equal(sl_bench_child_port(&port), 0);
     assert_int_equal(sl_bench_child_listens(port, 1), SL_ERR_DEADLINE);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collect__is_all_that_was_written),
-        cmocka_unit_test(collect__tells_a_bad_end),
-        cmocka_unit_test(collect__kills_at_the_deadline),
-        cmocka_unit_test(await__goes_on_behind_the_text),
-        cmocka_unit_test(stop__ends_one_that_is_parked),
-        cmocka_unit_test(wait__a_program_that_is_not_there),
-        cmocka_unit_test(find__looks_along_the_path),
-        cmocka_unit_test(listens__not_before_somebody_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "bench/contest.h"
 #include "bench/quiet.h"
 #include "bench/report_parts.h"
+#include "tests/support/unit.h"
 
 /* Every run in turn: who, by the address of its letter. */
 static char order[64];
@@ -53,9 +48,8 @@ static struct sl_bench_contestant contestant(const char *name, struct runner *ru
         .name = name, .quantities = quantities, .quantity_count = 2, .run = run, .ctx = runner};
 }
 
-static void contest_run__turns_the_order(void **state)
+SL_CASE(contest_run__turns_the_order)
 {
-    (void)state;
     struct runner runners[] = {{'a', 0, 0}, {'b', 0, 0}, {'c', 0, 0}};
     struct sl_bench_contestant contestants[] = {
         contestant("A", &runners[0]), contestant("B", &runners[1]), contestant("C", &runners[2])};
@@ -76,9 +70,8 @@ static void contest_run__turns_the_order(void **state)
     sl_bench_report_destroy(&report);
 }
 
-static void contest_run__ends_with_the_first_failure(void **state)
+SL_CASE(contest_run__ends_with_the_first_failure)
 {
-    (void)state;
     struct runner runners[] = {{'a', 0, 0}, {'b', 2, 0}};
     struct sl_bench_contestant contestants[] = {contestant("A", &runners[0]),
                                                 contestant("B", &runners[1])};
@@ -107,9 +100,8 @@ static void run_disturbed(uint32_t runs, struct sl_bench_contestant contestants[
     disturbed_runs = 0;
 }
 
-static void contest_run__leaves_out_rounds_that_others_disturbed(void **state)
+SL_CASE(contest_run__leaves_out_rounds_that_others_disturbed)
 {
-    (void)state;
     struct sl_bench_contestant contestants[2];
     struct sl_bench_report *report;
     run_disturbed(1U << 3 | 1U << 4, contestants, &report); /* the second round and the third */
@@ -124,9 +116,8 @@ static void contest_run__leaves_out_rounds_that_others_disturbed(void **state)
     sl_bench_report_destroy(&report);
 }
 
-static void contest_run__counts_disturbed_rounds_where_there_is_no_other(void **state)
+SL_CASE(contest_run__counts_disturbed_rounds_where_there_is_no_other)
 {
-    (void)state;
     struct sl_bench_contestant contestants[2];
     struct sl_bench_report *report;
     run_disturbed(0xff, contestants, &report);
@@ -134,15 +125,4 @@ static void contest_run__counts_disturbed_rounds_where_there_is_no_other(void **
     assert_int_equal(report->rounds_left_out, 0);
     assert_int_equal(report->rounds_disturbed, 4);
     sl_bench_report_destroy(&report);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contest_run__turns_the_order),
-        cmocka_unit_test(contest_run__ends_with_the_first_failure),
-        cmocka_unit_test(contest_run__leaves_out_rounds_that_others_disturbed),
-        cmocka_unit_test(contest_run__counts_disturbed_rounds_where_there_is_no_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

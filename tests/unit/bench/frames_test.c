@@ -1,21 +1,14 @@
 /* Over TCP: what is counted, and how it ends, is the same by any transport. */
 #include "bench/frames.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/log.h"
+#include "tests/support/unit.h"
 
 static const struct sl_bench_common common = {
     .seconds = 0.1, .warm_up = 0.02, .server_core = -1, .client_core = -1};
 
-static void run__counts_what_was_answered(void **state)
+SL_CASE(run__counts_what_was_answered)
 {
-    (void)state;
     static struct sl_bench_frames_result result;
     const struct sl_bench_frames frames = {
         .endpoint = "tcp://127.0.0.1:0", .bytes = 64, .depth = 1, .answers = true};
@@ -28,9 +21,8 @@ static void run__counts_what_was_answered(void **state)
     assert_true(result.frames_per_s * mean_s < 1.01);
 }
 
-static void run__one_way(void **state)
+SL_CASE(run__one_way)
 {
-    (void)state;
     static struct sl_bench_frames_result result;
     static const uint32_t depths[] = {1, 2, 5, 64};
     for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
@@ -41,9 +33,8 @@ static void run__one_way(void **state)
     }
 }
 
-static void run__tells_what_is_wrong(void **state)
+SL_CASE(run__tells_what_is_wrong)
 {
-    (void)state;
     static struct sl_bench_frames_result result;
     struct sl_bench_frames frames = {.endpoint = "nothing", .bytes = 64, .depth = 1};
     assert_int_equal(sl_bench_frames_run(&frames, &common, &result), SL_ERR_INVALID);
@@ -53,13 +44,7 @@ static void run__tells_what_is_wrong(void **state)
     assert_int_not_equal(sl_bench_frames_run(&frames, &common, &result), 0);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run__counts_what_was_answered),
-        cmocka_unit_test(run__one_way),
-        cmocka_unit_test(run__tells_what_is_wrong),
-    };
     sl_log_setup(SL_LOG_OFF, "test");
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

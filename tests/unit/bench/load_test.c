@@ -1,17 +1,13 @@
 /* The load against real servers in the same process. */
 #include "bench/load.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "bench/ps_process.h"
 #include "core/log.h"
 #include "tests/support/cluster.h"
+#include "tests/support/unit.h"
 
 #define MS           1000000L
 #define PAUSE_MS     200
@@ -80,9 +76,8 @@ static void check_closed(const struct sl_bench_load_result *result, uint32_t key
 
 /* ---- Closed loop ----------------------------------------------------------------------------- */
 
-static void load_run__counts_what_it_is_answered(void **state)
+SL_CASE(load_run__counts_what_it_is_answered)
 {
-    (void)state;
     struct sl_cluster *cluster = start(2);
     struct sl_bench_load_options options = options_for(cluster);
     for (int operation = SL_BENCH_PULL; operation <= SL_BENCH_PUSH_PULL; operation++) {
@@ -94,9 +89,8 @@ static void load_run__counts_what_it_is_answered(void **state)
 }
 
 /* Replies that are received in place, gradients that are sent from one place. */
-static void load_run__long_requests_and_replies(void **state)
+SL_CASE(load_run__long_requests_and_replies)
 {
-    (void)state;
     struct sl_cluster *cluster = start(1);
     struct sl_bench_load_options options = options_for(cluster);
     options.operation = SL_BENCH_PUSH_PULL;
@@ -107,9 +101,8 @@ static void load_run__long_requests_and_replies(void **state)
     sl_cluster_stop(&cluster);
 }
 
-static void load_run__dense_tables(void **state)
+SL_CASE(load_run__dense_tables)
 {
-    (void)state;
     struct sl_cluster *cluster = start(2);
     struct sl_bench_load_options options = options_for(cluster);
     options.table.kind = SL_TABLE_DENSE;
@@ -124,9 +117,8 @@ static void load_run__dense_tables(void **state)
     sl_cluster_stop(&cluster);
 }
 
-static void load_run__again_and_two_at_a_time(void **state)
+SL_CASE(load_run__again_and_two_at_a_time)
 {
-    (void)state;
     static struct sl_bench_load_result result;
     struct sl_cluster *cluster = start(1);
     struct sl_bench_load_options options = options_for(cluster);
@@ -157,9 +149,8 @@ static void load_run__again_and_two_at_a_time(void **state)
 }
 
 /* Two loads on one thread, of which one ends while the other goes on. */
-static void load_run__beside_another_on_its_thread(void **state)
+SL_CASE(load_run__beside_another_on_its_thread)
 {
-    (void)state;
     static struct sl_bench_load_result result;
     struct sl_cluster *cluster = start(1);
     struct sl_bench_load_options options = options_for(cluster);
@@ -192,9 +183,8 @@ static void load_run__beside_another_on_its_thread(void **state)
 /* ---- Open loop ------------------------------------------------------------------------------- */
 
 /* Every request that was due in the time measured has a latency, no more and no fewer. */
-static void load_run__open_loop_counts_what_was_due(void **state)
+SL_CASE(load_run__open_loop_counts_what_was_due)
 {
-    (void)state;
     struct sl_cluster *cluster = start(2);
     struct sl_bench_load_options options = options_for(cluster);
     options.rate = 3000;
@@ -206,9 +196,8 @@ static void load_run__open_loop_counts_what_was_due(void **state)
 }
 
 /* A rate beyond anybody's reach: what could not be sent counts with its delay. */
-static void load_run__open_loop_counts_what_could_not_be_sent(void **state)
+SL_CASE(load_run__open_loop_counts_what_could_not_be_sent)
 {
-    (void)state;
     struct sl_cluster *cluster = start(1);
     struct sl_bench_load_options options = options_for(cluster);
     options.rate = 2e7;
@@ -235,9 +224,8 @@ static uint64_t count_longer(const struct sl_metric_histogram *histogram, uint64
 }
 
 /* A pause of the server delays all that was due in it, not only what was under way. */
-static void load_run__open_loop_does_not_leave_out_a_pause(void **state)
+SL_CASE(load_run__open_loop_does_not_leave_out_a_pause)
 {
-    (void)state;
     static struct sl_bench_load_result result;
     struct sl_cluster *cluster = start(1);
     struct sl_bench_load_options options = options_for(cluster);
@@ -261,9 +249,8 @@ static void load_run__open_loop_does_not_leave_out_a_pause(void **state)
 
 /* ---- What goes wrong ------------------------------------------------------------------------- */
 
-static void load_open__refuses_wrong_options(void **state)
+SL_CASE(load_open__refuses_wrong_options)
 {
-    (void)state;
     struct sl_cluster *cluster = start(1);
     const struct sl_bench_load_options good = options_for(cluster);
     struct sl_bench_load_options wrong[6];
@@ -290,9 +277,8 @@ static void load_open__refuses_wrong_options(void **state)
 
 /* So large a penalty that no gradient moves a weight from zero: a load whose pushes do nothing must
  * not count. */
-static void load_open__notices_that_pushes_change_nothing(void **state)
+SL_CASE(load_open__notices_that_pushes_change_nothing)
 {
-    (void)state;
     struct sl_cluster *cluster = start(1);
     struct sl_bench_load_options options = options_for(cluster);
     struct sl_bench_load *load;
@@ -304,9 +290,8 @@ static void load_open__notices_that_pushes_change_nothing(void **state)
     sl_cluster_stop(&cluster);
 }
 
-static void load_run__fails_when_the_ps_ends(void **state)
+SL_CASE(load_run__fails_when_the_ps_ends)
 {
-    (void)state;
     static struct sl_bench_load_result result;
     struct sl_cluster *cluster = start(1);
     const struct sl_bench_load_options options = options_for(cluster);
@@ -322,30 +307,14 @@ static void load_run__fails_when_the_ps_ends(void **state)
     sl_cluster_stop(&cluster);
 }
 
-static void ps_process_start__needs_the_program_beside_this_one(void **state)
+SL_CASE(ps_process_start__needs_the_program_beside_this_one)
 {
-    (void)state;
     struct sl_bench_ps *ps;
     const struct sl_bench_ps_options options = {.reactors = 1};
     assert_int_equal(sl_bench_ps_start(&options, &ps), SL_ERR_NOT_FOUND);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(load_run__counts_what_it_is_answered),
-        cmocka_unit_test(load_run__long_requests_and_replies),
-        cmocka_unit_test(load_run__dense_tables),
-        cmocka_unit_test(load_run__again_and_two_at_a_time),
-        cmocka_unit_test(load_run__beside_another_on_its_thread),
-        cmocka_unit_test(load_run__open_loop_counts_what_was_due),
-        cmocka_unit_test(load_run__open_loop_counts_what_could_not_be_sent),
-        cmocka_unit_test(load_run__open_loop_does_not_leave_out_a_pause),
-        cmocka_unit_test(load_open__refuses_wrong_options),
-        cmocka_unit_test(load_open__notices_that_pushes_change_nothing),
-        cmocka_unit_test(load_run__fails_when_the_ps_ends),
-        cmocka_unit_test(ps_process_start__needs_the_program_beside_this_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

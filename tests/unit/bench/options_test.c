@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -12,6 +5,7 @@
 
 #include "bench/options.h"
 #include "reactor/topology.h"
+#include "tests/support/unit.h"
 
 static struct sl_bench_common common;
 static uint64_t depth;
@@ -47,9 +41,8 @@ static int parse(char *first, char *second)
     return result;
 }
 
-static void bench_parse__takes_own_and_common_flags(void **state)
+SL_CASE(bench_parse__takes_own_and_common_flags)
 {
-    (void)state;
     char first[] = "--depth=32";
     char second[] = "--rounds=9";
     assert_int_equal(parse(first, second), SL_CLI_RUN);
@@ -60,9 +53,8 @@ static void bench_parse__takes_own_and_common_flags(void **state)
 }
 
 /* Two cores, if there are two, whichever of them was given. */
-static void bench_parse__chooses_the_cores_left_open(void **state)
+SL_CASE(bench_parse__chooses_the_cores_left_open)
 {
-    (void)state;
     char flag[32];
     int first;
     assert_int_equal(sl_topology_core_for(0, false, &first), 0);
@@ -75,9 +67,8 @@ static void bench_parse__chooses_the_cores_left_open(void **state)
     assert_int_equal(common.server_core != first, sl_topology_core_count() > 1);
 }
 
-static void bench_parse__names_what_is_accepted(void **state)
+SL_CASE(bench_parse__names_what_is_accepted)
 {
-    (void)state;
     static const struct {
         const char *flag, *accepts;
     } cases[] = {
@@ -100,9 +91,8 @@ static void bench_parse__names_what_is_accepted(void **state)
     }
 }
 
-static void bench_list__reads_numbers_between_commas(void **state)
+SL_CASE(bench_list__reads_numbers_between_commas)
 {
-    (void)state;
     static const char *const wrong[] = {
         "",  ",",   "1,",      ",1",           "1,,2",
         "x", "1x",  "1kM",     "1 ,2",         "-1",
@@ -120,9 +110,8 @@ static void bench_list__reads_numbers_between_commas(void **state)
     }
 }
 
-static void bench_sizes__reads_bytes_between_commas(void **state)
+SL_CASE(bench_sizes__reads_bytes_between_commas)
 {
-    (void)state;
     static const char *const wrong[] = {"",   "1G",  "64K,,1M", "3",   "lots",  "0",
                                         "1k", "64B", "4,",      "-4K", "4,8,16"};
     uint64_t values[2];
@@ -138,9 +127,8 @@ static void bench_sizes__reads_bytes_between_commas(void **state)
 }
 
 /* The soft limit is raised; what the hard one does not allow is refused. */
-static void bench_check_connections__knows_the_limit(void **state)
+SL_CASE(bench_check_connections__knows_the_limit)
 {
-    (void)state;
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     const struct rlimit low = {.rlim_cur = 128, .rlim_max = limit.rlim_max};
@@ -149,17 +137,4 @@ static void bench_check_connections__knows_the_limit(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(limit.rlim_cur, limit.rlim_max);
     assert_int_equal(sl_bench_check_connections("pull", limit.rlim_max), SL_ERR_INVALID);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bench_parse__takes_own_and_common_flags),
-        cmocka_unit_test(bench_parse__chooses_the_cores_left_open),
-        cmocka_unit_test(bench_parse__names_what_is_accepted),
-        cmocka_unit_test(bench_list__reads_numbers_between_commas),
-        cmocka_unit_test(bench_sizes__reads_bytes_between_commas),
-        cmocka_unit_test(bench_check_connections__knows_the_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* What perftest 6.06 printed on a soft device, and what it must not be taken for. */
 #include "bench/perftest.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #define HEAD                                                                                       \
     "---------------------------------------------------------------------------------------\n"    \
@@ -21,9 +15,8 @@
     " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "        \
     "t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
 
-static void read_rate__of_long_messages_is_by_bytes(void **state)
+SL_CASE(read_rate__of_long_messages_is_by_bytes)
 {
-    (void)state;
     struct sl_bench_perftest_rate rate;
     assert_int_equal(sl_bench_perftest_read_rate(
                          HEAD RATES
@@ -34,9 +27,8 @@ static void read_rate__of_long_messages_is_by_bytes(void **state)
     assert_true(rate.messages_per_s == 21.25);
 }
 
-static void read_rate__of_short_messages_is_by_messages(void **state)
+SL_CASE(read_rate__of_short_messages_is_by_messages)
 {
-    (void)state;
     struct sl_bench_perftest_rate rate;
     assert_int_equal(sl_bench_perftest_read_rate(
                          RATES
@@ -48,9 +40,8 @@ static void read_rate__of_short_messages_is_by_messages(void **state)
     assert_true(rate.bytes_per_s == rate.messages_per_s * 64);
 }
 
-static void read_rate__knows_units_of_other_versions(void **state)
+SL_CASE(read_rate__knows_units_of_other_versions)
 {
-    (void)state;
     struct sl_bench_perftest_rate rate;
     assert_int_equal(sl_bench_perftest_read_rate(
                          " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   "
@@ -61,9 +52,8 @@ static void read_rate__knows_units_of_other_versions(void **state)
     assert_true(rate.messages_per_s < 176489);
 }
 
-static void read_rate__refuses_what_it_does_not_know(void **state)
+SL_CASE(read_rate__refuses_what_it_does_not_know)
 {
-    (void)state;
     static const char *const texts[] = {
         "",
         HEAD,
@@ -82,9 +72,8 @@ static void read_rate__refuses_what_it_does_not_know(void **state)
     }
 }
 
-static void read_latency__is_median_and_tail(void **state)
+SL_CASE(read_latency__is_median_and_tail)
 {
-    (void)state;
     struct sl_bench_perftest_latency latency;
     assert_int_equal(sl_bench_perftest_read_latency(
                          HEAD LATENCIES
@@ -96,9 +85,8 @@ static void read_latency__is_median_and_tail(void **state)
     assert_true(latency.half_us_p99 == 33190.05);
 }
 
-static void read_latency__refuses_what_it_does_not_know(void **state)
+SL_CASE(read_latency__refuses_what_it_does_not_know)
 {
-    (void)state;
     struct sl_bench_perftest_latency latency = {.half_us_p50 = -1};
     /* What it prints when it is told a duration: no median. */
     assert_int_equal(sl_bench_perftest_read_latency(
@@ -109,17 +97,4 @@ static void read_latency__refuses_what_it_does_not_know(void **state)
     assert_int_equal(sl_bench_perftest_read_latency(LATENCIES " 64 1000 1 2 0 2 1 3 4\n", &latency),
                      SL_ERR_PROTOCOL);
     assert_true(latency.half_us_p50 == -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(read_rate__of_long_messages_is_by_bytes),
-        cmocka_unit_test(read_rate__of_short_messages_is_by_messages),
-        cmocka_unit_test(read_rate__knows_units_of_other_versions),
-        cmocka_unit_test(read_rate__refuses_what_it_does_not_know),
-        cmocka_unit_test(read_latency__is_median_and_tail),
-        cmocka_unit_test(read_latency__refuses_what_it_does_not_know),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

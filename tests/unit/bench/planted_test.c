@@ -1,12 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "bench/planted.h"
+#include "tests/support/unit.h"
 #include "worker/train/auc.h"
 
 static const struct sl_planted_options OPTIONS = {
@@ -14,9 +9,8 @@ static const struct sl_planted_options OPTIONS = {
 
 enum { ROWS = 20000 };
 
-static void planted_draw__is_the_same_for_a_seed(void **state)
+SL_CASE(planted_draw__is_the_same_for_a_seed)
 {
-    (void)state;
     struct sl_planted *one;
     struct sl_planted *two;
     struct sl_planted *other;
@@ -43,9 +37,8 @@ static void planted_draw__is_the_same_for_a_seed(void **state)
 }
 
 /* About one click in four, told apart by the logit well but not perfectly; popular categories. */
-static void planted_draw__gives_a_click_log(void **state)
+SL_CASE(planted_draw__gives_a_click_log)
 {
-    (void)state;
     struct sl_planted *planted;
     struct sl_planted_row row;
     struct sl_auc auc;
@@ -76,9 +69,8 @@ static void planted_draw__gives_a_click_log(void **state)
 }
 
 /* The same fields, another logit. */
-static void planted_draw__adds_interactions(void **state)
+SL_CASE(planted_draw__adds_interactions)
 {
-    (void)state;
     struct sl_planted_options options = OPTIONS;
     struct sl_planted *planted;
     struct sl_planted_row row;
@@ -95,14 +87,4 @@ static void planted_draw__adds_interactions(void **state)
     double variance = squares / ROWS - sum / ROWS * (sum / ROWS);
     assert_true(variance > 4);
     sl_planted_destroy(&planted);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planted_draw__is_the_same_for_a_seed),
-        cmocka_unit_test(planted_draw__gives_a_click_log),
-        cmocka_unit_test(planted_draw__adds_interactions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

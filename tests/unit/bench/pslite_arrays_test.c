@@ -1,15 +1,10 @@
 /* The key-value interface is played here: what is begun completes when it is waited for. */
 #include "bench/pslite_arrays.h"
 #include "bench/pslite_worker.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { SERVERS = 2, CALLS_MAX = 64 };
 
@@ -96,9 +91,8 @@ static void close_setting(struct setting *setting)
     free(setting->memory);
 }
 
-static void round__has_all_keys_under_way(void **state)
+SL_CASE(round__has_all_keys_under_way)
 {
-    (void)state;
     struct setting setting;
     open_setting(&setting, 5000, SL_BENCH_PSLITE_KEEP);
     assert_int_equal(sl_bench_pslite_arrays_round(&setting.arrays, SL_BENCH_PSLITE_PUSH_PULL), 0);
@@ -118,9 +112,8 @@ static void round__has_all_keys_under_way(void **state)
     close_setting(&setting);
 }
 
-static void round__pushes_or_pulls_only(void **state)
+SL_CASE(round__pushes_or_pulls_only)
 {
-    (void)state;
     struct setting setting;
     open_setting(&setting, 64, SL_BENCH_PSLITE_SUM);
     assert_int_equal(sl_bench_pslite_arrays_round(&setting.arrays, SL_BENCH_PSLITE_PUSH), 0);
@@ -133,9 +126,8 @@ static void round__pushes_or_pulls_only(void **state)
     close_setting(&setting);
 }
 
-static void round__what_was_begun_is_waited_for(void **state)
+SL_CASE(round__what_was_begun_is_waited_for)
 {
-    (void)state;
     struct setting setting;
     open_setting(&setting, 64, SL_BENCH_PSLITE_KEEP);
     setting.kv.fails_at = 4;
@@ -149,9 +141,8 @@ static void round__what_was_begun_is_waited_for(void **state)
     close_setting(&setting);
 }
 
-static void first__and_blocking_go_one_by_one(void **state)
+SL_CASE(first__and_blocking_go_one_by_one)
 {
-    (void)state;
     struct setting setting;
     open_setting(&setting, 64, SL_BENCH_PSLITE_KEEP);
     assert_int_equal(sl_bench_pslite_arrays_first(&setting.arrays), 0);
@@ -164,9 +155,8 @@ static void first__and_blocking_go_one_by_one(void **state)
     close_setting(&setting);
 }
 
-static void note__keeps_the_last(void **state)
+SL_CASE(note__keeps_the_last)
 {
-    (void)state;
     static struct sl_bench_pslite_found found;
     for (uint32_t i = 0; i < SL_BENCH_ROUNDS_MAX + 2; i++) {
         sl_bench_pslite_worker_note(&found, i, 2 * i);
@@ -207,16 +197,4 @@ uint32_t sl_kv_rank(const struct sl_kv *kv)
 {
     (void)kv;
     return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round__has_all_keys_under_way),
-        cmocka_unit_test(round__pushes_or_pulls_only),
-        cmocka_unit_test(round__what_was_begun_is_waited_for),
-        cmocka_unit_test(first__and_blocking_go_one_by_one),
-        cmocka_unit_test(note__keeps_the_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 #include "bench/pslite_keep.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/limits.h"
+#include "tests/support/unit.h"
 
 static struct sl_bench_pslite_keep *keep;
 static struct sl_kv_handler handler;
@@ -53,9 +48,8 @@ static struct sl_kv_request of_bytes(const uint64_t *key, uint64_t count)
                                   .value_count = count};
 }
 
-static void handle__keeps_the_first_push(void **state)
+SL_CASE_WITH(handle__keeps_the_first_push, set_up, tear_down)
 {
-    (void)state;
     const uint64_t key = 5;
     uint8_t got[3] = {0};
     struct sl_kv_request request = of_bytes(&key, 3);
@@ -67,9 +61,8 @@ static void handle__keeps_the_first_push(void **state)
     assert_memory_equal(got, "abc", 3);
 }
 
-static void handle__a_pull_of_nothing_is_not_found(void **state)
+SL_CASE_WITH(handle__a_pull_of_nothing_is_not_found, set_up, tear_down)
 {
-    (void)state;
     const uint64_t key = 5;
     uint8_t got[3];
     struct sl_kv_request request = of_bytes(&key, 3);
@@ -77,9 +70,8 @@ static void handle__a_pull_of_nothing_is_not_found(void **state)
     assert_int_equal(ask(&request), SL_ERR_NOT_FOUND);
 }
 
-static void handle__another_length_is_invalid(void **state)
+SL_CASE_WITH(handle__another_length_is_invalid, set_up, tear_down)
 {
-    (void)state;
     const uint64_t key = 5;
     uint8_t got[4];
     struct sl_kv_request request = of_bytes(&key, 3);
@@ -93,9 +85,8 @@ static void handle__another_length_is_invalid(void **state)
     assert_int_equal(ask(&request), SL_ERR_INVALID);
 }
 
-static void handle__servers_have_keys_of_their_own(void **state)
+SL_CASE_WITH(handle__servers_have_keys_of_their_own, set_up, tear_down)
 {
-    (void)state;
     const uint64_t key = 5;
     uint8_t got[3];
     struct sl_kv_request request = of_bytes(&key, 3);
@@ -107,9 +98,8 @@ static void handle__servers_have_keys_of_their_own(void **state)
     assert_int_equal(ask(&request), SL_ERR_NOT_FOUND);
 }
 
-static void handle__pieces_become_one_array(void **state)
+SL_CASE_WITH(handle__pieces_become_one_array, set_up, tear_down)
 {
-    (void)state;
     const uint64_t key = 5;
     uint8_t got[3] = {0};
     struct sl_kv_request first = of_bytes(&key, 3);
@@ -135,9 +125,8 @@ static void handle__pieces_become_one_array(void **state)
     assert_memory_equal(got, "cd", 2);
 }
 
-static void handle__many_keys_of_several_lengths(void **state)
+SL_CASE_WITH(handle__many_keys_of_several_lengths, set_up, tear_down)
 {
-    (void)state;
     enum { KEYS = 1000 };
     static uint64_t keys[KEYS];
     static uint32_t lens[KEYS];
@@ -165,15 +154,4 @@ static void handle__many_keys_of_several_lengths(void **state)
     request.pull = got;
     assert_int_equal(ask(&request), 0);
     assert_memory_equal(got, values, count * sizeof(float));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(handle__keeps_the_first_push),      TEST(handle__a_pull_of_nothing_is_not_found),
-        TEST(handle__another_length_is_invalid), TEST(handle__servers_have_keys_of_their_own),
-        TEST(handle__pieces_become_one_array),   TEST(handle__many_keys_of_several_lengths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 #include "bench/pslite_options.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { REASON_BYTES = 256, ARGUMENTS_MAX = 8 };
 
@@ -37,9 +32,8 @@ static void refuses(const char *words, const char *why)
     assert_int_equal(load.len, 1024000);
 }
 
-static void arguments__none_are_the_defaults_of_test_benchmark(void **state)
+SL_CASE(arguments__none_are_the_defaults_of_test_benchmark)
 {
-    (void)state;
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
     char reason[REASON_BYTES];
     int taken = -1;
@@ -52,9 +46,8 @@ static void arguments__none_are_the_defaults_of_test_benchmark(void **state)
     assert_int_equal(load.log_rounds, 10);
 }
 
-static void arguments__stand_in_front_of_the_flags(void **state)
+SL_CASE(arguments__stand_in_front_of_the_flags)
 {
-    (void)state;
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
     char reason[REASON_BYTES];
     int taken = -1;
@@ -68,9 +61,8 @@ static void arguments__stand_in_front_of_the_flags(void **state)
     assert_int_equal(load.len, 8192);
 }
 
-static void arguments__what_is_none_is_named(void **state)
+SL_CASE(arguments__what_is_none_is_named)
 {
-    (void)state;
     refuses("pslite 4k", "LEN=4k: accepts a number from 1 to 1073741824");
     refuses("pslite 0", "LEN=0");
     refuses("pslite 1073741825", "LEN=1073741825");
@@ -82,9 +74,8 @@ static void arguments__what_is_none_is_named(void **state)
     refuses("pslite 4096 1 1 1", "accepts LEN, REPEAT and MODE only");
 }
 
-static void environment__is_read_where_it_is_set(void **state)
+SL_CASE(environment__is_read_where_it_is_set)
 {
-    (void)state;
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
     char reason[REASON_BYTES];
     assert_int_equal(setenv("NUM_KEY_PER_SERVER", "7", 1), 0);
@@ -99,9 +90,8 @@ static void environment__is_read_where_it_is_set(void **state)
     assert_int_equal(sl_bench_pslite_options_rounds(&load), 30);
 }
 
-static void environment__what_is_none_is_named(void **state)
+SL_CASE(environment__what_is_none_is_named)
 {
-    (void)state;
     static const char *const names[] = {"NUM_KEY_PER_SERVER", "LOG_DURATION", "TOTAL_DURATION"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
@@ -115,9 +105,8 @@ static void environment__what_is_none_is_named(void **state)
     }
 }
 
-static void check__sums_are_of_whole_floats(void **state)
+SL_CASE(check__sums_are_of_whole_floats)
 {
-    (void)state;
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
     char reason[REASON_BYTES] = "";
     load.len = 4098;
@@ -129,9 +118,8 @@ static void check__sums_are_of_whole_floats(void **state)
     assert_int_equal(sl_bench_pslite_options_check(&load, reason, sizeof reason), 0);
 }
 
-static void setting__says_what_the_server_does(void **state)
+SL_CASE(setting__says_what_the_server_does)
 {
-    (void)state;
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
     char text[256];
     sl_bench_pslite_options_setting(&load, text, sizeof text);
@@ -142,18 +130,4 @@ static void setting__says_what_the_server_does(void **state)
     sl_bench_pslite_options_setting(&load, text, sizeof text);
     assert_non_null(strstr(text, "push then pull, 1024000 bytes of one key of each server"));
     assert_non_null(strstr(text, "adds pushes up"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments__none_are_the_defaults_of_test_benchmark),
-        cmocka_unit_test(arguments__stand_in_front_of_the_flags),
-        cmocka_unit_test(arguments__what_is_none_is_named),
-        cmocka_unit_test(environment__is_read_where_it_is_set),
-        cmocka_unit_test(environment__what_is_none_is_named),
-        cmocka_unit_test(check__sums_are_of_whole_floats),
-        cmocka_unit_test(setting__says_what_the_server_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

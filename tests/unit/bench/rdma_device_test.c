@@ -2,18 +2,13 @@
 #include "bench/rdma_device.h"
 
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "core/err.h"
+#include "tests/support/unit.h"
 
 static char root[64];
 
@@ -75,16 +70,14 @@ static int find(const char *name, const char *address)
     return sl_bench_rdma_device_find(root, name, address, &device, reason, sizeof reason);
 }
 
-static void find__without_devices(void **state)
+SL_CASE_WITH(find__without_devices, set_up, tear_down)
 {
-    (void)state;
     assert_int_equal(find(NULL, NULL), SL_ERR_NOT_FOUND);
     assert_string_equal(reason, "this machine has no RDMA device");
 }
 
-static void find__roce(void **state)
+SL_CASE_WITH(find__roce, set_up, tear_down)
 {
-    (void)state;
     put_roce("mlx5_0");
     assert_int_equal(find(NULL, NULL), 0);
     assert_string_equal(device.name, "mlx5_0");
@@ -93,9 +86,8 @@ static void find__roce(void **state)
     assert_false(device.is_iwarp);
 }
 
-static void find__takes_the_first_that_is_active(void **state)
+SL_CASE_WITH(find__takes_the_first_that_is_active, set_up, tear_down)
 {
-    (void)state;
     put_roce("mlx5_1");
     put_roce("mlx5_0");
     put("mlx5_0", "ports/1/state", "1: DOWN");
@@ -107,9 +99,8 @@ static void find__takes_the_first_that_is_active(void **state)
     assert_non_null(strstr(reason, "--device=mlx5_7"));
 }
 
-static void find__iwarp_is_told_its_address(void **state)
+SL_CASE_WITH(find__iwarp_is_told_its_address, set_up, tear_down)
 {
-    (void)state;
     put("siw0", "node_type", "4: RNIC");
     put("siw0", "ports/1/state", "4: ACTIVE");
     put("siw0", "ports/1/gids/0", "d6cb:96ae:a46d:0000:0000:0000:0000:0000");
@@ -121,27 +112,12 @@ static void find__iwarp_is_told_its_address(void **state)
     assert_true(device.is_iwarp);
 }
 
-static void find__interface_beside_the_device(void **state)
+SL_CASE_WITH(find__interface_beside_the_device, set_up, tear_down)
 {
-    (void)state;
     put("ib0", "node_type", "1: CA");
     put("ib0", "ports/1/state", "4: ACTIVE");
     put("ib0", "device/net/lo/type", "32");
     assert_int_equal(find("ib0", NULL), 0);
     assert_string_equal(device.address, "127.0.0.1");
     assert_int_equal(device.gid, -1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(find__without_devices),
-        TEST(find__roce),
-        TEST(find__takes_the_first_that_is_active),
-        TEST(find__iwarp_is_told_its_address),
-        TEST(find__interface_beside_the_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

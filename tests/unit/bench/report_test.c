@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -16,6 +9,7 @@
 
 #include "bench/report_parts.h"
 #include "core/log.h"
+#include "tests/support/unit.h"
 
 static const struct sl_bench_common common = {
     .rounds = 5, .seconds = 1, .warm_up = 0.5, .server_core = 0, .client_core = 0};
@@ -67,9 +61,8 @@ static struct sl_bench_figure *add(struct sl_bench_report *report, const char *n
     return figure;
 }
 
-static void bench_quantile__lies_between_samples(void **state)
+SL_CASE_WITH(bench_quantile__lies_between_samples, set_up, tear_down)
 {
-    (void)state;
     const double samples[] = {40, 10, 30, 20};
     assert_true(sl_bench_quantile(samples, 4, 0) == 10);
     assert_true(sl_bench_quantile(samples, 4, 0.5) == 25);
@@ -81,9 +74,8 @@ static void bench_quantile__lies_between_samples(void **state)
 
 /* Of 1/2, 20/10 and 3/4 the median is 3/4; that of the samples would give 3/4 of quite other
  * pairs: 3/10. */
-static void report_ratio__is_of_each_round(void **state)
+SL_CASE_WITH(report_ratio__is_of_each_round, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *report = make();
     const struct sl_bench_figure *a = add(report, "a", "1/s", (double[]){1, 20, 3}, 3);
     const struct sl_bench_figure *b = add(report, "b", "1/s", (double[]){2, 10, 4}, 3);
@@ -98,9 +90,8 @@ static void report_ratio__is_of_each_round(void **state)
     assert_null(report);
 }
 
-static void report_ratio__to_nothing_holds_nothing(void **state)
+SL_CASE_WITH(report_ratio__to_nothing_holds_nothing, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *report = make();
     const struct sl_bench_figure *a = add(report, "a", "1/s", (double[]){0}, 1);
     assert_false(sl_bench_ratio_holds(sl_bench_report_ratio(report, "", a, a, 0.5, 0)));
@@ -108,9 +99,8 @@ static void report_ratio__to_nothing_holds_nothing(void **state)
     sl_bench_report_destroy(&report);
 }
 
-static void report_figure__stays_where_it_is(void **state)
+SL_CASE_WITH(report_figure__stays_where_it_is, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *report = make();
     struct sl_bench_figure *first = add(report, "first", "", (double[]){1}, 1);
     for (int i = 0; i < 200; i++) {
@@ -128,9 +118,8 @@ static void print(const struct sl_bench_report *report)
     (void)fclose(to);
 }
 
-static void report_print__tells_medians_spread_and_targets(void **state)
+SL_CASE_WITH(report_print__tells_medians_spread_and_targets, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *report = make();
     const struct sl_bench_figure *a =
         add(report, "a", "1/s", (double[]){100000, 120000, 110000}, 3);
@@ -148,9 +137,8 @@ static void report_print__tells_medians_spread_and_targets(void **state)
 }
 
 /* Of 100 values p99 is one of them, and p99.9 is none. */
-static void report_print__leaves_out_quantiles_that_it_cannot_know(void **state)
+SL_CASE_WITH(report_print__leaves_out_quantiles_that_it_cannot_know, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *report = make();
     struct sl_metric_histogram histogram;
     sl_metric_init(&histogram);
@@ -171,9 +159,8 @@ static void report_print__leaves_out_quantiles_that_it_cannot_know(void **state)
     sl_bench_report_destroy(&report);
 }
 
-static void report_value__has_four_digits(void **state)
+SL_CASE_WITH(report_value__has_four_digits, set_up, tear_down)
 {
-    (void)state;
     static const struct {
         double value;
         const char *text;
@@ -187,9 +174,8 @@ static void report_value__has_four_digits(void **state)
     }
 }
 
-static void report_scale__changes_rates_and_counts_alone(void **state)
+SL_CASE_WITH(report_scale__changes_rates_and_counts_alone, set_up, tear_down)
 {
-    (void)state;
     static const struct {
         double value;
         const char *unit;
@@ -211,9 +197,8 @@ static void report_scale__changes_rates_and_counts_alone(void **state)
     }
 }
 
-static void report_json__comes_back_as_it_went(void **state)
+SL_CASE_WITH(report_json__comes_back_as_it_went, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *report = make();
     struct sl_bench_report *read;
     struct sl_metric_histogram histogram;
@@ -239,9 +224,8 @@ static void report_json__comes_back_as_it_went(void **state)
     sl_bench_report_destroy(&report);
 }
 
-static void report_read__says_what_is_no_report(void **state)
+SL_CASE_WITH(report_read__says_what_is_no_report, set_up, tear_down)
 {
-    (void)state;
     static const char *const texts[] = {
         "",
         "not json",
@@ -279,9 +263,8 @@ static void compare(const struct sl_bench_report *report, const struct sl_bench_
     (void)fclose(to);
 }
 
-static void report_compare__marks_what_differs_by_more_than_both_spreads(void **state)
+SL_CASE_WITH(report_compare__marks_what_differs_by_more_than_both_spreads, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *older = make();
     struct sl_bench_report *report = make();
     const double low[] = {10, 10.2, 10.1};
@@ -336,9 +319,8 @@ static char *read_chart(const char *ending)
 }
 
 /* Names that would end a string, run a command or format a number in gnuplot's language. */
-static void report_plot__draws_whatever_the_names_are(void **state)
+SL_CASE_WITH(report_plot__draws_whatever_the_names_are, set_up, tear_down)
 {
-    (void)state;
     struct sl_bench_report *report = make();
     const char *name = "it's \"so\" `touch no` $(x) 5% @a \\ ^2_3";
     struct sl_metric_histogram histogram;
@@ -368,9 +350,8 @@ static void report_plot__draws_whatever_the_names_are(void **state)
     sl_bench_report_destroy(&report);
 }
 
-static void report_plot__names_the_package_that_is_missing(void **state)
+SL_CASE_WITH(report_plot__names_the_package_that_is_missing, set_up, tear_down)
 {
-    (void)state;
     char *path = strdup(getenv("PATH"));
     const struct sl_bench_common options = {.plot = directory};
     setenv("PATH", directory, 1);
@@ -400,9 +381,8 @@ static int ratio_ends_by(const char *over, const char *other)
     return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void report_ratio__is_of_one_transport(void **state)
+SL_CASE_WITH(report_ratio__is_of_one_transport, set_up, tear_down)
 {
-    (void)state;
     assert_int_equal(ratio_ends_by("TCP", "TCP"), 0);
     assert_int_equal(ratio_ends_by("TCP", NULL), 0);
     assert_int_equal(ratio_ends_by("TCP", "shared memory"), SIGABRT);
@@ -415,27 +395,4 @@ static void report_ratio__is_of_one_transport(void **state)
     assert_true(sl_bench_report_ratio_of_transports(report, "shm / tcp", a, b, 0, 0)->samples[0] ==
                 2);
     sl_bench_report_destroy(&report);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(bench_quantile__lies_between_samples),
-        CASE(report_ratio__is_of_each_round),
-        CASE(report_ratio__to_nothing_holds_nothing),
-        CASE(report_ratio__is_of_one_transport),
-        CASE(report_figure__stays_where_it_is),
-        CASE(report_print__tells_medians_spread_and_targets),
-        CASE(report_print__leaves_out_quantiles_that_it_cannot_know),
-        CASE(report_value__has_four_digits),
-        CASE(report_scale__changes_rates_and_counts_alone),
-        CASE(report_json__comes_back_as_it_went),
-        CASE(report_read__says_what_is_no_report),
-        CASE(report_compare__marks_what_differs_by_more_than_both_spreads),
-        CASE(report_plot__draws_whatever_the_names_are),
-        CASE(report_plot__names_the_package_that_is_missing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "bench/workload.h"
+#include "tests/support/unit.h"
 
 enum { ROWS = 1000, DRAWS = 200000, RANKS = 3 };
 
@@ -33,26 +28,23 @@ static void check_zipf(double exponent)
     }
 }
 
-static void workload_next__keeps_zipfs_law(void **state)
+SL_CASE(workload_next__keeps_zipfs_law)
 {
-    (void)state;
     check_zipf(0.5);
     check_zipf(1.05);
     check_zipf(2);
 }
 
 /* Where the integral of the law is the logarithm, and close to there. */
-static void workload_next__keeps_it_at_exponent_one(void **state)
+SL_CASE(workload_next__keeps_it_at_exponent_one)
 {
-    (void)state;
     check_zipf(1);
     check_zipf(1 + 1e-9);
     check_zipf(1 - 1e-9);
 }
 
-static void workload_next__draws_each_row_as_often(void **state)
+SL_CASE(workload_next__draws_each_row_as_often)
 {
-    (void)state;
     struct sl_bench_workload workload;
     uint32_t drawn = 0;
     sl_bench_workload_init(&workload, SL_BENCH_UNIFORM, ROWS, 0, 7);
@@ -60,14 +52,4 @@ static void workload_next__draws_each_row_as_often(void **state)
         drawn += sl_bench_workload_next(&workload) == sl_bench_workload_key(ROWS - 1);
     }
     assert_true(fabs(drawn - (double)DRAWS / ROWS) < 5 * sqrt((double)DRAWS / ROWS));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workload_next__keeps_zipfs_law),
-        cmocka_unit_test(workload_next__keeps_it_at_exponent_one),
-        cmocka_unit_test(workload_next__draws_each_row_as_often),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

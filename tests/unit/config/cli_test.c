@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config/cli.h"
+#include "tests/support/unit.h"
 
 /* One target of each kind, with the defaults that every test starts from. */
 static struct {
@@ -90,9 +84,8 @@ static void accept(const char *const *arguments)
     }
 }
 
-static void cli_parse__nothing_leaves_the_defaults(void **state)
+SL_CASE_WITH(cli_parse__nothing_leaves_the_defaults, reset, reset)
 {
-    (void)state;
     char *argv[] = {(char *)"starling-test"};
     char reason[64];
     assert_int_equal(sl_cli_parse(&cli, 1, argv, reason, sizeof reason), SL_CLI_RUN);
@@ -101,9 +94,8 @@ static void cli_parse__nothing_leaves_the_defaults(void **state)
     assert_null(targets.files.items);
 }
 
-static void cli_parse__every_kind_in_both_spellings(void **state)
+SL_CASE_WITH(cli_parse__every_kind_in_both_spellings, reset, reset)
 {
-    (void)state;
     accept(ARGUMENTS("--quiet", "--pin=false", "--worker-hosts", "a,b", "--data", "one", "two",
                      "--offset", "-5", "--lr=1e-3", "--model=FM", "--any", "18446744073709551615",
                      "--data=three", "--batch-rows-in-one-step-of-training=100"));
@@ -120,17 +112,15 @@ static void cli_parse__every_kind_in_both_spellings(void **state)
     assert_int_equal(targets.count, 100);
 }
 
-static void cli_parse__the_last_of_two_counts(void **state)
+SL_CASE_WITH(cli_parse__the_last_of_two_counts, reset, reset)
 {
-    (void)state;
     accept(ARGUMENTS("--any", "1", "--any=2", "--quiet", "--quiet=0"));
     assert_true(targets.any == 2);
     assert_false(targets.quiet);
 }
 
-static void cli_parse__values_may_begin_with_dashes(void **state)
+SL_CASE_WITH(cli_parse__values_may_begin_with_dashes, reset, reset)
 {
-    (void)state;
     accept(ARGUMENTS("--worker-hosts", "--polling --x", "--data=--model"));
     assert_string_equal(targets.name, "--polling --x");
     assert_string_equal(targets.files.items[0], "--model");
@@ -138,9 +128,8 @@ static void cli_parse__values_may_begin_with_dashes(void **state)
     assert_string_equal(targets.name, "");
 }
 
-static void cli_parse__refuses_with_flag_value_and_accepted(void **state)
+SL_CASE_WITH(cli_parse__refuses_with_flag_value_and_accepted, reset, reset)
 {
-    (void)state;
     static const struct {
         const char *arguments[5];
         const char *reason;
@@ -189,9 +178,8 @@ static void cli_parse__refuses_with_flag_value_and_accepted(void **state)
     }
 }
 
-static void cli_parse__unknown_flag_names_the_nearest(void **state)
+SL_CASE_WITH(cli_parse__unknown_flag_names_the_nearest, reset, reset)
 {
-    (void)state;
     static const struct {
         const char *argument, *reason;
     } cases[] = {
@@ -238,9 +226,8 @@ static void capture(const char *const *arguments, char *out, size_t out_bytes)
     out[got] = '\0';
 }
 
-static void cli_parse__help_shows_defaults_in_two_columns(void **state)
+SL_CASE_WITH(cli_parse__help_shows_defaults_in_two_columns, reset, reset)
 {
-    (void)state;
     char text[8192];
     capture(ARGUMENTS("--lr", "0.5", "--help", "--rubbish"), text, sizeof text);
     static const char *const parts[] = {
@@ -270,27 +257,9 @@ static void cli_parse__help_shows_defaults_in_two_columns(void **state)
     }
 }
 
-static void cli_parse__version_is_printed(void **state)
+SL_CASE_WITH(cli_parse__version_is_printed, reset, reset)
 {
-    (void)state;
     char text[128];
     capture(ARGUMENTS("--version"), text, sizeof text);
     assert_string_equal(text, "starling-test " STARLING_VERSION "\n");
-}
-
-#define FRESH(test) cmocka_unit_test_setup_teardown(test, reset, reset)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FRESH(cli_parse__nothing_leaves_the_defaults),
-        FRESH(cli_parse__every_kind_in_both_spellings),
-        FRESH(cli_parse__the_last_of_two_counts),
-        FRESH(cli_parse__values_may_begin_with_dashes),
-        FRESH(cli_parse__refuses_with_flag_value_and_accepted),
-        FRESH(cli_parse__unknown_flag_names_the_nearest),
-        FRESH(cli_parse__help_shows_defaults_in_two_columns),
-        FRESH(cli_parse__version_is_printed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +5,7 @@
 #include <unistd.h>
 
 #include "config/cluster_store_settings.h"
+#include "tests/support/unit.h"
 
 static char path[64]; /* of a file that the test makes */
 
@@ -74,18 +68,16 @@ static void put_user(const char *text, mode_t mode)
 
 /* ---- Which store ----------------------------------------------------------------------------- */
 
-static void read__says_nothing_where_nothing_is_set(void **state)
+SL_CASE_WITH(read__says_nothing_where_nothing_is_set, setup, teardown)
 {
-    (void)state;
     set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "/nonsense"); /* of what is not asked for */
     assert_false(read_flag(NULL).is_given);
     set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "");
     refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=: "));
 }
 
-static void read__one_server(void **state)
+SL_CASE_WITH(read__one_server, setup, teardown)
 {
-    (void)state;
     const struct sl_cluster_store_settings settings = read_flag("etcd://localhost:2379/jobs/a");
     assert_true(settings.is_given);
     assert_false(settings.tls);
@@ -96,9 +88,8 @@ static void read__one_server(void **state)
     assert_string_equal(settings.password, "");
 }
 
-static void read__several_servers_by_tls(void **state)
+SL_CASE_WITH(read__several_servers_by_tls, setup, teardown)
 {
-    (void)state;
     const struct sl_cluster_store_settings settings =
         read_flag("etcds://10.0.0.1:2379,[::1]:2380,c.example:1/x-1_b.c//");
     assert_true(settings.tls);
@@ -109,9 +100,8 @@ static void read__several_servers_by_tls(void **state)
     assert_string_equal(settings.prefix, "/x-1_b.c");
 }
 
-static void read__the_flag_goes_before_the_variable(void **state)
+SL_CASE_WITH(read__the_flag_goes_before_the_variable, setup, teardown)
 {
-    (void)state;
     set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "etcd://a:1/v");
     assert_string_equal(read_flag(NULL).prefix, "/v");
     assert_string_equal(read_flag("etcd://a:1/f").prefix, "/f");
@@ -120,9 +110,8 @@ static void read__the_flag_goes_before_the_variable(void **state)
     refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=zookeeper://a:1/v: "));
 }
 
-static void read__what_is_no_store(void **state)
+SL_CASE_WITH(read__what_is_no_store, setup, teardown)
 {
-    (void)state;
     static const char *const CASES[][2] = {
         {"zookeeper://a:1/v", "it is of no kind that is known"},
         {"a:1/v", "it is of no kind that is known"},
@@ -150,9 +139,8 @@ static void read__what_is_no_store(void **state)
     }
 }
 
-static void read__nine_servers_and_the_longest_prefix(void **state)
+SL_CASE_WITH(read__nine_servers_and_the_longest_prefix, setup, teardown)
 {
-    (void)state;
     char text[512] = "etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1/";
     const size_t length = strlen(text);
     memset(text + length, 'p', 126);
@@ -163,9 +151,8 @@ static void read__nine_servers_and_the_longest_prefix(void **state)
     refuse(text, SL_ERR_INVALID, WORDS("the prefix has more than 127 characters"));
 }
 
-static void read__a_server_that_is_too_long(void **state)
+SL_CASE_WITH(read__a_server_that_is_too_long, setup, teardown)
 {
-    (void)state;
     char host[SL_LIMIT_ENDPOINT_BYTES + 1] = "";
     char text[sizeof host + 16];
     memset(host, 'h', sizeof host - 1);
@@ -175,9 +162,8 @@ static void read__a_server_that_is_too_long(void **state)
 
 /* ---- Who asks -------------------------------------------------------------------------------- */
 
-static void user__is_the_first_line_of_the_file(void **state)
+SL_CASE_WITH(user__is_the_first_line_of_the_file, setup, teardown)
 {
-    (void)state;
     static const char *const TEXTS[] = {"root:a:b c", "root:a:b c\n",
                                         "root:a:b c\r\nanother:line\n"};
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
@@ -190,9 +176,8 @@ static void user__is_the_first_line_of_the_file(void **state)
     refuse("etcd://a:1/v", SL_ERR_NOT_FOUND, WORDS("STARLING_CLUSTER_STORE_USER_FILE=: "));
 }
 
-static void user__of_up_to_127_characters_each(void **state)
+SL_CASE_WITH(user__of_up_to_127_characters_each, setup, teardown)
 {
-    (void)state;
     char text[512] = "";
     memset(text, 'u', 127);
     text[127] = ':';
@@ -210,9 +195,8 @@ static void user__of_up_to_127_characters_each(void **state)
     refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("each of up to 127 characters"));
 }
 
-static void user__that_is_none(void **state)
+SL_CASE_WITH(user__that_is_none, setup, teardown)
 {
-    (void)state;
     static const char *const TEXTS[] = {"", "\n", "root\n", ":secret\n", "\nroot:secret\n"};
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
         put_user(TEXTS[i], 0600);
@@ -222,18 +206,16 @@ static void user__that_is_none(void **state)
     }
 }
 
-static void user__that_others_may_read(void **state)
+SL_CASE_WITH(user__that_others_may_read, setup, teardown)
 {
-    (void)state;
     put_user("root:secret\n", 0640);
     refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("others may use it (mode 0640): chmod 600 it"));
     put_user("root:secret\n", 0602);
     refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("others may use it (mode 0602)"));
 }
 
-static void user__that_is_not_there(void **state)
+SL_CASE_WITH(user__that_is_not_there, setup, teardown)
 {
-    (void)state;
     set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "/tmp/starling-no-such-file");
     refuse("etcd://a:1/v", SL_ERR_NOT_FOUND,
            WORDS("STARLING_CLUSTER_STORE_USER_FILE=/tmp/starling-no-such-file: No such file"));
@@ -241,23 +223,4 @@ static void user__that_is_not_there(void **state)
     (void)snprintf(below, sizeof below, "%s/user", path);
     set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, below);
     refuse("etcd://a:1/v", SL_ERR_IO, WORDS(below, "Not a directory"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(read__says_nothing_where_nothing_is_set, setup, teardown),
-        cmocka_unit_test_setup_teardown(read__one_server, setup, teardown),
-        cmocka_unit_test_setup_teardown(read__several_servers_by_tls, setup, teardown),
-        cmocka_unit_test_setup_teardown(read__the_flag_goes_before_the_variable, setup, teardown),
-        cmocka_unit_test_setup_teardown(read__what_is_no_store, setup, teardown),
-        cmocka_unit_test_setup_teardown(read__nine_servers_and_the_longest_prefix, setup, teardown),
-        cmocka_unit_test_setup_teardown(read__a_server_that_is_too_long, setup, teardown),
-        cmocka_unit_test_setup_teardown(user__is_the_first_line_of_the_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(user__of_up_to_127_characters_each, setup, teardown),
-        cmocka_unit_test_setup_teardown(user__that_is_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(user__that_others_may_read, setup, teardown),
-        cmocka_unit_test_setup_teardown(user__that_is_not_there, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +5,7 @@
 
 #include "config/cluster.h"
 #include "config/dmlc.h"
+#include "tests/support/unit.h"
 
 #define NOTHING                                                                                    \
     {                                                                                              \
@@ -78,9 +72,8 @@ static void refuse(int err, enum sl_cluster_role role, struct sl_cluster_flags f
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void cluster_resolve__by_flags(void **state)
+SL_CASE_WITH(cluster_resolve__by_flags, enter_folder, leave_folder)
 {
-    (void)state;
     struct sl_cluster cluster = resolve(
         SL_CLUSTER_PS,
         (struct sl_cluster_flags){
@@ -96,9 +89,8 @@ static void cluster_resolve__by_flags(void **state)
     assert_null(cluster.ps);
 }
 
-static void cluster_resolve__one_that_joins_is_beyond_the_others(void **state)
+SL_CASE_WITH(cluster_resolve__one_that_joins_is_beyond_the_others, enter_folder, leave_folder)
 {
-    (void)state;
     struct sl_cluster_flags flags = {
         .ps_hosts = "a:1", .worker_hosts = "x,y", .task_index = 5, .joins = true};
     struct sl_cluster cluster = resolve(SL_CLUSTER_WORKER, flags, NULL);
@@ -110,9 +102,8 @@ static void cluster_resolve__one_that_joins_is_beyond_the_others(void **state)
            WORDS("--task-index=5", "0 to 1", "--join"));
 }
 
-static void cluster_resolve__by_tf_config(void **state)
+SL_CASE_WITH(cluster_resolve__by_tf_config, enter_folder, leave_folder)
 {
-    (void)state;
     struct sl_cluster cluster =
         resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags)NOTHING, TF("worker", "0"));
     assert_int_equal(cluster.ps_count, 2);
@@ -122,9 +113,8 @@ static void cluster_resolve__by_tf_config(void **state)
     sl_cluster_fini(&cluster);
 }
 
-static void cluster_resolve__by_the_map_in_the_working_folder(void **state)
+SL_CASE_WITH(cluster_resolve__by_the_map_in_the_working_folder, enter_folder, leave_folder)
 {
-    (void)state;
     write_map(".endpoint_map", "a:1=rdma://r:9\nb:2=b:3\n");
     struct sl_cluster cluster =
         resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = 1}, NULL);
@@ -136,9 +126,8 @@ static void cluster_resolve__by_the_map_in_the_working_folder(void **state)
     sl_cluster_fini(&cluster);
 }
 
-static void cluster_resolve__a_map_has_the_bypass_endpoints(void **state)
+SL_CASE_WITH(cluster_resolve__a_map_has_the_bypass_endpoints, enter_folder, leave_folder)
 {
-    (void)state;
     write_map(".endpoint_map", "a:1=rdma://r:9,r:8\nb:2=b:3\n");
     struct sl_cluster cluster = resolve(
         SL_CLUSTER_PS, (struct sl_cluster_flags){.ps_hosts = "b:2,a:1", .task_index = 1}, NULL);
@@ -151,9 +140,9 @@ static void cluster_resolve__a_map_has_the_bypass_endpoints(void **state)
     sl_cluster_fini(&cluster);
 }
 
-static void cluster_resolve__a_named_map_goes_before_the_one_in_the_folder(void **state)
+SL_CASE_WITH(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder, enter_folder,
+             leave_folder)
 {
-    (void)state;
     write_map(".endpoint_map", "this is no map\n");
     write_map("map", "b:2=b:3\n");
     struct sl_cluster cluster = resolve(
@@ -166,9 +155,8 @@ static void cluster_resolve__a_named_map_goes_before_the_one_in_the_folder(void 
     sl_cluster_fini(&cluster);
 }
 
-static void cluster_resolve__sources_that_agree_are_merged(void **state)
+SL_CASE_WITH(cluster_resolve__sources_that_agree_are_merged, enter_folder, leave_folder)
 {
-    (void)state;
     struct sl_cluster cluster = resolve(SL_CLUSTER_WORKER,
                                         (struct sl_cluster_flags){.ps_hosts = "P:1,tcp://p:2",
                                                                   .worker_hosts = "other:1,names:2",
@@ -187,9 +175,8 @@ static void cluster_resolve__sources_that_agree_are_merged(void **state)
     sl_cluster_fini(&cluster);
 }
 
-static void cluster_resolve__the_only_task_needs_no_index(void **state)
+SL_CASE_WITH(cluster_resolve__the_only_task_needs_no_index, enter_folder, leave_folder)
 {
-    (void)state;
     struct sl_cluster cluster =
         resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = -1}, "");
     assert_int_equal(cluster.task_index, 0);
@@ -202,9 +189,8 @@ static void cluster_resolve__the_only_task_needs_no_index(void **state)
            NULL, WORDS("worker", "--task-index"));
 }
 
-static void cluster_resolve__contradictions_name_both_sources(void **state)
+SL_CASE_WITH(cluster_resolve__contradictions_name_both_sources, enter_folder, leave_folder)
 {
-    (void)state;
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "p:1,p:3", .task_index = -1}, TF("ps", "0"),
            WORDS("ps 1", "--ps-hosts", "tcp://p:3", "TF_CONFIG", "tcp://p:2"));
@@ -226,9 +212,8 @@ static void cluster_resolve__contradictions_name_both_sources(void **state)
            WORDS("--task-index=1", "--job-name=chief"));
 }
 
-static void cluster_resolve__another_role_is_refused(void **state)
+SL_CASE_WITH(cluster_resolve__another_role_is_refused, enter_folder, leave_folder)
 {
-    (void)state;
     refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER,
            (struct sl_cluster_flags){.ps_hosts = "a:1", .job_name = "ps", .task_index = 0}, NULL,
            WORDS("--job-name=ps", "starling-worker", "starling-ps"));
@@ -242,9 +227,8 @@ static void cluster_resolve__another_role_is_refused(void **state)
            WORDS("TF_CONFIG", "starling-ps", "starling-worker"));
 }
 
-static void cluster_resolve__index_outside_is_refused(void **state)
+SL_CASE_WITH(cluster_resolve__index_outside_is_refused, enter_folder, leave_folder)
 {
-    (void)state;
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "a:1,b:1", .task_index = 2}, NULL,
            WORDS("--task-index=2", "0 to 1"));
@@ -256,9 +240,8 @@ static void cluster_resolve__index_outside_is_refused(void **state)
            WORDS("--task-index=9223372036854775807", "16383"));
 }
 
-static void cluster_resolve__no_cluster_names_every_source(void **state)
+SL_CASE_WITH(cluster_resolve__no_cluster_names_every_source, enter_folder, leave_folder)
 {
-    (void)state;
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL,
            WORDS("--ps-hosts", "TF_CONFIG", "--endpoint-map", ".endpoint_map"));
     write_map(".endpoint_map", "# nothing yet\n");
@@ -266,9 +249,8 @@ static void cluster_resolve__no_cluster_names_every_source(void **state)
            WORDS(".endpoint_map has no lines"));
 }
 
-static void cluster_resolve__errors_of_a_source_pass_through(void **state)
+SL_CASE_WITH(cluster_resolve__errors_of_a_source_pass_through, enter_folder, leave_folder)
 {
-    (void)state;
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "a:1,b", .task_index = 0}, NULL,
            WORDS("--ps-hosts, item 1", "\"b\""));
@@ -289,26 +271,4 @@ static void cluster_resolve__errors_of_a_source_pass_through(void **state)
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = 0}, NULL,
            WORDS(".endpoint_map:2: ", "rubbish"));
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(cluster_resolve__by_flags),
-        IN_FOLDER(cluster_resolve__one_that_joins_is_beyond_the_others),
-        IN_FOLDER(cluster_resolve__by_tf_config),
-        IN_FOLDER(cluster_resolve__by_the_map_in_the_working_folder),
-        IN_FOLDER(cluster_resolve__a_map_has_the_bypass_endpoints),
-        IN_FOLDER(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder),
-        IN_FOLDER(cluster_resolve__sources_that_agree_are_merged),
-        IN_FOLDER(cluster_resolve__the_only_task_needs_no_index),
-        IN_FOLDER(cluster_resolve__contradictions_name_both_sources),
-        IN_FOLDER(cluster_resolve__another_role_is_refused),
-        IN_FOLDER(cluster_resolve__index_outside_is_refused),
-        IN_FOLDER(cluster_resolve__no_cluster_names_every_source),
-        IN_FOLDER(cluster_resolve__errors_of_a_source_pass_through),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/cluster.h"
 #include "config/dmlc.h"
+#include "tests/support/unit.h"
 
 static const char *const VARIABLES[] = {
     "DMLC_ROLE",
@@ -82,9 +76,8 @@ static void refuse_with(const char *const *words)
     assert_words(reason, words);
 }
 
-static void dmlc_read__says_nothing_where_nothing_is_set(void **state)
+SL_CASE_WITH(dmlc_read__says_nothing_where_nothing_is_set, unset_all, unset_all)
 {
-    (void)state;
     struct sl_dmlc dmlc = read_all();
     assert_false(dmlc.in_use);
     assert_int_equal(dmlc.role, SL_DMLC_ROLE_UNSET);
@@ -96,9 +89,8 @@ static void dmlc_read__says_nothing_where_nothing_is_set(void **state)
     assert_false(read_all().in_use);
 }
 
-static void dmlc_read__takes_what_is_said(void **state)
+SL_CASE_WITH(dmlc_read__takes_what_is_said, unset_all, unset_all)
 {
-    (void)state;
     set_job("server");
     set("DMLC_INTERFACE", "eth5");
     set("DMLC_NODE_HOST", "[::1]");
@@ -132,9 +124,8 @@ static void dmlc_read__takes_what_is_said(void **state)
     assert_null(read_all().rdma);
 }
 
-static void dmlc_read__rdma_has_three_names(void **state)
+SL_CASE_WITH(dmlc_read__rdma_has_three_names, unset_all, unset_all)
 {
-    (void)state;
     static const char *const names[] = {"1", "ibverbs", "rdma"};
     set_job("server");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -143,17 +134,15 @@ static void dmlc_read__rdma_has_three_names(void **state)
     }
 }
 
-static void dmlc_read__an_interface_of_auto_is_none(void **state)
+SL_CASE_WITH(dmlc_read__an_interface_of_auto_is_none, unset_all, unset_all)
 {
-    (void)state;
     set_job("server");
     set("DMLC_INTERFACE", "auto");
     assert_string_equal(read_all().interface, "");
 }
 
-static void dmlc_read__a_worker_may_have_byteps_id(void **state)
+SL_CASE_WITH(dmlc_read__a_worker_may_have_byteps_id, unset_all, unset_all)
 {
-    (void)state;
     set_job("worker");
     set("DMLC_WORKER_ID", "3");
     assert_int_equal(read_all().rank, 3);
@@ -164,7 +153,7 @@ static void dmlc_read__a_worker_may_have_byteps_id(void **state)
     assert_int_equal(read_all().rank, 2);
 }
 
-static void dmlc_read__bad_values_name_what_is_accepted(void **state)
+SL_CASE_WITH(dmlc_read__bad_values_name_what_is_accepted, unset_all, unset_all)
 {
     static const struct {
         const char *name, *value, *accepted;
@@ -199,9 +188,8 @@ static void dmlc_read__bad_values_name_what_is_accepted(void **state)
     }
 }
 
-static void dmlc_read__a_job_needs_all_of_it(void **state)
+SL_CASE_WITH(dmlc_read__a_job_needs_all_of_it, unset_all, unset_all)
 {
-    (void)state;
     static const char *const needed[] = {"DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER",
                                          "DMLC_NUM_SERVER"};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
@@ -211,9 +199,8 @@ static void dmlc_read__a_job_needs_all_of_it(void **state)
     }
 }
 
-static void dmlc_read__heartbeats_come_more_than_once_a_timeout(void **state)
+SL_CASE_WITH(dmlc_read__heartbeats_come_more_than_once_a_timeout, unset_all, unset_all)
 {
-    (void)state;
     set("PS_HEARTBEAT_TIMEOUT", "5");
     set("PS_HEARTBEAT_INTERVAL", "5");
     refuse_with(WORDS("PS_HEARTBEAT_INTERVAL=5", "PS_HEARTBEAT_TIMEOUT", "is 5"));
@@ -246,9 +233,8 @@ static void refuse_cluster(enum sl_cluster_role role, struct sl_cluster_flags fl
     assert_words(reason, words);
 }
 
-static void cluster_resolve__by_dmlc(void **state)
+SL_CASE_WITH(cluster_resolve__by_dmlc, unset_all, unset_all)
 {
-    (void)state;
     set_job("worker");
     struct sl_cluster cluster =
         resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = -1});
@@ -273,9 +259,8 @@ static void cluster_resolve__by_dmlc(void **state)
     assert_int_equal(cluster.task_index, 1);
 }
 
-static void cluster_resolve__dmlc_and_flags_that_agree(void **state)
+SL_CASE_WITH(cluster_resolve__dmlc_and_flags_that_agree, unset_all, unset_all)
 {
-    (void)state;
     set_job("scheduler");
     set("DMLC_ROLE", "");
     struct sl_cluster cluster = resolve(
@@ -291,9 +276,8 @@ static void cluster_resolve__dmlc_and_flags_that_agree(void **state)
 
 #define NOTHING ((struct sl_cluster_flags){.task_index = -1})
 
-static void cluster_resolve__dmlc_contradictions_name_both(void **state)
+SL_CASE_WITH(cluster_resolve__dmlc_contradictions_name_both, unset_all, unset_all)
 {
-    (void)state;
     set_job("server");
     refuse_cluster(SL_CLUSTER_PS,
                    (struct sl_cluster_flags){.task_index = -1, .ps_hosts = "h:1,h:2"}, NULL,
@@ -336,9 +320,8 @@ static void find(struct sl_dmlc dmlc, const char *expected)
     assert_string_equal(host, expected);
 }
 
-static void dmlc_find_host__in_order(void **state)
+SL_CASE(dmlc_find_host__in_order)
 {
-    (void)state;
     struct sl_dmlc dmlc = {.root = {.host = "127.0.0.2", .port = 1}};
     find(dmlc, "127.0.0.1");
     memcpy(dmlc.interface, "lo", sizeof "lo");
@@ -348,39 +331,11 @@ static void dmlc_find_host__in_order(void **state)
     find(dmlc, "here");
 }
 
-static void dmlc_find_host__names_the_interfaces(void **state)
+SL_CASE(dmlc_find_host__names_the_interfaces)
 {
-    (void)state;
     const struct sl_dmlc dmlc = {.interface = "nosuch0"};
     char host[SL_LIMIT_ENDPOINT_BYTES];
     char reason[512] = "";
     assert_int_equal(sl_dmlc_find_host(&dmlc, host, reason, sizeof reason), SL_ERR_INVALID);
     assert_words(reason, WORDS("DMLC_INTERFACE=nosuch0", "accepts", "lo"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(dmlc_read__says_nothing_where_nothing_is_set, unset_all,
-                                        unset_all),
-        cmocka_unit_test_setup_teardown(dmlc_read__takes_what_is_said, unset_all, unset_all),
-        cmocka_unit_test_setup_teardown(dmlc_read__rdma_has_three_names, unset_all, unset_all),
-        cmocka_unit_test_setup_teardown(dmlc_read__an_interface_of_auto_is_none, unset_all,
-                                        unset_all),
-        cmocka_unit_test_setup_teardown(dmlc_read__a_worker_may_have_byteps_id, unset_all,
-                                        unset_all),
-        cmocka_unit_test_setup_teardown(dmlc_read__bad_values_name_what_is_accepted, unset_all,
-                                        unset_all),
-        cmocka_unit_test_setup_teardown(dmlc_read__a_job_needs_all_of_it, unset_all, unset_all),
-        cmocka_unit_test_setup_teardown(dmlc_read__heartbeats_come_more_than_once_a_timeout,
-                                        unset_all, unset_all),
-        cmocka_unit_test_setup_teardown(cluster_resolve__by_dmlc, unset_all, unset_all),
-        cmocka_unit_test_setup_teardown(cluster_resolve__dmlc_and_flags_that_agree, unset_all,
-                                        unset_all),
-        cmocka_unit_test_setup_teardown(cluster_resolve__dmlc_contradictions_name_both, unset_all,
-                                        unset_all),
-        cmocka_unit_test(dmlc_find_host__in_order),
-        cmocka_unit_test(dmlc_find_host__names_the_interfaces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +6,7 @@
 
 #include "config/endpoint_map.h"
 #include "core/limits.h"
+#include "tests/support/unit.h"
 
 static char path[64];
 
@@ -45,9 +39,8 @@ static int read_text(const char *text, size_t bytes, struct sl_endpoint_map *map
     return sl_endpoint_map_read(path, map, reason, reason_bytes);
 }
 
-static void endpoint_map_read__takes_lines_blanks_comments_and_crlf(void **state)
+SL_CASE_WITH(endpoint_map_read__takes_lines_blanks_comments_and_crlf, make_file, remove_file)
 {
-    (void)state;
     const char text[] = "# a comment = with an equals sign\n"
                         "\n"
                         "127.0.0.1:3333=127.0.0.1:5555\r\n"
@@ -69,9 +62,8 @@ static void endpoint_map_read__takes_lines_blanks_comments_and_crlf(void **state
     sl_endpoint_map_fini(&map);
 }
 
-static void endpoint_map_read__empty_file_is_an_empty_map(void **state)
+SL_CASE_WITH(endpoint_map_read__empty_file_is_an_empty_map, make_file, remove_file)
 {
-    (void)state;
     struct sl_endpoint_map map;
     char reason[256] = "";
     assert_int_equal(read_text("", 0, &map, reason, sizeof reason), 0);
@@ -79,9 +71,8 @@ static void endpoint_map_read__empty_file_is_an_empty_map(void **state)
     sl_endpoint_map_fini(&map);
 }
 
-static void endpoint_map_read__refuses_with_file_and_line(void **state)
+SL_CASE_WITH(endpoint_map_read__refuses_with_file_and_line, make_file, remove_file)
 {
-    (void)state;
     static const struct {
         const char *text;
         int line;
@@ -134,9 +125,8 @@ static void endpoint_map_read__refuses_with_file_and_line(void **state)
     }
 }
 
-static void endpoint_map_read__dpdk_beside_tcp_is_the_bypass_one(void **state)
+SL_CASE_WITH(endpoint_map_read__dpdk_beside_tcp_is_the_bypass_one, make_file, remove_file)
 {
-    (void)state;
     const char text[] = "a:1=dpdk://net_memif0,role=server,id=0?addr=10.0.0.1/24&port=9,tcp://b:6\n"
                         "a:2=b:7 , dpdk://net_memif0,role=server?addr=10.0.0.2&port=9\n"
                         "a:3= dpdk://net_memif0,role=server?addr=10.0.0.3&port=9 \n"
@@ -164,9 +154,8 @@ static void endpoint_map_read__dpdk_beside_tcp_is_the_bypass_one(void **state)
     sl_endpoint_map_fini(&map);
 }
 
-static void endpoint_map_read__rdma_beside_tcp_is_the_bypass_one(void **state)
+SL_CASE_WITH(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one, make_file, remove_file)
 {
-    (void)state;
     const char text[] = "a:1=rdma://[::1]:5 , tcp://b:6\n"
                         "a:2=b:7,rdma://b:7\n"
                         "a:3=rdma://b:0,b:0\n"
@@ -192,9 +181,8 @@ static void endpoint_map_read__rdma_beside_tcp_is_the_bypass_one(void **state)
     sl_endpoint_map_fini(&map);
 }
 
-static void endpoint_map_read__nul_byte_is_refused(void **state)
+SL_CASE_WITH(endpoint_map_read__nul_byte_is_refused, make_file, remove_file)
 {
-    (void)state;
     const char text[] = "a:1=b:2\nc:3=d:4\0evil\n";
     struct sl_endpoint_map map;
     char reason[256] = "";
@@ -202,9 +190,8 @@ static void endpoint_map_read__nul_byte_is_refused(void **state)
     assert_non_null(strstr(reason, ":2: a NUL byte"));
 }
 
-static void endpoint_map_read__same_port_0_or_other_scheme_is_no_clash(void **state)
+SL_CASE_WITH(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash, make_file, remove_file)
 {
-    (void)state;
     const char text[] = "a:1=b:0\na:2=b:0\na:3=tcp://b:9\na:4=rdma://b:9\n";
     struct sl_endpoint_map map;
     char reason[256] = "";
@@ -213,9 +200,8 @@ static void endpoint_map_read__same_port_0_or_other_scheme_is_no_clash(void **st
     sl_endpoint_map_fini(&map);
 }
 
-static void endpoint_map_read__missing_file_is_not_found(void **state)
+SL_CASE(endpoint_map_read__missing_file_is_not_found)
 {
-    (void)state;
     struct sl_endpoint_map map;
     char reason[256] = "";
     assert_int_equal(sl_endpoint_map_read("/nonexistent/map", &map, reason, sizeof reason),
@@ -223,18 +209,16 @@ static void endpoint_map_read__missing_file_is_not_found(void **state)
     assert_non_null(strstr(reason, "/nonexistent/map: "));
 }
 
-static void endpoint_map_read__a_folder_is_an_io_error(void **state)
+SL_CASE(endpoint_map_read__a_folder_is_an_io_error)
 {
-    (void)state;
     struct sl_endpoint_map map;
     char reason[256] = "";
     assert_int_equal(sl_endpoint_map_read("/tmp", &map, reason, sizeof reason), SL_ERR_IO);
     assert_non_null(strstr(reason, "/tmp: "));
 }
 
-static void endpoint_map_read__endless_file_is_too_large(void **state)
+SL_CASE(endpoint_map_read__endless_file_is_too_large)
 {
-    (void)state;
     struct sl_endpoint_map map;
     char reason[256] = "";
     assert_int_equal(sl_endpoint_map_read("/dev/zero", &map, reason, sizeof reason),
@@ -242,9 +226,8 @@ static void endpoint_map_read__endless_file_is_too_large(void **state)
     assert_non_null(strstr(reason, "larger than 1048576 bytes"));
 }
 
-static void endpoint_map_read__stops_at_the_limit_of_lines(void **state)
+SL_CASE_WITH(endpoint_map_read__stops_at_the_limit_of_lines, make_file, remove_file)
 {
-    (void)state;
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (int i = 1; i <= SL_LIMIT_PS; i++) {
@@ -265,9 +248,8 @@ static void endpoint_map_read__stops_at_the_limit_of_lines(void **state)
     assert_non_null(strstr(reason, ":1025: more than 1024"));
 }
 
-static void endpoint_map_find__ignores_case_but_not_the_port(void **state)
+SL_CASE_WITH(endpoint_map_find__ignores_case_but_not_the_port, make_file, remove_file)
 {
-    (void)state;
     const char text[] = "Host:1=b:2\n";
     struct sl_endpoint_map map;
     char reason[256] = "";
@@ -277,25 +259,4 @@ static void endpoint_map_find__ignores_case_but_not_the_port(void **state)
     assert_ptr_equal(sl_endpoint_map_find(&map, &same), &map.entries[0]);
     assert_null(sl_endpoint_map_find(&map, &other));
     sl_endpoint_map_fini(&map);
-}
-
-#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, make_file, remove_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_FILE(endpoint_map_read__takes_lines_blanks_comments_and_crlf),
-        WITH_FILE(endpoint_map_read__empty_file_is_an_empty_map),
-        WITH_FILE(endpoint_map_read__refuses_with_file_and_line),
-        WITH_FILE(endpoint_map_read__dpdk_beside_tcp_is_the_bypass_one),
-        WITH_FILE(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one),
-        WITH_FILE(endpoint_map_read__nul_byte_is_refused),
-        WITH_FILE(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash),
-        cmocka_unit_test(endpoint_map_read__missing_file_is_not_found),
-        cmocka_unit_test(endpoint_map_read__a_folder_is_an_io_error),
-        cmocka_unit_test(endpoint_map_read__endless_file_is_too_large),
-        WITH_FILE(endpoint_map_read__stops_at_the_limit_of_lines),
-        WITH_FILE(endpoint_map_find__ignores_case_but_not_the_port),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

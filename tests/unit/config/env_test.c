@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/env.h"
 #include "core/limits.h"
+#include "tests/support/unit.h"
 
 static const char *const names[] = {
     "NETWORK_PS_CORE_NUMBER", "NETWORK_WORKER_CORE_NUMBER", "PS_ENABLE_POLLING",
@@ -28,9 +22,8 @@ static int clear(void **state)
     return 0;
 }
 
-static void env_read__defaults(void **state)
+SL_CASE_WITH(env_read__defaults, clear, clear)
 {
-    (void)state;
     struct sl_env env;
     char reason[128] = "";
     assert_int_equal(sl_env_read(4, &env, reason, sizeof reason), 0);
@@ -48,9 +41,8 @@ static void env_read__defaults(void **state)
     assert_int_equal(env.worker_reactors, 0);
 }
 
-static void env_read__takes_every_variable(void **state)
+SL_CASE_WITH(env_read__takes_every_variable, clear, clear)
 {
-    (void)state;
     static const char *const values[] = {"2",     "256",  "TRUE", "1", "0",
                                          "False", "Warn", "bbr",  "0", "0"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -68,9 +60,8 @@ static void env_read__takes_every_variable(void **state)
     assert_false(env.shm || env.rdma);
 }
 
-static void env_read__bad_value_names_variable_value_and_accepted(void **state)
+SL_CASE_WITH(env_read__bad_value_names_variable_value_and_accepted, clear, clear)
 {
-    (void)state;
     static const struct {
         const char *name, *value, *accepted;
     } cases[] = {
@@ -107,9 +98,8 @@ static void env_read__bad_value_names_variable_value_and_accepted(void **state)
     }
 }
 
-static void env_parse_u32__bounds_are_included(void **state)
+SL_CASE(env_parse_u32__bounds_are_included)
 {
-    (void)state;
     uint32_t value = 0;
     assert_true(sl_env_parse_u32("7", 7, 9, &value));
     assert_true(sl_env_parse_u32("9", 7, 9, &value));
@@ -119,16 +109,4 @@ static void env_parse_u32__bounds_are_included(void **state)
     assert_true(sl_env_parse_u32("4294967295", 0, UINT32_MAX, &value));
     assert_int_equal(value, UINT32_MAX);
     assert_false(sl_env_parse_u32("4294967296", 0, UINT32_MAX, &value));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(env_read__defaults, clear, clear),
-        cmocka_unit_test_setup_teardown(env_read__takes_every_variable, clear, clear),
-        cmocka_unit_test_setup_teardown(env_read__bad_value_names_variable_value_and_accepted,
-                                        clear, clear),
-        cmocka_unit_test(env_parse_u32__bounds_are_included),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/hosts.h"
 #include "core/limits.h"
+#include "tests/support/unit.h"
 
-static void hosts_append_list__keeps_the_order(void **state)
+SL_CASE(hosts_append_list__keeps_the_order)
 {
-    (void)state;
     struct sl_hosts hosts = {0};
     char reason[256] = "";
     assert_int_equal(
@@ -28,9 +21,8 @@ static void hosts_append_list__keeps_the_order(void **state)
     assert_int_equal(hosts.count, 0);
 }
 
-static void hosts_append_list__refuses_with_source_and_item(void **state)
+SL_CASE(hosts_append_list__refuses_with_source_and_item)
 {
-    (void)state;
     static const struct {
         const char *list, *reason;
     } cases[] = {
@@ -59,9 +51,8 @@ static void hosts_append_list__refuses_with_source_and_item(void **state)
     }
 }
 
-static void hosts_append_list__item_too_long_is_refused(void **state)
+SL_CASE(hosts_append_list__item_too_long_is_refused)
 {
-    (void)state;
     char list[2000], reason[256] = "";
     memset(list, 'a', sizeof list);
     memcpy(list + sizeof list - 8, ":1,b:2", 7);
@@ -72,9 +63,8 @@ static void hosts_append_list__item_too_long_is_refused(void **state)
     sl_hosts_fini(&hosts);
 }
 
-static void hosts_append__stops_at_the_limit(void **state)
+SL_CASE(hosts_append__stops_at_the_limit)
 {
-    (void)state;
     struct sl_hosts hosts = {0};
     char reason[256] = "", text[32];
     for (int i = 0; i < SL_LIMIT_PS; i++) {
@@ -88,9 +78,8 @@ static void hosts_append__stops_at_the_limit(void **state)
     sl_hosts_fini(&hosts);
 }
 
-static void hosts_count_workers__ports_are_optional(void **state)
+SL_CASE(hosts_count_workers__ports_are_optional)
 {
-    (void)state;
     uint32_t count = 0;
     char reason[256] = "";
     assert_int_equal(sl_hosts_count_workers("a,b:1,10.0.0.1,[::1],[::1]:5,a", "--x", &count, reason,
@@ -106,9 +95,8 @@ static void hosts_count_workers__ports_are_optional(void **state)
     }
 }
 
-static void hosts_count_workers__stops_at_the_limit(void **state)
+SL_CASE(hosts_count_workers__stops_at_the_limit)
 {
-    (void)state;
     char *list = malloc(2 * (SL_LIMIT_WORKERS + 1));
     assert_non_null(list);
     for (size_t i = 0; i <= SL_LIMIT_WORKERS; i++) {
@@ -124,17 +112,4 @@ static void hosts_count_workers__stops_at_the_limit(void **state)
     assert_int_equal(sl_hosts_count_workers(list, "--x", &count, reason, sizeof reason), 0);
     assert_int_equal(count, SL_LIMIT_WORKERS);
     free(list);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_append_list__keeps_the_order),
-        cmocka_unit_test(hosts_append_list__refuses_with_source_and_item),
-        cmocka_unit_test(hosts_append_list__item_too_long_is_refused),
-        cmocka_unit_test(hosts_append__stops_at_the_limit),
-        cmocka_unit_test(hosts_count_workers__ports_are_optional),
-        cmocka_unit_test(hosts_count_workers__stops_at_the_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/rdma_settings.h"
+#include "tests/support/unit.h"
 
 static const struct sl_rdma_settings_flags nothing;
 
@@ -66,9 +60,8 @@ static void refuse(struct sl_rdma_settings_flags flags, const char *const *words
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void rdma_settings_read__says_nothing_where_nothing_is_set(void **state)
+SL_CASE_WITH(rdma_settings_read__says_nothing_where_nothing_is_set, unset_all, unset_all)
 {
-    (void)state;
     set("STARLING_RDMA_DEVICE", "");
     set("MC_GID_INDEX", "");
     set("NCCL_IB_GID_INDEX", "-1");
@@ -77,7 +70,7 @@ static void rdma_settings_read__says_nothing_where_nothing_is_set(void **state)
     assert_int_equal(settings.gid, 0);
 }
 
-static void rdma_settings_read__takes_each_variable(void **state)
+SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
 {
     static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",
                                         "NCCL_IB_GID_INDEX"};
@@ -90,9 +83,8 @@ static void rdma_settings_read__takes_each_variable(void **state)
     assert_string_equal(read_all(nothing).device, "mlx5_0,mlx5_bond-1.2");
 }
 
-static void rdma_settings_read__variables_must_agree(void **state)
+SL_CASE_WITH(rdma_settings_read__variables_must_agree, unset_all, unset_all)
 {
-    (void)state;
     set("STARLING_RDMA_GID_INDEX", "0");
     set("MC_GID_INDEX", "0");
     set("NCCL_IB_GID_INDEX", "0");
@@ -107,9 +99,8 @@ static void rdma_settings_read__variables_must_agree(void **state)
 }
 
 /* Those of other programs, which may be set for them alone. */
-static void rdma_settings_read__bad_values_of_others_are_a_flaw(void **state)
+SL_CASE_WITH(rdma_settings_read__bad_values_of_others_are_a_flaw, unset_all, unset_all)
 {
-    (void)state;
     set("MC_GID_INDEX", "-1");
     expect_flaw(WORDS("MC_GID_INDEX=-1", "from 0 to 65535"));
     unset_all(state);
@@ -119,9 +110,8 @@ static void rdma_settings_read__bad_values_of_others_are_a_flaw(void **state)
     refuse(nothing, WORDS("STARLING_RDMA_GID_INDEX=first", "from 0 to 65535"));
 }
 
-static void rdma_settings_read__a_flag_goes_before_all(void **state)
+SL_CASE_WITH(rdma_settings_read__a_flag_goes_before_all, unset_all, unset_all)
 {
-    (void)state;
     set("STARLING_RDMA_DEVICE", "a");
     set("MC_GID_INDEX", "1");
     set("NCCL_IB_GID_INDEX", "2");
@@ -131,7 +121,7 @@ static void rdma_settings_read__a_flag_goes_before_all(void **state)
     assert_int_equal(settings.gid, 8);
 }
 
-static void rdma_settings_read__bad_values_name_what_is_accepted(void **state)
+SL_CASE_WITH(rdma_settings_read__bad_values_name_what_is_accepted, unset_all, unset_all)
 {
     static const char *const devices[] = {",", "a,", ",a", "a,,b", "a b", "a/b", "m\xc3\xbc"};
     char many[300];
@@ -151,19 +141,4 @@ static void rdma_settings_read__bad_values_name_what_is_accepted(void **state)
            WORDS("--rdma-gid-index=", "from 0 to 65535"));
     set("STARLING_RDMA_DEVICE", "a;b");
     refuse(nothing, WORDS("STARLING_RDMA_DEVICE=a;b", "mlx5_0"));
-}
-
-#define ALONE(test) cmocka_unit_test_setup_teardown(test, unset_all, unset_all)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ALONE(rdma_settings_read__says_nothing_where_nothing_is_set),
-        ALONE(rdma_settings_read__takes_each_variable),
-        ALONE(rdma_settings_read__variables_must_agree),
-        ALONE(rdma_settings_read__bad_values_of_others_are_a_flaw),
-        ALONE(rdma_settings_read__a_flag_goes_before_all),
-        ALONE(rdma_settings_read__bad_values_name_what_is_accepted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/secret.h"
+#include "tests/support/unit.h"
 
 struct fixture {
     char folder[64], path[96];
@@ -54,7 +48,7 @@ static int read_secret(struct fixture *f)
     return sl_secret_read(f->path, &f->secret, f->reason, sizeof f->reason);
 }
 
-static void secret_read__cuts_line_ends_and_nothing_else(void **state)
+SL_CASE_WITH(secret_read__cuts_line_ends_and_nothing_else, setup, teardown)
 {
     struct fixture *f = *state;
     static const char text[] = "\n a secret\0with any byte \r\n\n";
@@ -66,7 +60,7 @@ static void secret_read__cuts_line_ends_and_nothing_else(void **state)
     assert_int_equal(read_secret(f), 0);
 }
 
-static void secret_read__takes_the_least_and_the_most(void **state)
+SL_CASE_WITH(secret_read__takes_the_least_and_the_most, setup, teardown)
 {
     struct fixture *f = *state;
     char bytes[SL_SECRET_BYTES_MAX + 200];
@@ -97,7 +91,7 @@ static void secret_read__takes_the_least_and_the_most(void **state)
     }
 }
 
-static void secret_read__line_ends_do_not_make_it_long_enough(void **state)
+SL_CASE_WITH(secret_read__line_ends_do_not_make_it_long_enough, setup, teardown)
 {
     struct fixture *f = *state;
     write_file(f, "short\n\n\n\n\n\n\n\n\n\n\n\n", 17, 0600);
@@ -105,7 +99,7 @@ static void secret_read__line_ends_do_not_make_it_long_enough(void **state)
     assert_non_null(strstr(f->reason, "with 5 bytes"));
 }
 
-static void secret_read__refuses_a_file_open_to_others(void **state)
+SL_CASE_WITH(secret_read__refuses_a_file_open_to_others, setup, teardown)
 {
     struct fixture *f = *state;
     static const mode_t modes[] = {0640, 0604, 0620, 0602, 0644, 0610};
@@ -118,7 +112,7 @@ static void secret_read__refuses_a_file_open_to_others(void **state)
     assert_int_equal(f->secret.byte_count, 0);
 }
 
-static void secret_read__names_a_missing_file(void **state)
+SL_CASE_WITH(secret_read__names_a_missing_file, setup, teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(read_secret(f), SL_ERR_NOT_FOUND);
@@ -126,7 +120,7 @@ static void secret_read__names_a_missing_file(void **state)
     assert_non_null(strstr(f->reason, strerror(ENOENT)));
 }
 
-static void secret_read__refuses_what_is_no_file(void **state)
+SL_CASE_WITH(secret_read__refuses_what_is_no_file, setup, teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(sl_secret_read(f->folder, &f->secret, f->reason, sizeof f->reason),
@@ -136,19 +130,4 @@ static void secret_read__refuses_what_is_no_file(void **state)
     assert_int_equal(mkfifo(f->path, 0600), 0);
     assert_int_equal(read_secret(f), SL_ERR_INVALID);
     assert_non_null(strstr(f->reason, "not a regular file"));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(secret_read__cuts_line_ends_and_nothing_else),
-        CASE(secret_read__takes_the_least_and_the_most),
-        CASE(secret_read__line_ends_do_not_make_it_long_enough),
-        CASE(secret_read__refuses_a_file_open_to_others),
-        CASE(secret_read__names_a_missing_file),
-        CASE(secret_read__refuses_what_is_no_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config/security.h"
+#include "tests/support/unit.h"
 
 static const char missing_path[] = "/nonexistent/secret";
 
@@ -24,9 +18,8 @@ static void make_file(char *path, const char *text)
     assert_int_equal(close(fd), 0);
 }
 
-static void security_resolve__the_flag_goes_before_the_variable(void **state)
+SL_CASE(security_resolve__the_flag_goes_before_the_variable)
 {
-    (void)state;
     char a[64], b[64], reason[256] = "";
     make_file(a, "the secret of the flag\n");
     make_file(b, "the secret of the variable\n");
@@ -47,9 +40,8 @@ static void security_resolve__the_flag_goes_before_the_variable(void **state)
     (void)unlink(b);
 }
 
-static void security_resolve__a_file_that_is_missing_is_an_error(void **state)
+SL_CASE(security_resolve__a_file_that_is_missing_is_an_error)
 {
-    (void)state;
     char reason[256] = "";
     struct sl_security security = {.tls = true};
     struct sl_security_flags flags = {.secret_file = missing_path};
@@ -62,9 +54,8 @@ static void security_resolve__a_file_that_is_missing_is_an_error(void **state)
                      SL_ERR_NOT_FOUND);
 }
 
-static void security_check_flags__tls_has_all_three_files_or_none(void **state)
+SL_CASE(security_check_flags__tls_has_all_three_files_or_none)
 {
-    (void)state;
     for (unsigned given = 0; given < 8; given++) {
         char reason[256] = "";
         struct sl_security_flags flags = {
@@ -89,9 +80,8 @@ static void security_check_flags__tls_has_all_three_files_or_none(void **state)
     assert_non_null(strstr(reason, "--tls-name ps: means nothing without --tls-cert"));
 }
 
-static void security_resolve__tls_files_are_there(void **state)
+SL_CASE(security_resolve__tls_files_are_there)
 {
-    (void)state;
     char path[64], reason[256] = "";
     make_file(path, "any text");
     struct sl_security security;
@@ -116,9 +106,8 @@ static void security_resolve__tls_files_are_there(void **state)
     (void)unlink(path);
 }
 
-static void security_is_loopback__knows_this_machine(void **state)
+SL_CASE(security_is_loopback__knows_this_machine)
 {
-    (void)state;
     static const struct {
         const char *host;
         bool loopback;
@@ -148,9 +137,8 @@ static void security_is_loopback__knows_this_machine(void **state)
     }
 }
 
-static void security_check_exposure__lets_nobody_in_without_a_secret(void **state)
+SL_CASE(security_check_exposure__lets_nobody_in_without_a_secret)
 {
-    (void)state;
     static const struct sl_security with = {.secret.byte_count = 16};
     static const struct sl_security without = {0};
     const struct sl_endpoint open = {.port = 3333, .host = "10.0.0.1"};
@@ -170,9 +158,8 @@ static void security_check_exposure__lets_nobody_in_without_a_secret(void **stat
 }
 
 /* The rows stand in a program's table, and fill the flags. */
-static void security_options__fill_the_flags(void **state)
+SL_CASE(security_options__fill_the_flags)
 {
-    (void)state;
     struct sl_security_flags flags = {0};
     const struct sl_cli_option options[] = {SL_SECURITY_OPTIONS(flags)};
     const struct sl_cli cli = {
@@ -190,18 +177,4 @@ static void security_options__fill_the_flags(void **state)
     assert_string_equal(flags.tls_cert, "c");
     assert_string_equal(flags.tls_key, "k");
     assert_string_equal(flags.tls_ca, "a");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(security_resolve__the_flag_goes_before_the_variable),
-        cmocka_unit_test(security_resolve__a_file_that_is_missing_is_an_error),
-        cmocka_unit_test(security_check_flags__tls_has_all_three_files_or_none),
-        cmocka_unit_test(security_resolve__tls_files_are_there),
-        cmocka_unit_test(security_is_loopback__knows_this_machine),
-        cmocka_unit_test(security_check_exposure__lets_nobody_in_without_a_secret),
-        cmocka_unit_test(security_options__fill_the_flags),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/tf_config.h"
 #include "core/limits.h"
+#include "tests/support/unit.h"
 
 #define CLUSTER "\"cluster\":{\"ps\":[\"p:1\",\"p:2\"],\"worker\":[\"w:1\",\"w:2\"]}"
 #define CHIEF   "\"cluster\":{\"ps\":[\"p:1\"],\"chief\":[\"c:1\"],\"worker\":[\"w:1\",\"w:2\"]}"
 
-static void tf_config_parse__numbers_the_tasks(void **state)
+SL_CASE(tf_config_parse__numbers_the_tasks)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint32_t ps_count, worker_count;
@@ -45,9 +38,8 @@ static void tf_config_parse__numbers_the_tasks(void **state)
     }
 }
 
-static void tf_config_parse__task_is_optional(void **state)
+SL_CASE(tf_config_parse__task_is_optional)
 {
-    (void)state;
     struct sl_tf_config config;
     char reason[256] = "";
     assert_int_equal(sl_tf_config_parse("{" CLUSTER "}", &config, reason, sizeof reason), 0);
@@ -55,9 +47,8 @@ static void tf_config_parse__task_is_optional(void **state)
     sl_tf_config_fini(&config);
 }
 
-static void tf_config_parse__refuses_with_a_reason(void **state)
+SL_CASE(tf_config_parse__refuses_with_a_reason)
 {
-    (void)state;
     static const struct {
         const char *text, *reason;
     } cases[] = {
@@ -108,9 +99,8 @@ static void tf_config_parse__refuses_with_a_reason(void **state)
     }
 }
 
-static void tf_config_parse__every_truncation_is_refused(void **state)
+SL_CASE(tf_config_parse__every_truncation_is_refused)
 {
-    (void)state;
     const char whole[] = "{" CHIEF ",\"task\":{\"type\":\"worker\",\"index\":1}}";
     char text[sizeof whole], reason[256];
     struct sl_tf_config config;
@@ -121,9 +111,8 @@ static void tf_config_parse__every_truncation_is_refused(void **state)
     }
 }
 
-static void tf_config_parse__deep_nesting_is_refused(void **state)
+SL_CASE(tf_config_parse__deep_nesting_is_refused)
 {
-    (void)state;
     static char text[1 << 20];
     memset(text, '[', sizeof text - 1);
     struct sl_tf_config config;
@@ -131,9 +120,8 @@ static void tf_config_parse__deep_nesting_is_refused(void **state)
     assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_INVALID);
 }
 
-static void tf_config_parse__too_many_workers_are_too_large(void **state)
+SL_CASE(tf_config_parse__too_many_workers_are_too_large)
 {
-    (void)state;
     const char begin[] = "{\"cluster\":{\"worker\":[\"a\"";
     char *text = malloc(SL_LIMIT_WORKERS * 4 + sizeof begin + 8);
     assert_non_null(text);
@@ -151,9 +139,8 @@ static void tf_config_parse__too_many_workers_are_too_large(void **state)
     free(text);
 }
 
-static void tf_config_parse__megabytes_are_too_large(void **state)
+SL_CASE(tf_config_parse__megabytes_are_too_large)
 {
-    (void)state;
     const size_t bytes = (size_t)9 << 20;
     char *text = malloc(bytes);
     assert_non_null(text);
@@ -163,18 +150,4 @@ static void tf_config_parse__megabytes_are_too_large(void **state)
     char reason[256] = "";
     assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_TOO_LARGE);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tf_config_parse__numbers_the_tasks),
-        cmocka_unit_test(tf_config_parse__task_is_optional),
-        cmocka_unit_test(tf_config_parse__refuses_with_a_reason),
-        cmocka_unit_test(tf_config_parse__every_truncation_is_refused),
-        cmocka_unit_test(tf_config_parse__deep_nesting_is_refused),
-        cmocka_unit_test(tf_config_parse__too_many_workers_are_too_large),
-        cmocka_unit_test(tf_config_parse__megabytes_are_too_large),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +6,7 @@
 #include "core/arena.h"
 #include "core/arena_ahead.h"
 #include "core/clock.h"
+#include "tests/support/unit.h"
 
 #define MIB         ((size_t)1 << 20)
 #define DEADLINE_NS (30 * SL_CLOCK_NS_PER_S)
@@ -25,9 +19,8 @@ static void assert_zeroed(const uint8_t *chunk, size_t bytes)
     assert_int_equal(chunk[bytes - 1], 0);
 }
 
-static void arena_map__huge_chunks_are_aligned_zeroed_and_writable(void **state)
+SL_CASE(arena_map__huge_chunks_are_aligned_zeroed_and_writable)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, 4 * MIB, 0, true);
     for (size_t i = 1; i <= 3; i++) {
@@ -43,9 +36,8 @@ static void arena_map__huge_chunks_are_aligned_zeroed_and_writable(void **state)
     assert_null(arena.chunks);
 }
 
-static void arena_map__ordinary_chunks_are_of_whole_pages(void **state)
+SL_CASE(arena_map__ordinary_chunks_are_of_whole_pages)
 {
-    (void)state;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct sl_arena arena;
     sl_arena_init(&arena, page + 1, 0, false);
@@ -57,18 +49,16 @@ static void arena_map__ordinary_chunks_are_of_whole_pages(void **state)
     sl_arena_fini(&arena);
 }
 
-static void arena_init__huge_rounds_up_to_huge_pages(void **state)
+SL_CASE(arena_init__huge_rounds_up_to_huge_pages)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, 2 * MIB + 1, 0, true);
     assert_int_equal(arena.chunk_bytes, 4 * MIB);
     sl_arena_fini(&arena);
 }
 
-static void arena_map__stops_at_the_limit(void **state)
+SL_CASE(arena_map__stops_at_the_limit)
 {
-    (void)state;
     struct sl_arena arena;
     /* Two chunks and a half: the third would pass the limit. */
     sl_arena_init(&arena, 2 * MIB, 5 * MIB, true);
@@ -80,18 +70,16 @@ static void arena_map__stops_at_the_limit(void **state)
     sl_arena_fini(&arena);
 }
 
-static void arena_map__limit_below_one_chunk_gives_nothing(void **state)
+SL_CASE(arena_map__limit_below_one_chunk_gives_nothing)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, 2 * MIB, 1, true);
     assert_null(sl_arena_map(&arena));
     sl_arena_fini(&arena);
 }
 
-static void arena_map__what_the_system_lacks_is_null(void **state)
+SL_CASE(arena_map__what_the_system_lacks_is_null)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, (size_t)1 << 62, 0, true);
     assert_null(sl_arena_map(&arena));
@@ -111,9 +99,8 @@ static void wait_until_ready(const struct sl_arena *arena)
     }
 }
 
-static void arena_prepare__makes_chunks_ready(void **state)
+SL_CASE(arena_prepare__makes_chunks_ready)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, 2 * MIB, 0, true);
     assert_false(sl_arena_ready(&arena));
@@ -138,9 +125,8 @@ static void arena_prepare__makes_chunks_ready(void **state)
     assert_int_equal(arena.mapped_bytes, 0);
 }
 
-static void arena_prepare__keeps_the_limit(void **state)
+SL_CASE(arena_prepare__keeps_the_limit)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, 2 * MIB, 5 * MIB, true);
     assert_non_null(sl_arena_map(&arena));
@@ -154,9 +140,8 @@ static void arena_prepare__keeps_the_limit(void **state)
     sl_arena_fini(&arena);
 }
 
-static void arena_prepare__no_more_than_there_are_slots(void **state)
+SL_CASE(arena_prepare__no_more_than_there_are_slots)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, 1, 0, false);
     for (uint32_t i = 0; i < SL_ARENA_AHEAD_MAX; i++) {
@@ -169,9 +154,8 @@ static void arena_prepare__no_more_than_there_are_slots(void **state)
     sl_arena_fini(&arena);
 }
 
-static void arena_prepare__what_the_system_lacks_is_null(void **state)
+SL_CASE(arena_prepare__what_the_system_lacks_is_null)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, (size_t)1 << 62, 0, true);
     assert_true(sl_arena_prepare(&arena));
@@ -181,9 +165,8 @@ static void arena_prepare__what_the_system_lacks_is_null(void **state)
     sl_arena_fini(&arena);
 }
 
-static void arena_map_ordinary__leaves_the_prepared(void **state)
+SL_CASE(arena_map_ordinary__leaves_the_prepared)
 {
-    (void)state;
     struct sl_arena arena;
     sl_arena_init(&arena, 2 * MIB, 0, true);
     assert_true(sl_arena_prepare(&arena));
@@ -229,9 +212,8 @@ static void take_and_write(struct sl_arena *arena, uint32_t count, uint64_t *lat
     *late += arena->chunks_late;
 }
 
-static void arena_map__early_or_late_the_same(void **state)
+SL_CASE(arena_map__early_or_late_the_same)
 {
-    (void)state;
     uint64_t late = 0;
     for (uint32_t round = 0; round < 20; round++) {
         struct sl_arena arena;
@@ -247,9 +229,8 @@ static void arena_map__early_or_late_the_same(void **state)
 }
 
 /* One arena keeps the thread busy; what another asks for meanwhile is late, and is there. */
-static void arena_map__does_not_wait(void **state)
+SL_CASE(arena_map__does_not_wait)
 {
-    (void)state;
     const uint64_t start = sl_clock_now_ns(sl_clock_system());
     uint64_t late = 0;
     while (late == 0) {
@@ -289,9 +270,8 @@ static void *owner_main(void *arg)
 }
 
 /* The thread starts and ends many times meanwhile. */
-static void arena_prepare__many_owners(void **state)
+SL_CASE(arena_prepare__many_owners)
 {
-    (void)state;
     enum { OWNERS = 4 };
     pthread_t owners[OWNERS];
     uint64_t late[OWNERS] = {0};
@@ -301,25 +281,4 @@ static void arena_prepare__many_owners(void **state)
     for (uint32_t i = 0; i < OWNERS; i++) {
         assert_int_equal(pthread_join(owners[i], NULL), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arena_map__huge_chunks_are_aligned_zeroed_and_writable),
-        cmocka_unit_test(arena_map__ordinary_chunks_are_of_whole_pages),
-        cmocka_unit_test(arena_init__huge_rounds_up_to_huge_pages),
-        cmocka_unit_test(arena_map__stops_at_the_limit),
-        cmocka_unit_test(arena_map__limit_below_one_chunk_gives_nothing),
-        cmocka_unit_test(arena_map__what_the_system_lacks_is_null),
-        cmocka_unit_test(arena_prepare__makes_chunks_ready),
-        cmocka_unit_test(arena_prepare__keeps_the_limit),
-        cmocka_unit_test(arena_prepare__no_more_than_there_are_slots),
-        cmocka_unit_test(arena_prepare__what_the_system_lacks_is_null),
-        cmocka_unit_test(arena_map_ordinary__leaves_the_prepared),
-        cmocka_unit_test(arena_map__early_or_late_the_same),
-        cmocka_unit_test(arena_map__does_not_wait),
-        cmocka_unit_test(arena_prepare__many_owners),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +5,7 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "tests/support/unit.h"
 
 /* Runs `child` in a process of its own; returns its wait status, and what it wrote to stderr. */
 static int run_apart(void (*child)(void), char *said, size_t said_bytes)
@@ -51,9 +45,8 @@ static void assert_two_and_two_is_four(void)
     sl_assert(two + two == 4);
 }
 
-static void assert__false_names_the_condition_and_aborts(void **state)
+SL_CASE(assert__false_names_the_condition_and_aborts)
 {
-    (void)state;
     char said[512];
     const int status = run_apart(assert_two_and_two_is_five, said, sizeof said);
     assert_true(WIFSIGNALED(status));
@@ -62,21 +55,11 @@ static void assert__false_names_the_condition_and_aborts(void **state)
     assert_non_null(strstr(said, "assert_test.c:"));
 }
 
-static void assert__true_goes_on_silently(void **state)
+SL_CASE(assert__true_goes_on_silently)
 {
-    (void)state;
     char said[512];
     const int status = run_apart(assert_two_and_two_is_four, said, sizeof said);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_string_equal(said, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(assert__false_names_the_condition_and_aborts),
-        cmocka_unit_test(assert__true_goes_on_silently),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/bytes.h"
+#include "tests/support/unit.h"
 
-static void bytes_over__reads_little_endian_in_order(void **state)
+SL_CASE(bytes_over__reads_little_endian_in_order)
 {
-    (void)state;
     const uint8_t raw[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     struct sl_bytes cursor = sl_bytes_over(raw, sizeof raw);
     assert_int_equal(sl_bytes_u8(&cursor), 0x01);
@@ -22,9 +15,8 @@ static void bytes_over__reads_little_endian_in_order(void **state)
     assert_false(cursor.bad);
 }
 
-static void bytes_u32__past_the_end_turns_bad_and_stays_bad(void **state)
+SL_CASE(bytes_u32__past_the_end_turns_bad_and_stays_bad)
 {
-    (void)state;
     const uint8_t raw[] = {0xff, 0xff, 0xff};
     struct sl_bytes cursor = sl_bytes_over(raw, sizeof raw);
     assert_int_equal(sl_bytes_u32(&cursor), 0);
@@ -35,9 +27,8 @@ static void bytes_u32__past_the_end_turns_bad_and_stays_bad(void **state)
     assert_true(cursor.bad);
 }
 
-static void bytes_copy__past_the_end_yields_zeros(void **state)
+SL_CASE(bytes_copy__past_the_end_yields_zeros)
 {
-    (void)state;
     const uint8_t raw[] = {1, 2};
     uint8_t to[3] = {9, 9, 9};
     struct sl_bytes cursor = sl_bytes_over(raw, sizeof raw);
@@ -45,9 +36,8 @@ static void bytes_copy__past_the_end_yields_zeros(void **state)
     assert_int_equal(to[0] | to[1] | to[2], 0);
 }
 
-static void bytes_take__stays_in_place(void **state)
+SL_CASE(bytes_take__stays_in_place)
 {
-    (void)state;
     const uint8_t raw[8] = {0};
     struct sl_bytes cursor = sl_bytes_over(raw, sizeof raw);
     assert_ptr_equal(sl_bytes_take(&cursor, 3), raw);
@@ -56,9 +46,8 @@ static void bytes_take__stays_in_place(void **state)
     assert_null(sl_bytes_take(&cursor, 1));
 }
 
-static void bytes_take_array__a_product_that_overflows_is_bad(void **state)
+SL_CASE(bytes_take_array__a_product_that_overflows_is_bad)
 {
-    (void)state;
     const uint8_t raw[16] = {0};
     struct sl_bytes cursor = sl_bytes_over(raw, sizeof raw);
     assert_ptr_equal(sl_bytes_take_array(&cursor, 2, 4), raw);
@@ -68,9 +57,8 @@ static void bytes_take_array__a_product_that_overflows_is_bad(void **state)
     assert_true(cursor.bad);
 }
 
-static void bytes_put__fills_to_the_last_byte_and_no_further(void **state)
+SL_CASE(bytes_put__fills_to_the_last_byte_and_no_further)
 {
-    (void)state;
     uint8_t buffer[5] = {0, 0, 0, 0, 0x77};
     struct sl_bytes_writer writer = sl_bytes_writer_over(buffer, 4);
     sl_bytes_put(&writer, "abc", 3);
@@ -81,9 +69,8 @@ static void bytes_put__fills_to_the_last_byte_and_no_further(void **state)
     assert_memory_equal(buffer, "abc\0\x77", 5);
 }
 
-static void bytes_reserve__bad_writer_gives_nothing(void **state)
+SL_CASE(bytes_reserve__bad_writer_gives_nothing)
 {
-    (void)state;
     uint8_t buffer[8];
     struct sl_bytes_writer writer = sl_bytes_writer_over(buffer, sizeof buffer);
     assert_ptr_equal(sl_bytes_reserve(&writer, 8), buffer);
@@ -91,26 +78,10 @@ static void bytes_reserve__bad_writer_gives_nothing(void **state)
     assert_null(sl_bytes_reserve(&writer, 0));
 }
 
-static void bytes_pad8__rounds_up(void **state)
+SL_CASE(bytes_pad8__rounds_up)
 {
-    (void)state;
     assert_int_equal(sl_bytes_pad8(0), 0);
     assert_int_equal(sl_bytes_pad8(1), 8);
     assert_int_equal(sl_bytes_pad8(8), 8);
     assert_int_equal(sl_bytes_pad8(9), 16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_over__reads_little_endian_in_order),
-        cmocka_unit_test(bytes_u32__past_the_end_turns_bad_and_stays_bad),
-        cmocka_unit_test(bytes_copy__past_the_end_yields_zeros),
-        cmocka_unit_test(bytes_take__stays_in_place),
-        cmocka_unit_test(bytes_take_array__a_product_that_overflows_is_bad),
-        cmocka_unit_test(bytes_put__fills_to_the_last_byte_and_no_further),
-        cmocka_unit_test(bytes_reserve__bad_writer_gives_nothing),
-        cmocka_unit_test(bytes_pad8__rounds_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/clock.h"
+#include "tests/support/unit.h"
 
-static void clock_system__never_goes_back(void **state)
+SL_CASE(clock_system__never_goes_back)
 {
-    (void)state;
     uint64_t last = sl_clock_now_ns(sl_clock_system());
     assert_true(last > 0);
     for (int i = 0; i < 1000; i++) {
@@ -25,20 +18,10 @@ static uint64_t read_counter(void *ctx)
     return (*counter)++;
 }
 
-static void clock_now_ns__asks_the_clock_it_is_given(void **state)
+SL_CASE(clock_now_ns__asks_the_clock_it_is_given)
 {
-    (void)state;
     uint64_t counter = 41;
     const struct sl_clock clock = {.now_ns = read_counter, .ctx = &counter};
     assert_true(sl_clock_now_ns(&clock) == 41);
     assert_true(sl_clock_now_ns(&clock) == 42);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clock_system__never_goes_back),
-        cmocka_unit_test(clock_now_ns__asks_the_clock_it_is_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

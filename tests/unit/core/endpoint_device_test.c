@@ -1,19 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/endpoint.h"
 #include "core/endpoint_device.h"
 #include "core/err.h"
+#include "tests/support/unit.h"
 
-static void endpoint_device_parse__accepts(void **state)
+SL_CASE(endpoint_device_parse__accepts)
 {
-    (void)state;
     static const struct {
         const char *text;
         struct sl_endpoint_device device;
@@ -54,9 +47,8 @@ static void endpoint_device_parse__accepts(void **state)
     }
 }
 
-static void endpoint_device_parse__refuses_with_a_reason(void **state)
+SL_CASE(endpoint_device_parse__refuses_with_a_reason)
 {
-    (void)state;
     static const struct {
         const char *text, *reason;
         bool with_port;
@@ -114,9 +106,8 @@ static void endpoint_device_parse__refuses_with_a_reason(void **state)
     }
 }
 
-static void endpoint_device_parse__refuses_what_is_too_long(void **state)
+SL_CASE(endpoint_device_parse__refuses_what_is_too_long)
 {
-    (void)state;
     char text[400];
     struct sl_endpoint_device device;
     char reason[256] = "";
@@ -134,9 +125,8 @@ static void endpoint_device_parse__refuses_what_is_too_long(void **state)
     assert_int_equal(sl_endpoint_device_parse(text, false, &device, NULL, 0), SL_ERR_INVALID);
 }
 
-static void endpoint_device_next__takes_one_after_the_other(void **state)
+SL_CASE(endpoint_device_next__takes_one_after_the_other)
 {
-    (void)state;
     const char *text = "; a?addr=1.0.0.1;b,c=d?addr=1.0.0.2&mtu=600 ;;";
     struct sl_endpoint_device device;
     char reason[256] = "";
@@ -153,9 +143,8 @@ static void endpoint_device_next__takes_one_after_the_other(void **state)
     assert_int_equal(sl_endpoint_device_next(&text, &device, reason, sizeof reason), 0);
 }
 
-static void endpoint_parse__of_dpdk_takes_a_device(void **state)
+SL_CASE(endpoint_parse__of_dpdk_takes_a_device)
 {
-    (void)state;
     struct sl_endpoint endpoint;
     char reason[384] = "", text[SL_LIMIT_ENDPOINT_BYTES];
     assert_int_equal(sl_endpoint_parse("dpdk://net_memif0,id=1?addr=fd00::1/64&port=9200",
@@ -172,9 +161,8 @@ static void endpoint_parse__of_dpdk_takes_a_device(void **state)
     assert_string_equal(endpoint.device, "");
 }
 
-static void endpoint_parse__takes_a_device_of_dpdk_only(void **state)
+SL_CASE(endpoint_parse__takes_a_device_of_dpdk_only)
 {
-    (void)state;
     struct sl_endpoint endpoint;
     char reason[384] = "";
     assert_int_equal(
@@ -184,17 +172,4 @@ static void endpoint_parse__takes_a_device_of_dpdk_only(void **state)
     assert_int_equal(sl_endpoint_parse("dpdk://a?addr=10.0.0.1", &endpoint, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason, "port is missing"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(endpoint_device_parse__accepts),
-        cmocka_unit_test(endpoint_device_parse__refuses_with_a_reason),
-        cmocka_unit_test(endpoint_device_parse__refuses_what_is_too_long),
-        cmocka_unit_test(endpoint_device_next__takes_one_after_the_other),
-        cmocka_unit_test(endpoint_parse__of_dpdk_takes_a_device),
-        cmocka_unit_test(endpoint_parse__takes_a_device_of_dpdk_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

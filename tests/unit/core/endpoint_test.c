@@ -1,20 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "tests/support/unit.h"
 
-static void endpoint_parse__accepts(void **state)
+SL_CASE(endpoint_parse__accepts)
 {
-    (void)state;
     static const struct {
         const char *text;
         enum sl_endpoint_scheme scheme;
@@ -48,9 +41,8 @@ static void endpoint_parse__accepts(void **state)
     }
 }
 
-static void endpoint_parse__refuses_with_a_reason(void **state)
+SL_CASE(endpoint_parse__refuses_with_a_reason)
 {
-    (void)state;
     static const struct {
         const char *text, *reason;
     } cases[] = {
@@ -99,9 +91,8 @@ static void endpoint_parse__refuses_with_a_reason(void **state)
     }
 }
 
-static void endpoint_parse__longest_host_is_written_whole_again(void **state)
+SL_CASE(endpoint_parse__longest_host_is_written_whole_again)
 {
-    (void)state;
     char text[600], back[SL_LIMIT_ENDPOINT_BYTES], reason[64] = "";
     struct sl_endpoint endpoint;
     memset(text, 'a', sizeof text);
@@ -118,18 +109,16 @@ static void endpoint_parse__longest_host_is_written_whole_again(void **state)
     assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL, 0), SL_ERR_INVALID);
 }
 
-static void endpoint_format__is_cut_to_the_buffer(void **state)
+SL_CASE(endpoint_format__is_cut_to_the_buffer)
 {
-    (void)state;
     struct sl_endpoint endpoint = {.host = "host", .port = 80};
     char text[8];
     sl_endpoint_format(&endpoint, text, sizeof text);
     assert_string_equal(text, "tcp://h");
 }
 
-static void endpoint_same__compares_scheme_host_and_port(void **state)
+SL_CASE(endpoint_same__compares_scheme_host_and_port)
 {
-    (void)state;
     static const struct {
         struct sl_endpoint other;
         bool is_same;
@@ -147,9 +136,8 @@ static void endpoint_same__compares_scheme_host_and_port(void **state)
     }
 }
 
-static void endpoint_resolve__numeric_addresses_come_back(void **state)
+SL_CASE(endpoint_resolve__numeric_addresses_come_back)
 {
-    (void)state;
     const char *const texts[] = {"tcp://127.0.0.1:81", "tcp://[::1]:82", "tcp://0.0.0.0:0"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct sl_endpoint endpoint, back;
@@ -166,9 +154,8 @@ static void endpoint_resolve__numeric_addresses_come_back(void **state)
     }
 }
 
-static void endpoint_resolve__unknown_host_is_not_found(void **state)
+SL_CASE(endpoint_resolve__unknown_host_is_not_found)
 {
-    (void)state;
     /* No resolver is asked: a label of more than 63 bytes is no name. */
     struct sl_endpoint endpoint = {.port = 80};
     memset(endpoint.host, 'x', 100);
@@ -180,25 +167,9 @@ static void endpoint_resolve__unknown_host_is_not_found(void **state)
     assert_non_null(strstr(reason, endpoint.host));
 }
 
-static void endpoint_from_sockaddr__other_families_are_invalid(void **state)
+SL_CASE(endpoint_from_sockaddr__other_families_are_invalid)
 {
-    (void)state;
     const struct sockaddr_storage address = {.ss_family = AF_UNIX};
     struct sl_endpoint endpoint;
     assert_int_equal(sl_endpoint_from_sockaddr(&address, &endpoint), SL_ERR_INVALID);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(endpoint_parse__accepts),
-        cmocka_unit_test(endpoint_parse__refuses_with_a_reason),
-        cmocka_unit_test(endpoint_parse__longest_host_is_written_whole_again),
-        cmocka_unit_test(endpoint_format__is_cut_to_the_buffer),
-        cmocka_unit_test(endpoint_same__compares_scheme_host_and_port),
-        cmocka_unit_test(endpoint_resolve__numeric_addresses_come_back),
-        cmocka_unit_test(endpoint_resolve__unknown_host_is_not_found),
-        cmocka_unit_test(endpoint_from_sockaddr__other_families_are_invalid),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
 
 #include "core/err.h"
+#include "tests/support/unit.h"
 
-static void err_name__every_code_has_one_of_its_own(void **state)
+SL_CASE(err_name__every_code_has_one_of_its_own)
 {
-    (void)state;
     for (int err = SL_ERR_CANCELLED; err <= SL_OK; err++) {
         assert_string_not_equal(sl_err_name(err), "unknown error");
         for (int other = err + 1; other <= SL_OK; other++) {
@@ -23,18 +16,16 @@ static void err_name__every_code_has_one_of_its_own(void **state)
     assert_string_equal(sl_err_name(SL_ERR_DEADLINE), "deadline");
 }
 
-static void err_name__other_values_are_unknown(void **state)
+SL_CASE(err_name__other_values_are_unknown)
 {
-    (void)state;
     const int others[] = {1, SL_ERR_CANCELLED - 1, INT_MIN, INT_MAX};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_string_equal(sl_err_name(others[i]), "unknown error");
     }
 }
 
-static void err_from_errno__maps_what_callers_rely_on(void **state)
+SL_CASE(err_from_errno__maps_what_callers_rely_on)
 {
-    (void)state;
     static const struct {
         int system_errno, err;
     } cases[] = {
@@ -49,23 +40,11 @@ static void err_from_errno__maps_what_callers_rely_on(void **state)
     }
 }
 
-static void err_from_errno__never_turns_a_failure_into_success(void **state)
+SL_CASE(err_from_errno__never_turns_a_failure_into_success)
 {
-    (void)state;
     for (int system_errno = 1; system_errno < 4096; system_errno++) {
         const int err = sl_err_from_errno(system_errno);
         assert_true(err < 0);
         assert_string_not_equal(sl_err_name(err), "unknown error");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_name__every_code_has_one_of_its_own),
-        cmocka_unit_test(err_name__other_values_are_unknown),
-        cmocka_unit_test(err_from_errno__maps_what_callers_rely_on),
-        cmocka_unit_test(err_from_errno__never_turns_a_failure_into_success),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

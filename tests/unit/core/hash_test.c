@@ -1,19 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/crc32c.h"
 #include "core/hash.h"
+#include "tests/support/unit.h"
 
-static void hash_key__is_invertible(void **state)
+SL_CASE(hash_key__is_invertible)
 {
-    (void)state;
     /* The steps of the mix, undone in reverse order by the multipliers' inverses modulo 2^64. */
     uint64_t seed = 7;
     for (int i = 0; i < 1000; i++) {
@@ -28,9 +21,8 @@ static void hash_key__is_invertible(void **state)
     }
 }
 
-static void hash_bytes__depends_on_every_byte_and_on_the_seed(void **state)
+SL_CASE(hash_bytes__depends_on_every_byte_and_on_the_seed)
 {
-    (void)state;
     char name[300];
     memset(name, 'x', sizeof name);
     for (size_t bytes = 1; bytes <= sizeof name; bytes += 13) {
@@ -45,9 +37,8 @@ static void hash_bytes__depends_on_every_byte_and_on_the_seed(void **state)
     assert_true(sl_hash_bytes("", 0, 0) == 0x2d06800538d394c2ULL);
 }
 
-static void hash_crc32c__gives_the_vectors_of_rfc_3720(void **state)
+SL_CASE(hash_crc32c__gives_the_vectors_of_rfc_3720)
 {
-    (void)state;
     uint8_t zeros[32], ones[32], rising[32], falling[32];
     memset(zeros, 0, sizeof zeros);
     memset(ones, 0xff, sizeof ones);
@@ -63,9 +54,8 @@ static void hash_crc32c__gives_the_vectors_of_rfc_3720(void **state)
     assert_int_equal(sl_hash_crc32c(0, zeros, 0), 0);
 }
 
-static void hash_crc32c__both_forms_agree(void **state)
+SL_CASE(hash_crc32c__both_forms_agree)
 {
-    (void)state;
     if (!sl_crc32c_hardware_present()) {
         skip();
     }
@@ -83,9 +73,8 @@ static void hash_crc32c__both_forms_agree(void **state)
     }
 }
 
-static void hash_crc32c__continues_where_it_stopped(void **state)
+SL_CASE(hash_crc32c__continues_where_it_stopped)
 {
-    (void)state;
     const char text[] = "parameters are pulled and pushed";
     const uint32_t whole = sl_hash_crc32c(0, text, sizeof text);
     for (size_t cut = 0; cut <= sizeof text; cut++) {
@@ -94,24 +83,10 @@ static void hash_crc32c__continues_where_it_stopped(void **state)
     }
 }
 
-static void hash_random__gives_the_published_sequence(void **state)
+SL_CASE(hash_random__gives_the_published_sequence)
 {
-    (void)state;
     /* SplitMix64 from state 1234567, as its authors' reference implementation prints it. */
     uint64_t seed = 1234567;
     assert_true(sl_hash_random(&seed) == 6457827717110365317ULL);
     assert_true(sl_hash_random(&seed) == 3203168211198807973ULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hash_key__is_invertible),
-        cmocka_unit_test(hash_bytes__depends_on_every_byte_and_on_the_seed),
-        cmocka_unit_test(hash_crc32c__gives_the_vectors_of_rfc_3720),
-        cmocka_unit_test(hash_crc32c__both_forms_agree),
-        cmocka_unit_test(hash_crc32c__continues_where_it_stopped),
-        cmocka_unit_test(hash_random__gives_the_published_sequence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

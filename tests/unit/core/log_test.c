@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "tests/support/unit.h"
 
 /* Writes one line with stderr turned into a pipe, and gives back what came out of it. */
 static void capture(enum sl_log_level level, const char *text, char *out, size_t out_bytes)
@@ -29,9 +23,8 @@ static void capture(enum sl_log_level level, const char *text, char *out, size_t
     close(pipe_fds[0]);
 }
 
-static void log_write__line_has_time_level_and_process(void **state)
+SL_CASE(log_write__line_has_time_level_and_process)
 {
-    (void)state;
     sl_log_setup(SL_LOG_INFO, "ps/3");
     char line[256], level, process[16], text[64];
     int year, month, day, hour, minute, second, ms, end = 0;
@@ -48,9 +41,8 @@ static void log_write__line_has_time_level_and_process(void **state)
     assert_int_equal(line[23], 'Z');
 }
 
-static void log_write__below_the_least_level_is_silent(void **state)
+SL_CASE(log_write__below_the_least_level_is_silent)
 {
-    (void)state;
     char line[256];
     sl_log_setup(SL_LOG_WARN, "test");
     capture(SL_LOG_INFO, "quiet", line, sizeof line);
@@ -62,9 +54,8 @@ static void log_write__below_the_least_level_is_silent(void **state)
     assert_string_equal(line, "");
 }
 
-static void log_write__control_characters_do_not_break_the_line(void **state)
+SL_CASE(log_write__control_characters_do_not_break_the_line)
 {
-    (void)state;
     char line[256];
     sl_log_setup(SL_LOG_INFO, "test");
     capture(SL_LOG_INFO, "one\ntwo\x1b[31m\r", line, sizeof line);
@@ -72,9 +63,8 @@ static void log_write__control_characters_do_not_break_the_line(void **state)
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
 }
 
-static void log_write__long_line_is_cut_and_still_ends(void **state)
+SL_CASE(log_write__long_line_is_cut_and_still_ends)
 {
-    (void)state;
     char text[5000], line[6000];
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = '\0';
@@ -84,9 +74,8 @@ static void log_write__long_line_is_cut_and_still_ends(void **state)
     assert_int_equal(line[strlen(line) - 1], '\n');
 }
 
-static void log_write__leaves_errno_alone(void **state)
+SL_CASE(log_write__leaves_errno_alone)
 {
-    (void)state;
     sl_log_setup(SL_LOG_INFO, "test");
     errno = ENOTTY;
     sl_log_debug("not printed %d", 1);
@@ -100,9 +89,8 @@ static void log_write__leaves_errno_alone(void **state)
     close(saved);
 }
 
-static void log_rename__counts_once_after_setup(void **state)
+SL_CASE(log_rename__counts_once_after_setup)
 {
-    (void)state;
     char line[256];
     sl_log_setup(SL_LOG_INFO, "ps");
     sl_log_rename("ps/1");
@@ -113,9 +101,8 @@ static void log_rename__counts_once_after_setup(void **state)
     assert_non_null(strstr(line, " I ps/1 kept\n"));
 }
 
-static void log_parse_level__takes_any_case_and_nothing_else(void **state)
+SL_CASE(log_parse_level__takes_any_case_and_nothing_else)
 {
-    (void)state;
     enum sl_log_level level = SL_LOG_OFF;
     assert_true(sl_log_parse_level("Debug", &level));
     assert_int_equal(level, SL_LOG_DEBUG);
@@ -127,9 +114,8 @@ static void log_parse_level__takes_any_case_and_nothing_else(void **state)
     assert_int_equal(level, SL_LOG_OFF);
 }
 
-static void log_limit_allows__eight_lines_a_second(void **state)
+SL_CASE(log_limit_allows__eight_lines_a_second)
 {
-    (void)state;
     struct sl_log_limit limit = {0};
     sl_log_setup(SL_LOG_OFF, "test");
     for (uint64_t second = 0; second < 3; second++) {
@@ -140,19 +126,4 @@ static void log_limit_allows__eight_lines_a_second(void **state)
         assert_int_equal(allowed, 8);
         assert_int_equal(limit.suppressed, 12);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(log_write__line_has_time_level_and_process),
-        cmocka_unit_test(log_write__below_the_least_level_is_silent),
-        cmocka_unit_test(log_write__control_characters_do_not_break_the_line),
-        cmocka_unit_test(log_write__long_line_is_cut_and_still_ends),
-        cmocka_unit_test(log_write__leaves_errno_alone),
-        cmocka_unit_test(log_rename__counts_once_after_setup),
-        cmocka_unit_test(log_limit_allows__eight_lines_a_second),
-        cmocka_unit_test(log_parse_level__takes_any_case_and_nothing_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

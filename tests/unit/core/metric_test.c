@@ -1,28 +1,20 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/hash.h"
 #include "core/metric.h"
+#include "tests/support/unit.h"
 
 static struct sl_metric_histogram histogram, other, merged;
 
-static void metric_quantile__empty_is_zero(void **state)
+SL_CASE(metric_quantile__empty_is_zero)
 {
-    (void)state;
     sl_metric_init(&histogram);
     assert_true(sl_metric_quantile(&histogram, 0.5) == 0);
     assert_true(sl_metric_quantile(&histogram, 1) == 0);
 }
 
-static void metric_quantile__small_values_are_exact(void **state)
+SL_CASE(metric_quantile__small_values_are_exact)
 {
-    (void)state;
     sl_metric_init(&histogram);
     for (uint64_t value = 1; value <= 20; value++) {
         sl_metric_record(&histogram, value);
@@ -34,9 +26,8 @@ static void metric_quantile__small_values_are_exact(void **state)
     assert_true(sl_metric_quantile(&histogram, 1) == 20);
 }
 
-static void metric_quantile__error_is_within_one_step(void **state)
+SL_CASE(metric_quantile__error_is_within_one_step)
 {
-    (void)state;
     /* One value alone is every quantile; a greatest value beyond it keeps max from hiding the
      * bucket's error. */
     uint64_t seed = 3;
@@ -51,9 +42,8 @@ static void metric_quantile__error_is_within_one_step(void **state)
     }
 }
 
-static void metric_bucket__bounds_ascend_and_reach_the_end(void **state)
+SL_CASE(metric_bucket__bounds_ascend_and_reach_the_end)
 {
-    (void)state;
     sl_metric_init(&histogram);
     uint64_t last = 0, upper;
     for (uint32_t i = 0; i < SL_METRIC_BUCKETS; i++) {
@@ -68,9 +58,8 @@ static void metric_bucket__bounds_ascend_and_reach_the_end(void **state)
     assert_true(last == UINT64_MAX);
 }
 
-static void metric_merge__equals_recording_both(void **state)
+SL_CASE(metric_merge__equals_recording_both)
 {
-    (void)state;
     sl_metric_init(&histogram);
     sl_metric_init(&other);
     sl_metric_init(&merged);
@@ -84,9 +73,8 @@ static void metric_merge__equals_recording_both(void **state)
     assert_memory_equal(&histogram, &merged, sizeof merged);
 }
 
-static void metric_merge__empty_changes_nothing(void **state)
+SL_CASE(metric_merge__empty_changes_nothing)
 {
-    (void)state;
     sl_metric_init(&histogram);
     sl_metric_init(&other);
     sl_metric_record(&histogram, 77);
@@ -97,9 +85,8 @@ static void metric_merge__empty_changes_nothing(void **state)
     assert_true(histogram.sum == 77);
 }
 
-static void metric_record_many__equals_recording_often(void **state)
+SL_CASE(metric_record_many__equals_recording_often)
 {
-    (void)state;
     sl_metric_init(&histogram);
     sl_metric_init(&other);
     for (uint64_t value = 0; value < 300; value += 7) {
@@ -109,18 +96,4 @@ static void metric_record_many__equals_recording_often(void **state)
         }
     }
     assert_memory_equal(&histogram, &other, sizeof other);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metric_quantile__empty_is_zero),
-        cmocka_unit_test(metric_quantile__small_values_are_exact),
-        cmocka_unit_test(metric_quantile__error_is_within_one_step),
-        cmocka_unit_test(metric_bucket__bounds_ascend_and_reach_the_end),
-        cmocka_unit_test(metric_record_many__equals_recording_often),
-        cmocka_unit_test(metric_merge__equals_recording_both),
-        cmocka_unit_test(metric_merge__empty_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

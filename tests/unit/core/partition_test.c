@@ -1,16 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/limits.h"
 #include "core/partition.h"
+#include "tests/support/unit.h"
 
-static void partition_owner__covers_all_shards_evenly(void **state)
+SL_CASE(partition_owner__covers_all_shards_evenly)
 {
-    (void)state;
     enum { KEYS_PER_SHARD = 2000, SHARDS_MAX = 64 };
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += shards < 8 ? 1 : 7) {
         uint32_t held[SHARDS_MAX] = {0};
@@ -26,9 +19,8 @@ static void partition_owner__covers_all_shards_evenly(void **state)
     }
 }
 
-static void partition_hash_owner__buckets_are_contiguous_as_documented(void **state)
+SL_CASE(partition_hash_owner__buckets_are_contiguous_as_documented)
 {
-    (void)state;
     const uint32_t counts[] = {1, 2, 3, 7, 16, 100, 1000, SL_LIMIT_SHARDS};
     const uint64_t buckets = 1ULL << SL_PARTITION_BUCKET_BITS;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -61,9 +53,8 @@ static void check_ranges(uint64_t length, uint32_t shards)
     assert_true(start == length);
 }
 
-static void partition_range_start__ranges_partition_the_array(void **state)
+SL_CASE(partition_range_start__ranges_partition_the_array)
 {
-    (void)state;
     const uint64_t lengths[] = {0,    1,    1023,  1024,    1025,       4096,
                                 4097, 9999, 65536, 1000003, 1ULL << 30, SL_LIMIT_DENSE_ELEMENTS};
     const uint32_t counts[] = {1, 2, 3, 5, 8, 17, 64, 1000, SL_LIMIT_SHARDS};
@@ -74,9 +65,8 @@ static void partition_range_start__ranges_partition_the_array(void **state)
     }
 }
 
-static void partition_range_start__does_not_overflow(void **state)
+SL_CASE(partition_range_start__does_not_overflow)
 {
-    (void)state;
     uint64_t start = 0;
     for (uint32_t range = 1; range <= SL_LIMIT_SHARDS; range++) {
         const uint64_t end = sl_partition_range_start(UINT64_MAX, SL_LIMIT_SHARDS, range);
@@ -86,9 +76,8 @@ static void partition_range_start__does_not_overflow(void **state)
     assert_true(start == UINT64_MAX);
 }
 
-static void partition_shard_of_range__is_undone_by_range_of_shard(void **state)
+SL_CASE(partition_shard_of_range__is_undone_by_range_of_shard)
 {
-    (void)state;
     for (uint32_t shards = 1; shards < 20; shards++) {
         for (uint32_t table = 0; table < SL_LIMIT_TABLES; table += 37) {
             for (uint32_t range = 0; range < shards; range++) {
@@ -98,16 +87,4 @@ static void partition_shard_of_range__is_undone_by_range_of_shard(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(partition_owner__covers_all_shards_evenly),
-        cmocka_unit_test(partition_hash_owner__buckets_are_contiguous_as_documented),
-        cmocka_unit_test(partition_range_start__ranges_partition_the_array),
-        cmocka_unit_test(partition_range_start__does_not_overflow),
-        cmocka_unit_test(partition_shard_of_range__is_undone_by_range_of_shard),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,10 +5,10 @@
 
 #include "core/err.h"
 #include "core/pool.h"
+#include "tests/support/unit.h"
 
-static void pool_get__exhausted_gives_null_and_recovers(void **state)
+SL_CASE(pool_get__exhausted_gives_null_and_recovers)
 {
-    (void)state;
     struct sl_pool pool;
     void *blocks[8];
     assert_int_equal(sl_pool_init(&pool, 100, 8), 0);
@@ -31,9 +24,8 @@ static void pool_get__exhausted_gives_null_and_recovers(void **state)
     sl_pool_fini(&pool);
 }
 
-static void pool_get__blocks_are_aligned_and_do_not_overlap(void **state)
+SL_CASE(pool_get__blocks_are_aligned_and_do_not_overlap)
 {
-    (void)state;
     struct sl_pool pool;
     uint8_t *blocks[16];
     assert_int_equal(sl_pool_init(&pool, 65, 16), 0);
@@ -51,9 +43,8 @@ static void pool_get__blocks_are_aligned_and_do_not_overlap(void **state)
     sl_pool_fini(&pool);
 }
 
-static void pool_put__last_given_back_is_next_taken(void **state)
+SL_CASE(pool_put__last_given_back_is_next_taken)
 {
-    (void)state;
     struct sl_pool pool;
     assert_int_equal(sl_pool_init(&pool, 64, 4), 0);
     void *first = sl_pool_get(&pool);
@@ -65,9 +56,8 @@ static void pool_put__last_given_back_is_next_taken(void **state)
     sl_pool_fini(&pool);
 }
 
-static void pool_init__sizes_that_overflow_are_too_large(void **state)
+SL_CASE(pool_init__sizes_that_overflow_are_too_large)
 {
-    (void)state;
     struct sl_pool pool;
     assert_int_equal(sl_pool_init(&pool, SIZE_MAX, 1), SL_ERR_TOO_LARGE);
     assert_int_equal(sl_pool_init(&pool, SIZE_MAX / 2, 4), SL_ERR_TOO_LARGE);
@@ -90,9 +80,8 @@ static int put_apart(struct sl_pool *pool, void *block)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-static void pool_put__a_stranger_is_a_failed_assertion(void **state)
+SL_CASE(pool_put__a_stranger_is_a_failed_assertion)
 {
-    (void)state;
     struct sl_pool pool;
     assert_int_equal(sl_pool_init(&pool, 64, 4), 0);
     uint8_t *block = sl_pool_get(&pool);
@@ -104,16 +93,4 @@ static void pool_put__a_stranger_is_a_failed_assertion(void **state)
     /* The pool is full: a block given back twice is seen in every build. */
     assert_int_equal(put_apart(&pool, block), SIGABRT);
     sl_pool_fini(&pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pool_get__exhausted_gives_null_and_recovers),
-        cmocka_unit_test(pool_get__blocks_are_aligned_and_do_not_overlap),
-        cmocka_unit_test(pool_put__last_given_back_is_next_taken),
-        cmocka_unit_test(pool_init__sizes_that_overflow_are_too_large),
-        cmocka_unit_test(pool_put__a_stranger_is_a_failed_assertion),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 #include "core/rlimit.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include <sys/resource.h>
 
-static void rlimit_raise__raises_the_soft_limit_to_the_hard_one(void **state)
+SL_CASE(rlimit_raise__raises_the_soft_limit_to_the_hard_one)
 {
-    (void)state;
     struct rlimit before, after;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     const struct rlimit low = {.rlim_cur = 16, .rlim_max = before.rlim_max};
@@ -22,12 +15,4 @@ static void rlimit_raise__raises_the_soft_limit_to_the_hard_one(void **state)
     assert_true(after.rlim_cur == before.rlim_max);
     assert_true(after.rlim_max == before.rlim_max);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rlimit_raise__raises_the_soft_limit_to_the_hard_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

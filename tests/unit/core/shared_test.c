@@ -1,9 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,6 +9,7 @@
 
 #include "core/log.h"
 #include "core/shared.h"
+#include "tests/support/unit.h"
 
 #define PAGE 4096
 
@@ -25,9 +20,8 @@ static struct sl_shared create(size_t bytes, enum sl_shared_access access)
     return shared;
 }
 
-static void shared_create__is_zero_and_whole_pages(void **state)
+SL_CASE(shared_create__is_zero_and_whole_pages)
 {
-    (void)state;
     struct sl_shared shared = create(PAGE + 1, SL_SHARED_READ);
     assert_int_equal(shared.bytes, 2 * PAGE);
     assert_int_equal((uintptr_t)shared.base % PAGE, 0);
@@ -39,9 +33,8 @@ static void shared_create__is_zero_and_whole_pages(void **state)
     sl_shared_destroy(&shared); /* of nothing: does nothing */
 }
 
-static void shared_create__cannot_change_its_size(void **state)
+SL_CASE(shared_create__cannot_change_its_size)
 {
-    (void)state;
     struct sl_shared shared = create(4 * PAGE, SL_SHARED_WRITE);
     assert_int_not_equal(ftruncate(shared.fd, PAGE), 0);
     assert_int_not_equal(ftruncate(shared.fd, 8 * PAGE), 0);
@@ -49,9 +42,8 @@ static void shared_create__cannot_change_its_size(void **state)
     sl_shared_destroy(&shared);
 }
 
-static void shared_create__more_than_there_is(void **state)
+SL_CASE(shared_create__more_than_there_is)
 {
-    (void)state;
     struct sl_shared shared;
     assert_int_equal(sl_shared_create("shared-test", SIZE_MAX, SL_SHARED_READ, &shared),
                      SL_ERR_NO_MEMORY);
@@ -59,9 +51,8 @@ static void shared_create__more_than_there_is(void **state)
 }
 
 /* The system kills who makes a file longer than this; it is an error like any other here. */
-static void shared_create__beyond_the_limit_on_files(void **state)
+SL_CASE(shared_create__beyond_the_limit_on_files)
 {
-    (void)state;
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit little = {.rlim_cur = PAGE, .rlim_max = before.rlim_max};
@@ -73,9 +64,8 @@ static void shared_create__beyond_the_limit_on_files(void **state)
     sl_shared_destroy(&shared);
 }
 
-static void shared_find__by_any_part(void **state)
+SL_CASE(shared_find__by_any_part)
 {
-    (void)state;
     struct sl_shared one = create(2 * PAGE, SL_SHARED_READ);
     struct sl_shared two = create(PAGE, SL_SHARED_WRITE);
     assert_ptr_equal(sl_shared_find(one.base, 1)->base, one.base);
@@ -92,9 +82,8 @@ static void shared_find__by_any_part(void **state)
     sl_shared_destroy(&two);
 }
 
-static void shared_attach__sees_what_the_maker_writes(void **state)
+SL_CASE(shared_attach__sees_what_the_maker_writes)
 {
-    (void)state;
     struct sl_shared made = create(PAGE, SL_SHARED_READ), seen;
     assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_READ, &seen), 0);
     memcpy(made.base, "words", sizeof "words");
@@ -106,9 +95,8 @@ static void shared_attach__sees_what_the_maker_writes(void **state)
     assert_null(seen.base);
 }
 
-static void shared_attach__writes_only_where_it_may(void **state)
+SL_CASE(shared_attach__writes_only_where_it_may)
 {
-    (void)state;
     struct sl_shared read_only = create(PAGE, SL_SHARED_READ), both = create(PAGE, SL_SHARED_WRITE);
     struct sl_shared attached;
     int fd = dup(read_only.fd);
@@ -131,9 +119,8 @@ static void expect_refused(int fd, size_t bytes, size_t bytes_max, int err)
     assert_int_equal(close(fd), 0); /* it was left to us */
 }
 
-static void shared_attach__refuses_what_it_cannot_trust(void **state)
+SL_CASE(shared_attach__refuses_what_it_cannot_trust)
 {
-    (void)state;
     struct sl_shared made = create(2 * PAGE, SL_SHARED_READ);
     expect_refused(dup(made.fd), PAGE, 2 * PAGE, SL_ERR_INVALID);
     expect_refused(dup(made.fd), 4 * PAGE, 8 * PAGE, SL_ERR_INVALID);
@@ -152,9 +139,8 @@ static void shared_attach__refuses_what_it_cannot_trust(void **state)
 }
 
 /* The system has about twice as many for all purposes. */
-static void shared_attach__leaves_mappings_to_others(void **state)
+SL_CASE(shared_attach__leaves_mappings_to_others)
 {
-    (void)state;
     static struct sl_shared attached[SL_SHARED_ATTACHED_MAX];
     struct sl_shared made = create(PAGE, SL_SHARED_READ), more;
     for (uint32_t i = 0; i < SL_SHARED_ATTACHED_MAX; i++) {
@@ -176,9 +162,8 @@ static void shared_attach__leaves_mappings_to_others(void **state)
     sl_shared_destroy(&made);
 }
 
-static void shared_hollow__is_there_and_holds_nothing(void **state)
+SL_CASE(shared_hollow__is_there_and_holds_nothing)
 {
-    (void)state;
     struct sl_shared made = create(PAGE, SL_SHARED_WRITE), seen, fresh;
     assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_WRITE, &seen), 0);
     uint8_t *at = seen.base;
@@ -212,9 +197,8 @@ static struct sl_shared attach_again(const struct sl_shared *shared)
     return attached;
 }
 
-static void shared_revoke__late_writes_do_not_show(void **state)
+SL_CASE(shared_revoke__late_writes_do_not_show)
 {
-    (void)state;
     struct sl_shared shared = create(8 * PAGE, SL_SHARED_WRITE);
     struct sl_shared late = attach_again(&shared);
     memset(shared.base, 1, shared.bytes);
@@ -268,9 +252,8 @@ static void *write_on(void *ctx)
 }
 
 /* Another thread's writes beside it are not lost, whenever they come. */
-static void shared_revoke__other_threads_go_on(void **state)
+SL_CASE(shared_revoke__other_threads_go_on)
 {
-    (void)state;
     for (uint32_t i = 0; i < 100; i++) {
         struct sl_shared shared = create(4 * PAGE, SL_SHARED_WRITE);
         struct writer writer = {.at = shared.base + 2 * PAGE + 64};
@@ -289,9 +272,8 @@ static void shared_revoke__other_threads_go_on(void **state)
 }
 
 /* A device would go on with the old pages. */
-static void shared_revoke__not_of_what_a_device_has(void **state)
+SL_CASE(shared_revoke__not_of_what_a_device_has)
 {
-    (void)state;
     struct sl_shared shared = create(4 * PAGE, SL_SHARED_WRITE);
     uint8_t elsewhere[8];
     sl_shared_pin(elsewhere, sizeof elsewhere);
@@ -305,9 +287,8 @@ static void shared_revoke__not_of_what_a_device_has(void **state)
 }
 
 /* A part of it takes something else; the rest stays, and both are one again. */
-static void shared_split__and_join(void **state)
+SL_CASE(shared_split__and_join)
 {
-    (void)state;
     struct sl_shared made = create(PAGE, SL_SHARED_WRITE);
     struct sl_shared big = create(3 * PAGE, SL_SHARED_WRITE), range, rest, fresh;
     assert_int_equal(sl_shared_attach(dup(big.fd), 3 * PAGE, 3 * PAGE, SL_SHARED_WRITE, &range), 0);
@@ -332,24 +313,7 @@ static void shared_split__and_join(void **state)
     sl_shared_destroy(&made);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "shared-test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shared_create__is_zero_and_whole_pages),
-        cmocka_unit_test(shared_create__cannot_change_its_size),
-        cmocka_unit_test(shared_create__more_than_there_is),
-        cmocka_unit_test(shared_create__beyond_the_limit_on_files),
-        cmocka_unit_test(shared_find__by_any_part),
-        cmocka_unit_test(shared_attach__sees_what_the_maker_writes),
-        cmocka_unit_test(shared_attach__writes_only_where_it_may),
-        cmocka_unit_test(shared_attach__refuses_what_it_cannot_trust),
-        cmocka_unit_test(shared_attach__leaves_mappings_to_others),
-        cmocka_unit_test(shared_split__and_join),
-        cmocka_unit_test(shared_hollow__is_there_and_holds_nothing),
-        cmocka_unit_test(shared_revoke__late_writes_do_not_show),
-        cmocka_unit_test(shared_revoke__other_threads_go_on),
-        cmocka_unit_test(shared_revoke__not_of_what_a_device_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <sched.h>
 
 #include "core/spsc.h"
+#include "tests/support/unit.h"
 
 struct item {
     uint64_t number;
@@ -16,9 +10,8 @@ struct item {
     uint32_t check;
 };
 
-static void spsc_push__full_refuses_and_keeps_the_order(void **state)
+SL_CASE(spsc_push__full_refuses_and_keeps_the_order)
 {
-    (void)state;
     uint32_t items[4];
     struct sl_spsc ring;
     sl_spsc_init(&ring, items, sizeof items[0], 4);
@@ -56,9 +49,8 @@ static void *produce(void *argument)
     return NULL;
 }
 
-static void spsc_pop__sees_whole_items_of_another_thread_in_order(void **state)
+SL_CASE(spsc_pop__sees_whole_items_of_another_thread_in_order)
 {
-    (void)state;
     static struct item items[64];
     struct sl_spsc ring;
     sl_spsc_init(&ring, items, sizeof items[0], 64);
@@ -75,13 +67,4 @@ static void spsc_pop__sees_whole_items_of_another_thread_in_order(void **state)
     }
     assert_true(sl_spsc_empty(&ring));
     pthread_join(producer, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spsc_push__full_refuses_and_keeps_the_order),
-        cmocka_unit_test(spsc_pop__sees_whole_items_of_another_thread_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

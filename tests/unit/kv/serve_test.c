@@ -1,10 +1,4 @@
 /* sl_kv_serve as a function: what one call is told is not for the next. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <starling_kv.h>
@@ -12,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "tests/support/unit.h"
 
 /* The exit status, and what was written to `fd`. */
 static int serve(int fd, char *const *arguments, char *text, size_t text_bytes)
@@ -38,9 +34,8 @@ static int serve(int fd, char *const *arguments, char *text, size_t text_bytes)
     return status;
 }
 
-static void kv_serve__begins_with_the_defaults(void **state)
+SL_CASE(kv_serve__begins_with_the_defaults)
 {
-    (void)state;
     static char before[32768], after[32768], reason[4096];
     char *const help[] = {"starling-ps", "--help", NULL};
     char *const bad[] = {"starling-ps", "--start-timeout", "7", "--replicas", "1", "--bogus", NULL};
@@ -64,9 +59,8 @@ static void remove_folder(const char *path)
 }
 
 /* A call that fails once it has taken the folder for checkpoints leaves it to the next. */
-static void kv_serve__gives_the_folder_back_where_it_fails(void **state)
+SL_CASE(kv_serve__gives_the_folder_back_where_it_fails)
 {
-    (void)state;
     char folder[] = "/tmp/starling-serve-XXXXXX";
     char reason[4096];
     assert_non_null(mkdtemp(folder));
@@ -82,13 +76,4 @@ static void kv_serve__gives_the_folder_back_where_it_fails(void **state)
         assert_non_null(strstr(reason, "--memory-limit 1M is too small"));
     }
     remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kv_serve__begins_with_the_defaults),
-        cmocka_unit_test(kv_serve__gives_the_folder_back_where_it_fails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "net/transport.h"
+#include "tests/support/unit.h"
 
 /* Notes what was called, and that the facade was told of an upcall while it ran. */
 struct notes {
@@ -90,9 +85,8 @@ static void expect_note(struct notes *notes, const char *name)
     assert_false(notes->transport.polling);
 }
 
-static void conn_init__is_connecting(void **state)
+SL_CASE(conn_init__is_connecting)
 {
-    (void)state;
     struct notes notes = {0};
     struct sl_conn conn;
     memset(&conn, 0xff, sizeof conn);
@@ -106,9 +100,8 @@ static void conn_init__is_connecting(void **state)
     assert_string_equal(conn.peer, "");
 }
 
-static void conn_report__moves_the_state_on(void **state)
+SL_CASE(conn_report__moves_the_state_on)
 {
-    (void)state;
     struct notes notes = {0};
     struct sl_conn conn;
     sl_conn_init(&conn, &notes.transport, &events, &notes);
@@ -129,9 +122,8 @@ static void conn_report__moves_the_state_on(void **state)
     assert_int_equal(notes.err, SL_ERR_REFUSED);
 }
 
-static void conn_report__passes_on(void **state)
+SL_CASE(conn_report__passes_on)
 {
-    (void)state;
     struct notes notes = {0};
     struct sl_conn conn;
     _Alignas(8) uint8_t memory[64];
@@ -153,9 +145,8 @@ static void conn_report__passes_on(void **state)
 }
 
 /* Closing a transport makes upcalls from inside upcalls of others. */
-static void conn_report__nests(void **state)
+SL_CASE(conn_report__nests)
 {
-    (void)state;
     struct notes notes = {0};
     struct sl_conn conn;
     sl_conn_init(&conn, &notes.transport, &events, &notes);
@@ -164,24 +155,11 @@ static void conn_report__nests(void **state)
     assert_true(notes.transport.polling);
 }
 
-static void conn_state_name__names_each(void **state)
+SL_CASE(conn_state_name__names_each)
 {
-    (void)state;
     assert_string_equal(sl_conn_state_name(SL_CONN_CONNECTING), "connecting");
     assert_string_equal(sl_conn_state_name(SL_CONN_OPEN), "open");
     assert_string_equal(sl_conn_state_name(SL_CONN_CLOSING), "closing");
     assert_string_equal(sl_conn_state_name(SL_CONN_CLOSED), "closed");
     assert_string_equal(sl_conn_state_name((enum sl_conn_state)77), "unknown");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conn_init__is_connecting),
-        cmocka_unit_test(conn_report__moves_the_state_on),
-        cmocka_unit_test(conn_report__passes_on),
-        cmocka_unit_test(conn_report__nests),
-        cmocka_unit_test(conn_state_name__names_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +6,7 @@
 #include "tests/support/loop_transport.h"
 #include "tests/support/resident.h"
 #include "tests/support/stepped_pair.h"
+#include "tests/support/unit.h"
 
 #define MEMORY_BYTES (SL_OUTBOX_MEMORY_BYTES_MIN + 2 * SL_OUTBOX_BLOCK_BYTES)
 
@@ -207,9 +201,8 @@ static bool all_received(void *ctx)
     return fixture->received == fixture->committed && fixture->queue.first == NULL;
 }
 
-static void outbox_commit__delivers_random_frames_in_order(void **state)
+SL_CASE(outbox_commit__delivers_random_frames_in_order)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++) {
         struct fixture fixture;
         uint64_t random = seed;
@@ -254,9 +247,8 @@ static bool commit_run(struct fixture *fixture, uint32_t count, uint64_t *seed)
 }
 
 /* Whether the transport takes them in one piece, or one by one. */
-static void outbox_commit_run__delivers_frames_in_order(void **state)
+SL_CASE(outbox_commit_run__delivers_frames_in_order)
 {
-    (void)state;
     struct sl_transport_ops one_by_one = sl_loop_transport_ops;
     one_by_one.capabilities &= ~(uint32_t)SL_TRANSPORT_MULTI_FRAME;
     for (uint64_t seed = 1; seed <= 8; seed++) {
@@ -302,9 +294,8 @@ static bool commit_part(struct fixture *fixture, uint32_t payload_bytes, uint32_
 }
 
 /* Whole frames that are committed between the parts of one come behind it. */
-static void outbox_commit_part__others_wait_for_the_last(void **state)
+SL_CASE(outbox_commit_part__others_wait_for_the_last)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct fixture fixture;
         uint64_t random = seed;
@@ -339,9 +330,8 @@ static bool is_closed(void *ctx)
     return ((struct fixture *)ctx)->closed;
 }
 
-static void outbox_closed__gives_back_what_was_not_sent(void **state)
+SL_CASE(outbox_closed__gives_back_what_was_not_sent)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct fixture fixture;
         setup(&fixture, seed, false);
@@ -359,9 +349,8 @@ static void outbox_closed__gives_back_what_was_not_sent(void **state)
     }
 }
 
-static void outbox_closed__gives_back_what_waits_for_a_last_part(void **state)
+SL_CASE(outbox_closed__gives_back_what_waits_for_a_last_part)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture, 1, false);
     assert_true(commit_part(&fixture, 1000, 0, 500 / 8 * 8, ++fixture.committed));
@@ -375,9 +364,8 @@ static void outbox_closed__gives_back_what_waits_for_a_last_part(void **state)
     teardown(&fixture);
 }
 
-static void outbox_reserve__is_null_while_memory_is_short(void **state)
+SL_CASE(outbox_reserve__is_null_while_memory_is_short)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture, 3, false);
     const uint32_t sizes[] = {100000, 1000000, 3000, SL_LIMIT_FRAME_PAYLOAD_BYTES - 5};
@@ -393,9 +381,8 @@ static void outbox_reserve__is_null_while_memory_is_short(void **state)
     teardown(&fixture);
 }
 
-static void outbox_reserve__takes_the_same_memory_for_the_next_long_frame(void **state)
+SL_CASE(outbox_reserve__takes_the_same_memory_for_the_next_long_frame)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture, 4, false);
     const uint8_t *room = sl_outbox_reserve(&fixture.outbox, 1000000);
@@ -417,9 +404,8 @@ static size_t resident_of(const struct fixture *fixture)
 }
 
 /* Frames in all of the memory; they are sent, and nothing follows; then again. */
-static void outbox_give_back__memory_that_nothing_uses(void **state)
+SL_CASE(outbox_give_back__memory_that_nothing_uses)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture, 9, false);
     assert_false(sl_outbox_give_back(&fixture.outbox)); /* nothing has been touched */
@@ -446,9 +432,8 @@ static void outbox_give_back__memory_that_nothing_uses(void **state)
     teardown(&fixture);
 }
 
-static void outbox_abandon__gives_the_room_back(void **state)
+SL_CASE(outbox_abandon__gives_the_room_back)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture, 5, false);
     uint8_t *first = sl_outbox_reserve(&fixture.outbox, 100);
@@ -464,9 +449,8 @@ static void outbox_abandon__gives_the_room_back(void **state)
     teardown(&fixture);
 }
 
-static void outbox_commit__lays_frames_one_behind_the_other(void **state)
+SL_CASE(outbox_commit__lays_frames_one_behind_the_other)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture, 6, false);
     uint8_t *room = sl_outbox_reserve(&fixture.outbox, 8);
@@ -485,9 +469,8 @@ static uint64_t copied_bytes(const struct fixture *fixture)
 }
 
 /* Blocks and long frames lie where the peer can read them. */
-static void outbox_init_shared__sends_without_a_copy(void **state)
+SL_CASE(outbox_init_shared__sends_without_a_copy)
 {
-    (void)state;
     struct fixture fixture;
     uint64_t random = 7;
     setup_over(&fixture, &sl_loop_shared_ops, 7, false);
@@ -510,9 +493,8 @@ static void outbox_init_shared__sends_without_a_copy(void **state)
 }
 
 /* What lies in memory that a device can reach is fetched from there; `rest` is its owner's. */
-static void outbox_register__sends_without_a_copy(void **state)
+SL_CASE(outbox_register__sends_without_a_copy)
 {
-    (void)state;
     const uint32_t long_bytes = SL_LIMIT_INLINE_PAYLOAD_BYTES + 8;
     struct fixture fixture;
     uint64_t random = 9;
@@ -535,9 +517,8 @@ static void outbox_register__sends_without_a_copy(void **state)
     teardown(&fixture);
 }
 
-static void outbox_set_reply_buffer__goes_with_the_next_frame_only(void **state)
+SL_CASE(outbox_set_reply_buffer__goes_with_the_next_frame_only)
 {
-    (void)state;
     struct fixture fixture;
     uint64_t reply_buffer[8];
     setup_over(&fixture, &sl_loop_shared_ops, 8, false);
@@ -553,9 +534,8 @@ static void outbox_set_reply_buffer__goes_with_the_next_frame_only(void **state)
     teardown(&fixture);
 }
 
-static void outbox_init__wants_room_for_the_longest_frame(void **state)
+SL_CASE(outbox_init__wants_room_for_the_longest_frame)
 {
-    (void)state;
     struct sl_outbox outbox;
     assert_int_equal(sl_outbox_init(&outbox, SL_OUTBOX_MEMORY_BYTES_MIN - 1, false),
                      SL_ERR_INVALID);
@@ -563,25 +543,4 @@ static void outbox_init__wants_room_for_the_longest_frame(void **state)
     assert_non_null(sl_outbox_reserve(&outbox, SL_LIMIT_FRAME_PAYLOAD_BYTES));
     sl_outbox_abandon(&outbox);
     sl_outbox_fini(&outbox);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outbox_commit__delivers_random_frames_in_order),
-        cmocka_unit_test(outbox_commit_run__delivers_frames_in_order),
-        cmocka_unit_test(outbox_commit_part__others_wait_for_the_last),
-        cmocka_unit_test(outbox_closed__gives_back_what_was_not_sent),
-        cmocka_unit_test(outbox_closed__gives_back_what_waits_for_a_last_part),
-        cmocka_unit_test(outbox_reserve__is_null_while_memory_is_short),
-        cmocka_unit_test(outbox_reserve__takes_the_same_memory_for_the_next_long_frame),
-        cmocka_unit_test(outbox_give_back__memory_that_nothing_uses),
-        cmocka_unit_test(outbox_abandon__gives_the_room_back),
-        cmocka_unit_test(outbox_commit__lays_frames_one_behind_the_other),
-        cmocka_unit_test(outbox_init_shared__sends_without_a_copy),
-        cmocka_unit_test(outbox_register__sends_without_a_copy),
-        cmocka_unit_test(outbox_set_reply_buffer__goes_with_the_next_frame_only),
-        cmocka_unit_test(outbox_init__wants_room_for_the_longest_frame),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

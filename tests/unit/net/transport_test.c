@@ -1,18 +1,13 @@
 /* The facade, around a transport that only notes what it is asked. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "net/transport.h"
+#include "tests/support/unit.h"
 
 struct fake {
     struct sl_transport base;
@@ -257,7 +252,7 @@ static struct sl_conn *connect_one(struct fixture *fixture)
     return conn;
 }
 
-static void transport_open__makes_it_a_source(void **state)
+SL_CASE_WITH(transport_open__makes_it_a_source, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_int_equal(fake.options.buffer_count, 0);
@@ -274,7 +269,7 @@ static void transport_open__makes_it_a_source(void **state)
     assert_true(fake.arms >= 2);
 }
 
-static void transport_open__passes_the_error_on(void **state)
+SL_CASE_WITH(transport_open__passes_the_error_on, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_transport_ops ops = fake_ops();
@@ -284,7 +279,7 @@ static void transport_open__passes_the_error_on(void **state)
     assert_null(out);
 }
 
-static void transport_close__is_no_source_any_more(void **state)
+SL_CASE_WITH(transport_close__is_no_source_any_more, setup, teardown)
 {
     struct fixture *fixture = *state;
     sl_transport_close(&fixture->transport);
@@ -296,7 +291,7 @@ static void transport_close__is_no_source_any_more(void **state)
     assert_int_equal(fake.closes, 1);
 }
 
-static void transport_connect__sets_the_user(void **state)
+SL_CASE_WITH(transport_connect__sets_the_user, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_conn *conn = connect_one(fixture);
@@ -311,7 +306,7 @@ static void transport_connect__sets_the_user(void **state)
     assert_null(none);
 }
 
-static void transport_listen__bound_is_optional(void **state)
+SL_CASE_WITH(transport_listen__bound_is_optional, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_endpoint endpoint = {.host = "here"}, bound;
@@ -321,7 +316,7 @@ static void transport_listen__bound_is_optional(void **state)
     assert_int_equal(bound.port, 7);
 }
 
-static void transport_send_burst__returns_what_was_taken(void **state)
+SL_CASE_WITH(transport_send_burst__returns_what_was_taken, setup, teardown)
 {
     struct sl_conn *conn = connect_one(*state);
     uint8_t head[SL_FRAME_HEADER_BYTES];
@@ -333,7 +328,7 @@ static void transport_send_burst__returns_what_was_taken(void **state)
     assert_int_equal(sl_transport_send_burst(conn, frames, 3), 2);
 }
 
-static void transport_release__needs_a_token(void **state)
+SL_CASE_WITH(transport_release__needs_a_token, setup, teardown)
 {
     struct sl_conn *conn = connect_one(*state);
     struct sl_transport_message message = {.token = NULL};
@@ -344,7 +339,7 @@ static void transport_release__needs_a_token(void **state)
     assert_int_equal(fake.releases, 1);
 }
 
-static void transport__passes_through(void **state)
+SL_CASE_WITH(transport__passes_through, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_conn *conn = connect_one(fixture);
@@ -408,7 +403,7 @@ static void breach_after_closed(struct fixture *fixture)
     sl_transport_disconnect(conn);
 }
 
-static void transport__asserts_the_contract(void **state)
+SL_CASE_WITH(transport__asserts_the_contract, setup, teardown)
 {
     expect_abort(*state, breach_incomplete);
     expect_abort(*state, breach_hand_over);
@@ -417,28 +412,8 @@ static void transport__asserts_the_contract(void **state)
     expect_abort(*state, breach_after_closed);
 }
 
-static void transport_find__knows_what_is_built_in(void **state)
+SL_CASE(transport_find__knows_what_is_built_in)
 {
-    (void)state;
     assert_string_equal(sl_builtin_find(SL_ENDPOINT_TCP)->scheme, "tcp");
     assert_null(sl_builtin_find((enum sl_endpoint_scheme)99));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(transport_open__makes_it_a_source),
-        CASE(transport_open__passes_the_error_on),
-        CASE(transport_close__is_no_source_any_more),
-        CASE(transport_connect__sets_the_user),
-        CASE(transport_listen__bound_is_optional),
-        CASE(transport_send_burst__returns_what_was_taken),
-        CASE(transport_release__needs_a_token),
-        CASE(transport__passes_through),
-        CASE(transport__asserts_the_contract),
-        cmocka_unit_test(transport_find__knows_what_is_built_in),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <semaphore.h>
 
 #include "reactor/cpu_yield.h"
+#include "tests/support/unit.h"
 
 #define MS 1000000ULL
 
@@ -42,9 +37,8 @@ static void stopped_end(pthread_t thread)
  * a test, is nothing beside that. */
 #define STEP (3600 * 1000 * MS)
 
-static void due__beside_a_loop_that_never_sleeps(void **state)
+SL_CASE(due__beside_a_loop_that_never_sleeps)
 {
-    (void)state;
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
     struct sl_cpu_yield cpu_yield = {0};
@@ -59,9 +53,8 @@ static void due__beside_a_loop_that_never_sleeps(void **state)
     stopped_end(thread);
 }
 
-static void due__not_where_the_loop_has_slept(void **state)
+SL_CASE(due__not_where_the_loop_has_slept)
 {
-    (void)state;
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
     struct sl_cpu_yield cpu_yield = {0};
@@ -75,9 +68,8 @@ static void due__not_where_the_loop_has_slept(void **state)
 }
 
 /* A clock that runs as a thread with a core does: all the time. */
-static void due__not_where_the_thread_has_run(void **state)
+SL_CASE(due__not_where_the_thread_has_run)
 {
-    (void)state;
     struct sl_cpu_yield cpu_yield = {0};
     struct sl_cpu_yield_thread runs = {.clocks = {CLOCK_MONOTONIC, CLOCK_MONOTONIC}};
     struct timespec now;
@@ -88,9 +80,8 @@ static void due__not_where_the_thread_has_run(void **state)
     assert_false(sl_cpu_yield_is_due(&cpu_yield, now_ns));
 }
 
-static void due__for_one_of_two(void **state)
+SL_CASE(due__for_one_of_two)
 {
-    (void)state;
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
     struct sl_cpu_yield cpu_yield = {0};
@@ -103,15 +94,4 @@ static void due__for_one_of_two(void **state)
     sl_cpu_yield_remove(&cpu_yield, &other);
     assert_null(cpu_yield.threads);
     stopped_end(thread);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(due__beside_a_loop_that_never_sleeps),
-        cmocka_unit_test(due__not_where_the_loop_has_slept),
-        cmocka_unit_test(due__not_where_the_thread_has_run),
-        cmocka_unit_test(due__for_one_of_two),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
 #include "reactor/idle_thread.h"
+#include "tests/support/unit.h"
 
 struct look {
     pthread_t thread;
@@ -27,9 +22,8 @@ static void look(void *ctx)
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
-static void run__is_done_by_a_thread_behind_all_others(void **state)
+SL_CASE(run__is_done_by_a_thread_behind_all_others)
 {
-    (void)state;
     struct sl_idle_thread *idle_thread;
     struct look seen = {0};
     assert_int_equal(sl_idle_thread_create("test", &idle_thread), 0);
@@ -50,9 +44,8 @@ static void run__is_done_by_a_thread_behind_all_others(void **state)
 }
 
 /* Without a processor for a while, as far as anybody can tell: the next is done by the caller. */
-static void run__is_done_here_where_it_starved(void **state)
+SL_CASE(run__is_done_here_where_it_starved)
 {
-    (void)state;
     struct sl_idle_thread *idle_thread;
     struct look seen = {.sleep_ms = 40};
     assert_int_equal(sl_idle_thread_create("test", &idle_thread), 0);
@@ -63,13 +56,4 @@ static void run__is_done_here_where_it_starved(void **state)
     assert_true(pthread_equal(seen.thread, pthread_self()));
     assert_int_equal(seen.count, 2);
     sl_idle_thread_destroy(&idle_thread);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run__is_done_by_a_thread_behind_all_others),
-        cmocka_unit_test(run__is_done_here_where_it_starved),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/clock.h"
 #include "core/limits.h"
 #include "reactor/mailbox.h"
+#include "tests/support/unit.h"
 
 #define WAIT_NS (20 * SL_CLOCK_NS_PER_S)
 
@@ -56,7 +51,7 @@ static bool readable(const struct sl_mailbox *mailbox)
     return poll(&fd, 1, 0) == 1;
 }
 
-static void post__full_lane_says_again(void **state)
+SL_CASE_WITH(post__full_lane_says_again, setup, teardown)
 {
     struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
@@ -72,7 +67,7 @@ static void post__full_lane_says_again(void **state)
     assert_null(lane);
 }
 
-static void drain__budget_goes_round_the_lanes(void **state)
+SL_CASE_WITH(drain__budget_goes_round_the_lanes, setup, teardown)
 {
     struct receiver *receiver = *state;
     struct sl_mailbox_lane *lanes[2];
@@ -91,7 +86,7 @@ static void drain__budget_goes_round_the_lanes(void **state)
     sl_mailbox_lane_close(&lanes[1]);
 }
 
-static void close__what_was_posted_is_delivered_and_the_slot_is_free(void **state)
+SL_CASE_WITH(close__what_was_posted_is_delivered_and_the_slot_is_free, setup, teardown)
 {
     struct receiver *receiver = *state;
     for (uint64_t i = 0; i < 3 * SL_LIMIT_LANES; i++) {
@@ -103,7 +98,7 @@ static void close__what_was_posted_is_delivered_and_the_slot_is_free(void **stat
     }
 }
 
-static void open__lanes_are_limited(void **state)
+SL_CASE_WITH(open__lanes_are_limited, setup, teardown)
 {
     struct receiver *receiver = *state;
     static struct sl_mailbox_lane *lanes[SL_LIMIT_LANES];
@@ -120,7 +115,7 @@ static void open__lanes_are_limited(void **state)
     }
 }
 
-static void destroy__before_the_senders_close(void **state)
+SL_CASE_WITH(destroy__before_the_senders_close, setup, teardown)
 {
     struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
@@ -137,7 +132,7 @@ static void count_drop(void *ctx)
 }
 
 /* What was drained is not dropped, and what never will be is dropped once. */
-static void destroy__drops_what_was_not_drained(void **state)
+SL_CASE_WITH(destroy__drops_what_was_not_drained, setup, teardown)
 {
     struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
@@ -154,7 +149,7 @@ static void destroy__drops_what_was_not_drained(void **state)
     assert_int_equal(receiver->received, 1);
 }
 
-static void arm__refuses_while_there_is_mail(void **state)
+SL_CASE_WITH(arm__refuses_while_there_is_mail, setup, teardown)
 {
     struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
@@ -174,7 +169,7 @@ static void arm__refuses_while_there_is_mail(void **state)
     sl_mailbox_lane_close(&lane);
 }
 
-static void wake__makes_the_eventfd_readable(void **state)
+SL_CASE_WITH(wake__makes_the_eventfd_readable, setup, teardown)
 {
     struct receiver *receiver = *state;
     sl_mailbox_wake(receiver->mailbox);
@@ -211,7 +206,7 @@ static void *sender_main(void *arg)
     return NULL;
 }
 
-static void wait__nothing_is_lost_or_reordered(void **state)
+SL_CASE_WITH(wait__nothing_is_lost_or_reordered, setup, teardown)
 {
     struct receiver *receiver = *state;
     struct sender senders[SENDERS];
@@ -236,30 +231,11 @@ static void wait__nothing_is_lost_or_reordered(void **state)
     }
 }
 
-static void wait__returns_after_the_timeout(void **state)
+SL_CASE_WITH(wait__returns_after_the_timeout, setup, teardown)
 {
     struct receiver *receiver = *state;
     uint64_t before_ns = sl_clock_now_ns(sl_clock_system());
     sl_mailbox_wait(receiver->mailbox, 2 * SL_CLOCK_NS_PER_MS);
     assert_true(sl_clock_now_ns(sl_clock_system()) - before_ns >= 2 * SL_CLOCK_NS_PER_MS);
     sl_mailbox_wait(receiver->mailbox, 0);
-}
-
-#define IN_MAILBOX(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_MAILBOX(post__full_lane_says_again),
-        IN_MAILBOX(drain__budget_goes_round_the_lanes),
-        IN_MAILBOX(close__what_was_posted_is_delivered_and_the_slot_is_free),
-        IN_MAILBOX(open__lanes_are_limited),
-        IN_MAILBOX(destroy__before_the_senders_close),
-        IN_MAILBOX(destroy__drops_what_was_not_drained),
-        IN_MAILBOX(arm__refuses_while_there_is_mail),
-        IN_MAILBOX(wake__makes_the_eventfd_readable),
-        IN_MAILBOX(wait__nothing_is_lost_or_reordered),
-        IN_MAILBOX(wait__returns_after_the_timeout),
-    };
-    return cmocka_run_group_tests_name("reactor/mailbox", tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -18,6 +13,7 @@
 
 #include "core/clock.h"
 #include "reactor/offload.h"
+#include "tests/support/unit.h"
 
 #define MS   SL_CLOCK_NS_PER_MS
 #define S    SL_CLOCK_NS_PER_S
@@ -111,9 +107,8 @@ static bool two_done(void *ctx)
     return ((const struct record *)ctx)->done_count == 2;
 }
 
-static void post__runs_in_order_on_a_thread_of_its_own(void **state)
+SL_CASE(post__runs_in_order_on_a_thread_of_its_own)
 {
-    (void)state;
     struct sl_reactor *reactor = attached();
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test-disk-with-a-long-name", &offload), 0);
@@ -212,9 +207,8 @@ static void *pinned_thread(void *arg)
 }
 
 /* Its thread would have the reactor's core otherwise, and as much of it as the reactor. */
-static void post__of_a_pinned_reactor_leaves_it_the_core(void **state)
+SL_CASE(post__of_a_pinned_reactor_leaves_it_the_core)
 {
-    (void)state;
     cpu_set_t all;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     if (getpriority(PRIO_PROCESS, 0) >= 10) {
@@ -272,9 +266,8 @@ static bool has_rested(void *ctx)
 }
 
 /* A thread with what is left would have nothing beside it. */
-static void post__a_busy_reactor_rests_for_one_below(void **state)
+SL_CASE(post__a_busy_reactor_rests_for_one_below)
 {
-    (void)state;
     struct sl_reactor *reactor = attached();
     struct sl_reactor_source busy = {.name = "busy", .poll = always_busy};
     sl_reactor_add_source(reactor, &busy);
@@ -301,9 +294,8 @@ static void post__a_busy_reactor_rests_for_one_below(void **state)
     detach(reactor);
 }
 
-static void post__may_come_from_done(void **state)
+SL_CASE(post__may_come_from_done)
 {
-    (void)state;
     struct sl_reactor *reactor = attached();
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
@@ -319,9 +311,8 @@ static void post__may_come_from_done(void **state)
     detach(reactor);
 }
 
-static void destroy__without_a_job_makes_no_thread(void **state)
+SL_CASE(destroy__without_a_job_makes_no_thread)
 {
-    (void)state;
     struct sl_reactor *reactor = attached();
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
@@ -331,9 +322,8 @@ static void destroy__without_a_job_makes_no_thread(void **state)
 }
 
 /* One in progress, which ends, and others behind it: those that have not begun never run. */
-static void destroy__cancels_what_has_not_begun(void **state)
+SL_CASE(destroy__cancels_what_has_not_begun)
 {
-    (void)state;
     struct sl_reactor *reactor = attached();
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
@@ -372,9 +362,8 @@ static void destroy__cancels_what_has_not_begun(void **state)
 }
 
 /* The mails of jobs that are done are on their way when both are destroyed. */
-static void destroy__before_the_mail_came(void **state)
+SL_CASE(destroy__before_the_mail_came)
 {
-    (void)state;
     struct sl_reactor *reactor = attached();
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
@@ -409,9 +398,8 @@ static void hang_work(struct sl_offload_job *work)
     sem_post(&hanging_left);
 }
 
-static void destroy__leaves_a_job_that_does_not_end(void **state)
+SL_CASE(destroy__leaves_a_job_that_does_not_end)
 {
-    (void)state;
     struct sl_reactor *reactor = attached();
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
@@ -469,9 +457,8 @@ static struct sl_reactor *stepped(uint64_t (*offload_ns)(void *ctx), void *ctx)
     return reactor;
 }
 
-static void stepped__works_in_one_turn_and_is_done_in_the_next(void **state)
+SL_CASE(stepped__works_in_one_turn_and_is_done_in_the_next)
 {
-    (void)state;
     struct sl_reactor *reactor = stepped(NULL, NULL);
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
@@ -497,9 +484,8 @@ static void stepped__works_in_one_turn_and_is_done_in_the_next(void **state)
     sl_reactor_destroy(&reactor);
 }
 
-static void stepped__waits_as_long_as_the_simulation_says(void **state)
+SL_CASE(stepped__waits_as_long_as_the_simulation_says)
 {
-    (void)state;
     uint32_t asked = 0;
     struct sl_reactor *reactor = stepped(delay, &asked);
     struct sl_offload *offload;
@@ -528,9 +514,8 @@ static void stepped__waits_as_long_as_the_simulation_says(void **state)
     sl_reactor_destroy(&reactor);
 }
 
-static void stepped__destroy_cancels_what_has_not_run(void **state)
+SL_CASE(stepped__destroy_cancels_what_has_not_run)
 {
-    (void)state;
     struct sl_reactor *reactor = stepped(NULL, NULL);
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
@@ -548,22 +533,4 @@ static void stepped__destroy_cancels_what_has_not_run(void **state)
     sl_reactor_turn(reactor, MS);
     assert_int_equal(record.done_count, 2);
     sl_reactor_destroy(&reactor);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(post__runs_in_order_on_a_thread_of_its_own),
-        cmocka_unit_test(post__of_a_pinned_reactor_leaves_it_the_core),
-        cmocka_unit_test(post__a_busy_reactor_rests_for_one_below),
-        cmocka_unit_test(post__may_come_from_done),
-        cmocka_unit_test(destroy__without_a_job_makes_no_thread),
-        cmocka_unit_test(destroy__cancels_what_has_not_begun),
-        cmocka_unit_test(destroy__before_the_mail_came),
-        cmocka_unit_test(destroy__leaves_a_job_that_does_not_end),
-        cmocka_unit_test(stepped__works_in_one_turn_and_is_done_in_the_next),
-        cmocka_unit_test(stepped__waits_as_long_as_the_simulation_says),
-        cmocka_unit_test(stepped__destroy_cancels_what_has_not_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* A reactor that a thread of the test's drives instead of one of its own. */
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "core/clock.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
+#include "tests/support/unit.h"
 
 static struct sl_reactor *create(bool polling)
 {
@@ -45,9 +40,8 @@ static bool is_set(void *ctx)
     return *(bool *)ctx;
 }
 
-static void drive_once__runs_what_is_there_and_returns(void **state)
+SL_CASE(drive_once__runs_what_is_there_and_returns)
 {
-    (void)state;
     struct sl_reactor *reactor = create(false);
     bool delivered = false;
     struct sl_mailbox_lane *lane;
@@ -77,9 +71,8 @@ static void timer_ran(struct sl_timer *timer, uint64_t now_ns)
 }
 
 /* Not before it is due, although nothing was driven while the time passed. */
-static void drive_until__timers(void **state)
+SL_CASE(drive_until__timers)
 {
-    (void)state;
     struct sl_reactor *reactor = create(false);
     struct flag_timer late = {.timer.run = timer_ran}, later = {.timer.run = timer_ran};
     uint64_t now_ns = sl_clock_now_ns(sl_reactor_clock(reactor));
@@ -112,9 +105,8 @@ static void *post_to_sleeper(void *ctx)
     return NULL;
 }
 
-static void drive_until__mail_wakes(void **state)
+SL_CASE(drive_until__mail_wakes)
 {
-    (void)state;
     struct sl_reactor *reactor = create(false);
     bool delivered = false;
     struct other other = {.reactor = reactor, .delivered = &delivered};
@@ -139,9 +131,8 @@ static void nop_done(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     ((struct nop *)op)->done = true;
 }
 
-static void drive_until__completions(void **state)
+SL_CASE(drive_until__completions)
 {
-    (void)state;
     struct sl_reactor *reactor = create(true);
     struct nop nop = {.op.complete = nop_done};
     io_uring_prep_nop(sl_ring_sqe(sl_reactor_ring(reactor), &nop.op));
@@ -154,9 +145,8 @@ static void *ask_owner(void *ctx)
     return sl_reactor_is_owner(ctx) ? ctx : NULL;
 }
 
-static void attach__the_thread_owns_it_until_it_detaches(void **state)
+SL_CASE(attach__the_thread_owns_it_until_it_detaches)
 {
-    (void)state;
     struct sl_reactor *reactor = create(false);
     assert_true(sl_reactor_is_owner(reactor));
     pthread_t thread;
@@ -170,16 +160,4 @@ static void attach__the_thread_owns_it_until_it_detaches(void **state)
     pthread_join(thread, &answer);
     assert_ptr_equal(answer, reactor);
     destroy(&reactor);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drive_once__runs_what_is_there_and_returns),
-        cmocka_unit_test(drive_until__timers),
-        cmocka_unit_test(drive_until__mail_wakes),
-        cmocka_unit_test(drive_until__completions),
-        cmocka_unit_test(attach__the_thread_owns_it_until_it_detaches),
-    };
-    return cmocka_run_group_tests_name("reactor/reactor_drive", tests, NULL, NULL);
 }

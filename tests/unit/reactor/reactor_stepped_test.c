@@ -1,16 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/clock.h"
 #include "core/limits.h"
 #include "reactor/reactor.h"
+#include "tests/support/unit.h"
 
 /* A reactor that the test drives turn by turn, from a fixed seed. */
 #define MS SL_CLOCK_NS_PER_MS
@@ -24,9 +19,8 @@ static struct sl_reactor *create(uint32_t index)
     return reactor;
 }
 
-static void random__depends_on_the_seed_alone(void **state)
+SL_CASE(random__depends_on_the_seed_alone)
 {
-    (void)state;
     struct sl_reactor *one = create(0);
     struct sl_reactor *other = create(1);
     uint64_t first = sl_reactor_random(one);
@@ -113,9 +107,8 @@ static void stepped_run(struct trace *trace)
     sl_reactor_destroy(&reactors[1]);
 }
 
-static void turn__stepped_is_deterministic(void **state)
+SL_CASE(turn__stepped_is_deterministic)
 {
-    (void)state;
     static struct trace first, second;
     stepped_run(&first);
     stepped_run(&second);
@@ -131,9 +124,8 @@ static void set_flag(void *ctx, uint64_t a, uint64_t b)
     *(bool *)ctx = true;
 }
 
-static void next_ns__mail_is_due_at_once(void **state)
+SL_CASE(next_ns__mail_is_due_at_once)
 {
-    (void)state;
     struct sl_reactor *reactor = create(0);
     uint64_t now_ns = sl_reactor_now_ns(reactor) + MS;
     assert_int_equal(sl_reactor_connect(&reactor, 1), 0);
@@ -155,9 +147,8 @@ static void count_mail(void *ctx, uint64_t a, uint64_t b)
     ++*next;
 }
 
-static void post__spilled_mail_keeps_its_order(void **state)
+SL_CASE(post__spilled_mail_keeps_its_order)
 {
-    (void)state;
     struct sl_reactor *reactors[2] = {create(0), create(1)};
     uint64_t now_ns = sl_reactor_now_ns(reactors[1]) + MS;
     assert_int_equal(sl_reactor_connect(reactors, 2), 0);
@@ -201,9 +192,8 @@ static void step_other(void *ctx, uint64_t a, uint64_t b)
     assert_ptr_equal(sl_reactor_running(), self);
 }
 
-static void running__is_the_one_whose_turn_it_is(void **state)
+SL_CASE(running__is_the_one_whose_turn_it_is)
 {
-    (void)state;
     struct sl_reactor *reactors[2] = {create(0), create(1)};
     struct sl_reactor *noted = NULL;
     uint64_t now_ns = sl_reactor_now_ns(reactors[1]) + MS;
@@ -270,9 +260,8 @@ static struct probe_source probe_source(struct sl_reactor *reactor, struct trace
     };
 }
 
-static void remove_source__inside_polls(void **state)
+SL_CASE(remove_source__inside_polls)
 {
-    (void)state;
     struct sl_reactor *reactor = create(0);
     uint64_t now_ns = sl_reactor_now_ns(reactor);
     struct trace trace = {0};
@@ -304,17 +293,4 @@ static void remove_source__inside_polls(void **state)
     sl_reactor_turn(reactor, now_ns);
     assert_string_equal(trace.text, "");
     sl_reactor_destroy(&reactor);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random__depends_on_the_seed_alone),
-        cmocka_unit_test(turn__stepped_is_deterministic),
-        cmocka_unit_test(next_ns__mail_is_due_at_once),
-        cmocka_unit_test(post__spilled_mail_keeps_its_order),
-        cmocka_unit_test(running__is_the_one_whose_turn_it_is),
-        cmocka_unit_test(remove_source__inside_polls),
-    };
-    return cmocka_run_group_tests_name("reactor/reactor stepped", tests, NULL, NULL);
 }

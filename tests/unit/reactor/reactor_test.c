@@ -1,21 +1,16 @@
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/clock.h"
 #include "core/limits.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 #include "reactor/topology.h"
+#include "tests/support/unit.h"
 
 #define MS      SL_CLOCK_NS_PER_MS
 #define WAIT_NS (30 * SL_CLOCK_NS_PER_S)
@@ -83,9 +78,8 @@ static void set_flag(void *ctx, uint64_t a, uint64_t b)
 
 /* ---- Creation -------------------------------------------------------------------------------- */
 
-static void create__bad_options(void **state)
+SL_CASE(create__bad_options)
 {
-    (void)state;
     struct sl_reactor *reactor;
     struct sl_reactor_options options = {.core = -1};
     assert_int_equal(sl_reactor_create(&options, &reactor), SL_ERR_INVALID);
@@ -126,9 +120,8 @@ static void lifecycle_stop(void *ctx)
     lifecycle->ring_in_stop = sl_reactor_ring(lifecycle->reactor) != NULL;
 }
 
-static void start__runs_on_start_and_on_stop_on_the_thread(void **state)
+SL_CASE(start__runs_on_start_and_on_stop_on_the_thread)
 {
-    (void)state;
     struct lifecycle lifecycle = {.reactor = create(0, false, false)};
     sl_reactor_on_stop(lifecycle.reactor, lifecycle_stop, &lifecycle);
     start(lifecycle.reactor, lifecycle_start, &lifecycle);
@@ -144,9 +137,8 @@ static void start__runs_on_start_and_on_stop_on_the_thread(void **state)
     sl_reactor_destroy(&lifecycle.reactor);
 }
 
-static void start__failure_of_on_start_comes_back(void **state)
+SL_CASE(start__failure_of_on_start_comes_back)
 {
-    (void)state;
     struct lifecycle lifecycle = {.reactor = create(0, false, false), .result = SL_ERR_IN_USE};
     sl_reactor_on_stop(lifecycle.reactor, lifecycle_stop, &lifecycle);
     assert_int_equal(sl_reactor_start(lifecycle.reactor, lifecycle_start, &lifecycle),
@@ -155,9 +147,8 @@ static void start__failure_of_on_start_comes_back(void **state)
     sl_reactor_destroy(&lifecycle.reactor);
 }
 
-static void start__core_that_is_not_ours(void **state)
+SL_CASE(start__core_that_is_not_ours)
 {
-    (void)state;
     struct sl_reactor_options options = {.name = "pinned", .core = 1 << 20};
     struct sl_reactor *reactor;
     assert_int_equal(sl_reactor_create(&options, &reactor), 0);
@@ -165,9 +156,8 @@ static void start__core_that_is_not_ours(void **state)
     sl_reactor_destroy(&reactor);
 }
 
-static void start__pinned(void **state)
+SL_CASE(start__pinned)
 {
-    (void)state;
     struct sl_reactor_options options = {.name = "pinned"};
     assert_int_equal(sl_topology_core_for(0, true, &options.core), 0);
     struct sl_reactor *reactor;
@@ -184,9 +174,8 @@ static void on_signal(int number)
     sl_reactor_stop(signalled);
 }
 
-static void stop__from_a_signal_handler(void **state)
+SL_CASE(stop__from_a_signal_handler)
 {
-    (void)state;
     signalled = create(0, false, false);
     start(signalled, NULL, NULL);
     await_sleep(signalled, 1);
@@ -198,9 +187,8 @@ static void stop__from_a_signal_handler(void **state)
     sl_reactor_destroy(&signalled);
 }
 
-static void stop__before_start(void **state)
+SL_CASE(stop__before_start)
 {
-    (void)state;
     struct sl_reactor *reactor = create(0, false, false);
     sl_reactor_stop(reactor);
     start(reactor, NULL, NULL);
@@ -208,9 +196,8 @@ static void stop__before_start(void **state)
     sl_reactor_destroy(&reactor);
 }
 
-static void turn__polling_never_sleeps(void **state)
+SL_CASE(turn__polling_never_sleeps)
 {
-    (void)state;
     struct sl_reactor *reactor = create(0, true, false);
     struct sl_mailbox_lane *lane;
     assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(reactor), &lane), 0);
@@ -232,9 +219,8 @@ static void turn__polling_never_sleeps(void **state)
 
 /* ---- What wakes a sleeping reactor ----------------------------------------------------------- */
 
-static void sleep__post_wakes(void **state)
+SL_CASE(sleep__post_wakes)
 {
-    (void)state;
     struct sl_reactor *reactor = create(0, false, false);
     struct sl_mailbox_lane *lane;
     assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(reactor), &lane), 0);
@@ -275,9 +261,8 @@ static int waker_start_timer(void *ctx)
     return 0;
 }
 
-static void sleep__timer_wakes(void **state)
+SL_CASE(sleep__timer_wakes)
 {
-    (void)state;
     struct waker waker = {.reactor = create(0, false, false)};
     start(waker.reactor, waker_start_timer, &waker);
     await(&waker.ran);
@@ -306,9 +291,8 @@ static int waker_start_op(void *ctx)
     return 0;
 }
 
-static void sleep__completion_wakes(void **state)
+SL_CASE(sleep__completion_wakes)
 {
-    (void)state;
     struct waker waker = {.reactor = create(0, false, false)};
     start(waker.reactor, waker_start_op, &waker);
     await(&waker.ran);
@@ -373,9 +357,8 @@ static struct sl_reactor_stats slow_turn(bool computes, bool excused)
     return stats;
 }
 
-static void stall__slow_source_is_counted(void **state)
+SL_CASE(stall__slow_source_is_counted)
 {
-    (void)state;
     for (int computes = 0; computes < 2; computes++) {
         struct sl_reactor_stats stats = slow_turn(computes, false);
         assert_true(stats.stalls >= 1);
@@ -383,9 +366,8 @@ static void stall__slow_source_is_counted(void **state)
     }
 }
 
-static void excuse_turn__long_on_purpose_is_no_stall(void **state)
+SL_CASE(excuse_turn__long_on_purpose_is_no_stall)
 {
-    (void)state;
     for (int computes = 0; computes < 2; computes++) {
         struct sl_reactor_stats stats = slow_turn(computes, true);
         assert_true(stats.stall_phase == NULL || strcmp(stats.stall_phase, "slow") != 0);
@@ -441,9 +423,8 @@ static uint32_t member_poll(struct sl_reactor_source *source, uint32_t budget)
     return posted;
 }
 
-static void post__among_three_with_full_lanes(void **state)
+SL_CASE(post__among_three_with_full_lanes)
 {
-    (void)state;
     struct sl_reactor *reactors[GROUP];
     static struct member members[GROUP];
     for (uint32_t i = 0; i < GROUP; i++) {
@@ -470,25 +451,4 @@ static void post__among_three_with_full_lanes(void **state)
     for (uint32_t i = 0; i < GROUP; i++) {
         sl_reactor_destroy(&reactors[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(create__bad_options),
-        cmocka_unit_test(start__runs_on_start_and_on_stop_on_the_thread),
-        cmocka_unit_test(start__failure_of_on_start_comes_back),
-        cmocka_unit_test(start__core_that_is_not_ours),
-        cmocka_unit_test(start__pinned),
-        cmocka_unit_test(stop__from_a_signal_handler),
-        cmocka_unit_test(stop__before_start),
-        cmocka_unit_test(turn__polling_never_sleeps),
-        cmocka_unit_test(sleep__post_wakes),
-        cmocka_unit_test(sleep__timer_wakes),
-        cmocka_unit_test(sleep__completion_wakes),
-        cmocka_unit_test(stall__slow_source_is_counted),
-        cmocka_unit_test(excuse_turn__long_on_purpose_is_no_stall),
-        cmocka_unit_test(post__among_three_with_full_lanes),
-    };
-    return cmocka_run_group_tests_name("reactor/reactor", tests, NULL, NULL);
 }

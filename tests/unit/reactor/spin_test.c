@@ -1,11 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "reactor/spin.h"
+#include "tests/support/unit.h"
 
 #define SPIN_NS 50000
 
@@ -24,9 +18,8 @@ static uint64_t idle_for(struct sl_spin *spin, uint64_t *now_ns, uint64_t idle_n
     return spun_ns;
 }
 
-static void idle__spins_no_longer_than_the_limit(void **state)
+SL_CASE(idle__spins_no_longer_than_the_limit)
 {
-    (void)state;
     struct sl_spin spin;
     uint64_t now_ns = 12345;
     sl_spin_init(&spin, SPIN_NS);
@@ -34,18 +27,16 @@ static void idle__spins_no_longer_than_the_limit(void **state)
     assert_int_equal(idle_for(&spin, &now_ns, 1000000), SPIN_NS);
 }
 
-static void idle__zero_never_spins(void **state)
+SL_CASE(idle__zero_never_spins)
 {
-    (void)state;
     struct sl_spin spin;
     uint64_t now_ns = 12345;
     sl_spin_init(&spin, 0);
     assert_int_equal(idle_for(&spin, &now_ns, 10), 0);
 }
 
-static void idle__gives_up_when_work_comes_late_and_comes_back(void **state)
+SL_CASE(idle__gives_up_when_work_comes_late_and_comes_back)
 {
-    (void)state;
     struct sl_spin spin;
     uint64_t now_ns = 12345;
     sl_spin_init(&spin, SPIN_NS);
@@ -67,9 +58,8 @@ static void work_for(struct sl_spin *spin, uint64_t *now_ns, uint64_t work_ns)
     *now_ns += 300;
 }
 
-static void lengthen__after_long_work_spins_as_long(void **state)
+SL_CASE(lengthen__after_long_work_spins_as_long)
 {
-    (void)state;
     struct sl_spin spin;
     uint64_t now_ns = 12345;
     sl_spin_init(&spin, SPIN_NS);
@@ -85,9 +75,8 @@ static void lengthen__after_long_work_spins_as_long(void **state)
     assert_int_equal(idle_for(&spin, &now_ns, 3 * SPIN_NS), SPIN_NS);
 }
 
-static void idle__gives_up_when_others_take_the_core(void **state)
+SL_CASE(idle__gives_up_when_others_take_the_core)
 {
-    (void)state;
     struct sl_spin spin;
     uint64_t now_ns = 12345;
     sl_spin_init(&spin, SPIN_NS);
@@ -99,16 +88,4 @@ static void idle__gives_up_when_others_take_the_core(void **state)
     now_ns += 500;
     assert_int_equal(idle_for(&spin, &now_ns, SPIN_NS / 2), 0);
     assert_int_equal(idle_for(&spin, &now_ns, SPIN_NS / 2), SPIN_NS / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle__spins_no_longer_than_the_limit),
-        cmocka_unit_test(idle__zero_never_spins),
-        cmocka_unit_test(idle__gives_up_when_work_comes_late_and_comes_back),
-        cmocka_unit_test(lengthen__after_long_work_spins_as_long),
-        cmocka_unit_test(idle__gives_up_when_others_take_the_core),
-    };
-    return cmocka_run_group_tests_name("reactor/spin", tests, NULL, NULL);
 }

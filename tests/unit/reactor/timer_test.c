@@ -1,14 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/clock.h"
 #include "core/hash.h"
 #include "reactor/timer.h"
+#include "tests/support/unit.h"
 
 #define MS SL_CLOCK_NS_PER_MS
 
@@ -40,9 +35,8 @@ static void probe_init(struct probe *probe, struct sl_timer_wheel *wheel)
     *probe = (struct probe){.timer.run = probe_run, .wheel = wheel};
 }
 
-static void run__never_early_and_in_the_first_run_after(void **state)
+SL_CASE(run__never_early_and_in_the_first_run_after)
 {
-    (void)state;
     static struct sl_timer_wheel wheel;
     sl_timer_wheel_init(&wheel, 5 * MS + 7);
     struct probe probe;
@@ -57,9 +51,8 @@ static void run__never_early_and_in_the_first_run_after(void **state)
     assert_int_equal(sl_timer_next_ns(&wheel), SL_CLOCK_NEVER);
 }
 
-static void run__past_time_runs_next(void **state)
+SL_CASE(run__past_time_runs_next)
 {
-    (void)state;
     static struct sl_timer_wheel wheel;
     sl_timer_wheel_init(&wheel, 1000 * MS);
     struct probe probe;
@@ -69,9 +62,8 @@ static void run__past_time_runs_next(void **state)
     assert_int_equal(sl_timer_run(&wheel, 1000 * MS), 1);
 }
 
-static void run__later_turn_of_the_wheel_waits(void **state)
+SL_CASE(run__later_turn_of_the_wheel_waits)
 {
-    (void)state;
     static struct sl_timer_wheel wheel;
     sl_timer_wheel_init(&wheel, 0);
     struct probe probe;
@@ -85,9 +77,8 @@ static void run__later_turn_of_the_wheel_waits(void **state)
     assert_int_equal(sl_timer_run(&wheel, due_ns), 1);
 }
 
-static void run__armed_again_inside_runs_in_a_later_call(void **state)
+SL_CASE(run__armed_again_inside_runs_in_a_later_call)
 {
-    (void)state;
     static struct sl_timer_wheel wheel;
     sl_timer_wheel_init(&wheel, 0);
     struct probe probe;
@@ -101,9 +92,8 @@ static void run__armed_again_inside_runs_in_a_later_call(void **state)
     assert_int_equal(probe.ran, 2);
 }
 
-static void disarm__inside_another_that_is_due_too(void **state)
+SL_CASE(disarm__inside_another_that_is_due_too)
 {
-    (void)state;
     static struct sl_timer_wheel wheel;
     sl_timer_wheel_init(&wheel, 0);
     struct probe first, second;
@@ -117,9 +107,8 @@ static void disarm__inside_another_that_is_due_too(void **state)
     assert_int_equal(sl_timer_next_ns(&wheel), SL_CLOCK_NEVER);
 }
 
-static void next_ns__stays_a_bound_among_many_later_timers(void **state)
+SL_CASE(next_ns__stays_a_bound_among_many_later_timers)
 {
-    (void)state;
     enum { COUNT = 3000 };
     static struct sl_timer_wheel wheel;
     static struct probe probes[COUNT];
@@ -226,9 +215,8 @@ static void model_check(void)
     assert_true(earliest == SL_CLOCK_NEVER || sl_timer_next_ns(&model.wheel) != SL_CLOCK_NEVER);
 }
 
-static void run__agrees_with_a_list(void **state)
+SL_CASE(run__agrees_with_a_list)
 {
-    (void)state;
     model.random = 42;
     model.now_ns = 3 * SL_CLOCK_NS_PER_S;
     sl_timer_wheel_init(&model.wheel, model.now_ns);
@@ -251,18 +239,4 @@ static void run__agrees_with_a_list(void **state)
         model_check();
     }
     assert_true(ran_total > MODEL_STEPS / 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run__never_early_and_in_the_first_run_after),
-        cmocka_unit_test(run__past_time_runs_next),
-        cmocka_unit_test(run__later_turn_of_the_wheel_waits),
-        cmocka_unit_test(run__armed_again_inside_runs_in_a_later_call),
-        cmocka_unit_test(disarm__inside_another_that_is_due_too),
-        cmocka_unit_test(next_ns__stays_a_bound_among_many_later_timers),
-        cmocka_unit_test(run__agrees_with_a_list),
-    };
-    return cmocka_run_group_tests_name("reactor/timer", tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "reactor/topology.h"
 #include "reactor/topology_plan.h"
+#include "tests/support/unit.h"
 
 static struct sl_topology_plan plan_of(const char *synthetic)
 {
@@ -23,9 +18,8 @@ static struct sl_topology_plan plan_of(const char *synthetic)
     return plan;
 }
 
-static void plan_build__physical_cores_first(void **state)
+SL_CASE(plan_build__physical_cores_first)
 {
-    (void)state;
     struct sl_topology_plan plan = plan_of("package:1 core:4 pu:2");
     const int expected[] = {0, 2, 4, 6, 1, 3, 5, 7};
     assert_int_equal(plan.count, 8);
@@ -36,9 +30,8 @@ static void plan_build__physical_cores_first(void **state)
     free(plan.places);
 }
 
-static void plan_build__system_numbers_not_positions(void **state)
+SL_CASE(plan_build__system_numbers_not_positions)
 {
-    (void)state;
     /* As on most servers: hyper-threads are numbered after all physical cores. */
     struct sl_topology_plan plan = plan_of("package:1 core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
     assert_int_equal(plan.count, 8);
@@ -48,9 +41,8 @@ static void plan_build__system_numbers_not_positions(void **state)
     free(plan.places);
 }
 
-static void plan_build__nodes_one_after_the_other(void **state)
+SL_CASE(plan_build__nodes_one_after_the_other)
 {
-    (void)state;
     struct sl_topology_plan plan = plan_of("package:2 [numa] core:2 pu:2");
     const int cores[] = {0, 2, 4, 6, 1, 3, 5, 7};
     const int nodes[] = {0, 0, 1, 1, 0, 0, 1, 1};
@@ -62,9 +54,8 @@ static void plan_build__nodes_one_after_the_other(void **state)
     free(plan.places);
 }
 
-static void plan_build__without_core_objects(void **state)
+SL_CASE(plan_build__without_core_objects)
 {
-    (void)state;
     struct sl_topology_plan plan = plan_of("package:1 pu:3");
     assert_int_equal(plan.count, 3);
     for (uint32_t i = 0; i < plan.count; i++) {
@@ -73,9 +64,8 @@ static void plan_build__without_core_objects(void **state)
     free(plan.places);
 }
 
-static void core_for__each_core_once_both_ways(void **state)
+SL_CASE(core_for__each_core_once_both_ways)
 {
-    (void)state;
     cpu_set_t allowed, seen;
     assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
     uint32_t count = sl_topology_core_count();
@@ -109,9 +99,8 @@ static void *pin_and_look(void *arg)
     return CPU_COUNT(&now) == 1 && CPU_ISSET((size_t)core, &now) ? NULL : "elsewhere";
 }
 
-static void pin_thread__leaves_the_others_alone(void **state)
+SL_CASE(pin_thread__leaves_the_others_alone)
 {
-    (void)state;
     cpu_set_t before, after;
     sched_getaffinity(0, sizeof before, &before);
     int core;
@@ -125,24 +114,9 @@ static void pin_thread__leaves_the_others_alone(void **state)
     assert_true(CPU_EQUAL(&before, &after));
 }
 
-static void pin_thread__no_such_core(void **state)
+SL_CASE(pin_thread__no_such_core)
 {
-    (void)state;
     assert_int_equal(sl_topology_pin_thread(-1), SL_ERR_INVALID);
     assert_int_equal(sl_topology_pin_thread(CPU_SETSIZE - 1), SL_ERR_INVALID);
     assert_int_equal(sl_topology_pin_thread(1 << 20), SL_ERR_INVALID);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_build__physical_cores_first),
-        cmocka_unit_test(plan_build__system_numbers_not_positions),
-        cmocka_unit_test(plan_build__nodes_one_after_the_other),
-        cmocka_unit_test(plan_build__without_core_objects),
-        cmocka_unit_test(core_for__each_core_once_both_ways),
-        cmocka_unit_test(pin_thread__leaves_the_others_alone),
-        cmocka_unit_test(pin_thread__no_such_core),
-    };
-    return cmocka_run_group_tests_name("reactor/topology", tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* Each fault happens as often as it is asked for, and nothing else does; whose packets are whose
  * stays exact (the ports within abort at what was given twice, or not given back). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/assert.h"
 #include "core/log.h"
 #include "net/dpdk/wire.h"
 #include "tests/support/fault_port.h"
+#include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 
 #define PACKETS   4000U
@@ -293,9 +288,8 @@ static void check_none(struct fixture *f, const struct sl_dpdk_fault_counts *cou
                      0);
 }
 
-static void none__changes_nothing(void **state)
+SL_CASE(none__changes_nothing)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){0}, check_none);
 }
 
@@ -308,9 +302,8 @@ static void check_loss(struct fixture *f, const struct sl_dpdk_fault_counts *cou
     assert_int_equal(f->early, 0);
 }
 
-static void loss__in_its_share(void **state)
+SL_CASE(loss__in_its_share)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.loss = TENTH}, check_loss);
 }
 
@@ -321,9 +314,8 @@ static void check_reorder(struct fixture *f, const struct sl_dpdk_fault_counts *
     assert_in_range(f->early, PACKETS / 20, PACKETS);
 }
 
-static void reorder__in_its_share(void **state)
+SL_CASE(reorder__in_its_share)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.reorder = TENTH}, check_reorder);
 }
 
@@ -334,9 +326,8 @@ static void check_duplicate(struct fixture *f, const struct sl_dpdk_fault_counts
     assert_int_equal(tally(f).none, 0);
 }
 
-static void duplicate__in_its_share(void **state)
+SL_CASE(duplicate__in_its_share)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.duplicate = TENTH}, check_duplicate);
 }
 
@@ -355,9 +346,8 @@ static void check_corrupt(struct fixture *f, const struct sl_dpdk_fault_counts *
     }
 }
 
-static void corrupt__is_found_by_its_sum(void **state)
+SL_CASE(corrupt__is_found_by_its_sum)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.corrupt = TENTH}, check_corrupt);
 }
 
@@ -369,9 +359,8 @@ static void check_truncate(struct fixture *f, const struct sl_dpdk_fault_counts 
     assert_int_equal(tally(f).none, counts->truncated);
 }
 
-static void truncate__is_found_by_its_length(void **state)
+SL_CASE(truncate__is_found_by_its_length)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.truncate = TENTH}, check_truncate);
 }
 
@@ -382,9 +371,8 @@ static void check_short(struct fixture *f, const struct sl_dpdk_fault_counts *co
     assert_int_equal(f->early, 0);
 }
 
-static void shorten__loses_nothing(void **state)
+SL_CASE(shorten__loses_nothing)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.shorten = 5 * TENTH}, check_short);
 }
 
@@ -403,9 +391,8 @@ static void check_blackout(struct fixture *f, const struct sl_dpdk_fault_counts 
     assert_int_equal(tally(f).none, counts->lost);
 }
 
-static void blackout__loses_all_for_a_time(void **state)
+SL_CASE(blackout__loses_all_for_a_time)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.blackout = 5000, .blackout_ms = 1}, check_blackout);
 }
 
@@ -414,9 +401,8 @@ static void check_all(struct fixture *f, const struct sl_dpdk_fault_counts *coun
     assert_in_range(tally(f).none, counts->lost, counts->lost + f->broken);
 }
 
-static void all__together(void **state)
+SL_CASE(all__together)
 {
-    (void)state;
     each_way((struct sl_dpdk_faults){.loss = TENTH,
                                      .reorder = 2 * TENTH,
                                      .duplicate = 2 * TENTH,
@@ -427,9 +413,8 @@ static void all__together(void **state)
 }
 
 /* A port that refuses keeps its caller's packets his; what was late by then is lost. */
-static void send__into_a_full_queue(void **state)
+SL_CASE(send__into_a_full_queue)
 {
-    (void)state;
     static struct fixture f;
     struct sl_dpdk_fault_counts counts;
     const struct sl_dpdk_faults faults = {
@@ -456,9 +441,8 @@ static void send__into_a_full_queue(void **state)
 }
 
 /* Who sleeps is woken for what is late, and one that is closed gives it back. */
-static void arm__for_what_is_late(void **state)
+SL_CASE(arm__for_what_is_late)
 {
-    (void)state;
     for (uint32_t faulty = 0; faulty < 2; faulty++) {
         static struct fixture f;
         const struct sl_dpdk_faults faults = {.reorder = SL_DPDK_FAULT_SHARES, .delay_us_max = 50};
@@ -483,9 +467,8 @@ static void arm__for_what_is_late(void **state)
 }
 
 /* What nothing but the frame check protects is not damaged. */
-static void corrupt__not_what_has_no_sum(void **state)
+SL_CASE(corrupt__not_what_has_no_sum)
 {
-    (void)state;
     static struct fixture f;
     const struct sl_dpdk_faults faults = {.corrupt = SL_DPDK_FAULT_SHARES};
     set_up(&f, &(struct sl_wire_device_options){0}, &faults, 1);
@@ -500,9 +483,8 @@ static void corrupt__not_what_has_no_sum(void **state)
     tear_down(&f);
 }
 
-static void facts__promise_less(void **state)
+SL_CASE(facts__promise_less)
 {
-    (void)state;
     static struct fixture f;
     struct sl_dpdk_port_info facts;
     set_up(&f, &(struct sl_wire_device_options){.packets = 400}, &(struct sl_dpdk_faults){0}, 1);
@@ -515,9 +497,8 @@ static void facts__promise_less(void **state)
 /* ---- What a user writes -----------------------------------------------------------------------
  */
 
-static void faults_parse__reads(void **state)
+SL_CASE(faults_parse__reads)
 {
-    (void)state;
     struct sl_dpdk_faults faults;
     char why[512];
     assert_int_equal(sl_dpdk_faults_parse("loss=0.01,reorder=0.02,duplicate=0.5,corrupt=0.000001,"
@@ -538,9 +519,8 @@ static void faults_parse__reads(void **state)
     assert_int_equal(sl_dpdk_faults_parse("loss=0.5,corrupt=0.5", &faults, why, sizeof why), 0);
 }
 
-static void faults_parse__refuses(void **state)
+SL_CASE(faults_parse__refuses)
 {
-    (void)state;
     static const char *const bad[] = {"loss",
                                       "loss=",
                                       "loss=1.1",
@@ -574,26 +554,4 @@ static void faults_parse__refuses(void **state)
         assert_int_equal(faults.loss, 5);
         assert_true(strstr(why, "share") != NULL);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(none__changes_nothing),
-        cmocka_unit_test(loss__in_its_share),
-        cmocka_unit_test(reorder__in_its_share),
-        cmocka_unit_test(duplicate__in_its_share),
-        cmocka_unit_test(corrupt__is_found_by_its_sum),
-        cmocka_unit_test(corrupt__not_what_has_no_sum),
-        cmocka_unit_test(truncate__is_found_by_its_length),
-        cmocka_unit_test(shorten__loses_nothing),
-        cmocka_unit_test(blackout__loses_all_for_a_time),
-        cmocka_unit_test(all__together),
-        cmocka_unit_test(send__into_a_full_queue),
-        cmocka_unit_test(arm__for_what_is_late),
-        cmocka_unit_test(facts__promise_less),
-        cmocka_unit_test(faults_parse__reads),
-        cmocka_unit_test(faults_parse__refuses),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/fault_transport.h"
 #include "tests/support/loop_transport.h"
 #include "tests/support/stepped_pair.h"
+#include "tests/support/unit.h"
 
 #define LONG_BYTES (SL_LIMIT_INLINE_PAYLOAD_BYTES + 8)
 #define FRAMES_MAX 4000
@@ -202,9 +196,8 @@ static struct sl_fault_counts counts_of(const struct sl_stepped_side *side)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-static void fault_ops__changes_nothing_without_faults(void **state)
+SL_CASE(fault_ops__changes_nothing_without_faults)
 {
-    (void)state;
     struct fixture *fixture = setup((struct sl_fault_plan){.seed = 1});
     converse(fixture, 500);
     assert_int_equal(fixture->taken, 500);
@@ -221,9 +214,8 @@ static void fault_ops__changes_nothing_without_faults(void **state)
     teardown(fixture);
 }
 
-static void fault_ops__delays_in_order(void **state)
+SL_CASE(fault_ops__delays_in_order)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct fixture *fixture = setup((struct sl_fault_plan){
             .seed = seed, .delay = 200000, .delay_us_max = 20000, .take_short = 300000});
@@ -238,9 +230,8 @@ static void fault_ops__delays_in_order(void **state)
 }
 
 /* What came before the end is delivered before it, however late. */
-static void fault_ops__delays_the_end_too(void **state)
+SL_CASE(fault_ops__delays_the_end_too)
 {
-    (void)state;
     struct fixture *fixture =
         setup((struct sl_fault_plan){.seed = 3, .delay = 500000, .delay_us_max = 100000});
     converse(fixture, 40);
@@ -261,9 +252,8 @@ static void fault_ops__delays_the_end_too(void **state)
     teardown(fixture);
 }
 
-static void fault_ops__loses_only_what_may_be_lost(void **state)
+SL_CASE(fault_ops__loses_only_what_may_be_lost)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct sl_fault_plan plan = {.seed = seed, .drop = 200000, .duplicate = 200000};
         struct fixture *fixture = setup(plan);
@@ -285,9 +275,8 @@ static void fault_ops__loses_only_what_may_be_lost(void **state)
     }
 }
 
-static void fault_ops__breaks_in_the_middle_of_a_frame(void **state)
+SL_CASE(fault_ops__breaks_in_the_middle_of_a_frame)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct fixture *fixture = setup((struct sl_fault_plan){.seed = seed, .truncate = 20000});
         converse(fixture, FRAMES_MAX);
@@ -304,9 +293,8 @@ static void fault_ops__breaks_in_the_middle_of_a_frame(void **state)
 }
 
 /* Nobody hears of a cut until the timeout; then both do. What was on its way is lost with it. */
-static void fault_ops__cuts_the_cable(void **state)
+SL_CASE(fault_ops__cuts_the_cable)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct fixture *fixture = setup((struct sl_fault_plan){.seed = seed, .cut = 20000});
         struct sl_transport_frame frame = frame_of(fixture, 0, SL_FRAME_REPLY);
@@ -334,9 +322,8 @@ static void fault_ops__cuts_the_cable(void **state)
     }
 }
 
-static void fault_ops__fails_on_the_receiving_side(void **state)
+SL_CASE(fault_ops__fails_on_the_receiving_side)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct fixture *fixture = setup((struct sl_fault_plan){
             .seed = seed, .fail = 20000, .delay = 100000, .delay_us_max = 5000});
@@ -348,9 +335,8 @@ static void fault_ops__fails_on_the_receiving_side(void **state)
     }
 }
 
-static void fault_ops__replays_from_its_seed(void **state)
+SL_CASE(fault_ops__replays_from_its_seed)
 {
-    (void)state;
     uint64_t hashes[3];
     for (int run = 0; run < 3; run++) {
         struct fixture *fixture = setup((struct sl_fault_plan){.seed = run == 2 ? 8 : 7,
@@ -370,9 +356,8 @@ static void fault_ops__replays_from_its_seed(void **state)
 
 /* A simulation moves its clock to what the reactor waits for: a connection that is on its way to
  * its end must not keep it where it is. */
-static void fault_ops__sleeps_while_it_closes(void **state)
+SL_CASE(fault_ops__sleeps_while_it_closes)
 {
-    (void)state;
     struct fixture *fixture =
         setup((struct sl_fault_plan){.seed = 6, .take_short = SL_FAULT_PER_FRAME / 2});
     while (!fixture->writable) {
@@ -399,9 +384,8 @@ static void fault_ops__sleeps_while_it_closes(void **state)
     teardown(fixture);
 }
 
-static void fault_ops__hands_over(void **state)
+SL_CASE(fault_ops__hands_over)
 {
-    (void)state;
     struct fixture *fixture =
         setup((struct sl_fault_plan){.seed = 5, .delay = 200000, .delay_us_max = 5000});
     fixture->hand_to = fixture->pair.a.transport;
@@ -429,21 +413,4 @@ static void fault_ops__hands_over(void **state)
     }
     assert_int_equal(fixture->replies, 199);
     teardown(fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_ops__changes_nothing_without_faults),
-        cmocka_unit_test(fault_ops__delays_in_order),
-        cmocka_unit_test(fault_ops__delays_the_end_too),
-        cmocka_unit_test(fault_ops__loses_only_what_may_be_lost),
-        cmocka_unit_test(fault_ops__breaks_in_the_middle_of_a_frame),
-        cmocka_unit_test(fault_ops__cuts_the_cable),
-        cmocka_unit_test(fault_ops__fails_on_the_receiving_side),
-        cmocka_unit_test(fault_ops__replays_from_its_seed),
-        cmocka_unit_test(fault_ops__sleeps_while_it_closes),
-        cmocka_unit_test(fault_ops__hands_over),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/log.h"
+#include "tests/support/unit.h"
 #include "tests/unit/worker/client_peer.h"
 #include "worker/control.h"
 #include "worker/encode.h"
@@ -79,7 +80,7 @@ static void start(struct peer_world *world, int32_t task_index)
 
 /* Pushes and pulls that were not answered are sent again under their ids, in their order; those
  * that were never sent, and new ones, come behind. */
-static void link__sends_again_what_was_not_answered(void **state)
+SL_CASE_WITH(link__sends_again_what_was_not_answered, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->welcome.credit_requests = 8;
@@ -108,7 +109,7 @@ static void link__sends_again_what_was_not_answered(void **state)
 }
 
 /* The connections break more often than requests are answered. */
-static void link__sends_again_as_often_as_it_takes(void **state)
+SL_CASE_WITH(link__sends_again_as_often_as_it_takes, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -132,7 +133,7 @@ static void link__sends_again_as_often_as_it_takes(void **state)
 }
 
 /* Given up at its deadline: never sent again. */
-static void link__does_not_send_again_what_was_given_up(void **state)
+SL_CASE_WITH(link__does_not_send_again_what_was_given_up, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -157,7 +158,7 @@ static void link__does_not_send_again_what_was_given_up(void **state)
 }
 
 /* The step's own memory and the caller's are free again although nothing answers. */
-static void step__ends_while_the_link_is_away(void **state)
+SL_CASE_WITH(step__ends_while_the_link_is_away, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -172,7 +173,7 @@ static void step__ends_while_the_link_is_away(void **state)
     }
 } /* and the client is closed while the link is away */
 
-static void link__fails_sent_writes_of_a_ps_that_was_restarted(void **state)
+SL_CASE_WITH(link__fails_sent_writes_of_a_ps_that_was_restarted, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -194,7 +195,7 @@ static void link__fails_sent_writes_of_a_ps_that_was_restarted(void **state)
     assert_true(world->heard[4].id > world->heard[3].id);
 }
 
-static void link__fails_sent_writes_of_a_shard_that_has_forgotten(void **state)
+SL_CASE_WITH(link__fails_sent_writes_of_a_shard_that_has_forgotten, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -209,7 +210,7 @@ static void link__fails_sent_writes_of_a_shard_that_has_forgotten(void **state)
 
 /* It breaks again while it is being told what it forgot; the second time it says that it remembers,
  * which is of the connection in between. */
-static void link__goes_on_restoring_after_one_more_break(void **state)
+SL_CASE_WITH(link__goes_on_restoring_after_one_more_break, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -227,7 +228,7 @@ static void link__goes_on_restoring_after_one_more_break(void **state)
     assert_int_equal(world->heard[world->heard_count - 1].op, SL_REQUEST_PUSH);
 }
 
-static void link__ends_when_a_table_cannot_be_restored(void **state)
+SL_CASE_WITH(link__ends_when_a_table_cannot_be_restored, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -238,7 +239,7 @@ static void link__ends_when_a_table_cannot_be_restored(void **state)
     assert_int_equal(link_of(world)->state, SL_SHARD_CONN_CLOSED);
 }
 
-static void link__ends_when_the_shard_is_of_another_cluster_now(void **state)
+SL_CASE_WITH(link__ends_when_the_shard_is_of_another_cluster_now, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -248,7 +249,7 @@ static void link__ends_when_the_shard_is_of_another_cluster_now(void **state)
 }
 
 /* What is queued is longer than what the shard takes from now on. */
-static void link__fails_what_is_too_long_for_a_later_welcome(void **state)
+SL_CASE_WITH(link__fails_what_is_too_long_for_a_later_welcome, peer_setup, peer_teardown)
 {
     enum { MANY = 20000 };
     static uint64_t many[MANY];
@@ -271,7 +272,7 @@ static void link__fails_what_is_too_long_for_a_later_welcome(void **state)
 }
 
 /* A deadline in the middle of a transfer from the caller's memory costs the connection, no more. */
-static void step__gives_memory_back_at_the_price_of_a_connection(void **state)
+SL_CASE_WITH(step__gives_memory_back_at_the_price_of_a_connection, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -297,7 +298,7 @@ static void step__gives_memory_back_at_the_price_of_a_connection(void **state)
 
 /* ---- Clocks */
 
-static void start__joins_where_the_shard_stands(void **state)
+SL_CASE_WITH(start__joins_where_the_shard_stands, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->welcome.counts = false;
@@ -311,7 +312,8 @@ static void start__joins_where_the_shard_stands(void **state)
 }
 
 /* A shard without tables lets everybody count, and knows no better when the tables come. */
-static void start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says(void **state)
+SL_CASE_WITH(start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says, peer_setup,
+             peer_teardown)
 {
     struct peer_world *world = *state;
     world->client_joins = true;
@@ -326,7 +328,7 @@ static void start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says(void 
     assert_int_equal(world->heard[1].kind, SL_MESSAGE_JOIN);
 }
 
-static void start__joins_nothing_in_the_place_of_one_that_had_finished(void **state)
+SL_CASE_WITH(start__joins_nothing_in_the_place_of_one_that_had_finished, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->welcome.counts = false;
@@ -341,7 +343,7 @@ static void start__joins_nothing_in_the_place_of_one_that_had_finished(void **st
     assert_int_equal(world->heard_count, 0);
 }
 
-static void start__begins_at_zero_in_a_job_that_starts(void **state)
+SL_CASE_WITH(start__begins_at_zero_in_a_job_that_starts, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     assert_int_equal(peer_start_client(world, 0), 0);
@@ -350,7 +352,7 @@ static void start__begins_at_zero_in_a_job_that_starts(void **state)
 }
 
 /* A shard that began anew is told the worker's own clock before it gets any request. */
-static void link__joins_again_with_its_own_clock(void **state)
+SL_CASE_WITH(link__joins_again_with_its_own_clock, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, 0);
@@ -369,7 +371,7 @@ static void link__joins_again_with_its_own_clock(void **state)
 }
 
 /* A tick that nobody waited for any more counts all the same. */
-static void link__counts_ticks_that_were_given_up(void **state)
+SL_CASE_WITH(link__counts_ticks_that_were_given_up, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, 0);
@@ -383,7 +385,7 @@ static void link__counts_ticks_that_were_given_up(void **state)
     assert_int_equal(link_of(world)->clock, 1);
 }
 
-static void link__ends_when_the_others_went_on(void **state)
+SL_CASE_WITH(link__ends_when_the_others_went_on, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, 0);
@@ -395,7 +397,7 @@ static void link__ends_when_the_others_went_on(void **state)
 }
 
 /* A worker that has finished must not hold up those of a shard that began anew. */
-static void link__tells_a_shard_that_began_anew_that_it_has_finished(void **state)
+SL_CASE_WITH(link__tells_a_shard_that_began_anew_that_it_has_finished, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, 0);
@@ -425,7 +427,7 @@ static void hang_up_control(struct peer_world *world)
     assert_int_equal(world->registered, registered + 1);
 }
 
-static void control__registers_again(void **state)
+SL_CASE_WITH(control__registers_again, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -438,7 +440,7 @@ static void control__registers_again(void **state)
     assert_int_equal(world->kept_tables, 1);
 }
 
-static void control__beats_several_times_a_lease(void **state)
+SL_CASE_WITH(control__beats_several_times_a_lease, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->control_welcome.lease_ms = 400;
@@ -454,7 +456,7 @@ static void control__beats_several_times_a_lease(void **state)
 }
 
 /* The ps is somewhere else now; nobody listens there, which the error names. */
-static void control__moves_links(void **state)
+SL_CASE_WITH(control__moves_links, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -475,7 +477,7 @@ static void control__moves_links(void **state)
 }
 
 /* Nothing comes of it here but a line in the log. */
-static void control__hears_who_is_lost(void **state)
+SL_CASE_WITH(control__hears_who_is_lost, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -508,7 +510,7 @@ static int barrier(struct peer_world *world, uint32_t count)
     return call.err;
 }
 
-static void control__asks_for_barriers_of_all_workers(void **state)
+SL_CASE_WITH(control__asks_for_barriers_of_all_workers, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -520,7 +522,7 @@ static void control__asks_for_barriers_of_all_workers(void **state)
     assert_int_equal(world->barrier.count, 3);
 }
 
-static void control__asks_for_checkpoints(void **state)
+SL_CASE_WITH(control__asks_for_checkpoints, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -547,37 +549,7 @@ static void control__asks_for_checkpoints(void **state)
     assert_int_equal(odd.err, SL_ERR_PROTOCOL);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
-
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        CASE(link__sends_again_what_was_not_answered),
-        CASE(link__sends_again_as_often_as_it_takes),
-        CASE(link__does_not_send_again_what_was_given_up),
-        CASE(step__ends_while_the_link_is_away),
-        CASE(link__fails_sent_writes_of_a_ps_that_was_restarted),
-        CASE(link__fails_sent_writes_of_a_shard_that_has_forgotten),
-        CASE(link__goes_on_restoring_after_one_more_break),
-        CASE(link__ends_when_a_table_cannot_be_restored),
-        CASE(link__ends_when_the_shard_is_of_another_cluster_now),
-        CASE(link__fails_what_is_too_long_for_a_later_welcome),
-        CASE(step__gives_memory_back_at_the_price_of_a_connection),
-        CASE(start__joins_where_the_shard_stands),
-        CASE(start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says),
-        CASE(start__joins_nothing_in_the_place_of_one_that_had_finished),
-        CASE(start__begins_at_zero_in_a_job_that_starts),
-        CASE(link__joins_again_with_its_own_clock),
-        CASE(link__counts_ticks_that_were_given_up),
-        CASE(link__ends_when_the_others_went_on),
-        CASE(link__tells_a_shard_that_began_anew_that_it_has_finished),
-        CASE(control__registers_again),
-        CASE(control__beats_several_times_a_lease),
-        CASE(control__moves_links),
-        CASE(control__hears_who_is_lost),
-        CASE(control__asks_for_barriers_of_all_workers),
-        CASE(control__asks_for_checkpoints),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

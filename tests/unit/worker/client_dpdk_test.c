@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
+#include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
 
 #define DEVICES "net_null0?addr=10.1.0.2/24;net_null1?addr=10.1.1.2"
@@ -21,7 +22,7 @@ static void start_dpdk(struct peer_world *world, const char *devices)
     peer_start_with_table(world, -1);
 }
 
-static void start__takes_dpdk_to_a_ps_that_has_it(void **state)
+SL_CASE_WITH(start__takes_dpdk_to_a_ps_that_has_it, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_dpdk(world, DEVICES);
@@ -39,7 +40,7 @@ static void start__takes_dpdk_to_a_ps_that_has_it(void **state)
     assert_int_equal(world->data_connections, 2);
 }
 
-static void start__without_a_device_goes_over_tcp(void **state)
+SL_CASE_WITH(start__without_a_device_goes_over_tcp, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_dpdk(world, NULL);
@@ -48,7 +49,7 @@ static void start__without_a_device_goes_over_tcp(void **state)
     assert_null(world->path.options.dpdk);
 }
 
-static void link__goes_over_tcp_when_dpdk_fails(void **state)
+SL_CASE_WITH(link__goes_over_tcp_when_dpdk_fails, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_dpdk(world, DEVICES);
@@ -57,9 +58,8 @@ static void link__goes_over_tcp_when_dpdk_fails(void **state)
     path_expect_way(world, false);
 }
 
-static void client_create__refuses_devices_that_are_wrong(void **state)
+SL_CASE(client_create__refuses_devices_that_are_wrong)
 {
-    (void)state;
     const struct sl_client_options options = {
         .coordinator = "127.0.0.1:1", .task_index = -1, .dpdk_device = "net_null0"};
     struct sl_client *client = NULL;
@@ -87,7 +87,7 @@ static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme
     return scheme == SL_ENDPOINT_DPDK ? &ops : NULL;
 }
 
-static void io_transport__of_devices_that_cannot_be_is_not_tried_again(void **state)
+SL_CASE_WITH(io_transport__of_devices_that_cannot_be_is_not_tried_again, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     const struct sl_client_io_options options = {.find_transport = find_broken};
@@ -106,17 +106,7 @@ static void io_transport__of_devices_that_cannot_be_is_not_tried_again(void **st
     free(io);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
-
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        CASE(start__takes_dpdk_to_a_ps_that_has_it),
-        CASE(start__without_a_device_goes_over_tcp),
-        CASE(link__goes_over_tcp_when_dpdk_fails),
-        cmocka_unit_test(client_create__refuses_devices_that_are_wrong),
-        CASE(io_transport__of_devices_that_cannot_be_is_not_tried_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
 
 static void set_hosts(struct peer_world *world, const char *ps, const char *client)
@@ -11,7 +12,7 @@ static void set_hosts(struct peer_world *world, const char *ps, const char *clie
     snprintf(world->path.client_host, sizeof world->path.client_host, "%s", client);
 }
 
-static void start__takes_the_path_way_to_a_ps_on_its_host(void **state)
+SL_CASE_WITH(start__takes_the_path_way_to_a_ps_on_its_host, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
@@ -24,7 +25,7 @@ static void start__takes_the_path_way_to_a_ps_on_its_host(void **state)
     assert_int_equal(world->data_connections, 2);
 }
 
-static void start__takes_no_path_way(void **state)
+SL_CASE_WITH(start__takes_no_path_way, peer_setup, peer_teardown)
 {
     static const struct {
         const char *ps, *client;
@@ -54,7 +55,7 @@ static void start__takes_no_path_way(void **state)
     }
 }
 
-static void start__goes_on_by_the_endpoint_where_nobody_is_preferred(void **state)
+SL_CASE_WITH(start__goes_on_by_the_endpoint_where_nobody_is_preferred, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
@@ -76,7 +77,7 @@ static void tell_cluster(struct peer_world *world, const char *endpoint)
 }
 
 /* A ps that comes back listens where it did not before. */
-static void link_move__tries_the_path_way_again(void **state)
+SL_CASE_WITH(link_move__tries_the_path_way_again, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
@@ -88,7 +89,8 @@ static void link_move__tries_the_path_way_again(void **state)
     path_expect_way(world, true);
 }
 
-static void link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host(void **state)
+SL_CASE_WITH(link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host, peer_setup,
+             peer_teardown)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
@@ -107,7 +109,7 @@ static void link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host(void *
 }
 
 /* Killed: both ways are refused, and nothing is wrong with the near one. */
-static void link__comes_back_to_a_ps_that_is_started_again(void **state)
+SL_CASE_WITH(link__comes_back_to_a_ps_that_is_started_again, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
@@ -137,7 +139,7 @@ static void start_path(struct peer_world *world)
     }
 }
 
-static void io_lend__tells_the_transport_that_shares(void **state)
+SL_CASE_WITH(io_lend__tells_the_transport_that_shares, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_path(world);
@@ -160,7 +162,7 @@ static void io_lend__tells_the_transport_that_shares(void **state)
 }
 
 /* A ps that comes to this host later is lent what there is. */
-static void io_lend__tells_a_transport_that_is_opened_later(void **state)
+SL_CASE_WITH(io_lend__tells_a_transport_that_is_opened_later, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     set_hosts(world, "boot-2/net-1", "boot-1/net-1");
@@ -176,7 +178,7 @@ static void io_lend__tells_a_transport_that_is_opened_later(void **state)
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-static void link__asks_for_the_answer_in_a_buffer_that_is_lent(void **state)
+SL_CASE_WITH(link__asks_for_the_answer_in_a_buffer_that_is_lent, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     static float elsewhere[NEAR_KEYS];
@@ -201,7 +203,7 @@ static void link__asks_for_the_answer_in_a_buffer_that_is_lent(void **state)
 }
 
 /* The peer may write there as long as the connection stands: it ends before the step does. */
-static void part__ends_the_connection_before_it_gives_up_a_buffer(void **state)
+SL_CASE_WITH(part__ends_the_connection_before_it_gives_up_a_buffer, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_path(world);
@@ -228,7 +230,7 @@ static void part__ends_the_connection_before_it_gives_up_a_buffer(void **state)
 }
 
 /* A shard that keeps the deadline says so soon after: no connection need end for that. */
-static void part__waits_a_little_for_the_shard_to_keep_the_deadline(void **state)
+SL_CASE_WITH(part__waits_a_little_for_the_shard_to_keep_the_deadline, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_path(world);
@@ -250,7 +252,7 @@ static void part__waits_a_little_for_the_shard_to_keep_the_deadline(void **state
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-static void link__asks_again_for_a_buffer_on_the_next_connection(void **state)
+SL_CASE_WITH(link__asks_again_for_a_buffer_on_the_next_connection, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_path(world);
@@ -267,7 +269,7 @@ static void link__asks_again_for_a_buffer_on_the_next_connection(void **state)
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-static void io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped(void **state)
+SL_CASE_WITH(io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_path(world);
@@ -279,25 +281,7 @@ static void io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped(void **sta
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
-
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        CASE(start__takes_the_path_way_to_a_ps_on_its_host),
-        CASE(start__takes_no_path_way),
-        CASE(start__goes_on_by_the_endpoint_where_nobody_is_preferred),
-        CASE(link_move__tries_the_path_way_again),
-        CASE(link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host),
-        CASE(link__comes_back_to_a_ps_that_is_started_again),
-        CASE(io_lend__tells_the_transport_that_shares),
-        CASE(io_lend__tells_a_transport_that_is_opened_later),
-        CASE(io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped),
-        CASE(link__asks_for_the_answer_in_a_buffer_that_is_lent),
-        CASE(part__ends_the_connection_before_it_gives_up_a_buffer),
-        CASE(part__waits_a_little_for_the_shard_to_keep_the_deadline),
-        CASE(link__asks_again_for_a_buffer_on_the_next_connection),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "tests/support/unit.h"
 #include "tests/unit/worker/client_peer.h"
 
 #define KEYS 5000 /* their rows are longer than the transport's own buffers take */
@@ -26,7 +27,7 @@ static void run(struct peer_world *world, enum peer_manner manner, uint32_t key_
     peer_expect(world, submit(world, key_count), err, text);
 }
 
-static void link__breaks_when_an_answer_has_no_request(void **state)
+SL_CASE_WITH(link__breaks_when_an_answer_has_no_request, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     peer_start_with_table(world, -1);
@@ -35,7 +36,7 @@ static void link__breaks_when_an_answer_has_no_request(void **state)
     run(world, PEER_CORRECT, 10, SL_ERR_CLOSED, "it answered a request that is not in flight");
 }
 
-static void link__breaks_when_an_answer_comes_twice(void **state)
+SL_CASE_WITH(link__breaks_when_an_answer_comes_twice, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     peer_start_with_table(world, -1);
@@ -43,7 +44,7 @@ static void link__breaks_when_an_answer_comes_twice(void **state)
     run(world, PEER_SILENT, 10, SL_ERR_CLOSED, "it answered a request that is not in flight");
 }
 
-static void link__breaks_when_a_reply_has_the_wrong_length(void **state)
+SL_CASE_WITH(link__breaks_when_a_reply_has_the_wrong_length, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     peer_start_with_table(world, -1);
@@ -51,7 +52,7 @@ static void link__breaks_when_a_reply_has_the_wrong_length(void **state)
     run(world, PEER_CORRECT, 10, SL_ERR_CLOSED, "had the wrong length");
 }
 
-static void link__passes_on_what_the_shard_says(void **state)
+SL_CASE_WITH(link__passes_on_what_the_shard_says, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     peer_start_with_table(world, -1);
@@ -61,7 +62,7 @@ static void link__passes_on_what_the_shard_says(void **state)
     run(world, PEER_CORRECT, KEYS, 0, "");
 }
 
-static void link__drops_replies_that_nobody_waits_for(void **state)
+SL_CASE_WITH(link__drops_replies_that_nobody_waits_for, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     peer_start_with_table(world, -1);
@@ -72,7 +73,7 @@ static void link__drops_replies_that_nobody_waits_for(void **state)
 }
 
 /* One credit: all but one request wait in the client. */
-static void link__sends_as_credit_comes(void **state)
+SL_CASE_WITH(link__sends_as_credit_comes, peer_setup, peer_teardown)
 {
     enum { STEPS = 20 };
     struct peer_world *world = *state;
@@ -94,21 +95,21 @@ static void link__sends_as_credit_comes(void **state)
     }
 }
 
-static void start__refuses_a_shard_that_grants_too_little(void **state)
+SL_CASE_WITH(start__refuses_a_shard_that_grants_too_little, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->welcome.credit_bytes = 1000;
     assert_int_equal(peer_start_client(world, -1), SL_ERR_PROTOCOL);
 }
 
-static void start__refuses_a_shard_of_another_cluster(void **state)
+SL_CASE_WITH(start__refuses_a_shard_of_another_cluster, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->welcome.shard_count = 2;
     assert_int_equal(peer_start_client(world, -1), SL_ERR_PROTOCOL);
 }
 
-static void start__cuts_to_what_the_shard_takes(void **state)
+SL_CASE_WITH(start__cuts_to_what_the_shard_takes, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->welcome.payload_bytes_max = 64 << 10;
@@ -125,21 +126,7 @@ static void start__cuts_to_what_the_shard_takes(void **state)
     free(values);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
-
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        CASE(link__breaks_when_an_answer_has_no_request),
-        CASE(link__breaks_when_an_answer_comes_twice),
-        CASE(link__breaks_when_a_reply_has_the_wrong_length),
-        CASE(link__passes_on_what_the_shard_says),
-        CASE(link__drops_replies_that_nobody_waits_for),
-        CASE(link__sends_as_credit_comes),
-        CASE(start__refuses_a_shard_that_grants_too_little),
-        CASE(start__refuses_a_shard_of_another_cluster),
-        CASE(start__cuts_to_what_the_shard_takes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
+#include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
 #include "worker/send_arena.h"
 
@@ -27,9 +28,8 @@ static void start_rdma(struct peer_world *world)
 
 #define DEVICE "net_null0?addr=10.1.0.2"
 
-static void link_find_place__takes_the_nearest(void **state)
+SL_CASE(link_find_place__takes_the_nearest)
 {
-    (void)state;
     static const struct sl_transport_tls tls;
     static const struct {
         const char *data, *bypass, *ps_host;
@@ -81,9 +81,8 @@ static void link_find_place__takes_the_nearest(void **state)
     }
 }
 
-static void link_find_place__refuses_dpdk_alone_without_a_device(void **state)
+SL_CASE(link_find_place__refuses_dpdk_alone_without_a_device)
 {
-    (void)state;
     const struct sl_client_io_options options = {.disable_rdma = true};
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
     struct sl_shard_address place;
@@ -94,9 +93,8 @@ static void link_find_place__refuses_dpdk_alone_without_a_device(void **state)
     assert_non_null(strstr(reason, "--dpdk-device"));
 }
 
-static void link_find_place__refuses_rdma_alone_with_tls(void **state)
+SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
 {
-    (void)state;
     static const struct sl_transport_tls tls;
     const struct sl_client_io_options options = {.transport = {.tls = &tls}};
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
@@ -108,7 +106,7 @@ static void link_find_place__refuses_rdma_alone_with_tls(void **state)
         reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");
 }
 
-static void start__takes_rdma_to_a_ps_that_has_it(void **state)
+SL_CASE_WITH(start__takes_rdma_to_a_ps_that_has_it, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->path.device = "mlx5_0,mlx5_1";
@@ -122,9 +120,8 @@ static void start__takes_rdma_to_a_ps_that_has_it(void **state)
     assert_int_equal(world->data_connections, 2);
 }
 
-static void client_create__refuses_device_names_that_are_too_long(void **state)
+SL_CASE(client_create__refuses_device_names_that_are_too_long)
 {
-    (void)state;
     char names[257];
     memset(names, 'm', sizeof names - 1);
     names[sizeof names - 1] = '\0';
@@ -135,7 +132,7 @@ static void client_create__refuses_device_names_that_are_too_long(void **state)
     assert_null(client);
 }
 
-static void start__takes_no_rdma(void **state)
+SL_CASE_WITH(start__takes_no_rdma, peer_setup, peer_teardown)
 {
     for (int i = 0; i < 3; i++) {
         if (i > 0) {
@@ -154,7 +151,7 @@ static void start__takes_no_rdma(void **state)
     }
 }
 
-static void start__takes_rdma_where_there_is_nothing_else(void **state)
+SL_CASE_WITH(start__takes_rdma_where_there_is_nothing_else, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->path.is_only = true;
@@ -163,7 +160,7 @@ static void start__takes_rdma_where_there_is_nothing_else(void **state)
     path_expect_way(world, true);
 }
 
-static void start__says_why_there_is_no_rdma(void **state)
+SL_CASE_WITH(start__says_why_there_is_no_rdma, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->path.is_only = true;
@@ -177,7 +174,7 @@ static void start__says_why_there_is_no_rdma(void **state)
     peer_assert_contains(world->client->ops[0].text, text);
 }
 
-static void link__goes_over_tcp_when_rdma_fails_and_back(void **state)
+SL_CASE_WITH(link__goes_over_tcp_when_rdma_fails_and_back, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -200,7 +197,7 @@ static void link__goes_over_tcp_when_rdma_fails_and_back(void **state)
     path_expect_way(world, true);
 }
 
-static void io_share__registers_all_that_is_sent_and_received(void **state)
+SL_CASE_WITH(io_share__registers_all_that_is_sent_and_received, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -219,7 +216,7 @@ static void io_share__registers_all_that_is_sent_and_received(void **state)
     assert_false(path_is_registered(world, path_rows));
 }
 
-static void link__asks_for_long_answers_in_memory_that_is_lent(void **state)
+SL_CASE_WITH(link__asks_for_long_answers_in_memory_that_is_lent, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -238,7 +235,8 @@ static void link__asks_for_long_answers_in_memory_that_is_lent(void **state)
 }
 
 /* The device may write there as long as the connection stands. */
-static void part__ends_the_connection_before_it_gives_up_memory_that_is_lent(void **state)
+SL_CASE_WITH(part__ends_the_connection_before_it_gives_up_memory_that_is_lent, peer_setup,
+             peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -256,7 +254,7 @@ static void part__ends_the_connection_before_it_gives_up_memory_that_is_lent(voi
     assert_int_equal(world->data_connections, 2);
 }
 
-static void part__keeps_the_connection_where_nothing_was_lent(void **state)
+SL_CASE_WITH(part__keeps_the_connection_where_nothing_was_lent, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -269,7 +267,8 @@ static void part__keeps_the_connection_where_nothing_was_lent(void **state)
 }
 
 /* Who keeps the deadline says so, and writes no more. */
-static void part__keeps_the_connection_to_a_shard_that_keeps_the_deadline(void **state)
+SL_CASE_WITH(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline, peer_setup,
+             peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -350,9 +349,8 @@ static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
 }
 
 /* The system's transport needs a device; one of a test's own needs nothing. */
-static void io_may_open__what_the_system_has(void **state)
+SL_CASE(io_may_open__what_the_system_has)
 {
-    (void)state;
     struct sl_client_io_options options = {.find_transport = sl_builtin_find};
     assert_int_equal(sl_client_io_may_open(&options, SL_ENDPOINT_RDMA),
                      sl_builtin_missing(SL_ENDPOINT_RDMA) == NULL);
@@ -363,7 +361,7 @@ static void io_may_open__what_the_system_has(void **state)
     assert_true(sl_client_io_may_open(&options, SL_ENDPOINT_RDMA));
 }
 
-static void io_path_transport__says_once_what_is_missing(void **state)
+SL_CASE_WITH(io_path_transport__says_once_what_is_missing, peer_setup, peer_teardown)
 {
     char words[1024];
     start_rdma(*state);
@@ -387,7 +385,7 @@ static bool is_in_buffers(const struct sl_client_io *io, const void *at)
            (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
 }
 
-static void link__lets_long_answers_land_before_they_are_scattered(void **state)
+SL_CASE_WITH(link__lets_long_answers_land_before_they_are_scattered, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -418,7 +416,7 @@ static void link__lets_long_answers_land_before_they_are_scattered(void **state)
 }
 
 /* Nobody waits for the answer any more, but the shard may still write it: to no caller's memory. */
-static void link_forget__leaves_the_buffer_to_the_shard(void **state)
+SL_CASE_WITH(link_forget__leaves_the_buffer_to_the_shard, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
@@ -443,30 +441,7 @@ static void link_forget__leaves_the_buffer_to_the_shard(void **state)
     peer_expect(world, step, 0, "");
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
-
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(link_find_place__takes_the_nearest),
-        cmocka_unit_test(link_find_place__refuses_dpdk_alone_without_a_device),
-        cmocka_unit_test(link_find_place__refuses_rdma_alone_with_tls),
-        CASE(start__takes_rdma_to_a_ps_that_has_it),
-        cmocka_unit_test(client_create__refuses_device_names_that_are_too_long),
-        CASE(start__takes_no_rdma),
-        CASE(start__takes_rdma_where_there_is_nothing_else),
-        CASE(start__says_why_there_is_no_rdma),
-        CASE(link__goes_over_tcp_when_rdma_fails_and_back),
-        CASE(io_share__registers_all_that_is_sent_and_received),
-        CASE(link__asks_for_long_answers_in_memory_that_is_lent),
-        CASE(part__ends_the_connection_before_it_gives_up_memory_that_is_lent),
-        CASE(part__keeps_the_connection_where_nothing_was_lent),
-        CASE(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline),
-        cmocka_unit_test(io_may_open__what_the_system_has),
-        CASE(io_path_transport__says_once_what_is_missing),
-        CASE(link__lets_long_answers_land_before_they_are_scattered),
-        CASE(link_forget__leaves_the_buffer_to_the_shard),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* What a client does when a ps comes back that was restored from a checkpoint. */
 #include "core/log.h"
+#include "tests/support/unit.h"
 #include "tests/unit/worker/client_peer.h"
 
 #define KEYS 50
@@ -56,7 +57,7 @@ static void start(struct peer_world *world, int32_t task_index)
 }
 
 /* It knows which of them it has done: they keep their ids. */
-static void restored__is_sent_again_what_was_under_way(void **state)
+SL_CASE_WITH(restored__is_sent_again_what_was_under_way, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -82,7 +83,7 @@ static void restored__is_sent_again_what_was_under_way(void **state)
 }
 
 /* Restored from a time before this client came. */
-static void restored__without_this_client_fails_its_writes(void **state)
+SL_CASE_WITH(restored__without_this_client_fails_its_writes, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, -1);
@@ -98,7 +99,7 @@ static void restored__without_this_client_fails_its_writes(void **state)
 }
 
 /* Its clock is as old as the checkpoint: the worker joins ahead of it, before any request. */
-static void restored__is_told_the_workers_own_clock(void **state)
+SL_CASE_WITH(restored__is_told_the_workers_own_clock, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start(world, 0);
@@ -119,15 +120,7 @@ static void restored__is_told_the_workers_own_clock(void **state)
     assert_int_equal(world->heard[2].op, SL_REQUEST_TICK);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
-
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        CASE(restored__is_sent_again_what_was_under_way),
-        CASE(restored__without_this_client_fails_its_writes),
-        CASE(restored__is_told_the_workers_own_clock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

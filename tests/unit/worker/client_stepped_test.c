@@ -1,11 +1,5 @@
 /* A client and two shards in one thread, on a clock that the test moves: nothing in the client
  * blocks, and nothing depends on threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +11,7 @@
 #include "ps/server/server.h"
 #include "tests/support/fault_transport.h"
 #include "tests/support/loop_transport.h"
+#include "tests/support/unit.h"
 #include "worker/client_internal.h"
 
 #define SHARDS          2
@@ -255,9 +250,8 @@ static void train(struct world *world)
     }
 }
 
-static void start_poll__leads_a_client_through_its_life(void **state)
+SL_CASE(start_poll__leads_a_client_through_its_life)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= LIFE_SEEDS; seed++) {
         static struct world world;
         start(&world, seed);
@@ -268,9 +262,8 @@ static void start_poll__leads_a_client_through_its_life(void **state)
 
 /* The ps stands still in the middle of a step, then comes back: the step ends at its deadline, the
  * transport gives all memory back, and a client whose links are whole goes on. */
-static void step_done__ends_at_the_deadline(void **state)
+SL_CASE(step_done__ends_at_the_deadline)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 30; seed += DEADLINE_SEED_STEP) {
         static struct world world;
         start(&world, seed);
@@ -434,9 +427,8 @@ static void check_breaks(uint64_t seed, uint64_t lease_ns, uint32_t share)
     stop(&world);
 }
 
-static void step__is_carried_out_once_whatever_breaks(void **state)
+SL_CASE(step__is_carried_out_once_whatever_breaks)
 {
-    (void)state;
     for (uint32_t i = 0; i < PUSHES * KEYS_OF_STEP; i++) {
         step_keys[i / KEYS_OF_STEP][i % KEYS_OF_STEP] = sl_hash_key(i);
     }
@@ -463,9 +455,8 @@ static void turn_ps(struct world *world, uint32_t count, uint64_t step_ns)
 /* The push is carried out, but its reply is lost; the shard forgets the client; and the welcome
  * that would say so is lost too. On the next connection the shard knows the client, but not the
  * push. */
-static void step__is_not_carried_out_twice_when_a_welcome_is_lost(void **state)
+SL_CASE(step__is_not_carried_out_twice_when_a_welcome_is_lost)
 {
-    (void)state;
     static struct world world;
     start(&world, 3);
     struct sl_table_spec spec = {.name = "s", .kind = SL_TABLE_SPARSE, .dim = 1};
@@ -509,14 +500,7 @@ static void step__is_not_carried_out_twice_when_a_welcome_is_lost(void **state)
     stop(&world);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(start_poll__leads_a_client_through_its_life),
-        cmocka_unit_test(step_done__ends_at_the_deadline),
-        cmocka_unit_test(step__is_carried_out_once_whatever_breaks),
-        cmocka_unit_test(step__is_not_carried_out_twice_when_a_welcome_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* Operations on KV tables are encoded, then carried out by a model of the shards that reads
  * requests with the wire functions and keeps every array, piece by piece; what comes back is
  * compared. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/limits.h"
 #include "core/partition.h"
+#include "tests/support/unit.h"
 #include "worker/encode.h"
 #include "worker/scatter.h"
 
@@ -253,7 +248,7 @@ static void check_batch(struct fixture *fixture)
     assert_memory_equal(fixture->pull, fixture->push, bytes);
 }
 
-static void kv__goes_to_the_owners_of_its_ranges(void **state)
+SL_CASE_WITH(kv__goes_to_the_owners_of_its_ranges, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= 64; shards *= 4) {
@@ -268,7 +263,7 @@ static void kv__goes_to_the_owners_of_its_ranges(void **state)
     }
 }
 
-static void kv__keys_at_the_ends_of_ranges(void **state)
+SL_CASE_WITH(kv__keys_at_the_ends_of_ranges, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->plan.shard_count = 7;
@@ -282,7 +277,7 @@ static void kv__keys_at_the_ends_of_ranges(void **state)
     assert_int_equal(fixture->model.requests, 7);
 }
 
-static void kv__bytes_of_any_count_and_place(void **state)
+SL_CASE_WITH(kv__bytes_of_any_count_and_place, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->table.spec.dim = 1;
@@ -298,7 +293,7 @@ static void kv__bytes_of_any_count_and_place(void **state)
     fixture->push = push;
 }
 
-static void kv__is_cut_between_keys(void **state)
+SL_CASE_WITH(kv__is_cut_between_keys, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->plan.payload_bytes_max = SL_ENCODE_PAYLOAD_BYTES_MIN;
@@ -311,7 +306,7 @@ static void kv__is_cut_between_keys(void **state)
     }
 }
 
-static void kv__an_array_that_fits_is_not_cut(void **state)
+SL_CASE_WITH(kv__an_array_that_fits_is_not_cut, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint32_t room = SL_LIMIT_FRAME_PAYLOAD_BYTES - 8 - 32 - 8;
@@ -326,7 +321,7 @@ static void kv__an_array_that_fits_is_not_cut(void **state)
     assert_true(fixture->model.pieces > 1);
 }
 
-static void kv__a_long_array_goes_in_pieces(void **state)
+SL_CASE_WITH(kv__a_long_array_goes_in_pieces, setup, teardown)
 {
     struct fixture *fixture = *state;
     make_batch(fixture, 2, (4U << 20) + 1, false);
@@ -342,7 +337,7 @@ static void kv__a_long_array_goes_in_pieces(void **state)
     assert_true(fixture->model.pieces >= 6);
 }
 
-static void kv__long_values_leave_from_their_place(void **state)
+SL_CASE_WITH(kv__long_values_leave_from_their_place, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->plan.shard_count = 1;
@@ -365,7 +360,7 @@ static void kv__long_values_leave_from_their_place(void **state)
     assert_int_equal(fixture->model.tails, 0);
 }
 
-static void kv__lengths(void **state)
+SL_CASE_WITH(kv__lengths, setup, teardown)
 {
     struct fixture *fixture = *state;
     make_batch(fixture, 501, 9, true);
@@ -380,7 +375,7 @@ static void kv__lengths(void **state)
     assert_int_equal(fixture->model.requests, 3);
 }
 
-static void kv__no_keys_no_requests(void **state)
+SL_CASE_WITH(kv__no_keys_no_requests, setup, teardown)
 {
     struct fixture *fixture = *state;
     make_batch(fixture, 0, 1, false);
@@ -390,7 +385,7 @@ static void kv__no_keys_no_requests(void **state)
     assert_int_equal(fixture->list.count, 0);
 }
 
-static void kv__lite_shares_requests_while_they_are_short(void **state)
+SL_CASE_WITH(kv__lite_shares_requests_while_they_are_short, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->plan.lite = true;
@@ -419,7 +414,7 @@ static void kv__lite_shares_requests_while_they_are_short(void **state)
     assert_memory_equal(fixture->pull, fixture->push, 4 << 20);
 }
 
-static void priority__is_that_of_the_plan(void **state)
+SL_CASE_WITH(priority__is_that_of_the_plan, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->plan.priority = -7;
@@ -428,23 +423,4 @@ static void priority__is_that_of_the_plan(void **state)
     for (struct sl_request *at = fixture->list.first; at != NULL; at = at->next) {
         assert_int_equal(at->priority, -7);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(kv__goes_to_the_owners_of_its_ranges, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__keys_at_the_ends_of_ranges, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__bytes_of_any_count_and_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__is_cut_between_keys, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__an_array_that_fits_is_not_cut, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__a_long_array_goes_in_pieces, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__long_values_leave_from_their_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__lengths, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__no_keys_no_requests, setup, teardown),
-        cmocka_unit_test_setup_teardown(kv__lite_shares_requests_while_they_are_short, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(priority__is_that_of_the_plan, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

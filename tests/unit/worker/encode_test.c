@@ -1,17 +1,12 @@
 /* Steps are encoded, then carried out by a model of the shards that reads requests with the wire
  * functions and answers with values that depend on the key, and what comes back is compared. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/limits.h"
 #include "core/partition.h"
+#include "tests/support/unit.h"
 #include "worker/encode.h"
 #include "worker/scatter.h"
 
@@ -228,7 +223,7 @@ static void check_pull(struct fixture *fixture, uint32_t count)
     free(rows);
 }
 
-static void encode_shard__pulls_every_row_whatever_the_cuts(void **state)
+SL_CASE_WITH(encode_shard__pulls_every_row_whatever_the_cuts, setup, teardown)
 {
     struct fixture *fixture = *state;
     const uint32_t counts[] = {0, 1, 2, 100, 40000};
@@ -276,7 +271,7 @@ static void check_push(struct fixture *fixture, uint32_t count, bool pull_too)
     free(expected);
 }
 
-static void encode_shard__pushes_every_gradient_once(void **state)
+SL_CASE_WITH(encode_shard__pushes_every_gradient_once, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
@@ -331,7 +326,7 @@ static void check_pooled(struct fixture *fixture, uint32_t count, uint32_t bag_k
     free(pooled);
 }
 
-static void encode_shard__pools_bags_over_shards_and_cuts(void **state)
+SL_CASE_WITH(encode_shard__pools_bags_over_shards_and_cuts, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
@@ -384,7 +379,7 @@ static void check_dense(struct fixture *fixture, uint64_t start, uint64_t count)
     free(after);
 }
 
-static void encode_shard__covers_dense_ranges_of_any_size(void **state)
+SL_CASE_WITH(encode_shard__covers_dense_ranges_of_any_size, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
@@ -401,7 +396,7 @@ static void encode_shard__covers_dense_ranges_of_any_size(void **state)
     }
 }
 
-static void encode_shard__lite_puts_a_step_into_one_request_per_shard(void **state)
+SL_CASE_WITH(encode_shard__lite_puts_a_step_into_one_request_per_shard, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint64_t *keys = random_keys(300);
@@ -463,7 +458,7 @@ static bool are_inline(const struct fixture *fixture)
     return are;
 }
 
-static void encode_shard__lite_makes_no_long_request_of_short_ones(void **state)
+SL_CASE_WITH(encode_shard__lite_makes_no_long_request_of_short_ones, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint64_t *keys = random_keys(4000);
@@ -495,7 +490,7 @@ static void encode_shard__lite_makes_no_long_request_of_short_ones(void **state)
     free(rows);
 }
 
-static void encode_shard__lands_whole_replies_only_where_they_fit(void **state)
+SL_CASE_WITH(encode_shard__lands_whole_replies_only_where_they_fit, setup, teardown)
 {
     struct fixture *fixture = *state;
     _Alignas(8) float values[1001];
@@ -513,24 +508,4 @@ static void encode_shard__lands_whole_replies_only_where_they_fit(void **state)
     pull->count = 999; /* the padding would be written behind the values */
     run(fixture);
     assert_null(fixture->list.first->reply_buffer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(encode_shard__pulls_every_row_whatever_the_cuts, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(encode_shard__pushes_every_gradient_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(encode_shard__pools_bags_over_shards_and_cuts, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(encode_shard__covers_dense_ranges_of_any_size, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(encode_shard__lite_puts_a_step_into_one_request_per_shard,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(encode_shard__lite_makes_no_long_request_of_short_ones,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(encode_shard__lands_whole_replies_only_where_they_fit,
-                                        setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/limits.h"
+#include "tests/support/unit.h"
 #include "worker/endpoint_list.h"
 
 #define UNTOUCHED 77
@@ -44,9 +38,8 @@ static void refuse(const char *text, const char *why)
     }
 }
 
-static void parse__one(void **state)
+SL_CASE(parse__one)
 {
-    (void)state;
     const struct places places = parse("tcp://host:12");
     assert_string_equal(places.first.host, "host");
     assert_int_equal(places.first.port, 12);
@@ -54,9 +47,8 @@ static void parse__one(void **state)
     assert_int_equal(places.other_count, 0);
 }
 
-static void parse__several_in_their_order(void **state)
+SL_CASE(parse__several_in_their_order)
 {
-    (void)state;
     const struct places places = parse("a:1,tcp://b:2,[::1]:3");
     assert_string_equal(places.first.host, "a");
     assert_int_equal(places.other_count, 2);
@@ -80,9 +72,8 @@ static char *list_of(uint32_t count)
     return text;
 }
 
-static void parse__as_many_as_there_may_be_ps(void **state)
+SL_CASE(parse__as_many_as_there_may_be_ps)
 {
-    (void)state;
     char *text = list_of(SL_LIMIT_PS);
     const struct places places = parse(text);
     assert_int_equal(places.other_count, SL_LIMIT_PS - 1);
@@ -93,9 +84,8 @@ static void parse__as_many_as_there_may_be_ps(void **state)
     free(text);
 }
 
-static void parse__what_is_none(void **state)
+SL_CASE(parse__what_is_none)
 {
-    (void)state;
     char text[1024] = "a:1,";
     refuse("", "expected host:port");
     refuse("nonsense", "expected host:port");
@@ -107,24 +97,11 @@ static void parse__what_is_none(void **state)
     refuse(text, "an endpoint is longer than ");
 }
 
-static void parse__of_one_kind(void **state)
+SL_CASE(parse__of_one_kind)
 {
-    (void)state;
     refuse("a:1,shm://b:2", "endpoints of several kinds");
     refuse("rdma://a:1,b:2", "endpoints of several kinds");
     const struct places places = parse("rdma://a:1,rdma://b:2");
     assert_int_equal(places.others[0].scheme, SL_ENDPOINT_RDMA);
     free(places.others);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parse__one),
-        cmocka_unit_test(parse__several_in_their_order),
-        cmocka_unit_test(parse__as_many_as_there_may_be_ps),
-        cmocka_unit_test(parse__what_is_none),
-        cmocka_unit_test(parse__of_one_kind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/partition.h"
+#include "tests/support/unit.h"
 #include "worker/route.h"
 
 #define KEY_COUNT 5000
@@ -24,9 +18,8 @@ static void fill_keys(uint64_t distinct)
     keys[9] = 0;
 }
 
-static void route_rows__sorts_by_owner_and_keeps_the_order(void **state)
+SL_CASE(route_rows__sorts_by_owner_and_keeps_the_order)
 {
-    (void)state;
     fill_keys(1000);
     const uint32_t shard_counts[] = {2, 3, 7, 64, 4096};
     for (size_t c = 0; c < sizeof shard_counts / sizeof *shard_counts; c++) {
@@ -51,9 +44,8 @@ static void route_rows__sorts_by_owner_and_keeps_the_order(void **state)
     }
 }
 
-static void route_rows__leaves_keys_of_one_shard_where_they_are(void **state)
+SL_CASE(route_rows__leaves_keys_of_one_shard_where_they_are)
 {
-    (void)state;
     fill_keys(1000);
     struct sl_scratch scratch = {0};
     struct sl_route route;
@@ -64,9 +56,8 @@ static void route_rows__leaves_keys_of_one_shard_where_they_are(void **state)
     sl_scratch_fini(&scratch);
 }
 
-static void route_bags__labels_keys_with_ascending_bags(void **state)
+SL_CASE(route_bags__labels_keys_with_ascending_bags)
 {
-    (void)state;
     fill_keys(500);
     /* Bag 0 is empty, bags 1 and 2 hold one key each, bag 3 is empty, bag 4 holds the rest. */
     const uint32_t bag_ends[] = {0, 1, 2, 2, KEY_COUNT};
@@ -104,17 +95,15 @@ static void check_grouped(uint64_t distinct)
     sl_scratch_fini(&scratch);
 }
 
-static void route_group__puts_equal_keys_together_in_their_order(void **state)
+SL_CASE(route_group__puts_equal_keys_together_in_their_order)
 {
-    (void)state;
     check_grouped(1);
     check_grouped(100);
     check_grouped(UINT64_MAX);
 }
 
-static void scratch_reset__joins_chunks(void **state)
+SL_CASE(scratch_reset__joins_chunks)
 {
-    (void)state;
     struct sl_scratch scratch = {0};
     for (int i = 0; i < 100; i++) {
         assert_non_null(sl_scratch_take(&scratch, 10000));
@@ -126,16 +115,4 @@ static void scratch_reset__joins_chunks(void **state)
     sl_scratch_trim(&scratch, second, 100);
     assert_ptr_equal(sl_scratch_take(&scratch, 1), second + 112);
     sl_scratch_fini(&scratch);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(route_rows__sorts_by_owner_and_keeps_the_order),
-        cmocka_unit_test(route_rows__leaves_keys_of_one_shard_where_they_are),
-        cmocka_unit_test(route_bags__labels_keys_with_ascending_bags),
-        cmocka_unit_test(route_group__puts_equal_keys_together_in_their_order),
-        cmocka_unit_test(scratch_reset__joins_chunks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "worker/scratch.h"
 #include "worker/send_arena.h"
 
@@ -26,9 +20,8 @@ static bool is_of(const struct sl_send_arena *memory, const void *at)
     return offset < shared->bytes;
 }
 
-static void wire_memory_take__gives_whole_units_until_there_are_none(void **state)
+SL_CASE(wire_memory_take__gives_whole_units_until_there_are_none)
 {
-    (void)state;
     struct sl_send_arena *memory = make(4);
     size_t first_bytes, second_bytes, third_bytes = 1;
     uint8_t *first = sl_send_arena_take(memory, 1, &first_bytes);
@@ -56,9 +49,8 @@ static void wire_memory_take__gives_whole_units_until_there_are_none(void **stat
 
 /* Steps of any size come and go: what they took is there again, and more than there is comes from
  * the heap. */
-static void scratch__takes_wire_memory_and_gives_it_back(void **state)
+SL_CASE(scratch__takes_wire_memory_and_gives_it_back)
 {
-    (void)state;
     struct sl_send_arena *memory = make(16);
     struct sl_scratch scratch = {.memory = memory};
     for (size_t round = 0; round < 50; round++) {
@@ -83,13 +75,4 @@ static void scratch__takes_wire_memory_and_gives_it_back(void **state)
     assert_non_null(all); /* nothing has leaked */
     sl_send_arena_put(memory, all, bytes);
     sl_send_arena_destroy(&memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wire_memory_take__gives_whole_units_until_there_are_none),
-        cmocka_unit_test(scratch__takes_wire_memory_and_gives_it_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 
+#include "tests/support/unit.h"
 #include "worker/step_internal.h"
 #include "worker/thread_ctx.h"
 
@@ -54,9 +48,8 @@ static struct sl_thread_ctx *port_of_another_thread(void)
     return port;
 }
 
-static void port_here__gives_each_thread_its_own(void **state)
+SL_CASE_WITH(port_here__gives_each_thread_its_own, setup, teardown)
 {
-    (void)state;
     struct sl_thread_ctx *mine = find_port(NULL);
     assert_non_null(mine);
     assert_ptr_equal(find_port(NULL), mine);
@@ -73,9 +66,8 @@ static void count(void *ctx, uint64_t a, uint64_t b)
     *(uint64_t *)ctx += a;
 }
 
-static void port_post__reaches_the_reactor_and_back(void **state)
+SL_CASE_WITH(port_post__reaches_the_reactor_and_back, setup, teardown)
 {
-    (void)state;
     struct sl_thread_ctx *port = find_port(NULL);
     uint64_t there = 0, back = 0;
     for (uint32_t i = 0; i < REACTORS; i++) {
@@ -88,13 +80,4 @@ static void port_post__reaches_the_reactor_and_back(void **state)
     assert_int_equal(there, 3);
     sl_thread_ctx_drain(port);
     assert_int_equal(back, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(port_here__gives_each_thread_its_own, setup, teardown),
-        cmocka_unit_test_setup_teardown(port_post__reaches_the_reactor_and_back, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* The proofs against values that Python's hmac module computed from the layout of docs/protocol.md,
  * and that each thing they cover counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "net/control/auth.h"
+#include "tests/support/unit.h"
 
 static const char secret_text[] = "the secret of this cluster";
 
@@ -60,9 +55,8 @@ static void assert_proof(const struct sl_secret *secret, enum sl_auth_side side,
     assert_true(sl_auth_check(secret, side, hello, server_nonce, wanted));
 }
 
-static void auth_prove__is_hmac_sha256_of_the_layout(void **state)
+SL_CASE(auth_prove__is_hmac_sha256_of_the_layout)
 {
-    (void)state;
     static const uint8_t client[] = {0xa2, 0x8a, 0x04, 0x2f, 0x86, 0x01, 0x6d, 0x5d,
                                      0x82, 0xfc, 0x82, 0x31, 0x91, 0x3e, 0xa8, 0x62,
                                      0x73, 0x8b, 0x9f, 0xc2, 0x94, 0x03, 0x70, 0x5d,
@@ -77,9 +71,8 @@ static void auth_prove__is_hmac_sha256_of_the_layout(void **state)
     assert_proof(&secret, SL_AUTH_SERVER, &hello, server);
 }
 
-static void auth_prove__takes_every_length_and_claim(void **state)
+SL_CASE(auth_prove__takes_every_length_and_claim)
 {
-    (void)state;
     static const uint8_t of_shortest[] = {0x5f, 0xb3, 0x15, 0x99, 0xa6, 0x63, 0x21, 0xd2,
                                           0x6a, 0xec, 0x2f, 0x2c, 0x67, 0x36, 0xfa, 0xff,
                                           0x6b, 0x98, 0x88, 0xc7, 0x58, 0xca, 0x29, 0xf7,
@@ -125,9 +118,8 @@ static bool passes(const struct sl_message_hello *hello, uint8_t server_nonce_fi
     return sl_auth_check(&secret, SL_AUTH_CLIENT, hello, server_nonce, proof);
 }
 
-static void auth_check__covers_what_the_hello_claims(void **state)
+SL_CASE(auth_check__covers_what_the_hello_claims)
 {
-    (void)state;
     struct sl_message_hello hello = usual_hello();
     assert_true(passes(&hello, 32));
     assert_false(passes(&hello, 33));
@@ -165,9 +157,8 @@ static void auth_check__covers_what_the_hello_claims(void **state)
     assert_true(passes(&hello, 32));
 }
 
-static void auth_check__refuses_the_other_sides_proof(void **state)
+SL_CASE(auth_check__refuses_the_other_sides_proof)
 {
-    (void)state;
     struct sl_secret secret = usual_secret();
     struct sl_message_hello hello = usual_hello();
     uint8_t server_nonce[SL_MESSAGE_NONCE_BYTES], proof[SL_MESSAGE_PROOF_BYTES];
@@ -177,9 +168,8 @@ static void auth_check__refuses_the_other_sides_proof(void **state)
     assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, proof));
 }
 
-static void auth_check__refuses_every_flipped_bit(void **state)
+SL_CASE(auth_check__refuses_every_flipped_bit)
 {
-    (void)state;
     struct sl_secret secret = usual_secret();
     struct sl_message_hello hello = usual_hello();
     uint8_t server_nonce[SL_MESSAGE_NONCE_BYTES], proof[SL_MESSAGE_PROOF_BYTES];
@@ -194,9 +184,8 @@ static void auth_check__refuses_every_flipped_bit(void **state)
     assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, proof));
 }
 
-static void auth_nonce__is_fresh(void **state)
+SL_CASE(auth_nonce__is_fresh)
 {
-    (void)state;
     uint8_t nonces[16][SL_MESSAGE_NONCE_BYTES];
     for (size_t i = 0; i < 16; i++) {
         assert_int_equal(sl_auth_nonce(nonces[i]), SL_OK);
@@ -204,17 +193,4 @@ static void auth_nonce__is_fresh(void **state)
             assert_memory_not_equal(nonces[i], nonces[j], SL_MESSAGE_NONCE_BYTES);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auth_prove__is_hmac_sha256_of_the_layout),
-        cmocka_unit_test(auth_prove__takes_every_length_and_claim),
-        cmocka_unit_test(auth_check__covers_what_the_hello_claims),
-        cmocka_unit_test(auth_check__refuses_the_other_sides_proof),
-        cmocka_unit_test(auth_check__refuses_every_flipped_bit),
-        cmocka_unit_test(auth_nonce__is_fresh),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

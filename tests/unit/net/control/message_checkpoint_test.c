@@ -1,16 +1,11 @@
 /* What control messages about checkpoints may say. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/control/message.h"
+#include "tests/support/unit.h"
 
 static uint8_t *encode(const struct sl_message *message, size_t *bytes)
 {
@@ -43,9 +38,8 @@ static int decode_file_named(const char *name, uint32_t shard)
                              .checkpoint_part = {.number = 1, .files = &file, .file_count = 1}});
 }
 
-static void message_decode__refuses_files_outside_their_directory(void **state)
+SL_CASE(message_decode__refuses_files_outside_their_directory)
 {
-    (void)state;
     assert_int_equal(decode_file_named("shard-0000-of-0002.slc", 0), SL_OK);
     assert_int_equal(decode_file_named("", 0), SL_ERR_PROTOCOL);
     assert_int_equal(decode_file_named(".", 0), SL_ERR_PROTOCOL);
@@ -60,9 +54,8 @@ static void message_decode__refuses_files_outside_their_directory(void **state)
     assert_int_equal(decode_file_named("a", SL_LIMIT_SHARDS), SL_ERR_PROTOCOL);
 }
 
-static void message_decode__refuses_odd_checkpoints(void **state)
+SL_CASE(message_decode__refuses_odd_checkpoints)
 {
-    (void)state;
     static const struct {
         struct sl_message_checkpoint checkpoint;
         int err;
@@ -112,9 +105,8 @@ static void message_decode__refuses_odd_checkpoints(void **state)
     assert_int_equal(decode_of(&reg), SL_OK);
 }
 
-static void message_decode__refuses_odd_lists_of_checkpoints(void **state)
+SL_CASE(message_decode__refuses_odd_lists_of_checkpoints)
 {
-    (void)state;
     struct sl_message reg = {.kind = SL_MESSAGE_REGISTER};
     struct sl_message_numbers *const lists[] = {&reg.reg.complete, &reg.reg.unfinished};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
@@ -134,9 +126,8 @@ static void message_decode__refuses_odd_lists_of_checkpoints(void **state)
     }
 }
 
-static void message_decode__refuses_odd_lists_of_files(void **state)
+SL_CASE(message_decode__refuses_odd_lists_of_files)
 {
-    (void)state;
     struct sl_message_checkpoint_file files[] = {{.name = "a", .shard = 1}, {"b", .shard = 2}};
     struct sl_message part = {.kind = SL_MESSAGE_CHECKPOINT_PART,
                               .checkpoint_part = {.number = 3, .files = files, .file_count = 2}};
@@ -165,9 +156,8 @@ static void message_decode__refuses_odd_lists_of_files(void **state)
     assert_int_equal(decode_of(&complete), SL_ERR_PROTOCOL);
 }
 
-static void message_decode__takes_the_largest_checkpoint(void **state)
+SL_CASE(message_decode__takes_the_largest_checkpoint)
 {
-    (void)state;
     struct sl_message message = {.kind = SL_MESSAGE_CHECKPOINT_COMPLETE};
     struct sl_message_checkpoint_complete *complete = &message.checkpoint_complete;
     complete->number = SL_LIMIT_CHECKPOINT_NUMBER;
@@ -198,16 +188,4 @@ static void message_decode__takes_the_largest_checkpoint(void **state)
                                                   .file_count = SL_LIMIT_REACTORS}};
     assert_int_equal(decode_of(&part), SL_OK);
     sl_message_fini(&message);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message_decode__refuses_files_outside_their_directory),
-        cmocka_unit_test(message_decode__refuses_odd_checkpoints),
-        cmocka_unit_test(message_decode__refuses_odd_lists_of_checkpoints),
-        cmocka_unit_test(message_decode__refuses_odd_lists_of_files),
-        cmocka_unit_test(message_decode__takes_the_largest_checkpoint),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +6,7 @@
 #include "core/hash.h"
 #include "net/control/message.h"
 #include "random_message.h"
+#include "tests/support/unit.h"
 
 static struct sl_table_spec good_spec(void)
 {
@@ -36,9 +30,8 @@ static void assert_accepted(const struct sl_table_spec *spec)
     assert_int_equal(sl_message_check_spec(spec, reason, sizeof reason), SL_OK);
 }
 
-static void message_check_spec__accepts_random_good_ones(void **state)
+SL_CASE(message_check_spec__accepts_random_good_ones)
 {
-    (void)state;
     uint64_t seed = 5;
     for (int i = 0; i < 2000; i++) {
         struct sl_table_spec spec = random_message_spec(&seed);
@@ -49,9 +42,8 @@ static void message_check_spec__accepts_random_good_ones(void **state)
     assert_accepted(&bare);
 }
 
-static void message_check_spec__refuses_odd_names(void **state)
+SL_CASE(message_check_spec__refuses_odd_names)
 {
-    (void)state;
     struct sl_table_spec spec = good_spec();
     spec.name[0] = '\0';
     assert_refused(&spec, "name");
@@ -65,9 +57,8 @@ static void message_check_spec__refuses_odd_names(void **state)
     assert_accepted(&spec);
 }
 
-static void message_check_spec__refuses_shapes_outside_the_limits(void **state)
+SL_CASE(message_check_spec__refuses_shapes_outside_the_limits)
 {
-    (void)state;
     struct sl_table_spec spec = good_spec();
     spec.dim = 0;
     assert_refused(&spec, "dim");
@@ -89,9 +80,8 @@ static void message_check_spec__refuses_shapes_outside_the_limits(void **state)
     assert_refused(&spec, "kind");
 }
 
-static void message_check_spec__wants_a_kv_table_plain(void **state)
+SL_CASE(message_check_spec__wants_a_kv_table_plain)
 {
-    (void)state;
     const struct sl_table_spec good = {.name = "kv", .kind = SL_TABLE_KV, .dim = 4};
     assert_accepted(&good);
     for (uint32_t dim = 0; dim < 10; dim++) {
@@ -123,9 +113,8 @@ static void message_check_spec__wants_a_kv_table_plain(void **state)
     assert_non_null(strstr(reason, "dim"));
 }
 
-static void message_check_spec__refuses_each_bad_hyper_parameter(void **state)
+SL_CASE(message_check_spec__refuses_each_bad_hyper_parameter)
 {
-    (void)state;
     static const struct {
         size_t offset;
         const char *field;
@@ -165,9 +154,8 @@ static void message_check_spec__refuses_each_bad_hyper_parameter(void **state)
     assert_accepted(&spec);
 }
 
-static void message_check_spec__accepts_the_defaults(void **state)
+SL_CASE(message_check_spec__accepts_the_defaults)
 {
-    (void)state;
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         struct sl_table_spec spec = good_spec();
         spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
@@ -177,9 +165,8 @@ static void message_check_spec__accepts_the_defaults(void **state)
 }
 
 /* A coordinate whose first gradient is 0 would be 0 / 0 from then on. */
-static void message_check_spec__refuses_what_divides_by_zero(void **state)
+SL_CASE(message_check_spec__refuses_what_divides_by_zero)
 {
-    (void)state;
     static const enum sl_optimizer_kind by_epsilon[] = {
         SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_ADAM_ASYNC, SL_OPTIMIZER_RMSPROP};
     struct sl_table_spec spec = good_spec();
@@ -208,9 +195,8 @@ static void message_check_spec__refuses_what_divides_by_zero(void **state)
     assert_accepted(&spec);
 }
 
-static void message_check_spec__refuses_bad_initializers(void **state)
+SL_CASE(message_check_spec__refuses_bad_initializers)
 {
-    (void)state;
     struct sl_table_spec spec = good_spec();
     spec.initializer.kind = (enum sl_initializer_kind)SL_INITIALIZER_KIND_COUNT;
     assert_refused(&spec, "initializer.kind");
@@ -232,9 +218,8 @@ static void message_check_spec__refuses_bad_initializers(void **state)
     }
 }
 
-static void message_check_spec__wants_workers_where_clocks_count(void **state)
+SL_CASE(message_check_spec__wants_workers_where_clocks_count)
 {
-    (void)state;
     struct sl_table_spec spec = good_spec();
     spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_ASP, .worker_count = 1};
     assert_refused(&spec, "worker_count");
@@ -254,9 +239,8 @@ static void message_check_spec__wants_workers_where_clocks_count(void **state)
     assert_refused(&spec, "consistency.mode");
 }
 
-static void message_compare_specs__names_the_first_difference(void **state)
+SL_CASE(message_compare_specs__names_the_first_difference)
 {
-    (void)state;
     char reason[256] = "";
     struct sl_table_spec existing = good_spec();
     struct sl_table_spec asked = good_spec();
@@ -280,9 +264,8 @@ static void message_compare_specs__names_the_first_difference(void **state)
 }
 
 /* Every byte of a specification counts, but for padding, and for what is behind the name's NUL. */
-static void message_compare_specs__sees_every_field(void **state)
+SL_CASE(message_compare_specs__sees_every_field)
 {
-    (void)state;
     uint64_t seed = 6;
     const size_t fields_start = offsetof(struct sl_table_spec, kind);
     size_t differing = 0;
@@ -296,22 +279,4 @@ static void message_compare_specs__sees_every_field(void **state)
     }
     const size_t words = (sizeof existing - fields_start) / 4;
     assert_true(words - differing <= 2); /* padding before seed and at the end, at most */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message_check_spec__accepts_random_good_ones),
-        cmocka_unit_test(message_check_spec__refuses_odd_names),
-        cmocka_unit_test(message_check_spec__refuses_shapes_outside_the_limits),
-        cmocka_unit_test(message_check_spec__wants_a_kv_table_plain),
-        cmocka_unit_test(message_check_spec__refuses_each_bad_hyper_parameter),
-        cmocka_unit_test(message_check_spec__accepts_the_defaults),
-        cmocka_unit_test(message_check_spec__refuses_what_divides_by_zero),
-        cmocka_unit_test(message_check_spec__refuses_bad_initializers),
-        cmocka_unit_test(message_check_spec__wants_workers_where_clocks_count),
-        cmocka_unit_test(message_compare_specs__names_the_first_difference),
-        cmocka_unit_test(message_compare_specs__sees_every_field),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

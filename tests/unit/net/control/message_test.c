@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +5,7 @@
 #include "core/hash.h"
 #include "net/control/message.h"
 #include "random_message.h"
+#include "tests/support/unit.h"
 
 #define KIND_COUNT (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 1)
 
@@ -250,9 +244,8 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
     assert_true(a->id == b->id);
 }
 
-static void message_decode__returns_what_was_encoded(void **state)
+SL_CASE(message_decode__returns_what_was_encoded)
 {
-    (void)state;
     uint64_t seed = 1;
     for (int i = 0; i < 3000; i++) {
         enum sl_message_kind kind = (enum sl_message_kind)(SL_MESSAGE_HELLO + i % KIND_COUNT);
@@ -282,9 +275,8 @@ static void decode_and_forget(const uint8_t *from, size_t bytes)
     }
 }
 
-static void message_decode__survives_every_truncation(void **state)
+SL_CASE(message_decode__survives_every_truncation)
 {
-    (void)state;
     uint64_t seed = 2;
     for (int i = 0; i < 2 * KIND_COUNT; i++) {
         struct sl_message message;
@@ -302,9 +294,8 @@ static void message_decode__survives_every_truncation(void **state)
     }
 }
 
-static void message_decode__survives_every_changed_byte(void **state)
+SL_CASE(message_decode__survives_every_changed_byte)
 {
-    (void)state;
     uint64_t seed = 3;
     for (int i = 0; i < 2 * KIND_COUNT; i++) {
         struct sl_message message;
@@ -324,9 +315,8 @@ static void message_decode__survives_every_changed_byte(void **state)
     }
 }
 
-static void message_decode__survives_random_bytes(void **state)
+SL_CASE(message_decode__survives_random_bytes)
 {
-    (void)state;
     uint64_t seed = 4;
     for (int i = 0; i < 20000; i++) {
         uint8_t bytes[64];
@@ -338,9 +328,8 @@ static void message_decode__survives_random_bytes(void **state)
     }
 }
 
-static void message_decode__refuses_what_is_not_there(void **state)
+SL_CASE(message_decode__refuses_what_is_not_there)
 {
-    (void)state;
     struct sl_message decoded;
     assert_int_equal(sl_message_decode(NULL, 0, &decoded), SL_ERR_PROTOCOL);
     /* An id alone; a body of a kind that a later version may have. */
@@ -349,9 +338,8 @@ static void message_decode__refuses_what_is_not_there(void **state)
                      SL_ERR_PROTOCOL);
 }
 
-static void message_decode__ignores_fields_that_are_not_known(void **state)
+SL_CASE(message_decode__ignores_fields_that_are_not_known)
 {
-    (void)state;
     /* TableOpened {1: 5, 9: 77} beside Control field 100. */
     static const uint8_t bytes[] = {0x4a, 0x04, 0x08, 0x05, 0x48, 0x4d, 0xa2, 0x06, 0x01, 'x'};
     struct sl_message decoded;
@@ -376,9 +364,8 @@ static int decode_barrier_named(const char *name, size_t name_bytes)
     return sl_message_decode(bytes, 6 + name_bytes, &decoded);
 }
 
-static void message_decode__refuses_odd_names(void **state)
+SL_CASE(message_decode__refuses_odd_names)
 {
-    (void)state;
     char full[SL_MESSAGE_NAME_BYTES + 1];
     memset(full, 'n', sizeof full);
     assert_int_equal(decode_barrier_named("epoch 3", 7), SL_OK);
@@ -420,9 +407,8 @@ static int decode_proof_of(uint8_t kind, uint8_t field_bytes)
     return decode_bytes(message, head + at - 2);
 }
 
-static void message_decode__refuses_nonces_and_proofs_of_other_lengths(void **state)
+SL_CASE(message_decode__refuses_nonces_and_proofs_of_other_lengths)
 {
-    (void)state;
     assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 32), SL_OK);
     assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 31), SL_ERR_PROTOCOL);
     assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 33), SL_ERR_PROTOCOL);
@@ -436,9 +422,8 @@ static void message_decode__refuses_nonces_and_proofs_of_other_lengths(void **st
     assert_int_equal(decode_bytes(hello, sizeof hello), SL_ERR_PROTOCOL);
 }
 
-static void message_decode__refuses_odd_losses(void **state)
+SL_CASE(message_decode__refuses_odd_losses)
 {
-    (void)state;
     /* Lost {1: role, 2: task}. */
     uint8_t lost[] = {0x92, 0x01, 5, 0x08, 2, 0x10, 0x80, 0x08};
     assert_int_equal(decode_bytes(lost, sizeof lost), SL_OK); /* worker/1024 */
@@ -477,9 +462,8 @@ static int register_with_bypass(const char *bypass, uint32_t shard_count)
     return decode_encoded(&message);
 }
 
-static void message_decode__leaves_odd_bypass_endpoints_to_who_uses_them(void **state)
+SL_CASE(message_decode__leaves_odd_bypass_endpoints_to_who_uses_them)
 {
-    (void)state;
     assert_int_equal(register_with_bypass("", 1), SL_OK);
     assert_int_equal(register_with_bypass("rdma://h:1", 1), SL_OK);
     assert_int_equal(register_with_bypass("rdma://", 1), SL_OK);
@@ -492,9 +476,8 @@ static void message_decode__leaves_odd_bypass_endpoints_to_who_uses_them(void **
     assert_int_equal(decode_encoded(&cluster), SL_OK);
 }
 
-static void message_decode__defuses_texts_for_people(void **state)
+SL_CASE(message_decode__defuses_texts_for_people)
 {
-    (void)state;
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error = {.err = SL_ERR_EXISTS}};
     snprintf(message.error.text, sizeof message.error.text, "%s", "f\xc3\xbcr \x1b[31m\n");
     size_t bytes;
@@ -505,9 +488,8 @@ static void message_decode__defuses_texts_for_people(void **state)
     free(encoded);
 }
 
-static void message_decode__makes_unknown_codes_protocol_errors(void **state)
+SL_CASE(message_decode__makes_unknown_codes_protocol_errors)
 {
-    (void)state;
     static const struct {
         int code, err;
     } cases[] = {{0, SL_ERR_PROTOCOL},
@@ -524,9 +506,8 @@ static void message_decode__makes_unknown_codes_protocol_errors(void **state)
 }
 
 /* Half a million empty entries in a mebibyte: each would cost protobuf-c fifty bytes. */
-static void message_decode__bounds_what_a_hostile_message_costs(void **state)
+SL_CASE(message_decode__bounds_what_a_hostile_message_costs)
 {
-    (void)state;
     const uint32_t inner = SL_LIMIT_CONTROL_PAYLOAD_BYTES - 8;
     uint8_t *bytes = malloc(SL_LIMIT_CONTROL_PAYLOAD_BYTES);
     bytes[0] = 6 << 3 | 2; /* Cluster */
@@ -544,9 +525,8 @@ static void message_decode__bounds_what_a_hostile_message_costs(void **state)
 
 #define HOST_BYTES_MAX 240 /* that an endpoint may have */
 
-static void message_decode__takes_the_largest_cluster(void **state)
+SL_CASE(message_decode__takes_the_largest_cluster)
 {
-    (void)state;
     struct sl_message message = {.kind = SL_MESSAGE_CLUSTER};
     message.cluster.ps_count = SL_LIMIT_PS;
     message.cluster.ps = calloc(SL_LIMIT_PS, sizeof *message.cluster.ps);
@@ -570,25 +550,4 @@ static void message_decode__takes_the_largest_cluster(void **state)
     message.cluster.ps[1].task_index = 0;
     assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
     sl_message_fini(&message);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message_decode__returns_what_was_encoded),
-        cmocka_unit_test(message_decode__survives_every_truncation),
-        cmocka_unit_test(message_decode__survives_every_changed_byte),
-        cmocka_unit_test(message_decode__survives_random_bytes),
-        cmocka_unit_test(message_decode__refuses_what_is_not_there),
-        cmocka_unit_test(message_decode__ignores_fields_that_are_not_known),
-        cmocka_unit_test(message_decode__refuses_odd_names),
-        cmocka_unit_test(message_decode__refuses_nonces_and_proofs_of_other_lengths),
-        cmocka_unit_test(message_decode__refuses_odd_losses),
-        cmocka_unit_test(message_decode__leaves_odd_bypass_endpoints_to_who_uses_them),
-        cmocka_unit_test(message_decode__defuses_texts_for_people),
-        cmocka_unit_test(message_decode__makes_unknown_codes_protocol_errors),
-        cmocka_unit_test(message_decode__bounds_what_a_hostile_message_costs),
-        cmocka_unit_test(message_decode__takes_the_largest_cluster),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

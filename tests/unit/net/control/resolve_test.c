@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +6,7 @@
 #include "core/log.h"
 #include "net/control/resolve.h"
 #include "tests/support/localhost.h"
+#include "tests/support/unit.h"
 
 #define TIMEOUT_NS (60 * SL_CLOCK_NS_PER_S)
 #define WAIT_TURNS 20000 /* of a millisecond of real time each, at most */
@@ -115,9 +109,8 @@ static int teardown_slow(void **state)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-static void resolve_is_numeric__tells_addresses_from_names(void **state)
+SL_CASE(resolve_is_numeric__tells_addresses_from_names)
 {
-    (void)state;
     static const char *const addresses[] = {"127.0.0.1", "0.0.0.0", "::1", "fe80::1%lo"};
     static const char *const names[] = {"localhost", "ps-0.example", "1.example", "127.0.0.1.nip"};
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
@@ -130,9 +123,8 @@ static void resolve_is_numeric__tells_addresses_from_names(void **state)
     }
 }
 
-static void resolve_start__finds_localhost(void **state)
+SL_CASE(resolve_start__finds_localhost)
 {
-    (void)state;
     SKIP_WITHOUT_LOCALHOST();
     struct fixture fixture;
     setup(&fixture);
@@ -151,9 +143,8 @@ static void resolve_start__finds_localhost(void **state)
 }
 
 /* "invalid." is a domain that never has any (RFC 6761). */
-static void resolve_start__names_a_host_that_does_not_exist(void **state)
+SL_CASE(resolve_start__names_a_host_that_does_not_exist)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture);
     assert_int_equal(start(&fixture, "nobody.invalid", sl_resolve_lookup), SL_OK);
@@ -163,9 +154,8 @@ static void resolve_start__names_a_host_that_does_not_exist(void **state)
     teardown(&fixture);
 }
 
-static void resolve_start__ends_at_its_deadline(void **state)
+SL_CASE_WITH(resolve_start__ends_at_its_deadline, setup_slow, teardown_slow)
 {
-    (void)state;
     struct fixture fixture;
     setup(&fixture);
     assert_int_equal(start(&fixture, "slow.example", lookup_slow), SL_OK);
@@ -186,9 +176,8 @@ static void resolve_start__ends_at_its_deadline(void **state)
     teardown(&fixture);
 }
 
-static void resolve_cancel__is_safe_at_any_moment(void **state)
+SL_CASE_WITH(resolve_cancel__is_safe_at_any_moment, setup_slow, teardown_slow)
 {
-    (void)state;
     for (int when = 0; when < 3; when++) {
         struct fixture fixture;
         setup(&fixture);
@@ -214,9 +203,8 @@ static void resolve_cancel__is_safe_at_any_moment(void **state)
     }
 }
 
-static void resolve_start__is_bounded(void **state)
+SL_CASE_WITH(resolve_start__is_bounded, setup_slow, teardown_slow)
 {
-    (void)state;
     struct fixture fixtures[SL_RESOLVE_AT_ONCE + 1];
     for (int i = 0; i <= SL_RESOLVE_AT_ONCE; i++) {
         setup(&fixtures[i]);
@@ -246,19 +234,4 @@ static void resolve_start__is_bounded(void **state)
     for (int i = 0; i <= SL_RESOLVE_AT_ONCE; i++) {
         teardown(&fixtures[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resolve_is_numeric__tells_addresses_from_names),
-        cmocka_unit_test(resolve_start__finds_localhost),
-        cmocka_unit_test(resolve_start__names_a_host_that_does_not_exist),
-        cmocka_unit_test_setup_teardown(resolve_start__ends_at_its_deadline, setup_slow,
-                                        teardown_slow),
-        cmocka_unit_test_setup_teardown(resolve_cancel__is_safe_at_any_moment, setup_slow,
-                                        teardown_slow),
-        cmocka_unit_test_setup_teardown(resolve_start__is_bounded, setup_slow, teardown_slow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* Persistent sessions: what becomes of one, and of its requests, when connections break. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/control/session_fixture.h"
 
 static void setup(struct session_fixture *fixture)
@@ -35,9 +30,8 @@ static bool has_received_3(void *ctx)
     return ((struct session_fixture *)ctx)->received_count >= 3;
 }
 
-static void session_lost__connects_again_without_end(void **state)
+SL_CASE(session_lost__connects_again_without_end)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -68,9 +62,8 @@ static void refuse(struct session_fixture *fixture, int err)
 }
 
 /* Without a secret nobody can prove to be the peer: a refusal may come from a stranger. */
-static void session_lost__outlasts_refusals_shorter_than_the_lease(void **state)
+SL_CASE(session_lost__outlasts_refusals_shorter_than_the_lease)
 {
-    (void)state;
     static const int final[] = {SL_ERR_VERSION, SL_ERR_PROTOCOL, SL_ERR_REFUSED, SL_ERR_EXISTS,
                                 SL_ERR_INVALID};
     for (size_t i = 0; i < sizeof final / sizeof final[0]; i++) {
@@ -96,9 +89,8 @@ static void session_lost__outlasts_refusals_shorter_than_the_lease(void **state)
 }
 
 /* Much longer than the start deadline, with hellos that the peer may not yet take. */
-static void session_lost__outlasts_a_peer_that_is_starting(void **state)
+SL_CASE(session_lost__outlasts_a_peer_that_is_starting)
 {
-    (void)state;
     static const int passing[] = {SL_ERR_AGAIN, SL_ERR_CANCELLED, SL_ERR_CLOSED, SL_ERR_NO_MEMORY};
     struct session_fixture fixture;
     setup(&fixture);
@@ -118,9 +110,8 @@ static void session_lost__outlasts_a_peer_that_is_starting(void **state)
 }
 
 /* As a member that another has replaced. */
-static void session_lost__ends_when_refused_for_a_lease(void **state)
+SL_CASE(session_lost__ends_when_refused_for_a_lease)
 {
-    (void)state;
     static const int final[] = {SL_ERR_VERSION, SL_ERR_PROTOCOL, SL_ERR_REFUSED, SL_ERR_EXISTS,
                                 SL_ERR_INVALID};
     for (size_t i = 0; i < sizeof final / sizeof final[0]; i++) {
@@ -146,9 +137,8 @@ static void session_lost__ends_when_refused_for_a_lease(void **state)
 }
 
 /* The place that it comes back to after each refusal leads to the one that refuses. */
-static void session_lost__ends_when_refused_for_a_lease_behind_a_redirect(void **state)
+SL_CASE(session_lost__ends_when_refused_for_a_lease_behind_a_redirect)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     fixture.lease_ms = 2000;
@@ -177,9 +167,8 @@ static void session_lost__ends_when_refused_for_a_lease_behind_a_redirect(void *
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__tries_again_after_errors_that_pass(void **state)
+SL_CASE(session_open__tries_again_after_errors_that_pass)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_listen_now(&fixture);
@@ -191,9 +180,8 @@ static void session_open__tries_again_after_errors_that_pass(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_lost__has_a_deadline_for_greetings(void **state)
+SL_CASE(session_lost__has_a_deadline_for_greetings)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -210,9 +198,8 @@ static void session_lost__has_a_deadline_for_greetings(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_lost__pauses_grow_when_connections_do_not_last(void **state)
+SL_CASE(session_lost__pauses_grow_when_connections_do_not_last)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -233,9 +220,8 @@ static void session_lost__pauses_grow_when_connections_do_not_last(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_lost__pauses_stay_below_the_lease(void **state)
+SL_CASE(session_lost__pauses_stay_below_the_lease)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     fixture.lease_ms = 2000;
@@ -250,9 +236,8 @@ static void session_lost__pauses_stay_below_the_lease(void **state)
 }
 
 /* What a corrupted connection brings is no reason to give the peer up. */
-static void session_lost__survives_frames_out_of_place(void **state)
+SL_CASE(session_lost__survives_frames_out_of_place)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -277,9 +262,8 @@ static void session_lost__survives_frames_out_of_place(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_request__is_sent_again_under_its_id(void **state)
+SL_CASE(session_request__is_sent_again_under_its_id)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -372,9 +356,8 @@ static void fill_outbox(struct session_fixture *fixture)
 }
 
 /* Without room in the outbox it waits, and is lost neither then nor later. */
-static void session_request__is_sent_again_when_there_is_room(void **state)
+SL_CASE(session_request__is_sent_again_when_there_is_room)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -396,9 +379,8 @@ static void session_request__is_sent_again_when_there_is_room(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_request__waits_for_the_first_welcome(void **state)
+SL_CASE(session_request__waits_for_the_first_welcome)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_ask(&fixture);
@@ -410,9 +392,8 @@ static void session_request__waits_for_the_first_welcome(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_request__deadline_goes_on_without_a_connection(void **state)
+SL_CASE(session_request__deadline_goes_on_without_a_connection)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -437,9 +418,8 @@ static void session_request__deadline_goes_on_without_a_connection(void **state)
 }
 
 /* The peer must not count for longer on who asked than it said at first. */
-static void session_request__barrier_tells_the_time_that_is_left(void **state)
+SL_CASE(session_request__barrier_tells_the_time_that_is_left)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -458,9 +438,8 @@ static void session_request__barrier_tells_the_time_that_is_left(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_reconnect__breaks_the_connection(void **state)
+SL_CASE(session_reconnect__breaks_the_connection)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     sl_session_reconnect(fixture.session, "there is none yet");
@@ -478,9 +457,8 @@ static void session_reconnect__breaks_the_connection(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_set_endpoint__leads_the_next_attempts(void **state)
+SL_CASE(session_set_endpoint__leads_the_next_attempts)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -506,9 +484,8 @@ static void session_set_endpoint__leads_the_next_attempts(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_tell__sends_heartbeats(void **state)
+SL_CASE(session_tell__sends_heartbeats)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     struct sl_message heartbeat = {.kind = SL_MESSAGE_HEARTBEAT};
@@ -523,9 +500,8 @@ static void session_tell__sends_heartbeats(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_told__passes_on_what_was_not_asked_for(void **state)
+SL_CASE(session_told__passes_on_what_was_not_asked_for)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -550,9 +526,8 @@ static void session_told__passes_on_what_was_not_asked_for(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_close__may_be_called_when_lost_or_told(void **state)
+SL_CASE(session_close__may_be_called_when_lost_or_told)
 {
-    (void)state;
     for (int when = 0; when < 3; when++) {
         struct session_fixture fixture;
         setup(&fixture);
@@ -581,9 +556,8 @@ static void session_close__may_be_called_when_lost_or_told(void **state)
 }
 
 /* The transport closes under it: another attempt would be one on freed memory. */
-static void session_lost__ends_with_its_transport(void **state)
+SL_CASE(session_lost__ends_with_its_transport)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_greet(&fixture);
@@ -600,32 +574,4 @@ static void session_lost__ends_with_its_transport(void **state)
                                        &fixture.pair.a.transport),
                      SL_OK);
     session_fixture_teardown(&fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(session_lost__connects_again_without_end),
-        cmocka_unit_test(session_lost__outlasts_a_peer_that_is_starting),
-        cmocka_unit_test(session_lost__outlasts_refusals_shorter_than_the_lease),
-        cmocka_unit_test(session_lost__ends_when_refused_for_a_lease),
-        cmocka_unit_test(session_lost__ends_when_refused_for_a_lease_behind_a_redirect),
-        cmocka_unit_test(session_open__tries_again_after_errors_that_pass),
-        cmocka_unit_test(session_lost__has_a_deadline_for_greetings),
-        cmocka_unit_test(session_lost__pauses_grow_when_connections_do_not_last),
-        cmocka_unit_test(session_lost__pauses_stay_below_the_lease),
-        cmocka_unit_test(session_lost__survives_frames_out_of_place),
-        cmocka_unit_test(session_request__is_sent_again_under_its_id),
-        cmocka_unit_test(session_request__is_sent_again_when_there_is_room),
-        cmocka_unit_test(session_request__waits_for_the_first_welcome),
-        cmocka_unit_test(session_request__deadline_goes_on_without_a_connection),
-        cmocka_unit_test(session_request__barrier_tells_the_time_that_is_left),
-        cmocka_unit_test(session_reconnect__breaks_the_connection),
-        cmocka_unit_test(session_set_endpoint__leads_the_next_attempts),
-        cmocka_unit_test(session_tell__sends_heartbeats),
-        cmocka_unit_test(session_told__passes_on_what_was_not_asked_for),
-        cmocka_unit_test(session_close__may_be_called_when_lost_or_told),
-        cmocka_unit_test(session_lost__ends_with_its_transport),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* The secret, from the client's side: what a session proves, and whom it believes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/control/auth.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/control/session_fixture.h"
 
 static const struct sl_secret secret = {.byte_count = 26, .bytes = "the secret of this cluster"};
@@ -111,9 +106,8 @@ static void assert_is_a_last_error(struct session_fixture *fixture, const char *
     session_fixture_teardown(fixture);
 }
 
-static void session_auth__proves_the_secret_to_a_peer_that_has_it(void **state)
+SL_CASE(session_auth__proves_the_secret_to_a_peer_that_has_it)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     authenticate(&fixture);
@@ -121,9 +115,8 @@ static void session_auth__proves_the_secret_to_a_peer_that_has_it(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_auth__has_a_nonce_of_its_own_on_each_connection(void **state)
+SL_CASE(session_auth__has_a_nonce_of_its_own_on_each_connection)
 {
-    (void)state;
     struct session_fixture fixture;
     uint8_t nonces[4][SL_MESSAGE_NONCE_BYTES];
     setup(&fixture, &secret);
@@ -141,9 +134,8 @@ static void session_auth__has_a_nonce_of_its_own_on_each_connection(void **state
 }
 
 /* A proof that was good on the last connection is good for nothing on the next. */
-static void session_auth__refuses_a_proof_that_is_replayed(void **state)
+SL_CASE(session_auth__refuses_a_proof_that_is_replayed)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     challenge(&fixture);
@@ -168,28 +160,24 @@ static void assert_proof_is_a_last_error(const struct sl_secret *its, enum sl_au
     assert_is_a_last_error(&fixture, "did not prove that it has the secret");
 }
 
-static void session_auth__refuses_a_peer_with_another_secret(void **state)
+SL_CASE(session_auth__refuses_a_peer_with_another_secret)
 {
-    (void)state;
     assert_proof_is_a_last_error(&other_secret, SL_AUTH_SERVER, 0x5a);
 }
 
 /* The session's own proof, sent back to it. */
-static void session_auth__refuses_its_own_kind_of_proof(void **state)
+SL_CASE(session_auth__refuses_its_own_kind_of_proof)
 {
-    (void)state;
     assert_proof_is_a_last_error(&secret, SL_AUTH_CLIENT, 0x5a);
 }
 
-static void session_auth__refuses_a_proof_for_another_challenge(void **state)
+SL_CASE(session_auth__refuses_a_proof_for_another_challenge)
 {
-    (void)state;
     assert_proof_is_a_last_error(&secret, SL_AUTH_SERVER, 0x5b);
 }
 
-static void session_auth__refuses_a_proof_before_the_challenge(void **state)
+SL_CASE(session_auth__refuses_a_proof_before_the_challenge)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     const struct sl_message proof = proof_by(&fixture, &secret, SL_AUTH_SERVER, 0);
@@ -198,9 +186,8 @@ static void session_auth__refuses_a_proof_before_the_challenge(void **state)
 }
 
 /* A challenge alone proves nothing. */
-static void session_auth__refuses_a_welcome_without_a_proof(void **state)
+SL_CASE(session_auth__refuses_a_welcome_without_a_proof)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     challenge(&fixture);
@@ -208,9 +195,8 @@ static void session_auth__refuses_a_welcome_without_a_proof(void **state)
     assert_is_a_last_error(&fixture, "did not prove that it has the secret");
 }
 
-static void session_auth__refuses_a_welcome_without_a_challenge(void **state)
+SL_CASE(session_auth__refuses_a_welcome_without_a_challenge)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
@@ -218,9 +204,8 @@ static void session_auth__refuses_a_welcome_without_a_challenge(void **state)
 }
 
 /* Also when an earlier connection of the session was proved. */
-static void session_auth__asks_for_a_proof_on_each_connection(void **state)
+SL_CASE(session_auth__asks_for_a_proof_on_each_connection)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     authenticate(&fixture);
@@ -235,9 +220,8 @@ static void session_auth__asks_for_a_proof_on_each_connection(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_auth__without_a_secret_says_how_to_give_one(void **state)
+SL_CASE(session_auth__without_a_secret_says_how_to_give_one)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, NULL);
     assert_false(fixture.heard[0].hello.has_nonce);
@@ -246,9 +230,8 @@ static void session_auth__without_a_secret_says_how_to_give_one(void **state)
     assert_ends(&fixture, "this cluster asks for a secret: --secret-file");
 }
 
-static void session_auth__an_empty_secret_is_none(void **state)
+SL_CASE(session_auth__an_empty_secret_is_none)
 {
-    (void)state;
     static const struct sl_secret none;
     struct session_fixture fixture;
     setup(&fixture, &none);
@@ -258,9 +241,8 @@ static void session_auth__an_empty_secret_is_none(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_auth__passes_the_peers_refusal_on(void **state)
+SL_CASE(session_auth__passes_the_peers_refusal_on)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, NULL);
     session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED,
@@ -269,9 +251,8 @@ static void session_auth__passes_the_peers_refusal_on(void **state)
 }
 
 /* One hello is proved once: before the peer's proof another challenge is an obstacle. */
-static void session_auth__answers_one_challenge(void **state)
+SL_CASE(session_auth__answers_one_challenge)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     challenge(&fixture);
@@ -280,9 +261,8 @@ static void session_auth__answers_one_challenge(void **state)
     assert_is_a_last_error(&fixture, "it challenges twice");
 }
 
-static void session_auth__ends_on_a_challenge_after_the_proof(void **state)
+SL_CASE(session_auth__ends_on_a_challenge_after_the_proof)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     prove_both(&fixture);
@@ -329,9 +309,8 @@ static void send_last_error(struct session_fixture *fixture, uint32_t which)
 }
 #define OBSTACLES 16
 
-static void session_auth__nothing_before_the_proof_ends_a_first_start(void **state)
+SL_CASE(session_auth__nothing_before_the_proof_ends_a_first_start)
 {
-    (void)state;
     for (uint32_t which = 0; which < OBSTACLES; which++) {
         struct session_fixture fixture;
         setup(&fixture, &secret);
@@ -342,9 +321,8 @@ static void session_auth__nothing_before_the_proof_ends_a_first_start(void **sta
 
 /* Without end, as when nobody is there; a proof on an earlier connection says nothing of this one.
  */
-static void session_auth__nothing_before_the_proof_ends_a_welcomed_session(void **state)
+SL_CASE(session_auth__nothing_before_the_proof_ends_a_welcomed_session)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     authenticate(&fixture);
@@ -360,9 +338,8 @@ static void session_auth__nothing_before_the_proof_ends_a_welcomed_session(void 
     session_fixture_teardown(&fixture);
 }
 
-static void session_auth__a_refusal_after_the_proof_is_final(void **state)
+SL_CASE(session_auth__a_refusal_after_the_proof_is_final)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     prove_both(&fixture);
@@ -370,9 +347,8 @@ static void session_auth__a_refusal_after_the_proof_is_final(void **state)
     assert_ends(&fixture, "the job has ended");
 }
 
-static void session_auth__the_start_deadline_names_the_last_last_error(void **state)
+SL_CASE(session_auth__the_start_deadline_names_the_last_last_error)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED, "this cluster needs a secret");
@@ -391,9 +367,8 @@ static void redirect(struct session_fixture *fixture)
     session_fixture_send_message(fixture, &message);
 }
 
-static void session_auth__follows_a_redirect_after_the_proof_only(void **state)
+SL_CASE(session_auth__follows_a_redirect_after_the_proof_only)
 {
-    (void)state;
     struct session_fixture fixture;
     setup(&fixture, &secret);
     const struct sl_endpoint other = {.scheme = SL_ENDPOINT_TCP, .port = 4001, .host = "127.0.0.1"};
@@ -407,31 +382,4 @@ static void session_auth__follows_a_redirect_after_the_proof_only(void **state)
     assert_int_equal(sl_session_endpoint(fixture.session)->port, 4001);
     authenticate(&fixture);
     session_fixture_teardown(&fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(session_auth__proves_the_secret_to_a_peer_that_has_it),
-        cmocka_unit_test(session_auth__has_a_nonce_of_its_own_on_each_connection),
-        cmocka_unit_test(session_auth__refuses_a_proof_that_is_replayed),
-        cmocka_unit_test(session_auth__refuses_a_peer_with_another_secret),
-        cmocka_unit_test(session_auth__refuses_its_own_kind_of_proof),
-        cmocka_unit_test(session_auth__refuses_a_proof_for_another_challenge),
-        cmocka_unit_test(session_auth__refuses_a_proof_before_the_challenge),
-        cmocka_unit_test(session_auth__refuses_a_welcome_without_a_proof),
-        cmocka_unit_test(session_auth__refuses_a_welcome_without_a_challenge),
-        cmocka_unit_test(session_auth__asks_for_a_proof_on_each_connection),
-        cmocka_unit_test(session_auth__without_a_secret_says_how_to_give_one),
-        cmocka_unit_test(session_auth__an_empty_secret_is_none),
-        cmocka_unit_test(session_auth__passes_the_peers_refusal_on),
-        cmocka_unit_test(session_auth__answers_one_challenge),
-        cmocka_unit_test(session_auth__ends_on_a_challenge_after_the_proof),
-        cmocka_unit_test(session_auth__nothing_before_the_proof_ends_a_first_start),
-        cmocka_unit_test(session_auth__nothing_before_the_proof_ends_a_welcomed_session),
-        cmocka_unit_test(session_auth__a_refusal_after_the_proof_is_final),
-        cmocka_unit_test(session_auth__the_start_deadline_names_the_last_last_error),
-        cmocka_unit_test(session_auth__follows_a_redirect_after_the_proof_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

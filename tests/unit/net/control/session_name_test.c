@@ -1,16 +1,11 @@
 /* Persistent sessions whose endpoint has a name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "tests/support/localhost.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/control/session_fixture.h"
 
 static void setup(struct session_fixture *fixture)
@@ -41,9 +36,8 @@ static bool is_not_resolved(void *ctx)
     return strstr(sl_session_last_error(fixture->session), "cannot resolve host") != NULL;
 }
 
-static void session_set_endpoint__takes_names(void **state)
+SL_CASE(session_set_endpoint__takes_names)
 {
-    (void)state;
     SKIP_WITHOUT_LOCALHOST();
     struct session_fixture fixture;
     setup(&fixture);
@@ -59,9 +53,8 @@ static void session_set_endpoint__takes_names(void **state)
 }
 
 /* At any moment of a look-up, which goes on without it. */
-static void session_close__works_during_a_look_up(void **state)
+SL_CASE(session_close__works_during_a_look_up)
 {
-    (void)state;
     for (uint32_t turns = 60; turns < 90; turns += 2) {
         struct session_fixture fixture;
         setup(&fixture);
@@ -84,13 +77,4 @@ const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:__res_context_send\n";
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(session_set_endpoint__takes_names),
-        cmocka_unit_test(session_close__works_during_a_look_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

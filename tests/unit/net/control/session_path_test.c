@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "net/control/resolve.h"
 #include "tests/support/localhost.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/control/path_fixture.h"
 
 /* After a hello that has come already. */
@@ -19,9 +20,8 @@ static void welcomed(struct path_fixture *fixture, bool path)
     path_expect_way(fixture, path);
 }
 
-static void session_path__is_the_way_that_is_taken(void **state)
+SL_CASE(session_path__is_the_way_that_is_taken)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen(&fixture);
@@ -37,9 +37,8 @@ static void session_path__is_the_way_that_is_taken(void **state)
 
 /* Whoever closes several transports under connections that have not ended closes one before the
  * other: that of the endpoint is gone when the near connection hears of its end. */
-static void session_path__outlives_the_transport_of_its_endpoint(void **state)
+SL_CASE(session_path__outlives_the_transport_of_its_endpoint)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen(&fixture);
@@ -74,9 +73,8 @@ static void greeted_with_words(struct path_fixture *fixture, bool path, char *wo
     with_words(fixture, path_greeted, path, words, bytes);
 }
 
-static void session_path__that_is_refused_goes_on_by_the_endpoint_at_once(void **state)
+SL_CASE(session_path__that_is_refused_goes_on_by_the_endpoint_at_once)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen_far(&fixture);
@@ -101,9 +99,8 @@ static void comes_back(struct path_fixture *fixture)
     path_greeted(fixture, true);
 }
 
-static void session_path__that_was_refused_is_left_alone_for_a_while(void **state)
+SL_CASE(session_path__that_was_refused_is_left_alone_for_a_while)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen_far(&fixture);
@@ -117,9 +114,8 @@ static void session_path__that_was_refused_is_left_alone_for_a_while(void **stat
     path_teardown(&fixture);
 }
 
-static void session_set_path__forgets_that_it_was_refused(void **state)
+SL_CASE(session_set_path__forgets_that_it_was_refused)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen_far(&fixture);
@@ -137,9 +133,8 @@ static void session_set_path__forgets_that_it_was_refused(void **state)
 }
 
 /* A peer that is gone is to be reached by neither: nothing is wrong with the near way. */
-static void session_path__is_tried_again_as_long_as_the_endpoint_fails_too(void **state)
+SL_CASE(session_path__is_tried_again_as_long_as_the_endpoint_fails_too)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     session_fixture_pass(&fixture.base, 3000);
@@ -153,9 +148,8 @@ static void session_path__is_tried_again_as_long_as_the_endpoint_fails_too(void 
     path_teardown(&fixture);
 }
 
-static void session_path__without_a_welcome_goes_on_by_the_endpoint(void **state)
+SL_CASE(session_path__without_a_welcome_goes_on_by_the_endpoint)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen(&fixture);
@@ -172,9 +166,8 @@ static void session_path__without_a_welcome_goes_on_by_the_endpoint(void **state
 }
 
 /* What the peer says by the near way it would say by any: it is asked again there. */
-static void session_path__is_kept_when_the_peer_says_not_yet(void **state)
+SL_CASE(session_path__is_kept_when_the_peer_says_not_yet)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen(&fixture);
@@ -187,9 +180,8 @@ static void session_path__is_kept_when_the_peer_says_not_yet(void **state)
     path_teardown(&fixture);
 }
 
-static void session_path__refused_for_good_is_the_end(void **state)
+SL_CASE(session_path__refused_for_good_is_the_end)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen(&fixture);
@@ -203,9 +195,8 @@ static void session_path__refused_for_good_is_the_end(void **state)
 }
 
 /* The peer of an earlier welcome may be at the endpoint, and somebody else on the near path. */
-static void session_path__refused_after_a_welcome_goes_on_by_the_endpoint(void **state)
+SL_CASE(session_path__refused_after_a_welcome_goes_on_by_the_endpoint)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen(&fixture);
@@ -221,9 +212,8 @@ static void session_path__refused_after_a_welcome_goes_on_by_the_endpoint(void *
     path_teardown(&fixture);
 }
 
-static void session_path__with_nobody_anywhere_ends_by_the_start_deadline(void **state)
+SL_CASE(session_path__with_nobody_anywhere_ends_by_the_start_deadline)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     session_fixture_until(&fixture.base, session_fixture_is_closed);
@@ -258,9 +248,8 @@ static bool is_preferred_tried(void *ctx)
     return path_conn != NULL;
 }
 
-static void session_path__by_a_name_is_looked_up(void **state)
+SL_CASE(session_path__by_a_name_is_looked_up)
 {
-    (void)state;
     SKIP_WITHOUT_LOCALHOST();
     struct path_fixture fixture;
     path_setup(&fixture);
@@ -276,9 +265,8 @@ static void session_path__by_a_name_is_looked_up(void **state)
     path_teardown(&fixture);
 }
 
-static void session_path__by_a_name_that_is_none_goes_on_by_the_endpoint(void **state)
+SL_CASE(session_path__by_a_name_that_is_none_goes_on_by_the_endpoint)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     go_over_rdma(&fixture, "nobody.invalid");
@@ -293,9 +281,8 @@ static void session_path__by_a_name_that_is_none_goes_on_by_the_endpoint(void **
 }
 
 /* The transport of the way that is looked up may be gone when its address is found. */
-static void session_set_path__forgets_a_look_up(void **state)
+SL_CASE(session_set_path__forgets_a_look_up)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     go_over_rdma(&fixture, "localhost");
@@ -317,9 +304,8 @@ static void lose_path(struct path_fixture *fixture, int err)
     assert_int_equal(fixture->base.lost_err, err);
 }
 
-static void session_path__whose_medium_fails_twice_is_left_alone_for_a_while(void **state)
+SL_CASE(session_path__whose_medium_fails_twice_is_left_alone_for_a_while)
 {
-    (void)state;
     static const int errs[] = {SL_ERR_IO, SL_ERR_DEADLINE};
     for (size_t i = 0; i < sizeof errs / sizeof *errs; i++) {
         struct path_fixture fixture;
@@ -341,9 +327,8 @@ static void session_path__whose_medium_fails_twice_is_left_alone_for_a_while(voi
     }
 }
 
-static void session_path__that_lasts_between_failures_is_kept(void **state)
+SL_CASE(session_path__that_lasts_between_failures_is_kept)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     go_over_rdma(&fixture, "10.0.0.1");
@@ -374,9 +359,8 @@ static void lose_path_after(struct path_fixture *fixture, int err, uint32_t ms)
 
 /* It carries what is short: the greeting. The end that sends what is long fails after 8 to 10 s,
  * and the other one sees it go. */
-static void session_path__that_carries_too_little_is_left_alone_for_a_while(void **state)
+SL_CASE(session_path__that_carries_too_little_is_left_alone_for_a_while)
 {
-    (void)state;
     static const struct {
         int err;
         uint32_t ms, count;
@@ -396,9 +380,8 @@ static void session_path__that_carries_too_little_is_left_alone_for_a_while(void
     }
 }
 
-static void session_path__is_not_blamed_for_what_the_owner_gives_up(void **state)
+SL_CASE(session_path__is_not_blamed_for_what_the_owner_gives_up)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     path_listen(&fixture);
@@ -419,9 +402,8 @@ static void session_path__is_not_blamed_for_what_the_owner_gives_up(void **state
 }
 
 /* Somebody takes connections there, and says nothing. */
-static void session_path__that_leads_astray_is_looked_for_less_and_less(void **state)
+SL_CASE(session_path__that_leads_astray_is_looked_for_less_and_less)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     go_over_rdma(&fixture, "10.0.0.1");
@@ -452,9 +434,8 @@ static void pass_and_count(struct path_fixture *fixture, uint32_t seconds)
 }
 
 /* Asked less and less often, and the connection that there is goes on meanwhile. */
-static void session_path__is_looked_for_while_the_endpoint_serves(void **state)
+SL_CASE(session_path__is_looked_for_while_the_endpoint_serves)
 {
-    (void)state;
     for (int silent = 0; silent < 2; silent++) {
         struct path_fixture fixture;
         path_setup(&fixture);
@@ -482,9 +463,8 @@ static void session_path__is_looked_for_while_the_endpoint_serves(void **state)
     }
 }
 
-static void session_path__by_a_name_is_looked_for(void **state)
+SL_CASE(session_path__by_a_name_is_looked_for)
 {
-    (void)state;
     SKIP_WITHOUT_LOCALHOST();
     struct path_fixture fixture;
     path_setup(&fixture);
@@ -504,9 +484,8 @@ static void session_path__by_a_name_is_looked_for(void **state)
 }
 
 /* Closed, lost, or told of another way, at any moment of it. */
-static void session_path__is_looked_for_no_more(void **state)
+SL_CASE(session_path__is_looked_for_no_more)
 {
-    (void)state;
     for (uint32_t i = 0; i < 60; i++) {
         struct path_fixture fixture;
         path_setup(&fixture);
@@ -536,9 +515,8 @@ static void session_path__is_looked_for_no_more(void **state)
 }
 
 /* rdma_cm tries for long to reach a host that is gone. */
-static void session_path__without_an_answer_goes_on_by_the_endpoint(void **state)
+SL_CASE(session_path__without_an_answer_goes_on_by_the_endpoint)
 {
-    (void)state;
     struct path_fixture fixture;
     path_setup(&fixture);
     go_over_rdma(&fixture, "10.0.0.1");
@@ -559,34 +537,4 @@ static void session_path__without_an_answer_goes_on_by_the_endpoint(void **state
     path_greeted(&fixture, false);
     assert_true(fixture.base.pair.now_ns < 8 * SL_CLOCK_NS_PER_S);
     path_teardown(&fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(session_path__is_the_way_that_is_taken),
-        cmocka_unit_test(session_path__outlives_the_transport_of_its_endpoint),
-        cmocka_unit_test(session_path__that_is_refused_goes_on_by_the_endpoint_at_once),
-        cmocka_unit_test(session_path__that_was_refused_is_left_alone_for_a_while),
-        cmocka_unit_test(session_set_path__forgets_that_it_was_refused),
-        cmocka_unit_test(session_path__is_tried_again_as_long_as_the_endpoint_fails_too),
-        cmocka_unit_test(session_path__without_a_welcome_goes_on_by_the_endpoint),
-        cmocka_unit_test(session_path__is_kept_when_the_peer_says_not_yet),
-        cmocka_unit_test(session_path__refused_for_good_is_the_end),
-        cmocka_unit_test(session_path__refused_after_a_welcome_goes_on_by_the_endpoint),
-        cmocka_unit_test(session_path__with_nobody_anywhere_ends_by_the_start_deadline),
-        cmocka_unit_test(session_path__by_a_name_is_looked_up),
-        cmocka_unit_test(session_path__by_a_name_that_is_none_goes_on_by_the_endpoint),
-        cmocka_unit_test(session_set_path__forgets_a_look_up),
-        cmocka_unit_test(session_path__whose_medium_fails_twice_is_left_alone_for_a_while),
-        cmocka_unit_test(session_path__that_lasts_between_failures_is_kept),
-        cmocka_unit_test(session_path__that_carries_too_little_is_left_alone_for_a_while),
-        cmocka_unit_test(session_path__is_not_blamed_for_what_the_owner_gives_up),
-        cmocka_unit_test(session_path__that_leads_astray_is_looked_for_less_and_less),
-        cmocka_unit_test(session_path__without_an_answer_goes_on_by_the_endpoint),
-        cmocka_unit_test(session_path__is_looked_for_while_the_endpoint_serves),
-        cmocka_unit_test(session_path__by_a_name_is_looked_for),
-        cmocka_unit_test(session_path__is_looked_for_no_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

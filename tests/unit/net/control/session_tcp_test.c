@@ -1,11 +1,5 @@
 /* Sessions over io_uring TCP, with a reactor's thread and ring: what the loop transport's tests say
  * of every order of events holds on a real one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +15,7 @@
 #include "core/log.h"
 #include "net/control/session.h"
 #include "tests/support/localhost.h"
+#include "tests/support/unit.h"
 
 #define WAIT_S     20
 #define TABLES     1000 /* in the counters: longer than what is received inline */
@@ -259,9 +254,8 @@ static struct fixture fixture_at(uint16_t port, bool listens)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-static void session_open__over_tcp_waits_for_the_listener(void **state)
+SL_CASE(session_open__over_tcp_waits_for_the_listener)
 {
-    (void)state;
     SKIP_WITHOUT_LOCALHOST();
     uint16_t port;
     int holder = bind_free(&port);
@@ -290,9 +284,8 @@ static void *serve_http(void *ctx)
     return NULL;
 }
 
-static void session_open__over_tcp_gives_up_on_other_protocols(void **state)
+SL_CASE(session_open__over_tcp_gives_up_on_other_protocols)
 {
-    (void)state;
     SKIP_WITHOUT_LOCALHOST();
     uint16_t port;
     int listener = bind_free(&port);
@@ -306,13 +299,4 @@ static void session_open__over_tcp_gives_up_on_other_protocols(void **state)
     assert_int_equal(fixture.closed_err, SL_ERR_PROTOCOL);
     assert_non_null(strstr(fixture.reason, "coordinator (tcp://localhost:"));
     assert_non_null(strstr(fixture.reason, "does not speak Starling's protocol"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(session_open__over_tcp_waits_for_the_listener),
-        cmocka_unit_test(session_open__over_tcp_gives_up_on_other_protocols),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

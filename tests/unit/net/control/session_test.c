@@ -1,19 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/control/session_fixture.h"
 
-static void session_open__greets_and_is_welcomed(void **state)
+SL_CASE(session_open__greets_and_is_welcomed)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_DATA);
     assert_null(sl_session_conn(fixture.session));
@@ -28,9 +21,8 @@ static void session_open__greets_and_is_welcomed(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__tries_again_until_somebody_listens(void **state)
+SL_CASE(session_open__tries_again_until_somebody_listens)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     for (int i = 0; i < 5000; i++) {
@@ -41,9 +33,8 @@ static void session_open__tries_again_until_somebody_listens(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__tries_again_when_closed_before_the_welcome(void **state)
+SL_CASE(session_open__tries_again_when_closed_before_the_welcome)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_listen_now(&fixture);
@@ -58,9 +49,8 @@ static void session_open__tries_again_when_closed_before_the_welcome(void **stat
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__ends_at_the_start_deadline(void **state)
+SL_CASE(session_open__ends_at_the_start_deadline)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     uint64_t before_ns = fixture.pair.now_ns;
@@ -73,9 +63,8 @@ static void session_open__ends_at_the_start_deadline(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__ends_when_no_welcome_comes(void **state)
+SL_CASE(session_open__ends_when_no_welcome_comes)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_listen_now(&fixture);
@@ -86,9 +75,8 @@ static void session_open__ends_when_no_welcome_comes(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__says_why_it_was_refused(void **state)
+SL_CASE(session_open__says_why_it_was_refused)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_listen_now(&fixture);
@@ -105,9 +93,8 @@ static void session_open__says_why_it_was_refused(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__names_both_versions(void **state)
+SL_CASE(session_open__names_both_versions)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_listen_now(&fixture);
@@ -121,9 +108,8 @@ static void session_open__names_both_versions(void **state)
 }
 
 /* A frame header of another version, as the next version of a ps would send it. */
-static void session_open__names_the_version_of_another_frame(void **state)
+SL_CASE(session_open__names_the_version_of_another_frame)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_listen_now(&fixture);
@@ -138,9 +124,8 @@ static void session_open__names_the_version_of_another_frame(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_open__ends_on_frames_out_of_place(void **state)
+SL_CASE(session_open__ends_on_frames_out_of_place)
 {
-    (void)state;
     static const struct {
         struct sl_frame frame;
         const char *payload;
@@ -163,9 +148,8 @@ static void session_open__ends_on_frames_out_of_place(void **state)
     }
 }
 
-static void session_request__is_answered(void **state)
+SL_CASE(session_request__is_answered)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_DATA);
     session_fixture_greet(&fixture);
@@ -190,9 +174,8 @@ static void session_request__is_answered(void **state)
     assert_int_equal(fixture.answer_count, 1);
 }
 
-static void session_request__passes_the_peers_error_on(void **state)
+SL_CASE(session_request__passes_the_peers_error_on)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_greet(&fixture);
@@ -207,9 +190,8 @@ static void session_request__passes_the_peers_error_on(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_request__refuses_an_answer_of_another_kind(void **state)
+SL_CASE(session_request__refuses_an_answer_of_another_kind)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_greet(&fixture);
@@ -222,9 +204,8 @@ static void session_request__refuses_an_answer_of_another_kind(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_request__has_a_deadline(void **state)
+SL_CASE(session_request__has_a_deadline)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_greet(&fixture);
@@ -243,9 +224,8 @@ static void session_request__has_a_deadline(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_request__deadline_names_whom_the_peer_waits_for(void **state)
+SL_CASE(session_request__deadline_names_whom_the_peer_waits_for)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_greet(&fixture);
@@ -262,9 +242,8 @@ static void session_request__deadline_names_whom_the_peer_waits_for(void **state
     session_fixture_teardown(&fixture);
 }
 
-static void session_request__is_answered_when_the_connection_ends(void **state)
+SL_CASE(session_request__is_answered_when_the_connection_ends)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_greet(&fixture);
@@ -280,9 +259,8 @@ static void session_request__is_answered_when_the_connection_ends(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_close__may_be_called_from_every_event(void **state)
+SL_CASE(session_close__may_be_called_from_every_event)
 {
-    (void)state;
     for (int when = 0; when < 4; when++) {
         struct session_fixture fixture;
         session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
@@ -312,9 +290,8 @@ static void session_close__may_be_called_from_every_event(void **state)
     }
 }
 
-static void session_close__says_goodbye(void **state)
+SL_CASE(session_close__says_goodbye)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_greet(&fixture);
@@ -328,9 +305,8 @@ static void session_close__says_goodbye(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_close__works_at_any_moment(void **state)
+SL_CASE(session_close__works_at_any_moment)
 {
-    (void)state;
     for (int turns = 0; turns < 40; turns++) {
         struct session_fixture fixture;
         session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
@@ -347,9 +323,8 @@ static void session_close__works_at_any_moment(void **state)
     }
 }
 
-static void session_received__passes_data_frames_on(void **state)
+SL_CASE(session_received__passes_data_frames_on)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_DATA);
     session_fixture_greet(&fixture);
@@ -371,9 +346,8 @@ static void session_received__passes_data_frames_on(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_received__takes_long_control_messages(void **state)
+SL_CASE(session_received__takes_long_control_messages)
 {
-    (void)state;
     struct session_fixture fixture;
     session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
     session_fixture_greet(&fixture);
@@ -393,31 +367,4 @@ static void session_received__takes_long_control_messages(void **state)
     session_fixture_until(&fixture, session_fixture_is_answered);
     assert_int_equal(fixture.answer_err, SL_OK);
     session_fixture_teardown(&fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(session_open__greets_and_is_welcomed),
-        cmocka_unit_test(session_open__tries_again_until_somebody_listens),
-        cmocka_unit_test(session_open__tries_again_when_closed_before_the_welcome),
-        cmocka_unit_test(session_open__ends_at_the_start_deadline),
-        cmocka_unit_test(session_open__ends_when_no_welcome_comes),
-        cmocka_unit_test(session_open__says_why_it_was_refused),
-        cmocka_unit_test(session_open__names_both_versions),
-        cmocka_unit_test(session_open__names_the_version_of_another_frame),
-        cmocka_unit_test(session_open__ends_on_frames_out_of_place),
-        cmocka_unit_test(session_request__is_answered),
-        cmocka_unit_test(session_request__passes_the_peers_error_on),
-        cmocka_unit_test(session_request__refuses_an_answer_of_another_kind),
-        cmocka_unit_test(session_request__has_a_deadline),
-        cmocka_unit_test(session_request__deadline_names_whom_the_peer_waits_for),
-        cmocka_unit_test(session_request__is_answered_when_the_connection_ends),
-        cmocka_unit_test(session_close__may_be_called_from_every_event),
-        cmocka_unit_test(session_close__says_goodbye),
-        cmocka_unit_test(session_close__works_at_any_moment),
-        cmocka_unit_test(session_received__passes_data_frames_on),
-        cmocka_unit_test(session_received__takes_long_control_messages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

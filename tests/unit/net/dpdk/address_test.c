@@ -1,6 +1,7 @@
 /* Addresses that strangers give: whom nobody answers, and which are not theirs. */
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
 static void seal_anew(struct packet *packet)
@@ -26,9 +27,8 @@ static const struct {
 };
 
 /* What would be answered to many, or to nobody, is not answered. */
-static void open__from_where_nobody_can_be(void **state)
+SL_CASE(open__from_where_nobody_can_be)
 {
-    (void)state;
     for (uint32_t i = 0; i < sizeof nowhere / sizeof nowhere[0]; i++) {
         struct hosts hosts;
         hosts_open(&hosts, NULL);
@@ -45,9 +45,8 @@ static void open__from_where_nobody_can_be(void **state)
 }
 
 /* Nor are an ACCEPT that nobody asked for, and a PROBE for another life of this process. */
-static void denied__from_where_nobody_can_be(void **state)
+SL_CASE(denied__from_where_nobody_can_be)
 {
-    (void)state;
     static const uint8_t kinds[] = {SL_DPDK_ACCEPT, SL_DPDK_PROBE};
     for (uint32_t i = 0; i < 2 * sizeof nowhere / sizeof nowhere[0]; i++) {
         struct hosts hosts;
@@ -72,9 +71,8 @@ static void denied__from_where_nobody_can_be(void **state)
 
 /* The cookie of one address is no good from another: who cannot read what is sent to the address
  * that he gives does not get a connection. */
-static void open__from_another_address(void **state)
+SL_CASE(open__from_another_address)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     (void)hosts_pair(&hosts);
@@ -86,14 +84,4 @@ static void open__from_another_address(void **state)
     assert_int_equal(hosts.received[SL_DPDK_RETRY], 2);
     assert_int_equal(hosts.nodes[0].link_count, 1);
     hosts_close(&hosts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(open__from_where_nobody_can_be),
-        cmocka_unit_test(denied__from_where_nobody_can_be),
-        cmocka_unit_test(open__from_another_address),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

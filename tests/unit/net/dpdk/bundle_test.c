@@ -2,14 +2,14 @@
 #include <string.h>
 
 #include "net/dpdk/send.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/sending.h"
 
 /* ---- Trains -----------------------------------------------------------------------------------
  */
 
-static void bundle__has_all_short_frames(void **state)
+SL_CASE_WITH(bundle__has_all_short_frames, setup, teardown)
 {
-    (void)state;
     static const uint32_t sizes[] = {0, 64, 1, 300, 7, 64};
     uint8_t *frames[6];
     for (uint32_t i = 0; i < 6; i++) {
@@ -40,9 +40,8 @@ static void bundle__has_all_short_frames(void **state)
     assert_true(sl_dpdk_send_is_done(end.conn));
 }
 
-static void bundle__is_cut_where_the_packet_is_full(void **state)
+SL_CASE_WITH(bundle__is_cut_where_the_packet_is_full, setup, teardown)
 {
-    (void)state;
     uint8_t *frames[40];
     for (uint32_t i = 0; i < 40; i++) {
         frames[i] = offer(i, 64);
@@ -64,9 +63,8 @@ static void bundle__is_cut_where_the_packet_is_full(void **state)
 }
 
 /* Several frames in one head, some in the next packet. */
-static void bundle__of_a_stream(void **state)
+SL_CASE_WITH(bundle__of_a_stream, setup, teardown)
 {
-    (void)state;
     enum { FRAMES = 30, BYTES = 32 + 64 };
     uint8_t *stream = end_keep(&end, malloc(FRAMES * BYTES));
     for (uint32_t i = 0; i < FRAMES; i++) {
@@ -84,9 +82,8 @@ static void bundle__of_a_stream(void **state)
 }
 
 /* Frames of any length in a row, a long one among them. */
-static void stream__with_a_long_frame(void **state)
+SL_CASE_WITH(stream__with_a_long_frame, setup, teardown)
 {
-    (void)state;
     static const uint32_t sizes[] = {5, 3000, 9};
     uint8_t *stream = end_keep(&end, malloc(4000)), *frames[3];
     uint32_t bytes = 0;
@@ -115,9 +112,8 @@ static void stream__with_a_long_frame(void **state)
     assert_int_equal(end.cookie_count, 1);
 }
 
-static void joined__is_reported_once(void **state)
+SL_CASE_WITH(joined__is_reported_once, setup, teardown)
 {
-    (void)state;
     offer(0, 8);
     assert_true(end_offer(&end, make(1, 8), 40, 0, SL_TRANSPORT_COALESCED));
     assert_true(end_offer(&end, make(2, 2000), 2032, 0, SL_TRANSPORT_COALESCED));
@@ -132,9 +128,8 @@ static void joined__is_reported_once(void **state)
     assert_int_equal(end.cookie_count, 2);
 }
 
-static void queue__takes_so_many_and_says_when_there_is_room(void **state)
+SL_CASE_WITH(queue__takes_so_many_and_says_when_there_is_room, setup, teardown)
 {
-    (void)state;
     for (uint32_t i = 0; i < SL_DPDK_QUEUE; i++) {
         offer(i, 0);
     }
@@ -153,9 +148,8 @@ static void queue__takes_so_many_and_says_when_there_is_room(void **state)
 /* ---- Pieces -----------------------------------------------------------------------------------
  */
 
-static void pieces__are_of_equal_length(void **state)
+SL_CASE_WITH(pieces__are_of_equal_length, setup, teardown)
 {
-    (void)state;
     enum { BYTES = 32 + 20001 };
     uint8_t *frame = make(0, 20001);
     assert_true(end_offer(&end, frame, BYTES, 7777, cookie_of(0))); /* in two odd parts */
@@ -172,9 +166,8 @@ static void pieces__are_of_equal_length(void **state)
     }
 }
 
-static void lost__goes_again_as_it_was_cut_and_first(void **state)
+SL_CASE_WITH(lost__goes_again_as_it_was_cut_and_first, setup, teardown)
 {
-    (void)state;
     offer(0, 100);
     offer(1, 200);
     offer(2, 5000);
@@ -201,9 +194,8 @@ static void lost__goes_again_as_it_was_cut_and_first(void **state)
     assert_int_equal(end.conn->offered, 136 + 232 + 5032 + 88); /* each once, trains padded */
 }
 
-static void timeout__asks_the_peer(void **state)
+SL_CASE_WITH(timeout__asks_the_peer, setup, teardown)
 {
-    (void)state;
     offer(0, 100);
     end_flush(&end);
     end.now_ns += SL_CLOCK_NS_PER_S;
@@ -247,9 +239,8 @@ static void expect_pieces(uint32_t first, const uint8_t *frame, uint32_t bytes)
     }
 }
 
-static void gather__reports_when_the_device_has_read(void **state)
+SL_CASE_WITH(gather__reports_when_the_device_has_read, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = open_gathering(5000);
     assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
     end_flush(&end);
@@ -268,9 +259,8 @@ static void gather__reports_when_the_device_has_read(void **state)
 }
 
 /* A piece in both parts, the first of an odd length. */
-static void gather__with_a_head_that_is_copied(void **state)
+SL_CASE_WITH(gather__with_a_head_that_is_copied, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = open_gathering(5000);
     end.dpdk->regions[0].base += 101;
     end.dpdk->regions[0].bytes -= 101;
@@ -280,9 +270,8 @@ static void gather__with_a_head_that_is_copied(void **state)
     expect_pieces(0, frame, 5032);
 }
 
-static void gather__what_is_lost_again(void **state)
+SL_CASE_WITH(gather__what_is_lost_again, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = open_gathering(7 * PIECE - 32);
     assert_true(end_offer(&end, frame, 7 * PIECE, 0, cookie_of(0)));
     end_flush(&end);
@@ -299,9 +288,8 @@ static void gather__what_is_lost_again(void **state)
     assert_int_equal(end.cookie_count, 1);
 }
 
-static void gather__not_what_is_elsewhere(void **state)
+SL_CASE_WITH(gather__not_what_is_elsewhere, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = open_gathering(5000);
     end.dpdk->regions[0].bytes = 5000;
     assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
@@ -309,26 +297,4 @@ static void gather__not_what_is_elsewhere(void **state)
     assert_int_equal(end.tail_count, 0);
     assert_int_equal(end.sent_count, 4);
     assert_int_equal(end.dpdk->stats.copied_bytes, 5032);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        CASE(bundle__has_all_short_frames),
-        CASE(bundle__is_cut_where_the_packet_is_full),
-        CASE(bundle__of_a_stream),
-        CASE(stream__with_a_long_frame),
-        CASE(joined__is_reported_once),
-        CASE(queue__takes_so_many_and_says_when_there_is_room),
-        CASE(pieces__are_of_equal_length),
-        CASE(lost__goes_again_as_it_was_cut_and_first),
-        CASE(timeout__asks_the_peer),
-        CASE(gather__reports_when_the_device_has_read),
-        CASE(gather__with_a_head_that_is_copied),
-        CASE(gather__what_is_lost_again),
-        CASE(gather__not_what_is_elsewhere),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "net/dpdk/checksum_blocks.h"
 #include "net/dpdk/wire.h"
+#include "tests/support/unit.h"
 
 #define BYTES_MAX 70000U
 
@@ -43,17 +37,15 @@ static uint8_t *random_bytes(uint32_t length, uint64_t seed)
     return bytes;
 }
 
-static void checksum__example_of_rfc_1071(void **state)
+SL_CASE(checksum__example_of_rfc_1071)
 {
-    (void)state;
     static const uint8_t bytes[] = {0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7};
     uint16_t checksum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, bytes, sizeof bytes));
     assert_int_equal((uint16_t)~checksum, 0xf2dd); /* the sum is dd f2 */
 }
 
-static void checksum__of_any_length_and_place(void **state)
+SL_CASE(checksum__of_any_length_and_place)
 {
-    (void)state;
     uint8_t *bytes = random_bytes(2048, 1), copy[1024];
     for (uint32_t length = 0; length <= 1000; length++) {
         const uint8_t *from = bytes + length * 7 % 17;
@@ -69,9 +61,8 @@ static void checksum__of_any_length_and_place(void **state)
     free(bytes);
 }
 
-static void checksum__of_ones_carries(void **state)
+SL_CASE(checksum__of_ones_carries)
 {
-    (void)state;
     uint8_t *bytes = malloc(BYTES_MAX);
     assert_non_null(bytes);
     memset(bytes, 0xff, BYTES_MAX);
@@ -87,15 +78,13 @@ static void checksum__of_ones_carries(void **state)
     free(bytes);
 }
 
-static void checksum__of_nothing_that_is_nowhere(void **state)
+SL_CASE(checksum__of_nothing_that_is_nowhere)
 {
-    (void)state;
     assert_int_equal(sl_dpdk_checksum(77, NULL, 0), 77);
 }
 
-static void checksum__in_pieces(void **state)
+SL_CASE(checksum__in_pieces)
 {
-    (void)state;
     uint64_t seed = 5;
     uint8_t *bytes = random_bytes(3000, 2);
     for (int i = 0; i < 2000; i++) {
@@ -110,9 +99,8 @@ static void checksum__in_pieces(void **state)
 }
 
 /* What processors without more have. */
-static void checksum__in_its_plainest_form(void **state)
+SL_CASE(checksum__in_its_plainest_form)
 {
-    (void)state;
     extern const struct sl_dpdk_checksum_form sl_dpdk_checksum_form_plain;
     uint8_t *bytes = random_bytes(4096, 3), copy[2048];
     for (uint32_t blocks = 1; blocks <= sizeof copy / SL_DPDK_CHECKSUM_BLOCK; blocks++) {
@@ -127,17 +115,4 @@ static void checksum__in_its_plainest_form(void **state)
         assert_memory_equal(copy, from, length);
     }
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checksum__example_of_rfc_1071),
-        cmocka_unit_test(checksum__of_any_length_and_place),
-        cmocka_unit_test(checksum__of_ones_carries),
-        cmocka_unit_test(checksum__in_pieces),
-        cmocka_unit_test(checksum__in_its_plainest_form),
-        cmocka_unit_test(checksum__of_nothing_that_is_nowhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* How connections live and end, on a cable that loses, repeats and forges. */
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
 #define TIMEOUT_MS 10000U
@@ -8,9 +9,8 @@
 
 /* All that was taken arrives, and is reported, before both sides hear of the end: also when what
  * ends it is lost. */
-static void disconnect__delivers_all_before_the_end(void **state)
+SL_CASE(disconnect__delivers_all_before_the_end)
 {
-    (void)state;
     static const uint32_t kinds[] = {SL_DPDK_ACK, SL_DPDK_BUNDLE, SL_DPDK_DATA, SL_DPDK_FIN,
                                      SL_DPDK_RESET};
     for (uint32_t i = 0; i < 5; i++) {
@@ -36,9 +36,8 @@ static void disconnect__delivers_all_before_the_end(void **state)
     }
 }
 
-static void disconnect__by_both(void **state)
+SL_CASE(disconnect__by_both)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
@@ -52,9 +51,8 @@ static void disconnect__by_both(void **state)
 }
 
 /* A peer that is gone does not keep it for longer than a second. */
-static void disconnect__nobody_answers(void **state)
+SL_CASE(disconnect__nobody_answers)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -69,9 +67,8 @@ static void disconnect__nobody_answers(void **state)
 }
 
 /* What came before the end is delivered, however long the receiver has no memory for it. */
-static void disconnect__waits_for_the_receivers_memory(void **state)
+SL_CASE(disconnect__waits_for_the_receivers_memory)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
@@ -90,9 +87,8 @@ static void disconnect__waits_for_the_receivers_memory(void **state)
 }
 
 /* The peer has said how much there is, and is gone before all of it has come. */
-static void fin__and_the_tail_never_comes(void **state)
+SL_CASE(fin__and_the_tail_never_comes)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
@@ -113,9 +109,8 @@ static void fin__and_the_tail_never_comes(void **state)
 }
 
 /* Who ended speaks once more to a peer that has not heard of it. */
-static void ended__tells_again(void **state)
+SL_CASE(ended__tells_again)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
@@ -132,9 +127,8 @@ static void ended__tells_again(void **state)
 }
 
 /* Who comes back at the same address knows none of the connections, and says so to who asks. */
-static void restart__is_told_at_once(void **state)
+SL_CASE(restart__is_told_at_once)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         const struct hosts_options options = {
             .device = {.steering = i == 0 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST}};
@@ -152,9 +146,8 @@ static void restart__is_told_at_once(void **state)
     }
 }
 
-static void restart__of_a_peer_that_says_nothing(void **state)
+SL_CASE(restart__of_a_peer_that_says_nothing)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -165,9 +158,8 @@ static void restart__of_a_peer_that_says_nothing(void **state)
     hosts_close(&hosts);
 }
 
-static void transport_close__is_told(void **state)
+SL_CASE(transport_close__is_told)
 {
-    (void)state;
     for (uint32_t lost = 0; lost < 2; lost++) {
         struct hosts hosts;
         hosts_open(&hosts, NULL);
@@ -233,9 +225,8 @@ static void record_ack(struct hosts *hosts, struct link *client)
     assert_true(hosts->received[SL_DPDK_ACK] > 0);
 }
 
-static void spoofed__with_numbers_that_cannot_be(void **state)
+SL_CASE(spoofed__with_numbers_that_cannot_be)
 {
-    (void)state;
     static const uint8_t kinds[] = {SL_DPDK_RESET, SL_DPDK_FIN,    SL_DPDK_PROBE, SL_DPDK_ACK,
                                     SL_DPDK_DATA,  SL_DPDK_BUNDLE, SL_DPDK_MOVED};
     struct hosts hosts;
@@ -262,9 +253,8 @@ static void spoofed__with_numbers_that_cannot_be(void **state)
     hosts_close(&hosts);
 }
 
-static void spoofed__with_another_id(void **state)
+SL_CASE(spoofed__with_another_id)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -280,9 +270,8 @@ static void spoofed__with_another_id(void **state)
 }
 
 /* All of it is right, but for the address that it comes from. */
-static void spoofed__from_another_address(void **state)
+SL_CASE(spoofed__from_another_address)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -301,9 +290,8 @@ static void spoofed__from_another_address(void **state)
 
 /* Whoever asks for a connection that this life has not is told nothing, as it may be on its way to
  * another reactor. */
-static void restart__an_id_of_this_life_is_not(void **state)
+SL_CASE(restart__an_id_of_this_life_is_not)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -324,9 +312,8 @@ static void restart__an_id_of_this_life_is_not(void **state)
 }
 
 /* The same with nothing wrong ends the connection: so the cases above test what they say. */
-static void reset__that_is_right(void **state)
+SL_CASE(reset__that_is_right)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -338,9 +325,8 @@ static void reset__that_is_right(void **state)
     hosts_close(&hosts);
 }
 
-static void packets__that_come_twice(void **state)
+SL_CASE(packets__that_come_twice)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -358,9 +344,8 @@ static void packets__that_come_twice(void **state)
 }
 
 /* What is no message of ours ends the connection on both sides. */
-static void peer__that_is_mad(void **state)
+SL_CASE(peer__that_is_mad)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -375,9 +360,8 @@ static void peer__that_is_mad(void **state)
 }
 
 /* It would be waited for in vain. */
-static void fin__of_what_cannot_be(void **state)
+SL_CASE(fin__of_what_cannot_be)
 {
-    (void)state;
     static const uint32_t messages[] = {UINT32_MAX, 2000, 1U << 31};
     for (uint32_t i = 0; i < 3; i++) {
         struct hosts hosts;
@@ -421,9 +405,8 @@ static int try_open(const struct sl_wire_device_options *devices, uint32_t count
     return err;
 }
 
-static void open__ports_beyond_the_last(void **state)
+SL_CASE(open__ports_beyond_the_last)
 {
-    (void)state;
     struct sl_wire_device_options device = {
         .address = ADDRESS_A, .port_base = 65532, .reactors = 4, .queues = 4};
     assert_int_equal(try_open(&device, 1), 0);
@@ -431,9 +414,8 @@ static void open__ports_beyond_the_last(void **state)
     assert_int_equal(try_open(&device, 1), SL_ERR_INVALID);
 }
 
-static void open__devices_of_other_reactors(void **state)
+SL_CASE(open__devices_of_other_reactors)
 {
-    (void)state;
     struct sl_wire_device_options devices[] = {
         {.address = ADDRESS_A, .port_base = PORT_BASE, .reactors = 2, .queues = 2},
         {.address = ADDRESS_B, .port_base = PORT_BASE, .reactors = 2, .queues = 2}};
@@ -446,9 +428,8 @@ static void open__devices_of_other_reactors(void **state)
 }
 
 /* Who asks is answered although all that can be sent waits for a peer that takes nothing now. */
-static void open__of_one_whose_queue_is_full(void **state)
+SL_CASE(open__of_one_whose_queue_is_full)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.queue_packets = 4}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -469,31 +450,4 @@ static void open__of_one_whose_queue_is_full(void **state)
     hosts_until(&hosts, &client->received, 300);
     assert_true(hosts.received[SL_DPDK_ACCEPT] > before);
     hosts_close(&hosts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(open__of_one_whose_queue_is_full),
-        cmocka_unit_test(open__ports_beyond_the_last),
-        cmocka_unit_test(open__devices_of_other_reactors),
-        cmocka_unit_test(disconnect__delivers_all_before_the_end),
-        cmocka_unit_test(disconnect__by_both),
-        cmocka_unit_test(disconnect__nobody_answers),
-        cmocka_unit_test(disconnect__waits_for_the_receivers_memory),
-        cmocka_unit_test(fin__and_the_tail_never_comes),
-        cmocka_unit_test(fin__of_what_cannot_be),
-        cmocka_unit_test(ended__tells_again),
-        cmocka_unit_test(restart__is_told_at_once),
-        cmocka_unit_test(restart__of_a_peer_that_says_nothing),
-        cmocka_unit_test(restart__an_id_of_this_life_is_not),
-        cmocka_unit_test(transport_close__is_told),
-        cmocka_unit_test(spoofed__with_numbers_that_cannot_be),
-        cmocka_unit_test(spoofed__with_another_id),
-        cmocka_unit_test(spoofed__from_another_address),
-        cmocka_unit_test(reset__that_is_right),
-        cmocka_unit_test(packets__that_come_twice),
-        cmocka_unit_test(peer__that_is_mad),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

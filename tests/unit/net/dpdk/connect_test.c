@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "net/dpdk/neighbour_packet.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
 #define TIMEOUT_MS 10000U
@@ -19,9 +20,8 @@ static void expect_pair(struct hosts *hosts, struct link *client)
     assert_int_equal(server->link_count, 1);
 }
 
-static void connect__both_netifs_open_once(void **state)
+SL_CASE(connect__both_netifs_open_once)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -37,9 +37,8 @@ static void connect__both_netifs_open_once(void **state)
 }
 
 /* The n-th packet of each kind is lost, for each n that there is, and several in a row. */
-static void connect__survives_the_loss_of_each_packet(void **state)
+SL_CASE(connect__survives_the_loss_of_each_packet)
 {
-    (void)state;
     static const uint32_t kinds[] = {NEIGHBOUR, SL_DPDK_OPEN, SL_DPDK_RETRY, SL_DPDK_ACCEPT};
     for (uint32_t i = 0; i < 4; i++) {
         for (uint32_t lost = 1; lost <= 4; lost++) {
@@ -53,9 +52,8 @@ static void connect__survives_the_loss_of_each_packet(void **state)
     }
 }
 
-static void connect__nobody_is_there(void **state)
+SL_CASE(connect__nobody_is_there)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = node_connect(&hosts.nodes[2], "10.1.0.77", 4000);
@@ -69,9 +67,8 @@ static void connect__nobody_is_there(void **state)
 
 /* The answers wait in the device while the thread that asked is stopped beyond the deadline: the
  * first ones, or those to a question that was asked often. */
-static void connect__a_stopped_thread_looks_before_it_gives_up(void **state)
+SL_CASE(connect__a_stopped_thread_looks_before_it_gives_up)
 {
-    (void)state;
     static const uint32_t kinds[] = {NEIGHBOUR, SL_DPDK_RETRY, SL_DPDK_ACCEPT};
     for (uint32_t i = 0; i < 6; i++) {
         const uint32_t kind = kinds[i / 2], lost = i % 2 * 6;
@@ -90,9 +87,8 @@ static void connect__a_stopped_thread_looks_before_it_gives_up(void **state)
 }
 
 /* Also when all that is lost is the answer. */
-static void connect__nobody_listens(void **state)
+SL_CASE(connect__nobody_listens)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     hosts.lose[SL_DPDK_REFUSE] = 2;
@@ -103,9 +99,8 @@ static void connect__nobody_listens(void **state)
     hosts_close(&hosts);
 }
 
-static void connect__more_than_the_limit(void **state)
+SL_CASE(connect__more_than_the_limit)
 {
-    (void)state;
     struct hosts hosts;
     const struct hosts_options options = {.transport = {.connections_max = 1}};
     hosts_open(&hosts, &options);
@@ -142,9 +137,8 @@ static const uint8_t *hello_of(const struct hosts *hosts, uint32_t from, enum sl
 
 /* Who asks in another version hears at once that it is not ours, without a cookie, and in no more
  * bytes than he sent. */
-static void refuse__who_asks_in_another_version(void **state)
+SL_CASE(refuse__who_asks_in_another_version)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         const struct hosts_options options = {
             .device = {.steering = i == 0 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST}};
@@ -164,9 +158,8 @@ static void refuse__who_asks_in_another_version(void **state)
     }
 }
 
-static void refused__by_another_version(void **state)
+SL_CASE(refused__by_another_version)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     hosts.lose[SL_DPDK_REFUSE] = 1000;
@@ -188,9 +181,8 @@ static void refused__by_another_version(void **state)
 }
 
 /* It is known to be no other's address: he may hear more than he said. */
-static void refuse__says_why(void **state)
+SL_CASE(refuse__says_why)
 {
-    (void)state;
     struct hosts hosts;
     const struct hosts_options options = {.transport = {.connections_max = 1}};
     hosts_open(&hosts, &options);
@@ -209,9 +201,8 @@ static void refuse__says_why(void **state)
 }
 
 /* Within a process, through the switch: the packets come to who sent them, and are passed on. */
-static void connect__to_another_reactor_of_the_process(void **state)
+SL_CASE(connect__to_another_reactor_of_the_process)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     node_listen(&hosts.nodes[0], 0);
@@ -222,9 +213,8 @@ static void connect__to_another_reactor_of_the_process(void **state)
     hosts_close(&hosts);
 }
 
-static void connect__to_oneself(void **state)
+SL_CASE(connect__to_oneself)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct node *both = &hosts.nodes[2];
@@ -238,9 +228,8 @@ static void connect__to_oneself(void **state)
 }
 
 /* Whatever queue a packet comes by, and whichever reactor listens. */
-static void connect__where_no_queue_leads_to_the_listener(void **state)
+SL_CASE(connect__where_no_queue_leads_to_the_listener)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -257,9 +246,8 @@ static void connect__where_no_queue_leads_to_the_listener(void **state)
 }
 
 /* A reactor that is stopped for a while is sent no more than it can be expected to keep. */
-static void misrouted__of_a_reactor_that_stands_still(void **state)
+SL_CASE(misrouted__of_a_reactor_that_stands_still)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -289,9 +277,8 @@ static void misrouted__of_a_reactor_that_stands_still(void **state)
 }
 
 /* What comes for a reactor that has no transport yet is lost, and later ones are not. */
-static void misrouted__before_there_is_a_transport(void **state)
+SL_CASE(misrouted__before_there_is_a_transport)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -321,9 +308,8 @@ static void misrouted__before_there_is_a_transport(void **state)
 
 /* They wait for their turn in such numbers that, were they the port's packets, none would be left
  * for an answer to leave by. */
-static void misrouted__that_wait_keep_nothing_from_being_sent(void **state)
+SL_CASE(misrouted__that_wait_keep_nothing_from_being_sent)
 {
-    (void)state;
     const struct hosts_options options = {
         .device = {.steering = SL_WIRE_FIRST, .frame_bytes_max = 622, .packets = 2048},
     };
@@ -345,9 +331,8 @@ static void misrouted__that_wait_keep_nothing_from_being_sent(void **state)
 }
 
 /* All reactors of a device hear what neighbours answer, and none what they ask each other. */
-static void misrouted__of_neighbours(void **state)
+SL_CASE(misrouted__of_neighbours)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -371,9 +356,8 @@ static void misrouted__of_neighbours(void **state)
     hosts_close(&hosts);
 }
 
-static void listen__ports_are_the_reactors(void **state)
+SL_CASE(listen__ports_are_the_reactors)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     node_listen(&hosts.nodes[1], 0);
@@ -401,9 +385,8 @@ static void listen__ports_are_the_reactors(void **state)
 /* ---- What is asked again, or by another -------------------------------------------------------
  */
 
-static void open__asked_again(void **state)
+SL_CASE(open__asked_again)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -417,9 +400,8 @@ static void open__asked_again(void **state)
 }
 
 /* The answer is lost for so long that the cookie is stale: the new one leads to the same. */
-static void open__asked_again_with_another_cookie(void **state)
+SL_CASE(open__asked_again_with_another_cookie)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     node_listen(&hosts.nodes[0], 0);
@@ -433,9 +415,8 @@ static void open__asked_again_with_another_cookie(void **state)
 }
 
 /* Nor does the same question make a second connection when the first has ended. */
-static void open__asked_again_after_the_end(void **state)
+SL_CASE(open__asked_again_after_the_end)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -450,9 +431,8 @@ static void open__asked_again_after_the_end(void **state)
 }
 
 /* A cookie is good for some seconds; who has an old one gets a new one. */
-static void open__with_a_stale_cookie(void **state)
+SL_CASE(open__with_a_stale_cookie)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -466,9 +446,8 @@ static void open__with_a_stale_cookie(void **state)
 }
 
 /* Who gave up before the answer came tells the other, who else would wait for long. */
-static void accept__nobody_wants_it_any_more(void **state)
+SL_CASE(accept__nobody_wants_it_any_more)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     node_listen(&hosts.nodes[0], 0);
@@ -485,9 +464,8 @@ static void accept__nobody_wants_it_any_more(void **state)
 }
 
 /* From the wrong address, with all else right. */
-static void accept__spoofed(void **state)
+SL_CASE(accept__spoofed)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     node_listen(&hosts.nodes[0], 0);
@@ -505,34 +483,4 @@ static void accept__spoofed(void **state)
     assert_int_equal(node_dpdk(&hosts.nodes[2])->spoofed, 1);
     expect_pair(&hosts, client);
     hosts_close(&hosts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(connect__both_netifs_open_once),
-        cmocka_unit_test(connect__survives_the_loss_of_each_packet),
-        cmocka_unit_test(connect__nobody_is_there),
-        cmocka_unit_test(connect__a_stopped_thread_looks_before_it_gives_up),
-        cmocka_unit_test(connect__nobody_listens),
-        cmocka_unit_test(connect__more_than_the_limit),
-        cmocka_unit_test(refuse__who_asks_in_another_version),
-        cmocka_unit_test(refused__by_another_version),
-        cmocka_unit_test(refuse__says_why),
-        cmocka_unit_test(connect__to_another_reactor_of_the_process),
-        cmocka_unit_test(connect__to_oneself),
-        cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
-        cmocka_unit_test(misrouted__of_a_reactor_that_stands_still),
-        cmocka_unit_test(misrouted__before_there_is_a_transport),
-        cmocka_unit_test(misrouted__that_wait_keep_nothing_from_being_sent),
-        cmocka_unit_test(misrouted__of_neighbours),
-        cmocka_unit_test(listen__ports_are_the_reactors),
-        cmocka_unit_test(open__asked_again),
-        cmocka_unit_test(open__asked_again_with_another_cookie),
-        cmocka_unit_test(open__asked_again_after_the_end),
-        cmocka_unit_test(open__with_a_stale_cookie),
-        cmocka_unit_test(accept__nobody_wants_it_any_more),
-        cmocka_unit_test(accept__spoofed),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,17 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "net/dpdk/cookie.h"
+#include "tests/support/unit.h"
 
 /* Appendix A of the paper, and its reference implementation's table, for the lengths where the last
  * word has none, one, and all but one of its bytes. */
-static void cookie_hash__is_siphash(void **state)
+SL_CASE(cookie_hash__is_siphash)
 {
-    (void)state;
     uint8_t key[16], text[16];
     for (uint8_t i = 0; i < 16; i++) {
         key[i] = text[i] = i;
@@ -20,12 +13,4 @@ static void cookie_hash__is_siphash(void **state)
     assert_int_equal(sl_dpdk_cookie_hash(key, text, 1), 0x74f839c593dc67fdULL);
     assert_int_equal(sl_dpdk_cookie_hash(key, text, 8), 0x93f5f5799a932462ULL);
     assert_int_equal(sl_dpdk_cookie_hash(key, text, 15), 0xa129ca6149be45e5ULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(cookie_hash__is_siphash),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/err.h"
 #include "net/dpdk/device_list.h"
+#include "tests/support/unit.h"
 
 static struct sl_endpoint endpoint(const char *text)
 {
@@ -31,9 +25,8 @@ static struct sl_dpdk_device_list *create(const char *text, const struct sl_endp
     return list;
 }
 
-static void device_list_create__is_what_the_transport_takes(void **state)
+SL_CASE(device_list_create__is_what_the_transport_takes)
 {
-    (void)state;
     struct sl_dpdk_device_list *list =
         create("a?addr=10.0.0.1/24&gateway=10.0.0.9&mtu=9000;b,c=d?addr=10.0.1.1&queues=4", NULL);
     const struct sl_dpdk_options *options = sl_dpdk_device_list_options(list);
@@ -55,18 +48,16 @@ static void device_list_create__is_what_the_transport_takes(void **state)
     assert_null(list);
 }
 
-static void device_list_create__without_devices_is_none(void **state)
+SL_CASE(device_list_create__without_devices_is_none)
 {
-    (void)state;
     const struct sl_endpoint plain = endpoint("dpdk://10.0.0.1:5");
     assert_null(create("", NULL));
     assert_null(create("", &plain));
     assert_null(sl_dpdk_device_list_options(NULL));
 }
 
-static void device_list_create__an_endpoints_own_comes_first(void **state)
+SL_CASE(device_list_create__an_endpoints_own_comes_first)
 {
-    (void)state;
     const struct sl_endpoint own = endpoint("dpdk://b,e=f?addr=10.0.0.2/24&port=77");
     struct sl_dpdk_device_list *list = create("a?addr=10.0.0.1", &own);
     const struct sl_dpdk_options *options = sl_dpdk_device_list_options(list);
@@ -86,9 +77,8 @@ static void device_list_create__an_endpoints_own_comes_first(void **state)
     sl_dpdk_device_list_destroy(&list);
 }
 
-static void device_list_create__refuses(void **state)
+SL_CASE(device_list_create__refuses)
 {
-    (void)state;
     struct sl_dpdk_device_list *list = NULL;
     char reason[256] = "";
     assert_int_equal(sl_dpdk_device_list_create("a?addr=1.0.0.1;a?addr=1.0.0.2", NULL, &list,
@@ -101,9 +91,8 @@ static void device_list_create__refuses(void **state)
     assert_null(list);
 }
 
-static void device_list_has__knows_addresses(void **state)
+SL_CASE(device_list_has__knows_addresses)
 {
-    (void)state;
     struct sl_dpdk_device_list *list = create("a?addr=10.0.0.1/24;b?addr=fd00::1", NULL);
     static const struct {
         const char *text;
@@ -118,16 +107,4 @@ static void device_list_has__knows_addresses(void **state)
         assert_int_equal(sl_dpdk_device_list_has(list, &asked), cases[i].has);
     }
     sl_dpdk_device_list_destroy(&list);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_list_create__is_what_the_transport_takes),
-        cmocka_unit_test(device_list_create__without_devices_is_none),
-        cmocka_unit_test(device_list_create__an_endpoints_own_comes_first),
-        cmocka_unit_test(device_list_create__refuses),
-        cmocka_unit_test(device_list_has__knows_addresses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,19 +2,14 @@
  * Gbit/s, some of whose packets are lost, or whose queue at the receiver holds few. Nothing takes
  * processor time, so that the figures say what the protocol makes of the network, the same in every
  * run. DPDK_FLOW_PRINT shows them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/internal.h"
+#include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 
 #define SENDERS_MAX 8U
@@ -301,16 +296,14 @@ static void expect_loss(uint32_t payload_bytes, uint32_t depth, uint32_t lost, u
     assert_true(measure(&load).checksum >= whole * percent / 100);
 }
 
-static void loss__one_frame_at_a_time(void **state)
+SL_CASE(loss__one_frame_at_a_time)
 {
-    (void)state;
     expect_loss(10000, 1, 100, 70);
     expect_loss(10000, 1, 500, 30);
 }
 
-static void loss__bulk(void **state)
+SL_CASE(loss__bulk)
 {
-    (void)state;
     expect_loss(1U << 20, 4, 1, 95);
     expect_loss(1U << 20, 4, 100, 80);
     expect_loss(1U << 20, 4, 500, 50);
@@ -321,9 +314,8 @@ static void loss__bulk(void **state)
 
 /* What is on its way in a round trip is more than goes unasked: the next frame is granted before
  * the one before it has ended. */
-static void grants__keep_a_longer_way_full(void **state)
+SL_CASE(grants__keep_a_longer_way_full)
 {
-    (void)state;
     static const uint32_t sizes[] = {10000, 100000, 1U << 20};
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const struct load load = {.senders = 1,
@@ -353,38 +345,22 @@ static void expect_incast(uint32_t payload_bytes, uint16_t queue_packets)
     assert_true(yield.least >= yield.checksum / SENDERS_MAX / 2);
 }
 
-static void incast__of_long_frames(void **state)
+SL_CASE(incast__of_long_frames)
 {
-    (void)state;
     expect_incast(1U << 20, 1024);
     expect_incast(1U << 20, 256);
     expect_incast(1U << 20, 64);
 }
 
 /* What is blind of all of them together is more than the queue holds. */
-static void incast__of_little_more_than_goes_unscheduled(void **state)
+SL_CASE(incast__of_little_more_than_goes_unscheduled)
 {
-    (void)state;
     expect_incast(100000, 256);
     expect_incast(100000, 64);
 }
 
-static void incast__of_what_goes_unscheduled(void **state)
+SL_CASE(incast__of_what_goes_unscheduled)
 {
-    (void)state;
     expect_incast(10000, 256);
     expect_incast(10000, 64);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(loss__one_frame_at_a_time),
-        cmocka_unit_test(loss__bulk),
-        cmocka_unit_test(grants__keep_a_longer_way_full),
-        cmocka_unit_test(incast__of_long_frames),
-        cmocka_unit_test(incast__of_little_more_than_goes_unscheduled),
-        cmocka_unit_test(incast__of_what_goes_unscheduled),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "net/dpdk/grant.h"
+#include "tests/support/unit.h"
 
 #define BLIND  65536U
 #define BUDGET (4U << 20)
@@ -38,9 +32,8 @@ static void come(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant, uin
     sl_dpdk_grant_consumed(grants, grant, bytes);
 }
 
-static void grant__unscheduled_bytes_need_no_budget(void **state)
+SL_CASE(grant__unscheduled_bytes_need_no_budget)
 {
-    (void)state;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_grant grant;
     sl_dpdk_grants_init(&grants, BUDGET, BLIND, STEP);
@@ -60,9 +53,8 @@ static void grant__unscheduled_bytes_need_no_budget(void **state)
     sl_dpdk_grant_close(&grants, &grant);
 }
 
-static void grant__a_long_message_alone_has_what_half_of_the_budget_gives(void **state)
+SL_CASE(grant__a_long_message_alone_has_what_half_of_the_budget_gives)
 {
-    (void)state;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_grant grant;
     sl_dpdk_grants_init(&grants, BUDGET, BLIND, STEP);
@@ -85,9 +77,8 @@ static void grant__a_long_message_alone_has_what_half_of_the_budget_gives(void *
     sl_dpdk_grant_close(&grants, &grant);
 }
 
-static void grant__the_tail_of_a_message_is_told_however_small(void **state)
+SL_CASE(grant__the_tail_of_a_message_is_told_however_small)
 {
-    (void)state;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_grant grant;
     sl_dpdk_grants_init(&grants, BUDGET, BLIND, STEP);
@@ -101,9 +92,8 @@ static void grant__the_tail_of_a_message_is_told_however_small(void **state)
 }
 
 /* What is only guessed has a quarter of the budget, and never makes less of what is known. */
-static void grant_wants_more__of_what_few_use(void **state)
+SL_CASE(grant_wants_more__of_what_few_use)
 {
-    (void)state;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_grant grant, other;
     sl_dpdk_grants_init(&grants, BUDGET, BLIND, STEP);
@@ -126,9 +116,8 @@ static void grant_wants_more__of_what_few_use(void **state)
     assert_int_equal(grants.scheduled_bytes, 0);
 }
 
-static void grant_close__gives_back(void **state)
+SL_CASE(grant_close__gives_back)
 {
-    (void)state;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_grant some[4], moved;
     sl_dpdk_grants_init(&grants, BUDGET, BLIND, STEP);
@@ -162,9 +151,8 @@ static void grant_close__gives_back(void **state)
 
 /* What waits to be consumed uses the budget up: two such connections all of it, and the others
  * still have their blind bytes. */
-static void grant__who_consumes_nothing_has_half_at_most(void **state)
+SL_CASE(grant__who_consumes_nothing_has_half_at_most)
 {
-    (void)state;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_grant stuck, other;
     sl_dpdk_grants_init(&grants, BUDGET, BLIND, STEP);
@@ -294,27 +282,12 @@ static void run_incast(uint32_t count, uint32_t message_bytes, uint32_t first)
     free(incast);
 }
 
-static void grants_deal__is_fair_within_the_budget(void **state)
+SL_CASE(grants_deal__is_fair_within_the_budget)
 {
-    (void)state;
     run_incast(1, 1U << 20, 0);
     run_incast(8, 1U << 20, 0U - 1000000U);
     run_incast(8, LONG, 0U - 1U);
     run_incast(SENDERS, LONG, 0x7fff0000U);
     run_incast(SENDERS, 100000, 0xfffffff0U);
     run_incast(SENDERS, 3000, 0U - 50000U);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grant__unscheduled_bytes_need_no_budget),
-        cmocka_unit_test(grant__a_long_message_alone_has_what_half_of_the_budget_gives),
-        cmocka_unit_test(grant__the_tail_of_a_message_is_told_however_small),
-        cmocka_unit_test(grant_wants_more__of_what_few_use),
-        cmocka_unit_test(grant_close__gives_back),
-        cmocka_unit_test(grant__who_consumes_nothing_has_half_at_most),
-        cmocka_unit_test(grants_deal__is_fair_within_the_budget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

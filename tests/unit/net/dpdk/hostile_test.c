@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/receive.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/end.h"
 
 #define PIECE END_BODY_MAX
@@ -37,9 +38,8 @@ static enum sl_dpdk_taken take_piece(uint32_t message, uint32_t payload_bytes, u
 }
 
 /* The sink would be of the first length, and the bound of the second. */
-static void first_piece__of_a_longer_message_is_refused(void **state)
+SL_CASE_WITH(first_piece__of_a_longer_message_is_refused, setup, teardown)
 {
-    (void)state;
     assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_PARKED);
     assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_TAKEN); /* it came twice */
     assert_int_equal(take_piece(0, BIG, 0), SL_DPDK_PROTOCOL_ERROR);
@@ -47,9 +47,8 @@ static void first_piece__of_a_longer_message_is_refused(void **state)
 }
 
 /* A short frame of two pieces, of which one never comes, would be delivered with a long one's. */
-static void first_piece__of_a_shorter_message_is_refused(void **state)
+SL_CASE_WITH(first_piece__of_a_shorter_message_is_refused, setup, teardown)
 {
-    (void)state;
     assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_PARKED);
     end_deliver(&end); /* there is no sink now: the header stays known */
     assert_true(end.conn->receive->is_known);
@@ -59,9 +58,8 @@ static void first_piece__of_a_shorter_message_is_refused(void **state)
 }
 
 /* The same while the head is known but its first piece found no room. */
-static void first_piece__is_compared_with_what_the_head_remembers(void **state)
+SL_CASE_WITH(first_piece__is_compared_with_what_the_head_remembers, setup, teardown)
 {
-    (void)state;
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = 4});
     assert_int_equal(take_piece(1, LONG, 5), SL_DPDK_PARKED);
@@ -82,9 +80,8 @@ static void first_piece__is_compared_with_what_the_head_remembers(void **state)
 }
 
 /* Of a short message the whole piece is compared. */
-static void first_piece__of_a_short_message_comes_again_as_it_was(void **state)
+SL_CASE_WITH(first_piece__of_a_short_message_comes_again_as_it_was, setup, teardown)
 {
-    (void)state;
     const uint32_t bytes = 2 * PIECE;
     uint8_t *frame = end_frame_make(1, bytes - SL_FRAME_HEADER_BYTES);
     assert_int_equal(end_take_piece(&end, 0, frame, bytes, 0), SL_DPDK_TAKEN);
@@ -95,9 +92,8 @@ static void first_piece__of_a_short_message_comes_again_as_it_was(void **state)
 }
 
 /* Also when the sink has the piece. */
-static void first_piece__of_a_long_message_comes_again_with_its_header(void **state)
+SL_CASE_WITH(first_piece__of_a_long_message_comes_again_with_its_header, setup, teardown)
 {
-    (void)state;
     uint8_t *sink = calloc(1, LONG);
     end.sink = sink;
     assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_PARKED);
@@ -162,9 +158,8 @@ static void expect_served(uint32_t messages)
 }
 
 /* Each sends the first piece of a short frame, and nothing more. */
-static void strangers__that_begin_short_frames_delay_nobody(void **state)
+SL_CASE_WITH(strangers__that_begin_short_frames_delay_nobody, setup, teardown)
 {
-    (void)state;
     static struct sl_dpdk_receiving *taken[2000];
     sl_dpdk_receive_close(end.conn);
     const uint32_t count = fill(taken, 0, 0, SL_LIMIT_INLINE_PAYLOAD_BYTES);
@@ -182,9 +177,8 @@ static void strangers__that_begin_short_frames_delay_nobody(void **state)
 }
 
 /* Each sends a packet whose message's length is not known. */
-static void strangers__whose_packets_wait_delay_nobody(void **state)
+SL_CASE_WITH(strangers__whose_packets_wait_delay_nobody, setup, teardown)
 {
-    (void)state;
     static struct sl_dpdk_receiving *taken[2000];
     sl_dpdk_receive_close(end.conn);
     const uint32_t count = fill(taken, 0, 1, LONG);
@@ -202,9 +196,8 @@ static void strangers__whose_packets_wait_delay_nobody(void **state)
 }
 
 /* What a reactor grants to senders of long messages is not for them. */
-static void strangers__that_announce_more_are_granted_nothing(void **state)
+SL_CASE_WITH(strangers__that_announce_more_are_granted_nothing, setup, teardown)
 {
-    (void)state;
     sl_dpdk_receive_close(end.conn);
     end.flags = SL_DPDK_FLAG_MORE;
     for (int is_welcome = 0; is_welcome < 2; is_welcome++) {
@@ -217,9 +210,8 @@ static void strangers__that_announce_more_are_granted_nothing(void **state)
 }
 
 /* What strangers held comes back to their share. */
-static void strangers__get_their_share_again(void **state)
+SL_CASE_WITH(strangers__get_their_share_again, setup, teardown)
 {
-    (void)state;
     static struct sl_dpdk_receiving *taken[2000];
     sl_dpdk_receive_close(end.conn);
     uint32_t counts[3];
@@ -232,20 +224,7 @@ static void strangers__get_their_share_again(void **state)
     assert_int_equal(counts[2], counts[0]);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-int main(void)
+SL_UNIT_SETUP()
 {
-    const struct CMUnitTest cases[] = {
-        CASE(first_piece__of_a_longer_message_is_refused),
-        CASE(first_piece__of_a_shorter_message_is_refused),
-        CASE(first_piece__is_compared_with_what_the_head_remembers),
-        CASE(first_piece__of_a_short_message_comes_again_as_it_was),
-        CASE(first_piece__of_a_long_message_comes_again_with_its_header),
-        CASE(strangers__that_begin_short_frames_delay_nobody),
-        CASE(strangers__whose_packets_wait_delay_nobody),
-        CASE(strangers__that_announce_more_are_granted_nothing),
-        CASE(strangers__get_their_share_again),
-    };
     sl_log_setup(SL_LOG_OFF, "hostile");
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "net/dpdk/neighbour_packet.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
 #define TIMEOUT_MS 10000U
@@ -10,9 +11,8 @@
 /* ---- Silence ----------------------------------------------------------------------------------
  */
 
-static void liveness__of_a_peer_that_owes(void **state)
+SL_CASE(liveness__of_a_peer_that_owes)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -28,9 +28,8 @@ static void liveness__of_a_peer_that_owes(void **state)
 }
 
 /* Whose process has gone with its link, which nobody else has. */
-static void liveness__of_a_link_that_is_one_peers(void **state)
+SL_CASE(liveness__of_a_link_that_is_one_peers)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.is_one_peers = true}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -51,9 +50,8 @@ static void liveness__of_a_link_that_is_one_peers(void **state)
 }
 
 /* Its user has yet to take what it sent before. */
-static void liveness__of_a_link_that_is_one_peers_who_had_said_goodbye(void **state)
+SL_CASE(liveness__of_a_link_that_is_one_peers_who_had_said_goodbye)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.is_one_peers = true}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -77,9 +75,8 @@ static void liveness__of_a_link_that_is_one_peers_who_had_said_goodbye(void **st
     hosts_close(&hosts);
 }
 
-static void liveness__of_a_peer_that_owes_nothing(void **state)
+SL_CASE(liveness__of_a_peer_that_owes_nothing)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -91,9 +88,8 @@ static void liveness__of_a_peer_that_owes_nothing(void **state)
 }
 
 /* The cable is cut for less than the timeout, with frames on their way. */
-static void liveness__that_ends_in_time(void **state)
+SL_CASE(liveness__that_ends_in_time)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -109,9 +105,8 @@ static void liveness__that_ends_in_time(void **state)
 }
 
 /* Something on the way takes no packet as long as ours: what is short goes through. */
-static void mtu__that_is_less_on_the_way(void **state)
+SL_CASE(mtu__that_is_less_on_the_way)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -132,9 +127,8 @@ static void mtu__that_is_less_on_the_way(void **state)
 
 /* What is not acknowledged is so since the receiver has no room for it, for as long as it likes,
  * and many packets are lost besides. */
-static void mtu__is_not_less_where_there_is_no_room(void **state)
+SL_CASE(mtu__is_not_less_where_there_is_no_room)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.packets = 4}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -157,9 +151,8 @@ static void mtu__is_not_less_where_there_is_no_room(void **state)
 static const uint8_t other_mac[6] = {2, 9, 9, 9, 9, 9};
 
 /* The peer's address is another card's now, which speaks first. */
-static void mac__that_changes_while_the_peer_speaks(void **state)
+SL_CASE(mac__that_changes_while_the_peer_speaks)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -179,9 +172,8 @@ static void mac__that_changes_while_the_peer_speaks(void **state)
 }
 
 /* It says nothing: it is asked for, though it was heard of not long ago. */
-static void mac__that_changes_in_liveness(void **state)
+SL_CASE(mac__that_changes_in_liveness)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -205,9 +197,8 @@ static void mac__that_changes_in_liveness(void **state)
 }
 
 /* This thread was stopped for long: nobody was silent. */
-static void liveness__of_our_own(void **state)
+SL_CASE(liveness__of_our_own)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -229,9 +220,8 @@ static uint64_t sleeps_ns(struct hosts *hosts, uint32_t node)
 
 /* A port that wakes nobody is looked at soon after something came, and each millisecond at last.
  */
-static void idle__is_looked_at_more_and_more_rarely(void **state)
+SL_CASE(idle__is_looked_at_more_and_more_rarely)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -249,9 +239,8 @@ static void idle__is_looked_at_more_and_more_rarely(void **state)
     hosts_close(&hosts);
 }
 
-static void idle__a_port_that_wakes_is_not_looked_at(void **state)
+SL_CASE(idle__a_port_that_wakes_is_not_looked_at)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.rx_interrupt = true}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -264,9 +253,8 @@ static void idle__a_port_that_wakes_is_not_looked_at(void **state)
 }
 
 /* A peer's queue that takes nothing keeps nobody from others. */
-static void queue__that_is_full_for_ever(void **state)
+SL_CASE(queue__that_is_full_for_ever)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.queue_packets = 8}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -284,24 +272,4 @@ static void queue__that_is_full_for_ever(void **state)
     hosts_until(&hosts, &server_of(&hosts)->received, 20);
     hosts_until(&hosts, &client->sent, 20);
     hosts_close(&hosts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(liveness__of_a_peer_that_owes),
-        cmocka_unit_test(liveness__of_a_link_that_is_one_peers),
-        cmocka_unit_test(liveness__of_a_link_that_is_one_peers_who_had_said_goodbye),
-        cmocka_unit_test(liveness__of_a_peer_that_owes_nothing),
-        cmocka_unit_test(liveness__that_ends_in_time),
-        cmocka_unit_test(mtu__that_is_less_on_the_way),
-        cmocka_unit_test(mtu__is_not_less_where_there_is_no_room),
-        cmocka_unit_test(mac__that_changes_while_the_peer_speaks),
-        cmocka_unit_test(mac__that_changes_in_liveness),
-        cmocka_unit_test(liveness__of_our_own),
-        cmocka_unit_test(idle__is_looked_at_more_and_more_rarely),
-        cmocka_unit_test(idle__a_port_that_wakes_is_not_looked_at),
-        cmocka_unit_test(queue__that_is_full_for_ever),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

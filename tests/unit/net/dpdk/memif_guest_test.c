@@ -1,10 +1,5 @@
 /* Clients of memif that have not been let in: what they may make this process hold. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +9,7 @@
 #include "net/dpdk/module/memif_arguments.h"
 #include "net/dpdk/module/memif_guest.h"
 #include "net/dpdk/module/module.h"
+#include "tests/support/unit.h"
 
 #define HELD_MAX 768U /* messages, each with a descriptor, of all clients together */
 #define CLIENTS  8U
@@ -113,9 +109,8 @@ static void say_regions(int client, uint32_t count)
 }
 
 /* They say without end what a client may say; the process keeps its descriptors. */
-static void guests__hold_no_more_than_one_may(void **state)
+SL_CASE(guests__hold_no_more_than_one_may)
 {
-    (void)state;
     const struct sl_module_memif_address address = listen_somewhere();
     int clients[CLIENTS];
     const uint32_t before = descriptors();
@@ -143,9 +138,8 @@ static void guests__hold_no_more_than_one_may(void **state)
     assert_int_equal(descriptors(), before);
 }
 
-static void guest__says_no_more_than_a_client_can_mean(void **state)
+SL_CASE(guest__says_no_more_than_a_client_can_mean)
 {
-    (void)state;
     const struct sl_module_memif_address address = listen_somewhere();
     const uint32_t before = descriptors();
     int client = sl_module_memif_socket_dial(&address);
@@ -156,9 +150,8 @@ static void guest__says_no_more_than_a_client_can_mean(void **state)
 }
 
 /* Those of each way have their own indices; one that comes again, or too early, is none. */
-static void guest__says_its_rings_in_order(void **state)
+SL_CASE(guest__says_its_rings_in_order)
 {
-    (void)state;
     static const struct {
         struct {
             bool is_c2s;
@@ -187,9 +180,8 @@ static void guest__says_its_rings_in_order(void **state)
     }
 }
 
-static void arguments__an_id_is_a_number(void **state)
+SL_CASE(arguments__an_id_is_a_number)
 {
-    (void)state;
     static const char *const wrong[] = {"id=",   "id=x",          "id=1x",
                                         "id=-1", "id=4294967296", "role=client,id= 1"};
     struct sl_module_memif_arguments read;
@@ -199,15 +191,4 @@ static void arguments__an_id_is_a_number(void **state)
     assert_null(sl_module_memif_arguments_read("role=server,id=4294967295,bsize=2048", &read));
     assert_int_equal(read.id, UINT32_MAX);
     assert_true(read.is_server);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(guests__hold_no_more_than_one_may),
-        cmocka_unit_test(guest__says_no_more_than_a_client_can_mean),
-        cmocka_unit_test(guest__says_its_rings_in_order),
-        cmocka_unit_test(arguments__an_id_is_a_number),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Hand-over from node 0 to node 1, while node 2 sends. */
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
 /* malloc gives nothing of this size; 0: it always does. The linker puts it before the real one. */
@@ -38,9 +39,8 @@ static void expect_echoes(struct hosts *hosts, struct link *client, uint32_t fra
 }
 
 /* Echoes are numbered anew by who answers: from the second on. */
-static void move__under_traffic(void **state)
+SL_CASE(move__under_traffic)
 {
-    (void)state;
     static const uint32_t sizes[] = {10, 3000, 20000};
     for (uint32_t i = 0; i < 3; i++) {
         struct hosts hosts;
@@ -55,9 +55,8 @@ static void move__under_traffic(void **state)
 }
 
 /* Until the peer has heard of it, it is told again; what it sends meanwhile is passed on. */
-static void move__is_told_until_it_is_heard(void **state)
+SL_CASE(move__is_told_until_it_is_heard)
 {
-    (void)state;
     for (uint32_t lost = 1; lost <= 5; lost++) {
         struct hosts hosts;
         hosts_open(&hosts, NULL);
@@ -74,9 +73,8 @@ static void move__is_told_until_it_is_heard(void **state)
 
 /* It is told that there is no memory for it, not left to wait for nothing; however often that is
  * lost. */
-static void move__without_memory_is_told(void **state)
+SL_CASE(move__without_memory_is_told)
 {
-    (void)state;
     for (uint32_t lost = 0; lost < 3; lost++) {
         struct hosts hosts;
         hosts_open(&hosts, NULL);
@@ -93,9 +91,8 @@ static void move__without_memory_is_told(void **state)
     }
 }
 
-static void move__wherever_packets_arrive(void **state)
+SL_CASE(move__wherever_packets_arrive)
 {
-    (void)state;
     const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
     struct hosts hosts;
     hosts_open(&hosts, &options);
@@ -106,9 +103,8 @@ static void move__wherever_packets_arrive(void **state)
 }
 
 /* As memif's, of which there is one for each peer: it stays with the device that it came by. */
-static void move__where_two_devices_have_the_address(void **state)
+SL_CASE(move__where_two_devices_have_the_address)
 {
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         const struct hosts_options options = {
             .device = {.steering = i < 2 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST},
@@ -123,9 +119,8 @@ static void move__where_two_devices_have_the_address(void **state)
     }
 }
 
-static void move__to_the_same_reactor(void **state)
+SL_CASE(move__to_the_same_reactor)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -141,9 +136,8 @@ static void move__to_the_same_reactor(void **state)
     hosts_close(&hosts);
 }
 
-static void move__then_either_netif_leaves(void **state)
+SL_CASE(move__then_either_netif_leaves)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         struct hosts hosts;
         hosts_open(&hosts, NULL);
@@ -161,9 +155,8 @@ static void move__then_either_netif_leaves(void **state)
 }
 
 /* Whose end the peer hears of before it has heard where the connection went. */
-static void move__ends_before_it_is_heard(void **state)
+SL_CASE(move__ends_before_it_is_heard)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = begin(&hosts, 1, 100);
@@ -177,9 +170,8 @@ static void move__ends_before_it_is_heard(void **state)
 }
 
 /* The reactor that it was sent to has ended: nothing is left behind. */
-static void move__nobody_takes_it(void **state)
+SL_CASE(move__nobody_takes_it)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -211,9 +203,8 @@ static void from_who_connected(void *ctx, struct sl_dpdk_header *header)
     header->behind = 0;
 }
 
-static void moved__by_who_connected(void **state)
+SL_CASE(moved__by_who_connected)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -233,9 +224,8 @@ static void with_an_old_number(void *ctx, struct sl_dpdk_header *header)
 }
 
 /* From the right address, with the right id, and a number that was used long ago. */
-static void moved__with_an_old_number(void **state)
+SL_CASE(moved__with_an_old_number)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -246,22 +236,4 @@ static void moved__with_an_old_number(void **state)
     link_send(client, 2, 100);
     hosts_until(&hosts, &hosts.nodes[0].links[0].received, 2);
     hosts_close(&hosts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(move__under_traffic),
-        cmocka_unit_test(move__is_told_until_it_is_heard),
-        cmocka_unit_test(move__without_memory_is_told),
-        cmocka_unit_test(move__wherever_packets_arrive),
-        cmocka_unit_test(move__where_two_devices_have_the_address),
-        cmocka_unit_test(move__to_the_same_reactor),
-        cmocka_unit_test(move__then_either_netif_leaves),
-        cmocka_unit_test(move__ends_before_it_is_heard),
-        cmocka_unit_test(move__nobody_takes_it),
-        cmocka_unit_test(moved__by_who_connected),
-        cmocka_unit_test(moved__with_an_old_number),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "net/dpdk/neighbour.h"
 #include "net/dpdk/neighbour_packet.h"
+#include "tests/support/unit.h"
 
 #define S  SL_CLOCK_NS_PER_S
 #define MS SL_CLOCK_NS_PER_MS
@@ -91,9 +85,8 @@ static void ask_and_answer(struct fixture *fixture)
 static const char *const names[2][2] = {{"::ffff:10.0.0.1", "::ffff:10.0.0.2"},
                                         {"fd00::12:3456", "fd00::78:9abc"}};
 
-static void neighbours__ask_and_answer(void **state)
+SL_CASE(neighbours__ask_and_answer)
 {
-    (void)state;
     for (int v6 = 0; v6 < 2; v6++) {
         struct fixture fixture;
         open_both(&fixture, names[v6][0], names[v6][1], v6 ? 64 : 24);
@@ -102,9 +95,8 @@ static void neighbours__ask_and_answer(void **state)
     }
 }
 
-static void neighbours_ask__as_the_standards_say(void **state)
+SL_CASE(neighbours_ask__as_the_standards_say)
 {
-    (void)state;
     static const uint8_t arp[42] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,  0xa, 8, 6,
                                     0,    1,    8,    0,    6,    4,    0, 1, 2, 0, 0,  0,   0, 0xa,
                                     10,   0,    0,    1,    0,    0,    0, 0, 0, 0, 10, 0,   0, 2};
@@ -127,9 +119,8 @@ static void neighbours_ask__as_the_standards_say(void **state)
     close_both(&fixture);
 }
 
-static void neighbours_find__asks_when_in_doubt(void **state)
+SL_CASE(neighbours_find__asks_when_in_doubt)
 {
-    (void)state;
     struct fixture fixture;
     open_both(&fixture, names[0][0], names[0][1], 24);
     assert_false(sl_dpdk_neighbours_look(fixture.of_a, &fixture.b.ip, fixture.mac));
@@ -151,9 +142,8 @@ static void neighbours_find__asks_when_in_doubt(void **state)
 }
 
 /* Many ask for us, each from an address of its own: those that we have looked for stay known. */
-static void neighbours_take__a_flood_of_askers(void **state)
+SL_CASE(neighbours_take__a_flood_of_askers)
 {
-    (void)state;
     struct fixture fixture;
     open_both(&fixture, names[0][0], names[0][1], 16);
     ask_and_answer(&fixture);
@@ -182,9 +172,8 @@ static void neighbours_take__a_flood_of_askers(void **state)
     close_both(&fixture);
 }
 
-static void neighbours_take__somebody_has_our_address(void **state)
+SL_CASE(neighbours_take__somebody_has_our_address)
 {
-    (void)state;
     for (int v6 = 0; v6 < 2; v6++) {
         struct fixture fixture;
         open_both(&fixture, names[v6][0], names[v6][1], v6 ? 64 : 24);
@@ -203,9 +192,8 @@ static void neighbours_take__somebody_has_our_address(void **state)
     }
 }
 
-static void neighbours_find__asks_now_and_then(void **state)
+SL_CASE(neighbours_find__asks_now_and_then)
 {
-    (void)state;
     struct fixture fixture;
     open_both(&fixture, names[0][0], names[0][1], 24);
     uint32_t asked = 0;
@@ -225,9 +213,8 @@ static void neighbours_find__asks_now_and_then(void **state)
     close_both(&fixture);
 }
 
-static void neighbours_find__beside_or_behind_the_gateway(void **state)
+SL_CASE(neighbours_find__beside_or_behind_the_gateway)
 {
-    (void)state;
     static const struct {
         const char *self, *gateway, *ip, *asked;
         uint8_t prefix_bits;
@@ -262,9 +249,8 @@ static void neighbours_find__beside_or_behind_the_gateway(void **state)
     }
 }
 
-static void neighbours_find__of_the_other_family(void **state)
+SL_CASE(neighbours_find__of_the_other_family)
 {
-    (void)state;
     struct fixture fixture;
     open_both(&fixture, names[0][0], names[0][1], 0);
     const struct in6_addr other = ip_of("fd00::1");
@@ -276,9 +262,8 @@ static void neighbours_find__of_the_other_family(void **state)
 }
 
 /* Nobody is believed who was not asked, and does not ask. */
-static void neighbours_take__believes_who_was_asked(void **state)
+SL_CASE(neighbours_take__believes_who_was_asked)
 {
-    (void)state;
     for (int v6 = 0; v6 < 2; v6++) {
         struct fixture fixture;
         uint8_t packet[SL_DPDK_NEIGHBOUR_BYTES];
@@ -305,9 +290,8 @@ static void neighbours_take__believes_who_was_asked(void **state)
 }
 
 /* Who makes sure that his address is nobody's has none to be answered at. */
-static void neighbours_take__answers_who_has_no_address_yet(void **state)
+SL_CASE(neighbours_take__answers_who_has_no_address_yet)
 {
-    (void)state;
     for (int v6 = 0; v6 < 2; v6++) {
         struct fixture fixture;
         uint8_t packet[SL_DPDK_NEIGHBOUR_BYTES];
@@ -323,9 +307,8 @@ static void neighbours_take__answers_who_has_no_address_yet(void **state)
     }
 }
 
-static void neighbour_parse__any_bit_and_any_length(void **state)
+SL_CASE(neighbour_parse__any_bit_and_any_length)
 {
-    (void)state;
     for (int v6 = 0; v6 < 2; v6++) {
         struct fixture fixture;
         struct sl_dpdk_neighbour_said said;
@@ -350,9 +333,8 @@ static void neighbour_parse__any_bit_and_any_length(void **state)
     }
 }
 
-static void neighbours__the_oldest_makes_room(void **state)
+SL_CASE(neighbours__the_oldest_makes_room)
 {
-    (void)state;
     struct fixture fixture;
     open_both(&fixture, "::ffff:10.0.0.1", "::ffff:10.0.0.2", 8);
     struct in6_addr ip = ip_of("::ffff:10.1.0.0");
@@ -376,23 +358,4 @@ static void neighbours__the_oldest_makes_room(void **state)
     ip.s6_addr[14] = ip.s6_addr[15] = 0;
     assert_false(find(&fixture, &ip, 3000));
     close_both(&fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neighbours__ask_and_answer),
-        cmocka_unit_test(neighbours_ask__as_the_standards_say),
-        cmocka_unit_test(neighbours_find__asks_when_in_doubt),
-        cmocka_unit_test(neighbours_take__a_flood_of_askers),
-        cmocka_unit_test(neighbours_take__somebody_has_our_address),
-        cmocka_unit_test(neighbours_find__asks_now_and_then),
-        cmocka_unit_test(neighbours_find__beside_or_behind_the_gateway),
-        cmocka_unit_test(neighbours_find__of_the_other_family),
-        cmocka_unit_test(neighbours_take__believes_who_was_asked),
-        cmocka_unit_test(neighbours_take__answers_who_has_no_address_yet),
-        cmocka_unit_test(neighbour_parse__any_bit_and_any_length),
-        cmocka_unit_test(neighbours__the_oldest_makes_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/clock.h"
 #include "core/hash.h"
 #include "net/dpdk/rate.h"
+#include "tests/support/unit.h"
 
 #define US        SL_CLOCK_NS_PER_US
 #define MS        SL_CLOCK_NS_PER_MS
@@ -47,9 +41,8 @@ static uint64_t room(const struct path *path, uint32_t outstanding_bytes)
     return sl_dpdk_rate_room(&path->rate, outstanding_bytes, path->now_ns, &when_ns);
 }
 
-static void rate__is_bypassed_while_the_path_is_free(void **state)
+SL_CASE(rate__is_bypassed_while_the_path_is_free)
 {
-    (void)state;
     struct path path;
     path_init(&path, 10 * US);
     assert_true(sl_dpdk_rate_target_ns(&path.rtt) == 510 * US);
@@ -62,9 +55,8 @@ static void rate__is_bypassed_while_the_path_is_free(void **state)
     assert_true(sl_dpdk_rate_target_ns(&path.rtt) == 3 * MS);
 }
 
-static void rate__falls_in_proportion_to_the_excess(void **state)
+SL_CASE(rate__falls_in_proportion_to_the_excess)
 {
-    (void)state;
     struct path path;
     path_init(&path, 100 * US); /* target 600 us */
     rounds(&path, 5, 600 * US, 100);
@@ -80,9 +72,8 @@ static void rate__falls_in_proportion_to_the_excess(void **state)
     assert_in_range(window(&path), before / 2, before / 2 + 1);
 }
 
-static void rate__grows_by_more_packets_each_round(void **state)
+SL_CASE(rate__grows_by_more_packets_each_round)
 {
-    (void)state;
     struct path path;
     path_init(&path, 100 * US);
     rounds(&path, 3, 150 * US, 100);
@@ -100,9 +91,8 @@ static void rate__grows_by_more_packets_each_round(void **state)
 }
 
 /* A peer that was not scheduled answers late once; the smoothed time lags behind. */
-static void rate__one_late_answer_is_no_queue(void **state)
+SL_CASE(rate__one_late_answer_is_no_queue)
 {
-    (void)state;
     struct path path;
     path_init(&path, 10 * US);
     rounds(&path, 10, 20 * US, 50);
@@ -122,9 +112,8 @@ static void lose(struct path *path, uint32_t packets)
     }
 }
 
-static void rate_lost__a_few_are_borne(void **state)
+SL_CASE(rate_lost__a_few_are_borne)
 {
-    (void)state;
     for (uint32_t percent = 0; percent <= 5; percent++) {
         struct path path;
         uint64_t random = percent;
@@ -137,9 +126,8 @@ static void rate_lost__a_few_are_borne(void **state)
     }
 }
 
-static void rate_lost__many_halve_the_window(void **state)
+SL_CASE(rate_lost__many_halve_the_window)
 {
-    (void)state;
     struct path path;
     path_init(&path, 100 * US);
     rounds(&path, 5, 150 * US, 100);
@@ -151,9 +139,8 @@ static void rate_lost__many_halve_the_window(void **state)
     assert_in_range(window(&path), 25000, 25050);
 }
 
-static void rate__a_window_under_a_packet_is_a_pace(void **state)
+SL_CASE(rate__a_window_under_a_packet_is_a_pace)
 {
-    (void)state;
     struct path path;
     uint64_t when_ns;
     path_init(&path, 100 * US);
@@ -173,9 +160,8 @@ static void rate__a_window_under_a_packet_is_a_pace(void **state)
 
 /* By delay alone it does not fall below; by losses it does. */
 /* Who was stopped for long, and hears then of what was lost meanwhile, goes on soon. */
-static void rate__a_pace_is_no_standstill(void **state)
+SL_CASE(rate__a_pace_is_no_standstill)
 {
-    (void)state;
     struct path path;
     uint64_t when_ns;
     path_init(&path, 100 * US);
@@ -195,9 +181,8 @@ static void rate__a_pace_is_no_standstill(void **state)
     assert_in_range(when_ns, path.now_ns + 1, path.now_ns + 64 * 20 * US);
 }
 
-static void rate__delay_leaves_the_least_window(void **state)
+SL_CASE(rate__delay_leaves_the_least_window)
 {
-    (void)state;
     struct path path;
     path_init(&path, 100 * US);
     path.rate.bytes_min = 20 * PACKET;
@@ -216,9 +201,8 @@ static void rate__delay_leaves_the_least_window(void **state)
 }
 
 /* The falls that delay would have, which do nothing there, are not in losses' way. */
-static void rate__losses_count_where_delay_does_not(void **state)
+SL_CASE(rate__losses_count_where_delay_does_not)
 {
-    (void)state;
     struct path path;
     path_init(&path, 100 * US);
     path.rate.bytes_min = 20 * PACKET;
@@ -272,9 +256,8 @@ static void shared_drain(struct shared *shared, uint64_t now_ns)
     sl_dpdk_rate_acknowledged(&path->rate, &path->rtt, PACKET, now_ns);
 }
 
-static void rate__senders_share_a_queue_and_keep_it_short(void **state)
+SL_CASE(rate__senders_share_a_queue_and_keep_it_short)
 {
-    (void)state;
     static struct shared shared;
     for (uint32_t i = 0; i < SENDERS; i++) {
         path_init(&shared.paths[i], BASE_NS);
@@ -304,22 +287,4 @@ static void rate__senders_share_a_queue_and_keep_it_short(void **state)
     for (uint32_t i = 0; i < SENDERS; i++) {
         assert_true(shared.came[i] >= drained / SENDERS / 2);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rate__is_bypassed_while_the_path_is_free),
-        cmocka_unit_test(rate__falls_in_proportion_to_the_excess),
-        cmocka_unit_test(rate__grows_by_more_packets_each_round),
-        cmocka_unit_test(rate__one_late_answer_is_no_queue),
-        cmocka_unit_test(rate_lost__a_few_are_borne),
-        cmocka_unit_test(rate_lost__many_halve_the_window),
-        cmocka_unit_test(rate__a_window_under_a_packet_is_a_pace),
-        cmocka_unit_test(rate__a_pace_is_no_standstill),
-        cmocka_unit_test(rate__delay_leaves_the_least_window),
-        cmocka_unit_test(rate__losses_count_where_delay_does_not),
-        cmocka_unit_test(rate__senders_share_a_queue_and_keep_it_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/receive.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/end.h"
 
 #define PIECE      END_BODY_MAX
@@ -63,9 +64,8 @@ static enum sl_dpdk_taken take_whole(uint32_t message, uint32_t number, uint32_t
     return taken;
 }
 
-static void bundle__is_delivered_frame_by_frame(void **state)
+SL_CASE_WITH(bundle__is_delivered_frame_by_frame, setup, teardown)
 {
-    (void)state;
     const uint32_t payloads[] = {0, 1, 64, 7, 300};
     assert_int_equal(take_bundle(0, 10, payloads, 5), SL_DPDK_TAKEN);
     assert_int_equal(end.frame_count, 0);
@@ -78,9 +78,8 @@ static void bundle__is_delivered_frame_by_frame(void **state)
     assert_int_equal(end.conn->grant.consumed, end.conn->grant.arrived);
 }
 
-static void bundle__twice_is_delivered_once(void **state)
+SL_CASE_WITH(bundle__twice_is_delivered_once, setup, teardown)
 {
-    (void)state;
     assert_int_equal(take_one(0, 1, 64), SL_DPDK_TAKEN);
     uint32_t arrived = end.conn->grant.arrived;
     assert_int_equal(take_one(0, 1, 64), SL_DPDK_TAKEN);
@@ -91,9 +90,8 @@ static void bundle__twice_is_delivered_once(void **state)
     assert_int_equal(end.conn->grant.arrived, arrived);
 }
 
-static void messages__are_delivered_in_order(void **state)
+SL_CASE_WITH(messages__are_delivered_in_order, setup, teardown)
 {
-    (void)state;
     assert_int_equal(take_one(3, 4, 8), SL_DPDK_TAKEN);
     assert_int_equal(take_whole(2, 3, 5000), SL_DPDK_TAKEN);
     assert_int_equal(take_one(1, 2, 100), SL_DPDK_TAKEN);
@@ -108,9 +106,8 @@ static void messages__are_delivered_in_order(void **state)
     }
 }
 
-static void short_message__pieces_in_any_order(void **state)
+SL_CASE_WITH(short_message__pieces_in_any_order, setup, teardown)
 {
-    (void)state;
     const uint32_t payload = SL_LIMIT_INLINE_PAYLOAD_BYTES, bytes = 32 + payload;
     const uint32_t count = (bytes + PIECE - 1) / PIECE;
     uint8_t *frame = end_frame_make(1, payload);
@@ -126,9 +123,8 @@ static void short_message__pieces_in_any_order(void **state)
     free(frame);
 }
 
-static void long_message__goes_to_its_sink(void **state)
+SL_CASE_WITH(long_message__goes_to_its_sink, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, LONG), *sink = malloc(LONG);
     uint32_t bytes = 32 + LONG;
     assert_int_equal(end_take_piece(&end, 0, frame, bytes, 2), SL_DPDK_PARKED);
@@ -154,9 +150,8 @@ static void long_message__goes_to_its_sink(void **state)
     free(sink);
 }
 
-static void long_message__waits_for_its_turn(void **state)
+SL_CASE_WITH(long_message__waits_for_its_turn, setup, teardown)
 {
-    (void)state;
     uint8_t *sink = malloc(LONG);
     end.sink = sink;
     assert_int_equal(take_whole(1, 2, LONG), SL_DPDK_PARKED);
@@ -170,9 +165,8 @@ static void long_message__waits_for_its_turn(void **state)
     free(sink);
 }
 
-static void sink__is_asked_again(void **state)
+SL_CASE_WITH(sink__is_asked_again, setup, teardown)
 {
-    (void)state;
     uint8_t *sink = malloc(LONG);
     assert_int_equal(take_whole(0, 1, LONG), SL_DPDK_PARKED);
     assert_int_equal(take_one(1, 2, 64), SL_DPDK_TAKEN);
@@ -193,9 +187,8 @@ static void sink__is_asked_again(void **state)
 }
 
 /* With no packet to spare the header alone is remembered; the rest comes again. */
-static void long_message__without_room_for_packets(void **state)
+SL_CASE_WITH(long_message__without_room_for_packets, setup, teardown)
 {
-    (void)state;
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = 4});
     uint8_t *frame = end_frame_make(1, LONG), *sink = malloc(LONG);
@@ -218,9 +211,8 @@ static void long_message__without_room_for_packets(void **state)
 }
 
 /* The same for one that was not at the head when its first piece came. */
-static void long_message__begun_without_room_for_its_first_piece(void **state)
+SL_CASE_WITH(long_message__begun_without_room_for_its_first_piece, setup, teardown)
 {
-    (void)state;
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = 4});
     uint8_t *frame = end_frame_make(2, LONG), *sink = malloc(LONG);
@@ -243,9 +235,8 @@ static void long_message__begun_without_room_for_its_first_piece(void **state)
     free(sink);
 }
 
-static void window__bounds_what_is_ahead(void **state)
+SL_CASE_WITH(window__bounds_what_is_ahead, setup, teardown)
 {
-    (void)state;
     assert_int_equal(take_one(SL_DPDK_MESSAGES, 1, 8), SL_DPDK_NO_ROOM);
     assert_int_equal(take_one(SL_DPDK_MESSAGES - 1, 1, 8), SL_DPDK_TAKEN);
     assert_int_equal(take_one(0, 1, 8), SL_DPDK_TAKEN);
@@ -264,9 +255,8 @@ static void expect_end(void)
     assert_int_equal(end.conn->end_err, SL_ERR_PROTOCOL);
 }
 
-static void mad__pieces_with_wrong_bounds(void **state)
+SL_CASE_WITH(mad__pieces_with_wrong_bounds, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, 5000);
     const uint32_t last = 3 * PIECE, tail = 5032 - last;
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 8, frame, PIECE), SL_DPDK_PROTOCOL_ERROR);
@@ -287,9 +277,8 @@ static void mad__pieces_with_wrong_bounds(void **state)
     free(frame);
 }
 
-static void mad__the_first_piece_of_a_long_message(void **state)
+SL_CASE_WITH(mad__the_first_piece_of_a_long_message, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, frame, 400), SL_DPDK_PROTOCOL_ERROR);
     frame[6] ^= 1; /* the version: only a short frame may have another */
@@ -297,18 +286,16 @@ static void mad__the_first_piece_of_a_long_message(void **state)
     free(frame);
 }
 
-static void mad__parked_pieces_beyond_the_end(void **state)
+SL_CASE_WITH(mad__parked_pieces_beyond_the_end, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, 5000);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 7 * PIECE, frame, PIECE), SL_DPDK_PARKED);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, frame, PIECE), SL_DPDK_PROTOCOL_ERROR);
     free(frame);
 }
 
-static void mad__parked_pieces_beyond_the_end_of_a_long_message(void **state)
+SL_CASE_WITH(mad__parked_pieces_beyond_the_end_of_a_long_message, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, LONG), *sink = malloc(LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 99 * PIECE, frame, PIECE), SL_DPDK_PARKED);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, frame, PIECE), SL_DPDK_PARKED);
@@ -320,9 +307,8 @@ static void mad__parked_pieces_beyond_the_end_of_a_long_message(void **state)
     free(sink);
 }
 
-static void mad__a_piece_of_another_length(void **state)
+SL_CASE_WITH(mad__a_piece_of_another_length, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, PIECE, frame, PIECE), SL_DPDK_PARKED);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, PIECE, frame, PIECE - 8),
@@ -330,9 +316,8 @@ static void mad__a_piece_of_another_length(void **state)
     free(frame);
 }
 
-static void mad__headers_that_are_none(void **state)
+SL_CASE_WITH(mad__headers_that_are_none, setup, teardown)
 {
-    (void)state;
     uint8_t zeros[256] = {0};
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, zeros, 256), SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, zeros, 256), SL_DPDK_TAKEN);
@@ -341,9 +326,8 @@ static void mad__headers_that_are_none(void **state)
     assert_int_equal(end.frame_count, 0);
 }
 
-static void mad__bundles_that_lie(void **state)
+SL_CASE_WITH(mad__bundles_that_lie, setup, teardown)
 {
-    (void)state;
     uint8_t bytes[PIECE] = {0};
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, bytes, 24), SL_DPDK_PROTOCOL_ERROR);
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, bytes, 36), SL_DPDK_PROTOCOL_ERROR);
@@ -355,9 +339,8 @@ static void mad__bundles_that_lie(void **state)
     expect_end();
 }
 
-static void mad__a_long_frame_in_a_bundle(void **state)
+SL_CASE_WITH(mad__a_long_frame_in_a_bundle, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, frame, PIECE), SL_DPDK_TAKEN);
     end_deliver(&end);
@@ -366,9 +349,8 @@ static void mad__a_long_frame_in_a_bundle(void **state)
     free(frame);
 }
 
-static void mad__one_message_of_two_kinds(void **state)
+SL_CASE_WITH(mad__one_message_of_two_kinds, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, 5000);
     assert_int_equal(take_one(1, 1, 64), SL_DPDK_TAKEN);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 1, 0, frame, PIECE), SL_DPDK_PROTOCOL_ERROR);
@@ -380,9 +362,8 @@ static void mad__one_message_of_two_kinds(void **state)
 }
 
 /* What has come before is not counted, and so no offence, when all that was granted is used. */
-static void mad__more_than_was_granted(void **state)
+SL_CASE_WITH(mad__more_than_was_granted, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, 200000);
     uint32_t bytes = 200032, n = 0;
     for (; (n + 1) * PIECE <= SL_DPDK_UNSCHEDULED_BYTES; n++) {
@@ -395,9 +376,8 @@ static void mad__more_than_was_granted(void **state)
     free(frame);
 }
 
-static void another_version__is_for_the_layer_above(void **state)
+SL_CASE_WITH(another_version__is_for_the_layer_above, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, 64);
     frame[6] = 77;
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, frame, 96), SL_DPDK_TAKEN);
@@ -411,9 +391,8 @@ static void another_version__is_for_the_layer_above(void **state)
  */
 
 /* Messages that are kept use up the blocks; the last are for the head. */
-static void blocks__run_out_and_come_back(void **state)
+SL_CASE_WITH(blocks__run_out_and_come_back, setup, teardown)
 {
-    (void)state;
     uint32_t message = 0;
     end.holds = true;
     while (take_whole(message, message + 1, 16000) == SL_DPDK_TAKEN) {
@@ -437,9 +416,8 @@ static void blocks__run_out_and_come_back(void **state)
     }
 }
 
-static void blocks__some_are_left_for_the_head(void **state)
+SL_CASE_WITH(blocks__some_are_left_for_the_head, setup, teardown)
 {
-    (void)state;
     uint32_t message = 0;
     end.holds = true;
     for (; message < 4 * 96; message++) {
@@ -455,9 +433,8 @@ static void blocks__some_are_left_for_the_head(void **state)
     }
 }
 
-static void close__with_a_bit_of_everything(void **state)
+SL_CASE_WITH(close__with_a_bit_of_everything, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, LONG);
     end.holds = true;
     assert_int_equal(take_one(0, 1, 64), SL_DPDK_TAKEN);
@@ -469,9 +446,8 @@ static void close__with_a_bit_of_everything(void **state)
     free(frame); /* teardown finds what is not given back */
 }
 
-static void disconnect__inside_received_drops_the_tail(void **state)
+SL_CASE_WITH(disconnect__inside_received_drops_the_tail, setup, teardown)
 {
-    (void)state;
     const uint32_t payloads[] = {8, 8, 8, 8};
     end.disconnect_at = 2;
     assert_int_equal(take_bundle(0, 1, payloads, 4), SL_DPDK_TAKEN);
@@ -485,9 +461,8 @@ static void disconnect__inside_received_drops_the_tail(void **state)
 /* ---- Hand-over --------------------------------------------------------------------------------
  */
 
-static void leave__takes_all_along(void **state)
+SL_CASE_WITH(leave__takes_all_along, setup, teardown)
 {
-    (void)state;
     static struct end other;
     const uint32_t payloads[] = {8, 100, 9};
     uint8_t *frame = end_frame_make(5, LONG), *sink = malloc(LONG);
@@ -529,18 +504,16 @@ static void leave__takes_all_along(void **state)
     free(sink);
 }
 
-static void leave__and_is_dropped_on_the_way(void **state)
+SL_CASE_WITH(leave__and_is_dropped_on_the_way, setup, teardown)
 {
-    (void)state;
     assert_int_equal(take_one(1, 1, 64), SL_DPDK_TAKEN);
     assert_int_equal(take_whole(2, 4, LONG), SL_DPDK_PARKED);
     sl_dpdk_receive_drop(sl_dpdk_receive_leave(end.conn));
     assert_int_equal(end.lent, 0);
 }
 
-static void owed__while_the_head_is_not_whole(void **state)
+SL_CASE_WITH(owed__while_the_head_is_not_whole, setup, teardown)
 {
-    (void)state;
     uint8_t *frame = end_frame_make(1, 5000);
     assert_false(sl_dpdk_receive_is_owed(end.conn));
     assert_int_equal(end_take_piece(&end, 0, frame, 5032, 0), SL_DPDK_TAKEN);
@@ -553,40 +526,7 @@ static void owed__while_the_head_is_not_whole(void **state)
     free(frame);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
+SL_UNIT_SETUP()
 {
-    const struct CMUnitTest cases[] = {
-        CASE(bundle__is_delivered_frame_by_frame),
-        CASE(bundle__twice_is_delivered_once),
-        CASE(messages__are_delivered_in_order),
-        CASE(short_message__pieces_in_any_order),
-        CASE(long_message__goes_to_its_sink),
-        CASE(long_message__waits_for_its_turn),
-        CASE(sink__is_asked_again),
-        CASE(long_message__without_room_for_packets),
-        CASE(long_message__begun_without_room_for_its_first_piece),
-        CASE(window__bounds_what_is_ahead),
-        CASE(mad__pieces_with_wrong_bounds),
-        CASE(mad__the_first_piece_of_a_long_message),
-        CASE(mad__parked_pieces_beyond_the_end),
-        CASE(mad__parked_pieces_beyond_the_end_of_a_long_message),
-        CASE(mad__a_piece_of_another_length),
-        CASE(mad__headers_that_are_none),
-        CASE(mad__bundles_that_lie),
-        CASE(mad__a_long_frame_in_a_bundle),
-        CASE(mad__one_message_of_two_kinds),
-        CASE(mad__more_than_was_granted),
-        CASE(another_version__is_for_the_layer_above),
-        CASE(blocks__run_out_and_come_back),
-        CASE(blocks__some_are_left_for_the_head),
-        CASE(close__with_a_bit_of_everything),
-        CASE(disconnect__inside_received_drops_the_tail),
-        CASE(leave__takes_all_along),
-        CASE(leave__and_is_dropped_on_the_way),
-        CASE(owed__while_the_head_is_not_whole),
-    };
     sl_log_setup(SL_LOG_OFF, "receive");
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

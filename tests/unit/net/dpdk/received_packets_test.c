@@ -1,20 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/hash.h"
 #include "net/dpdk/received_packets.h"
+#include "tests/support/unit.h"
 
 #define NEAR_THE_END 0xfffff000U /* numbers run over within each test that goes far */
 
-static void received_take__in_order(void **state)
+SL_CASE(received_take__in_order)
 {
-    (void)state;
     struct sl_dpdk_received_packets received;
     uint64_t words[4];
     sl_dpdk_received_packets_init(&received, NEAR_THE_END);
@@ -30,9 +23,8 @@ static void received_take__in_order(void **state)
     assert_int_equal(received.unacked, 3 * SL_DPDK_RECEIVED_PACKETS);
 }
 
-static void received_words__tell_what_is_beyond(void **state)
+SL_CASE(received_words__tell_what_is_beyond)
 {
-    (void)state;
     struct sl_dpdk_received_packets received;
     uint64_t words[4];
     sl_dpdk_received_packets_init(&received, 100);
@@ -53,9 +45,8 @@ static void received_words__tell_what_is_beyond(void **state)
     assert_int_equal(received.next, 102);
 }
 
-static void received_settle__passes_holes(void **state)
+SL_CASE(received_settle__passes_holes)
 {
-    (void)state;
     struct sl_dpdk_received_packets received;
     sl_dpdk_received_packets_init(&received, UINT32_MAX - 1);
     sl_dpdk_received_packets_take(&received, 0);
@@ -80,9 +71,8 @@ static void received_settle__passes_holes(void **state)
     }
 }
 
-static void received__what_no_honest_sender_says(void **state)
+SL_CASE(received__what_no_honest_sender_says)
 {
-    (void)state;
     struct sl_dpdk_received_packets received;
     sl_dpdk_received_packets_init(&received, 1000);
     assert_false(sl_dpdk_received_packets_settle(&received, 1000 + SL_DPDK_RECEIVED_JUMP + 1, 0));
@@ -144,9 +134,8 @@ static void check_all(const struct sl_dpdk_received_packets *received, const str
     }
 }
 
-static void received__is_as_the_model(void **state)
+SL_CASE(received__is_as_the_model)
 {
-    (void)state;
     static struct model model;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct sl_dpdk_received_packets received;
@@ -179,16 +168,4 @@ static void received__is_as_the_model(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(received_take__in_order),
-        cmocka_unit_test(received_words__tell_what_is_beyond),
-        cmocka_unit_test(received_settle__passes_holes),
-        cmocka_unit_test(received__what_no_honest_sender_says),
-        cmocka_unit_test(received__is_as_the_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,14 @@
 #include <string.h>
 
 #include "net/dpdk/send.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/sending.h"
 
 /* ---- What bounds it ---------------------------------------------------------------------------
  */
 
-static void grant__bounds_what_is_sent(void **state)
+SL_CASE_WITH(grant__bounds_what_is_sent, setup, teardown)
 {
-    (void)state;
     offer(0, 200000);
     offer(1, 64);
     end_flush(&end);
@@ -32,9 +32,8 @@ static void grant__bounds_what_is_sent(void **state)
     expect_sent(end.sent_count - 1, SL_DPDK_BUNDLE, 1, 0);
 }
 
-static void more__is_told_while_the_grant_is_less(void **state)
+SL_CASE_WITH(more__is_told_while_the_grant_is_less, setup, teardown)
 {
-    (void)state;
     end.conn->granted_theirs = 1U << 20;
     offer(0, 30000);
     end_flush(&end);
@@ -49,9 +48,8 @@ static void more__is_told_while_the_grant_is_less(void **state)
     assert_true((sent_header(end.sent_count - 1)->flags & SL_DPDK_FLAG_MORE) != 0);
 }
 
-static void grant__that_has_no_room_for_a_frame(void **state)
+SL_CASE_WITH(grant__that_has_no_room_for_a_frame, setup, teardown)
 {
-    (void)state;
     end.conn->granted_theirs = 100;
     offer(0, 64);
     offer(1, 64);
@@ -66,9 +64,8 @@ static void grant__that_has_no_room_for_a_frame(void **state)
 }
 
 /* What it was granted, and where it was told, may be lost. */
-static void grant__is_asked_for_again(void **state)
+SL_CASE_WITH(grant__is_asked_for_again, setup, teardown)
 {
-    (void)state;
     uint64_t pause_ns = SL_CLOCK_NS_PER_MS;
     end.conn->granted_theirs = 96;
     offer(0, 64);
@@ -100,9 +97,8 @@ static void grant__is_asked_for_again(void **state)
 }
 
 /* The peer's window of messages is no wider. */
-static void messages__no_more_than_the_peer_takes(void **state)
+SL_CASE_WITH(messages__no_more_than_the_peer_takes, setup, teardown)
 {
-    (void)state;
     for (uint32_t i = 0; i < SL_DPDK_MESSAGES; i++) {
         offer(i, 0);
         end_flush(&end);
@@ -116,9 +112,8 @@ static void messages__no_more_than_the_peer_takes(void **state)
     expect_sent(SL_DPDK_MESSAGES, SL_DPDK_BUNDLE, SL_DPDK_MESSAGES, 0);
 }
 
-static void port__without_memory_goes_on_later(void **state)
+SL_CASE_WITH(port__without_memory_goes_on_later, setup, teardown)
 {
-    (void)state;
     end.lends_max = 2;
     offer(0, 5000);
     end_flush(&end);
@@ -134,9 +129,8 @@ static void port__without_memory_goes_on_later(void **state)
     assert_int_equal(end.cookie_count, 1);
 }
 
-static void turn__sends_so_many_and_wants_another(void **state)
+SL_CASE_WITH(turn__sends_so_many_and_wants_another, setup, teardown)
 {
-    (void)state;
     end.conn->granted_theirs = 1U << 20;
     offer(0, 300000);
     end_flush(&end);
@@ -146,9 +140,8 @@ static void turn__sends_so_many_and_wants_another(void **state)
     assert_true(end.conn->dirty);
 }
 
-static void checksums__by_the_device(void **state)
+SL_CASE_WITH(checksums__by_the_device, setup, teardown)
 {
-    (void)state;
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){
                        .frame_bytes_max = 1514, .packets = END_PACKETS, .tx_checksum = true});
@@ -161,9 +154,8 @@ static void checksums__by_the_device(void **state)
 /* ---- Acknowledgements -------------------------------------------------------------------------
  */
 
-static void acknowledgement__alone(void **state)
+SL_CASE_WITH(acknowledgement__alone, setup, teardown)
 {
-    (void)state;
     end_flush(&end);
     assert_int_equal(end.sent_count, 0);
     sl_dpdk_received_packets_take(&end.conn->received, 2000);
@@ -178,9 +170,8 @@ static void acknowledgement__alone(void **state)
     assert_int_equal(end.sent_count, 1);
 }
 
-static void acknowledgement__with_what_goes_anyway(void **state)
+SL_CASE_WITH(acknowledgement__with_what_goes_anyway, setup, teardown)
 {
-    (void)state;
     sl_dpdk_received_packets_take(&end.conn->received, 2002);
     end.conn->ack_due = end.conn->ack_now = true;
     uint8_t *frame = offer(0, 64);
@@ -195,9 +186,8 @@ static void acknowledgement__with_what_goes_anyway(void **state)
     assert_false(end.conn->ack_due || end.conn->ack_now);
 }
 
-static void acknowledgement__that_does_not_fit(void **state)
+SL_CASE_WITH(acknowledgement__that_does_not_fit, setup, teardown)
 {
-    (void)state;
     sl_dpdk_received_packets_take(&end.conn->received, 2002);
     end.conn->ack_due = true;
     offer(0, 2 * PIECE - 32);
@@ -209,9 +199,8 @@ static void acknowledgement__that_does_not_fit(void **state)
     assert_int_equal(end_sent(&end, 2)->parsed.sack_words, 1);
 }
 
-static void acknowledgement__of_what_was_never_sent(void **state)
+SL_CASE_WITH(acknowledgement__of_what_was_never_sent, setup, teardown)
 {
-    (void)state;
     offer(0, 64);
     end_flush(&end);
     assert_false(end_acknowledge(&end, FIRST + 2, 0, 1U << 20));
@@ -220,9 +209,8 @@ static void acknowledgement__of_what_was_never_sent(void **state)
     assert_int_equal(end.conn->granted_theirs, SL_DPDK_UNSCHEDULED_BYTES);
 }
 
-static void grant__is_told_once(void **state)
+SL_CASE_WITH(grant__is_told_once, setup, teardown)
 {
-    (void)state;
     sl_dpdk_grant_arrived(&end.dpdk->grants, &end.conn->grant, 5000);
     sl_dpdk_grant_consumed(&end.dpdk->grants, &end.conn->grant, 5000);
     end.conn->ack_due = true;
@@ -234,9 +222,8 @@ static void grant__is_told_once(void **state)
 /* ---- Without content --------------------------------------------------------------------------
  */
 
-static void fin__goes_behind_the_last_frame(void **state)
+SL_CASE_WITH(fin__goes_behind_the_last_frame, setup, teardown)
 {
-    (void)state;
     end.conn->granted_theirs = 0;
     offer(0, 64);
     sl_dpdk_send_bye(end.conn);
@@ -252,9 +239,8 @@ static void fin__goes_behind_the_last_frame(void **state)
     assert_true(end.conn->fin_acked && end.conn->ready);
 }
 
-static void moved__goes_before_all_until_it_has_come(void **state)
+SL_CASE_WITH(moved__goes_before_all_until_it_has_come, setup, teardown)
 {
-    (void)state;
     struct sl_dpdk_hello hello;
     offer(0, 4000);
     sl_dpdk_send_moved(end.conn);
@@ -273,9 +259,8 @@ static void moved__goes_before_all_until_it_has_come(void **state)
     assert_int_equal(end.sent_count, 5);
 }
 
-static void unnumbered__is_sent_at_once(void **state)
+SL_CASE_WITH(unnumbered__is_sent_at_once, setup, teardown)
 {
-    (void)state;
     const uint8_t body = 5;
     struct sl_dpdk_header header = {.connection = 9, .kind = SL_DPDK_RESET, .body_bytes = 1};
     sl_dpdk_send_unnumbered(end.dpdk, end.conn->netif, &end.conn->route, 0, &header, &body);
@@ -286,9 +271,8 @@ static void unnumbered__is_sent_at_once(void **state)
     assert_int_equal(end_sent(&end, 0)->parsed.body[0], 5);
 }
 
-static void leave__goes_on_with_the_next_number(void **state)
+SL_CASE_WITH(leave__goes_on_with_the_next_number, setup, teardown)
 {
-    (void)state;
     static struct end other;
     offer(0, 64);
     end_flush(&end);
@@ -302,30 +286,4 @@ static void leave__goes_on_with_the_next_number(void **state)
     assert_int_equal(other.sent_count, 1);
     assert_int_equal(end_sent(&other, 0)->parsed.header.message, 1);
     end_close(&other);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        CASE(grant__bounds_what_is_sent),
-        CASE(more__is_told_while_the_grant_is_less),
-        CASE(grant__that_has_no_room_for_a_frame),
-        CASE(grant__is_asked_for_again),
-        CASE(messages__no_more_than_the_peer_takes),
-        CASE(port__without_memory_goes_on_later),
-        CASE(turn__sends_so_many_and_wants_another),
-        CASE(checksums__by_the_device),
-        CASE(acknowledgement__alone),
-        CASE(acknowledgement__with_what_goes_anyway),
-        CASE(acknowledgement__that_does_not_fit),
-        CASE(acknowledgement__of_what_was_never_sent),
-        CASE(grant__is_told_once),
-        CASE(fin__goes_behind_the_last_frame),
-        CASE(moved__goes_before_all_until_it_has_come),
-        CASE(unnumbered__is_sent_at_once),
-        CASE(leave__goes_on_with_the_next_number),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* The ports that the other tests rely on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/assert.h"
+#include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 
 #define FRAME 60U
@@ -96,9 +91,8 @@ static uint8_t receive_one(struct fixture *f, uint32_t port, uint16_t *queue)
     return content;
 }
 
-static void send__arrives_by_the_queue_that_it_left_by(void **state)
+SL_CASE(send__arrives_by_the_queue_that_it_left_by)
 {
-    (void)state;
     struct fixture f;
     set_up(&f, &(struct sl_wire_device_options){.queues = 4}, 0);
     uint16_t queue;
@@ -112,9 +106,8 @@ static void send__arrives_by_the_queue_that_it_left_by(void **state)
     tear_down(&f);
 }
 
-static void send__into_a_full_queue(void **state)
+SL_CASE(send__into_a_full_queue)
 {
-    (void)state;
     for (uint32_t drops = 0; drops < 2; drops++) {
         struct fixture f;
         set_up(&f, &(struct sl_wire_device_options){.queue_packets = 3, .drops = drops != 0}, 0);
@@ -133,9 +126,8 @@ static void send__into_a_full_queue(void **state)
     }
 }
 
-static void send__takes_its_time(void **state)
+SL_CASE(send__takes_its_time)
 {
-    (void)state;
     struct fixture f;
     set_up(&f, &(struct sl_wire_device_options){0}, 500);
     uint16_t queue;
@@ -152,9 +144,8 @@ static void send__takes_its_time(void **state)
 }
 
 /* What lies elsewhere is read after send has returned, and the sender is told when. */
-static void send__gathers_late(void **state)
+SL_CASE(send__gathers_late)
 {
-    (void)state;
     struct fixture f;
     set_up(&f, &(struct sl_wire_device_options){.tx_gather = true}, 0);
     uint8_t memory[100] = {0};
@@ -182,9 +173,8 @@ static bool lose_sevens(void *ctx, const uint8_t *bytes, uint32_t length)
     return bytes[length - 1] != 7;
 }
 
-static void tap__sees_and_loses(void **state)
+SL_CASE(tap__sees_and_loses)
 {
-    (void)state;
     struct fixture f;
     set_up(&f, &(struct sl_wire_device_options){0}, 0);
     uint32_t received = 0;
@@ -201,9 +191,8 @@ static void tap__sees_and_loses(void **state)
 }
 
 /* No more are lent than were promised: the rest waits in the queue. */
-static void receive__lends_so_many(void **state)
+SL_CASE(receive__lends_so_many)
 {
-    (void)state;
     struct fixture f;
     set_up(&f, &(struct sl_wire_device_options){.packets = 2}, 0);
     struct sl_dpdk_packet packets[4];
@@ -217,17 +206,4 @@ static void receive__lends_so_many(void **state)
     assert_int_equal(packets[0].bytes[FRAME - 1], 3);
     f.ports[1]->ops->release(f.ports[1], packets, 2);
     tear_down(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(send__arrives_by_the_queue_that_it_left_by),
-        cmocka_unit_test(send__into_a_full_queue),
-        cmocka_unit_test(send__takes_its_time),
-        cmocka_unit_test(send__gathers_late),
-        cmocka_unit_test(tap__sees_and_loses),
-        cmocka_unit_test(receive__lends_so_many),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* Also: docs/dpdk.md shows packets byte for byte; this builds the same with the code. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -13,6 +7,7 @@
 
 #include "core/hash.h"
 #include "net/dpdk/wire.h"
+#include "tests/support/unit.h"
 
 #define PACKET_BYTES 2048U
 
@@ -98,9 +93,8 @@ static void assert_headers_equal(const struct sl_dpdk_header *a, const struct sl
     assert_int_equal(a->body_bytes, b->body_bytes);
 }
 
-static void parse__returns_what_was_written(void **state)
+SL_CASE(parse__returns_what_was_written)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2000; i++) {
         struct packet packet;
         struct sl_dpdk_parsed parsed;
@@ -122,9 +116,8 @@ static void parse__returns_what_was_written(void **state)
 }
 
 /* However the body is divided, and whoever sums it. */
-static void seal__of_a_body_in_two(void **state)
+SL_CASE(seal__of_a_body_in_two)
 {
-    (void)state;
     struct packet whole, parts;
     struct sl_dpdk_header header = data_header(301);
     for (uint32_t cut = 0; cut <= 301; cut++) {
@@ -140,9 +133,8 @@ static void seal__of_a_body_in_two(void **state)
 }
 
 /* A body that is there before the headers are written stays as it is. */
-static void write__leaves_the_body(void **state)
+SL_CASE(write__leaves_the_body)
 {
-    (void)state;
     for (int is_v6 = 0; is_v6 < 2; is_v6++) {
         struct packet packet;
         route(&packet, is_v6 == 1);
@@ -156,9 +148,8 @@ static void write__leaves_the_body(void **state)
     }
 }
 
-static void seal__writes_ones_for_zero(void **state)
+SL_CASE(seal__writes_ones_for_zero)
 {
-    (void)state;
     struct sl_dpdk_header header = data_header(2);
     uint32_t found = 0;
     for (uint32_t i = 0; i < 0x10000; i++) {
@@ -184,9 +175,8 @@ static bool is_free(bool is_v6, uint32_t at, uint32_t bit)
            (is_v6 && ((at == 14 && bit < 4) || (at > 14 && at < 18) || at == 21));
 }
 
-static void parse__any_bit_changed(void **state)
+SL_CASE(parse__any_bit_changed)
 {
-    (void)state;
     struct packet packet;
     struct sl_dpdk_header header = data_header(65);
     for (int is_v6 = 0; is_v6 < 2; is_v6++) {
@@ -205,9 +195,8 @@ static void parse__any_bit_changed(void **state)
     }
 }
 
-static void parse__any_length(void **state)
+SL_CASE(parse__any_length)
 {
-    (void)state;
     struct packet packet;
     struct sl_dpdk_parsed parsed;
     struct sl_dpdk_header header = data_header(20);
@@ -226,9 +215,8 @@ static void parse__any_length(void **state)
     }
 }
 
-static void parse__checked_by_the_device(void **state)
+SL_CASE(parse__checked_by_the_device)
 {
-    (void)state;
     struct packet packet;
     struct sl_dpdk_parsed parsed;
     struct sl_dpdk_header header = data_header(20);
@@ -247,9 +235,8 @@ static void mend_ipv4(struct packet *packet)
     memcpy(packet->bytes + 24, &checksum, 2);
 }
 
-static void parse__what_is_not_for_us(void **state)
+SL_CASE(parse__what_is_not_for_us)
 {
-    (void)state;
     static const struct {
         uint32_t at;
         uint8_t value;
@@ -299,9 +286,8 @@ static enum sl_dpdk_class class_of_header(uint8_t kind, uint8_t flags, uint64_t 
     return class_of(&packet);
 }
 
-static void parse__what_each_kind_may_have(void **state)
+SL_CASE(parse__what_each_kind_may_have)
 {
-    (void)state;
     static const struct {
         uint8_t kind;
         uint32_t least, most;
@@ -346,9 +332,8 @@ static void parse__what_each_kind_may_have(void **state)
     assert_int_equal(class_of_header(SL_DPDK_DATA | 0x20, 0, 1, 40), SL_DPDK_MALFORMED);
 }
 
-static void parse__words(void **state)
+SL_CASE(parse__words)
 {
-    (void)state;
     struct packet packet;
     struct sl_dpdk_parsed parsed;
     struct sl_dpdk_header header = data_header(24 + 5);
@@ -379,9 +364,8 @@ static const struct sl_dpdk_hello hello_example = {.connection = 0x1122334455667
                                                    .blocks = 1,
                                                    .err = 7};
 
-static void hello_decode__returns_what_was_encoded(void **state)
+SL_CASE(hello_decode__returns_what_was_encoded)
 {
-    (void)state;
     uint8_t bytes[SL_DPDK_HELLO_BYTES + 10] = {0};
     struct sl_dpdk_hello out;
     sl_dpdk_hello_encode(&hello_example, bytes);
@@ -407,9 +391,8 @@ static int decode(const struct sl_dpdk_hello *hello)
     return sl_dpdk_hello_decode(bytes, sizeof bytes, &out);
 }
 
-static void hello_decode__refuses(void **state)
+SL_CASE(hello_decode__refuses)
 {
-    (void)state;
     uint8_t bytes[SL_DPDK_HELLO_BYTES];
     struct sl_dpdk_hello out;
     sl_dpdk_hello_encode(&hello_example, bytes);
@@ -482,9 +465,8 @@ static void assert_is_block(const char *name, const uint8_t *bytes, uint32_t len
     assert_int_equal(block_length, length);
 }
 
-static void page__shows_these_packets(void **state)
+SL_CASE(page__shows_these_packets)
 {
-    (void)state;
     static const uint8_t frame[] = {0x00, 0x00, 0x00, 0x00, 0x4c, 0x53, 0x01, 0x04,
                                     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
                                     0x00, 0x00, 0x00, 0x00, 0x9c, 0xfb, 0x93, 0x62,
@@ -515,9 +497,8 @@ static void page__shows_these_packets(void **state)
 
 /* ::ffff:10.0.0.1 stands for IPv4 in our addresses; an IPv6 packet that names it could not be
  * answered. */
-static void parse__an_ipv6_packet_with_an_ipv4_address_is_not_ours(void **state)
+SL_CASE(parse__an_ipv6_packet_with_an_ipv4_address_is_not_ours)
 {
-    (void)state;
     static const uint32_t places[] = {14 + 8, 14 + 24}; /* the source's, the destination's */
     static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff, 10, 0, 0, 1};
     for (uint32_t i = 0; i < 2; i++) {
@@ -534,25 +515,4 @@ static void parse__an_ipv6_packet_with_an_ipv4_address_is_not_ours(void **state)
         assert_int_equal(sl_dpdk_parse(packet.bytes, packet.length, true, &parsed),
                          SL_DPDK_NOT_OURS);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parse__returns_what_was_written),
-        cmocka_unit_test(seal__of_a_body_in_two),
-        cmocka_unit_test(write__leaves_the_body),
-        cmocka_unit_test(seal__writes_ones_for_zero),
-        cmocka_unit_test(parse__any_bit_changed),
-        cmocka_unit_test(parse__any_length),
-        cmocka_unit_test(parse__checked_by_the_device),
-        cmocka_unit_test(parse__what_is_not_for_us),
-        cmocka_unit_test(parse__an_ipv6_packet_with_an_ipv4_address_is_not_ours),
-        cmocka_unit_test(parse__what_each_kind_may_have),
-        cmocka_unit_test(parse__words),
-        cmocka_unit_test(hello_decode__returns_what_was_encoded),
-        cmocka_unit_test(hello_decode__refuses),
-        cmocka_unit_test(page__shows_these_packets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

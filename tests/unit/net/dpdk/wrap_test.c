@@ -1,5 +1,6 @@
 /* All numbers of 32 bits run over: packets, messages, granted bytes, places in queues. Connections
  * that begin near that point, on a cable that loses. */
+#include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
 #include "net/dpdk/receive.h"
@@ -87,9 +88,8 @@ static void exchange(struct hosts *hosts, struct link *client, bool loses)
     assert_int_equal(client->received, 161);
 }
 
-static void numbers__that_run_over(void **state)
+SL_CASE(numbers__that_run_over)
 {
-    (void)state;
     for (uint32_t loses = 0; loses < 2; loses++) {
         struct hosts hosts;
         hosts_open(&hosts, NULL);
@@ -102,9 +102,8 @@ static void numbers__that_run_over(void **state)
 }
 
 /* They run over while the connection waits for silence to end, and then it leaves. */
-static void numbers__that_run_over_in_liveness(void **state)
+SL_CASE(numbers__that_run_over_in_liveness)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = pair_path_the_end(&hosts), *server = &hosts.nodes[0].links[0];
@@ -122,9 +121,8 @@ static void numbers__that_run_over_in_liveness(void **state)
     hosts_close(&hosts);
 }
 
-static void numbers__that_run_over_in_a_move(void **state)
+SL_CASE(numbers__that_run_over_in_a_move)
 {
-    (void)state;
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = pair_path_the_end(&hosts);
@@ -137,14 +135,4 @@ static void numbers__that_run_over_in_a_move(void **state)
     expect_time_wait(link_conn(client));
     expect_time_wait(link_conn(&hosts.nodes[1].links[0]));
     hosts_close(&hosts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(numbers__that_run_over),
-        cmocka_unit_test(numbers__that_run_over_in_liveness),
-        cmocka_unit_test(numbers__that_run_over_in_a_move),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Devices are folders made for the test; the network interfaces that they are of are this machine's
  * loopback, or none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -16,6 +10,7 @@
 
 #include "core/log.h"
 #include "net/rdma/internal.h"
+#include "tests/support/unit.h"
 
 static char root[64];
 static struct sl_rdma *rdma;
@@ -121,9 +116,8 @@ static const char *choose(const char *host)
     return text;
 }
 
-static void check__names_must_be_devices(void **state)
+SL_CASE_WITH(check__names_must_be_devices, set_up, tear_down)
 {
-    (void)state;
     static const char *const good[] = {"", "near0", "near0,", " near0, near0"};
     static const char *const bad[] = {"far0", "near0,far0", "../infiniband/near0", "."};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -136,17 +130,15 @@ static void check__names_must_be_devices(void **state)
     }
 }
 
-static void choose__one_device_is_the_systems_to_find(void **state)
+SL_CASE_WITH(choose__one_device_is_the_systems_to_find, set_up, tear_down)
 {
-    (void)state;
     assert_string_equal(choose("127.0.0.1"), "");
     assert_string_equal(choose("10.9.0.7"), "");
     assert_string_equal(choose("0.0.0.0"), "");
 }
 
-static void choose__several_devices_of_the_same_network(void **state)
+SL_CASE_WITH(choose__several_devices_of_the_same_network, set_up, tear_down)
 {
-    (void)state;
     make_device("near1", "lo");
     make_device("other0", "no-such-interface");
     assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
@@ -157,9 +149,8 @@ static void choose__several_devices_of_the_same_network(void **state)
     assert_string_equal(choose("0.0.0.0"), "");
 }
 
-static void choose__a_device_by_its_name(void **state)
+SL_CASE_WITH(choose__a_device_by_its_name, set_up, tear_down)
 {
-    (void)state;
     make_device("other0", "no-such-interface");
     set_options("near0", 0);
     assert_string_equal(choose("203.0.113.9"), "127.0.0.1");
@@ -170,9 +161,8 @@ static void choose__a_device_by_its_name(void **state)
     assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
 }
 
-static void choose__an_iwarp_device_by_its_interfaces_hardware_address(void **state)
+SL_CASE_WITH(choose__an_iwarp_device_by_its_interfaces_hardware_address, set_up, tear_down)
 {
-    (void)state;
     make_iwarp_device("warp0", "d6cb:96ae:a46d:0000:0000:0000:0000:0000");
     set_options("warp0", 0);
     assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
@@ -186,9 +176,8 @@ static void choose__an_iwarp_device_by_its_interfaces_hardware_address(void **st
     assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
 }
 
-static void choose__hardware_addresses_are_for_iwarp_only(void **state)
+SL_CASE_WITH(choose__hardware_addresses_are_for_iwarp_only, set_up, tear_down)
 {
-    (void)state;
     write_file_of("net", "lo", "address", "d6:cb:96:ae:a4:6d");
     make_iwarp_device("other0", "d6cb:96ae:a46d:0000:0000:0000:0000:0000");
     write_file("other0", "node_type", "1: CA");
@@ -199,9 +188,8 @@ static void choose__hardware_addresses_are_for_iwarp_only(void **state)
     assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
 }
 
-static void choose__a_gid_by_its_index(void **state)
+SL_CASE_WITH(choose__a_gid_by_its_index, set_up, tear_down)
 {
-    (void)state;
     set_options("near0", 2);
     assert_string_equal(choose("10.9.0.7"), "10.9.0.1");
     assert_string_equal(choose("fd09::7"), sl_err_name(SL_ERR_INVALID));
@@ -213,29 +201,15 @@ static void choose__a_gid_by_its_index(void **state)
     assert_string_equal(choose("fd09::7"), sl_err_name(SL_ERR_INVALID));
 }
 
-static void choose__without_any_device(void **state)
+SL_CASE_WITH(choose__without_any_device, set_up, tear_down)
 {
-    (void)state;
     sl_rdma_address_set_root("/nonexistent");
     assert_string_equal(choose("127.0.0.1"), "");
     set_options("", 1);
     assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_INVALID));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
+SL_UNIT_SETUP()
 {
-    const struct CMUnitTest tests[] = {
-        CASE(check__names_must_be_devices),
-        CASE(choose__one_device_is_the_systems_to_find),
-        CASE(choose__several_devices_of_the_same_network),
-        CASE(choose__a_device_by_its_name),
-        CASE(choose__an_iwarp_device_by_its_interfaces_hardware_address),
-        CASE(choose__hardware_addresses_are_for_iwarp_only),
-        CASE(choose__a_gid_by_its_index),
-        CASE(choose__without_any_device),
-    };
     sl_log_setup(SL_LOG_OFF, "rdma_address");
-    return cmocka_run_group_tests_name("rdma_address", tests, NULL, NULL);
 }

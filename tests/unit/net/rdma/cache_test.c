@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,6 +7,7 @@
 
 #include "net/rdma/cache.h"
 #include "net/rdma/unmapped.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/fake.h"
 
 #define PAGES 8
@@ -99,7 +93,7 @@ static void use(struct fixture *fixture, const void *at, size_t bytes)
     sl_rdma_cache_put(fixture->cache, hold);
 }
 
-static void get__registers_what_is_asked_for(void **state)
+SL_CASE_WITH(get__registers_what_is_asked_for, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
@@ -116,7 +110,7 @@ static void get__registers_what_is_asked_for(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__does_not_let_peers_write_unasked(void **state)
+SL_CASE_WITH(get__does_not_let_peers_write_unasked, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
@@ -131,7 +125,7 @@ static void get__does_not_let_peers_write_unasked(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__is_shared_while_in_use(void **state)
+SL_CASE_WITH(get__is_shared_while_in_use, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_SHARED); /* never kept */
@@ -145,7 +139,7 @@ static void get__is_shared_while_in_use(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__finds_what_was_pins(void **state)
+SL_CASE_WITH(get__finds_what_was_pins, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -159,7 +153,7 @@ static void get__finds_what_was_pins(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__what_reaches_beyond_is_registered(void **state)
+SL_CASE_WITH(get__what_reaches_beyond_is_registered, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -171,7 +165,7 @@ static void get__what_reaches_beyond_is_registered(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__memory_mapped_anew_is_registered_anew(void **state)
+SL_CASE_WITH(get__memory_mapped_anew_is_registered_anew, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -186,7 +180,7 @@ static void get__memory_mapped_anew_is_registered_anew(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__a_hole_is_noticed(void **state)
+SL_CASE_WITH(get__a_hole_is_noticed, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -199,7 +193,7 @@ static void get__a_hole_is_noticed(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__what_replaces_memory_is_registered(void **state)
+SL_CASE_WITH(get__what_replaces_memory_is_registered, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -213,7 +207,7 @@ static void get__what_replaces_memory_is_registered(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__memory_that_was_emptied_is_registered_anew(void **state)
+SL_CASE_WITH(get__memory_that_was_emptied_is_registered_anew, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -225,7 +219,7 @@ static void get__memory_that_was_emptied_is_registered_anew(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__memory_that_was_moved_is_not_there(void **state)
+SL_CASE_WITH(get__memory_that_was_moved_is_not_there, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -244,7 +238,7 @@ static void get__memory_that_was_moved_is_not_there(void **state)
     unmap(fixture, other, PAGES);
 }
 
-static void get__memory_whose_pages_went_elsewhere_is_registered_anew(void **state)
+SL_CASE_WITH(get__memory_whose_pages_went_elsewhere_is_registered_anew, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -259,7 +253,7 @@ static void get__memory_whose_pages_went_elsewhere_is_registered_anew(void **sta
     unmap(fixture, there, PAGES);
 }
 
-static void get__what_other_memory_loses_does_not_matter(void **state)
+SL_CASE_WITH(get__what_other_memory_loses_does_not_matter, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -274,7 +268,7 @@ static void get__what_other_memory_loses_does_not_matter(void **state)
 
 /* Its user said that the memory stays until put: the device may still look at it, and the
  * registration is of nothing that comes there later. */
-static void put__what_was_unmapped_in_use_goes_with_its_last_use(void **state)
+SL_CASE_WITH(put__what_was_unmapped_in_use_goes_with_its_last_use, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -293,7 +287,7 @@ static void put__what_was_unmapped_in_use_goes_with_its_last_use(void **state)
 }
 
 /* The pages of a file are taken away through the file, and nobody is told. */
-static void put__shared_memory_is_not_pins(void **state)
+SL_CASE_WITH(put__shared_memory_is_not_pins, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_SHARED);
@@ -305,7 +299,7 @@ static void put__shared_memory_is_not_pins(void **state)
 }
 
 /* A key that lets peers write is good for one use. */
-static void put__what_peers_may_write_is_not_pins(void **state)
+SL_CASE_WITH(put__what_peers_may_write_is_not_pins, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
@@ -317,7 +311,7 @@ static void put__what_peers_may_write_is_not_pins(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void put__the_least_recently_used_goes_first(void **state)
+SL_CASE_WITH(put__the_least_recently_used_goes_first, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -337,7 +331,7 @@ static void put__the_least_recently_used_goes_first(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void put__bytes_are_limited(void **state)
+SL_CASE_WITH(put__bytes_are_limited, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -352,7 +346,7 @@ static void put__bytes_are_limited(void **state)
     unmap(fixture, memory, 32);
 }
 
-static void put__what_is_in_use_is_not_evicted(void **state)
+SL_CASE_WITH(put__what_is_in_use_is_not_evicted, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -371,7 +365,7 @@ static void put__what_is_in_use_is_not_evicted(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__what_is_pins_makes_room(void **state)
+SL_CASE_WITH(get__what_is_pins_makes_room, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -383,7 +377,7 @@ static void get__what_is_pins_makes_room(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__is_refused_when_nothing_can_be_locked(void **state)
+SL_CASE_WITH(get__is_refused_when_nothing_can_be_locked, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
@@ -401,7 +395,7 @@ static void get__is_refused_when_nothing_can_be_locked(void **state)
 }
 
 /* Of another reactor's, that ran short: what is in use here stays. */
-static void relieve__gives_back_what_nobody_uses(void **state)
+SL_CASE_WITH(relieve__gives_back_what_nobody_uses, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -421,7 +415,7 @@ static void relieve__gives_back_what_nobody_uses(void **state)
     unmap(fixture, memory, PAGES);
 }
 
-static void get__memory_that_cannot_be_written_can_be_sent(void **state)
+SL_CASE_WITH(get__memory_that_cannot_be_written_can_be_sent, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
@@ -459,7 +453,7 @@ static void *map_anew(void *arg)
 
 /* Once munmap has returned to another thread, the old registration is used no more, however soon
  * after: the thread that reads the kernel's events may be still at it. */
-static void get__never_sees_what_another_thread_unmapped(void **state)
+SL_CASE_WITH(get__never_sees_what_another_thread_unmapped, setup, teardown)
 {
     struct fixture *fixture = *state;
     skip_unless_watched(fixture);
@@ -476,36 +470,4 @@ static void get__never_sees_what_another_thread_unmapped(void **state)
     }
     pthread_join(thread, NULL);
     unmap(fixture, race.memory, PAGES);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(get__registers_what_is_asked_for),
-        CASE(get__does_not_let_peers_write_unasked),
-        CASE(get__is_shared_while_in_use),
-        CASE(get__finds_what_was_pins),
-        CASE(get__what_reaches_beyond_is_registered),
-        CASE(get__memory_mapped_anew_is_registered_anew),
-        CASE(get__a_hole_is_noticed),
-        CASE(get__what_replaces_memory_is_registered),
-        CASE(get__memory_that_was_emptied_is_registered_anew),
-        CASE(get__memory_that_was_moved_is_not_there),
-        CASE(get__memory_whose_pages_went_elsewhere_is_registered_anew),
-        CASE(get__what_other_memory_loses_does_not_matter),
-        CASE(put__what_was_unmapped_in_use_goes_with_its_last_use),
-        CASE(put__shared_memory_is_not_pins),
-        CASE(put__what_peers_may_write_is_not_pins),
-        CASE(put__the_least_recently_used_goes_first),
-        CASE(put__bytes_are_limited),
-        CASE(put__what_is_in_use_is_not_evicted),
-        CASE(get__what_is_pins_makes_room),
-        CASE(get__is_refused_when_nothing_can_be_locked),
-        CASE(relieve__gives_back_what_nobody_uses),
-        CASE(get__memory_that_cannot_be_written_can_be_sent),
-        CASE(get__never_sees_what_another_thread_unmapped),
-    };
-    return cmocka_run_group_tests_name("rdma_cache", tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
 #define MEMORY_BYTES (1U << 20)
@@ -104,7 +98,7 @@ static uint32_t visit_until_closed(struct rdma_wire_end *end)
  */
 
 /* A payload that is registered for the occasion, and that the peer has not read. */
-static void nic_lose__what_connections_hold_is_given_back_before_the_device(void **state)
+SL_CASE_WITH(nic_lose__what_connections_hold_is_given_back_before_the_device, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
@@ -128,7 +122,7 @@ static void nic_lose__what_connections_hold_is_given_back_before_the_device(void
 }
 
 /* Its promise is given back, and it has a queue pair no more. */
-static void nic_lose__a_connection_between_two_queue_pairs_keeps_the_device(void **state)
+SL_CASE_WITH(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
@@ -151,7 +145,7 @@ static void nic_lose__a_connection_between_two_queue_pairs_keeps_the_device(void
     rdma->lost = NULL;
 }
 
-static void end__completions_are_looked_at_before_the_queue_pair_goes(void **state)
+SL_CASE_WITH(end__completions_are_looked_at_before_the_queue_pair_goes, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->a->conn;
@@ -165,7 +159,7 @@ static void end__completions_are_looked_at_before_the_queue_pair_goes(void **sta
     assert_int_equal(fixture->wire.fake.rdma.conn_count, 1);
 }
 
-static void disconnect__who_moves_is_not_tried_again(void **state)
+SL_CASE_WITH(disconnect__who_moves_is_not_tried_again, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->a->conn;
@@ -183,7 +177,7 @@ static void disconnect__who_moves_is_not_tried_again(void **state)
 /* ---- iWARP: who connected speaks first --------------------------------------------------------
  */
 
-static void speak__again_until_there_is_an_answer(void **state)
+SL_CASE_WITH(speak__again_until_there_is_an_answer, setup, teardown)
 {
     struct fixture *fixture = *state;
     sl_rdma_liveness_speak(fixture->a->conn);
@@ -204,7 +198,7 @@ static void speak__again_until_there_is_an_answer(void **state)
 }
 
 /* Each takes a receive buffer of a peer that does not look. */
-static void speak__not_for_ever(void **state)
+SL_CASE_WITH(speak__not_for_ever, setup, teardown)
 {
     struct fixture *fixture = *state;
     sl_rdma_liveness_speak(fixture->a->conn);
@@ -217,7 +211,7 @@ static void speak__not_for_ever(void **state)
 }
 
 /* All that it was to say was said before it left, and may not have been looked at. */
-static void disconnected__what_came_before_the_connection_was_open_counts(void **state)
+SL_CASE_WITH(disconnected__what_came_before_the_connection_was_open_counts, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
@@ -258,7 +252,7 @@ static bool is_ending(const struct fixture *fixture)
 }
 
 /* Without that it would take until there is no memory. */
-static void move_take__no_more_comes_along_than_there_was_credit_for(void **state)
+SL_CASE_WITH(move_take__no_more_comes_along_than_there_was_credit_for, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
@@ -279,7 +273,7 @@ static void move_take__no_more_comes_along_than_there_was_credit_for(void **stat
     assert_int_equal(conn->limit_theirs, SL_RDMA_WINDOW_MIN);
 }
 
-static void move_take__what_notes_say_counts(void **state)
+SL_CASE_WITH(move_take__what_notes_say_counts, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
@@ -317,7 +311,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
 }
 
 /* The queue pair fails before the peer has come back: whom it was given to knows all the same. */
-static void end__who_was_handed_over_ends_where_it_goes_to(void **state)
+SL_CASE_WITH(end__who_was_handed_over_ends_where_it_goes_to, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
@@ -367,7 +361,7 @@ static const struct sl_transport_events owner_events = {.accepted = on_accepted,
                                                         .closed = on_closed};
 
 /* It is given to its owner when there is memory for it again, and not lost. */
-static void arrive__without_memory(void **state)
+SL_CASE_WITH(arrive__without_memory, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
@@ -404,7 +398,7 @@ static void arrive__without_memory(void **state)
 }
 
 /* On its way to its owner when his transport closes. */
-static void cancel_all__what_was_handed_over_ends_at_its_owner(void **state)
+SL_CASE_WITH(cancel_all__what_was_handed_over_ends_at_its_owner, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
@@ -425,7 +419,7 @@ static void cancel_all__what_was_handed_over_ends_at_its_owner(void **state)
 }
 
 /* Nobody would give the buffers back. */
-static void credit_heard__without_a_queue_pair_nothing_is_promised(void **state)
+SL_CASE_WITH(credit_heard__without_a_queue_pair_nothing_is_promised, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
@@ -462,7 +456,7 @@ static void destroy_channel(struct rdma_event_channel *channel)
     channels_destroyed++;
 }
 
-static void cm_keep__the_channel_outlives_the_transport(void **state)
+SL_CASE_WITH(cm_keep__the_channel_outlives_the_transport, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
@@ -484,9 +478,8 @@ static void cm_keep__the_channel_outlives_the_transport(void **state)
     close(the_channel.fd);
 }
 
-static void hello__is_checked(void **state)
+SL_CASE(hello__is_checked)
 {
-    (void)state;
     struct sl_rdma_hello hello = {.limit = 8, .reads = 1};
     assert_true(sl_rdma_hello_is_sane(&hello, false));
     hello.limit = UINT32_MAX;
@@ -497,28 +490,4 @@ static void hello__is_checked(void **state)
     hello = (struct sl_rdma_hello){.limit = 8};
     assert_false(sl_rdma_hello_is_sane(&hello, false));
     assert_false(sl_rdma_hello_is_sane(&hello, true));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(nic_lose__what_connections_hold_is_given_back_before_the_device),
-        CASE(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device),
-        CASE(end__completions_are_looked_at_before_the_queue_pair_goes),
-        CASE(disconnect__who_moves_is_not_tried_again),
-        CASE(speak__again_until_there_is_an_answer),
-        CASE(speak__not_for_ever),
-        CASE(disconnected__what_came_before_the_connection_was_open_counts),
-        CASE(move_take__no_more_comes_along_than_there_was_credit_for),
-        CASE(move_take__what_notes_say_counts),
-        CASE(end__who_was_handed_over_ends_where_it_goes_to),
-        CASE(arrive__without_memory),
-        CASE(cancel_all__what_was_handed_over_ends_at_its_owner),
-        CASE(credit_heard__without_a_queue_pair_nothing_is_promised),
-        CASE(cm_keep__the_channel_outlives_the_transport),
-        cmocka_unit_test(hello__is_checked),
-    };
-    return cmocka_run_group_tests_name("rdma_conn", tests, NULL, NULL);
 }

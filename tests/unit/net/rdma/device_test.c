@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/fake.h"
 
 #define RAILS      3
@@ -96,7 +90,7 @@ static bool is_awake(const struct fixture *fixture, uint32_t nic)
     return poll(&fd, 1, 0) == 1;
 }
 
-static void next__what_is_another_s_goes_to_him(void **state)
+SL_CASE_WITH(next__what_is_another_s_goes_to_him, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
@@ -113,7 +107,7 @@ static void next__what_is_another_s_goes_to_him(void **state)
     assert_false(is_awake(fixture, 2));
 }
 
-static void next__what_is_the_device_s_goes_to_all(void **state)
+SL_CASE_WITH(next__what_is_the_device_s_goes_to_all, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
@@ -127,7 +121,7 @@ static void next__what_is_the_device_s_goes_to_all(void **state)
     assert_int_equal(fixture->acknowledged, 1);
 }
 
-static void next__many_come_in_order(void **state)
+SL_CASE_WITH(next__many_come_in_order, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
@@ -143,7 +137,7 @@ static void next__many_come_in_order(void **state)
     assert_false(sl_rdma_device_next(&fixture->members[1], &event));
 }
 
-static void leave__others_still_hear(void **state)
+SL_CASE_WITH(leave__others_still_hear, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
@@ -172,7 +166,7 @@ static void leave_all(struct fixture *fixture)
     }
 }
 
-static void remove__all_are_told_and_the_last_lets_go(void **state)
+SL_CASE_WITH(remove__all_are_told_and_the_last_lets_go, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
@@ -190,7 +184,7 @@ static void remove__all_are_told_and_the_last_lets_go(void **state)
     sl_rdma_device_remove(&fixture->members[0]);
 }
 
-static void leave__a_device_that_is_there_stays_open(void **state)
+SL_CASE_WITH(leave__a_device_that_is_there_stays_open, setup, teardown)
 {
     struct fixture *fixture = *state;
     leave_all(fixture);
@@ -198,7 +192,7 @@ static void leave__a_device_that_is_there_stays_open(void **state)
     assert_true(leads_somewhere(fixture->fake.verbs.cmd_fd));
 }
 
-static void is_there__by_its_entry_in_sysfs(void **state)
+SL_CASE_WITH(is_there__by_its_entry_in_sysfs, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(sl_rdma_device_is_there(&fixture->members[0]));
@@ -206,20 +200,4 @@ static void is_there__by_its_entry_in_sysfs(void **state)
     assert_false(sl_rdma_device_is_there(&fixture->members[0]));
     sl_rdma_device_leave(&fixture->members[0]);
     assert_true(sl_rdma_device_is_there(&fixture->members[0]));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(next__what_is_another_s_goes_to_him),
-        CASE(next__what_is_the_device_s_goes_to_all),
-        CASE(next__many_come_in_order),
-        CASE(leave__others_still_hear),
-        CASE(remove__all_are_told_and_the_last_lets_go),
-        CASE(leave__a_device_that_is_there_stays_open),
-        CASE(is_there__by_its_entry_in_sysfs),
-    };
-    return cmocka_run_group_tests_name("rdma_device", tests, NULL, NULL);
 }

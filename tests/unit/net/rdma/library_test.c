@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "net/rdma/library.h"
+#include "tests/support/unit.h"
 
 #define MEMBERS (sizeof(struct sl_rdma_library) / sizeof(void *))
 #define THREADS 4
@@ -22,9 +16,8 @@ static void *get_in_thread(void *arg)
 }
 
 /* First of all here, so that all of them find it not open. */
-static void get__is_the_same_for_all_threads(void **state)
+SL_CASE(get__is_the_same_for_all_threads)
 {
-    (void)state;
     pthread_t threads[THREADS];
     const struct sl_rdma_library *found[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -36,9 +29,8 @@ static void get__is_the_same_for_all_threads(void **state)
     }
 }
 
-static void get__is_whole_or_says_why(void **state)
+SL_CASE(get__is_whole_or_says_why)
 {
-    (void)state;
     const char *why = NULL;
     const struct sl_rdma_library *library = sl_rdma_library_get(&why);
     if (library == NULL) {
@@ -64,9 +56,8 @@ struct versioned {
 };
 
 /* libibverbs keeps functions of an older binary interface under the same names. */
-static void get__takes_the_versions_that_linking_would(void **state)
+SL_CASE(get__takes_the_versions_that_linking_would)
 {
-    (void)state;
     static const struct versioned functions[] = {
         {"libibverbs.so.1", "ibv_reg_mr", "IBVERBS_1.1", offsetof(struct sl_rdma_library, reg_mr)},
         {"libibverbs.so.1", "ibv_create_cq", "IBVERBS_1.1",
@@ -96,9 +87,8 @@ static void get__takes_the_versions_that_linking_would(void **state)
 }
 
 /* Where no device is, that is what they say. */
-static void get__can_be_called(void **state)
+SL_CASE(get__can_be_called)
 {
-    (void)state;
     const char *why = NULL;
     const struct sl_rdma_library *library = sl_rdma_library_get(&why);
     if (library == NULL) {
@@ -107,15 +97,4 @@ static void get__can_be_called(void **state)
     assert_string_equal(library->wc_status_str(IBV_WC_SUCCESS), "success");
     assert_non_null(library->event_type_str(IBV_EVENT_DEVICE_FATAL));
     assert_string_equal(library->event_str(RDMA_CM_EVENT_REJECTED), "RDMA_CM_EVENT_REJECTED");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(get__is_the_same_for_all_threads),
-        cmocka_unit_test(get__is_whole_or_says_why),
-        cmocka_unit_test(get__takes_the_versions_that_linking_would),
-        cmocka_unit_test(get__can_be_called),
-    };
-    return cmocka_run_group_tests_name("rdma_library", tests, NULL, NULL);
 }

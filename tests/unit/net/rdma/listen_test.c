@@ -1,14 +1,9 @@
 /* Who asks to connect and is turned away: both sides. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
 struct fixture {
@@ -131,7 +126,7 @@ static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hel
     return rejection.limit;
 }
 
-static void listen_request__says_why_not(void **state)
+SL_CASE_WITH(listen_request__says_why_not, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
@@ -187,7 +182,7 @@ static int accept_without(struct rdma_cm_id *id, struct rdma_conn_param *param)
     return 0;
 }
 
-static void access_accept__gives_none_before_the_peer_is_welcome(void **state)
+SL_CASE_WITH(access_accept__gives_none_before_the_peer_is_welcome, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_library *library = &fixture->wire.fake.library;
@@ -210,7 +205,7 @@ static void access_accept__gives_none_before_the_peer_is_welcome(void **state)
 }
 
 /* It is not asked again and again, as one that is too busy to say anything. */
-static void rejected__who_says_why_is_not_asked_again(void **state)
+SL_CASE_WITH(rejected__who_says_why_is_not_asked_again, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->a->conn;
@@ -225,16 +220,4 @@ static void rejected__who_says_why_is_not_asked_again(void **state)
     sl_rdma_connect_event(conn, &event);
     assert_int_equal(conn->phase, SL_RDMA_ENDED);
     assert_int_equal(conn->end_err, SL_ERR_REFUSED);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(listen_request__says_why_not),
-        CASE(access_accept__gives_none_before_the_peer_is_welcome),
-        CASE(rejected__who_says_why_is_not_asked_again),
-    };
-    return cmocka_run_group_tests_name("rdma_listen", tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/shared.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/fake.h"
 
 #define CHUNKS    3
@@ -65,14 +59,14 @@ static const struct rdma_fake_region *region_of(const struct fixture *fixture, u
     return region;
 }
 
-static void register__registers_nothing_with_the_device(void **state)
+SL_CASE_WITH(register__registers_nothing_with_the_device, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(fixture->fake.registered, 0);
 }
 
-static void register__has_a_limit(void **state)
+SL_CASE_WITH(register__has_a_limit, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < SL_RDMA_REGIONS; i++) {
@@ -85,7 +79,7 @@ static void register__has_a_limit(void **state)
     assert_int_equal(find(fixture, fixture->write.base, 8, SL_RDMA_USE_SEND), 1);
 }
 
-static void find__registers_the_chunk_once(void **state)
+SL_CASE_WITH(find__registers_the_chunk_once, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES + 16;
@@ -104,7 +98,7 @@ static void find__registers_the_chunk_once(void **state)
     assert_int_equal(fixture->fake.deregistered, 0);
 }
 
-static void find__splits_at_chunks(void **state)
+SL_CASE_WITH(find__splits_at_chunks, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
@@ -123,7 +117,7 @@ static void find__splits_at_chunks(void **state)
     assert_int_equal(region_of(fixture, 2)->bytes, TAIL);
 }
 
-static void find__too_many_spans_are_none(void **state)
+SL_CASE_WITH(find__too_many_spans_are_none, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
@@ -133,7 +127,7 @@ static void find__too_many_spans_are_none(void **state)
         0);
 }
 
-static void find__the_end_of_a_region_is_the_end(void **state)
+SL_CASE_WITH(find__the_end_of_a_region_is_the_end, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
@@ -143,7 +137,7 @@ static void find__the_end_of_a_region_is_the_end(void **state)
 }
 
 /* Memory that the device only sends from and receives into has no key that a peer could use. */
-static void find__peers_read_what_was_for_them_to_read(void **state)
+SL_CASE_WITH(find__peers_read_what_was_for_them_to_read, setup, teardown)
 {
     struct fixture *fixture = *state;
     const int remote = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
@@ -160,7 +154,7 @@ static void find__peers_read_what_was_for_them_to_read(void **state)
     assert_int_equal(fixture->fake.registered, 3); /* one serves both */
 }
 
-static void find__peers_write_where_it_was_shared_for_it(void **state)
+SL_CASE_WITH(find__peers_write_where_it_was_shared_for_it, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
@@ -174,7 +168,7 @@ static void find__peers_write_where_it_was_shared_for_it(void **state)
 
 /* Memory that the caller registered and does not share: peers write it from its first landing on,
  * chunk by chunk, and no key that was for something else lets them. */
-static void find__own_memory_is_registered_once_as_a_reply_buffer(void **state)
+SL_CASE_WITH(find__own_memory_is_registered_once_as_a_reply_buffer, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *own = aligned_alloc(4096, 2 * SL_RDMA_CHUNK_BYTES);
@@ -200,7 +194,7 @@ static void find__own_memory_is_registered_once_as_a_reply_buffer(void **state)
 }
 
 /* It would stay open to peers beyond the request, or be registered for each. */
-static void find__memory_that_is_not_registered_is_no_reply_buffer(void **state)
+SL_CASE_WITH(find__memory_that_is_not_registered_is_no_reply_buffer, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, fixture->write.base, 1000,
@@ -209,7 +203,7 @@ static void find__memory_that_is_not_registered_is_no_reply_buffer(void **state)
     assert_int_equal(fixture->fake.registered, 0);
 }
 
-static void find__what_iwarp_reads_is_written_by_the_peer(void **state)
+SL_CASE_WITH(find__what_iwarp_reads_is_written_by_the_peer, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.nic.caps.is_iwarp = true;
@@ -218,7 +212,7 @@ static void find__what_iwarp_reads_is_written_by_the_peer(void **state)
     assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
 }
 
-static void find__takes_relaxed_order_where_it_can(void **state)
+SL_CASE_WITH(find__takes_relaxed_order_where_it_can, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.nic.caps.relaxed_order = true;
@@ -227,7 +221,7 @@ static void find__takes_relaxed_order_where_it_can(void **state)
     assert_true((region_of(fixture, 0)->access & IBV_ACCESS_RELAXED_ORDERING) != 0);
 }
 
-static void unregister__deregisters(void **state)
+SL_CASE_WITH(unregister__deregisters, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
@@ -241,7 +235,7 @@ static void unregister__deregisters(void **state)
 }
 
 /* A rail that did not hear of it: its chunks are of a registration that is over. */
-static void find__chunks_of_an_older_registration_do_not_serve(void **state)
+SL_CASE_WITH(find__chunks_of_an_older_registration_do_not_serve, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
@@ -254,7 +248,7 @@ static void find__chunks_of_an_older_registration_do_not_serve(void **state)
     assert_int_equal(fixture->fake.deregistered, 1);
 }
 
-static void find__a_device_that_refuses_is_not_asked_each_time(void **state)
+SL_CASE_WITH(find__a_device_that_refuses_is_not_asked_each_time, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
@@ -273,7 +267,7 @@ static void find__a_device_that_refuses_is_not_asked_each_time(void **state)
 
 /* What was registered for an occasion that is over is worth less than what is registered for good.
  */
-static void find__what_the_cache_keeps_makes_room(void **state)
+SL_CASE_WITH(find__what_the_cache_keeps_makes_room, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *heap = aligned_alloc(4096, SL_RDMA_CHUNK_BYTES);
@@ -288,7 +282,7 @@ static void find__what_the_cache_keeps_makes_room(void **state)
     free(heap);
 }
 
-static void find__other_memory_is_for_the_occasion_only(void **state)
+SL_CASE_WITH(find__other_memory_is_for_the_occasion_only, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
@@ -301,37 +295,10 @@ static void find__other_memory_is_for_the_occasion_only(void **state)
     assert_int_equal(fixture->fake.deregistered, 1); /* shared memory is not kept */
 }
 
-static void find__a_device_that_is_gone_knows_nothing(void **state)
+SL_CASE_WITH(find__a_device_that_is_gone_knows_nothing, setup, teardown)
 {
     struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     fixture->fake.nic.gone = true;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(register__registers_nothing_with_the_device),
-        CASE(register__has_a_limit),
-        CASE(find__registers_the_chunk_once),
-        CASE(find__splits_at_chunks),
-        CASE(find__too_many_spans_are_none),
-        CASE(find__the_end_of_a_region_is_the_end),
-        CASE(find__peers_read_what_was_for_them_to_read),
-        CASE(find__peers_write_where_it_was_shared_for_it),
-        CASE(find__own_memory_is_registered_once_as_a_reply_buffer),
-        CASE(find__memory_that_is_not_registered_is_no_reply_buffer),
-        CASE(find__what_iwarp_reads_is_written_by_the_peer),
-        CASE(find__takes_relaxed_order_where_it_can),
-        CASE(unregister__deregisters),
-        CASE(find__chunks_of_an_older_registration_do_not_serve),
-        CASE(find__a_device_that_refuses_is_not_asked_each_time),
-        CASE(find__what_the_cache_keeps_makes_room),
-        CASE(find__other_memory_is_for_the_occasion_only),
-        CASE(find__a_device_that_is_gone_knows_nothing),
-    };
-    return cmocka_run_group_tests_name("rdma_memory", tests, NULL, NULL);
 }

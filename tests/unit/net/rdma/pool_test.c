@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/fake.h"
 
 #define CONNS   8
@@ -74,7 +68,7 @@ static struct sl_rdma_block *fill(struct fixture *fixture, enum ibv_wc_status st
 /* ---- With a shared receive queue ---------------------------------------------------------------
  */
 
-static void promise__posts_what_was_promised(void **state)
+SL_CASE_WITH(promise__posts_what_was_promised, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < CONNS; i++) {
@@ -92,7 +86,7 @@ static void promise__posts_what_was_promised(void **state)
     assert_int_equal(fixture->fake.nic.promises, 0);
 }
 
-static void promise__blocks_do_not_overlap(void **state)
+SL_CASE_WITH(promise__blocks_do_not_overlap, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MAX));
@@ -113,7 +107,7 @@ static void promise__blocks_do_not_overlap(void **state)
     release(fixture, 0);
 }
 
-static void promise__a_larger_window_is_bounded_and_the_smallest_is_not(void **state)
+SL_CASE_WITH(promise__a_larger_window_is_bounded_and_the_smallest_is_not, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.rdma.buffers_max = 3 * MINIMUM;
@@ -127,7 +121,7 @@ static void promise__a_larger_window_is_bounded_and_the_smallest_is_not(void **s
     assert_true(fixture->fake.posted_count >= CONNS * MINIMUM + SL_RDMA_WINDOW_MIN);
 }
 
-static void promise__the_shared_queue_is_not_overfilled(void **state)
+SL_CASE_WITH(promise__the_shared_queue_is_not_overfilled, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.nic.srq_entries = fixture->fake.post_max = 3 * MINIMUM + 1;
@@ -141,7 +135,7 @@ static void promise__the_shared_queue_is_not_overfilled(void **state)
     assert_true(promise(fixture, 3, SL_RDMA_WINDOW_MIN));
 }
 
-static void promise__the_completion_queue_grows(void **state)
+SL_CASE_WITH(promise__the_completion_queue_grows, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < CONNS; i++) {
@@ -153,7 +147,7 @@ static void promise__the_completion_queue_grows(void **state)
 }
 
 /* With iWARP reads are outstanding beside them. */
-static void promise__what_iwarp_reads_has_room_too(void **state)
+SL_CASE_WITH(promise__what_iwarp_reads_has_room_too, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.nic.caps.is_iwarp = true;
@@ -169,7 +163,7 @@ static void promise__what_iwarp_reads_has_room_too(void **state)
     assert_int_equal(fixture->fake.nic.cq_promised, 0);
 }
 
-static void promise__is_refused_where_completions_have_no_room(void **state)
+SL_CASE_WITH(promise__is_refused_where_completions_have_no_room, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.nic.caps.resizes = false;
@@ -183,7 +177,7 @@ static void promise__is_refused_where_completions_have_no_room(void **state)
     assert_int_equal(fixture->fake.nic.promises, made);
 }
 
-static void promise__little_memory_is_enough_for_few(void **state)
+SL_CASE_WITH(promise__little_memory_is_enough_for_few, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.live_bytes_max = 130 << 10;
@@ -195,7 +189,7 @@ static void promise__little_memory_is_enough_for_few(void **state)
     assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MIN)); /* tried however lately it failed */
 }
 
-static void put__posts_in_batches(void **state)
+SL_CASE_WITH(put__posts_in_batches, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_block *blocks[20];
@@ -218,7 +212,7 @@ static void put__posts_in_batches(void **state)
     assert_int_equal(fixture->fake.post_calls, calls + 2);
 }
 
-static void put__what_the_device_refuses_is_posted_later(void **state)
+SL_CASE_WITH(put__what_the_device_refuses_is_posted_later, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
@@ -236,7 +230,7 @@ static void put__what_the_device_refuses_is_posted_later(void **state)
     assert_int_equal(fixture->fake.posted_count, posted);
 }
 
-static void get__gives_blocks_of_their_kind(void **state)
+SL_CASE_WITH(get__gives_blocks_of_their_kind, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_block *send = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_SEND);
@@ -257,7 +251,7 @@ static void get__gives_blocks_of_their_kind(void **state)
     sl_rdma_pool_put(staging);
 }
 
-static void get__is_bounded(void **state)
+SL_CASE_WITH(get__is_bounded, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->fake.rdma.buffers_max = 40;
@@ -278,7 +272,7 @@ static void get__is_bounded(void **state)
     }
 }
 
-static void unpin__what_lies_in_blocks_stays(void **state)
+SL_CASE_WITH(unpin__what_lies_in_blocks_stays, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
@@ -308,7 +302,7 @@ static uint32_t posted_to(const struct fixture *fixture, uint32_t conn)
     return count;
 }
 
-static void promise__each_queue_pair_has_its_own(void **state)
+SL_CASE_WITH(promise__each_queue_pair_has_its_own, setup_without_srq, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < CONNS; i++) {
@@ -325,7 +319,7 @@ static void promise__each_queue_pair_has_its_own(void **state)
     assert_int_equal(fixture->fake.nic.pool.posted, 0);
 }
 
-static void put__goes_back_to_its_queue_pair(void **state)
+SL_CASE_WITH(put__goes_back_to_its_queue_pair, setup_without_srq, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
@@ -346,7 +340,7 @@ static void put__goes_back_to_its_queue_pair(void **state)
 }
 
 /* Else a queue pair in error would give them back again and again. */
-static void put__what_failed_is_not_posted_again(void **state)
+SL_CASE_WITH(put__what_failed_is_not_posted_again, setup_without_srq, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
@@ -358,7 +352,7 @@ static void put__what_failed_is_not_posted_again(void **state)
     assert_int_equal(fixture->conns[0].link.receives, 0);
 }
 
-static void forget__another_queue_pair_gets_them(void **state)
+SL_CASE_WITH(forget__another_queue_pair_gets_them, setup_without_srq, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
@@ -375,7 +369,7 @@ static void forget__another_queue_pair_gets_them(void **state)
 }
 
 /* A device may say of a buffer that it was given back after its queue pair was destroyed. */
-static void take__what_was_taken_back_is_not_taken_twice(void **state)
+SL_CASE_WITH(take__what_was_taken_back_is_not_taken_twice, setup_without_srq, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
@@ -391,7 +385,7 @@ static void take__what_was_taken_back_is_not_taken_twice(void **state)
     assert_int_equal(fixture->conns[1].link.receives, posted);
 }
 
-static void put__a_staging_block_wakes_who_waits(void **state)
+SL_CASE_WITH(put__a_staging_block_wakes_who_waits, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->fake.rdma;
@@ -405,7 +399,7 @@ static void put__a_staging_block_wakes_who_waits(void **state)
     assert_true(rdma->awake);
 }
 
-static void put__after_its_connection_is_free(void **state)
+SL_CASE_WITH(put__after_its_connection_is_free, setup_without_srq, teardown)
 {
     struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
@@ -417,34 +411,4 @@ static void put__after_its_connection_is_free(void **state)
     sl_rdma_pool_put(held);
     sl_rdma_pool_flush(&fixture->fake.nic);
     assert_int_equal(fixture->fake.posted_count, MINIMUM);
-}
-
-#define CASE(name)    cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define WITHOUT(name) cmocka_unit_test_setup_teardown(name, setup_without_srq, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(promise__posts_what_was_promised),
-        CASE(promise__blocks_do_not_overlap),
-        CASE(promise__a_larger_window_is_bounded_and_the_smallest_is_not),
-        CASE(promise__the_shared_queue_is_not_overfilled),
-        CASE(promise__the_completion_queue_grows),
-        CASE(promise__what_iwarp_reads_has_room_too),
-        CASE(promise__is_refused_where_completions_have_no_room),
-        CASE(promise__little_memory_is_enough_for_few),
-        CASE(put__posts_in_batches),
-        CASE(put__what_the_device_refuses_is_posted_later),
-        CASE(get__gives_blocks_of_their_kind),
-        CASE(get__is_bounded),
-        CASE(unpin__what_lies_in_blocks_stays),
-        WITHOUT(promise__each_queue_pair_has_its_own),
-        WITHOUT(put__goes_back_to_its_queue_pair),
-        WITHOUT(put__what_failed_is_not_posted_again),
-        WITHOUT(forget__another_queue_pair_gets_them),
-        WITHOUT(put__after_its_connection_is_free),
-        WITHOUT(take__what_was_taken_back_is_not_taken_twice),
-        CASE(put__a_staging_block_wakes_who_waits),
-    };
-    return cmocka_run_group_tests_name("rdma_pool", tests, NULL, NULL);
 }

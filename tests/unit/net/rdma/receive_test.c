@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
 #define MEMORY_BYTES (1U << 20)
@@ -144,7 +138,7 @@ static void expect_refused(void **state, const struct packet *packet, int err)
     assert_int_equal(teardown(state), 0);
 }
 
-static void packet__that_is_none(void **state)
+SL_CASE(packet__that_is_none)
 {
     struct packet good = frames(1, 40, 1), bad;
     for (uint32_t count = 0; count < good.count; count++) {
@@ -172,7 +166,7 @@ static void packet__that_is_none(void **state)
     }
 }
 
-static void packet__with_frames_that_are_none(void **state)
+SL_CASE(packet__with_frames_that_are_none)
 {
     struct packet good = frames(1, 40, 1), bad = good;
     bad.bytes[sizeof(struct sl_rdma_packet)]++; /* a byte that is not there */
@@ -186,7 +180,7 @@ static void packet__with_frames_that_are_none(void **state)
 }
 
 /* One frame's padding is missing: the next begins in it. */
-static void packet__without_padding(void **state)
+SL_CASE_WITH(packet__without_padding, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet =
@@ -198,7 +192,7 @@ static void packet__without_padding(void **state)
     assert_int_equal(fixture->b->conn->end_err, SL_ERR_PROTOCOL);
 }
 
-static void packet__of_another_version_is_delivered(void **state)
+SL_CASE_WITH(packet__of_another_version_is_delivered, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet = frames(1, 40, 1);
@@ -216,7 +210,7 @@ static struct packet with_counts(uint32_t limit, uint32_t done)
     return packet;
 }
 
-static void counts__that_cannot_be(void **state)
+SL_CASE(counts__that_cannot_be)
 {
     struct packet bad = with_counts(SL_RDMA_WINDOW_MIN - 1, 0); /* it takes credit back */
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
@@ -226,7 +220,7 @@ static void counts__that_cannot_be(void **state)
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
 }
 
-static void credit__is_overdrawn(void **state)
+SL_CASE_WITH(credit__is_overdrawn, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet = frames(1, 40, 1);
@@ -263,7 +257,7 @@ static struct packet with_remote_sge(enum sl_rdma_packet_kind kind, uint32_t rem
     return packet;
 }
 
-static void remote_sges__that_do_not_fit(void **state)
+SL_CASE(remote_sges__that_do_not_fit)
 {
     struct packet bad = with_remote_sge(SL_RDMA_LONG, 0, 0);
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
@@ -278,7 +272,7 @@ static void remote_sges__that_do_not_fit(void **state)
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
 }
 
-static void written__where_nothing_was_lent(void **state)
+SL_CASE(written__where_nothing_was_lent)
 {
     struct packet bad = begin(
         (struct sl_rdma_packet){.kind = SL_RDMA_WRITTEN, .frame_bytes = SL_FRAME_HEADER_BYTES});
@@ -286,7 +280,7 @@ static void written__where_nothing_was_lent(void **state)
     expect_refused(state, &bad, SL_ERR_PROTOCOL);
 }
 
-static void fin__is_the_last(void **state)
+SL_CASE_WITH(fin__is_the_last, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet fin = begin((struct sl_rdma_packet){.kind = SL_RDMA_FIN});
@@ -301,7 +295,7 @@ static void fin__is_the_last(void **state)
 /* ---- Order ------------------------------------------------------------------------------------
  */
 
-static void long__holds_back_what_follows(void **state)
+SL_CASE_WITH(long__holds_back_what_follows, setup, teardown)
 {
     struct fixture *fixture = *state;
     memset(fixture->memory, 2, 50000);
@@ -323,7 +317,7 @@ static void long__holds_back_what_follows(void **state)
     assert_true(sl_rdma_receive_is_done(fixture->b->conn));
 }
 
-static void sink__refused_then_given(void **state)
+SL_CASE_WITH(sink__refused_then_given, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet = lying(fixture, 1, 0, 50000, 1), next = frames(2, 40, 2);
@@ -346,7 +340,7 @@ static void sink__refused_then_given(void **state)
 }
 
 /* Short payloads behind a long one do not wait to be read, only to be delivered. */
-static void long__short_ones_are_read_ahead(void **state)
+SL_CASE_WITH(long__short_ones_are_read_ahead, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packets[6];
@@ -368,7 +362,7 @@ static void long__short_ones_are_read_ahead(void **state)
     assert_int_equal(fixture->b->conn->reads_done, 6);
 }
 
-static void long__no_more_reads_than_the_peer_serves(void **state)
+SL_CASE_WITH(long__no_more_reads_than_the_peer_serves, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->b->conn->reads_peer = 2;
@@ -385,7 +379,7 @@ static void long__no_more_reads_than_the_peer_serves(void **state)
 }
 
 /* An accepted connection may be handed over with the first frame: nothing is read before that. */
-static void long__nothing_is_read_ahead_of_the_first_frame(void **state)
+SL_CASE_WITH(long__nothing_is_read_ahead_of_the_first_frame, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->b->conn->base.accepted = true;
@@ -400,7 +394,7 @@ static void long__nothing_is_read_ahead_of_the_first_frame(void **state)
 }
 
 /* The sink's memory cannot be registered: block by block. */
-static void sink__without_keys(void **state)
+SL_CASE_WITH(sink__without_keys, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet first = lying(fixture, 1, 0, 9000, 1), second = lying(fixture, 2, 0, 100000, 3);
@@ -421,7 +415,7 @@ static void sink__without_keys(void **state)
  */
 
 /* A packet's credit comes back with its last message, whatever the order. */
-static void release__gives_credit_back(void **state)
+SL_CASE_WITH(release__gives_credit_back, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet =
@@ -442,7 +436,7 @@ static void release__gives_credit_back(void **state)
 }
 
 /* Another connection is where the message's was: it gets no credit for it. */
-static void release__after_the_connection(void **state)
+SL_CASE_WITH(release__after_the_connection, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet = frames(1, 40, 1);
@@ -453,7 +447,7 @@ static void release__after_the_connection(void **state)
     assert_int_equal(fixture->b->conn->counted_consumed, 0);
 }
 
-static void stalled__widens_the_window(void **state)
+SL_CASE_WITH(stalled__widens_the_window, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t window = SL_RDMA_WINDOW_MIN; window < 4 * SL_RDMA_WINDOW_MAX; window *= 2) {
@@ -467,7 +461,7 @@ static void stalled__widens_the_window(void **state)
     assert_int_equal(rdma_wire_head(&fixture->b->requests[0]).limit, SL_RDMA_WINDOW_MAX);
 }
 
-static void ping__is_answered(void **state)
+SL_CASE_WITH(ping__is_answered, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet =
@@ -479,7 +473,7 @@ static void ping__is_answered(void **state)
 }
 
 /* After disconnect: dropped, but the peer hears that it was dealt with. */
-static void drain__drops_what_comes(void **state)
+SL_CASE_WITH(drain__drops_what_comes, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packets[] = {lying(fixture, 1, 0, 50000, 1), frames(2, 40, 2),
@@ -497,7 +491,7 @@ static void drain__drops_what_comes(void **state)
 
 /* The end, with reads outstanding and packets waiting: everything is given back (teardown looks).
  */
-static void end__with_everything_in_flight(void **state)
+SL_CASE_WITH(end__with_everything_in_flight, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->b->hold = true;
@@ -514,7 +508,7 @@ static void end__with_everything_in_flight(void **state)
 }
 
 /* What came to another reactor before the connection did. */
-static void copy__is_delivered_and_held(void **state)
+SL_CASE_WITH(copy__is_delivered_and_held, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet = frames(1, 40, 1);
@@ -526,35 +520,4 @@ static void copy__is_delivered_and_held(void **state)
     rdma_wire_release(fixture->b, 1);
     rdma_wire_release(fixture->b, 0);
     assert_int_equal(fixture->b->conn->counted_consumed, 2); /* teardown frees the third */
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packet__that_is_none),
-        cmocka_unit_test(packet__with_frames_that_are_none),
-        CASE(packet__without_padding),
-        CASE(packet__of_another_version_is_delivered),
-        cmocka_unit_test(counts__that_cannot_be),
-        CASE(credit__is_overdrawn),
-        cmocka_unit_test(remote_sges__that_do_not_fit),
-        cmocka_unit_test(written__where_nothing_was_lent),
-        CASE(fin__is_the_last),
-        CASE(long__holds_back_what_follows),
-        CASE(sink__refused_then_given),
-        CASE(long__short_ones_are_read_ahead),
-        CASE(long__no_more_reads_than_the_peer_serves),
-        CASE(long__nothing_is_read_ahead_of_the_first_frame),
-        CASE(sink__without_keys),
-        CASE(release__gives_credit_back),
-        CASE(release__after_the_connection),
-        CASE(stalled__widens_the_window),
-        CASE(ping__is_answered),
-        CASE(drain__drops_what_comes),
-        CASE(end__with_everything_in_flight),
-        CASE(copy__is_delivered_and_held),
-    };
-    return cmocka_run_group_tests_name("rdma_receive", tests, NULL, NULL);
 }

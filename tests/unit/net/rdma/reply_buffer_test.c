@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/shared.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
 #define MEMORY_BYTES (1U << 20)
@@ -79,7 +73,7 @@ static void answer(struct fixture *fixture, uint64_t request_id, uint32_t bytes,
 }
 
 /* One trip: the writes and the header are posted together. */
-static void reply_buffer__one_trip(void **state)
+SL_CASE_WITH(reply_buffer__one_trip, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
@@ -104,7 +98,7 @@ static void reply_buffer__one_trip(void **state)
     }
 }
 
-static void reply_buffer__and_sink_says_elsewhere(void **state)
+SL_CASE_WITH(reply_buffer__and_sink_says_elsewhere, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
@@ -120,7 +114,7 @@ static void reply_buffer__and_sink_says_elsewhere(void **state)
 }
 
 /* One that is short goes in a packet, one that is too long is read; either way it is over. */
-static void reply_buffer__is_used_once(void **state)
+SL_CASE_WITH(reply_buffer__is_used_once, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
@@ -141,7 +135,7 @@ static void reply_buffer__is_used_once(void **state)
 }
 
 /* More than are remembered, or one of the same number again: without. */
-static void reply_buffer__whose_place_is_taken(void **state)
+SL_CASE_WITH(reply_buffer__whose_place_is_taken, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
@@ -159,7 +153,7 @@ static void reply_buffer__whose_place_is_taken(void **state)
 }
 
 /* Memory that nobody registered is never opened to the peer: the answer is read. */
-static void reply_buffer__anywhere(void **state)
+SL_CASE_WITH(reply_buffer__anywhere, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint32_t bytes;
@@ -179,7 +173,7 @@ static void reply_buffer__anywhere(void **state)
 }
 
 /* What the caller registered, from wherever: written there. */
-static void reply_buffer__in_memory_of_the_callers(void **state)
+SL_CASE_WITH(reply_buffer__in_memory_of_the_callers, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_transport *transport = &fixture->wire.fake.rdma.base;
@@ -196,16 +190,4 @@ static void reply_buffer__in_memory_of_the_callers(void **state)
     }
     assert_in_range(fixture->wire.fake.registered, before + 1, before + 2); /* the answers' too */
     sl_rdma_memory_unregister(transport, fixture->sink);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(reply_buffer__one_trip),     CASE(reply_buffer__and_sink_says_elsewhere),
-        CASE(reply_buffer__is_used_once), CASE(reply_buffer__whose_place_is_taken),
-        CASE(reply_buffer__anywhere),     CASE(reply_buffer__in_memory_of_the_callers),
-    };
-    return cmocka_run_group_tests_name("rdma_landing", tests, NULL, NULL);
 }

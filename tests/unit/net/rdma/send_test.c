@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/shared.h"
 #include "net/rdma/cache.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
 #define MEMORY_BYTES (1U << 20)
@@ -95,7 +89,7 @@ static void expect_row(const struct fixture *fixture, uint32_t count, uint32_t p
  */
 
 /* Without a copy and without a key, from where they lie. */
-static void flush__short_frames_go_inline(void **state)
+SL_CASE_WITH(flush__short_frames_go_inline, setup, teardown)
 {
     struct fixture *fixture = *state;
     send_row(fixture, 3, 40);
@@ -114,7 +108,7 @@ static void flush__short_frames_go_inline(void **state)
     assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 0);
 }
 
-static void flush__pads_between_frames(void **state)
+SL_CASE_WITH(flush__pads_between_frames, setup, teardown)
 {
     struct fixture *fixture = *state;
     send_row(fixture, 5, 3);
@@ -124,7 +118,7 @@ static void flush__pads_between_frames(void **state)
     expect_row(fixture, 5, 3);
 }
 
-static void flush__fills_packets(void **state)
+SL_CASE_WITH(flush__fills_packets, setup, teardown)
 {
     struct fixture *fixture = *state;
     send_row(fixture, 60, 500);
@@ -137,7 +131,7 @@ static void flush__fills_packets(void **state)
 }
 
 /* So many that lie apart do not fit the pieces of a request: they are copied. */
-static void flush__frames_that_lie_apart(void **state)
+SL_CASE_WITH(flush__frames_that_lie_apart, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->wire.fake.nic.caps.sge_max = 3;
@@ -153,7 +147,7 @@ static void flush__frames_that_lie_apart(void **state)
 }
 
 /* Several frames in one head count as one until `sent`, and are cut only between frames. */
-static void flush__runs_are_cut_between_frames(void **state)
+SL_CASE_WITH(flush__runs_are_cut_between_frames, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint32_t bytes = 0;
@@ -175,7 +169,7 @@ static void flush__runs_are_cut_between_frames(void **state)
 }
 
 /* What is registered, and not very short, is read by the device; `sent` waits for that. */
-static void flush__registered_parts_stay_where_they_are(void **state)
+SL_CASE_WITH(flush__registered_parts_stay_where_they_are, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = register_shared(fixture);
@@ -198,7 +192,7 @@ static void flush__registered_parts_stay_where_they_are(void **state)
     unregister_shared(fixture);
 }
 
-static void sent__joined_frames_are_reported_once(void **state)
+SL_CASE_WITH(sent__joined_frames_are_reported_once, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = register_shared(fixture);
@@ -220,7 +214,7 @@ static void sent__joined_frames_are_reported_once(void **state)
 /* ---- The send queue ---------------------------------------------------------------------------
  */
 
-static void signal__every_so_often(void **state)
+SL_CASE_WITH(signal__every_so_often, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->a->conn->limit_theirs = 1000;
@@ -237,7 +231,7 @@ static void signal__every_so_often(void **state)
 }
 
 /* The device is slow: the queue holds what it can, the rest waits, and so does who queues. */
-static void queue__is_never_overrun(void **state)
+SL_CASE_WITH(queue__is_never_overrun, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->a->conn->limit_theirs = 5000;
@@ -261,7 +255,7 @@ static void queue__is_never_overrun(void **state)
     assert_int_equal(fixture->a->writable_count, 1);
 }
 
-static void post__fails(void **state)
+SL_CASE_WITH(post__fails, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->a->post_error = ENOMEM;
@@ -274,7 +268,7 @@ static void post__fails(void **state)
 /* ---- Credit -----------------------------------------------------------------------------------
  */
 
-static void credit__is_never_overdrawn(void **state)
+SL_CASE_WITH(credit__is_never_overdrawn, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->b->hold = true;
@@ -298,7 +292,7 @@ static void credit__is_never_overdrawn(void **state)
 }
 
 /* Frames that are queued when the credit is used up already: nothing goes that could say so. */
-static void credit__a_stall_is_told_once(void **state)
+SL_CASE_WITH(credit__a_stall_is_told_once, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->a->conn->counted_sent = fixture->a->conn->limit_theirs;
@@ -313,7 +307,7 @@ static void credit__a_stall_is_told_once(void **state)
 }
 
 /* Who only receives tells of credit by itself, when half of it was used; who answers, never. */
-static void note__only_where_nothing_else_goes(void **state)
+SL_CASE_WITH(note__only_where_nothing_else_goes, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
@@ -335,7 +329,7 @@ static void note__only_where_nothing_else_goes(void **state)
 }
 
 /* Receive buffers for NOTEs are few: the peer is asked to answer, and waited for. */
-static void note__waits_for_the_peer(void **state)
+SL_CASE_WITH(note__waits_for_the_peer, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < 10; i++) {
@@ -350,7 +344,7 @@ static void note__waits_for_the_peer(void **state)
     assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
 }
 
-static void uncounted__needs_no_credit(void **state)
+SL_CASE_WITH(uncounted__needs_no_credit, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->a->conn->counted_sent = fixture->a->conn->limit_theirs;
@@ -369,7 +363,7 @@ static void uncounted__needs_no_credit(void **state)
 
 /* Of memory that is not registered: copied, or registered for the occasion; `sent` when the peer
  * has it. */
-static void long__of_any_memory(void **state)
+SL_CASE_WITH(long__of_any_memory, setup, teardown)
 {
     struct fixture *fixture = *state;
     static const uint32_t sizes[] = {8200, 16384, 16385, 31000, 33000, 300000};
@@ -392,7 +386,7 @@ static void long__of_any_memory(void **state)
 }
 
 /* The head's part of the payload comes with the packet; only the rest is read. */
-static void long__a_short_beginning_comes_along(void **state)
+SL_CASE_WITH(long__a_short_beginning_comes_along, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = register_shared(fixture);
@@ -414,7 +408,7 @@ static void long__a_short_beginning_comes_along(void **state)
 }
 
 /* Many at a time: copies of unread ones take a part of the blocks at most, and all arrive. */
-static void long__many_at_once(void **state)
+SL_CASE_WITH(long__many_at_once, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->wire.fake.rdma.buffers_max = 16;
@@ -431,7 +425,7 @@ static void long__many_at_once(void **state)
 
 /* No memory can be registered: what can be copied still goes, the rest waits, and ends the
  * connection when that took too long. */
-static void long__without_keys(void **state)
+SL_CASE_WITH(long__without_keys, setup, teardown)
 {
     struct fixture *fixture = *state;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 10000, 1);
@@ -456,7 +450,7 @@ static void long__without_keys(void **state)
 }
 
 /* It goes when there is memory again, and what waits behind it too, in order. */
-static void long__waits_for_memory(void **state)
+SL_CASE_WITH(long__waits_for_memory, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
@@ -483,7 +477,7 @@ static void long__waits_for_memory(void **state)
 }
 
 /* There is room for the payload or for the landing: the payload goes, the answer comes as any. */
-static void long__its_reply_buffer_does_not_take_its_memory(void **state)
+SL_CASE_WITH(long__its_reply_buffer_does_not_take_its_memory, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
@@ -502,7 +496,7 @@ static void long__its_reply_buffer_does_not_take_its_memory(void **state)
 }
 
 /* What was copied for peers to read leaves a block to receive with. */
-static void long__copies_leave_a_block(void **state)
+SL_CASE_WITH(long__copies_leave_a_block, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
@@ -522,7 +516,7 @@ static void long__copies_leave_a_block(void **state)
 
 /* There is a block for the first half of a payload only: it is registered after all, and comes
  * once. */
-static void long__what_was_copied_in_part_is_not_sent_twice(void **state)
+SL_CASE_WITH(long__what_was_copied_in_part_is_not_sent_twice, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
@@ -545,36 +539,4 @@ static void long__what_was_copied_in_part_is_not_sent_twice(void **state)
         taken = block->next;
         sl_rdma_pool_put(block);
     }
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(flush__short_frames_go_inline),
-        CASE(flush__pads_between_frames),
-        CASE(flush__fills_packets),
-        CASE(flush__frames_that_lie_apart),
-        CASE(flush__runs_are_cut_between_frames),
-        CASE(flush__registered_parts_stay_where_they_are),
-        CASE(sent__joined_frames_are_reported_once),
-        CASE(signal__every_so_often),
-        CASE(queue__is_never_overrun),
-        CASE(post__fails),
-        CASE(credit__is_never_overdrawn),
-        CASE(credit__a_stall_is_told_once),
-        CASE(note__only_where_nothing_else_goes),
-        CASE(note__waits_for_the_peer),
-        CASE(uncounted__needs_no_credit),
-        CASE(long__of_any_memory),
-        CASE(long__a_short_beginning_comes_along),
-        CASE(long__many_at_once),
-        CASE(long__without_keys),
-        CASE(long__waits_for_memory),
-        CASE(long__its_reply_buffer_does_not_take_its_memory),
-        CASE(long__copies_leave_a_block),
-        CASE(long__what_was_copied_in_part_is_not_sent_twice),
-    };
-    return cmocka_run_group_tests_name("rdma_send", tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* A connection over shared memory that is handed over to a reactor which has no memory for it. Both
  * reactors are the test's, which gives them turns. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <unistd.h>
 
 #include "core/log.h"
 #include "net/shm/shm.h"
+#include "tests/support/unit.h"
 
 #define TURNS_MAX 20000
 
@@ -150,9 +145,8 @@ static void end(struct world *world)
 }
 
 /* Its owner, and the peer, are told that it has ended, not left to wait for nothing. */
-static void shm_move__without_memory_is_told(void **state)
+SL_CASE(shm_move__without_memory_is_told)
 {
-    (void)state;
     struct world world;
     begin(&world);
     refuses = true;
@@ -167,11 +161,7 @@ static void shm_move__without_memory_is_told(void **state)
     assert_int_equal(world.owner.closed, 1);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shm_move__without_memory_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

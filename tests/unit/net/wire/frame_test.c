@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/hash.h"
 #include "net/wire/frame.h"
+#include "tests/support/unit.h"
 
 static struct sl_frame random_frame(uint64_t *seed)
 {
@@ -29,9 +23,8 @@ static struct sl_frame random_frame(uint64_t *seed)
     return frame;
 }
 
-static void frame_decode__returns_what_was_encoded(void **state)
+SL_CASE(frame_decode__returns_what_was_encoded)
 {
-    (void)state;
     uint64_t seed = 1;
     for (int i = 0; i < 10000; i++) {
         struct sl_frame frame = random_frame(&seed);
@@ -46,9 +39,8 @@ static void frame_decode__returns_what_was_encoded(void **state)
     }
 }
 
-static void frame_decode__refuses_what_is_no_frame(void **state)
+SL_CASE(frame_decode__refuses_what_is_no_frame)
 {
-    (void)state;
     static const struct {
         size_t offset;
         uint8_t value;
@@ -74,9 +66,8 @@ static void frame_decode__refuses_what_is_no_frame(void **state)
     }
 }
 
-static void frame_decode__tells_the_version_of_another_protocol(void **state)
+SL_CASE(frame_decode__tells_the_version_of_another_protocol)
 {
-    (void)state;
     uint8_t header[SL_FRAME_HEADER_BYTES];
     memset(header, 0xff, sizeof header);
     memcpy(header + 4, "LS\x09", 3);
@@ -85,9 +76,8 @@ static void frame_decode__tells_the_version_of_another_protocol(void **state)
     assert_int_equal(decoded.version, 9);
 }
 
-static void frame_decode__has_a_limit_for_each_type(void **state)
+SL_CASE(frame_decode__has_a_limit_for_each_type)
 {
-    (void)state;
     static const struct {
         uint8_t type;
         uint32_t bytes_max;
@@ -109,9 +99,8 @@ static void frame_decode__has_a_limit_for_each_type(void **state)
     }
 }
 
-static void frame_decode__survives_random_bytes(void **state)
+SL_CASE(frame_decode__survives_random_bytes)
 {
-    (void)state;
     uint64_t seed = 2;
     for (int i = 0; i < 100000; i++) {
         uint64_t words[SL_FRAME_HEADER_BYTES / 8];
@@ -131,9 +120,8 @@ static void frame_decode__survives_random_bytes(void **state)
     }
 }
 
-static void frame_verify__notices_each_changed_byte(void **state)
+SL_CASE(frame_verify__notices_each_changed_byte)
 {
-    (void)state;
     uint8_t bytes[SL_FRAME_HEADER_BYTES + 21];
     struct sl_frame frame = {.type = SL_FRAME_REPLY, .request_id = 7, .payload_bytes = 21};
     sl_frame_encode(&frame, bytes);
@@ -156,23 +144,8 @@ static void frame_verify__notices_each_changed_byte(void **state)
     }
 }
 
-static void frame_verify__passes_a_frame_without_checksum(void **state)
+SL_CASE(frame_verify__passes_a_frame_without_checksum)
 {
-    (void)state;
     struct sl_frame frame = {.type = SL_FRAME_CREDIT};
     assert_int_equal(sl_frame_verify(&frame, NULL), SL_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frame_decode__returns_what_was_encoded),
-        cmocka_unit_test(frame_decode__refuses_what_is_no_frame),
-        cmocka_unit_test(frame_decode__tells_the_version_of_another_protocol),
-        cmocka_unit_test(frame_decode__has_a_limit_for_each_type),
-        cmocka_unit_test(frame_decode__survives_random_bytes),
-        cmocka_unit_test(frame_verify__notices_each_changed_byte),
-        cmocka_unit_test(frame_verify__passes_a_frame_without_checksum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* docs/protocol.md says what travels, byte for byte; this builds the same frames with the code and
  * compares, and decodes what the page shows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <inttypes.h>
 #include <openssl/evp.h>
@@ -19,6 +13,7 @@
 #include "net/control/message.h"
 #include "net/wire/frame.h"
 #include "net/wire/request.h"
+#include "tests/support/unit.h"
 
 #define BLOCK_BYTES 4096
 
@@ -120,9 +115,8 @@ static void assert_control(const char *name, const struct sl_message *message)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-static void protocol_page__shows_a_checksum(void **state)
+SL_CASE(protocol_page__shows_a_checksum)
 {
-    (void)state;
     assert_block(
         "credit",
         (struct sl_frame){.type = SL_FRAME_CREDIT, .credit_bytes = 4096, .credit_requests = 2},
@@ -137,9 +131,8 @@ static const struct sl_message_hello example_hello = {.protocol_version = 1,
                                                       .shard = 1,
                                                       .software = "example 1"};
 
-static void protocol_page__shows_control_messages(void **state)
+SL_CASE(protocol_page__shows_control_messages)
 {
-    (void)state;
     assert_control("hello",
                    &(struct sl_message){.kind = SL_MESSAGE_HELLO, .id = 1, .hello = example_hello});
     assert_control("welcome", &(struct sl_message){.kind = SL_MESSAGE_WELCOME,
@@ -167,9 +160,8 @@ static void protocol_page__shows_control_messages(void **state)
     assert_control("goodbye", &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
 }
 
-static void protocol_page__shows_leases_barriers_and_joins(void **state)
+SL_CASE(protocol_page__shows_leases_barriers_and_joins)
 {
-    (void)state;
     assert_control("heartbeat", &(struct sl_message){.kind = SL_MESSAGE_HEARTBEAT});
     assert_control("lost", &(struct sl_message){.kind = SL_MESSAGE_EXPIRED,
                                                 .expired = {.role = SL_MESSAGE_ROLE_WORKER,
@@ -186,9 +178,8 @@ static void protocol_page__shows_leases_barriers_and_joins(void **state)
     assert_control("joined", &(struct sl_message){.kind = SL_MESSAGE_JOINED, .id = 5, .clock = 8});
 }
 
-static void protocol_page__shows_a_checkpoint(void **state)
+SL_CASE(protocol_page__shows_a_checkpoint)
 {
-    (void)state;
     assert_control("checkpoint",
                    &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
                                         .checkpoint = {.number = 12, .base = 11, .complete = 11}});
@@ -230,9 +221,8 @@ static void assert_hashed(const char *info, const struct sl_secret *secret,
     assert_memory_equal(of_page, proof, bytes);
 }
 
-static void protocol_page__shows_a_secret_being_proved(void **state)
+SL_CASE(protocol_page__shows_a_secret_being_proved)
 {
-    (void)state;
     static const struct sl_secret secret = {.byte_count = 26,
                                             .bytes = "the secret of this cluster"};
     struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = example_hello};
@@ -258,9 +248,8 @@ static void protocol_page__shows_a_secret_being_proved(void **state)
     assert_hashed("hashed by the server", &secret, server_proof.proof.proof);
 }
 
-static void protocol_page__shows_a_table_being_opened(void **state)
+SL_CASE(protocol_page__shows_a_table_being_opened)
 {
-    (void)state;
     struct sl_message open = {
         .kind = SL_MESSAGE_TABLE_OPEN,
         .id = 3,
@@ -285,9 +274,8 @@ static size_t put_section(uint8_t *to, size_t at, struct sl_request_section sect
     return at + sizeof section;
 }
 
-static void protocol_page__shows_a_pull_and_its_reply(void **state)
+SL_CASE(protocol_page__shows_a_pull_and_its_reply)
 {
-    (void)state;
     static const uint64_t keys[] = {2, 4, 5};
     uint8_t request[96] = {1};
     size_t bytes = put_section(
@@ -312,9 +300,8 @@ static void protocol_page__shows_a_pull_and_its_reply(void **state)
         rows, sizeof rows, false);
 }
 
-static void protocol_page__shows_a_push_and_a_tick(void **state)
+SL_CASE(protocol_page__shows_a_push_and_a_tick)
 {
-    (void)state;
     const uint64_t key = 2;
     const float gradients[4] = {0.125f, 0, -1};
     uint8_t request[128] = {2};
@@ -343,9 +330,8 @@ static size_t put(uint8_t *to, size_t at, const void *from, size_t bytes)
     return at + bytes;
 }
 
-static void protocol_page__shows_arrays_being_pushed(void **state)
+SL_CASE(protocol_page__shows_arrays_being_pushed)
 {
-    (void)state;
     const uint64_t keys[] = {1ULL << 63, 3ULL << 62 | 1};
     const uint64_t absent = UINT64_MAX;
     const uint32_t lens[] = {1, 3};
@@ -383,9 +369,8 @@ static void protocol_page__shows_arrays_being_pushed(void **state)
 }
 
 /* What the page shows as requests is what a shard takes apart. */
-static void protocol_page__shows_requests_that_are_valid(void **state)
+SL_CASE(protocol_page__shows_requests_that_are_valid)
 {
-    (void)state;
     static const char *const names[] = {"pull-request", "push-request", "kv-request"};
     static const uint32_t dims[] = {3, 3, 4};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -405,9 +390,8 @@ static void protocol_page__shows_requests_that_are_valid(void **state)
     }
 }
 
-static void protocol_page__shows_an_error_reply(void **state)
+SL_CASE(protocol_page__shows_an_error_reply)
 {
-    (void)state;
     static const char text[] = "shard 1, section 0 (table emb): key 7 belongs to shard 0 of 2";
     assert_block("error-reply",
                  (struct sl_frame){.type = SL_FRAME_REPLY,
@@ -420,9 +404,8 @@ static void protocol_page__shows_an_error_reply(void **state)
     assert_int_equal(sl_partition_owner(7, 2), 0);
 }
 
-static void protocol_page__tells_the_owners_of_keys(void **state)
+SL_CASE(protocol_page__tells_the_owners_of_keys)
 {
-    (void)state;
     FILE *page = open_block("partition");
     char line[256];
     int lines = 0;
@@ -443,9 +426,8 @@ static void protocol_page__tells_the_owners_of_keys(void **state)
     assert_true(lines > 3);
 }
 
-static void protocol_page__tells_the_owners_of_keys_of_kv_tables(void **state)
+SL_CASE(protocol_page__tells_the_owners_of_keys_of_kv_tables)
 {
-    (void)state;
     FILE *page = open_block("kv-partition");
     char line[256];
     int lines = 0;
@@ -466,9 +448,8 @@ static void protocol_page__tells_the_owners_of_keys_of_kv_tables(void **state)
     assert_true(lines > 3);
 }
 
-static void protocol_page__tells_the_owners_of_dense_ranges(void **state)
+SL_CASE(protocol_page__tells_the_owners_of_dense_ranges)
 {
-    (void)state;
     FILE *page = open_block("ranges");
     char line[256];
     int lines = 0;
@@ -489,9 +470,8 @@ static void protocol_page__tells_the_owners_of_dense_ranges(void **state)
 }
 
 /* The messages of the page and control.proto are the same, comments apart. */
-static void protocol_page__lists_every_field(void **state)
+SL_CASE(protocol_page__lists_every_field)
 {
-    (void)state;
     FILE *proto = fopen(CONTROL_PROTO, "r");
     assert_non_null(proto);
     char line[512];
@@ -520,26 +500,4 @@ static void protocol_page__lists_every_field(void **state)
     }
     fclose(proto);
     assert_true(fields > 60);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(protocol_page__shows_a_checksum),
-        cmocka_unit_test(protocol_page__shows_control_messages),
-        cmocka_unit_test(protocol_page__shows_leases_barriers_and_joins),
-        cmocka_unit_test(protocol_page__shows_a_checkpoint),
-        cmocka_unit_test(protocol_page__shows_a_secret_being_proved),
-        cmocka_unit_test(protocol_page__shows_a_table_being_opened),
-        cmocka_unit_test(protocol_page__shows_a_pull_and_its_reply),
-        cmocka_unit_test(protocol_page__shows_a_push_and_a_tick),
-        cmocka_unit_test(protocol_page__shows_arrays_being_pushed),
-        cmocka_unit_test(protocol_page__shows_requests_that_are_valid),
-        cmocka_unit_test(protocol_page__shows_an_error_reply),
-        cmocka_unit_test(protocol_page__tells_the_owners_of_keys),
-        cmocka_unit_test(protocol_page__tells_the_owners_of_keys_of_kv_tables),
-        cmocka_unit_test(protocol_page__tells_the_owners_of_dense_ranges),
-        cmocka_unit_test(protocol_page__lists_every_field),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

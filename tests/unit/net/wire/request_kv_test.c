@@ -1,13 +1,8 @@
 /* Sections of KV tables: what is whole arrays, what is a piece of one, and what is neither. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/limits.h"
 #include "net/wire/request.h"
+#include "tests/support/unit.h"
 
 static int read_one(struct sl_request_section section)
 {
@@ -20,9 +15,8 @@ static const struct sl_request_section whole_arrays = {
 static const struct sl_request_section array_piece = {
     .op = SL_REQUEST_KV_PUSH, .key_count = 1, .bag_count = 9, .start = 4, .count = 5};
 
-static void request_read_section__knows_whole_arrays(void **state)
+SL_CASE(request_read_section__knows_whole_arrays)
 {
-    (void)state;
     assert_int_equal(read_one(whole_arrays), SL_OK);
     struct sl_request_section section = whole_arrays;
     section.count = 5; /* two equal lengths */
@@ -52,9 +46,8 @@ static void request_read_section__knows_whole_arrays(void **state)
     assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
 }
 
-static void request_read_section__keeps_pieces_within_their_array(void **state)
+SL_CASE(request_read_section__keeps_pieces_within_their_array)
 {
-    (void)state;
     assert_int_equal(read_one(array_piece), SL_OK);
     struct sl_request_section section = array_piece;
     section.start = 5;
@@ -76,9 +69,8 @@ static void request_read_section__keeps_pieces_within_their_array(void **state)
     assert_int_equal(read_one(section), SL_OK);
 }
 
-static void request_read_section__asks_lengths_of_keys_alone(void **state)
+SL_CASE(request_read_section__asks_lengths_of_keys_alone)
 {
-    (void)state;
     const struct sl_request_section good = {.op = SL_REQUEST_KV_LENGTHS, .key_count = 3};
     assert_int_equal(read_one(good), SL_OK);
     for (int i = 0; i < 6; i++) {
@@ -110,9 +102,8 @@ static int read_arrays(const struct arrays_body *body, uint32_t dim)
     return sl_request_read_body(&cursor, &section, dim, &view);
 }
 
-static void request_read_body__wants_lens_that_add_up(void **state)
+SL_CASE(request_read_body__wants_lens_that_add_up)
 {
-    (void)state;
     const struct arrays_body good = {.lens = {2, 4}};
     assert_int_equal(read_arrays(&good, 1), SL_OK);
     assert_int_equal(read_arrays(&good, 4), SL_ERR_PROTOCOL); /* truncated */
@@ -131,15 +122,4 @@ static void request_read_body__wants_lens_that_add_up(void **state)
     bad = good;
     bad.values[6] = 1; /* padding */
     assert_int_equal(read_arrays(&bad, 1), SL_ERR_PROTOCOL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_read_section__knows_whole_arrays),
-        cmocka_unit_test(request_read_section__keeps_pieces_within_their_array),
-        cmocka_unit_test(request_read_section__asks_lengths_of_keys_alone),
-        cmocka_unit_test(request_read_body__wants_lens_that_add_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

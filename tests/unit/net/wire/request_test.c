@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +6,7 @@
 #include "core/limits.h"
 #include "net/wire/frame.h"
 #include "net/wire/request.h"
+#include "tests/support/unit.h"
 
 #define PAYLOAD_BYTES_MAX 16384
 
@@ -185,9 +179,8 @@ static int64_t walk(const uint8_t *bytes, size_t length, const struct request *a
     return (int64_t)cursor.left;
 }
 
-static void request_read_body__takes_random_requests_apart(void **state)
+SL_CASE(request_read_body__takes_random_requests_apart)
 {
-    (void)state;
     uint64_t seed = 3;
     for (int round = 0; round < 2000; round++) {
         struct request request = random_request(&seed);
@@ -237,9 +230,8 @@ static void expect_pull(const uint8_t *bytes, size_t length, const struct reques
     }
 }
 
-static void request_read_pull__knows_what_the_others_know(void **state)
+SL_CASE(request_read_pull__knows_what_the_others_know)
 {
-    (void)state;
     uint64_t seed = 6;
     uint32_t pull_count = 0;
     for (int round = 0; round < 3000; round++) {
@@ -262,9 +254,8 @@ static void request_read_pull__knows_what_the_others_know(void **state)
     assert_true(pull_count > 0);
 }
 
-static void request_read_body__refuses_every_truncation(void **state)
+SL_CASE(request_read_body__refuses_every_truncation)
 {
-    (void)state;
     uint64_t seed = 4;
     for (int round = 0; round < 30; round++) {
         struct request request = random_request(&seed);
@@ -278,9 +269,8 @@ static void request_read_body__refuses_every_truncation(void **state)
     }
 }
 
-static void request_read_body__survives_every_changed_byte(void **state)
+SL_CASE(request_read_body__survives_every_changed_byte)
 {
-    (void)state;
     uint64_t seed = 5;
     for (int round = 0; round < 30; round++) {
         struct request request = random_request(&seed);
@@ -301,9 +291,8 @@ static int read_one(struct sl_request_section section)
     return sl_request_read_section(&cursor, &section);
 }
 
-static void request_read_section__wants_unused_fields_zero(void **state)
+SL_CASE(request_read_section__wants_unused_fields_zero)
 {
-    (void)state;
     assert_int_equal(read_one((struct sl_request_section){.op = 0}), SL_ERR_PROTOCOL);
     assert_int_equal(read_one((struct sl_request_section){.op = 13}), SL_ERR_PROTOCOL);
     assert_int_equal(read_one((struct sl_request_section){.op = 255}), SL_ERR_PROTOCOL);
@@ -334,9 +323,8 @@ static void request_read_section__wants_unused_fields_zero(void **state)
 }
 
 /* A body in two places is read as the same body in one, but for its padding. */
-static void request_read_body_apart__reads_the_same(void **state)
+SL_CASE(request_read_body_apart__reads_the_same)
 {
-    (void)state;
     uint64_t seed = 8;
     uint32_t pushes = 0;
     for (int round = 0; round < 3000; round++) {
@@ -368,9 +356,8 @@ static void request_read_body_apart__reads_the_same(void **state)
     assert_true(pushes > 100);
 }
 
-static void request_read_section__keeps_dense_ranges_within_the_longest_array(void **state)
+SL_CASE(request_read_section__keeps_dense_ranges_within_the_longest_array)
 {
-    (void)state;
     struct sl_request_section section = {.op = SL_REQUEST_DENSE_PULL};
     assert_int_equal(read_one(section), SL_ERR_PROTOCOL); /* empty */
     section.count = SL_LIMIT_DENSE_ELEMENTS;
@@ -398,9 +385,8 @@ static int read_bags(uint32_t key_count, const uint32_t *ends, uint32_t bag_coun
     return sl_request_read_body(&cursor, &section, 1, &view);
 }
 
-static void request_read_body__wants_bags_that_ascend_to_the_last_key(void **state)
+SL_CASE(request_read_body__wants_bags_that_ascend_to_the_last_key)
 {
-    (void)state;
     assert_int_equal(read_bags(4, (uint32_t[]){0, 0, 3, 4}, 4), SL_OK);
     assert_int_equal(read_bags(4, (uint32_t[]){1, 4, 4}, 3), SL_OK);
     assert_int_equal(read_bags(4, (uint32_t[]){2, 1, 4}, 3), SL_ERR_PROTOCOL);
@@ -412,9 +398,8 @@ static void request_read_body__wants_bags_that_ascend_to_the_last_key(void **sta
     assert_int_equal(read_bags(0, (uint32_t[]){0, 0}, 2), SL_OK);
 }
 
-static void request_read_body__wants_zeros_as_padding(void **state)
+SL_CASE(request_read_body__wants_zeros_as_padding)
 {
-    (void)state;
     uint64_t word = 0;
     struct sl_request_section section = {.op = SL_REQUEST_DENSE_PUSH, .count = 1};
     struct sl_request_view view;
@@ -425,9 +410,8 @@ static void request_read_body__wants_zeros_as_padding(void **state)
     assert_int_equal(sl_request_read_body(&cursor, &section, 0, &view), SL_ERR_PROTOCOL);
 }
 
-static void request_read_body__wants_the_right_kind_of_table(void **state)
+SL_CASE(request_read_body__wants_the_right_kind_of_table)
 {
-    (void)state;
     uint64_t words[2] = {0};
     struct sl_request_view view;
     struct sl_bytes cursor = sl_bytes_over(words, sizeof words);
@@ -438,9 +422,8 @@ static void request_read_body__wants_the_right_kind_of_table(void **state)
     assert_int_equal(sl_request_read_body(&cursor, &dense, 4, &view), SL_ERR_PROTOCOL);
 }
 
-static void request_read_prefix__bounds_the_sections(void **state)
+SL_CASE(request_read_prefix__bounds_the_sections)
 {
-    (void)state;
     static const struct {
         uint32_t section_count;
         int err;
@@ -459,9 +442,8 @@ static void request_read_prefix__bounds_the_sections(void **state)
     }
 }
 
-static void request_reply_bytes__cannot_overflow(void **state)
+SL_CASE(request_reply_bytes__cannot_overflow)
 {
-    (void)state;
     struct sl_request_section section = {
         .op = SL_REQUEST_PUSH_PULL, .key_count = UINT32_MAX, .bag_count = UINT32_MAX};
     const uint64_t rows = 4ULL * UINT32_MAX * SL_LIMIT_DIM;
@@ -475,29 +457,8 @@ static void request_reply_bytes__cannot_overflow(void **state)
     assert_true(sl_request_body_bytes(&section, 0) == 0);
 }
 
-static void request_credit_bytes__is_the_greater_and_a_header(void **state)
+SL_CASE(request_credit_bytes__is_the_greater_and_a_header)
 {
-    (void)state;
     assert_int_equal(sl_request_credit_bytes(100, 7), 132);
     assert_int_equal(sl_request_credit_bytes(7, 100), 132);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_read_body__takes_random_requests_apart),
-        cmocka_unit_test(request_read_pull__knows_what_the_others_know),
-        cmocka_unit_test(request_read_body__refuses_every_truncation),
-        cmocka_unit_test(request_read_body__survives_every_changed_byte),
-        cmocka_unit_test(request_read_section__wants_unused_fields_zero),
-        cmocka_unit_test(request_read_body_apart__reads_the_same),
-        cmocka_unit_test(request_read_section__keeps_dense_ranges_within_the_longest_array),
-        cmocka_unit_test(request_read_body__wants_bags_that_ascend_to_the_last_key),
-        cmocka_unit_test(request_read_body__wants_zeros_as_padding),
-        cmocka_unit_test(request_read_body__wants_the_right_kind_of_table),
-        cmocka_unit_test(request_read_prefix__bounds_the_sections),
-        cmocka_unit_test(request_reply_bytes__cannot_overflow),
-        cmocka_unit_test(request_credit_bytes__is_the_greater_and_a_header),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

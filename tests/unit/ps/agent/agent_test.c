@@ -1,17 +1,13 @@
 /* A ps as a member, against a coordinator that the case plays, over the loop transport. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
-static void member_open__registers_what_it_has_and_learns_its_shards(void **state)
+SL_CASE_WITH(member_open__registers_what_it_has_and_learns_its_shards, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -32,7 +28,7 @@ static void member_open__registers_what_it_has_and_learns_its_shards(void **stat
     assert_int_equal(f->failed_count, 0);
 }
 
-static void member_open__registers_its_bypass_endpoint(void **state)
+SL_CASE_WITH(member_open__registers_its_bypass_endpoint, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     sl_agent_close(&f->member);
@@ -43,7 +39,7 @@ static void member_open__registers_its_bypass_endpoint(void **state)
     assert_string_equal(f->reg.bypass_endpoint, "rdma://127.0.0.1:5556");
 }
 
-static void member_open__fails_when_nobody_listens(void **state)
+SL_CASE_WITH(member_open__fails_when_nobody_listens, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     until(f, &f->failed_count, 1);
@@ -55,7 +51,7 @@ static void member_open__fails_when_nobody_listens(void **state)
     assert_int_equal(f->accepted_count, 0);
 }
 
-static void member_open__fails_when_the_others_do_not_come(void **state)
+SL_CASE_WITH(member_open__fails_when_the_others_do_not_come, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     pass(f, START_TIMEOUT_NS / 2 / SL_CLOCK_NS_PER_MS);
@@ -66,7 +62,7 @@ static void member_open__fails_when_the_others_do_not_come(void **state)
     assert_int_equal(f->failed_err, SL_ERR_DEADLINE);
 }
 
-static void member_open__fails_when_refused_or_not_in_the_cluster(void **state)
+SL_CASE_WITH(member_open__fails_when_refused_or_not_in_the_cluster, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     listen_now(f);
@@ -89,7 +85,7 @@ static void member_open__fails_when_refused_or_not_in_the_cluster(void **state)
     assert_int_equal(f->joined_count, 0);
 }
 
-static void member_heartbeat__comes_four_times_a_lease(void **state)
+SL_CASE_WITH(member_heartbeat__comes_four_times_a_lease, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -99,7 +95,7 @@ static void member_heartbeat__comes_four_times_a_lease(void **state)
     assert_int_equal(f->register_count, 1);
 }
 
-static void member_heartbeat__does_not_wait_for_the_cluster(void **state)
+SL_CASE_WITH(member_heartbeat__does_not_wait_for_the_cluster, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     listen_now(f);
@@ -109,7 +105,8 @@ static void member_heartbeat__does_not_wait_for_the_cluster(void **state)
     assert_int_equal(f->register_count, 1);
 }
 
-static void member_heartbeat__is_not_sent_where_there_are_no_leases(void **state)
+SL_CASE_WITH(member_heartbeat__is_not_sent_where_there_are_no_leases, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     listen_now(f);
@@ -121,7 +118,7 @@ static void member_heartbeat__is_not_sent_where_there_are_no_leases(void **state
     assert_int_equal(f->heartbeat_count, 0);
 }
 
-static void member_session__is_taken_up_again_after_every_break(void **state)
+SL_CASE_WITH(member_session__is_taken_up_again_after_every_break, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -141,7 +138,8 @@ static void member_session__is_taken_up_again_after_every_break(void **state)
     assert_in_range(f->heartbeat_count - before, 3, 5);
 }
 
-static void member_session__a_register_that_was_lost_goes_again_once(void **state)
+SL_CASE_WITH(member_session__a_register_that_was_lost_goes_again_once, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     listen_now(f);
@@ -165,7 +163,8 @@ static void report(struct fixture *f, uint64_t epoch)
 
 /* A coordinator that has begun anew learns from the Register who has the shards now, not who had
  * them when the Register was first sent. */
-static void member_session__a_register_that_goes_again_says_what_is_so_now(void **state)
+SL_CASE_WITH(member_session__a_register_that_goes_again_says_what_is_so_now, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -184,7 +183,8 @@ static void member_session__a_register_that_goes_again_says_what_is_so_now(void 
     assert_int_equal(f->register_count, 3); /* nothing is news any more */
 }
 
-static void member_session__waits_for_the_others_without_end_once_it_has_joined(void **state)
+SL_CASE_WITH(member_session__waits_for_the_others_without_end_once_it_has_joined, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -202,7 +202,8 @@ static void member_session__waits_for_the_others_without_end_once_it_has_joined(
     assert_int_equal(f->joined_count, 1);
 }
 
-static void member_session__survives_a_long_absence_of_the_coordinator(void **state)
+SL_CASE_WITH(member_session__survives_a_long_absence_of_the_coordinator, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -227,7 +228,7 @@ static void member_session__survives_a_long_absence_of_the_coordinator(void **st
     assert_int_equal(f->joined_count, 1);
 }
 
-static void member_session__ends_when_the_place_is_taken(void **state)
+SL_CASE_WITH(member_session__ends_when_the_place_is_taken, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -249,7 +250,8 @@ static void member_session__ends_when_the_place_is_taken(void **state)
     assert_int_equal(f->hello_count, hellos);
 }
 
-static void member_session__ends_when_shards_are_numbered_otherwise(void **state)
+SL_CASE_WITH(member_session__ends_when_shards_are_numbered_otherwise, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -261,7 +263,7 @@ static void member_session__ends_when_shards_are_numbered_otherwise(void **state
     assert_int_equal(f->joined_count, 1);
 }
 
-static void member_told__passes_lost_workers_on_and_nothing_else(void **state)
+SL_CASE_WITH(member_told__passes_lost_workers_on_and_nothing_else, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -278,7 +280,7 @@ static void member_told__passes_lost_workers_on_and_nothing_else(void **state)
     assert_int_equal(f->failed_count, 0);
 }
 
-static void member_leave__says_goodbye_and_nothing_more(void **state)
+SL_CASE_WITH(member_leave__says_goodbye_and_nothing_more, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -292,7 +294,8 @@ static void member_leave__says_goodbye_and_nothing_more(void **state)
     sl_agent_leave(f->member);
 }
 
-static void member_leave__while_it_waits_for_the_cluster_is_no_failure(void **state)
+SL_CASE_WITH(member_leave__while_it_waits_for_the_cluster_is_no_failure, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     listen_now(f);
@@ -301,31 +304,4 @@ static void member_leave__while_it_waits_for_the_cluster_is_no_failure(void **st
     pass(f, 100);
     assert_int_equal(f->failed_count, 0);
     assert_int_equal(f->goodbye_count, 1);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(member_open__registers_what_it_has_and_learns_its_shards),
-        CASE(member_open__registers_its_bypass_endpoint),
-        CASE(member_open__fails_when_nobody_listens),
-        CASE(member_open__fails_when_the_others_do_not_come),
-        CASE(member_open__fails_when_refused_or_not_in_the_cluster),
-        CASE(member_heartbeat__comes_four_times_a_lease),
-        CASE(member_heartbeat__does_not_wait_for_the_cluster),
-        CASE(member_heartbeat__is_not_sent_where_there_are_no_leases),
-        CASE(member_session__is_taken_up_again_after_every_break),
-        CASE(member_session__a_register_that_was_lost_goes_again_once),
-        CASE(member_session__a_register_that_goes_again_says_what_is_so_now),
-        CASE(member_session__waits_for_the_others_without_end_once_it_has_joined),
-        CASE(member_session__survives_a_long_absence_of_the_coordinator),
-        CASE(member_session__ends_when_the_place_is_taken),
-        CASE(member_session__ends_when_shards_are_numbered_otherwise),
-        CASE(member_told__passes_lost_workers_on_and_nothing_else),
-        CASE(member_leave__says_goodbye_and_nothing_more),
-        CASE(member_leave__while_it_waits_for_the_cluster_is_no_failure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* A ps as a member: what it says and hears about checkpoints. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
 static void tell(struct fixture *f, uint64_t number, uint64_t base)
@@ -48,7 +43,8 @@ static void come_back(struct fixture *f)
     send_cluster(f, f->register_id, 3);
 }
 
-static void member_checkpoint__goes_from_its_beginning_to_the_manifest(void **state)
+SL_CASE_WITH(member_checkpoint__goes_from_its_beginning_to_the_manifest, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -81,7 +77,8 @@ static void member_checkpoint__goes_from_its_beginning_to_the_manifest(void **st
     assert_int_equal(f->done_count, 1);
 }
 
-static void member_checkpoint__is_begun_and_completed_once_however_often_it_is_told(void **state)
+SL_CASE_WITH(member_checkpoint__is_begun_and_completed_once_however_often_it_is_told, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -108,7 +105,8 @@ static void member_checkpoint__is_begun_and_completed_once_however_often_it_is_t
     assert_int_equal(f->part_count, 2);
 }
 
-static void member_checkpoint__what_is_said_without_a_connection_goes_on_the_next(void **state)
+SL_CASE_WITH(member_checkpoint__what_is_said_without_a_connection_goes_on_the_next, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -132,7 +130,7 @@ static void member_checkpoint__what_is_said_without_a_connection_goes_on_the_nex
     assert_int_equal(f->failed_count, 0);
 }
 
-static void member_checkpoint__says_what_went_wrong(void **state)
+SL_CASE_WITH(member_checkpoint__says_what_went_wrong, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -150,7 +148,7 @@ static void member_checkpoint__says_what_went_wrong(void **state)
     assert_int_equal(f->complete_count, 0);
 }
 
-static void member_checkpoint__the_next_begins_in_its_middle(void **state)
+SL_CASE_WITH(member_checkpoint__the_next_begins_in_its_middle, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -170,7 +168,8 @@ static void member_checkpoint__the_next_begins_in_its_middle(void **state)
     assert_int_equal(f->part.number, 7);
 }
 
-static void member_checkpoint__refuses_what_has_no_place_in_their_course(void **state)
+SL_CASE_WITH(member_checkpoint__refuses_what_has_no_place_in_their_course, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     join(f);
@@ -191,7 +190,7 @@ static void member_checkpoint__refuses_what_has_no_place_in_their_course(void **
     assert_int_equal(f->begun_count, 1);
 }
 
-static void member_checkpoint__cannot_be_made_without_a_directory(void **state)
+SL_CASE_WITH(member_checkpoint__cannot_be_made_without_a_directory, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     sl_agent_close(&f->member);
@@ -204,7 +203,8 @@ static void member_checkpoint__cannot_be_made_without_a_directory(void **state)
     assert_non_null(strstr(f->part.text, "folder"));
 }
 
-static void member_register__says_what_it_can_restore_and_learns_what_it_shall(void **state)
+SL_CASE_WITH(member_register__says_what_it_can_restore_and_learns_what_it_shall, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     sl_agent_close(&f->member);
@@ -249,7 +249,7 @@ static void on_answer(void *ctx, const struct sl_message *message, int err, cons
     }
 }
 
-static void member_checkpoint_ask__is_answered_or_cancelled(void **state)
+SL_CASE_WITH(member_checkpoint_ask__is_answered_or_cancelled, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct answer answer = {0};
@@ -277,7 +277,7 @@ static void member_checkpoint_ask__is_answered_or_cancelled(void **state)
     assert_int_equal(answer.err, SL_ERR_CANCELLED);
 }
 
-static void member_table_keep__makes_a_table_known_under_its_id(void **state)
+SL_CASE_WITH(member_table_keep__makes_a_table_known_under_its_id, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct answer answer = {0};
@@ -295,23 +295,4 @@ static void member_table_keep__makes_a_table_known_under_its_id(void **state)
     until(f, &answer.count, 1);
     assert_int_equal(answer.err, 0);
     assert_int_equal(answer.table_id, 7);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(member_checkpoint__goes_from_its_beginning_to_the_manifest),
-        CASE(member_checkpoint__is_begun_and_completed_once_however_often_it_is_told),
-        CASE(member_checkpoint__what_is_said_without_a_connection_goes_on_the_next),
-        CASE(member_checkpoint__says_what_went_wrong),
-        CASE(member_checkpoint__the_next_begins_in_its_middle),
-        CASE(member_checkpoint__refuses_what_has_no_place_in_their_course),
-        CASE(member_checkpoint__cannot_be_made_without_a_directory),
-        CASE(member_register__says_what_it_can_restore_and_learns_what_it_shall),
-        CASE(member_checkpoint_ask__is_answered_or_cancelled),
-        CASE(member_table_keep__makes_a_table_known_under_its_id),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Files and folders of checkpoints while all is well, and their choice. */
+#include "tests/support/unit.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #include "core/hash.h"
@@ -24,9 +25,8 @@ static void check_numbers(struct memory_disk *disk, const uint64_t *numbers, uin
     sl_checkpoint_list_fini(&list);
 }
 
-static void writer__what_is_written_is_read(void **state)
+SL_CASE(writer__what_is_written_is_read)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     assert_int_equal(fixture_write(&disk->disk, "/c", 1, 0), 0);
     fixture_check(&disk->disk, "/c", 1);
@@ -36,9 +36,8 @@ static void writer__what_is_written_is_read(void **state)
 }
 
 /* The longest blocks, packed and not, at several levels. */
-static void writer__long_blocks_at_every_level(void **state)
+SL_CASE(writer__long_blocks_at_every_level)
 {
-    (void)state;
     static const uint32_t levels[] = {0, 1, 3, SL_CHECKPOINT_LEVEL_MAX};
     struct memory_disk *disk = fixture_disk();
     uint8_t *bytes = malloc(SL_SNAPSHOT_BLOCK_BYTES + 1);
@@ -89,9 +88,8 @@ static void writer__long_blocks_at_every_level(void **state)
 }
 
 /* The bytes of other kinds are passed over; the end is checked all the same. */
-static void reader__gives_the_kinds_that_are_asked_for(void **state)
+SL_CASE(reader__gives_the_kinds_that_are_asked_for)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_manifest manifest;
     struct sl_checkpoint_reader *reader;
@@ -115,9 +113,8 @@ static void reader__gives_the_kinds_that_are_asked_for(void **state)
     fixture_disk_free(disk);
 }
 
-static void writer__leaves_what_is_complete_degraded(void **state)
+SL_CASE(writer__leaves_what_is_complete_degraded)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_entry entry;
     assert_int_equal(fixture_write(&disk->disk, "/c", 1, 0), 0);
@@ -128,9 +125,8 @@ static void writer__leaves_what_is_complete_degraded(void **state)
     fixture_disk_free(disk);
 }
 
-static void publish__wants_the_files_and_the_base(void **state)
+SL_CASE(publish__wants_the_files_and_the_base)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_manifest manifest;
     const struct sl_checkpoint_shard_range first = {.first = 0, .count = 1};
@@ -164,9 +160,8 @@ static void publish__wants_the_files_and_the_base(void **state)
     fixture_disk_free(disk);
 }
 
-static void newest__passes_over_what_is_damaged_when_it_may(void **state)
+SL_CASE(newest__passes_over_what_is_damaged_when_it_may)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct fixture_findings findings;
     struct sl_checkpoint_newest_options options = {.range = all_shards, .fall_back = true};
@@ -202,9 +197,8 @@ static void newest__passes_over_what_is_damaged_when_it_may(void **state)
 }
 
 /* A base of the same number that was written later is another one. */
-static void chain__knows_its_base(void **state)
+SL_CASE(chain__knows_its_base)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct memory_disk *other = fixture_disk();
     struct sl_checkpoint_chain chain;
@@ -241,9 +235,8 @@ static void chain__knows_its_base(void **state)
     fixture_disk_free(disk);
 }
 
-static void writer__refuses_numbers_above_the_limit(void **state)
+SL_CASE(writer__refuses_numbers_above_the_limit)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_entry entry;
     const uint64_t last = SL_LIMIT_CHECKPOINT_NUMBER;
@@ -268,9 +261,8 @@ static uint32_t drop_strays(struct memory_disk *disk, uint64_t *greatest, uint64
     return count;
 }
 
-static void list__strays_are_far_above_the_last_manifest(void **state)
+SL_CASE(list__strays_are_far_above_the_last_manifest)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_entry entry;
     uint64_t greatest;
@@ -299,9 +291,8 @@ static void list__strays_are_far_above_the_last_manifest(void **state)
     fixture_disk_free(disk);
 }
 
-static void prune__keeps_what_is_needed(void **state)
+SL_CASE(prune__keeps_what_is_needed)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_entry entry;
     uint32_t removed;
@@ -337,9 +328,8 @@ static int prune_to(struct memory_disk *disk, uint64_t newest, uint64_t below, u
 }
 
 /* 3, 4 and 5 were never complete in the cluster, 6 is being written. */
-static void prune__counts_what_the_cluster_has(void **state)
+SL_CASE(prune__counts_what_the_cluster_has)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_entry entry;
     uint32_t removed;
@@ -376,9 +366,8 @@ static void clear(struct memory_disk *disk, uint64_t below, uint32_t folders)
 }
 
 /* An older job's 1 and 2, of which 2 is damaged; 3 to 7 were given up; 8 is being written. */
-static void clear__takes_the_files_of_what_was_given_up(void **state)
+SL_CASE(clear__takes_the_files_of_what_was_given_up)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_entry entry;
     uint64_t number;
@@ -419,9 +408,8 @@ static int remove_late(void *ctx, const char *path, char *why)
     return memory_ops->remove(ctx, path, why);
 }
 
-static void clear__takes_a_manifest_that_comes_late(void **state)
+SL_CASE(clear__takes_a_manifest_that_comes_late)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     struct sl_checkpoint_entry entry;
     assert_int_equal(fixture_write_shard(&disk->disk, "/c", 1, 0, 0, &entry), 0);
@@ -435,9 +423,8 @@ static void clear__takes_a_manifest_that_comes_late(void **state)
     fixture_disk_free(disk);
 }
 
-static void abandon__sets_aside_what_lies_between(void **state)
+SL_CASE(abandon__sets_aside_what_lies_between)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     uint32_t count;
     uint64_t number;
@@ -472,9 +459,8 @@ static void abandon__sets_aside_what_lies_between(void **state)
 }
 
 /* What is damaged neither counts as one that is kept nor goes. */
-static void prune__never_trusts_what_is_damaged(void **state)
+SL_CASE(prune__never_trusts_what_is_damaged)
 {
-    (void)state;
     struct memory_disk *disk = fixture_disk();
     uint32_t removed;
     uint64_t number;
@@ -492,9 +478,8 @@ static void prune__never_trusts_what_is_damaged(void **state)
 }
 
 /* Folders and files of other names are nobody's checkpoint. */
-static void list__knows_names(void **state)
+SL_CASE(list__knows_names)
 {
-    (void)state;
     static const char *const others[] = {"/c/checkpoint-1",
                                          "/c/checkpoint-0000001",
                                          "/c/checkpoint-000000",
@@ -515,27 +500,4 @@ static void list__knows_names(void **state)
     assert_int_equal(disk->disk.ops->make_subdir(disk, "/c/checkpoint-000007", why), 0);
     check_numbers(disk, (const uint64_t[]){7, 999999999999ULL}, 2);
     fixture_disk_free(disk);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writer__what_is_written_is_read),
-        cmocka_unit_test(writer__long_blocks_at_every_level),
-        cmocka_unit_test(reader__gives_the_kinds_that_are_asked_for),
-        cmocka_unit_test(writer__leaves_what_is_complete_degraded),
-        cmocka_unit_test(publish__wants_the_files_and_the_base),
-        cmocka_unit_test(newest__passes_over_what_is_damaged_when_it_may),
-        cmocka_unit_test(chain__knows_its_base),
-        cmocka_unit_test(writer__refuses_numbers_above_the_limit),
-        cmocka_unit_test(list__strays_are_far_above_the_last_manifest),
-        cmocka_unit_test(prune__keeps_what_is_needed),
-        cmocka_unit_test(prune__counts_what_the_cluster_has),
-        cmocka_unit_test(clear__takes_the_files_of_what_was_given_up),
-        cmocka_unit_test(clear__takes_a_manifest_that_comes_late),
-        cmocka_unit_test(abandon__sets_aside_what_lies_between),
-        cmocka_unit_test(prune__never_trusts_what_is_damaged),
-        cmocka_unit_test(list__knows_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* A crash, or an error, at every operation that writing a checkpoint consists of. */
+#include "tests/support/unit.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #define SEEDS 16
@@ -115,22 +116,19 @@ static void crash_everywhere(uint64_t number, uint64_t base)
     }
 }
 
-static void crash__full_checkpoint(void **state)
+SL_CASE(crash__full_checkpoint)
 {
-    (void)state;
     crash_everywhere(2, 0);
 }
 
-static void crash__one_that_adds(void **state)
+SL_CASE(crash__one_that_adds)
 {
-    (void)state;
     crash_everywhere(2, 1);
 }
 
 /* Errors are not crashes: the process goes on, and so does the disk. */
-static void error__at_every_operation(void **state)
+SL_CASE(error__at_every_operation)
 {
-    (void)state;
     const uint64_t operations = operations_of(2, 0);
     for (uint64_t at = 0; at < operations; at++) {
         bool published;
@@ -147,9 +145,8 @@ static void error__at_every_operation(void **state)
 }
 
 /* Of every size: the reason says so, the old checkpoint stays, nothing temporary is left. */
-static void full_disk__at_every_byte(void **state)
+SL_CASE(full_disk__at_every_byte)
 {
-    (void)state;
     uint32_t failed = 0;
     for (uint64_t room = 0;; room += 7) {
         bool published;
@@ -177,9 +174,8 @@ static void full_disk__at_every_byte(void **state)
 
 /* A read that gives less than there is looks like a file that was cut short: an error, whichever
  * read it is. */
-static void short_read__is_told(void **state)
+SL_CASE(short_read__is_told)
 {
-    (void)state;
     struct memory_disk *disk = begin();
     struct fixture_findings findings;
     assert_int_equal(fixture_verify(&disk->disk, "/c", 1, &findings), 0);
@@ -201,14 +197,4 @@ static void short_read__is_told(void **state)
     /* The manifest; of each file its header, three payloads, five headers of blocks, an end. */
     assert_true(told >= 1 + 2 * (1 + 3 + 5 + 1) - 2);
     fixture_disk_free(disk);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crash__full_checkpoint),    cmocka_unit_test(crash__one_that_adds),
-        cmocka_unit_test(error__at_every_operation), cmocka_unit_test(full_disk__at_every_byte),
-        cmocka_unit_test(short_read__is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Every single bit and every length of the files of a checkpoint. */
+#include "tests/support/unit.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #define FOLDER "/c/checkpoint-000001/"
@@ -27,9 +28,8 @@ static struct memory_disk *begin(void)
     return disk;
 }
 
-static void verify__names_every_flipped_bit(void **state)
+SL_CASE(verify__names_every_flipped_bit)
 {
-    (void)state;
     struct memory_disk *disk = begin();
     for (uint32_t file = 0; file < 3; file++) {
         struct memory_disk_node *node = memory_disk_find(disk, files[file]);
@@ -45,9 +45,8 @@ static void verify__names_every_flipped_bit(void **state)
     fixture_disk_free(disk);
 }
 
-static void verify__names_every_truncated_file(void **state)
+SL_CASE(verify__names_every_truncated_file)
 {
-    (void)state;
     struct memory_disk *disk = begin();
     for (uint32_t file = 0; file < 3; file++) {
         struct memory_disk_node *node = memory_disk_find(disk, files[file]);
@@ -64,9 +63,8 @@ static void verify__names_every_truncated_file(void **state)
     fixture_disk_free(disk);
 }
 
-static void verify__names_all_that_is_missing(void **state)
+SL_CASE(verify__names_all_that_is_missing)
 {
-    (void)state;
     struct memory_disk *disk = begin();
     struct fixture_findings findings;
     char why[SL_DISK_WHY_BYTES];
@@ -87,9 +85,8 @@ static void verify__names_all_that_is_missing(void **state)
 }
 
 /* Whole files, in each other's places. */
-static void verify__names_a_file_that_is_anothers(void **state)
+SL_CASE(verify__names_a_file_that_is_anothers)
 {
-    (void)state;
     struct memory_disk *disk = begin();
     struct memory_disk_node *first = memory_disk_find(disk, files[0]);
     struct memory_disk_node *second = memory_disk_find(disk, files[1]);
@@ -111,15 +108,4 @@ static void verify__names_a_file_that_is_anothers(void **state)
     *first = swapped;
     assert_int_equal(fixture_verify(&disk->disk, "/c", 2, &findings), 0);
     fixture_disk_free(disk);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verify__names_every_flipped_bit),
-        cmocka_unit_test(verify__names_every_truncated_file),
-        cmocka_unit_test(verify__names_all_that_is_missing),
-        cmocka_unit_test(verify__names_a_file_that_is_anothers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Manifests from anywhere: what is accepted, and what is said of the rest. */
+#include "tests/support/unit.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #define FILE_0                                                                                     \
@@ -19,9 +20,8 @@ static int decode(const char *text, struct sl_checkpoint_manifest *out)
     return sl_checkpoint_manifest_decode(whole, strlen(whole), out, fixture_reason, FIXTURE_REASON);
 }
 
-static void decode__takes_what_encode_makes(void **state)
+SL_CASE(decode__takes_what_encode_makes)
 {
-    (void)state;
     struct sl_checkpoint_manifest manifest;
     struct sl_checkpoint_manifest again;
     size_t bytes;
@@ -53,9 +53,8 @@ static void decode__takes_what_encode_makes(void **state)
     sl_checkpoint_manifest_fini(&manifest);
 }
 
-static void decode__refuses(void **state)
+SL_CASE(decode__refuses)
 {
-    (void)state;
     static const struct {
         const char *text;
         const char *why;
@@ -108,9 +107,8 @@ static void decode__refuses(void **state)
     }
 }
 
-static void decode__takes_the_same_by_hand(void **state)
+SL_CASE(decode__takes_the_same_by_hand)
 {
-    (void)state;
     struct sl_checkpoint_manifest manifest;
     char text[2048];
     assert_int_equal(sl_checkpoint_manifest_init(1, &manifest), 0);
@@ -124,14 +122,4 @@ static void decode__takes_the_same_by_hand(void **state)
     assert_int_equal(decode(text, &manifest), 0);
     assert_int_equal(manifest.files[0].rows, 3);
     sl_checkpoint_manifest_fini(&manifest);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decode__takes_what_encode_makes),
-        cmocka_unit_test(decode__refuses),
-        cmocka_unit_test(decode__takes_the_same_by_hand),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* The coordinator's barriers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
-static void coordinator_barrier__is_done_when_all_have_come_and_can_be_used_again(void **state)
+SL_CASE_WITH(coordinator_barrier__is_done_when_all_have_come_and_can_be_used_again, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -31,7 +27,7 @@ static void coordinator_barrier__is_done_when_all_have_come_and_can_be_used_agai
     }
 }
 
-static void coordinator_barrier__counts_must_agree(void **state)
+SL_CASE_WITH(coordinator_barrier__counts_must_agree, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -43,7 +39,7 @@ static void coordinator_barrier__counts_must_agree(void **state)
               "for 3");
 }
 
-static void coordinator_barrier__who_left_does_not_count(void **state)
+SL_CASE_WITH(coordinator_barrier__who_left_does_not_count, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -59,7 +55,8 @@ static void coordinator_barrier__who_left_does_not_count(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_barrier__names_the_workers_that_are_missing(void **state)
+SL_CASE_WITH(coordinator_barrier__names_the_workers_that_are_missing, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -75,7 +72,8 @@ static void coordinator_barrier__names_the_workers_that_are_missing(void **state
     expect(f, "1#1 waiting for 1 of the 2 at the barrier");
 }
 
-static void coordinator_barrier__who_is_away_counts_until_it_is_lost(void **state)
+SL_CASE_WITH(coordinator_barrier__who_is_away_counts_until_it_is_lost, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -98,7 +96,8 @@ static void coordinator_barrier__who_is_away_counts_until_it_is_lost(void **stat
     expect(f, "5#1 done");
 }
 
-static void coordinator_barrier__is_answered_again_to_who_lost_the_answer(void **state)
+SL_CASE_WITH(coordinator_barrier__is_answered_again_to_who_lost_the_answer, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -121,7 +120,7 @@ static void coordinator_barrier__is_answered_again_to_who_lost_the_answer(void *
     expect_nothing(f);
 }
 
-static void coordinator_barrier__goes_on_over_a_broken_connection(void **state)
+SL_CASE_WITH(coordinator_barrier__goes_on_over_a_broken_connection, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -142,7 +141,8 @@ static void coordinator_barrier__goes_on_over_a_broken_connection(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_barrier__of_all_waits_for_the_workers_that_are_left(void **state)
+SL_CASE_WITH(coordinator_barrier__of_all_waits_for_the_workers_that_are_left, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -179,7 +179,8 @@ static void coordinator_barrier__of_all_waits_for_the_workers_that_are_left(void
     expect(f, "4#1 done");
 }
 
-static void coordinator_barrier__of_all_counts_who_was_not_heard_of_yet(void **state)
+SL_CASE_WITH(coordinator_barrier__of_all_counts_who_was_not_heard_of_yet, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
@@ -192,7 +193,7 @@ static void coordinator_barrier__of_all_counts_who_was_not_heard_of_yet(void **s
     assert_int_equal(f->sent_count, 3);
 }
 
-static void coordinator_barrier__of_all_counts_who_joined(void **state)
+SL_CASE_WITH(coordinator_barrier__of_all_counts_who_joined, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -224,7 +225,8 @@ static void coordinator_barrier__of_all_counts_who_joined(void **state)
     assert_int_equal(f->sent_count, 3);
 }
 
-static void coordinator_barrier__of_all_needs_to_know_how_many_there_are(void **state)
+SL_CASE_WITH(coordinator_barrier__of_all_needs_to_know_how_many_there_are, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 1, 0);
@@ -240,7 +242,8 @@ static struct sl_message patient(const char *name, uint32_t count, uint64_t id, 
     return message;
 }
 
-static void coordinator_barrier__names_the_missing_to_who_gives_up(void **state)
+SL_CASE_WITH(coordinator_barrier__names_the_missing_to_who_gives_up, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -267,25 +270,4 @@ static void coordinator_barrier__names_the_missing_to_who_gives_up(void **state)
     expect(f, "1#3 error deadline: barrier b: after 1000 ms it still waits for worker/1, worker/2");
     say(f, 1, barrier_message("b", 1, 4));
     expect(f, "1#4 done");
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(coordinator_barrier__is_done_when_all_have_come_and_can_be_used_again),
-        CASE(coordinator_barrier__counts_must_agree),
-        CASE(coordinator_barrier__who_left_does_not_count),
-        CASE(coordinator_barrier__names_the_workers_that_are_missing),
-        CASE(coordinator_barrier__who_is_away_counts_until_it_is_lost),
-        CASE(coordinator_barrier__is_answered_again_to_who_lost_the_answer),
-        CASE(coordinator_barrier__goes_on_over_a_broken_connection),
-        CASE(coordinator_barrier__of_all_waits_for_the_workers_that_are_left),
-        CASE(coordinator_barrier__of_all_counts_who_was_not_heard_of_yet),
-        CASE(coordinator_barrier__of_all_counts_who_joined),
-        CASE(coordinator_barrier__of_all_needs_to_know_how_many_there_are),
-        CASE(coordinator_barrier__names_the_missing_to_who_gives_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* The coordinator: the course of checkpoints, and who asks for them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/checkpoints.h"
 
 #define PS SL_MESSAGE_ROLE_PS
@@ -19,7 +14,8 @@ static const sl_coordinator_peer everyone[] = {11, 12, 21, 0};
 
 /* ---- The course of one ----------------------------------------------------------------------- */
 
-static void checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest(void **state)
+SL_CASE_WITH(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 0);
@@ -46,7 +42,7 @@ static void checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest
     expect_nothing(f);
 }
 
-static void checkpoint__has_a_worker_where_one_of_its_ps_knew_one(void **state)
+SL_CASE_WITH(checkpoint__has_a_worker_where_one_of_its_ps_knew_one, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 0);
@@ -76,7 +72,7 @@ static void come_instead(struct fixture *f, uint64_t incarnation, uint64_t resto
 }
 
 /* So that nothing is removed for one that some ps has not. */
-static void checkpoint__says_which_one_every_ps_has(void **state)
+SL_CASE_WITH(checkpoint__says_which_one_every_ps_has, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 1);
@@ -108,7 +104,7 @@ static void checkpoint__says_which_one_every_ps_has(void **state)
     expect_of_both(f, "checkpoint 5 on 0, 4 whole");
 }
 
-static void checkpoint__comes_every_interval_where_there_is_one(void **state)
+SL_CASE_WITH(checkpoint__comes_every_interval_where_there_is_one, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 20 * SECOND, 0);
@@ -127,7 +123,7 @@ static void checkpoint__comes_every_interval_where_there_is_one(void **state)
     expect_of_both(f, "checkpoint 3 on 0");
 }
 
-static void checkpoint__none_comes_where_nobody_wants_one(void **state)
+SL_CASE_WITH(checkpoint__none_comes_where_nobody_wants_one, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 3);
@@ -135,7 +131,8 @@ static void checkpoint__none_comes_where_nobody_wants_one(void **state)
     expect_nothing(f);
 }
 
-static void checkpoint__adds_to_the_last_so_many_times_and_then_is_full(void **state)
+SL_CASE_WITH(checkpoint__adds_to_the_last_so_many_times_and_then_is_full, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     static const uint64_t bases[] = {0, 1, 2, 0, 4, 5, 0};
@@ -153,7 +150,8 @@ static void checkpoint__adds_to_the_last_so_many_times_and_then_is_full(void **s
     }
 }
 
-static void checkpoint__that_fails_is_given_up_and_the_next_is_full(void **state)
+SL_CASE_WITH(checkpoint__that_fails_is_given_up_and_the_next_is_full, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 5);
@@ -185,7 +183,8 @@ static void checkpoint__that_fails_is_given_up_and_the_next_is_full(void **state
     expect_of_both(f, "checkpoint 5 on 4");
 }
 
-static void checkpoint__is_given_up_when_a_ps_names_other_files_than_its_own(void **state)
+SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_names_other_files_than_its_own, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     static const struct {
@@ -202,7 +201,7 @@ static void checkpoint__is_given_up_when_a_ps_names_other_files_than_its_own(voi
     }
 }
 
-static void checkpoint__that_takes_too_long_is_given_up(void **state)
+SL_CASE_WITH(checkpoint__that_takes_too_long_is_given_up, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 0);
@@ -231,7 +230,7 @@ static void checkpoint__that_takes_too_long_is_given_up(void **state)
 
 /* ---- Who asks -------------------------------------------------------------------------------- */
 
-static void ask__while_one_is_made_is_answered_by_the_next(void **state)
+SL_CASE_WITH(ask__while_one_is_made_is_answered_by_the_next, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 9);
@@ -257,7 +256,7 @@ static void ask__while_one_is_made_is_answered_by_the_next(void **state)
     expect_nothing(f);
 }
 
-static void ask__waits_for_a_ps_that_is_missing_and_is_told_so(void **state)
+SL_CASE_WITH(ask__waits_for_a_ps_that_is_missing_and_is_told_so, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 0);
@@ -282,7 +281,8 @@ static void ask__waits_for_a_ps_that_is_missing_and_is_told_so(void **state)
     expect_nothing(f);
 }
 
-static void ask__before_the_cluster_is_there_is_answered_when_it_is(void **state)
+SL_CASE_WITH(ask__before_the_cluster_is_there_is_answered_when_it_is, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     client_joins(f, 21);
@@ -299,7 +299,7 @@ static void ask__before_the_cluster_is_there_is_answered_when_it_is(void **state
     expect(f, "21#1 made 1");
 }
 
-static void ask__goes_with_who_asked(void **state)
+SL_CASE_WITH(ask__goes_with_who_asked, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 0);
@@ -314,7 +314,7 @@ static void ask__goes_with_who_asked(void **state)
     expect_nothing(f);
 }
 
-static void ask__of_too_many_is_refused(void **state)
+SL_CASE_WITH(ask__of_too_many_is_refused, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 0);
@@ -334,7 +334,7 @@ static void ask__of_too_many_is_refused(void **state)
 
 /* ---- Who comes and goes ---------------------------------------------------------------------- */
 
-static void checkpoint__is_given_up_when_a_ps_is_lost_or_leaves(void **state)
+SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     static const sl_coordinator_peer alive[] = {11, 21, 0};
@@ -362,7 +362,7 @@ static void checkpoint__is_given_up_when_a_ps_is_lost_or_leaves(void **state)
     expect(f, "21#2 error closed: checkpoint 2 is given up: ps/0 has left");
 }
 
-static void checkpoint__is_given_up_when_a_ps_is_replaced(void **state)
+SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_replaced, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 5);
@@ -375,7 +375,7 @@ static void checkpoint__is_given_up_when_a_ps_is_replaced(void **state)
     expect_part(f, "21#1 error closed: checkpoint 1 is given up: ps/1 is lost");
 }
 
-static void checkpoint__after_a_ps_was_started_anew_is_full(void **state)
+SL_CASE_WITH(checkpoint__after_a_ps_was_started_anew_is_full, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 5);
@@ -392,7 +392,8 @@ static void checkpoint__after_a_ps_was_started_anew_is_full(void **state)
     expect(f, "32#0 checkpoint 2 on 0");
 }
 
-static void checkpoint__a_ps_that_was_away_is_told_again_what_it_owes(void **state)
+SL_CASE_WITH(checkpoint__a_ps_that_was_away_is_told_again_what_it_owes, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 5);
@@ -424,31 +425,4 @@ static void checkpoint__a_ps_that_was_away_is_told_again_what_it_owes(void **sta
     /* It is the process that it was: the next adds to it. */
     ask(f, 21, 2, 0);
     expect(f, "11#0 checkpoint 2 on 1");
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest),
-        CASE(checkpoint__has_a_worker_where_one_of_its_ps_knew_one),
-        CASE(checkpoint__says_which_one_every_ps_has),
-        CASE(checkpoint__comes_every_interval_where_there_is_one),
-        CASE(checkpoint__none_comes_where_nobody_wants_one),
-        CASE(checkpoint__adds_to_the_last_so_many_times_and_then_is_full),
-        CASE(checkpoint__that_fails_is_given_up_and_the_next_is_full),
-        CASE(checkpoint__is_given_up_when_a_ps_names_other_files_than_its_own),
-        CASE(checkpoint__that_takes_too_long_is_given_up),
-        CASE(ask__while_one_is_made_is_answered_by_the_next),
-        CASE(ask__waits_for_a_ps_that_is_missing_and_is_told_so),
-        CASE(ask__before_the_cluster_is_there_is_answered_when_it_is),
-        CASE(ask__goes_with_who_asked),
-        CASE(ask__of_too_many_is_refused),
-        CASE(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves),
-        CASE(checkpoint__is_given_up_when_a_ps_is_replaced),
-        CASE(checkpoint__after_a_ps_was_started_anew_is_full),
-        CASE(checkpoint__a_ps_that_was_away_is_told_again_what_it_owes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* The course of a job with a scheduler, and the tasks that it hands out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
 #define PS     SL_MESSAGE_ROLE_PS
@@ -15,7 +10,8 @@
 
 /* ---- Tasks ----------------------------------------------------------------------------------- */
 
-static void coordinator_hello__any_task_is_the_lowest_that_is_free(void **state)
+SL_CASE_WITH(coordinator_hello__any_task_is_the_lowest_that_is_free, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(hello(f, 1, WORKER, 1), 0);
@@ -29,7 +25,7 @@ static void coordinator_hello__any_task_is_the_lowest_that_is_free(void **state)
     assert_int_equal(hello_any(f, 8, SL_MESSAGE_ROLE_CLIENT, 8), 0);
 }
 
-static void coordinator_hello__any_task_stays_over_connections(void **state)
+SL_CASE_WITH(coordinator_hello__any_task_stays_over_connections, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(hello_any(f, 1, WORKER, 71), 0);
@@ -43,7 +39,8 @@ static void coordinator_hello__any_task_stays_over_connections(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_hello__any_task_is_the_one_it_had_before_it_was_lost(void **state)
+SL_CASE_WITH(coordinator_hello__any_task_is_the_one_it_had_before_it_was_lost, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -56,7 +53,8 @@ static void coordinator_hello__any_task_is_the_one_it_had_before_it_was_lost(voi
     assert_int_equal(hello_any(f, 5, PS, 12), 1);
 }
 
-static void coordinator_hello__any_task_takes_the_place_of_one_that_is_away(void **state)
+SL_CASE_WITH(coordinator_hello__any_task_takes_the_place_of_one_that_is_away, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -67,7 +65,8 @@ static void coordinator_hello__any_task_takes_the_place_of_one_that_is_away(void
     expect_part(f, "lost worker/2 of 3: another process has taken its place");
 }
 
-static void coordinator_hello__any_task_may_join_beyond_the_workers(void **state)
+SL_CASE_WITH(coordinator_hello__any_task_may_join_beyond_the_workers, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -106,12 +105,13 @@ static void begin(struct fixture *f)
     expect_nothing(f);
 }
 
-static void coordinator_job__begins_when_all_are_there(void **state)
+SL_CASE_WITH(coordinator_job__begins_when_all_are_there, fixture_setup, fixture_teardown)
 {
     begin(*state);
 }
 
-static void coordinator_job__who_waits_is_told_which_workers_are_missing(void **state)
+SL_CASE_WITH(coordinator_job__who_waits_is_told_which_workers_are_missing, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 2, 3);
@@ -126,7 +126,7 @@ static void coordinator_job__who_waits_is_told_which_workers_are_missing(void **
     expect_nothing(f);
 }
 
-static void coordinator_job__gives_up_when_not_all_come(void **state)
+SL_CASE_WITH(coordinator_job__gives_up_when_not_all_come, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 1, 2);
@@ -144,7 +144,8 @@ static void coordinator_job__gives_up_when_not_all_come(void **state)
     assert_non_null(strstr(f->reason, "it still waits for ps/0, worker/1"));
 }
 
-static void coordinator_job__one_that_leaves_before_it_begins_is_missing(void **state)
+SL_CASE_WITH(coordinator_job__one_that_leaves_before_it_begins_is_missing, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 1, 1);
@@ -165,7 +166,7 @@ static void coordinator_job__one_that_leaves_before_it_begins_is_missing(void **
     expect_part(f, "stage 1 err ok");
 }
 
-static void coordinator_job__ends_when_all_workers_have_left(void **state)
+SL_CASE_WITH(coordinator_job__ends_when_all_workers_have_left, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -189,7 +190,8 @@ static void coordinator_job__ends_when_all_workers_have_left(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_job__a_ps_that_was_away_is_told_when_it_is_back(void **state)
+SL_CASE_WITH(coordinator_job__a_ps_that_was_away_is_told_when_it_is_back, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -212,7 +214,8 @@ static void coordinator_job__a_ps_that_was_away_is_told_when_it_is_back(void **s
     expect_nothing(f);
 }
 
-static void coordinator_job__a_ps_that_does_not_end_is_not_waited_for(void **state)
+SL_CASE_WITH(coordinator_job__a_ps_that_does_not_end_is_not_waited_for, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -225,7 +228,7 @@ static void coordinator_job__a_ps_that_does_not_end_is_not_waited_for(void **sta
     expect_nothing(f);
 }
 
-static void coordinator_job__names_who_is_lost_for_good(void **state)
+SL_CASE_WITH(coordinator_job__names_who_is_lost_for_good, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -240,7 +243,8 @@ static void coordinator_job__names_who_is_lost_for_good(void **state)
     expect_part(f, "ended: worker/1 is lost");
 }
 
-static void coordinator_job__goes_on_with_another_in_the_place_of_the_lost(void **state)
+SL_CASE_WITH(coordinator_job__goes_on_with_another_in_the_place_of_the_lost, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -266,7 +270,7 @@ static struct sl_message register_2_shards(void)
 
 /* A ps that has come learns it at once, too; but not that the job has ended, for this may be one
  * that goes on without its scheduler. */
-static void coordinator_job__tells_a_ps_that_it_gives_up(void **state)
+SL_CASE_WITH(coordinator_job__tells_a_ps_that_it_gives_up, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 1, 1);
@@ -285,7 +289,7 @@ static void coordinator_job__tells_a_ps_that_it_gives_up(void **state)
 }
 
 /* Those who gave up earlier are not blamed for those who never came. */
-static void coordinator_job__names_apart_who_came_and_left(void **state)
+SL_CASE_WITH(coordinator_job__names_apart_who_came_and_left, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 2, 3);
@@ -306,7 +310,7 @@ static void coordinator_job__names_apart_who_came_and_left(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_job__names_who_left_where_all_had_come(void **state)
+SL_CASE_WITH(coordinator_job__names_who_left_where_all_had_come, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 1, 2);
@@ -332,7 +336,7 @@ static void lose_ps(struct fixture *f)
     f->sent_count = 0;
 }
 
-static void coordinator_job__names_a_ps_that_is_lost_for_good(void **state)
+SL_CASE_WITH(coordinator_job__names_a_ps_that_is_lost_for_good, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -347,7 +351,7 @@ static void coordinator_job__names_a_ps_that_is_lost_for_good(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_job__names_a_ps_that_left_before_its_end(void **state)
+SL_CASE_WITH(coordinator_job__names_a_ps_that_left_before_its_end, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -358,7 +362,7 @@ static void coordinator_job__names_a_ps_that_left_before_its_end(void **state)
               "place");
 }
 
-static void coordinator_job__a_ps_that_was_replaced_is_fine(void **state)
+SL_CASE_WITH(coordinator_job__a_ps_that_was_replaced_is_fine, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -375,7 +379,8 @@ static void coordinator_job__a_ps_that_was_replaced_is_fine(void **state)
     expect_part(f, "stage 3 err ok");
 }
 
-static void coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost(void **state)
+SL_CASE_WITH(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -391,7 +396,8 @@ static void coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost(v
     expect_nothing(f);
 }
 
-static void coordinator_end_job__tells_every_ps_and_names_who_had_not_left(void **state)
+SL_CASE_WITH(coordinator_end_job__tells_every_ps_and_names_who_had_not_left, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -410,7 +416,8 @@ static void coordinator_end_job__tells_every_ps_and_names_who_had_not_left(void 
     expect_nothing(f);
 }
 
-static void coordinator_end_job__refuses_who_waits_for_the_beginning(void **state)
+SL_CASE_WITH(coordinator_end_job__refuses_who_waits_for_the_beginning, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 1, 2);
@@ -433,7 +440,8 @@ static void coordinator_end_job__refuses_who_waits_for_the_beginning(void **stat
     expect_part(f, "stage 3 err ok");
 }
 
-static void coordinator_end_job__is_over_at_once_where_nobody_has_come(void **state)
+SL_CASE_WITH(coordinator_end_job__is_over_at_once_where_nobody_has_come, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 1, 2);
@@ -441,37 +449,4 @@ static void coordinator_end_job__is_over_at_once_where_nobody_has_come(void **st
     expect_part(f, "stage 2 err ok");
     expect_part(f, "stage 3 err ok");
     expect_nothing(f);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(coordinator_hello__any_task_is_the_lowest_that_is_free),
-        CASE(coordinator_hello__any_task_stays_over_connections),
-        CASE(coordinator_hello__any_task_is_the_one_it_had_before_it_was_lost),
-        CASE(coordinator_hello__any_task_takes_the_place_of_one_that_is_away),
-        CASE(coordinator_hello__any_task_may_join_beyond_the_workers),
-        CASE(coordinator_job__begins_when_all_are_there),
-        CASE(coordinator_job__who_waits_is_told_which_workers_are_missing),
-        CASE(coordinator_job__gives_up_when_not_all_come),
-        CASE(coordinator_job__tells_a_ps_that_it_gives_up),
-        CASE(coordinator_job__names_apart_who_came_and_left),
-        CASE(coordinator_job__names_who_left_where_all_had_come),
-        CASE(coordinator_job__one_that_leaves_before_it_begins_is_missing),
-        CASE(coordinator_job__ends_when_all_workers_have_left),
-        CASE(coordinator_job__a_ps_that_was_away_is_told_when_it_is_back),
-        CASE(coordinator_job__a_ps_that_does_not_end_is_not_waited_for),
-        CASE(coordinator_job__names_who_is_lost_for_good),
-        CASE(coordinator_job__goes_on_with_another_in_the_place_of_the_lost),
-        CASE(coordinator_job__names_a_ps_that_is_lost_for_good),
-        CASE(coordinator_job__names_a_ps_that_left_before_its_end),
-        CASE(coordinator_job__a_ps_that_was_replaced_is_fine),
-        CASE(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost),
-        CASE(coordinator_end_job__tells_every_ps_and_names_who_had_not_left),
-        CASE(coordinator_end_job__refuses_who_waits_for_the_beginning),
-        CASE(coordinator_end_job__is_over_at_once_where_nobody_has_come),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,25 +1,21 @@
 /* The coordinator's members: leases, coming back, being lost, being replaced. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
-static void coordinator_lease__is_told(void **state)
+SL_CASE_WITH(coordinator_lease__is_told, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(sl_coordinator_lease_ns(f->coordinator), 10 * SECOND);
 }
 
-static void coordinator_lease__is_renewed_by_whatever_a_member_sends(void **state)
+SL_CASE_WITH(coordinator_lease__is_renewed_by_whatever_a_member_sends, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -33,7 +29,8 @@ static void coordinator_lease__is_renewed_by_whatever_a_member_sends(void **stat
     expect_nothing(f);
 }
 
-static void coordinator_lease__a_silent_member_is_lost_once_and_closed(void **state)
+SL_CASE_WITH(coordinator_lease__a_silent_member_is_lost_once_and_closed, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -59,7 +56,7 @@ static void coordinator_lease__a_silent_member_is_lost_once_and_closed(void **st
     expect_nothing(f);
 }
 
-static void coordinator_lease__nobody_is_told_of_a_lost_client(void **state)
+SL_CASE_WITH(coordinator_lease__nobody_is_told_of_a_lost_client, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -69,7 +66,7 @@ static void coordinator_lease__nobody_is_told_of_a_lost_client(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_lease__only_so_many_clients_are_away(void **state)
+SL_CASE_WITH(coordinator_lease__only_so_many_clients_are_away, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     const uint32_t first = 100, second = 101;
@@ -94,7 +91,7 @@ static void coordinator_lease__only_so_many_clients_are_away(void **state)
 
 /* It breaks its connection and comes back, 20 times in a second; the log has lines of both, and
  * not of all. */
-static void coordinator_lease__a_client_does_not_fill_the_log(void **state)
+SL_CASE_WITH(coordinator_lease__a_client_does_not_fill_the_log, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     FILE *file = tmpfile();
@@ -123,7 +120,7 @@ static void coordinator_lease__a_client_does_not_fill_the_log(void **state)
     assert_true(away > 0 && back > 0);
 }
 
-static void coordinator_lease__who_left_is_not_lost(void **state)
+SL_CASE_WITH(coordinator_lease__who_left_is_not_lost, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -133,7 +130,7 @@ static void coordinator_lease__who_left_is_not_lost(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_lease__one_that_is_away_comes_back(void **state)
+SL_CASE_WITH(coordinator_lease__one_that_is_away_comes_back, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -150,7 +147,8 @@ static void coordinator_lease__one_that_is_away_comes_back(void **state)
     f->sent_count = 0;
 }
 
-static void coordinator_lease__the_same_process_takes_its_own_place(void **state)
+SL_CASE_WITH(coordinator_lease__the_same_process_takes_its_own_place, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -171,7 +169,8 @@ static void coordinator_lease__the_same_process_takes_its_own_place(void **state
     expect_nothing(f);
 }
 
-static void coordinator_hello__another_process_is_refused_while_the_first_is_heard(void **state)
+SL_CASE_WITH(coordinator_hello__another_process_is_refused_while_the_first_is_heard, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -199,7 +198,8 @@ static void coordinator_hello__another_process_is_refused_while_the_first_is_hea
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), 0);
 }
 
-static void coordinator_hello__another_process_replaces_one_that_is_away(void **state)
+SL_CASE_WITH(coordinator_hello__another_process_replaces_one_that_is_away, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -219,7 +219,8 @@ static void coordinator_hello__another_process_replaces_one_that_is_away(void **
     assert_int_equal(hello_as(f, 10, SL_MESSAGE_ROLE_WORKER, 1, 2), SL_ERR_EXISTS);
 }
 
-static void coordinator_tick__a_coordinator_that_was_held_up_blames_nobody(void **state)
+SL_CASE_WITH(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -238,7 +239,7 @@ static void coordinator_tick__a_coordinator_that_was_held_up_blames_nobody(void 
 }
 
 /* Half a lease more is no sign of life: who wants the place of one that has died gets it then. */
-static void coordinator_tick__a_delay_does_not_raise_the_dead(void **state)
+SL_CASE_WITH(coordinator_tick__a_delay_does_not_raise_the_dead, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -258,7 +259,7 @@ static void coordinator_tick__a_delay_does_not_raise_the_dead(void **state)
 }
 
 /* Held up for less than half a lease, when members had less than that left. */
-static void coordinator_tick__a_short_delay_blames_nobody_either(void **state)
+SL_CASE_WITH(coordinator_tick__a_short_delay_blames_nobody_either, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -273,7 +274,8 @@ static void coordinator_tick__a_short_delay_blames_nobody_either(void **state)
 }
 
 /* The clock counts from the machine's start: it may be younger than half a lease. */
-static void coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead(void **state)
+SL_CASE_WITH(coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     f->now_ns = SECOND / 2;
@@ -303,7 +305,8 @@ static void lose_worker_1(struct fixture *f)
     f->sent_count = 0;
 }
 
-static void coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back(void **state)
+SL_CASE_WITH(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     lose_worker_1(f);
@@ -320,7 +323,8 @@ static void coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back(void **
     expect_nothing(f);
 }
 
-static void coordinator_lost__a_worker_that_came_back_is_not_reported_late(void **state)
+SL_CASE_WITH(coordinator_lost__a_worker_that_came_back_is_not_reported_late, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     lose_worker_1(f);
@@ -331,7 +335,7 @@ static void coordinator_lost__a_worker_that_came_back_is_not_reported_late(void 
     expect_nothing(f);
 }
 
-static void coordinator_lost__a_new_ps_learns_who_does_not_count(void **state)
+SL_CASE_WITH(coordinator_lost__a_new_ps_learns_who_does_not_count, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     lose_worker_1(f);
@@ -347,7 +351,8 @@ static void coordinator_lost__a_new_ps_learns_who_does_not_count(void **state)
 }
 
 /* Its connection may break before it has read who does not count. */
-static void coordinator_lost__a_new_ps_is_told_again_on_its_next_connection(void **state)
+SL_CASE_WITH(coordinator_lost__a_new_ps_is_told_again_on_its_next_connection, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     lose_worker_1(f);
@@ -367,7 +372,8 @@ static void coordinator_lost__a_new_ps_is_told_again_on_its_next_connection(void
 }
 
 /* A first ps, too: its connection may have broken as the cluster formed. */
-static void coordinator_lost__every_ps_is_told_again_of_old_losses(void **state)
+SL_CASE_WITH(coordinator_lost__every_ps_is_told_again_of_old_losses, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     lose_worker_1(f);
@@ -382,7 +388,8 @@ static void coordinator_lost__every_ps_is_told_again_of_old_losses(void **state)
 }
 
 /* It may not have reached all shards of that ps, which knows of nobody. */
-static void coordinator_left__a_restarted_ps_is_told_after_a_lease(void **state)
+SL_CASE_WITH(coordinator_left__a_restarted_ps_is_told_after_a_lease, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -402,7 +409,8 @@ static void coordinator_left__a_restarted_ps_is_told_after_a_lease(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_gone__expected_means_neither_away_nor_lost(void **state)
+SL_CASE_WITH(coordinator_gone__expected_means_neither_away_nor_lost, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     workers_join(f);
@@ -419,7 +427,8 @@ static void coordinator_gone__expected_means_neither_away_nor_lost(void **state)
 }
 
 /* The coordinator's process was started anew; everybody comes with what he has. */
-static void coordinator_create__a_running_job_finds_a_new_coordinator(void **state)
+SL_CASE_WITH(coordinator_create__a_running_job_finds_a_new_coordinator, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     cluster_start(f);
@@ -440,36 +449,4 @@ static void coordinator_create__a_running_job_finds_a_new_coordinator(void **sta
     say(f, 24, barrier_message("b", 2, 10));
     expect(f, "21#10 done");
     expect(f, "24#10 done");
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(coordinator_lease__is_told),
-        CASE(coordinator_lease__is_renewed_by_whatever_a_member_sends),
-        CASE(coordinator_lease__a_silent_member_is_lost_once_and_closed),
-        CASE(coordinator_lease__nobody_is_told_of_a_lost_client),
-        CASE(coordinator_lease__only_so_many_clients_are_away),
-        CASE(coordinator_lease__a_client_does_not_fill_the_log),
-        CASE(coordinator_lease__who_left_is_not_lost),
-        CASE(coordinator_lease__one_that_is_away_comes_back),
-        CASE(coordinator_lease__the_same_process_takes_its_own_place),
-        CASE(coordinator_hello__another_process_is_refused_while_the_first_is_heard),
-        CASE(coordinator_hello__another_process_replaces_one_that_is_away),
-        CASE(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody),
-        CASE(coordinator_tick__a_delay_does_not_raise_the_dead),
-        CASE(coordinator_tick__a_short_delay_blames_nobody_either),
-        CASE(coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead),
-        CASE(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back),
-        CASE(coordinator_lost__a_worker_that_came_back_is_not_reported_late),
-        CASE(coordinator_lost__a_new_ps_learns_who_does_not_count),
-        CASE(coordinator_lost__a_new_ps_is_told_again_on_its_next_connection),
-        CASE(coordinator_lost__every_ps_is_told_again_of_old_losses),
-        CASE(coordinator_left__a_restarted_ps_is_told_after_a_lease),
-        CASE(coordinator_gone__expected_means_neither_away_nor_lost),
-        CASE(coordinator_create__a_running_job_finds_a_new_coordinator),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

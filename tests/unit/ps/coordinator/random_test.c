@@ -1,11 +1,5 @@
 /* A coordinator under random hellos, messages, broken connections and time, against a model that
  * says who must be a member, who has to be told of which loss, and which barriers are complete. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
+#include "tests/support/unit.h"
 
 #define SEEDS      40
 #define STEPS      3000
@@ -550,9 +545,8 @@ static void start(struct world *world, uint64_t seed)
     say(world, PS_PEER, message);
 }
 
-static void coordinator__does_what_the_model_says(void **state)
+SL_CASE(coordinator__does_what_the_model_says)
 {
-    (void)state;
     sl_log_setup(SL_LOG_OFF, "test");
     uint32_t lost = 0, replaced = 0, done = 0, again = 0, made = 0, given_up = 0;
     static struct world world;
@@ -575,12 +569,4 @@ static void coordinator__does_what_the_model_says(void **state)
                   lost, replaced, done, again, made, given_up);
     assert_true(lost > 1000 && replaced > 1000 && done > 1000 && again > 1000);
     assert_true(made > 500 && given_up > 300);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(coordinator__does_what_the_model_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* One coordinator after the other: what the second knows by the records of the first. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
 #define PS     SL_MESSAGE_ROLE_PS
@@ -62,7 +57,7 @@ static void job_start(struct fixture *f)
 /* ---- What it knows -----------------------------------------------------------------------------
  */
 
-static void record__tables_keep_their_ids(void **state)
+SL_CASE_WITH(record__tables_keep_their_ids, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -82,7 +77,7 @@ static void record__tables_keep_their_ids(void **state)
 }
 
 /* The cluster is told again, as it was; nobody has to come to it anew before. */
-static void record__the_cluster_is_known(void **state)
+SL_CASE_WITH(record__the_cluster_is_known, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -94,7 +89,7 @@ static void record__the_cluster_is_known(void **state)
     assert_int_equal(hello(f, 44, WORKER, 7), SL_ERR_INVALID); /* the count is known */
 }
 
-static void record__the_values_of_a_ps_stay_lost(void **state)
+SL_CASE_WITH(record__the_values_of_a_ps_stay_lost, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -110,7 +105,7 @@ static void record__the_values_of_a_ps_stay_lost(void **state)
     expect_part(f, "31#9 cluster of 3 workers without the values of ps/1:");
 }
 
-static void record__who_does_not_come_back_is_lost(void **state)
+SL_CASE_WITH(record__who_does_not_come_back_is_lost, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -130,7 +125,7 @@ static void record__who_does_not_come_back_is_lost(void **state)
     expect_nothing(f);
 }
 
-static void record__who_has_left_is_not_missed(void **state)
+SL_CASE_WITH(record__who_has_left_is_not_missed, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -148,7 +143,7 @@ static void record__who_has_left_is_not_missed(void **state)
 }
 
 /* A loss that the coordinator before may have told to nobody is told to every ps. */
-static void record__losses_are_told_again(void **state)
+SL_CASE_WITH(record__losses_are_told_again, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -166,7 +161,7 @@ static void record__losses_are_told_again(void **state)
 
 /* One that has been told that a barrier is done, and one whose answer was lost with the
  * coordinator. */
-static void record__barriers_that_were_done(void **state)
+SL_CASE_WITH(record__barriers_that_were_done, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -200,7 +195,7 @@ static void record__barriers_that_were_done(void **state)
     expect(f, "33#60 done");
 }
 
-static void record__the_course_of_a_job_goes_on(void **state)
+SL_CASE_WITH(record__the_course_of_a_job_goes_on, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_follow(f, 2, 3);
@@ -225,7 +220,7 @@ static void record__the_course_of_a_job_goes_on(void **state)
 /* ---- Whose records they are --------------------------------------------------------------------
  */
 
-static void record__nobody_is_let_in_before_a_known_ps(void **state)
+SL_CASE_WITH(record__nobody_is_let_in_before_a_known_ps, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -238,7 +233,7 @@ static void record__nobody_is_let_in_before_a_known_ps(void **state)
 }
 
 /* All its ps are gone: the job was another, or is lost. */
-static void record__of_a_job_that_is_no_more(void **state)
+SL_CASE_WITH(record__of_a_job_that_is_no_more, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -265,7 +260,7 @@ static void record__of_a_job_that_is_no_more(void **state)
 }
 
 /* With no worker that could suffer, not so long. */
-static void record__of_a_job_that_has_no_worker(void **state)
+SL_CASE_WITH(record__of_a_job_that_has_no_worker, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -281,7 +276,7 @@ static void record__of_a_job_that_has_no_worker(void **state)
     assert_int_equal(hello_as(f, 51, PS, 0, 500), 0);
 }
 
-static void record__none_begins_anew_at_once(void **state)
+SL_CASE_WITH(record__none_begins_anew_at_once, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_take_over(f);
@@ -298,7 +293,7 @@ static int read_text(struct fixture *f, enum sl_coordinator_record kind, uint32_
                                       strlen(text), f->reason, sizeof f->reason);
 }
 
-static void record__malformed(void **state)
+SL_CASE_WITH(record__malformed, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     static const struct {
@@ -356,7 +351,7 @@ static void record__malformed(void **state)
                      0);
 }
 
-static void record__of_another_cluster(void **state)
+SL_CASE_WITH(record__of_another_cluster, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(
@@ -370,7 +365,7 @@ static void record__of_another_cluster(void **state)
     assert_string_equal(f->reason, "it is of a job with 3 ps and 0 workers");
 }
 
-static void record__of_a_checkpoint_above_the_limit(void **state)
+SL_CASE_WITH(record__of_a_checkpoint_above_the_limit, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     static const char *const numbers[][2] = {{"e8d4a51000", "0"}, {"0", "ffffffffffffffff"}};
@@ -396,7 +391,7 @@ static void record__of_a_checkpoint_above_the_limit(void **state)
 }
 
 /* Every byte of every record, changed to anything: an error or not, and nothing that hurts. */
-static void record__any_bytes(void **state)
+SL_CASE_WITH(record__any_bytes, fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     job_start(f);
@@ -429,29 +424,4 @@ static void record__any_bytes(void **state)
             free(records[k][i].value);
         }
     }
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup_records, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(record__tables_keep_their_ids),
-        CASE(record__the_cluster_is_known),
-        CASE(record__the_values_of_a_ps_stay_lost),
-        CASE(record__who_does_not_come_back_is_lost),
-        CASE(record__who_has_left_is_not_missed),
-        CASE(record__losses_are_told_again),
-        CASE(record__barriers_that_were_done),
-        CASE(record__the_course_of_a_job_goes_on),
-        CASE(record__nobody_is_let_in_before_a_known_ps),
-        CASE(record__of_a_job_that_is_no_more),
-        CASE(record__of_a_job_that_has_no_worker),
-        CASE(record__none_begins_anew_at_once),
-        CASE(record__malformed),
-        CASE(record__of_another_cluster),
-        CASE(record__of_a_checkpoint_above_the_limit),
-        CASE(record__any_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

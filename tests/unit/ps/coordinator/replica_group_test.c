@@ -1,14 +1,9 @@
 /* Who serves the shards of each ps, and who has their backups: epochs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/checkpoints.h"
 
 #define PS_COUNT 3
@@ -86,7 +81,8 @@ static void in_sync(struct fixture *f)
     expect_pairs(f, "0:e1 0>1! 1:e1 1>2! 2:e1 2>0!");
 }
 
-static void coordinator_replica__begins_with_the_next_ps_as_backup(void **state)
+SL_CASE_WITH(coordinator_replica__begins_with_the_next_ps_as_backup, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -94,7 +90,7 @@ static void coordinator_replica__begins_with_the_next_ps_as_backup(void **state)
     in_sync(f);
 }
 
-static void coordinator_replica__the_backup_takes_over(void **state)
+SL_CASE_WITH(coordinator_replica__the_backup_takes_over, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -117,7 +113,8 @@ static void coordinator_replica__the_backup_takes_over(void **state)
 }
 
 /* Who watches the cluster is told how many shards have no backup in step. */
-static void coordinator_replica__counts_the_shards_without_a_backup(void **state)
+SL_CASE_WITH(coordinator_replica__counts_the_shards_without_a_backup, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -136,7 +133,7 @@ static void coordinator_replica__counts_the_shards_without_a_backup(void **state
 }
 
 /* Whoever serves shards has a part in a checkpoint: their files, and no others. */
-static void coordinator_replica__who_serves_writes_the_checkpoint(void **state)
+SL_CASE_WITH(coordinator_replica__who_serves_writes_the_checkpoint, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -183,7 +180,8 @@ static void join_restoring(struct fixture *f, sl_coordinator_peer peer, uint32_t
 
 /* Its shards live on elsewhere: it begins with nothing, and gets their backups. Where nobody has
  * them, it begins from the checkpoint. */
-static void coordinator_replica__who_comes_back_restores_what_nobody_has(void **state)
+SL_CASE_WITH(coordinator_replica__who_comes_back_restores_what_nobody_has, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, PS_COUNT, 1);
@@ -213,7 +211,7 @@ static void coordinator_replica__who_comes_back_restores_what_nobody_has(void **
     assert_true(is_told);
 }
 
-static void coordinator_replica__one_that_was_deposed_is_refused(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_was_deposed_is_refused, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -226,7 +224,7 @@ static void coordinator_replica__one_that_was_deposed_is_refused(void **state)
 }
 
 /* Replaced long ago, and still as it was then: its shards are not those that were served since. */
-static void coordinator_replica__one_that_was_replaced_is_refused(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_was_replaced_is_refused, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -247,7 +245,8 @@ static void coordinator_replica__one_that_was_replaced_is_refused(void **state)
 }
 
 /* Nobody is told that another serves what it does not have. */
-static void coordinator_replica__one_out_of_step_does_not_take_over(void **state)
+SL_CASE_WITH(coordinator_replica__one_out_of_step_does_not_take_over, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -273,7 +272,8 @@ static bool is_told(struct fixture *f, const char *whom)
 
 /* Two are lost, one of them with what only it had: whom the rest concerns is told; who begins now
  * waits for all. */
-static void coordinator_replica__the_others_are_told_while_one_is_missing(void **state)
+SL_CASE_WITH(coordinator_replica__the_others_are_told_while_one_is_missing, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -299,7 +299,8 @@ static void coordinator_replica__the_others_are_told_while_one_is_missing(void *
     expect_pairs(f, "0:e3 0>1 1:e5 1>2 2:e3 0>2");
 }
 
-static void coordinator_replica__a_report_of_failure_begins_an_epoch(void **state)
+SL_CASE_WITH(coordinator_replica__a_report_of_failure_begins_an_epoch, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -315,7 +316,8 @@ static void coordinator_replica__a_report_of_failure_begins_an_epoch(void **stat
 }
 
 /* Such as one without the memory: not an epoch after the other. */
-static void coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses(void **state)
+SL_CASE_WITH(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     const sl_coordinator_peer alive[] = {11, 12, 13, 1, 0};
@@ -346,7 +348,7 @@ static void coordinator_replica__a_backup_that_keeps_failing_is_tried_after_paus
 }
 
 /* The new primary may have missed who was lost while nobody told its shards. */
-static void coordinator_replica__who_takes_over_is_told_of_losses(void **state)
+SL_CASE_WITH(coordinator_replica__who_takes_over_is_told_of_losses, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -411,7 +413,8 @@ static struct sl_message_replica_report neither(uint64_t epoch)
     return (struct sl_message_replica_report){.epoch = epoch, .role = SL_MESSAGE_REPLICA_NEITHER};
 }
 
-static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -425,7 +428,8 @@ static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync(voi
 }
 
 /* Its replies wait for the word of a coordinator: of this one now. */
-static void coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -436,7 +440,8 @@ static void coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step
 }
 
 /* It may be yet: nothing is begun. */
-static void coordinator_replica__one_that_begins_anew_waits_for_a_backup(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_waits_for_a_backup, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     struct sl_message_replica_report undecided = primary(3, false);
@@ -451,7 +456,8 @@ static void coordinator_replica__one_that_begins_anew_waits_for_a_backup(void **
 }
 
 /* A backup that has come since has nothing, whatever its primary knows. */
-static void coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -462,7 +468,8 @@ static void coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backu
 }
 
 /* Lost together with the coordinator: the backup has all that it acknowledged. */
-static void coordinator_replica__one_that_begins_anew_lets_a_backup_take_over(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -481,7 +488,8 @@ static void coordinator_replica__one_that_begins_anew_lets_a_backup_take_over(vo
 
 /* Epochs go on, whoever serves in them. One that has a newer epoch than the primary had knows of
  * one that has ended. */
-static void coordinator_replica__one_that_begins_anew_goes_on_with_epochs(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_goes_on_with_epochs, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -492,7 +500,8 @@ static void coordinator_replica__one_that_begins_anew_goes_on_with_epochs(void *
 }
 
 /* One that was a primary longer ago than its backup is one. */
-static void coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -504,7 +513,8 @@ static void coordinator_replica__one_that_begins_anew_does_not_trust_an_old_prim
 
 /* Nobody has them: a new process begins, so that it can restore them; and what cannot be counted is
  * not believed. */
-static void coordinator_replica__one_that_begins_anew_knows_what_is_lost(void **state)
+SL_CASE_WITH(coordinator_replica__one_that_begins_anew_knows_what_is_lost, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     forget_all(f);
@@ -515,7 +525,8 @@ static void coordinator_replica__one_that_begins_anew_knows_what_is_lost(void **
 }
 
 /* The records know of a take-over, and of no worker: the ps have a lease to be heard. */
-static void coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste(void **state)
+SL_CASE_WITH(coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste,
+             fixture_setup_records, fixture_teardown)
 {
     struct fixture *f = *state;
     begin(f);
@@ -532,7 +543,7 @@ static void coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_hast
     expect_pairs(f, "0:e2 0>- 1:e2 2>- 2:e1 2>0!");
 }
 
-static void coordinator_replica__what_cannot_be_is_refused(void **state)
+SL_CASE_WITH(coordinator_replica__what_cannot_be_is_refused, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3); /* as register_ps has it */
@@ -548,36 +559,4 @@ static void coordinator_replica__what_cannot_be_is_refused(void **state)
     f->sent_count = 0;
     register_with(f, 11, (struct sl_message_replica_report){.epoch = 0}, 1);
     expect_part(f, "--replicas needs another ps to have them");
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(coordinator_replica__begins_with_the_next_ps_as_backup),
-        TEST(coordinator_replica__the_backup_takes_over),
-        TEST(coordinator_replica__who_serves_writes_the_checkpoint),
-        TEST(coordinator_replica__who_comes_back_restores_what_nobody_has),
-        TEST(coordinator_replica__counts_the_shards_without_a_backup),
-        TEST(coordinator_replica__one_that_was_deposed_is_refused),
-        TEST(coordinator_replica__one_that_was_replaced_is_refused),
-        TEST(coordinator_replica__one_out_of_step_does_not_take_over),
-        TEST(coordinator_replica__the_others_are_told_while_one_is_missing),
-        TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),
-        TEST(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses),
-        TEST(coordinator_replica__who_takes_over_is_told_of_losses),
-        TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync),
-        TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step),
-        TEST(coordinator_replica__one_that_begins_anew_waits_for_a_backup),
-        TEST(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup),
-        TEST(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over),
-        TEST(coordinator_replica__one_that_begins_anew_goes_on_with_epochs),
-        TEST(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary),
-        TEST(coordinator_replica__one_that_begins_anew_knows_what_is_lost),
-        cmocka_unit_test_setup_teardown(
-            coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste,
-            fixture_setup_records, fixture_teardown),
-        TEST(coordinator_replica__what_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* The coordinator: the numbers of checkpoints, what a job begins from, and the last one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/checkpoints.h"
 
 #define PS     SL_MESSAGE_ROLE_PS
@@ -26,7 +21,8 @@ static void two_ps(struct fixture *f)
     assert_int_equal(hello(f, 12, PS, 1), 0);
 }
 
-static void checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows(void **state)
+SL_CASE_WITH(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
@@ -52,7 +48,7 @@ static void checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows(void 
     expect_of_both(f, "checkpoint 41 on 0");
 }
 
-static void checkpoint__ends_where_numbers_do(void **state)
+SL_CASE_WITH(checkpoint__ends_where_numbers_do, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
@@ -74,7 +70,7 @@ static void checkpoint__ends_where_numbers_do(void **state)
     expect_nothing(f);
 }
 
-static void register__refuses_checkpoints_above_the_limit(void **state)
+SL_CASE_WITH(register__refuses_checkpoints_above_the_limit, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     two_ps(f);
@@ -85,7 +81,7 @@ static void register__refuses_checkpoints_above_the_limit(void **state)
     expect_nothing(f);
 }
 
-static void register__all_begin_from_the_newest_that_all_have(void **state)
+SL_CASE_WITH(register__all_begin_from_the_newest_that_all_have, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     two_ps(f);
@@ -106,7 +102,8 @@ static void register__all_begin_from_the_newest_that_all_have(void **state)
 }
 
 /* Whatever it was told to begin from, and however much it has of what might have been. */
-static void register__who_comes_later_begins_from_the_newest_of_the_job(void **state)
+SL_CASE_WITH(register__who_comes_later_begins_from_the_newest_of_the_job, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
@@ -140,7 +137,8 @@ static void register__who_comes_later_begins_from_the_newest_of_the_job(void **s
     expect_part(f, "34#1 cluster of 3 workers not (5, 20]:");
 }
 
-static void register__either_all_begin_from_a_checkpoint_or_none_does(void **state)
+SL_CASE_WITH(register__either_all_begin_from_a_checkpoint_or_none_does, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     two_ps(f);
@@ -161,7 +159,7 @@ static void register__either_all_begin_from_a_checkpoint_or_none_does(void **sta
     expect_part(f, "31#2 cluster of 3 workers: ");
 }
 
-static void register__none_begins_from_one_above_its_own(void **state)
+SL_CASE_WITH(register__none_begins_from_one_above_its_own, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     two_ps(f);
@@ -171,7 +169,7 @@ static void register__none_begins_from_one_above_its_own(void **state)
     expect_part(f, "12#1 cluster of 3 workers from 5 not (5, 20]:");
 }
 
-static void register__what_no_two_have_is_not_gone_below(void **state)
+SL_CASE_WITH(register__what_no_two_have_is_not_gone_below, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     two_ps(f);
@@ -182,7 +180,7 @@ static void register__what_no_two_have_is_not_gone_below(void **state)
     expect_nothing(f);
 }
 
-static void register__what_was_never_complete_is_not_waited_for(void **state)
+SL_CASE_WITH(register__what_was_never_complete_is_not_waited_for, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     two_ps(f);
@@ -207,7 +205,8 @@ static void register__what_was_never_complete_is_not_waited_for(void **state)
     expect_nothing(f);
 }
 
-static void register__where_one_serves_already_none_begins_from_above_its_newest(void **state)
+SL_CASE_WITH(register__where_one_serves_already_none_begins_from_above_its_newest, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     two_ps(f);
@@ -241,7 +240,7 @@ static void follow_to_the_end(struct fixture *f)
     expect_of_both(f, "ended: its worker has left");
 }
 
-static void end__waits_for_the_checkpoint_that_the_ps_ask_for(void **state)
+SL_CASE_WITH(end__waits_for_the_checkpoint_that_the_ps_ask_for, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     follow_to_the_end(f);
@@ -262,7 +261,7 @@ static void end__waits_for_the_checkpoint_that_the_ps_ask_for(void **state)
     expect_part(f, "stage 3 err ok");
 }
 
-static void end__the_last_one_begins_after_the_end(void **state)
+SL_CASE_WITH(end__the_last_one_begins_after_the_end, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     f->checkpoint_interval_ns = 5 * SECOND;
@@ -287,7 +286,7 @@ static void end__the_last_one_begins_after_the_end(void **state)
     expect(f, "11#7 made 2");
 }
 
-static void end__of_one_ps_waits_for_the_others_a_second(void **state)
+SL_CASE_WITH(end__of_one_ps_waits_for_the_others_a_second, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     start_with(f, 0, 0);
@@ -315,7 +314,7 @@ static void end__of_one_ps_waits_for_the_others_a_second(void **state)
     expect_nothing(f);
 }
 
-static void end__does_not_wait_when_it_fails(void **state)
+SL_CASE_WITH(end__does_not_wait_when_it_fails, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     follow_to_the_end(f);
@@ -329,7 +328,7 @@ static void end__does_not_wait_when_it_fails(void **state)
     expect_nothing(f);
 }
 
-static void end__no_checkpoint_begins_by_itself(void **state)
+SL_CASE_WITH(end__no_checkpoint_begins_by_itself, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     follow_to_the_end(f);
@@ -395,7 +394,7 @@ static void expect_no_checkpoint(struct fixture *f, const char *ps)
     expect_nothing(f);
 }
 
-static void values__are_lost_when_a_ps_returns_with_nothing(void **state)
+SL_CASE_WITH(values__are_lost_when_a_ps_returns_with_nothing, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     job_begins(f);
@@ -405,7 +404,8 @@ static void values__are_lost_when_a_ps_returns_with_nothing(void **state)
     expect_no_checkpoint(f, "ps/1");
 }
 
-static void values__are_whole_where_there_are_none_or_a_checkpoint_has_them(void **state)
+SL_CASE_WITH(values__are_whole_where_there_are_none_or_a_checkpoint_has_them, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     job_begins(f);
@@ -426,7 +426,8 @@ static void values__are_whole_where_there_are_none_or_a_checkpoint_has_them(void
 }
 
 /* A client may open a table before all ps are there. */
-static void values__of_a_table_that_is_older_than_the_cluster_are_whole(void **state)
+SL_CASE_WITH(values__of_a_table_that_is_older_than_the_cluster_are_whole, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
@@ -443,7 +444,7 @@ static void values__of_a_table_that_is_older_than_the_cluster_are_whole(void **s
 }
 
 /* A coordinator that was started again knows the tables from those who use them. */
-static void values__are_lost_with_the_ps_of_the_coordinator(void **state)
+SL_CASE_WITH(values__are_lost_with_the_ps_of_the_coordinator, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (int keeps_first = 0; keeps_first < 2; keeps_first++) {
@@ -467,7 +468,7 @@ static void values__are_lost_with_the_ps_of_the_coordinator(void **state)
 }
 
 /* Nobody who used the tables is left: the other ps has them. */
-static void values__are_lost_beside_a_ps_that_has_tables(void **state)
+SL_CASE_WITH(values__are_lost_beside_a_ps_that_has_tables, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (int has_tables = 0; has_tables < 2; has_tables++) {
@@ -491,7 +492,7 @@ static void values__are_lost_beside_a_ps_that_has_tables(void **state)
 }
 
 /* A checkpoint that has begun meanwhile lacks them too. */
-static void values__that_are_lost_end_the_checkpoint_that_is_made(void **state)
+SL_CASE_WITH(values__that_are_lost_end_the_checkpoint_that_is_made, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
@@ -513,7 +514,7 @@ static void values__that_are_lost_end_the_checkpoint_that_is_made(void **state)
     expect_nothing(f);
 }
 
-static void values__outlive_a_scheduler(void **state)
+SL_CASE_WITH(values__outlive_a_scheduler, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
@@ -526,35 +527,4 @@ static void values__outlive_a_scheduler(void **state)
     register_worker(f, 1, 2);
     expect_part(f, "1#2 cluster of 3 workers:");
     f->sent_count = 0;
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows),
-        CASE(checkpoint__ends_where_numbers_do),
-        CASE(register__refuses_checkpoints_above_the_limit),
-        CASE(register__all_begin_from_the_newest_that_all_have),
-        CASE(register__none_begins_from_one_above_its_own),
-        CASE(register__what_no_two_have_is_not_gone_below),
-        CASE(register__what_was_never_complete_is_not_waited_for),
-        CASE(register__either_all_begin_from_a_checkpoint_or_none_does),
-        CASE(register__where_one_serves_already_none_begins_from_above_its_newest),
-        CASE(register__who_comes_later_begins_from_the_newest_of_the_job),
-        CASE(values__are_lost_when_a_ps_returns_with_nothing),
-        CASE(values__are_whole_where_there_are_none_or_a_checkpoint_has_them),
-        CASE(values__of_a_table_that_is_older_than_the_cluster_are_whole),
-        CASE(values__are_lost_with_the_ps_of_the_coordinator),
-        CASE(values__are_lost_beside_a_ps_that_has_tables),
-        CASE(values__that_are_lost_end_the_checkpoint_that_is_made),
-        CASE(values__outlive_a_scheduler),
-        CASE(end__waits_for_the_checkpoint_that_the_ps_ask_for),
-        CASE(end__the_last_one_begins_after_the_end),
-        CASE(end__of_one_ps_waits_for_the_others_a_second),
-        CASE(end__does_not_wait_when_it_fails),
-        CASE(end__no_checkpoint_begins_by_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

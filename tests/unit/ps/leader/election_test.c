@@ -1,17 +1,12 @@
 /* An election against a store that the case plays: what is asked, in which order the answers come,
  * and what they are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 
 #include "core/clock.h"
 #include "core/log.h"
 #include "ps/leader/election.h"
+#include "tests/support/unit.h"
 
 #define TTL_S  10
 #define TTL_NS (TTL_S * SL_CLOCK_NS_PER_S)
@@ -154,7 +149,7 @@ static void win_twice(struct world *world)
     assert_int_equal(find(world, SL_METASTORE_LEASE_RENEW)->lease, 11);
 }
 
-static void election__the_end_of_an_old_lease_ends_no_new_term(void **state)
+SL_CASE_WITH(election__the_end_of_an_old_lease_ends_no_new_term, setup, teardown)
 {
     struct world *world = *state;
     win_twice(world);
@@ -164,7 +159,7 @@ static void election__the_end_of_an_old_lease_ends_no_new_term(void **state)
 }
 
 /* The new lease counts from when it was asked for. */
-static void election__an_old_lease_prolongs_no_new_term(void **state)
+SL_CASE_WITH(election__an_old_lease_prolongs_no_new_term, setup, teardown)
 {
     struct world *world = *state;
     win_twice(world);
@@ -179,7 +174,7 @@ static void election__an_old_lease_prolongs_no_new_term(void **state)
 }
 
 /* Others need not wait for the end of the lease, nor of a question about it. */
-static void election__the_lease_of_a_lost_term_is_revoked_at_once(void **state)
+SL_CASE_WITH(election__the_lease_of_a_lost_term_is_revoked_at_once, setup, teardown)
 {
     struct world *world = *state;
     win(world, 11);
@@ -195,7 +190,7 @@ static void election__the_lease_of_a_lost_term_is_revoked_at_once(void **state)
 }
 
 /* Likewise of one that resigns: it is over when both have been answered. */
-static void election__the_lease_of_one_that_resigns_is_revoked_at_once(void **state)
+SL_CASE_WITH(election__the_lease_of_one_that_resigns_is_revoked_at_once, setup, teardown)
 {
     struct world *world = *state;
     bool over = false;
@@ -211,15 +206,7 @@ static void election__the_lease_of_one_that_resigns_is_revoked_at_once(void **st
     assert_int_equal(world->asked_count, 0);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        TEST(election__the_end_of_an_old_lease_ends_no_new_term),
-        TEST(election__an_old_lease_prolongs_no_new_term),
-        TEST(election__the_lease_of_a_lost_term_is_revoked_at_once),
-        TEST(election__the_lease_of_one_that_resigns_is_revoked_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,15 @@
 /* The coordinator's seat: under faults by seed, and one by one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "tests/support/unit.h"
 #include "tests/unit/ps/leader/leader_world.h"
 
-static void leader__under_random_faults(void **state)
+SL_CASE(leader__under_random_faults)
 {
-    (void)state;
     uint32_t told_count = 0;
     uint32_t term_count = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -49,9 +43,8 @@ static void leader__under_random_faults(void **state)
  */
 
 /* All of them know the one who leads, and where. */
-static void leader__all_know_the_leader(void **state)
+SL_CASE(leader__all_know_the_leader)
 {
-    (void)state;
     struct world world;
     world_make(&world, 1);
     world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
@@ -67,9 +60,8 @@ static void leader__all_know_the_leader(void **state)
 
 /* The store is out of reach: the holder ends by itself, before its lease does; when the store is
  * back somebody goes on. */
-static void leader__the_metastore_is_away(void **state)
+SL_CASE(leader__the_metastore_is_away)
 {
-    (void)state;
     struct world world;
     world_make(&world, 2);
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
@@ -100,9 +92,8 @@ static uint32_t count_logged(FILE *file, const char *text)
 }
 
 /* It can be read, and takes nothing: that is said once, and that it is over when it is. */
-static void leader__the_metastore_is_full(void **state)
+SL_CASE(leader__the_metastore_is_full)
 {
-    (void)state;
     struct world world;
     FILE *file = tmpfile();
     const int old = dup(STDERR_FILENO);
@@ -131,9 +122,8 @@ static void leader__the_metastore_is_full(void **state)
 }
 
 /* One that is told to end gives the seat away at once, and what it knew is written. */
-static void leader__resigns(void **state)
+SL_CASE(leader__resigns)
 {
-    (void)state;
     struct world world;
     world_make(&world, 3);
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
@@ -153,9 +143,8 @@ static void leader__resigns(void **state)
 }
 
 /* The job is over: nothing of it is left. */
-static void leader__erases(void **state)
+SL_CASE(leader__erases)
 {
-    (void)state;
     struct world world;
     world_make(&world, 4);
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
@@ -168,9 +157,8 @@ static void leader__erases(void **state)
 }
 
 /* A client of the store that was not answered asks again: its own claim is in its way. */
-static void leader__claims_twice(void **state)
+SL_CASE(leader__claims_twice)
 {
-    (void)state;
     struct world world;
     world_make(&world, 6);
     for (uint32_t i = 0; i < PROCESSES; i++) {
@@ -184,9 +172,8 @@ static void leader__claims_twice(void **state)
 }
 
 /* What came while the lease had ended was not sent: an answer that prolongs it then is too late. */
-static void leader__is_prolonged_too_late(void **state)
+SL_CASE(leader__is_prolonged_too_late)
 {
-    (void)state;
     struct world world;
     world_make(&world, 8);
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
@@ -207,9 +194,8 @@ static void leader__is_prolonged_too_late(void **state)
 
 /* A server of the store was asked first, did not answer, and does it when others have long done it,
  * and more. */
-static void leader__an_old_write_comes_late(void **state)
+SL_CASE(leader__an_old_write_comes_late)
 {
-    (void)state;
     struct world world;
     world_make(&world, 9);
     world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
@@ -225,9 +211,8 @@ static void leader__an_old_write_comes_late(void **state)
 }
 
 /* More changes than one write has: nobody is told before the last of them is written. */
-static void leader__many_changes(void **state)
+SL_CASE(leader__many_changes)
 {
-    (void)state;
     struct world world;
     world_make(&world, 7);
     world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
@@ -255,9 +240,8 @@ static void leader__many_changes(void **state)
 }
 
 /* Somebody else's bytes under our keys: nobody leads, and nobody falls, until they are gone. */
-static void leader__strange_keys(void **state)
+SL_CASE(leader__strange_keys)
 {
-    (void)state;
     struct world world;
     world_make(&world, 5);
     static const char *const VALUES[] = {
@@ -282,21 +266,7 @@ static void leader__strange_keys(void **state)
     world_end(&world);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leader__all_know_the_leader),
-        cmocka_unit_test(leader__the_metastore_is_away),
-        cmocka_unit_test(leader__the_metastore_is_full),
-        cmocka_unit_test(leader__resigns),
-        cmocka_unit_test(leader__erases),
-        cmocka_unit_test(leader__strange_keys),
-        cmocka_unit_test(leader__claims_twice),
-        cmocka_unit_test(leader__is_prolonged_too_late),
-        cmocka_unit_test(leader__an_old_write_comes_late),
-        cmocka_unit_test(leader__many_changes),
-        cmocka_unit_test(leader__under_random_faults),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

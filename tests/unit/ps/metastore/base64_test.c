@@ -1,17 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ps/metastore/base64.h"
+#include "tests/support/unit.h"
 
 /* RFC 4648, section 10. */
-static void encode__vectors(void **state)
+SL_CASE(encode__vectors)
 {
-    (void)state;
     static const char *const VECTORS[][2] = {
         {"", ""},
         {"f", "Zg=="},
@@ -35,9 +29,8 @@ static void encode__vectors(void **state)
     }
 }
 
-static void decode__every_byte_comes_back(void **state)
+SL_CASE(decode__every_byte_comes_back)
 {
-    (void)state;
     uint8_t from[256 + 2];
     for (size_t i = 0; i < sizeof from; i++) {
         from[i] = (uint8_t)(255 - i);
@@ -53,9 +46,8 @@ static void decode__every_byte_comes_back(void **state)
     }
 }
 
-static void decode__what_is_none_is_refused(void **state)
+SL_CASE(decode__what_is_none_is_refused)
 {
-    (void)state;
     static const char *const BAD[] = {
         "Z",    "Zg",     "Zg=",  "Zg==Zg==", "Z===", "====", "Zh==",
         "Zm9=", "Zm9v\n", "Zm 9", "Zm-_",     "=Zm9", "Zg=v",
@@ -65,14 +57,4 @@ static void decode__what_is_none_is_refused(void **state)
         size_t bytes;
         assert_int_equal(sl_base64_decode(BAD[i], strlen(BAD[i]), back, &bytes), SL_ERR_PROTOCOL);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(encode__vectors),
-        cmocka_unit_test(decode__every_byte_comes_back),
-        cmocka_unit_test(decode__what_is_none_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ps/metastore/etcd_json.h"
+#include "tests/support/unit.h"
 
 static struct sl_metastore_request ask_of(enum sl_metastore_kind kind, const char *key)
 {
@@ -52,9 +47,8 @@ static void assert_bad(const struct sl_metastore_request *ask, const char *body,
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static void request__leases(void **state)
+SL_CASE(request__leases)
 {
-    (void)state;
     struct sl_metastore_request ask = {.kind = SL_METASTORE_LEASE_GRANT, .ttl_s = 5};
     assert_request(&ask, NULL, "/v3/lease/grant", "{\"TTL\":\"5\"}");
     ask = (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_RENEW,
@@ -64,9 +58,8 @@ static void request__leases(void **state)
     assert_request(&ask, NULL, "/v3/lease/revoke", "{\"ID\":\"7\"}");
 }
 
-static void request__reads(void **state)
+SL_CASE(request__reads)
 {
-    (void)state;
     struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k1");
     assert_request(&ask, NULL, "/v3/kv/range", "{\"key\":\"azE=\"}");
     ask.is_prefix = true;
@@ -76,9 +69,8 @@ static void request__reads(void **state)
                    "{\"key\":\"azExAA==\",\"range_end\":\"azI=\",\"limit\":\"256\"}");
 }
 
-static void request__writes(void **state)
+SL_CASE(request__writes)
 {
-    (void)state;
     uint8_t value[] = {0, 255, '"'};
     struct sl_metastore_change changes[] = {
         {.key = "a", .value = value, .value_bytes = 3, .lease = 9},
@@ -121,9 +113,8 @@ static void request__writes(void **state)
 /* ---- Answers: what etcd 3.4 said --------------------------------------------------------------
  */
 
-static void answer__leases(void **state)
+SL_CASE(answer__leases)
 {
-    (void)state;
     struct sl_metastore_answer out;
     bool more;
     struct sl_metastore_request ask = {.kind = SL_METASTORE_LEASE_GRANT};
@@ -143,9 +134,8 @@ static void answer__leases(void **state)
     assert_int_equal(answer(&ask, "{\"header\":{}}", &out, &more), 0);
 }
 
-static void answer__read(void **state)
+SL_CASE(answer__read)
 {
-    (void)state;
     struct sl_metastore_answer out;
     bool more;
     struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k1");
@@ -168,9 +158,8 @@ static void answer__read(void **state)
 }
 
 /* Pages are added to each other; what has no value has an empty one. */
-static void answer__pages(void **state)
+SL_CASE(answer__pages)
 {
-    (void)state;
     struct sl_metastore_answer out;
     bool more;
     struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k");
@@ -190,9 +179,8 @@ static void answer__pages(void **state)
     sl_metastore_answer_fini(&out);
 }
 
-static void answer__write(void **state)
+SL_CASE(answer__write)
 {
-    (void)state;
     struct sl_metastore_answer out;
     bool more;
     struct sl_metastore_request ask = ask_of(SL_METASTORE_WRITE, "k1");
@@ -224,9 +212,8 @@ static void answer__write(void **state)
 /* ---- Answers that are none --------------------------------------------------------------------
  */
 
-static void answer__malformed(void **state)
+SL_CASE(answer__malformed)
 {
-    (void)state;
     struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "k1");
     static const char *const READS[] = {
         "",
@@ -276,9 +263,8 @@ static void answer__malformed(void **state)
 }
 
 /* However deep, long or cut: an error, and nothing that hurts. */
-static void answer__any_bytes(void **state)
+SL_CASE(answer__any_bytes)
 {
-    (void)state;
     struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "k");
     read.is_prefix = true;
     char *deep = malloc(100001);
@@ -308,9 +294,8 @@ static void answer__any_bytes(void **state)
     }
 }
 
-static void answer__too_many_pairs(void **state)
+SL_CASE(answer__too_many_pairs)
 {
-    (void)state;
     struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "k");
     read.is_prefix = true;
     enum { BYTES = 64 * (SL_ETCD_JSON_PAGE + 2) };
@@ -330,9 +315,8 @@ static void answer__too_many_pairs(void **state)
 /* ---- Failures ---------------------------------------------------------------------------------
  */
 
-static void failure__remedies(void **state)
+SL_CASE(failure__remedies)
 {
-    (void)state;
     static const struct {
         long status;
         const char *body;
@@ -367,9 +351,8 @@ static void failure__remedies(void **state)
     }
 }
 
-static void token__checked(void **state)
+SL_CASE(token__checked)
 {
-    (void)state;
     char *body;
     assert_int_equal(sl_etcd_json_login("a\"b", "c", &body), 0);
     assert_string_equal(body, "{\"name\":\"a\\\"b\",\"password\":\"c\"}");
@@ -388,17 +371,4 @@ static void token__checked(void **state)
         assert_int_equal(sl_etcd_json_token(BAD[i], strlen(BAD[i]), token, sizeof token),
                          SL_ERR_PROTOCOL);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request__leases),   cmocka_unit_test(request__reads),
-        cmocka_unit_test(request__writes),   cmocka_unit_test(answer__leases),
-        cmocka_unit_test(answer__read),      cmocka_unit_test(answer__pages),
-        cmocka_unit_test(answer__write),     cmocka_unit_test(answer__malformed),
-        cmocka_unit_test(answer__any_bytes), cmocka_unit_test(answer__too_many_pairs),
-        cmocka_unit_test(failure__remedies), cmocka_unit_test(token__checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* Rows copied out of a table by every form of the kernels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ps/optimizer/optimizer.h"
+#include "tests/support/unit.h"
 
 enum { RECORDS = 40, COUNT = 100, DIM_MAX = 513, SENTINEL = 8 };
 static const uint32_t DIMS[] = {1, 3, 8, 15, 16, 17, 31, 32, 64, 100, 128, 129, DIM_MAX};
@@ -51,9 +46,8 @@ static void gather(enum sl_optimizer_simd form, uint32_t count, uint32_t dim)
     }
 }
 
-static void optimizer_find_gather__every_form_copies_rows_and_no_more(void **state)
+SL_CASE(optimizer_find_gather__every_form_copies_rows_and_no_more)
 {
-    (void)state;
     for (int form = 0; form < SL_OPTIMIZER_SIMD_COUNT; form++) {
         for (size_t d = 0; d < sizeof DIMS / sizeof DIMS[0]; d++) {
             if (sl_optimizer_find_gather((enum sl_optimizer_simd)form) != NULL) {
@@ -68,9 +62,8 @@ static void optimizer_find_gather__every_form_copies_rows_and_no_more(void **sta
 }
 
 /* Where there are kernels of a form, there is its copy. */
-static void optimizer_find_gather__comes_with_the_kernels(void **state)
+SL_CASE(optimizer_find_gather__comes_with_the_kernels)
 {
-    (void)state;
     assert_non_null(sl_optimizer_find_gather(SL_OPTIMIZER_SIMD_BEST));
     assert_non_null(sl_optimizer_find_gather(SL_OPTIMIZER_SIMD_SCALAR));
     for (int form = 0; form < SL_OPTIMIZER_SIMD_COUNT; form++) {
@@ -78,13 +71,4 @@ static void optimizer_find_gather__comes_with_the_kernels(void **state)
             sl_optimizer_find(SL_OPTIMIZER_SUM, (enum sl_optimizer_simd)form) != NULL;
         assert_int_equal(sl_optimizer_find_gather((enum sl_optimizer_simd)form) != NULL, kernels);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizer_find_gather__every_form_copies_rows_and_no_more),
-        cmocka_unit_test(optimizer_find_gather__comes_with_the_kernels),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

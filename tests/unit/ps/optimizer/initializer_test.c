@@ -1,13 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ps/optimizer/initializer.h"
+#include "tests/support/unit.h"
 
 #define COUNT 200000
 
@@ -44,9 +39,8 @@ static double normal_distribution(double z)
     return erfc(-z / sqrt(2)) / 2;
 }
 
-static void initializer_fill__constants(void **state)
+SL_CASE(initializer_fill__constants)
 {
-    (void)state;
     fill(SL_INITIALIZER_CONSTANT, 1.5F, 9.0F);
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_true(values[i] == 1.5F);
@@ -57,9 +51,8 @@ static void initializer_fill__constants(void **state)
     }
 }
 
-static void initializer_fill__uniform(void **state)
+SL_CASE(initializer_fill__uniform)
 {
-    (void)state;
     fill(SL_INITIALIZER_UNIFORM, -2.0F, 6.0F);
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_true(values[i] >= -2.0F);
@@ -71,9 +64,8 @@ static void initializer_fill__uniform(void **state)
 }
 
 /* So narrow that most values would round up to b. */
-static void initializer_fill__uniform_stays_below_b(void **state)
+SL_CASE(initializer_fill__uniform_stays_below_b)
 {
-    (void)state;
     const float b = nextafterf(1.0F, 2.0F);
     fill(SL_INITIALIZER_UNIFORM, 1.0F, b);
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -83,9 +75,8 @@ static void initializer_fill__uniform_stays_below_b(void **state)
     assert_true(values[0] == 3.0F);
 }
 
-static void initializer_fill__normal(void **state)
+SL_CASE(initializer_fill__normal)
 {
-    (void)state;
     fill(SL_INITIALIZER_NORMAL, 0.0F, 1.0F);
     assert_float_equal((float)mean_of_power(1), 0.0F, 0.01F);
     assert_float_equal((float)mean_of_power(2), 1.0F, 0.02F);
@@ -97,9 +88,8 @@ static void initializer_fill__normal(void **state)
     assert_float_equal((float)mean_of_power(1), 10.0F, 0.01F);
 }
 
-static void initializer_fill__truncated_normal(void **state)
+SL_CASE(initializer_fill__truncated_normal)
 {
-    (void)state;
     fill(SL_INITIALIZER_TRUNCATED_NORMAL, 1.0F, 2.0F);
     const double outside = normal_distribution(-2);
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -113,9 +103,8 @@ static void initializer_fill__truncated_normal(void **state)
 }
 
 /* A column does not depend on which others are asked for; keys, columns and seeds differ. */
-static void initializer_fill__pure_function_of_key_and_column(void **state)
+SL_CASE(initializer_fill__pure_function_of_key_and_column)
 {
-    (void)state;
     struct sl_initializer_spec spec = {.kind = SL_INITIALIZER_NORMAL, .b = 1.0F, .seed = 7};
     float whole[17];
     float part[17];
@@ -136,9 +125,8 @@ static void initializer_fill__pure_function_of_key_and_column(void **state)
 
 /* Fixed bits: a compiler, a machine or a change that gives others breaks training that is resumed
  * elsewhere. */
-static void initializer_fill__same_bits_everywhere(void **state)
+SL_CASE(initializer_fill__same_bits_everywhere)
 {
-    (void)state;
     static const uint32_t expected[3][4] = {
         {0x3f4d7a40, 0x3f5d0288, 0xbf33fbad, 0xbf022e4a}, /* uniform */
         {0x3e9408ab, 0x3ef9fe52, 0xc002c0c6, 0xbfd80ee8}, /* normal */
@@ -159,18 +147,4 @@ static void initializer_fill__same_bits_everywhere(void **state)
             assert_int_equal(bits[i], expected[row][i]);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(initializer_fill__constants),
-        cmocka_unit_test(initializer_fill__uniform),
-        cmocka_unit_test(initializer_fill__uniform_stays_below_b),
-        cmocka_unit_test(initializer_fill__normal),
-        cmocka_unit_test(initializer_fill__truncated_normal),
-        cmocka_unit_test(initializer_fill__pure_function_of_key_and_column),
-        cmocka_unit_test(initializer_fill__same_bits_everywhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

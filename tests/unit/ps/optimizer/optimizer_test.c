@@ -1,16 +1,11 @@
 /* Every optimizer against its formula in double precision, written here from the papers and not
  * from the kernels; and every form of the kernels against the scalar one, bit by bit. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/hash.h"
 #include "ps/optimizer/optimizer.h"
+#include "tests/support/unit.h"
 
 #define DIM_MAX    64
 #define SLOTS_MAX  (2 * DIM_MAX + 4)
@@ -245,9 +240,8 @@ static void follow_reference(const struct sl_optimizer_spec *spec, uint32_t dim)
     }
 }
 
-static void optimizer_apply__follows_the_formula(void **state)
+SL_CASE(optimizer_apply__follows_the_formula)
 {
-    (void)state;
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         const struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
         for (size_t d = 0; d < DIM_COUNT; d++) {
@@ -256,9 +250,8 @@ static void optimizer_apply__follows_the_formula(void **state)
     }
 }
 
-static void optimizer_apply__ftrl_of_another_power(void **state)
+SL_CASE(optimizer_apply__ftrl_of_another_power)
 {
-    (void)state;
     for (int kind = SL_OPTIMIZER_FTRL; kind <= SL_OPTIMIZER_FTRL_GROUP; kind++) {
         struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
         spec.lr_power = -0.7F;
@@ -291,9 +284,8 @@ static void compare_forms(const struct sl_optimizer_spec *spec, enum sl_optimize
     }
 }
 
-static void optimizer_forms__bit_identical(void **state)
+SL_CASE(optimizer_forms__bit_identical)
 {
-    (void)state;
     for (int form = SL_OPTIMIZER_SIMD_SCALAR; form < SL_OPTIMIZER_SIMD_COUNT; form++) {
         for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
             const struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
@@ -358,9 +350,8 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_s
     }
 }
 
-static void optimizer_apply_rows__same_bits_as_apply(void **state)
+SL_CASE(optimizer_apply_rows__same_bits_as_apply)
 {
-    (void)state;
     for (int form = SL_OPTIMIZER_SIMD_SCALAR; form < SL_OPTIMIZER_SIMD_COUNT; form++) {
         for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
             const struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
@@ -374,9 +365,8 @@ static void optimizer_apply_rows__same_bits_as_apply(void **state)
     }
 }
 
-static void optimizer_find__best_is_a_form_of_this_machine(void **state)
+SL_CASE(optimizer_find__best_is_a_form_of_this_machine)
 {
-    (void)state;
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         const enum sl_optimizer_kind k = (enum sl_optimizer_kind)kind;
         const struct sl_optimizer *best = sl_optimizer_find(k, SL_OPTIMIZER_SIMD_BEST);
@@ -394,9 +384,8 @@ static void optimizer_find__best_is_a_form_of_this_machine(void **state)
 }
 
 /* A part of a block with the block's stride moves as a row of its own would, and nothing else. */
-static void optimizer_apply__part_of_a_block(void **state)
+SL_CASE(optimizer_apply__part_of_a_block)
 {
-    (void)state;
     enum { FIRST = 5, PART = 19 };
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         const struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
@@ -432,9 +421,8 @@ static void optimizer_apply__part_of_a_block(void **state)
     }
 }
 
-static void optimizer_adagrad_decay__one_period_a_visit(void **state)
+SL_CASE(optimizer_adagrad_decay__one_period_a_visit)
 {
-    (void)state;
     const struct sl_optimizer_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD_DECAY);
     const float zero = 0.0F;
     struct row row;
@@ -455,9 +443,8 @@ static void optimizer_adagrad_decay__one_period_a_visit(void **state)
     assert_true(row.slots[0] == spec.decay_baseline);
 }
 
-static void optimizer_adam_async__powers_after_the_push(void **state)
+SL_CASE(optimizer_adam_async__powers_after_the_push)
 {
-    (void)state;
     const struct sl_optimizer_spec spec = spec_of(SL_OPTIMIZER_ADAM_ASYNC);
     const struct sl_optimizer *optimizer = sl_optimizer_find(spec.kind, SL_OPTIMIZER_SIMD_BEST);
     struct sl_optimizer_state powers;
@@ -470,9 +457,8 @@ static void optimizer_adam_async__powers_after_the_push(void **state)
 }
 
 /* After so many visits that the powers have vanished, Adam's step is the plain quotient. */
-static void optimizer_adam__correction_ends(void **state)
+SL_CASE(optimizer_adam__correction_ends)
 {
-    (void)state;
     const struct sl_optimizer_spec spec = spec_of(SL_OPTIMIZER_ADAM);
     const float g = 0.5F;
     struct row row;
@@ -486,9 +472,8 @@ static void optimizer_adam__correction_ends(void **state)
 }
 
 /* Nothing is ever divided by nothing, whatever the gradient. */
-static void optimizer_apply__stays_finite(void **state)
+SL_CASE(optimizer_apply__stays_finite)
 {
-    (void)state;
     static const float gradients[] = {0.0F, -0.0F, 1e-30F, -1e-30F, 1e15F};
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         struct sl_optimizer_spec spec = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
@@ -530,9 +515,8 @@ static void check_no_number(enum sl_optimizer_kind kind, enum sl_optimizer_simd 
     }
 }
 
-static void optimizer_apply__no_number_makes_no_number(void **state)
+SL_CASE(optimizer_apply__no_number_makes_no_number)
 {
-    (void)state;
     for (int form = SL_OPTIMIZER_SIMD_SCALAR; form < SL_OPTIMIZER_SIMD_COUNT; form++) {
         for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
             for (size_t d = 0; d < DIM_COUNT; d++) {
@@ -546,9 +530,8 @@ static void optimizer_apply__no_number_makes_no_number(void **state)
     }
 }
 
-static void optimizer_kind_from_name__round_trip(void **state)
+SL_CASE(optimizer_kind_from_name__round_trip)
 {
-    (void)state;
     enum sl_optimizer_kind out = SL_OPTIMIZER_SUM;
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         const struct sl_optimizer *optimizer =
@@ -558,23 +541,4 @@ static void optimizer_kind_from_name__round_trip(void **state)
     }
     assert_int_equal(sl_optimizer_kind_from_name("adagrad_", &out), SL_ERR_NOT_FOUND);
     assert_int_equal(sl_optimizer_kind_from_name("", &out), SL_ERR_NOT_FOUND);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizer_apply__follows_the_formula),
-        cmocka_unit_test(optimizer_apply__ftrl_of_another_power),
-        cmocka_unit_test(optimizer_forms__bit_identical),
-        cmocka_unit_test(optimizer_apply_rows__same_bits_as_apply),
-        cmocka_unit_test(optimizer_find__best_is_a_form_of_this_machine),
-        cmocka_unit_test(optimizer_apply__part_of_a_block),
-        cmocka_unit_test(optimizer_adagrad_decay__one_period_a_visit),
-        cmocka_unit_test(optimizer_adam_async__powers_after_the_push),
-        cmocka_unit_test(optimizer_adam__correction_ends),
-        cmocka_unit_test(optimizer_apply__stays_finite),
-        cmocka_unit_test(optimizer_apply__no_number_makes_no_number),
-        cmocka_unit_test(optimizer_kind_from_name__round_trip),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* The division of a memory limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "core/limits.h"
 #include "net/outbox.h"
 #include "ps/process/memory_plan.h"
+#include "tests/support/unit.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -93,9 +88,8 @@ static void least_is_accepted(struct sl_memory_plan_options options)
     assert_int_equal(plan.tables_bytes, 0);
 }
 
-static void sl_memory_plan_make__least(void **state)
+SL_CASE(sl_memory_plan_make__least)
 {
-    (void)state;
     for_each_size(least_is_accepted);
 }
 
@@ -108,24 +102,21 @@ static void each_limit_is_kept(struct sl_memory_plan_options options)
     check(&options, SIZE_MAX);
 }
 
-static void sl_memory_plan_make__every_limit(void **state)
+SL_CASE(sl_memory_plan_make__every_limit)
 {
-    (void)state;
     for_each_size(each_limit_is_kept);
 }
 
-static void sl_memory_plan_make__no_limit(void **state)
+SL_CASE(sl_memory_plan_make__no_limit)
 {
-    (void)state;
     const struct sl_memory_plan none = {0};
     const struct sl_memory_plan plan = make(EVERYTHING, 0);
     assert_memory_equal(&plan, &none, sizeof plan);
 }
 
 /* The pools of a large limit are as large as without one; most of it is for tables. */
-static void sl_memory_plan_make__large_limit(void **state)
+SL_CASE(sl_memory_plan_make__large_limit)
 {
-    (void)state;
     const struct sl_memory_plan plan = make(EVERYTHING, (size_t)1 << 40);
     assert_int_equal(plan.buffer_bytes, 256 * MIB);
     assert_int_equal(plan.kept_bytes, 256 * MIB);
@@ -140,9 +131,8 @@ static void sl_memory_plan_make__large_limit(void **state)
     assert_true(plan.tables_bytes > (size_t)1 << 38);
 }
 
-static void sl_memory_plan_make__reason(void **state)
+SL_CASE(sl_memory_plan_make__reason)
 {
-    (void)state;
     static const struct {
         size_t limit;
         uint32_t reactors, replicas;
@@ -170,16 +160,4 @@ static void sl_memory_plan_make__reason(void **state)
         (void)snprintf(least, sizeof least, "%zuM", sl_memory_plan_least(&options) / MIB);
         assert_string_equal(reason + strlen(CASES[i].begin), least);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sl_memory_plan_make__least),
-        cmocka_unit_test(sl_memory_plan_make__every_limit),
-        cmocka_unit_test(sl_memory_plan_make__no_limit),
-        cmocka_unit_test(sl_memory_plan_make__large_limit),
-        cmocka_unit_test(sl_memory_plan_make__reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* What a process makes of what its shards say of their backups: the coordinator decides for all of
  * them together, and so does the process. One reactor stands for two cores. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 
 #include "core/log.h"
 #include "ps/agent/internal.h"
 #include "ps/process/internal.h"
+#include "tests/support/unit.h"
 #include "tests/unit/ps/server/stepped.h"
 
 #define SHARDS 2
@@ -100,7 +95,7 @@ static uint64_t handovers_of(struct world *world)
     return world->handovers;
 }
 
-static void process__hands_over_when_all_shards_are_in_sync(void **state)
+SL_CASE_WITH(process__hands_over_when_all_shards_are_in_sync, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(handovers_of(world), 0);
@@ -114,7 +109,7 @@ static void process__hands_over_when_all_shards_are_in_sync(void **state)
 }
 
 /* One of them gives its backup up: the coordinator is told so of the pair. */
-static void process__hands_over_no_shard_when_one_gives_up(void **state)
+SL_CASE_WITH(process__hands_over_no_shard_when_one_gives_up, setup, teardown)
 {
     struct world *world = *state;
     moved(world, 0, EPOCH, true);
@@ -124,7 +119,7 @@ static void process__hands_over_no_shard_when_one_gives_up(void **state)
 }
 
 /* The coordinator has not heard it, or has begun another epoch, or another is the primary. */
-static void process__hands_over_what_the_coordinator_knows(void **state)
+SL_CASE_WITH(process__hands_over_what_the_coordinator_knows, setup, teardown)
 {
     struct world *world = *state;
     struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
@@ -142,7 +137,7 @@ static void process__hands_over_what_the_coordinator_knows(void **state)
 
 /* What was sent to the coordinator is there before this ps's goodbye; what waits to be sent is not.
  */
-static void process__hands_over_what_the_coordinator_hears_first(void **state)
+SL_CASE_WITH(process__hands_over_what_the_coordinator_hears_first, setup, teardown)
 {
     struct world *world = *state;
     struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
@@ -155,16 +150,4 @@ static void process__hands_over_what_the_coordinator_hears_first(void **state)
     assert_int_equal(handovers_of(world), 0);
     world->member.has_news = false; /* as when it has been sent */
     assert_int_equal(handovers_of(world), OWN);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(process__hands_over_when_all_shards_are_in_sync),
-        TEST(process__hands_over_no_shard_when_one_gives_up),
-        TEST(process__hands_over_what_the_coordinator_knows),
-        TEST(process__hands_over_what_the_coordinator_hears_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

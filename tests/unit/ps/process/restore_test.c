@@ -1,12 +1,6 @@
 /* How a process begins from a checkpoint, and says that it cannot make one, with its main thread
  * and its coordinator played by the case: one core, one shard, over the loop transport, on a disk
  * in memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 
@@ -15,6 +9,7 @@
 #include "ps/server/checkpoint.h"
 #include "ps/server/restore.h"
 #include "tests/support/memory_disk.h"
+#include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 #include "tests/unit/ps/server/stepped.h"
 
@@ -277,14 +272,15 @@ static void restore(struct world *world)
     assert_int_equal(f->request_count, TABLES);
 }
 
-static void process_restore__the_coordinator_is_told_all_tables(void **state)
+SL_CASE_WITH(process_restore__the_coordinator_is_told_all_tables, setup, teardown)
 {
     restore(*state);
 }
 
 /* The one that has taken the first knows nothing when it is there again, and would give its id to
  * another. */
-static void process_restore__a_coordinator_that_begins_anew_is_told_the_first_ones_too(void **state)
+SL_CASE_WITH(process_restore__a_coordinator_that_begins_anew_is_told_the_first_ones_too, setup,
+             teardown)
 {
     struct world *world = *state;
     struct fixture *f = world->f;
@@ -312,7 +308,7 @@ static void process_restore__a_coordinator_that_begins_anew_is_told_the_first_on
 }
 
 /* Else it would wait for this process, and no other would begin. */
-static void process_checkpoint__the_coordinator_is_told_of_one_that_failed(void **state)
+SL_CASE_WITH(process_checkpoint__the_coordinator_is_told_of_one_that_failed, setup, teardown)
 {
     struct world *world = *state;
     struct fixture *f = world->f;
@@ -329,16 +325,4 @@ static void process_checkpoint__the_coordinator_is_told_of_one_that_failed(void 
     assert_int_equal(f->part.number, 3);
     assert_int_equal(f->part.err, 0);
     assert_int_equal(f->part.file_count, 1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(process_restore__the_coordinator_is_told_all_tables),
-        TEST(process_checkpoint__the_coordinator_is_told_of_one_that_failed),
-        TEST(process_restore__a_coordinator_that_begins_anew_is_told_the_first_ones_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "ps/server/checkpoint.h"
 #include "ps/shard/snapshot.h"
 #include "tests/support/memory_disk.h"
+#include "tests/support/unit.h"
 
 struct saved {
     struct memory_disk disk;
@@ -59,7 +60,7 @@ static void both_end(struct pair *pair, struct saved *saved, uint32_t count)
 }
 
 /* One that is given up leaves the image alone. */
-static void server_replica__a_checkpoint_waits_for_an_snapshot(void **state)
+SL_CASE_WITH(server_replica__a_checkpoint_waits_for_an_snapshot, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     struct saved *saved = begin_with_disk(pair);
@@ -80,7 +81,7 @@ static void server_replica__a_checkpoint_waits_for_an_snapshot(void **state)
     free(saved);
 }
 
-static void server_replica__an_snapshot_waits_for_a_checkpoint(void **state)
+SL_CASE_WITH(server_replica__an_snapshot_waits_for_a_checkpoint, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     struct saved *saved = begin_with_disk(pair);
@@ -108,7 +109,8 @@ static void send_step(struct pair *pair)
 
 /* A checkpoint has a part of a request, of which the backup has nothing: when the request ends
  * there, with its worker, the backup gets that part too. */
-static void server_replica__what_a_checkpoint_has_the_backup_need_not_have(void **state)
+SL_CASE_WITH(server_replica__what_a_checkpoint_has_the_backup_need_not_have, pair_setup,
+             pair_teardown)
 {
     struct pair *pair = *state;
     struct saved *saved = make_disk(pair);
@@ -136,16 +138,4 @@ static void server_replica__what_a_checkpoint_has_the_backup_need_not_have(void 
     assert_true(stepped_reply(&pair->other, 1)->value == 1.0F);
     memory_disk_fini(&saved->disk);
     free(saved);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(server_replica__a_checkpoint_waits_for_an_snapshot),
-        TEST(server_replica__an_snapshot_waits_for_a_checkpoint),
-        TEST(server_replica__what_a_checkpoint_has_the_backup_need_not_have),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* A shard and its backup, where there are more clients, less memory or more to send than one of the
  * two has room for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "pair.h"
 #include "ps/shard/internal.h"
+#include "tests/support/unit.h"
 
 /* A block of a snapshot has the rows of one table: less than the budget of a turn, and more than
  * half of it. */
@@ -20,7 +15,7 @@
 
 /* At the backup those are away, too, who are connected to the primary: there may be more of them
  * than connections. */
-static void replica__a_backup_forgets_nobody_whom_its_primary_knows(void **state)
+SL_CASE_WITH(replica__a_backup_forgets_nobody_whom_its_primary_knows, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     pair->stepped.server->options.transport_options.connections_max = 2;
@@ -41,7 +36,7 @@ static void replica__a_backup_forgets_nobody_whom_its_primary_knows(void **state
 }
 
 /* There was none for another shard: there is in another epoch. */
-static void replica__a_backup_without_memory_is_none_for_an_epoch(void **state)
+SL_CASE_WITH(replica__a_backup_without_memory_is_none_for_an_epoch, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -85,7 +80,7 @@ static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
 
 /* An image that takes longer than those who push can wait is given up: they go on, and it is tried
  * again later. */
-static void replica__an_snapshot_that_takes_too_long_is_given_up(void **state)
+SL_CASE_WITH(replica__an_snapshot_that_takes_too_long_is_given_up, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -116,7 +111,7 @@ static void replica__an_snapshot_that_takes_too_long_is_given_up(void **state)
 }
 
 /* One in step that does not keep up: whom it was too late for is told why. */
-static void replica__who_waits_for_a_backup_that_is_behind_is_told_so(void **state)
+SL_CASE_WITH(replica__who_waits_for_a_backup_that_is_behind_is_told_so, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     struct shard_request *request = &pair->stepped.request;
@@ -134,7 +129,7 @@ static void replica__who_waits_for_a_backup_that_is_behind_is_told_so(void **sta
 }
 
 /* An entry that takes several leases until the backup has all of it, on a slow link. */
-static void replica__a_backup_that_takes_an_entry_slowly_is_kept(void **state)
+SL_CASE_WITH(replica__a_backup_that_takes_an_entry_slowly_is_kept, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     struct sl_replication *primary = pair->stepped.server->replica;
@@ -156,7 +151,7 @@ static void replica__a_backup_that_takes_an_entry_slowly_is_kept(void **state)
 
 /* Messages that the backup has to carry out too, and does not: their sender is closed, before they
  * take memory without limit. */
-static void replica__a_flood_of_messages_is_ended(void **state)
+SL_CASE_WITH(replica__a_flood_of_messages_is_ended, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     const struct sl_replication *replica = pair->stepped.server->replica;
@@ -193,7 +188,7 @@ static uint64_t rows_of(const struct sl_server *server)
 
 /* Each row costs one key here. The blocks of the snapshot wait at the backup: a turn loads what its
  * budget pays for, and says how much that was, however many blocks these are. */
-static void replica__loading_keeps_to_the_budget_of_a_turn(void **state)
+SL_CASE_WITH(replica__loading_keeps_to_the_budget_of_a_turn, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -221,19 +216,4 @@ static void replica__loading_keeps_to_the_budget_of_a_turn(void **state)
         turns(pair, 50); /* the next blocks come */
     }
     pair->backup->replica->switching_over = false;
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(replica__an_snapshot_that_takes_too_long_is_given_up),
-        TEST(replica__who_waits_for_a_backup_that_is_behind_is_told_so),
-        TEST(replica__a_backup_that_takes_an_entry_slowly_is_kept),
-        TEST(replica__a_flood_of_messages_is_ended),
-        TEST(replica__a_backup_forgets_nobody_whom_its_primary_knows),
-        TEST(replica__a_backup_without_memory_is_none_for_an_epoch),
-        TEST(replica__loading_keeps_to_the_budget_of_a_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

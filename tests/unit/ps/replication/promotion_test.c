@@ -1,14 +1,9 @@
 /* A backup that is promoted while entries of the log wait: what fails meanwhile, and what the
  * coordinator decides meanwhile. A primary that hands over to it in good order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "pair.h"
 #include "ps/shard/internal.h"
+#include "tests/support/unit.h"
 
 #define OTHER 2 /* another table */
 
@@ -65,7 +60,8 @@ static void replace_primary(struct pair *pair)
 /* The primary is lost while an entry waits at the backup, which has memory for a part of the entry
  * only. The push was never acknowledged, so the client would send it again, and the backup has
  * executed its first section already. */
-static void replica__a_backup_that_fails_while_it_takes_over_never_serves(void **state)
+SL_CASE_WITH(replica__a_backup_that_fails_while_it_takes_over_never_serves, pair_setup,
+             pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -92,7 +88,7 @@ static void replica__a_backup_that_fails_while_it_takes_over_never_serves(void *
 }
 
 /* Likewise of one that has a part of its snapshot. */
-static void replica__a_backup_with_half_an_snapshot_never_serves(void **state)
+SL_CASE_WITH(replica__a_backup_with_half_an_snapshot_never_serves, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -127,7 +123,7 @@ static void tell_new_backup(struct pair *pair, uint64_t epoch)
 
 /* A worker is lost during the promotion, and there is no memory to remember it: others would wait
  * for its clock for ever, so the process ends. */
-static void replica__a_loss_that_cannot_be_kept_ends_the_process(void **state)
+SL_CASE_WITH(replica__a_loss_that_cannot_be_kept_ends_the_process, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     const struct sl_message_expired lost = {
@@ -152,7 +148,7 @@ static void replica__a_loss_that_cannot_be_kept_ends_the_process(void **state)
 
 /* The process that has come in the place of the lost primary gets the backup before the promotion
  * is complete: it gets an image all the same, and nothing is forgotten. */
-static void replica__a_new_backup_during_a_promotion_gets_an_snapshot(void **state)
+SL_CASE_WITH(replica__a_new_backup_during_a_promotion_gets_an_snapshot, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     const struct sl_message_expired lost = {
@@ -208,7 +204,7 @@ static void begin_to_wait(struct pair *pair)
 
 /* The ps ends, and another of its shards has no backup in step, so that the coordinator promotes
  * the backup of none: the client is told, although the backup of this shard could go on. */
-static void replica__a_shard_does_not_hand_over_without_the_others(void **state)
+SL_CASE_WITH(replica__a_shard_does_not_hand_over_without_the_others, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin_to_wait(pair);
@@ -217,7 +213,7 @@ static void replica__a_shard_does_not_hand_over_without_the_others(void **state)
 }
 
 /* All of them are in step: nothing is said, and the client asks the backup. */
-static void replica__a_shard_hands_over_with_the_others(void **state)
+SL_CASE_WITH(replica__a_shard_hands_over_with_the_others, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin_to_wait(pair);
@@ -228,7 +224,7 @@ static void replica__a_shard_hands_over_with_the_others(void **state)
 }
 
 /* What was decided in another epoch does not hold. */
-static void replica__an_epoch_ends_what_was_decided_before(void **state)
+SL_CASE_WITH(replica__an_epoch_ends_what_was_decided_before, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin_to_wait(pair);
@@ -238,19 +234,4 @@ static void replica__an_epoch_ends_what_was_decided_before(void **state)
     assert_int_equal(pair->in_sync_count, 2);
     sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
     assert_int_equal(stepped_reply(&pair->peer, 2)->status, SL_ERR_CANCELLED);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(replica__a_backup_that_fails_while_it_takes_over_never_serves),
-        TEST(replica__a_backup_with_half_an_snapshot_never_serves),
-        TEST(replica__a_new_backup_during_a_promotion_gets_an_snapshot),
-        TEST(replica__a_loss_that_cannot_be_kept_ends_the_process),
-        TEST(replica__a_shard_does_not_hand_over_without_the_others),
-        TEST(replica__a_shard_hands_over_with_the_others),
-        TEST(replica__an_epoch_ends_what_was_decided_before),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* A shard and its backup, in two servers of one reactor: the first is the primary of shard 0, the
  * one behind it has the backup. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "pair.h"
+#include "tests/support/unit.h"
 
 /* The primary is gone; the peer goes to the backup, which has taken over. */
 static const struct sl_message *take_over(struct pair *pair, struct stepped_peer *peer)
@@ -21,7 +16,7 @@ static const struct sl_message *take_over(struct pair *pair, struct stepped_peer
     return stepped_again(peer);
 }
 
-static void replica__nobody_is_welcomed_before_there_is_a_backup(void **state)
+SL_CASE_WITH(replica__nobody_is_welcomed_before_there_is_a_backup, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     struct stepped_peer *peer = &pair->peer;
@@ -44,7 +39,7 @@ static void replica__nobody_is_welcomed_before_there_is_a_backup(void **state)
     assert_int_equal(peer->answer.kind, SL_MESSAGE_WELCOME);
 }
 
-static void replica__a_backup_that_never_comes_is_given_up(void **state)
+SL_CASE_WITH(replica__a_backup_that_never_comes_is_given_up, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     tell(pair, pair->stepped.server, 1, true, true);
@@ -54,7 +49,7 @@ static void replica__a_backup_that_never_comes_is_given_up(void **state)
     stepped_join(&pair->peer, &pair->stepped, UINT32_MAX, 7);
 }
 
-static void replica__what_was_acknowledged_is_there_after_a_take_over(void **state)
+SL_CASE_WITH(replica__what_was_acknowledged_is_there_after_a_take_over, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -79,7 +74,7 @@ static void replica__what_was_acknowledged_is_there_after_a_take_over(void **sta
 }
 
 /* The coordinator has died with the primary: it takes long until the client knows where to go. */
-static void replica__a_client_that_comes_late_is_known(void **state)
+SL_CASE_WITH(replica__a_client_that_comes_late_is_known, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, 0);
@@ -94,7 +89,7 @@ static void replica__a_client_that_comes_late_is_known(void **state)
 
 /* The backup has taken over, and refuses: nothing is acknowledged, nor does anybody read what is
  * not so any more. */
-static void replica__a_deposed_primary_answers_nothing(void **state)
+SL_CASE_WITH(replica__a_deposed_primary_answers_nothing, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -119,7 +114,7 @@ static struct sl_message_stats stats_of(const struct sl_server *server)
 }
 
 /* The coordinator says that there is no backup any more: the primary goes on alone. */
-static void replica__the_coordinators_word_lets_it_go_on_degraded(void **state)
+SL_CASE_WITH(replica__the_coordinators_word_lets_it_go_on_degraded, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -140,7 +135,7 @@ static void replica__the_coordinators_word_lets_it_go_on_degraded(void **state)
 }
 
 /* A broken connection between the two costs time, and nothing else. */
-static void replica__the_log_goes_on_after_a_broken_connection(void **state)
+SL_CASE_WITH(replica__the_log_goes_on_after_a_broken_connection, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -163,7 +158,7 @@ static void replica__the_log_goes_on_after_a_broken_connection(void **state)
 }
 
 /* A failure that was told is told again at the backup, and not tried anew. */
-static void replica__failures_are_remembered_too(void **state)
+SL_CASE_WITH(replica__failures_are_remembered_too, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, 0);
@@ -200,7 +195,7 @@ static void begin_in_part(struct pair *pair)
 }
 
 /* What a worker that is lost has done in part, others have seen: it is done at the backup too. */
-static void replica__what_was_done_in_part_is_done_there(void **state)
+SL_CASE_WITH(replica__what_was_done_in_part_is_done_there, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     struct shard_request *request = &pair->stepped.request;
@@ -236,7 +231,7 @@ static void replica__what_was_done_in_part_is_done_there(void **state)
     assert_int_equal(stepped_reply(&pair->other, 4)->status, 0);
 }
 
-static void replica__a_backup_that_comes_later_gets_an_snapshot(void **state)
+SL_CASE_WITH(replica__a_backup_that_comes_later_gets_an_snapshot, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -272,7 +267,7 @@ static void replica__a_backup_that_comes_later_gets_an_snapshot(void **state)
 }
 
 /* A client of the checkpoint that its primary began from is told so by the backup, too. */
-static void replica__a_backup_says_who_was_restored(void **state)
+SL_CASE_WITH(replica__a_backup_says_who_was_restored, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -328,7 +323,8 @@ static void expect_lost_at_both(struct pair *pair)
 }
 
 /* A ps that was started anew is told at once who does not count. */
-static void replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten(void **state)
+SL_CASE_WITH(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten, pair_setup,
+             pair_teardown)
 {
     struct pair *pair = *state;
     tell(pair, pair->stepped.server, 1, true, true);
@@ -340,7 +336,7 @@ static void replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten(void **
     expect_lost_at_both(pair);
 }
 
-static void replica__a_loss_before_there_is_a_backup_is_in_its_snapshot(void **state)
+SL_CASE_WITH(replica__a_loss_before_there_is_a_backup_is_in_its_snapshot, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     tell(pair, pair->stepped.server, 1, true, false);
@@ -352,7 +348,8 @@ static void replica__a_loss_before_there_is_a_backup_is_in_its_snapshot(void **s
 }
 
 /* The coordinator tells it at once; the backup has yet to carry out what came before. */
-static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **state)
+SL_CASE_WITH(replica__a_loss_while_the_backup_takes_over_is_not_forgotten, pair_setup,
+             pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, 0);
@@ -375,7 +372,7 @@ static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **
 }
 
 /* A reply that waited is not sent to a connection that is no more. */
-static void replica__a_client_that_is_lost_while_its_reply_waits(void **state)
+SL_CASE_WITH(replica__a_client_that_is_lost_while_its_reply_waits, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, 0);
@@ -391,7 +388,7 @@ static void replica__a_client_that_is_lost_while_its_reply_waits(void **state)
 }
 
 /* Likewise of one whose client has connected anew. */
-static void replica__a_client_that_comes_again_while_its_reply_waits(void **state)
+SL_CASE_WITH(replica__a_client_that_comes_again_while_its_reply_waits, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -406,7 +403,7 @@ static void replica__a_client_that_comes_again_while_its_reply_waits(void **stat
 }
 
 /* A request of which the image has a part: the rest follows. */
-static void replica__the_rest_of_a_request_follows_the_snapshot(void **state)
+SL_CASE_WITH(replica__the_rest_of_a_request_follows_the_snapshot, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     struct shard_request *request = &pair->stepped.request;
@@ -433,7 +430,7 @@ static void replica__the_rest_of_a_request_follows_the_snapshot(void **state)
 }
 
 /* A backup that keeps its connection, and says nothing: replies wait a lease at most. */
-static void replica__a_backup_that_says_nothing_is_given_up(void **state)
+SL_CASE_WITH(replica__a_backup_that_says_nothing_is_given_up, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -450,7 +447,8 @@ static void replica__a_backup_that_says_nothing_is_given_up(void **state)
 }
 
 /* Likewise when it has its image: what is pushed meanwhile is limited. */
-static void replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up(void **state)
+SL_CASE_WITH(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up, pair_setup,
+             pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -465,7 +463,7 @@ static void replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up(void
 }
 
 /* What cannot be done there as it was here puts the backup out of step; it never takes over. */
-static void replica__a_backup_out_of_step_says_so(void **state)
+SL_CASE_WITH(replica__a_backup_out_of_step_says_so, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -496,32 +494,4 @@ static void replica__a_backup_out_of_step_says_so(void **state)
     tell(pair, pair->stepped.server, 2, true, false);
     turns(pair, 50);
     assert_int_equal(pair->peer.answer.kind, SL_MESSAGE_TABLE_OPENED);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(replica__nobody_is_welcomed_before_there_is_a_backup),
-        TEST(replica__a_backup_that_never_comes_is_given_up),
-        TEST(replica__what_was_acknowledged_is_there_after_a_take_over),
-        TEST(replica__a_client_that_comes_late_is_known),
-        TEST(replica__a_deposed_primary_answers_nothing),
-        TEST(replica__the_coordinators_word_lets_it_go_on_degraded),
-        TEST(replica__the_log_goes_on_after_a_broken_connection),
-        TEST(replica__failures_are_remembered_too),
-        TEST(replica__what_was_done_in_part_is_done_there),
-        TEST(replica__a_backup_that_comes_later_gets_an_snapshot),
-        TEST(replica__a_backup_says_who_was_restored),
-        TEST(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten),
-        TEST(replica__a_loss_before_there_is_a_backup_is_in_its_snapshot),
-        TEST(replica__a_loss_while_the_backup_takes_over_is_not_forgotten),
-        TEST(replica__a_client_that_is_lost_while_its_reply_waits),
-        TEST(replica__a_client_that_comes_again_while_its_reply_waits),
-        TEST(replica__the_rest_of_a_request_follows_the_snapshot),
-        TEST(replica__a_backup_that_says_nothing_is_given_up),
-        TEST(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up),
-        TEST(replica__a_backup_out_of_step_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

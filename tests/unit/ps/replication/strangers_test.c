@@ -1,13 +1,8 @@
 /* A shard and its backup: a primary that is none any more, a client of which the log has not told.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "pair.h"
+#include "tests/support/unit.h"
 
 /* A process that has not heard that it is a primary no more. */
 static const struct sl_message *come_as_primary(struct pair *pair, uint32_t shard, uint64_t epoch)
@@ -24,7 +19,7 @@ static const struct sl_message *come_as_primary(struct pair *pair, uint32_t shar
 }
 
 /* And says of itself that it is what the backup has: it changes nothing. */
-static void replica__who_comes_from_an_older_epoch_is_refused(void **state)
+SL_CASE_WITH(replica__who_comes_from_an_older_epoch_is_refused, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
@@ -56,7 +51,7 @@ static void expect_degraded(struct stepped_peer *peer, uint64_t id, uint32_t clo
 }
 
 /* worker/1 has said hello and nothing more when it is lost: it counts at neither. */
-static void replica__the_end_of_an_unknown_client_is_heard_of(void **state)
+SL_CASE_WITH(replica__the_end_of_an_unknown_client_is_heard_of, pair_setup, pair_teardown)
 {
     struct pair *pair = *state;
     const struct sl_message_expired lost = {
@@ -72,15 +67,4 @@ static void replica__the_end_of_an_unknown_client_is_heard_of(void **state)
     pair->peer.hello.shard = 1;
     assert_true(stepped_again(&pair->peer)->welcome.resumed);
     expect_degraded(&pair->peer, 3, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(replica__who_comes_from_an_older_epoch_is_refused,
-                                        pair_setup, pair_teardown),
-        cmocka_unit_test_setup_teardown(replica__the_end_of_an_unknown_client_is_heard_of,
-                                        pair_setup, pair_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Peers that stop, while others go on. The smallest server there is has 16 MiB for replies and as
  * much for requests. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +9,7 @@
 
 #include "fixture.h"
 #include "ps/server/internal.h"
+#include "tests/support/unit.h"
 
 #define DIM       4
 #define NOBODY    UINT32_MAX
@@ -130,7 +125,7 @@ static void wait_for_sink(struct server_fixture *fixture)
 
 /* ---- Who does not read ----------------------------------------------------------------------- */
 
-static void server_watch__closes_who_does_not_read(void **state)
+SL_CASE_WITH(server_watch__closes_who_does_not_read, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     server_fixture_run_on(fixture, 0, stop_looking);
@@ -148,7 +143,8 @@ static void server_watch__closes_who_does_not_read(void **state)
     peer_close(&peer);
 }
 
-static void server_watch__leaves_who_reads_slowly_or_has_nothing_to_read(void **state)
+SL_CASE_WITH(server_watch__leaves_who_reads_slowly_or_has_nothing_to_read, setup,
+             server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     server_fixture_run_on(fixture, 0, stop_looking);
@@ -185,7 +181,8 @@ static void wait_for_progress(struct server_fixture *fixture, uint64_t before)
 }
 
 /* None of its replies is complete for longer than a peer may stop reading. */
-static void server_watch__leaves_who_takes_long_replies_slowly(void **state)
+SL_CASE_WITH(server_watch__leaves_who_takes_long_replies_slowly, setup_attentive,
+             server_fixture_teardown)
 {
     enum { PARTS = 3, PART_BYTES = 250000 }; /* of a reply of 2.5 MB */
     struct server_fixture *fixture = *state;
@@ -216,7 +213,7 @@ static void server_watch__leaves_who_takes_long_replies_slowly(void **state)
     peer_close(&slow);
 }
 
-static void server_watch__stopped_readers_leave_room_for_others(void **state)
+SL_CASE_WITH(server_watch__stopped_readers_leave_room_for_others, setup, server_fixture_teardown)
 {
     enum { STOPPED = 3 };
     struct server_fixture *fixture = *state;
@@ -240,7 +237,7 @@ static void server_watch__stopped_readers_leave_room_for_others(void **state)
 
 /* ---- Who does not go on writing -------------------------------------------------------------- */
 
-static void server_watch__closes_who_sends_a_frame_byte_by_byte(void **state)
+SL_CASE_WITH(server_watch__closes_who_sends_a_frame_byte_by_byte, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     server_fixture_run_on(fixture, 0, stop_looking);
@@ -258,7 +255,7 @@ static void server_watch__closes_who_sends_a_frame_byte_by_byte(void **state)
 }
 
 /* Three clients push at once, over a link on which that takes longer than a peer may be silent. */
-static void server_watch__leaves_frames_that_come_slowly(void **state)
+SL_CASE_WITH(server_watch__leaves_frames_that_come_slowly, setup, server_fixture_teardown)
 {
     enum { CLIENTS = 3, PARTS = 40 };
     struct server_fixture *fixture = *state;
@@ -284,7 +281,8 @@ static void server_watch__leaves_frames_that_come_slowly(void **state)
     }
 }
 
-static void server_watch__frames_that_stop_do_not_keep_others_out(void **state)
+SL_CASE_WITH(server_watch__frames_that_stop_do_not_keep_others_out, setup_impatient,
+             server_fixture_teardown)
 {
     enum { STOPPED = 6 }; /* there is room for three */
     struct server_fixture *fixture = *state;
@@ -341,7 +339,8 @@ static void share(struct server_fixture *fixture, uint32_t index)
     sl_server_buffers_put(&server->buffers, sinks[3]);
 }
 
-static void server_watch__one_connection_does_not_take_all_the_room(void **state)
+SL_CASE_WITH(server_watch__one_connection_does_not_take_all_the_room, setup,
+             server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     struct peer *first = join(fixture);
@@ -383,7 +382,7 @@ static void overtake(struct server_fixture *fixture, uint32_t index)
     conn->kind = SL_SERVER_CONN_DATA;
 }
 
-static void server_watch__clients_do_not_keep_members_waiting(void **state)
+SL_CASE_WITH(server_watch__clients_do_not_keep_members_waiting, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     struct peer *first = join(fixture);
@@ -417,7 +416,7 @@ static void hurry(struct server_fixture *fixture, uint32_t index)
     }
 }
 
-static void server_watch__long_requests_that_wait_hurry_no_reader(void **state)
+SL_CASE_WITH(server_watch__long_requests_that_wait_hurry_no_reader, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     struct peer *peer = join(fixture);
@@ -448,7 +447,7 @@ static void close_the_first(struct server_fixture *fixture, uint32_t index)
     sl_server_buffers_put(&server->buffers, sinks[0]);
 }
 
-static void server_watch__who_is_being_closed_keeps_nobody_waiting(void **state)
+SL_CASE_WITH(server_watch__who_is_being_closed_keeps_nobody_waiting, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     struct peer *first = join(fixture);
@@ -456,26 +455,4 @@ static void server_watch__who_is_being_closed_keeps_nobody_waiting(void **state)
     server_fixture_run_on(fixture, 0, close_the_first);
     peer_close(&first);
     peer_close(&second);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_watch__closes_who_does_not_read),
-        CASE(server_watch__leaves_who_reads_slowly_or_has_nothing_to_read),
-        cmocka_unit_test_setup_teardown(server_watch__leaves_who_takes_long_replies_slowly,
-                                        setup_attentive, server_fixture_teardown),
-        CASE(server_watch__stopped_readers_leave_room_for_others),
-        CASE(server_watch__closes_who_sends_a_frame_byte_by_byte),
-        CASE(server_watch__leaves_frames_that_come_slowly),
-        cmocka_unit_test_setup_teardown(server_watch__frames_that_stop_do_not_keep_others_out,
-                                        setup_impatient, server_fixture_teardown),
-        CASE(server_watch__one_connection_does_not_take_all_the_room),
-        CASE(server_watch__clients_do_not_keep_members_waiting),
-        CASE(server_watch__long_requests_that_wait_hurry_no_reader),
-        CASE(server_watch__who_is_being_closed_keeps_nobody_waiting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* A server whose cluster has a secret. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "fixture.h"
 #include "net/control/auth.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 static const struct sl_secret secret = {.byte_count = 20, .bytes = "a secret of 20 bytes"};
 static const struct sl_secret other_secret = {.byte_count = 20, .bytes = "a secret of 19 bytes"};
@@ -84,7 +79,7 @@ static void expect_refusal(struct peer **peer, const struct sl_message *answer, 
     peer_close(peer);
 }
 
-static void server_auth__welcomes_who_proves_the_secret(void **state)
+SL_CASE_WITH(server_auth__welcomes_who_proves_the_secret, setup, server_fixture_teardown)
 {
     for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
         struct peer *peer = peer_connect(*state);
@@ -103,7 +98,7 @@ static void server_auth__welcomes_who_proves_the_secret(void **state)
     peer_close(&peer);
 }
 
-static void server_auth__refuses_who_has_no_secret(void **state)
+SL_CASE_WITH(server_auth__refuses_who_has_no_secret, setup, server_fixture_teardown)
 {
     for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
         struct peer *peer = peer_connect(*state);
@@ -114,7 +109,7 @@ static void server_auth__refuses_who_has_no_secret(void **state)
     }
 }
 
-static void server_auth__refuses_a_wrong_proof(void **state)
+SL_CASE_WITH(server_auth__refuses_a_wrong_proof, setup, server_fixture_teardown)
 {
     for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
         struct peer *peer = peer_connect(*state);
@@ -126,7 +121,7 @@ static void server_auth__refuses_a_wrong_proof(void **state)
 }
 
 /* The proof of a server is not accepted from a client. */
-static void server_auth__refuses_a_servers_proof(void **state)
+SL_CASE_WITH(server_auth__refuses_a_servers_proof, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 0);
@@ -140,7 +135,7 @@ static void server_auth__refuses_a_servers_proof(void **state)
     expect_refusal(&peer, &message, "this cluster needs a secret");
 }
 
-static void server_auth__takes_nothing_before_the_proof(void **state)
+SL_CASE_WITH(server_auth__takes_nothing_before_the_proof, setup, server_fixture_teardown)
 {
     for (int what = 0; what < 4; what++) {
         struct peer *peer = peer_connect(*state);
@@ -162,7 +157,7 @@ static void server_auth__takes_nothing_before_the_proof(void **state)
     }
 }
 
-static void server_auth__is_not_there_without_a_secret(void **state)
+SL_CASE_WITH(server_auth__is_not_there_without_a_secret, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     server_fixture_stop(fixture);
@@ -175,9 +170,8 @@ static void server_auth__is_not_there_without_a_secret(void **state)
 }
 
 /* The timer of the hello goes on until the proof. */
-static void server_auth__waits_for_a_proof_in_vain(void **state)
+SL_CASE(server_auth__waits_for_a_proof_in_vain)
 {
-    (void)state;
     struct stepped *world = calloc(1, sizeof *world);
     struct stepped_peer *peer = calloc(1, sizeof *peer);
     assert_non_null(world);
@@ -194,20 +188,4 @@ static void server_auth__waits_for_a_proof_in_vain(void **state)
     stepped_stop(world);
     free(peer);
     free(world);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_auth__welcomes_who_proves_the_secret),
-        CASE(server_auth__refuses_who_has_no_secret),
-        CASE(server_auth__refuses_a_wrong_proof),
-        CASE(server_auth__refuses_a_servers_proof),
-        CASE(server_auth__takes_nothing_before_the_proof),
-        CASE(server_auth__is_not_there_without_a_secret),
-        cmocka_unit_test(server_auth__waits_for_a_proof_in_vain),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/hash.h"
 #include "ps/server/buffers.h"
 #include "tests/support/resident.h"
+#include "tests/support/unit.h"
 
 #define TOP      ((size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
 #define LIVE_MAX 256
 
-static void server_buffers__blocks_never_overlap_and_merge_again(void **state)
+SL_CASE(server_buffers__blocks_never_overlap_and_merge_again)
 {
-    (void)state;
     struct sl_server_buffers buffers;
     assert_int_equal(sl_server_buffers_init(&buffers, 4 * TOP), 0);
     uint8_t *live[LIVE_MAX];
@@ -67,9 +60,8 @@ static void server_buffers__blocks_never_overlap_and_merge_again(void **state)
     sl_server_buffers_fini(&buffers);
 }
 
-static void server_buffers_get__stops_at_the_callers_limit(void **state)
+SL_CASE(server_buffers_get__stops_at_the_callers_limit)
 {
-    (void)state;
     struct sl_server_buffers buffers;
     assert_int_equal(sl_server_buffers_init(&buffers, 0), 0); /* at least one largest block */
     uint8_t *first = sl_server_buffers_get(&buffers, 5000, 16384);
@@ -84,9 +76,8 @@ static void server_buffers_get__stops_at_the_callers_limit(void **state)
 }
 
 /* One block stays in use; the rest goes back, and can be taken again. */
-static void server_buffers_give_back__blocks_that_are_free(void **state)
+SL_CASE(server_buffers_give_back__blocks_that_are_free)
 {
-    (void)state;
     enum { BLOCKS = 6 };
     struct sl_server_buffers buffers;
     uint8_t *blocks[BLOCKS];
@@ -113,14 +104,4 @@ static void server_buffers_give_back__blocks_that_are_free(void **state)
         sl_server_buffers_put(&buffers, blocks[0]);
     }
     sl_server_buffers_fini(&buffers);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(server_buffers__blocks_never_overlap_and_merge_again),
-        cmocka_unit_test(server_buffers_get__stops_at_the_callers_limit),
-        cmocka_unit_test(server_buffers_give_back__blocks_that_are_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

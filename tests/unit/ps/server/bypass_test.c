@@ -1,17 +1,12 @@
 /* The server over three transports, of which one has a device that fetches and delivers by itself:
  * what RDMA asks of a server, without RDMA. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ps/server/internal.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define SPARSE   0
 #define DENSE    3
@@ -139,7 +134,7 @@ static uint64_t copied_bytes(const struct world *world)
 
 /* ---- Tests */
 
-static void server_bypass__serves_all_transports(void **state)
+SL_CASE_WITH(server_bypass__serves_all_transports, setup, teardown)
 {
     struct world *world = *state;
     struct stepped_peer *const peers[] = {&world->bypass, &world->path, &world->far};
@@ -164,7 +159,7 @@ static void server_bypass__serves_all_transports(void **state)
     sl_message_fini(&answer);
 }
 
-static void server_listen__needs_the_bypass_transport(void **state)
+SL_CASE_WITH(server_listen__needs_the_bypass_transport, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *two = *state;
     const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "127.0.0.1"};
@@ -182,7 +177,8 @@ static int open_nothing(struct sl_reactor *reactor, const struct sl_transport_op
     return SL_ERR_NOT_FOUND;
 }
 
-static void server_create__does_without_a_bypass_transport_that_is_not_needed(void **state)
+SL_CASE_WITH(server_create__does_without_a_bypass_transport_that_is_not_needed, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *two = *state;
     struct sl_transport_ops broken = sl_loop_device_ops;
@@ -198,7 +194,7 @@ static void server_create__does_without_a_bypass_transport_that_is_not_needed(vo
 }
 
 /* A second shard, on the other reactor, gets the connections that name it: each keeps its kind. */
-static void server_hand_over__keeps_the_kind_of_the_connection(void **state)
+SL_CASE_WITH(server_hand_over__keeps_the_kind_of_the_connection, setup, teardown)
 {
     struct world *world = *state;
     struct sl_server *first = world->stepped.server;
@@ -231,7 +227,7 @@ static void server_hand_over__keeps_the_kind_of_the_connection(void **state)
 
 /* However a reply is made, and whatever a request pushes: the device fetches the one from where it
  * was made, and delivers the other where it waits. */
-static void server_bypass__copies_nothing_that_is_long(void **state)
+SL_CASE_WITH(server_bypass__copies_nothing_that_is_long, setup, teardown)
 {
     struct world *world = *state;
     const uint32_t counts[] = {5000, 30000, 100000, 250000, ELEMENTS};
@@ -255,9 +251,8 @@ static void server_bypass__copies_nothing_that_is_long(void **state)
 }
 
 /* It is slower, and no more than that. */
-static void server_bypass__works_with_memory_that_is_not_registered(void **state)
+SL_CASE(server_bypass__works_with_memory_that_is_not_registered)
 {
-    (void)state;
     struct world *world = create(12, true);
     send_dense(world, 1, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     expect_ok(&world->bypass, 1);
@@ -270,7 +265,7 @@ static void server_bypass__works_with_memory_that_is_not_registered(void **state
 
 /* One frame with the request's id answers it, so that the device knows what to write where; long
  * ones in parts are for streams of bytes. */
-static void server_reply__of_any_size_is_one_frame_to_its_reply_buffer(void **state)
+SL_CASE_WITH(server_reply__of_any_size_is_one_frame_to_its_reply_buffer, setup, teardown)
 {
     struct world *world = *state;
     const uint32_t counts[] = {5000, 30000, 100000, 250000, ELEMENTS};
@@ -296,7 +291,7 @@ static void server_reply__of_any_size_is_one_frame_to_its_reply_buffer(void **st
 
 /* Small pulls that arrive together are answered in one piece of several frames, whose landings are
  * given back though nothing is written there: the device remembers no more than a few. */
-static void server_pulls__of_one_run_are_answered_each(void **state)
+SL_CASE_WITH(server_pulls__of_one_run_are_answered_each, setup, teardown)
 {
     struct world *world = *state;
     struct stepped *stepped = &world->stepped;
@@ -320,7 +315,7 @@ static void server_pulls__of_one_run_are_answered_each(void **state)
 }
 
 /* What cannot be carried out is answered in words, which lie elsewhere. */
-static void server_reply__of_an_error_leaves_the_reply_buffer_degraded(void **state)
+SL_CASE_WITH(server_reply__of_an_error_leaves_the_reply_buffer_degraded, setup, teardown)
 {
     struct world *world = *state;
     struct stepped *stepped = &world->stepped;
@@ -337,7 +332,7 @@ static void server_reply__of_an_error_leaves_the_reply_buffer_degraded(void **st
 }
 
 /* The landing is lost with its connection; the answer comes whole to the one of the next. */
-static void server_reply__is_whole_after_its_reply_buffer_was_lost(void **state)
+SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_lost, setup, teardown)
 {
     struct world *world = *state;
     for (uint64_t id = 1; id <= 40; id++) {
@@ -352,35 +347,12 @@ static void server_reply__is_whole_after_its_reply_buffer_was_lost(void **state)
     }
 }
 
-static void server_destroy__ends_what_a_device_has_begun(void **state)
+SL_CASE(server_destroy__ends_what_a_device_has_begun)
 {
-    (void)state;
     for (uint32_t turns = 0; turns < 24; turns += 3) {
         struct world *world = create(1 + turns, false);
         send_to_reply_buffer(world, 1, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
         stepped_turns(&world->stepped, turns);
         destroy(world);
     }
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define CASE_TWO(name)                                                                             \
-    cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_bypass__serves_all_transports),
-        CASE_TWO(server_listen__needs_the_bypass_transport),
-        CASE_TWO(server_create__does_without_a_bypass_transport_that_is_not_needed),
-        CASE(server_hand_over__keeps_the_kind_of_the_connection),
-        CASE(server_bypass__copies_nothing_that_is_long),
-        cmocka_unit_test(server_bypass__works_with_memory_that_is_not_registered),
-        CASE(server_reply__of_any_size_is_one_frame_to_its_reply_buffer),
-        CASE(server_pulls__of_one_run_are_answered_each),
-        CASE(server_reply__of_an_error_leaves_the_reply_buffer_degraded),
-        CASE(server_reply__is_whole_after_its_reply_buffer_was_lost),
-        cmocka_unit_test(server_destroy__ends_what_a_device_has_begun),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* A server's shard saved while it serves, and begun from what was saved; on a disk in memory that
  * fails, fills up or stands still. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +11,7 @@
 #include "ps/server/restore.h"
 #include "stepped.h"
 #include "tests/support/memory_disk.h"
+#include "tests/support/unit.h"
 
 #define NOBODY   UINT32_MAX
 #define RESULTS  8
@@ -183,7 +178,7 @@ static float value_of(struct world *world, uint32_t key_count)
 
 /* ---- Saving ---------------------------------------------------------------------------------- */
 
-static void save__adds_what_has_changed(void **state)
+SL_CASE_WITH(save__adds_what_has_changed, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
@@ -197,7 +192,7 @@ static void save__adds_what_has_changed(void **state)
 }
 
 /* One whose manifest was never written is nothing to add to. */
-static void save__adds_to_what_is_complete_only(void **state)
+SL_CASE_WITH(save__adds_to_what_is_complete_only, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, 100), 0);
@@ -210,7 +205,7 @@ static void save__adds_to_what_is_complete_only(void **state)
 }
 
 /* Requests are answered while it is made, and what they push is not in it. */
-static void save__is_of_one_moment(void **state)
+SL_CASE_WITH(save__is_of_one_moment, setup, teardown)
 {
     struct world *world = *state;
     world->two.stepped.pair.aside_ns = 30 * SL_CLOCK_NS_PER_MS;
@@ -235,7 +230,7 @@ static void save__is_of_one_moment(void **state)
     assert_true(value_of(world, 100) == 1.0F);
 }
 
-static void save__begins_while_a_long_push_is_in_progress(void **state)
+SL_CASE_WITH(save__begins_while_a_long_push_is_in_progress, setup, teardown)
 {
     struct world *world = *state;
     stepped_push(&world->two.first, world->next_id++, 0, STEPPED_KEYS);
@@ -246,7 +241,7 @@ static void save__begins_while_a_long_push_is_in_progress(void **state)
     assert_int_equal(stepped_reply(&world->two.first, 1)->status, 0);
 }
 
-static void save__another_one_takes_its_place(void **state)
+SL_CASE_WITH(save__another_one_takes_its_place, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
@@ -264,7 +259,7 @@ static void save__another_one_takes_its_place(void **state)
 
 /* Whatever the operation of the disk that fails, it is said, requests are answered, and the next
  * one is made. */
-static void save__a_disk_that_fails(void **state)
+SL_CASE_WITH(save__a_disk_that_fails, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
@@ -288,7 +283,7 @@ static void save__a_disk_that_fails(void **state)
     save(world, number, 0);
 }
 
-static void save__a_full_disk(void **state)
+SL_CASE_WITH(save__a_full_disk, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
@@ -304,7 +299,7 @@ static void save__a_full_disk(void **state)
 
 /* It takes nothing for longer than the patience lasts: the checkpoint is given up, and so is the
  * next, until it goes on. */
-static void save__a_disk_that_stands_still(void **state)
+SL_CASE_WITH(save__a_disk_that_stands_still, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
@@ -328,7 +323,7 @@ static void save__a_disk_that_stands_still(void **state)
     assert_int_equal(save(world, 3, 0), 3000);
 }
 
-static void save__is_left_behind_when_the_server_ends(void **state)
+SL_CASE_WITH(save__is_left_behind_when_the_server_ends, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
@@ -336,7 +331,7 @@ static void save__is_left_behind_when_the_server_ends(void **state)
     stepped_turns(&world->two.stepped, 4);
 } /* and nothing stays open, or leaks */
 
-static void quiet__nothing_is_written_any_more(void **state)
+SL_CASE_WITH(quiet__nothing_is_written_any_more, setup, teardown)
 {
     struct world *world = *state;
     struct sl_server *server = world->two.stepped.server;
@@ -353,7 +348,7 @@ static void quiet__nothing_is_written_any_more(void **state)
 
 /* ---- Beginning from one ---------------------------------------------------------------------- */
 
-static void restore__goes_on_as_the_one_that_it_was(void **state)
+SL_CASE_WITH(restore__goes_on_as_the_one_that_it_was, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
@@ -389,7 +384,7 @@ static bool is_answered(void *ctx)
 }
 
 /* Who comes while it is loaded waits, and is welcomed then, as the one that he was. */
-static void restore__clients_wait(void **state)
+SL_CASE_WITH(restore__clients_wait, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
@@ -441,7 +436,7 @@ static void leave_and_restore(struct world *world, bool finishes)
 }
 
 /* What was kept aside for worker/1 is there, and workers begin anew. */
-static void restore__of_a_job_that_is_over_begins_another(void **state)
+SL_CASE_WITH(restore__of_a_job_that_is_over_begins_another, setup, teardown)
 {
     struct world *world = *state;
     leave_and_restore(world, true);
@@ -453,7 +448,7 @@ static void restore__of_a_job_that_is_over_begins_another(void **state)
 }
 
 /* Another shard was cut before worker/0 left: this one goes on beside it. */
-static void restore__of_a_job_that_is_not_over_elsewhere_goes_on(void **state)
+SL_CASE_WITH(restore__of_a_job_that_is_not_over_elsewhere_goes_on, setup, teardown)
 {
     struct world *world = *state;
     world->workers = SL_CHECKPOINT_WORKERS_SOME;
@@ -464,7 +459,7 @@ static void restore__of_a_job_that_is_not_over_elsewhere_goes_on(void **state)
 }
 
 /* worker/0 is waited for where it stood: a job that was stopped goes on. */
-static void restore__of_a_job_that_was_left_unfinished_goes_on(void **state)
+SL_CASE_WITH(restore__of_a_job_that_was_left_unfinished_goes_on, setup, teardown)
 {
     struct world *world = *state;
     leave_and_restore(world, false);
@@ -475,7 +470,7 @@ static void restore__of_a_job_that_was_left_unfinished_goes_on(void **state)
     assert_int_equal(welcome->welcome.clock, 1);
 }
 
-static void restore__says_which_file_is_damaged(void **state)
+SL_CASE_WITH(restore__says_which_file_is_damaged, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
@@ -491,7 +486,7 @@ static void restore__says_which_file_is_damaged(void **state)
     assert_non_null(strstr(world->restore_reason, path));
 }
 
-static void restore__ends_with_the_server(void **state)
+SL_CASE_WITH(restore__ends_with_the_server, setup, teardown)
 {
     struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
@@ -500,30 +495,4 @@ static void restore__ends_with_the_server(void **state)
     restore(world, 1);
     stepped_turns(&world->two.stepped, 3);
     assert_false(world->restored);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(save__adds_what_has_changed),
-        CASE(save__adds_to_what_is_complete_only),
-        CASE(save__is_of_one_moment),
-        CASE(save__begins_while_a_long_push_is_in_progress),
-        CASE(save__another_one_takes_its_place),
-        CASE(save__a_disk_that_fails),
-        CASE(save__a_full_disk),
-        CASE(save__a_disk_that_stands_still),
-        CASE(save__is_left_behind_when_the_server_ends),
-        CASE(quiet__nothing_is_written_any_more),
-        CASE(restore__goes_on_as_the_one_that_it_was),
-        CASE(restore__clients_wait),
-        CASE(restore__of_a_job_that_is_over_begins_another),
-        CASE(restore__of_a_job_that_is_not_over_elsewhere_goes_on),
-        CASE(restore__of_a_job_that_was_left_unfinished_goes_on),
-        CASE(restore__says_which_file_is_damaged),
-        CASE(restore__ends_with_the_server),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

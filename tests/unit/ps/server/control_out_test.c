@@ -1,10 +1,4 @@
 /* Control messages to many members at once, more than the outbox holds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +8,7 @@
 #include "ps/process/coordinator_ops.h"
 #include "ps/server/internal.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define MEMBERS 60
 
@@ -73,7 +68,7 @@ static void tell_all(struct world *world, const struct sl_message *message)
 }
 
 /* The largest cluster there can be: 9 MB for all, where the outbox has room for 4. */
-static void server_send__tells_everyone_what_finds_no_room_at_once(void **state)
+SL_CASE_WITH(server_send__tells_everyone_what_finds_no_room_at_once, setup, teardown)
 {
     struct world *world = *state;
     for (uint32_t i = 0; i < SL_LIMIT_PS; i++) {
@@ -101,7 +96,7 @@ static void server_send__tells_everyone_what_finds_no_room_at_once(void **state)
 }
 
 /* Nobody asked for these: their number does not make who gets them one that floods. */
-static void server_send__of_many_losses_closes_nobody(void **state)
+SL_CASE_WITH(server_send__of_many_losses_closes_nobody, setup, teardown)
 {
     struct world *world = *state;
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
@@ -120,7 +115,7 @@ static void server_send__of_many_losses_closes_nobody(void **state)
 }
 
 /* What waits for a member that is gone is forgotten. */
-static void server_send__forgets_who_has_gone(void **state)
+SL_CASE_WITH(server_send__forgets_who_has_gone, setup, teardown)
 {
     struct world *world = *state;
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
@@ -138,7 +133,7 @@ static void server_send__forgets_who_has_gone(void **state)
     assert_null(world->stepped.server->later_control.first);
 }
 
-static void server_close_peer__closes_it(void **state)
+SL_CASE_WITH(server_close_peer__closes_it, setup, teardown)
 {
     struct world *world = *state;
     struct sl_server_conn *conn = world->stepped.server->conns;
@@ -146,17 +141,4 @@ static void server_close_peer__closes_it(void **state)
     stepped_turns(&world->stepped, 50);
     assert_int_equal(world->stepped.server->conn_count, MEMBERS - 1);
     assert_null(world->members[MEMBERS - 1].link);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_send__tells_everyone_what_finds_no_room_at_once),
-        CASE(server_send__of_many_losses_closes_nobody),
-        CASE(server_send__forgets_who_has_gone),
-        CASE(server_close_peer__closes_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* The server's control messages: hellos, tables, goodbyes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define NOBODY  UINT32_MAX
 #define LONG_US (60U * 1000 * 1000)
@@ -60,7 +55,7 @@ static struct sl_message_hello data_hello(uint32_t shard)
     };
 }
 
-static void server_hello__is_welcomed_by_the_shard_it_names(void **state)
+SL_CASE_WITH(server_hello__is_welcomed_by_the_shard_it_names, setup, server_fixture_teardown)
 {
     for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
         struct peer *peer = peer_connect(*state);
@@ -75,7 +70,7 @@ static void server_hello__is_welcomed_by_the_shard_it_names(void **state)
     }
 }
 
-static void server_hello__waits_for_the_shards_number(void **state)
+SL_CASE_WITH(server_hello__waits_for_the_shards_number, setup_late, server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .hello = data_hello(1)};
@@ -100,7 +95,7 @@ static void expect_refusal(struct peer **peer, const struct sl_message *answer, 
     peer_close(peer);
 }
 
-static void server_hello__of_another_version_is_told_both(void **state)
+SL_CASE_WITH(server_hello__of_another_version_is_told_both, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     struct sl_message_hello hello = data_hello(0);
@@ -110,7 +105,7 @@ static void server_hello__of_another_version_is_told_both(void **state)
     expect_refusal(&peer, &answer, SL_ERR_VERSION, "version 1");
 }
 
-static void server_hello__to_a_shard_that_is_not_there_is_refused(void **state)
+SL_CASE_WITH(server_hello__to_a_shard_that_is_not_there_is_refused, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     struct sl_message_hello hello = data_hello(SERVER_COUNT);
@@ -118,7 +113,8 @@ static void server_hello__to_a_shard_that_is_not_there_is_refused(void **state)
     expect_refusal(&peer, &answer, SL_ERR_INVALID, "shards 0 to 1");
 }
 
-static void server_hello__for_control_is_refused_without_the_coordinator(void **state)
+SL_CASE_WITH(server_hello__for_control_is_refused_without_the_coordinator, setup_degraded,
+             server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     struct sl_message_hello hello = data_hello(0);
@@ -127,7 +123,7 @@ static void server_hello__for_control_is_refused_without_the_coordinator(void **
     expect_refusal(&peer, &answer, SL_ERR_REFUSED, "ps/0 does");
 }
 
-static void server_hello__for_control_reaches_the_coordinator(void **state)
+SL_CASE_WITH(server_hello__for_control_reaches_the_coordinator, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     struct sl_message_hello hello = data_hello(0);
@@ -152,7 +148,8 @@ static void send_other_version(struct peer *peer)
     peer_send_bytes(peer, head, sizeof head);
 }
 
-static void server_version__of_a_member_that_changes_ends_its_membership(void **state)
+SL_CASE_WITH(server_version__of_a_member_that_changes_ends_its_membership, setup,
+             server_fixture_teardown)
 {
     struct sl_message_hello hello = {
         .purpose = SL_MESSAGE_PURPOSE_CONTROL, .role = SL_MESSAGE_ROLE_WORKER, .task_index = 3};
@@ -172,7 +169,7 @@ static void server_version__of_a_member_that_changes_ends_its_membership(void **
     }
 }
 
-static void server_hello__must_come_first(void **state)
+SL_CASE_WITH(server_hello__must_come_first, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     send_pull(peer, 0);
@@ -195,7 +192,7 @@ static void server_hello__must_come_first(void **state)
     peer_close(&peer);
 }
 
-static void server_table_open__conflict_is_named(void **state)
+SL_CASE_WITH(server_table_open__conflict_is_named, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -217,7 +214,7 @@ static void server_table_open__conflict_is_named(void **state)
     peer_close(&peer);
 }
 
-static void server_table_open__of_a_bad_specification_is_answered(void **state)
+SL_CASE_WITH(server_table_open__of_a_bad_specification_is_answered, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     struct sl_message message = {
@@ -250,7 +247,7 @@ static void drain(struct server_fixture *fixture, uint32_t index)
     sl_server_drain(fixture->servers[index], 60 * SL_CLOCK_NS_PER_S, post_drained, fixture);
 }
 
-static void server_drain__answers_says_goodbye_and_closes(void **state)
+SL_CASE_WITH(server_drain__answers_says_goodbye_and_closes, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     struct peer *peer = peer_join(fixture, 0, 0);
@@ -271,7 +268,7 @@ static void server_drain__answers_says_goodbye_and_closes(void **state)
     assert_int_equal(sem_timedwait(&fixture->drained, &end), 0);
 }
 
-static void server_drain__refuses_newcomers(void **state)
+SL_CASE_WITH(server_drain__refuses_newcomers, setup, server_fixture_teardown)
 {
     struct server_fixture *fixture = *state;
     struct peer *peer = peer_connect(fixture);
@@ -287,28 +284,4 @@ static void server_drain__refuses_newcomers(void **state)
     peer = peer_connect(fixture);
     peer_expect_end(peer);
     peer_close(&peer);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_hello__is_welcomed_by_the_shard_it_names),
-        cmocka_unit_test_setup_teardown(server_hello__waits_for_the_shards_number, setup_late,
-                                        server_fixture_teardown),
-        CASE(server_hello__of_another_version_is_told_both),
-        CASE(server_hello__to_a_shard_that_is_not_there_is_refused),
-        cmocka_unit_test_setup_teardown(
-            server_hello__for_control_is_refused_without_the_coordinator, setup_degraded,
-            server_fixture_teardown),
-        CASE(server_hello__for_control_reaches_the_coordinator),
-        CASE(server_version__of_a_member_that_changes_ends_its_membership),
-        CASE(server_hello__must_come_first),
-        CASE(server_table_open__conflict_is_named),
-        CASE(server_table_open__of_a_bad_specification_is_answered),
-        CASE(server_drain__answers_says_goodbye_and_closes),
-        CASE(server_drain__refuses_newcomers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* Draining with requests that are in the queue, rather than parked or answered. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <time.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define DIM          4
 #define NOBODY       UINT32_MAX
@@ -74,7 +69,7 @@ static void drain_when_begun(struct server_fixture *fixture, uint32_t index)
 }
 
 /* It is in the middle of a push when the drain begins, and comes to wait for clocks afterwards. */
-static void server_drain__who_would_wait_for_clocks_is_cancelled(void **state)
+SL_CASE_WITH(server_drain__who_would_wait_for_clocks_is_cancelled, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, 0, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
@@ -104,7 +99,7 @@ static void sync_with(struct peer *peer)
 
 /* Peers that send the beginning of a long frame, and no more, hold the server's memory; a request
  * that needs it is given up in the drain. Then nothing is left to wait for. */
-static void server_drain__ends_when_the_last_request_is_late(void **state)
+SL_CASE_WITH(server_drain__ends_when_the_last_request_is_late, setup, server_fixture_teardown)
 {
     enum { HOLDERS = 3 };
     struct peer *peer = peer_join(*state, NOBODY, 0);
@@ -143,15 +138,4 @@ static void server_drain__ends_when_the_last_request_is_late(void **state)
     }
     expect_drained(*state);
     peer_close(&peer);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_drain__who_would_wait_for_clocks_is_cancelled),
-        CASE(server_drain__ends_when_the_last_request_is_late),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

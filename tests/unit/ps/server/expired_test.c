@@ -1,12 +1,7 @@
 /* A worker that is lost is reported to every server, also when there is no memory for it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define WORKER 1
 
@@ -57,24 +52,13 @@ static void check(struct server_fixture *fixture,
     }
 }
 
-static void server_post_lost__reaches_every_server(void **state)
+SL_CASE_WITH(server_post_lost__reaches_every_server, server_fixture_setup_least,
+             server_fixture_teardown)
 {
     check(*state, report);
 }
 
-static void server_post_lost__needs_no_memory(void **state)
+SL_CASE_WITH(server_post_lost__needs_no_memory, server_fixture_setup_least, server_fixture_teardown)
 {
     check(*state, report_without_memory);
-}
-
-#define CASE(name)                                                                                 \
-    cmocka_unit_test_setup_teardown(name, server_fixture_setup_least, server_fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_post_lost__reaches_every_server),
-        CASE(server_post_lost__needs_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* The server, where requests to a KV table go to a handler of the program's own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include <starling_kv.h>
 
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define TABLE  3
 #define VALUES 100000 /* of the one key; two values less is odd */
@@ -116,7 +111,7 @@ static void expect(struct stepped_peer *peer, uint64_t id, float first, float la
 }
 
 /* Short and long ones, with and without padding, from where the handler has them or made by it. */
-static void server_handler__answers_arrive_whole(void **state)
+SL_CASE_WITH(server_handler__answers_arrive_whole, setup, teardown)
 {
     struct world *world = *state;
     static const uint32_t counts[] = {2, 7, 1000, 1001, 5000, VALUES};
@@ -134,7 +129,7 @@ static void server_handler__answers_arrive_whole(void **state)
 }
 
 /* Of who shares memory, nothing waits in the server, and so nothing is kept of it. */
-static void server_handler__is_shown_at_once_what_came_through_shared_memory(void **state)
+SL_CASE_WITH(server_handler__is_shown_at_once_what_came_through_shared_memory, setup, teardown)
 {
     struct world *world = *state;
     ask(world, &world->path, 1, SL_REQUEST_KV_PUSH_PULL, STEPPED_KEYS * STEPPED_DIM);
@@ -144,7 +139,7 @@ static void server_handler__is_shown_at_once_what_came_through_shared_memory(voi
 }
 
 /* Both that come at once, and one of which it is heard again only after another was done. */
-static void server_handler__that_says_again_is_asked_again(void **state)
+SL_CASE_WITH(server_handler__that_says_again_is_asked_again, setup, teardown)
 {
     struct world *world = *state;
     world->again = 100;
@@ -162,7 +157,7 @@ static void server_handler__that_says_again_is_asked_again(void **state)
     assert_int_equal(world->pushes, 1);
 }
 
-static void server_handler__that_says_again_for_ever_meets_the_deadline(void **state)
+SL_CASE_WITH(server_handler__that_says_again_for_ever_meets_the_deadline, setup, teardown)
 {
     struct world *world = *state;
     world->again = UINT32_MAX;
@@ -174,7 +169,7 @@ static void server_handler__that_says_again_for_ever_meets_the_deadline(void **s
     assert_non_null(strstr(reply->text, "handler"));
 }
 
-static void server_handler__errors_reach_the_sender(void **state)
+SL_CASE_WITH(server_handler__errors_reach_the_sender, setup, teardown)
 {
     struct world *world = *state;
     world->error = SL_ERR_TOO_LARGE;
@@ -185,18 +180,4 @@ static void server_handler__errors_reach_the_sender(void **state)
     world->error = 0;
     ask(world, &world->path, 2, SL_REQUEST_KV_PULL, 10);
     expect(&world->path, 2, 1, 10);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(server_handler__answers_arrive_whole),
-        TEST(server_handler__is_shown_at_once_what_came_through_shared_memory),
-        TEST(server_handler__that_says_again_is_asked_again),
-        TEST(server_handler__that_says_again_for_ever_meets_the_deadline),
-        TEST(server_handler__errors_reach_the_sender),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* The server when its memory is short: as little as it does with. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define DIM          4
 #define NOBODY       UINT32_MAX
@@ -33,7 +28,7 @@ static const float *rows_of(const struct peer *peer)
 }
 
 /* More long requests than the buffers of the smallest server hold, from several connections. */
-static void server_request__short_memory_is_backpressure(void **state)
+SL_CASE_WITH(server_request__short_memory_is_backpressure, setup, server_fixture_teardown)
 {
     enum { PEERS = 6, EACH = 4 };
     struct peer *peers[PEERS];
@@ -83,7 +78,7 @@ static void wait_for_pushes(uint64_t row_count, const struct server_fixture *fix
 
 /* The smallest server has room for two frames of those who wait for clocks. What they have done
  * already, and the replies that they will need, are not counted. */
-static void server_parked__in_the_middle_keeps_only_what_is_left(void **state)
+SL_CASE_WITH(server_parked__in_the_middle_keeps_only_what_is_left, setup, server_fixture_teardown)
 {
     enum { PEERS = 4 };
     struct peer *peers[PEERS];
@@ -135,7 +130,7 @@ static void open_spec(struct peer *peer, uint32_t id, const struct sl_table_spec
 
 /* The smallest server has four blocks of a frame's length for requests and replies in the making.
  */
-static void server_queue__who_lacks_memory_holds_nobody_up(void **state)
+SL_CASE_WITH(server_queue__who_lacks_memory_holds_nobody_up, setup, server_fixture_teardown)
 {
     enum { HOLDERS = 2 }; /* of three blocks, until worker/0 and worker/1 tick */
     struct peer *holders[HOLDERS];
@@ -175,16 +170,4 @@ static void server_queue__who_lacks_memory_holds_nobody_up(void **state)
     assert_int_equal(peer_receive_reply(lacking, 1), 0);
     peer_close(&lacking);
     peer_close(&modest);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_request__short_memory_is_backpressure),
-        CASE(server_parked__in_the_middle_keeps_only_what_is_left),
-        CASE(server_queue__who_lacks_memory_holds_nobody_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

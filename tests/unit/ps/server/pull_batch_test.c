@@ -1,10 +1,4 @@
 /* Small pulls are answered together, and nobody may notice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "core/hash.h"
 #include "ps/server/internal.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define PEERS    3
 #define REQUESTS 40 /* of one peer in a round: fewer than STEPPED_REPLIES */
@@ -94,7 +89,7 @@ static void check(const struct script *script, uint32_t at)
     }
 }
 
-static void pulls__see_what_their_client_pushed_before_and_nothing_later(void **state)
+SL_CASE_WITH(pulls__see_what_their_client_pushed_before_and_nothing_later, setup, teardown)
 {
     struct stepped *world = *state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -143,7 +138,7 @@ static uint64_t requests_carried_out(const struct stepped *world)
     return requests;
 }
 
-static void pulls__before_a_bad_request_are_carried_out(void **state)
+SL_CASE_WITH(pulls__before_a_bad_request_are_carried_out, setup, teardown)
 {
     struct stepped *world = *state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -167,7 +162,7 @@ static void pulls__before_a_bad_request_are_carried_out(void **state)
 
 /* A connection that ends while pulls of it are collected: what they were received in is given back,
  * and the others are answered. The network asserts the former. */
-static void pulls__of_a_connection_that_ends_are_forgotten(void **state)
+SL_CASE_WITH(pulls__of_a_connection_that_ends_are_forgotten, setup, teardown)
 {
     struct stepped *world = *state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -189,7 +184,7 @@ static void pulls__of_a_connection_that_ends_are_forgotten(void **state)
 }
 
 /* More than the outbox has room for, of a peer that does not read: they are queued, in order. */
-static void pulls__wait_in_order_when_there_is_no_room(void **state)
+SL_CASE_WITH(pulls__wait_in_order_when_there_is_no_room, setup, teardown)
 {
     struct stepped *world = *state;
     world->options.buffer_bytes_max = 1; /* the least there is */
@@ -236,7 +231,7 @@ static void arrive(struct stepped *world, struct sl_server_conn *conn, uint64_t 
 }
 
 /* Or connections that are looked at first in every turn would use all of it up. */
-static void requests__that_wait_for_their_turn_are_not_overtaken(void **state)
+SL_CASE_WITH(requests__that_wait_for_their_turn_are_not_overtaken, setup, teardown)
 {
     struct stepped *world = *state;
     stepped_start(world, 5);
@@ -266,7 +261,7 @@ static void requests__that_wait_for_their_turn_are_not_overtaken(void **state)
 
 /* A long push rests in a turn that answers small pulls, so that the answers go out at once, but
  * never in two turns in a row, however many pulls come. */
-static void pushes__rest_while_small_pulls_are_answered_but_not_for_long(void **state)
+SL_CASE_WITH(pushes__rest_while_small_pulls_are_answered_but_not_for_long, setup, teardown)
 {
     struct stepped *world = *state;
     stepped_start(world, 5);
@@ -314,7 +309,7 @@ static void release_turns(struct stepped *world)
 /* A client whose session ends, or goes on with another connection, in the turn in which pulls of it
  * came. These cannot be answered at once, since an iteration has just become complete; and who
  * waited for that with them would be asked when the connection is long gone. */
-static void pulls__of_a_session_that_ends_are_not_left_behind(void **state)
+SL_CASE_WITH(pulls__of_a_session_that_ends_are_not_left_behind, setup, teardown)
 {
     struct stepped *world = *state;
     stepped_start(world, 5);
@@ -348,25 +343,4 @@ static void pulls__of_a_session_that_ends_are_not_left_behind(void **state)
     stepped_stop(world);
     free(first);
     free(second);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            pulls__see_what_their_client_pushed_before_and_nothing_later, setup, teardown),
-        cmocka_unit_test_setup_teardown(pulls__before_a_bad_request_are_carried_out, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(pulls__of_a_connection_that_ends_are_forgotten, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(pulls__wait_in_order_when_there_is_no_room, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(pulls__of_a_session_that_ends_are_not_left_behind, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(requests__that_wait_for_their_turn_are_not_overtaken, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(
-            pushes__rest_while_small_pulls_are_answered_but_not_for_long, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

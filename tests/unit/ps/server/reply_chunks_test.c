@@ -1,16 +1,11 @@
 /* Long pulls of a dense array, whose replies are made as they are sent. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define TABLE     3
 #define BSP_TABLE 4
@@ -96,7 +91,7 @@ static void expect_range(struct world *world, uint64_t id, uint32_t start, uint3
 }
 
 /* Lengths about those of the parts, odd ones too, and beginnings within a block. */
-static void server_stream__brings_every_element(void **state)
+SL_CASE_WITH(server_stream__brings_every_element, setup, teardown)
 {
     static const struct {
         uint32_t start, count;
@@ -110,7 +105,7 @@ static void server_stream__brings_every_element(void **state)
 }
 
 /* What is asked and told meanwhile is answered, and does not get between the parts. */
-static void server_stream__is_not_interrupted(void **state)
+SL_CASE_WITH(server_stream__is_not_interrupted, setup, teardown)
 {
     struct world *world = *state;
     const struct sl_message stats = {.kind = SL_MESSAGE_STATS_GET, .id = 9};
@@ -131,7 +126,7 @@ static void server_stream__is_not_interrupted(void **state)
 }
 
 /* Others push meanwhile: each element is as it was before that, or as it is after it. */
-static void server_stream__is_never_torn_within_an_element(void **state)
+SL_CASE_WITH(server_stream__is_never_torn_within_an_element, setup, teardown)
 {
     struct world *world = *state;
     pull(world, &world->peer, 2, 0, ELEMENTS);
@@ -181,7 +176,7 @@ static void expect_iterations(struct stepped_peer *peer, uint64_t id, float coun
 }
 
 /* Who has no clock holds nobody up, and sees the iterations that end meanwhile whole. */
-static void server_stream__sees_whole_iterations(void **state)
+SL_CASE_WITH(server_stream__sees_whole_iterations, setup, teardown)
 {
     struct world *world = *state;
     join_workers(world);
@@ -199,7 +194,7 @@ static void server_stream__sees_whole_iterations(void **state)
 }
 
 /* A pull that has waited for clocks is passed by later writes, but not while it is answered. */
-static void server_stream__sees_nothing_of_later_iterations(void **state)
+SL_CASE_WITH(server_stream__sees_nothing_of_later_iterations, setup, teardown)
 {
     struct world *world = *state;
     join_workers(world);
@@ -219,7 +214,7 @@ static void server_stream__sees_nothing_of_later_iterations(void **state)
 }
 
 /* One that has waited for clocks comes to its turn while another, which passed it, is answered. */
-static void server_stream__is_one_at_a_time(void **state)
+SL_CASE_WITH(server_stream__is_one_at_a_time, setup, teardown)
 {
     struct world *world = *state;
     struct stepped_peer *worker = &world->workers[0];
@@ -241,7 +236,7 @@ static void server_stream__is_one_at_a_time(void **state)
 
 /* A connection that breaks in the middle of a reply leaves nothing behind: see stepped_stop, which
  * asserts it. Its client, come again, gets the reply. */
-static void server_stream__ends_with_its_connection(void **state)
+SL_CASE_WITH(server_stream__ends_with_its_connection, setup, teardown)
 {
     struct world *world = *state;
     for (uint32_t turns = 0; turns < 12; turns++) {
@@ -252,20 +247,4 @@ static void server_stream__ends_with_its_connection(void **state)
     }
     pull(world, &world->peer, 50, 0, ELEMENTS);
     expect_range(world, 50, 0, ELEMENTS);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_stream__brings_every_element),
-        CASE(server_stream__is_not_interrupted),
-        CASE(server_stream__is_never_torn_within_an_element),
-        CASE(server_stream__sees_whole_iterations),
-        CASE(server_stream__sees_nothing_of_later_iterations),
-        CASE(server_stream__is_one_at_a_time),
-        CASE(server_stream__ends_with_its_connection),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define DIM       4
 #define NOBODY    UINT32_MAX
@@ -79,7 +73,8 @@ static struct sl_message_hello data_hello(uint32_t shard)
 /* ---- Requests ---------------------------------------------------------------------------------
  */
 
-static void server_request__short_ones_are_answered_with_their_credit(void **state)
+SL_CASE_WITH(server_request__short_ones_are_answered_with_their_credit, setup,
+             server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -102,7 +97,7 @@ static void server_request__short_ones_are_answered_with_their_credit(void **sta
     peer_close(&peer);
 }
 
-static void server_request__long_ones_are_sliced_and_right(void **state)
+SL_CASE_WITH(server_request__long_ones_are_sliced_and_right, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -122,7 +117,7 @@ static void server_request__long_ones_are_sliced_and_right(void **state)
     peer_close(&peer);
 }
 
-static void server_request__many_in_flight_are_answered_in_order(void **state)
+SL_CASE_WITH(server_request__many_in_flight_are_answered_in_order, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -163,7 +158,8 @@ static size_t append_pull(const struct peer *peer, uint32_t at, uint8_t *to)
     return SL_FRAME_HEADER_BYTES + request.bytes;
 }
 
-static void server_request__that_fails_among_good_ones_fails_degraded(void **state)
+SL_CASE_WITH(server_request__that_fails_among_good_ones_fails_degraded, setup,
+             server_fixture_teardown)
 {
     static uint8_t bytes[BURST * 128];
     struct peer *peer = peer_join(*state, NOBODY, 0);
@@ -189,7 +185,8 @@ static void server_request__that_fails_among_good_ones_fails_degraded(void **sta
     peer_close(&peer);
 }
 
-static void server_request__errors_carry_text_and_leave_the_connection(void **state)
+SL_CASE_WITH(server_request__errors_carry_text_and_leave_the_connection, setup,
+             server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 1); /* not the shard of the keys */
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -204,7 +201,7 @@ static void server_request__errors_carry_text_and_leave_the_connection(void **st
     peer_close(&peer);
 }
 
-static void server_request__malformed_ones_end_the_connection(void **state)
+SL_CASE_WITH(server_request__malformed_ones_end_the_connection, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     uint64_t id = send_pull(peer, 0, 1, LONG_US); /* no such table */
@@ -227,7 +224,7 @@ static void server_request__malformed_ones_end_the_connection(void **state)
     peer_close(&peer);
 }
 
-static void server_request__half_a_frame_and_an_end_are_survived(void **state)
+SL_CASE_WITH(server_request__half_a_frame_and_an_end_are_survived, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -255,7 +252,7 @@ static void server_request__half_a_frame_and_an_end_are_survived(void **state)
     peer_close(&peer);
 }
 
-static void server_request__checksums_are_checked_and_given(void **state)
+SL_CASE_WITH(server_request__checksums_are_checked_and_given, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_connect(*state);
     struct sl_message_hello hello = data_hello(0);
@@ -289,7 +286,8 @@ static void server_request__checksums_are_checked_and_given(void **state)
 /* ---- Clocks -----------------------------------------------------------------------------------
  */
 
-static void server_parked__pull_goes_on_when_the_other_worker_ticks(void **state)
+SL_CASE_WITH(server_parked__pull_goes_on_when_the_other_worker_ticks, setup,
+             server_fixture_teardown)
 {
     struct peer *first = peer_join(*state, 0, 0);
     struct peer *second = peer_join(*state, 1, 0);
@@ -317,7 +315,7 @@ static void server_parked__pull_goes_on_when_the_other_worker_ticks(void **state
 }
 
 /* The first section is answered already when the second has to wait. */
-static void server_parked__goes_on_in_the_middle(void **state)
+SL_CASE_WITH(server_parked__goes_on_in_the_middle, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, 0, 0);
     struct peer *other = peer_join(*state, 1, 0);
@@ -350,7 +348,7 @@ static void server_parked__goes_on_in_the_middle(void **state)
 }
 
 /* A parked request that has yet to write: a later pull passes it, a later push does not. */
-static void server_parked__who_writes_is_passed_by_readers_only(void **state)
+SL_CASE_WITH(server_parked__who_writes_is_passed_by_readers_only, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, 0, 0);
     struct peer *other = peer_join(*state, 1, 0);
@@ -379,7 +377,7 @@ static void server_parked__who_writes_is_passed_by_readers_only(void **state)
     peer_close(&other);
 }
 
-static void server_parked__deadline_names_the_worker_waited_for(void **state)
+SL_CASE_WITH(server_parked__deadline_names_the_worker_waited_for, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, 0, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
@@ -390,7 +388,8 @@ static void server_parked__deadline_names_the_worker_waited_for(void **state)
     peer_close(&peer);
 }
 
-static void server_parked__more_than_the_credit_ends_the_connection(void **state)
+SL_CASE_WITH(server_parked__more_than_the_credit_ends_the_connection, setup,
+             server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, 0, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
@@ -401,7 +400,7 @@ static void server_parked__more_than_the_credit_ends_the_connection(void **state
     peer_close(&peer);
 }
 
-static void server_parked__who_leaves_holds_nobody_up(void **state)
+SL_CASE_WITH(server_parked__who_leaves_holds_nobody_up, setup, server_fixture_teardown)
 {
     struct peer *stays = peer_join(*state, 0, 0);
     struct peer *goes = peer_join(*state, 1, 0);
@@ -414,7 +413,7 @@ static void server_parked__who_leaves_holds_nobody_up(void **state)
     peer_close(&stays);
 }
 
-static void server_parked__tick_of_another_clock_is_an_error(void **state)
+SL_CASE_WITH(server_parked__tick_of_another_clock_is_an_error, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, 0, 0);
     uint64_t id = send_tick(peer, 1);
@@ -423,7 +422,7 @@ static void server_parked__tick_of_another_clock_is_an_error(void **state)
     peer_close(&peer);
 }
 
-static void server_parked__who_changes_its_version_holds_nobody_up(void **state)
+SL_CASE_WITH(server_parked__who_changes_its_version_holds_nobody_up, setup, server_fixture_teardown)
 {
     struct peer *stays = peer_join(*state, 0, 0);
     struct peer *goes = peer_join(*state, 1, 0);
@@ -454,7 +453,8 @@ static uint64_t send_push_and_wait(struct peer *peer, uint32_t budget_us)
     return peer_send_request(peer, &request, budget_us);
 }
 
-static void server_parked__in_the_middle_after_its_deadline_is_answered(void **state)
+SL_CASE_WITH(server_parked__in_the_middle_after_its_deadline_is_answered, setup,
+             server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, 0, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
@@ -467,7 +467,7 @@ static void server_parked__in_the_middle_after_its_deadline_is_answered(void **s
 /* ---- Control on data connections, and the end -------------------------------------------------
  */
 
-static void server_stats__count_requests_and_rows(void **state)
+SL_CASE_WITH(server_stats__count_requests_and_rows, setup, server_fixture_teardown)
 {
     struct peer *peer = peer_join(*state, NOBODY, 0);
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -485,31 +485,4 @@ static void server_stats__count_requests_and_rows(void **state)
     assert_true(answer.stats.bytes_in > 50 * (8 + DIM * 4));
     sl_message_fini(&answer);
     peer_close(&peer);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_request__short_ones_are_answered_with_their_credit),
-        CASE(server_request__long_ones_are_sliced_and_right),
-        CASE(server_request__many_in_flight_are_answered_in_order),
-        CASE(server_request__that_fails_among_good_ones_fails_degraded),
-        CASE(server_request__errors_carry_text_and_leave_the_connection),
-        CASE(server_request__malformed_ones_end_the_connection),
-        CASE(server_request__half_a_frame_and_an_end_are_survived),
-        CASE(server_request__checksums_are_checked_and_given),
-        CASE(server_parked__pull_goes_on_when_the_other_worker_ticks),
-        CASE(server_parked__goes_on_in_the_middle),
-        CASE(server_parked__who_writes_is_passed_by_readers_only),
-        CASE(server_parked__deadline_names_the_worker_waited_for),
-        CASE(server_parked__more_than_the_credit_ends_the_connection),
-        CASE(server_parked__who_leaves_holds_nobody_up),
-        CASE(server_parked__tick_of_another_clock_is_an_error),
-        CASE(server_parked__who_changes_its_version_holds_nobody_up),
-        CASE(server_parked__in_the_middle_after_its_deadline_is_answered),
-        CASE(server_stats__count_requests_and_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

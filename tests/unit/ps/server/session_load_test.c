@@ -1,10 +1,4 @@
 /* Sessions in an image: a ps that ends and begins again, as it was, knows its clients. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +10,7 @@
 #include "ps/snapshot/block.h"
 #include "stepped.h"
 #include "tests/support/shard_image.h"
+#include "tests/support/unit.h"
 
 #define NOBODY UINT32_MAX
 
@@ -131,7 +126,8 @@ static float first_value_of(struct stepped_two *world, uint16_t table)
     return stepped_values(&world->stepped, table, 1);
 }
 
-static void server_session_snapshot__what_was_done_is_not_done_again(void **state)
+SL_CASE_WITH(server_session_snapshot__what_was_done_is_not_done_again, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -163,7 +159,8 @@ static void push_is_carried_out_again(struct stepped_two *world, struct saved *s
 }
 
 /* A push that came after the image was made is carried out when it comes again. */
-static void server_session_snapshot__what_was_lost_is_done_again(void **state)
+SL_CASE_WITH(server_session_snapshot__what_was_lost_is_done_again, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -178,7 +175,8 @@ static void server_session_snapshot__what_was_lost_is_done_again(void **state)
     push_is_carried_out_again(world, &saved);
 }
 
-static void server_session_snapshot__what_has_failed_fails_again(void **state)
+SL_CASE_WITH(server_session_snapshot__what_has_failed_fails_again, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -219,7 +217,8 @@ static void send_step(struct stepped_two *world, uint64_t id)
 /* worker/0 has pushed and ticked and waits for worker/1: after the restart too, whether it or the
  * other one comes back first, and what it has pushed is not pushed again. Saved twice, before its
  * client is back. */
-static void server_session_snapshot__a_request_goes_on_behind_what_it_wrote(void **state)
+SL_CASE_WITH(server_session_snapshot__a_request_goes_on_behind_what_it_wrote, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
@@ -253,7 +252,8 @@ static void server_session_snapshot__a_request_goes_on_behind_what_it_wrote(void
     assert_int_equal(stepped_reply(&world->first, 3)->status, 0);
 }
 
-static void server_session_snapshot__leases_begin_when_clients_can_come(void **state)
+SL_CASE_WITH(server_session_snapshot__leases_begin_when_clients_can_come, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
@@ -275,7 +275,8 @@ static void server_session_snapshot__leases_begin_when_clients_can_come(void **s
 }
 
 /* Somebody who is no client may have asked the shard. */
-static void server_session_snapshot__of_clients_and_workers_only(void **state)
+SL_CASE_WITH(server_session_snapshot__of_clients_and_workers_only, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, NOBODY, 7);
@@ -293,7 +294,8 @@ static void server_session_snapshot__of_clients_and_workers_only(void **state)
 
 /* What comes while the sessions are walked is not in the image: it is carried out when it comes
  * again, once. */
-static void server_session_snapshot__what_is_done_meanwhile_is_not_in_it(void **state)
+SL_CASE_WITH(server_session_snapshot__what_is_done_meanwhile_is_not_in_it, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -311,7 +313,8 @@ static void server_session_snapshot__what_is_done_meanwhile_is_not_in_it(void **
 
 /* worker/0's step has written its first sections at the moment of the image, and is done before the
  * walk comes to it. */
-static void server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was(void **state)
+SL_CASE_WITH(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
@@ -349,7 +352,7 @@ static int setup_few(void **state)
 }
 
 /* More than the server takes: the first ones make room. */
-static void server_session_load__more_than_can_be_away(void **state)
+SL_CASE_WITH(server_session_load__more_than_can_be_away, setup_few, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct sl_snapshot_block *block;
@@ -391,7 +394,8 @@ static int load_two(struct stepped_two *world, const struct sl_snapshot_session 
     return err;
 }
 
-static void server_session_load__two_of_a_client_or_a_worker(void **state)
+SL_CASE_WITH(server_session_load__two_of_a_client_or_a_worker, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct sl_snapshot_session first = session_of(5, NOBODY);
@@ -404,7 +408,7 @@ static void server_session_load__two_of_a_client_or_a_worker(void **state)
     assert_non_null(strstr(reason, "a client twice"));
 }
 
-static void server_session_load__what_is_no_session(void **state)
+SL_CASE_WITH(server_session_load__what_is_no_session, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct sl_snapshot_session first = session_of(5, NOBODY);
@@ -421,7 +425,8 @@ static void server_session_load__what_is_no_session(void **state)
 }
 
 /* A worker may be lost at any time while the shard is loaded: it is lost when that is done. */
-static void server_session_load__a_worker_is_lost_meanwhile(void **state)
+SL_CASE_WITH(server_session_load__a_worker_is_lost_meanwhile, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     const struct sl_message_expired lost = {
@@ -449,7 +454,7 @@ static void server_session_load__a_worker_is_lost_meanwhile(void **state)
 }
 
 /* There is place for one: the other's clock is loaded behind, and must not hold anybody up. */
-static void server_session_load__a_worker_has_no_place(void **state)
+SL_CASE_WITH(server_session_load__a_worker_has_no_place, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 0, 7);
@@ -471,27 +476,4 @@ static void server_session_load__a_worker_has_no_place(void **state)
     sl_server_start_serving(server);
     assert_true(sl_clocks_is_expired(&server->shard->clocks, left));
     assert_false(sl_clocks_is_expired(&server->shard->clocks, 1 - left));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_session_snapshot__what_was_done_is_not_done_again),
-        CASE(server_session_snapshot__what_was_lost_is_done_again),
-        CASE(server_session_snapshot__what_has_failed_fails_again),
-        CASE(server_session_snapshot__a_request_goes_on_behind_what_it_wrote),
-        CASE(server_session_snapshot__leases_begin_when_clients_can_come),
-        CASE(server_session_snapshot__of_clients_and_workers_only),
-        CASE(server_session_snapshot__what_is_done_meanwhile_is_not_in_it),
-        CASE(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was),
-        cmocka_unit_test_setup_teardown(server_session_load__more_than_can_be_away, setup_few,
-                                        stepped_two_teardown),
-        CASE(server_session_load__two_of_a_client_or_a_worker),
-        CASE(server_session_load__what_is_no_session),
-        CASE(server_session_load__a_worker_is_lost_meanwhile),
-        CASE(server_session_load__a_worker_has_no_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

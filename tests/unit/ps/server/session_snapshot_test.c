@@ -1,13 +1,8 @@
 /* The sessions of a server at one moment, while they change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "ps/server/session_snapshot.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define MANY     400
 #define FAILURES 300 /* of some: more than are remembered */
@@ -136,7 +131,7 @@ static void expect_all(const struct sl_snapshot_block *saved)
 }
 
 /* Whatever becomes of clients between the slices, and who comes. */
-static void server_session_snapshot__is_of_one_moment(void **state)
+SL_CASE_WITH(server_session_snapshot__is_of_one_moment, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct sl_snapshot_block *saved = NULL;
@@ -161,7 +156,8 @@ static void server_session_snapshot__is_of_one_moment(void **state)
 }
 
 /* The walk waits while nobody takes what it has put; and what is given up leaves nothing behind. */
-static void server_session_snapshot__waits_and_is_given_up(void **state)
+SL_CASE_WITH(server_session_snapshot__waits_and_is_given_up, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct sl_server *server = world->stepped.server;
@@ -192,15 +188,4 @@ static void server_session_snapshot__waits_and_is_given_up(void **state)
     take(world, &saved);
     assert_true(sl_server_session_snapshot_is_over(server));
     forget(&saved);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_session_snapshot__is_of_one_moment),
-        CASE(server_session_snapshot__waits_and_is_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

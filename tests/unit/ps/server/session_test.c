@@ -1,16 +1,11 @@
 /* Sessions: what the server remembers of a client whose connection broke, and for how long. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ps/server/internal.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define NOBODY UINT32_MAX
 
@@ -21,7 +16,8 @@ static int setup_few(void **state)
 
 /* ---- Who takes whose place ------------------------------------------------------------------- */
 
-static void server_session__of_another_process_is_refused_while_the_first_is_there(void **state)
+SL_CASE_WITH(server_session__of_another_process_is_refused_while_the_first_is_there,
+             stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 3, 7);
@@ -42,7 +38,7 @@ static void server_session__of_another_process_is_refused_while_the_first_is_the
     assert_int_equal(answer->error.err, SL_ERR_AGAIN);
 }
 
-static void server_session__keeps_who_the_client_was(void **state)
+SL_CASE_WITH(server_session__keeps_who_the_client_was, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 3, 7);
@@ -53,7 +49,8 @@ static void server_session__keeps_who_the_client_was(void **state)
     assert_int_equal(answer->error.err, SL_ERR_INVALID);
 }
 
-static void server_session__takes_the_place_of_its_open_connection(void **state)
+SL_CASE_WITH(server_session__takes_the_place_of_its_open_connection, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -84,7 +81,7 @@ static void wait_for_second(struct stepped_two *world)
     assert_int_equal(world->first.reply_count, 1);
 }
 
-static void server_session__ends_with_its_lease(void **state)
+SL_CASE_WITH(server_session__ends_with_its_lease, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     wait_for_second(world);
@@ -121,7 +118,8 @@ static void speak(struct stepped_peer *peer)
 }
 
 /* Its welcome may have been lost: then the client believes that it still has the session before. */
-static void server_session__is_not_resumed_by_one_that_was_never_heard(void **state)
+SL_CASE_WITH(server_session__is_not_resumed_by_one_that_was_never_heard, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -133,7 +131,8 @@ static void server_session__is_not_resumed_by_one_that_was_never_heard(void **st
     assert_true(stepped_again(peer)->welcome.resumed);
 }
 
-static void server_session__holds_the_others_while_it_is_back_in_time(void **state)
+SL_CASE_WITH(server_session__holds_the_others_while_it_is_back_in_time, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     wait_for_second(world);
@@ -149,7 +148,7 @@ static void server_session__holds_the_others_while_it_is_back_in_time(void **sta
     assert_int_equal(world->first.reply_count, 1);
 }
 
-static void server_session__ends_with_a_goodbye(void **state)
+SL_CASE_WITH(server_session__ends_with_a_goodbye, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     wait_for_second(world);
@@ -170,7 +169,8 @@ static struct sl_message_expired lost_of(const struct stepped_peer *peer)
     };
 }
 
-static void server_lost__ends_a_session_with_its_connection(void **state)
+SL_CASE_WITH(server_lost__ends_a_session_with_its_connection, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     wait_for_second(world);
@@ -187,7 +187,8 @@ static void server_lost__ends_a_session_with_its_connection(void **state)
     assert_false(stepped_again(&world->second)->welcome.resumed);
 }
 
-static void server_lost__of_one_that_never_came_counts_no_more(void **state)
+SL_CASE_WITH(server_lost__of_one_that_never_came_counts_no_more, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 0, 7);
@@ -204,7 +205,7 @@ static void server_lost__of_one_that_never_came_counts_no_more(void **state)
 }
 
 /* Two pushes in one request: the one in progress is finished, the other is not begun. */
-static void server_lost__leaves_no_push_by_half(void **state)
+SL_CASE_WITH(server_lost__leaves_no_push_by_half, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -228,7 +229,7 @@ static void server_lost__leaves_no_push_by_half(void **state)
     }
 }
 
-static void server_session__count_is_bounded(void **state)
+SL_CASE_WITH(server_session__count_is_bounded, setup_few, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -245,7 +246,7 @@ static void server_session__count_is_bounded(void **state)
     assert_true(stepped_again(peer)->welcome.resumed);
 }
 
-static void server_join__is_for_workers(void **state)
+SL_CASE_WITH(server_join__is_for_workers, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, NOBODY, 7);
@@ -254,26 +255,4 @@ static void server_join__is_for_workers(void **state)
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
     assert_int_equal(answer->id, 9);
     assert_int_equal(answer->error.err, SL_ERR_INVALID);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_session__of_another_process_is_refused_while_the_first_is_there),
-        CASE(server_session__keeps_who_the_client_was),
-        CASE(server_session__takes_the_place_of_its_open_connection),
-        CASE(server_session__ends_with_its_lease),
-        CASE(server_session__is_not_resumed_by_one_that_was_never_heard),
-        CASE(server_session__holds_the_others_while_it_is_back_in_time),
-        CASE(server_session__ends_with_a_goodbye),
-        CASE(server_lost__ends_a_session_with_its_connection),
-        CASE(server_lost__of_one_that_never_came_counts_no_more),
-        CASE(server_lost__leaves_no_push_by_half),
-        cmocka_unit_test_setup_teardown(server_session__count_is_bounded, setup_few,
-                                        stepped_two_teardown),
-        CASE(server_join__is_for_workers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

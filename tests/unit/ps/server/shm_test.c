@@ -1,10 +1,4 @@
 /* The server over two transports, of which one shares memory with its peers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 #include "core/hash.h"
 #include "ps/server/internal.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define SPARSE   0
 #define DENSE    3
@@ -147,7 +142,7 @@ static struct sl_transport_stats stats_of(const struct sl_transport *transport)
 
 /* ---- Tests */
 
-static void server_shm__serves_both_transports(void **state)
+SL_CASE_WITH(server_shm__serves_both_transports, setup, teardown)
 {
     struct world *world = *state;
     make_push(world, SL_REQUEST_PUSH, 10);
@@ -169,9 +164,8 @@ static void server_shm__serves_both_transports(void **state)
     sl_message_fini(&answer);
 }
 
-static void server_listen__needs_the_shm_transport(void **state)
+SL_CASE(server_listen__needs_the_shm_transport)
 {
-    (void)state;
     struct stepped_two *two = calloc(1, sizeof *two);
     assert_non_null(two);
     stepped_start(&two->stepped, 1);
@@ -188,7 +182,7 @@ static void on_drained(void *ctx)
     *(bool *)ctx = true;
 }
 
-static void server_drain__ends_connections_of_both(void **state)
+SL_CASE_WITH(server_drain__ends_connections_of_both, setup, teardown)
 {
     struct world *world = *state;
     bool drained = false;
@@ -206,7 +200,7 @@ static void server_drain__ends_connections_of_both(void **state)
 
 /* As many as come, one after the other, in one place or in two: each is carried out when it is
  * looked at, none is queued, and nothing of it is kept. */
-static void server_push__is_read_in_its_place(void **state)
+SL_CASE_WITH(server_push__is_read_in_its_place, setup, teardown)
 {
     struct world *world = *state;
     const struct sl_server *server = world->stepped.server;
@@ -238,7 +232,7 @@ static void server_push__is_read_in_its_place(void **state)
 }
 
 /* What takes several turns is not read where it may be gone in the next. */
-static void server_push__of_several_turns_is_copied(void **state)
+SL_CASE_WITH(server_push__of_several_turns_is_copied, setup, teardown)
 {
     struct world *world = *state;
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
@@ -258,7 +252,7 @@ static void server_push__of_several_turns_is_copied(void **state)
 
 /* Behind an odd number of values there is padding, of which nothing was said while the values were
  * where its sender has them. It may not count either when they have been copied. */
-static void server_push__with_padding_of_any_kind_may_wait(void **state)
+SL_CASE_WITH(server_push__with_padding_of_any_kind_may_wait, setup, teardown)
 {
     struct world *world = *state;
     struct shard_request *request = &world->stepped.request;
@@ -284,7 +278,7 @@ static void server_push__with_padding_of_any_kind_may_wait(void **state)
 }
 
 /* However it is cut into two, and whatever it is: all of it arrives. */
-static void server_request__may_be_snapshot_anywhere(void **state)
+SL_CASE_WITH(server_request__may_be_snapshot_anywhere, setup, teardown)
 {
     struct world *world = *state;
     const uint32_t key_count = 5000;
@@ -315,9 +309,8 @@ static uint64_t rows_of_sparse(const struct world *world)
 
 /* What a mad peer writes to while it is read spoils its values and nothing else: every request is
  * as valid as when it came, and names the keys that it named then. */
-static void server_push__of_a_mad_peer_spoils_only_values(void **state)
+SL_CASE(server_push__of_a_mad_peer_spoils_only_values)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct world *world = create(seed);
         uint64_t random = seed;
@@ -352,7 +345,7 @@ static void server_push__of_a_mad_peer_spoils_only_values(void **state)
 
 /* Some turns after it has sent a long push its connection is gone: what had begun is finished, the
  * client finds out what, and what was left in its place is given back when nobody reads it. */
-static void server_push__outlives_the_connection_of_its_values(void **state)
+SL_CASE_WITH(server_push__outlives_the_connection_of_its_values, setup, teardown)
 {
     struct world *world = *state;
     for (uint64_t id = 1; id <= 40; id++) {
@@ -369,9 +362,8 @@ static void server_push__outlives_the_connection_of_its_values(void **state)
 }
 
 /* The server may end while it reads. */
-static void server_destroy__forgets_what_is_in_its_place(void **state)
+SL_CASE(server_destroy__forgets_what_is_in_its_place)
 {
-    (void)state;
     for (uint32_t turns = 0; turns < 24; turns += 3) {
         struct world *world = create(1 + turns);
         make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
@@ -382,7 +374,7 @@ static void server_destroy__forgets_what_is_in_its_place(void **state)
 }
 
 /* Replies, however they are made, are sent from where the peer can read them. */
-static void server_reply__is_copied_by_nobody(void **state)
+SL_CASE_WITH(server_reply__is_copied_by_nobody, setup, teardown)
 {
     struct world *world = *state;
     const uint32_t counts[] = {1000, 5000, 30000, 100000, ELEMENTS};
@@ -410,7 +402,7 @@ static void pull_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, u
     stepped_send(&world->path, id, STEPPED_BUDGET);
 }
 
-static void server_reply__is_made_where_it_shall_lie(void **state)
+SL_CASE_WITH(server_reply__is_made_where_it_shall_lie, setup, teardown)
 {
     struct world *world = *state;
     const uint32_t counts[] = {6000, 30000, 100000, ELEMENTS};
@@ -435,7 +427,7 @@ static void server_reply__is_made_where_it_shall_lie(void **state)
     assert_int_equal(world->stepped.server->shm_buffers.used_bytes, 0);
 }
 
-static void server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size(void **state)
+SL_CASE_WITH(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size, setup, teardown)
 {
     struct world *world = *state;
     memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
@@ -449,7 +441,7 @@ static void server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_siz
 
 /* The landing goes with its connection, wherever the answer was; the one that comes in its place
  * has all of it, also what had been made. */
-static void server_reply__is_whole_after_its_reply_buffer_was_taken_off(void **state)
+SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_taken_off, setup, teardown)
 {
     struct world *world = *state;
     const uint32_t floats = STEPPED_KEYS * STEPPED_DIM;
@@ -470,7 +462,7 @@ static void server_reply__is_whole_after_its_reply_buffer_was_taken_off(void **s
 }
 
 /* Likewise of one that comes later. */
-static void server_reply__is_whole_after_its_reply_buffer_was_lost(void **state)
+SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_lost, setup, teardown)
 {
     struct world *world = *state;
     for (uint64_t id = 1; id <= 60; id++) {
@@ -485,28 +477,4 @@ static void server_reply__is_whole_after_its_reply_buffer_was_lost(void **state)
         expect_values(world, (const float *)(const void *)world->path.sink, (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
     }
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_shm__serves_both_transports),
-        cmocka_unit_test(server_listen__needs_the_shm_transport),
-        CASE(server_drain__ends_connections_of_both),
-        CASE(server_push__is_read_in_its_place),
-        CASE(server_push__of_several_turns_is_copied),
-        CASE(server_push__with_padding_of_any_kind_may_wait),
-        CASE(server_request__may_be_snapshot_anywhere),
-        cmocka_unit_test(server_push__of_a_mad_peer_spoils_only_values),
-        CASE(server_push__outlives_the_connection_of_its_values),
-        cmocka_unit_test(server_destroy__forgets_what_is_in_its_place),
-        CASE(server_reply__is_copied_by_nobody),
-        CASE(server_reply__is_made_where_it_shall_lie),
-        CASE(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size),
-        CASE(server_reply__is_whole_after_its_reply_buffer_was_taken_off),
-        CASE(server_reply__is_whole_after_its_reply_buffer_was_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* Requests that come again, since the connection broke before their answers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "core/hash.h"
 #include "ps/server/internal.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define NOBODY UINT32_MAX
 
@@ -48,7 +43,7 @@ static void join_two(struct stepped_two *world)
     stepped_join_two(&world->first, &world->second, &world->stepped);
 }
 
-static void server_replay__of_a_done_push_pushes_no_more(void **state)
+SL_CASE_WITH(server_replay__of_a_done_push_pushes_no_more, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -69,7 +64,7 @@ static void server_replay__of_a_done_push_pushes_no_more(void **state)
     assert_true(value_of(world, 0) == 2.0F);
 }
 
-static void server_replay__of_a_done_request_reads_again(void **state)
+SL_CASE_WITH(server_replay__of_a_done_request_reads_again, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -104,7 +99,7 @@ static void begin_push(struct stepped_peer *peer, uint64_t id)
     assert_int_equal(server->request_count, begun + 1);
 }
 
-static void server_replay__of_a_running_push_waits_for_it(void **state)
+SL_CASE_WITH(server_replay__of_a_running_push_waits_for_it, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -126,7 +121,8 @@ static void server_replay__of_a_running_push_waits_for_it(void **state)
     assert_true(reply->last == 1.0F);
 }
 
-static void server_replay__finds_done_what_ended_meanwhile(void **state)
+SL_CASE_WITH(server_replay__finds_done_what_ended_meanwhile, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -145,7 +141,8 @@ static void server_replay__finds_done_what_ended_meanwhile(void **state)
 }
 
 /* Its client has given the request up, and does not send it again; what comes behind it waits. */
-static void server_replay__is_not_needed_for_an_orphan_to_end(void **state)
+SL_CASE_WITH(server_replay__is_not_needed_for_an_orphan_to_end, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -171,7 +168,8 @@ static void send_parked(struct stepped_peer *peer, uint64_t id, uint32_t budget_
     stepped_send(peer, id, budget_us);
 }
 
-static void server_replay__of_a_parked_request_goes_on_in_its_middle(void **state)
+SL_CASE_WITH(server_replay__of_a_parked_request_goes_on_in_its_middle, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -195,7 +193,8 @@ static void server_replay__of_a_parked_request_goes_on_in_its_middle(void **stat
     assert_true(first_value_of(world, 1) == 2.0F);
 }
 
-static void server_replay__of_a_parked_request_that_went_on_degraded(void **state)
+SL_CASE_WITH(server_replay__of_a_parked_request_that_went_on_degraded, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -214,7 +213,8 @@ static void server_replay__of_a_parked_request_that_went_on_degraded(void **stat
     assert_true(first_value_of(world, 1) == 2.0F);
 }
 
-static void server_replay__of_a_parked_request_whose_deadline_passed_fails(void **state)
+SL_CASE_WITH(server_replay__of_a_parked_request_whose_deadline_passed_fails, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -232,7 +232,7 @@ static void server_replay__of_a_parked_request_whose_deadline_passed_fails(void 
 }
 
 /* Of requests that had not begun nothing is left, and they are carried out once, in their order. */
-static void server_replay__of_what_never_began_is_new(void **state)
+SL_CASE_WITH(server_replay__of_what_never_began_is_new, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -257,7 +257,7 @@ static void server_replay__of_what_never_began_is_new(void **state)
     assert_true(first_value_of(world, 1) == 4.0F);
 }
 
-static void server_replay__of_a_failed_write_fails_again(void **state)
+SL_CASE_WITH(server_replay__of_a_failed_write_fails_again, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -279,7 +279,8 @@ static void server_replay__of_a_failed_write_fails_again(void **state)
     assert_true(first_value_of(world, 1) == 1.0F);
 }
 
-static void server_replay__remembers_the_last_256_failures(void **state)
+SL_CASE_WITH(server_replay__remembers_the_last_256_failures, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -299,7 +300,8 @@ static void server_replay__remembers_the_last_256_failures(void **state)
 }
 
 /* A client that gives other requests up, and loses the same answer each time. */
-static void server_replay__keeps_a_failure_that_is_asked_for_again_and_again(void **state)
+SL_CASE_WITH(server_replay__keeps_a_failure_that_is_asked_for_again_and_again, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -320,7 +322,8 @@ static void server_replay__keeps_a_failure_that_is_asked_for_again_and_again(voi
     }
 }
 
-static void server_replay__out_of_order_ends_the_connection(void **state)
+SL_CASE_WITH(server_replay__out_of_order_ends_the_connection, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
@@ -414,7 +417,7 @@ static void break_and_resume(struct chance_client *client)
     }
 }
 
-static void server_replay__carries_every_write_out_once(void **state)
+SL_CASE_WITH(server_replay__carries_every_write_out_once, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     struct chance_client client = {.peer = &world->first, .random = 42, .next_id = 1};
@@ -431,27 +434,4 @@ static void server_replay__carries_every_write_out_once(void **state)
         }
     }
     assert_true(first_value_of(world, 0) == (float)WRITES);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_replay__of_a_done_push_pushes_no_more),
-        CASE(server_replay__of_a_done_request_reads_again),
-        CASE(server_replay__of_a_running_push_waits_for_it),
-        CASE(server_replay__finds_done_what_ended_meanwhile),
-        CASE(server_replay__is_not_needed_for_an_orphan_to_end),
-        CASE(server_replay__of_a_parked_request_goes_on_in_its_middle),
-        CASE(server_replay__of_a_parked_request_that_went_on_degraded),
-        CASE(server_replay__of_a_parked_request_whose_deadline_passed_fails),
-        CASE(server_replay__of_what_never_began_is_new),
-        CASE(server_replay__of_a_failed_write_fails_again),
-        CASE(server_replay__remembers_the_last_256_failures),
-        CASE(server_replay__keeps_a_failure_that_is_asked_for_again_and_again),
-        CASE(server_replay__out_of_order_ends_the_connection),
-        CASE(server_replay__carries_every_write_out_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

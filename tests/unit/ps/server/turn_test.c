@@ -1,13 +1,8 @@
 /* A turn that takes long leaves larger requests to the next. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "ps/server/turn.h"
 #include "stepped.h"
+#include "tests/support/unit.h"
 
 #define KEYS     600 /* of a pull: its turn is looked at */
 #define REQUESTS 8   /* in all fewer keys than a turn has */
@@ -79,7 +74,7 @@ static void expect_answers(struct stepped_two *world, uint64_t last_id)
     assert_int_equal(stepped_reply(&world->second, last_id)->status, 0);
 }
 
-static void server_turn__ends_when_it_has_taken_long(void **state)
+SL_CASE_WITH(server_turn__ends_when_it_has_taken_long, stepped_two_setup, stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     begin(world);
@@ -94,7 +89,8 @@ static void server_turn__ends_when_it_has_taken_long(void **state)
 }
 
 /* They are not worth a look at the clock. */
-static void server_turn__small_requests_are_answered_all_the_same(void **state)
+SL_CASE_WITH(server_turn__small_requests_are_answered_all_the_same, stepped_two_setup,
+             stepped_two_teardown)
 {
     struct stepped_two *world = *state;
     begin(world);
@@ -103,15 +99,4 @@ static void server_turn__small_requests_are_answered_all_the_same(void **state)
     assert_in_range(turns_of_all(world, REQUESTS), 1, REQUESTS / 2);
     reading_ns = 0;
     expect_answers(world, 5);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(server_turn__ends_when_it_has_taken_long),
-        CASE(server_turn__small_requests_are_answered_all_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

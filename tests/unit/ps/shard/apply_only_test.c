@@ -1,12 +1,7 @@
 /* Requests that another shard of the same number has carried out, and this one follows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define SECTIONS 6
 
@@ -40,7 +35,7 @@ static uint32_t clock_of(const struct fixture *f)
     return sl_shard_worker_find(f->shard, 0).clock;
 }
 
-static void shard_follow__writes_and_waits_for_nobody(void **state)
+SL_CASE_WITH(shard_follow__writes_and_waits_for_nobody, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(follow(f, 0, SECTIONS), SL_SHARD_DONE);
@@ -49,7 +44,7 @@ static void shard_follow__writes_and_waits_for_nobody(void **state)
 }
 
 /* What was there before the log began is not done again; what was not done there, not here. */
-static void shard_follow__does_the_sections_that_it_is_told(void **state)
+SL_CASE_WITH(shard_follow__does_the_sections_that_it_is_told, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(follow(f, 0, 0), SL_SHARD_DONE);
@@ -65,7 +60,7 @@ static void shard_follow__does_the_sections_that_it_is_told(void **state)
     assert_int_equal(clock_of(f), 2);
 }
 
-static void shard_follow__a_single_section(void **state)
+SL_CASE_WITH(shard_follow__a_single_section, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     shard_request_begin(&f->request, 0);
@@ -79,17 +74,4 @@ static void shard_follow__a_single_section(void **state)
     fixture_begin(f, NOBODY);
     sl_shard_apply_only(&f->work, 1);
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(shard_follow__writes_and_waits_for_nobody, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(shard_follow__does_the_sections_that_it_is_told,
-                                        fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(shard_follow__a_single_section, fixture_setup,
-                                        fixture_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

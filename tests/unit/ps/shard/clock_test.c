@@ -1,17 +1,12 @@
 /* The shard's consistency: BSP, SSP, workers that finish or leave. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "core/hash.h"
 #include "fixture.h"
+#include "tests/support/unit.h"
 
-static void shard_bsp__pushes_show_when_every_worker_has_ticked(void **state)
+SL_CASE_WITH(shard_bsp__pushes_show_when_every_worker_has_ticked, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -30,7 +25,7 @@ static void shard_bsp__pushes_show_when_every_worker_has_ticked(void **state)
     assert_int_equal(sl_shard_clock_min(f->shard), 1);
 }
 
-static void shard_bsp__pull_waits_and_names_the_slowest(void **state)
+SL_CASE_WITH(shard_bsp__pull_waits_and_names_the_slowest, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     float value;
@@ -50,7 +45,7 @@ static void shard_bsp__pull_waits_and_names_the_slowest(void **state)
     assert_false(sl_shard_waits(f->shard, &parked));
 }
 
-static void shard_bsp__nothing_runs_before_what_is_due(void **state)
+SL_CASE_WITH(shard_bsp__nothing_runs_before_what_is_due, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
@@ -109,7 +104,8 @@ static void train_in_random_order(struct fixture *f, uint64_t seed, uint64_t *ha
     *hash = sl_hash_bytes(f->reply, f->work.reply_bytes, 0);
 }
 
-static void shard_bsp__result_does_not_depend_on_the_order_of_arrival(void **state)
+SL_CASE_WITH(shard_bsp__result_does_not_depend_on_the_order_of_arrival, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     uint64_t first;
@@ -123,7 +119,7 @@ static void shard_bsp__result_does_not_depend_on_the_order_of_arrival(void **sta
     }
 }
 
-static void shard_bsp__long_pushes_with_repeats_are_kept_whole(void **state)
+SL_CASE_WITH(shard_bsp__long_pushes_with_repeats_are_kept_whole, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     enum { COUNT = 5000 };
@@ -145,7 +141,7 @@ static void shard_bsp__long_pushes_with_repeats_are_kept_whole(void **state)
     }
 }
 
-static void shard_bsp__push_of_another_clock_breaks_the_protocol(void **state)
+SL_CASE_WITH(shard_bsp__push_of_another_clock_breaks_the_protocol, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
@@ -156,7 +152,7 @@ static void shard_bsp__push_of_another_clock_breaks_the_protocol(void **state)
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
 }
 
-static void shard_bsp__clients_without_a_clock_act_at_once(void **state)
+SL_CASE_WITH(shard_bsp__clients_without_a_clock_act_at_once, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_push(f, NOBODY, 7, BSP, 1, 1.0F), SL_SHARD_DONE);
@@ -168,7 +164,7 @@ static void shard_bsp__clients_without_a_clock_act_at_once(void **state)
     assert_true(value == 2.0F);
 }
 
-static void shard_bsp__who_has_left_holds_nobody_up(void **state)
+SL_CASE_WITH(shard_bsp__who_has_left_holds_nobody_up, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -187,7 +183,7 @@ static void shard_bsp__who_has_left_holds_nobody_up(void **state)
 }
 
 /* Its connection breaks in the middle of a long push, which is finished all the same. */
-static void shard_bsp__push_of_who_has_left_is_applied(void **state)
+SL_CASE_WITH(shard_bsp__push_of_who_has_left_is_applied, fixture_setup, fixture_teardown)
 {
     enum { KEYS = 5000 };
     static uint64_t keys[KEYS];
@@ -216,7 +212,7 @@ static void shard_bsp__push_of_who_has_left_is_applied(void **state)
     assert_true(fixture_peek(f, BSP, KEYS - 1) == 1.0F);
 }
 
-static void shard_bsp__all_finished_means_everything_is_applied(void **state)
+SL_CASE_WITH(shard_bsp__all_finished_means_everything_is_applied, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
@@ -231,7 +227,8 @@ static void shard_bsp__all_finished_means_everything_is_applied(void **state)
     assert_int_equal(fixture_pull(f, 0, 1000, BSP, 1, &value), SL_SHARD_DONE);
 }
 
-static void shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends(void **state)
+SL_CASE_WITH(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -252,7 +249,8 @@ static void shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends(vo
 }
 
 /* Tables that cannot be made leave no trace, however many there are. */
-static void shard_table_open__without_room_for_push_buffer_is_no_memory(void **state)
+SL_CASE_WITH(shard_table_open__without_room_for_push_buffer_is_no_memory, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -272,7 +270,7 @@ static void shard_table_open__without_room_for_push_buffer_is_no_memory(void **s
     }
 }
 
-static void shard_ssp__pull_waits_beyond_the_staleness(void **state)
+SL_CASE_WITH(shard_ssp__pull_waits_beyond_the_staleness, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     float value;
@@ -289,7 +287,7 @@ static void shard_ssp__pull_waits_beyond_the_staleness(void **state)
     assert_int_equal(fixture_pull(f, 0, 3, SSP, 1, &value), SL_SHARD_DONE);
 }
 
-static void shard_tick__commits_before_the_sections_behind_it(void **state)
+SL_CASE_WITH(shard_tick__commits_before_the_sections_behind_it, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
@@ -307,27 +305,4 @@ static void shard_tick__commits_before_the_sections_behind_it(void **state)
     float value;
     memcpy(&value, f->reply, sizeof value);
     assert_true(value == 1.0F);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(shard_bsp__pushes_show_when_every_worker_has_ticked),
-        CASE(shard_bsp__pull_waits_and_names_the_slowest),
-        CASE(shard_bsp__nothing_runs_before_what_is_due),
-        CASE(shard_bsp__result_does_not_depend_on_the_order_of_arrival),
-        CASE(shard_bsp__long_pushes_with_repeats_are_kept_whole),
-        CASE(shard_bsp__push_of_another_clock_breaks_the_protocol),
-        CASE(shard_bsp__clients_without_a_clock_act_at_once),
-        CASE(shard_bsp__who_has_left_holds_nobody_up),
-        CASE(shard_bsp__push_of_who_has_left_is_applied),
-        CASE(shard_bsp__all_finished_means_everything_is_applied),
-        CASE(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends),
-        CASE(shard_table_open__without_room_for_push_buffer_is_no_memory),
-        CASE(shard_ssp__pull_waits_beyond_the_staleness),
-        CASE(shard_tick__commits_before_the_sections_behind_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 
 #include "core/hash.h"
 #include "ps/shard/clocks.h"
+#include "tests/support/unit.h"
 
 static int setup(void **state)
 {
@@ -34,7 +28,7 @@ static void tick_to(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
     }
 }
 
-static void clocks_tick__moves_the_min_clock_with_the_last_worker(void **state)
+SL_CASE_WITH(clocks_tick__moves_the_min_clock_with_the_last_worker, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 3);
@@ -51,7 +45,7 @@ static void clocks_tick__moves_the_min_clock_with_the_last_worker(void **state)
     assert_false(sl_clocks_take_moved(clocks));
 }
 
-static void clocks_tick__refuses_another_clock_than_the_current(void **state)
+SL_CASE_WITH(clocks_tick__refuses_another_clock_than_the_current, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     assert_int_equal(sl_clocks_tick(clocks, 4, 1), SL_ERR_PROTOCOL);
@@ -61,7 +55,7 @@ static void clocks_tick__refuses_another_clock_than_the_current(void **state)
     assert_int_equal(sl_clocks_tick(clocks, SL_LIMIT_WORKERS, 0), SL_ERR_PROTOCOL);
 }
 
-static void clocks_tick__of_a_finished_worker_has_no_effect(void **state)
+SL_CASE_WITH(clocks_tick__of_a_finished_worker_has_no_effect, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 2);
@@ -75,7 +69,7 @@ static void clocks_tick__of_a_finished_worker_has_no_effect(void **state)
     assert_int_equal(sl_clocks_min(clocks, group), SL_CLOCKS_FINISHED);
 }
 
-static void clocks_tick__of_the_last_iteration_there_is_finishes(void **state)
+SL_CASE_WITH(clocks_tick__of_the_last_iteration_there_is_finishes, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t last = SL_CLOCKS_FINISHED - 1;
@@ -85,7 +79,8 @@ static void clocks_tick__of_the_last_iteration_there_is_finishes(void **state)
     assert_false(sl_clocks_counts(clocks, 0));
 }
 
-static void clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are(void **state)
+SL_CASE_WITH(clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are, setup,
+             teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t two = sl_clocks_group(clocks, 2);
@@ -97,7 +92,7 @@ static void clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers
     assert_int_equal(sl_clocks_min(clocks, two), 0);
 }
 
-static void clocks_group__counts_who_has_joined_before(void **state)
+SL_CASE_WITH(clocks_group__counts_who_has_joined_before, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     assert_int_equal(sl_clocks_join(clocks, 7, 2), 2);
@@ -107,7 +102,7 @@ static void clocks_group__counts_who_has_joined_before(void **state)
     assert_int_equal(sl_clocks_slowest(clocks, one), 7);
 }
 
-static void clocks_counts__from_the_first_for_those_expected_only(void **state)
+SL_CASE_WITH(clocks_counts__from_the_first_for_those_expected_only, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     assert_true(sl_clocks_counts(clocks, 9)); /* nobody is expected: anybody */
@@ -122,7 +117,7 @@ static void clocks_counts__from_the_first_for_those_expected_only(void **state)
     assert_true(sl_clocks_counts_in(clocks, group, 2));
 }
 
-static void clocks_join__holds_every_group_up(void **state)
+SL_CASE_WITH(clocks_join__holds_every_group_up, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t one = sl_clocks_group(clocks, 1);
@@ -142,7 +137,7 @@ static void clocks_join__holds_every_group_up(void **state)
     assert_int_equal(sl_clocks_min(clocks, one), 6);
 }
 
-static void clocks_join__again_only_before_it_has_begun(void **state)
+SL_CASE_WITH(clocks_join__again_only_before_it_has_begun, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 3);
@@ -159,7 +154,7 @@ static void clocks_join__again_only_before_it_has_begun(void **state)
     assert_int_equal(sl_clocks_join(clocks, 2, 1), 0); /* and knows still that it has pushed */
 }
 
-static void clocks_join__is_not_for_who_has_finished(void **state)
+SL_CASE_WITH(clocks_join__is_not_for_who_has_finished, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 2);
@@ -173,7 +168,7 @@ static void clocks_join__is_not_for_who_has_finished(void **state)
     assert_int_equal(sl_clocks_join(clocks, 0, SL_CLOCKS_FINISHED), 0);
 }
 
-static void clocks_lose__remembers_where_it_stood(void **state)
+SL_CASE_WITH(clocks_lose__remembers_where_it_stood, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 3);
@@ -192,7 +187,7 @@ static void clocks_lose__remembers_where_it_stood(void **state)
     assert_int_equal(sl_clocks_slowest(clocks, group), 0);
 }
 
-static void clocks_leave__ends_the_iteration_in_which_it_pushed(void **state)
+SL_CASE_WITH(clocks_leave__ends_the_iteration_in_which_it_pushed, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 3);
@@ -207,7 +202,7 @@ static void clocks_leave__ends_the_iteration_in_which_it_pushed(void **state)
 }
 
 /* Nobody is waited for, but who comes has to begin behind what has been done. */
-static void clocks_min_clock__of_nobody_lies_behind_what_was_done(void **state)
+SL_CASE_WITH(clocks_min_clock__of_nobody_lies_behind_what_was_done, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 2);
@@ -229,7 +224,7 @@ static void clocks_min_clock__of_nobody_lies_behind_what_was_done(void **state)
 }
 
 /* Though the floor stays where it is. */
-static void clocks_take_moved__also_when_nobody_is_left_to_wait_for(void **state)
+SL_CASE_WITH(clocks_take_moved__also_when_nobody_is_left_to_wait_for, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 1);
@@ -239,7 +234,7 @@ static void clocks_take_moved__also_when_nobody_is_left_to_wait_for(void **state
     assert_true(sl_clocks_take_moved(clocks));
 }
 
-static void clocks_min_clock_of_all__counts_whoever_was_heard_of(void **state)
+SL_CASE_WITH(clocks_min_clock_of_all__counts_whoever_was_heard_of, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     assert_int_equal(sl_clocks_min_of_all(clocks), 0);
@@ -254,7 +249,7 @@ static void clocks_min_clock_of_all__counts_whoever_was_heard_of(void **state)
     assert_int_equal(sl_clocks_min_of_all(clocks), 0);
 }
 
-static void clocks_min_clock_of_all__goes_down_with_who_joins_behind(void **state)
+SL_CASE_WITH(clocks_min_clock_of_all__goes_down_with_who_joins_behind, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     sl_clocks_mark_seen(clocks, 0);
@@ -269,7 +264,7 @@ static void clocks_min_clock_of_all__goes_down_with_who_joins_behind(void **stat
 
 /* It stands at 0 until it knows where it begins, which holds nobody up and is nobody's staleness.
  */
-static void clocks_min_clock_of_all__not_of_who_is_heard_and_has_not_joined(void **state)
+SL_CASE_WITH(clocks_min_clock_of_all__not_of_who_is_heard_and_has_not_joined, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 1);
@@ -337,7 +332,7 @@ static void act(struct sl_clocks *clocks, uint32_t worker, uint64_t what, uint64
 }
 
 /* The counting of workers at the floor against a plain minimum, which never goes down. */
-static void clocks_min_clock__is_the_minimum_whoever_comes_and_goes(void **state)
+SL_CASE_WITH(clocks_min_clock__is_the_minimum_whoever_comes_and_goes, setup, teardown)
 {
     enum { WORKERS = 12, GROUPS = 3 };
     static const uint32_t counts[GROUPS] = {1, 5, 9};
@@ -364,7 +359,7 @@ static void clocks_min_clock__is_the_minimum_whoever_comes_and_goes(void **state
     }
 }
 
-static void clocks_is_unfinished__when_who_has_gone_had_not_finished(void **state)
+SL_CASE_WITH(clocks_is_unfinished__when_who_has_gone_had_not_finished, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 3);
@@ -380,7 +375,7 @@ static void clocks_is_unfinished__when_who_has_gone_had_not_finished(void **stat
     assert_false(sl_clocks_is_unfinished(clocks)); /* the job has gone on to its end without it */
 }
 
-static void clocks_is_unfinished__when_all_are_lost(void **state)
+SL_CASE_WITH(clocks_is_unfinished__when_all_are_lost, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     sl_clocks_mark_seen(clocks, 0);
@@ -392,7 +387,7 @@ static void clocks_is_unfinished__when_all_are_lost(void **state)
 }
 
 /* The floor had gone to the end of what was done; each goes on at its own clock. */
-static void clocks_expect_again__those_that_have_left_together(void **state)
+SL_CASE_WITH(clocks_expect_again__those_that_have_left_together, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     const uint32_t group = sl_clocks_group(clocks, 3);
@@ -416,7 +411,7 @@ static void clocks_expect_again__those_that_have_left_together(void **state)
     assert_int_equal(sl_clocks_min_of_all(clocks), 3);
 }
 
-static void clocks_expect_again__nobody_while_others_work(void **state)
+SL_CASE_WITH(clocks_expect_again__nobody_while_others_work, setup, teardown)
 {
     struct sl_clocks *clocks = *state;
     const uint32_t group = sl_clocks_group(clocks, 2);
@@ -426,35 +421,4 @@ static void clocks_expect_again__nobody_while_others_work(void **state)
     sl_clocks_expect_again(clocks);
     assert_false(sl_clocks_counts(clocks, 0));
     assert_int_equal(sl_clocks_min(clocks, group), 5);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(clocks_tick__moves_the_min_clock_with_the_last_worker),
-        CASE(clocks_tick__refuses_another_clock_than_the_current),
-        CASE(clocks_tick__of_a_finished_worker_has_no_effect),
-        CASE(clocks_tick__of_the_last_iteration_there_is_finishes),
-        CASE(clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are),
-        CASE(clocks_group__counts_who_has_joined_before),
-        CASE(clocks_counts__from_the_first_for_those_expected_only),
-        CASE(clocks_join__holds_every_group_up),
-        CASE(clocks_join__again_only_before_it_has_begun),
-        CASE(clocks_join__is_not_for_who_has_finished),
-        CASE(clocks_lose__remembers_where_it_stood),
-        CASE(clocks_leave__ends_the_iteration_in_which_it_pushed),
-        CASE(clocks_min_clock__of_nobody_lies_behind_what_was_done),
-        CASE(clocks_take_moved__also_when_nobody_is_left_to_wait_for),
-        CASE(clocks_min_clock_of_all__counts_whoever_was_heard_of),
-        CASE(clocks_min_clock_of_all__goes_down_with_who_joins_behind),
-        CASE(clocks_min_clock_of_all__not_of_who_is_heard_and_has_not_joined),
-        CASE(clocks_min_clock__is_the_minimum_whoever_comes_and_goes),
-        CASE(clocks_is_unfinished__when_who_has_gone_had_not_finished),
-        CASE(clocks_is_unfinished__when_all_are_lost),
-        CASE(clocks_expect_again__those_that_have_left_together),
-        CASE(clocks_expect_again__nobody_while_others_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

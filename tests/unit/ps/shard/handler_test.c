@@ -1,15 +1,10 @@
 /* KV tables whose requests go to a handler of the program's own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "kv_fixture.h"
+#include "tests/support/unit.h"
 
 static const uint64_t keys[] = {2, 5, 9};
 static const uint32_t lens[] = {1, 3, 2};
@@ -71,7 +66,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void handler__is_shown_each_section_once(void **state)
+SL_CASE_WITH(handler__is_shown_each_section_once, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -114,7 +109,7 @@ static void handler__is_shown_each_section_once(void **state)
 }
 
 /* What comes before the second section cannot be done twice. */
-static void handler__is_not_vouched_for_behind_other_sections(void **state)
+SL_CASE_WITH(handler__is_not_vouched_for_behind_other_sections, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -130,7 +125,7 @@ static void handler__is_not_vouched_for_behind_other_sections(void **state)
 }
 
 /* Sent from there when it is the whole reply; else it is copied to its place. */
-static void handler__says_where_its_answer_is(void **state)
+SL_CASE_WITH(handler__says_where_its_answer_is, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -146,7 +141,7 @@ static void handler__says_where_its_answer_is(void **state)
     assert_memory_equal(f->reply, six + 1, 4 * sizeof(float));
 }
 
-static void handler__answers_for_lengths(void **state)
+SL_CASE_WITH(handler__answers_for_lengths, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -156,7 +151,7 @@ static void handler__answers_for_lengths(void **state)
     assert_int_equal(self->shown.calls, 0);
 }
 
-static void handler__an_error_ends_the_request(void **state)
+SL_CASE_WITH(handler__an_error_ends_the_request, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -173,7 +168,7 @@ static void handler__an_error_ends_the_request(void **state)
     }
 }
 
-static void handler__is_not_shown_the_keys_of_another_shard(void **state)
+SL_CASE_WITH(handler__is_not_shown_the_keys_of_another_shard, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -184,7 +179,7 @@ static void handler__is_not_shown_the_keys_of_another_shard(void **state)
     assert_int_equal(self->shown.calls, 0);
 }
 
-static void handler__again_parks_until_another_call_is_done(void **state)
+SL_CASE_WITH(handler__again_parks_until_another_call_is_done, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -234,7 +229,7 @@ static void handler__again_parks_until_another_call_is_done(void **state)
     assert_false(sl_shard_clock_moved(f->shard));
 }
 
-static void handler__a_parked_push_that_nobody_wants_is_not_shown_again(void **state)
+SL_CASE_WITH(handler__a_parked_push_that_nobody_wants_is_not_shown_again, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -247,7 +242,7 @@ static void handler__a_parked_push_that_nobody_wants_is_not_shown_again(void **s
     sl_shard_abandon(f->shard, &f->work);
 }
 
-static void handler__a_replay_is_shown_without_its_push(void **state)
+SL_CASE_WITH(handler__a_replay_is_shown_without_its_push, setup, teardown)
 {
     struct handled *self = *state;
     struct kv_fixture *f = &self->f;
@@ -263,22 +258,4 @@ static void handler__a_replay_is_shown_without_its_push(void **state)
     sl_shard_skip_writes(&f->work);
     assert_int_equal(kv_go_on(f, &f->work), SL_SHARD_DONE);
     assert_int_equal(self->shown.calls, 1);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(handler__is_shown_each_section_once),
-        CASE(handler__is_not_vouched_for_behind_other_sections),
-        CASE(handler__says_where_its_answer_is),
-        CASE(handler__answers_for_lengths),
-        CASE(handler__an_error_ends_the_request),
-        CASE(handler__is_not_shown_the_keys_of_another_shard),
-        CASE(handler__again_parks_until_another_call_is_done),
-        CASE(handler__a_parked_push_that_nobody_wants_is_not_shown_again),
-        CASE(handler__a_replay_is_shown_without_its_push),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Random requests to KV tables, several in progress at once, against a plain map. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "kv_fixture.h"
+#include "tests/support/unit.h"
 
 #define KEYS        600
 #define LENGTH_MAX  700 /* now and then LENGTH_LONG */
@@ -212,9 +207,8 @@ static void give_up_one(struct model *m, struct made *made, struct shard_request
     }
 }
 
-static void kv__does_what_a_plain_map_does(void **state)
+SL_CASE(kv__does_what_a_plain_map_does)
 {
-    (void)state;
     struct made *made = malloc(sizeof *made);
     struct shard_request *other = malloc(sizeof *other);
     assert_non_null(made);
@@ -240,12 +234,4 @@ static void kv__does_what_a_plain_map_does(void **state)
     }
     free(other);
     free(made);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kv__does_what_a_plain_map_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

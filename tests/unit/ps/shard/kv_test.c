@@ -1,10 +1,4 @@
 /* KV tables of a shard: what pushes and pulls of arrays do, and what they refuse. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +6,7 @@
 
 #include "core/partition.h"
 #include "kv_fixture.h"
+#include "tests/support/unit.h"
 
 #define LONG 300000 /* values of an array that is visited in slices, and streamed */
 #define MANY 1500   /* keys of a push that is claimed in slices */
@@ -30,7 +25,7 @@ static float *numbers(uint32_t count, float first)
     return values;
 }
 
-static void shard_run__adds_floats_and_replaces_bytes(void **state)
+SL_CASE_WITH(shard_run__adds_floats_and_replaces_bytes, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_SHARD_DONE);
@@ -64,7 +59,7 @@ static void assert_fails(struct kv_fixture *f, int err, const char *why)
     }
 }
 
-static void shard_run__a_section_that_fails_has_changed_nothing(void **state)
+SL_CASE_WITH(shard_run__a_section_that_fails_has_changed_nothing, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys + 1, 1, NULL, six, 3),
@@ -101,7 +96,7 @@ static void shard_run__a_section_that_fails_has_changed_nothing(void **state)
     assert_memory_equal(f->reply, expected, sizeof expected);
 }
 
-static void shard_begin__refuses_operations_of_other_tables(void **state)
+SL_CASE_WITH(shard_begin__refuses_operations_of_other_tables, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     shard_request_begin(&f->request, 0);
@@ -115,7 +110,7 @@ static void shard_begin__refuses_operations_of_other_tables(void **state)
 }
 
 /* An array goes in pieces, in any order; what has not come yet is zeros. */
-static void shard_run__takes_an_array_in_pieces(void **state)
+SL_CASE_WITH(shard_run__takes_an_array_in_pieces, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     kv_request_piece(f, FLOATS, SL_REQUEST_KV_PUSH, 7, 2, 6, six + 2, 2);
@@ -142,7 +137,7 @@ static void shard_run__takes_an_array_in_pieces(void **state)
     assert_fails(f, SL_ERR_INVALID, "key 8 has 7 values, asked for are 3");
 }
 
-static void shard_run__visits_long_arrays_in_slices(void **state)
+SL_CASE_WITH(shard_run__visits_long_arrays_in_slices, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
@@ -163,7 +158,7 @@ static void shard_run__visits_long_arrays_in_slices(void **state)
 }
 
 /* Two first pushes of one array, slice by slice in turns: nothing of either is lost. */
-static void shard_run__pushes_of_one_array_may_go_side_by_side(void **state)
+SL_CASE_WITH(shard_run__pushes_of_one_array_may_go_side_by_side, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
@@ -205,7 +200,7 @@ static void many_keys(uint64_t *to, uint64_t step)
     }
 }
 
-static void shard_run__a_push_of_many_keys_claims_them_first(void **state)
+SL_CASE_WITH(shard_run__a_push_of_many_keys_claims_them_first, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     uint64_t many[MANY];
@@ -252,7 +247,7 @@ static void shard_run__a_push_of_many_keys_claims_them_first(void **state)
     free(values);
 }
 
-static void shard_abandon__frees_what_was_claimed(void **state)
+SL_CASE_WITH(shard_abandon__frees_what_was_claimed, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     uint64_t many[MANY];
@@ -285,7 +280,7 @@ static void shard_abandon__frees_what_was_claimed(void **state)
     free(values);
 }
 
-static void shard_curtail__lets_a_push_end_that_has_been_applied_in_part(void **state)
+SL_CASE_WITH(shard_curtail__lets_a_push_end_that_has_been_applied_in_part, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
@@ -303,7 +298,7 @@ static void shard_curtail__lets_a_push_end_that_has_been_applied_in_part(void **
     free(values);
 }
 
-static void shard_replay__pulls_and_does_not_push_again(void **state)
+SL_CASE_WITH(shard_replay__pulls_and_does_not_push_again, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 3, lens, six, 6),
@@ -319,7 +314,7 @@ static void shard_replay__pulls_and_does_not_push_again(void **state)
 }
 
 /* A shard of four answers for its range of keys, and for no other. */
-static void shard_run__keys_are_sharded_by_ranges(void **state)
+SL_CASE_WITH(shard_run__keys_are_sharded_by_ranges, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -342,7 +337,7 @@ static void shard_run__keys_are_sharded_by_ranges(void **state)
 }
 
 /* The limit is the shard's, of all tables together; a push beyond it changes nothing. */
-static void shard_run__keeps_the_memory_limit(void **state)
+SL_CASE_WITH(shard_run__keeps_the_memory_limit, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -377,7 +372,7 @@ static void shard_run__keeps_the_memory_limit(void **state)
     free(values);
 }
 
-static void shard_streams__pulls_of_one_long_array(void **state)
+SL_CASE_WITH(shard_streams__pulls_of_one_long_array, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
@@ -409,7 +404,7 @@ static void shard_streams__pulls_of_one_long_array(void **state)
     free(values);
 }
 
-static void shard_run__mixes_tables_in_one_request(void **state)
+SL_CASE_WITH(shard_run__mixes_tables_in_one_request, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     const uint64_t row = 4;
@@ -433,7 +428,7 @@ static void shard_run__mixes_tables_in_one_request(void **state)
     assert_memory_equal(f->reply + 40, ((float[]){6, 0}), 8);
 }
 
-static void shard_ready__means_done_in_one_call_within_the_cost(void **state)
+SL_CASE_WITH(shard_ready__means_done_in_one_call_within_the_cost, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     uint64_t many[MANY];
@@ -464,7 +459,7 @@ static void shard_ready__means_done_in_one_call_within_the_cost(void **state)
     free(values);
 }
 
-static void shard_stats__counts_keys(void **state)
+SL_CASE_WITH(shard_stats__counts_keys, kv_setup, kv_teardown)
 {
     struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_SHARD_DONE);
@@ -476,29 +471,4 @@ static void shard_stats__counts_keys(void **state)
     assert_int_equal(stats.pushed_rows, 4);
     assert_int_equal(stats.pulled_rows, 1);
     assert_true(stats.bytes > 3 * 64);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, kv_setup, kv_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(shard_run__adds_floats_and_replaces_bytes),
-        CASE(shard_run__a_section_that_fails_has_changed_nothing),
-        CASE(shard_begin__refuses_operations_of_other_tables),
-        CASE(shard_run__takes_an_array_in_pieces),
-        CASE(shard_run__visits_long_arrays_in_slices),
-        CASE(shard_run__pushes_of_one_array_may_go_side_by_side),
-        CASE(shard_run__a_push_of_many_keys_claims_them_first),
-        CASE(shard_abandon__frees_what_was_claimed),
-        CASE(shard_curtail__lets_a_push_end_that_has_been_applied_in_part),
-        CASE(shard_replay__pulls_and_does_not_push_again),
-        CASE(shard_run__keys_are_sharded_by_ranges),
-        CASE(shard_run__keeps_the_memory_limit),
-        CASE(shard_streams__pulls_of_one_long_array),
-        CASE(shard_run__mixes_tables_in_one_request),
-        CASE(shard_ready__means_done_in_one_call_within_the_cost),
-        CASE(shard_stats__counts_keys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Shards whose images are loaded are what they were, bit for bit, whatever the number of shards;
  * and what is no image of a shard is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "ps/shard/load.h"
 #include "ps/shard/snapshot.h"
 #include "tests/support/shard_image.h"
 #include "tests/support/shard_work.h"
+#include "tests/support/unit.h"
 
 #define BLOCK_BYTES 40000 /* short, so that arrays and pushes are cut into pieces */
 
@@ -59,9 +54,8 @@ static void fini_all(struct shard_stream *images, uint32_t count)
 
 /* The same shard: everything, pushes that are kept aside and clocks too; and what is done to both
  * from then on has the same effect. */
-static void shard_load__the_same_shard_goes_on_as_it_would_have(void **state)
+SL_CASE(shard_load__the_same_shard_goes_on_as_it_would_have)
 {
-    (void)state;
     uint64_t buffered = 0;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct shard_work was;
@@ -89,9 +83,8 @@ static void shard_load__the_same_shard_goes_on_as_it_would_have(void **state)
 }
 
 /* The comparison above can fail. */
-static void shard_load__a_difference_is_seen(void **state)
+SL_CASE(shard_load__a_difference_is_seen)
 {
-    (void)state;
     struct shard_work work;
     shard_work_init(&work, 1, true, 5);
     shard_work_run(&work, 300);
@@ -107,9 +100,8 @@ static void shard_load__a_difference_is_seen(void **state)
 }
 
 /* One of three, with what was kept aside there. */
-static void shard_load__one_shard_of_three(void **state)
+SL_CASE(shard_load__one_shard_of_three)
 {
-    (void)state;
     struct shard_work work;
     shard_work_init(&work, 3, true, 11);
     shard_work_run(&work, 900);
@@ -126,9 +118,8 @@ static void shard_load__one_shard_of_three(void **state)
 }
 
 /* 1 -> 3 -> 2 -> 1. */
-static void shard_load__onto_another_number_of_shards(void **state)
+SL_CASE(shard_load__onto_another_number_of_shards)
 {
-    (void)state;
     struct shard_work one;
     struct shard_work three;
     struct shard_work two;
@@ -160,9 +151,8 @@ static void shard_load__onto_another_number_of_shards(void **state)
 }
 
 /* Three shards, an image in full and two that add to it, onto the same shards and onto two. */
-static void shard_load__images_that_add_to_others(void **state)
+SL_CASE(shard_load__images_that_add_to_others)
 {
-    (void)state;
     struct shard_work work;
     struct shard_stream images[9]; /* of shard 0 in order, of shard 1, of shard 2 */
     struct shard_stream_base bases[3];
@@ -223,9 +213,8 @@ static struct sl_shard *as_it_was(struct sl_shard *shard, uint32_t index, uint32
 }
 
 /* A full cut and then one that adds to it, of each of two shards, while they serve. */
-static void shard_load__what_a_snapshot_makes_of_a_shard_that_serves(void **state)
+SL_CASE(shard_load__what_a_snapshot_makes_of_a_shard_that_serves)
 {
-    (void)state;
     for (uint64_t seed = 41; seed < 45; seed++) {
         struct shard_work work;
         struct shard_stream images[4];
@@ -255,9 +244,8 @@ static void shard_load__what_a_snapshot_makes_of_a_shard_that_serves(void **stat
 }
 
 /* A shard that has been loaded is a base for what changes from then on. */
-static void shard_load__then_what_has_changed_since(void **state)
+SL_CASE(shard_load__then_what_has_changed_since)
 {
-    (void)state;
     struct shard_work work;
     shard_work_init(&work, 1, true, 51);
     shard_work_run(&work, 400);
@@ -284,18 +272,4 @@ static void shard_load__then_what_has_changed_since(void **state)
     shard_stream_fini(&full);
     shard_work_fini(&is);
     shard_work_fini(&work);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_load__the_same_shard_goes_on_as_it_would_have),
-        cmocka_unit_test(shard_load__a_difference_is_seen),
-        cmocka_unit_test(shard_load__one_shard_of_three),
-        cmocka_unit_test(shard_load__onto_another_number_of_shards),
-        cmocka_unit_test(shard_load__images_that_add_to_others),
-        cmocka_unit_test(shard_load__what_a_snapshot_makes_of_a_shard_that_serves),
-        cmocka_unit_test(shard_load__then_what_has_changed_since),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* A shard against a model of it that is plain enough to be believed: workers join, push, tick,
  * leave, are lost and finish in random order, and what a table shows is always the model's sum of
  * whole iterations. The seed is in the test's output where it fails. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "core/hash.h"
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define ALL       6 /* workers; those from WORKERS on must join to count */
 #define CLOCK_MAX 4096
@@ -229,7 +224,7 @@ static void act(struct fixture *f, struct model *model)
     settle(model);
 }
 
-static void shard_model__whole_iterations_whoever_comes_and_goes(void **state)
+SL_CASE_WITH(shard_model__whole_iterations_whoever_comes_and_goes, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     static struct model model;
@@ -250,13 +245,4 @@ static void shard_model__whole_iterations_whoever_comes_and_goes(void **state)
         }
     }
     assert_true(acts > 60 * 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(shard_model__whole_iterations_whoever_comes_and_goes,
-                                        fixture_setup, fixture_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

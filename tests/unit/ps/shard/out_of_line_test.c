@@ -1,14 +1,9 @@
 /* Requests whose values stand apart from their structure, where the sender may change them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 static const uint64_t keys[] = {3, 9, 4};
 static const float gradients[] = {1, 2, 3, 4, 5, 6};
@@ -41,7 +36,8 @@ struct places {
     _Alignas(8) uint8_t moved[16384];
 };
 
-static void shard_begin_out_of_line__applies_the_values_where_they_are(void **state)
+SL_CASE_WITH(shard_begin_out_of_line__applies_the_values_where_they_are, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     struct places places;
@@ -57,7 +53,7 @@ static void shard_begin_out_of_line__applies_the_values_where_they_are(void **st
     assert_memory_equal(f->reply, gradients, sizeof gradients);
 }
 
-static void shard_begin_out_of_line__does_not_look_at_padding(void **state)
+SL_CASE_WITH(shard_begin_out_of_line__does_not_look_at_padding, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct places places;
@@ -74,7 +70,7 @@ static void shard_begin_out_of_line__does_not_look_at_padding(void **state)
     assert_memory_equal(f->reply, expected, sizeof expected);
 }
 
-static void shard_begin_out_of_line__refuses_what_does_not_fit(void **state)
+SL_CASE_WITH(shard_begin_out_of_line__refuses_what_does_not_fit, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct places places;
@@ -108,7 +104,7 @@ static void shard_begin_out_of_line__refuses_what_does_not_fit(void **state)
 }
 
 /* What stands apart is the sender's, who changes it while the request waits, the padding too. */
-static void shard_move_rest__brings_the_values_along(void **state)
+SL_CASE_WITH(shard_move_rest__brings_the_values_along, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct places places;
@@ -139,17 +135,4 @@ static void shard_move_rest__brings_the_values_along(void **state)
     assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
     const float expected[] = {1, 2, 3, 0};
     assert_memory_equal(f->reply, expected, sizeof expected);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(shard_begin_out_of_line__applies_the_values_where_they_are),
-        CASE(shard_begin_out_of_line__does_not_look_at_padding),
-        CASE(shard_begin_out_of_line__refuses_what_does_not_fit),
-        CASE(shard_move_rest__brings_the_values_along),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

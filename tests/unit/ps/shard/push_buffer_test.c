@@ -1,25 +1,18 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "ps/shard/push_buffer.h"
 #include "tests/support/resident.h"
+#include "tests/support/unit.h"
 
 #define RING_BYTES 65536
 #define LIVE_MAX   64
 
 /* Entries of random sizes, put back in random order: their contents stay whole, and an empty ring
  * takes its full size again. */
-static void shard_push_buffer__entries_never_overlap(void **state)
+SL_CASE(shard_push_buffer__entries_never_overlap)
 {
-    (void)state;
     struct sl_shard_push_buffer push_buffer;
     assert_int_equal(sl_shard_push_buffer_init(&push_buffer, RING_BYTES), 0);
     struct sl_shard_buffered_push *live[LIVE_MAX];
@@ -71,9 +64,8 @@ static void shard_push_buffer__entries_never_overlap(void **state)
     sl_shard_push_buffer_fini(&push_buffer);
 }
 
-static void shard_push_buffer_get__refuses_what_could_never_fit(void **state)
+SL_CASE(shard_push_buffer_get__refuses_what_could_never_fit)
 {
-    (void)state;
     struct sl_shard_push_buffer push_buffer;
     assert_int_equal(sl_shard_push_buffer_init(&push_buffer, RING_BYTES), 0);
     assert_null(sl_shard_push_buffer_get(&push_buffer, 0, RING_BYTES / sizeof(float)));
@@ -83,9 +75,8 @@ static void shard_push_buffer_get__refuses_what_could_never_fit(void **state)
     sl_shard_push_buffer_fini(&push_buffer);
 }
 
-static void shard_push_buffer_give_back__an_empty_ring(void **state)
+SL_CASE(shard_push_buffer_give_back__an_empty_ring)
 {
-    (void)state;
     struct sl_shard_push_buffer push_buffer;
     assert_int_equal(sl_shard_push_buffer_init(&push_buffer, 16 * RING_BYTES), 0);
     assert_false(sl_shard_push_buffer_give_back(&push_buffer));
@@ -107,14 +98,4 @@ static void shard_push_buffer_give_back__an_empty_ring(void **state)
         assert_int_equal(resident_bytes(push_buffer.base, push_buffer.bytes_max), 0);
     }
     sl_shard_push_buffer_fini(&push_buffer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_push_buffer__entries_never_overlap),
-        cmocka_unit_test(shard_push_buffer_get__refuses_what_could_never_fit),
-        cmocka_unit_test(shard_push_buffer_give_back__an_empty_ring),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

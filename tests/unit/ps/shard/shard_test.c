@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +7,7 @@
 #include "ps/shard/internal.h"
 #include "ps/shard/shard.h"
 #include "tests/support/shard_request.h"
+#include "tests/support/unit.h"
 
 #define DIM     4
 #define MANY    3000 /* keys of a push that is sliced */
@@ -152,7 +146,7 @@ static float pull_one(struct fixture *f, uint16_t table, uint64_t key)
 /* ---- Checking ---------------------------------------------------------------------------------
  */
 
-static void shard_begin__refuses_what_does_not_fit_the_tables(void **state)
+SL_CASE_WITH(shard_begin__refuses_what_does_not_fit_the_tables, setup, teardown)
 {
     struct fixture *f = *state;
     struct sl_shard_exec work;
@@ -190,7 +184,7 @@ static void shard_begin__refuses_what_does_not_fit_the_tables(void **state)
     }
 }
 
-static void shard_begin__refuses_a_reply_longer_than_a_frame(void **state)
+SL_CASE_WITH(shard_begin__refuses_a_reply_longer_than_a_frame, setup, teardown)
 {
     struct fixture *f = *state;
     struct sl_table_spec spec = sparse_spec("wide", SL_OPTIMIZER_SUM);
@@ -206,7 +200,7 @@ static void shard_begin__refuses_a_reply_longer_than_a_frame(void **state)
     assert_int_equal(begin(f, &f->request, NOBODY, &work), SL_ERR_TOO_LARGE);
 }
 
-static void shard_table_open__says_what_differs(void **state)
+SL_CASE_WITH(shard_table_open__says_what_differs, setup, teardown)
 {
     struct fixture *f = *state;
     struct sl_table_spec spec = sparse_spec("sum", SL_OPTIMIZER_SUM);
@@ -229,7 +223,7 @@ static void shard_table_open__says_what_differs(void **state)
 /* ---- Pull and push ----------------------------------------------------------------------------
  */
 
-static void shard_run__pull_creates_rows_and_keeps_the_order(void **state)
+SL_CASE_WITH(shard_run__pull_creates_rows_and_keeps_the_order, setup, teardown)
 {
     struct fixture *f = *state;
     uint64_t keys[] = {UINT64_MAX, 0, 5, 0};
@@ -283,7 +277,7 @@ static void check_repeating(struct fixture *f, uint32_t count)
     free(plain);
 }
 
-static void shard_run__push_visits_each_key_once_with_the_sum(void **state)
+SL_CASE_WITH(shard_run__push_visits_each_key_once_with_the_sum, setup, teardown)
 {
     struct fixture *f = *state;
     fill_repeating(f, 200);
@@ -294,7 +288,7 @@ static void shard_run__push_visits_each_key_once_with_the_sum(void **state)
     check_repeating(f, 200);
 }
 
-static void shard_run__long_push_visits_each_key_once_with_the_sum(void **state)
+SL_CASE_WITH(shard_run__long_push_visits_each_key_once_with_the_sum, setup, teardown)
 {
     struct fixture *f = *state;
     fill_repeating(f, MANY);
@@ -315,7 +309,7 @@ static void fill_distinct(struct fixture *f, uint64_t first)
     }
 }
 
-static void shard_run__long_push_without_repeats_is_sliced(void **state)
+SL_CASE_WITH(shard_run__long_push_without_repeats_is_sliced, setup, teardown)
 {
     struct fixture *f = *state;
     fill_distinct(f, 0);
@@ -329,7 +323,7 @@ static void shard_run__long_push_without_repeats_is_sliced(void **state)
     }
 }
 
-static void shard_run__long_pushes_take_the_scratch_in_turns(void **state)
+SL_CASE_WITH(shard_run__long_pushes_take_the_scratch_in_turns, setup, teardown)
 {
     struct fixture *f = *state;
     fill_distinct(f, 0);
@@ -362,7 +356,7 @@ static void shard_run__long_pushes_take_the_scratch_in_turns(void **state)
     assert_true(pull_one(f, 0, 5) == 6.0F);
 }
 
-static void shard_run__names_a_key_of_another_shard_and_leaves_the_section_undone(void **state)
+SL_CASE_WITH(shard_run__names_a_key_of_another_shard_and_leaves_the_section_undone, setup, teardown)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -389,7 +383,7 @@ static void shard_run__names_a_key_of_another_shard_and_leaves_the_section_undon
     assert_true(pull_one(f, 0, ours) == 1.0F);
 }
 
-static void shard_run__no_memory_is_an_error_that_names_the_limit(void **state)
+SL_CASE_WITH(shard_run__no_memory_is_an_error_that_names_the_limit, setup, teardown)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -410,9 +404,8 @@ static void shard_run__no_memory_is_an_error_that_names_the_limit(void **state)
 }
 
 /* Without a limit it is the system that has no more: nobody is told of a limit of nothing. */
-static void shard_limit_text__names_only_a_limit_that_is_set(void **state)
+SL_CASE(shard_limit_text__names_only_a_limit_that_is_set)
 {
-    (void)state;
     const struct sl_shard_options limits[] = {{.count = 1},
                                               {.count = 1, .memory_bytes_max = 4U << 20}};
     for (uint32_t i = 0; i < 2; i++) {
@@ -428,7 +421,7 @@ static void shard_limit_text__names_only_a_limit_that_is_set(void **state)
 /* ---- Pooled and dense -------------------------------------------------------------------------
  */
 
-static void shard_run__pooled_sums_do_not_depend_on_slices(void **state)
+SL_CASE_WITH(shard_run__pooled_sums_do_not_depend_on_slices, setup, teardown)
 {
     struct fixture *f = *state;
     fill_distinct(f, 0);
@@ -460,7 +453,7 @@ static void shard_run__pooled_sums_do_not_depend_on_slices(void **state)
     }
 }
 
-static void shard_run__dense_ranges_are_read_and_written_in_slices(void **state)
+SL_CASE_WITH(shard_run__dense_ranges_are_read_and_written_in_slices, setup, teardown)
 {
     struct fixture *f = *state;
     static float gradients[4321];
@@ -484,7 +477,7 @@ static void shard_run__dense_ranges_are_read_and_written_in_slices(void **state)
     }
 }
 
-static void shard_run__pads_the_reply_of_each_section_with_zeros(void **state)
+SL_CASE_WITH(shard_run__pads_the_reply_of_each_section_with_zeros, setup, teardown)
 {
     struct fixture *f = *state;
     memset(f->reply, 0xff, sizeof f->reply);
@@ -499,7 +492,7 @@ static void shard_run__pads_the_reply_of_each_section_with_zeros(void **state)
 /* ---- Readiness --------------------------------------------------------------------------------
  */
 
-static void shard_run__without_a_reply_needs_no_memory_for_it(void **state)
+SL_CASE_WITH(shard_run__without_a_reply_needs_no_memory_for_it, setup, teardown)
 {
     struct fixture *f = *state;
     shard_request_begin(&f->request, 0);
@@ -512,7 +505,7 @@ static void shard_run__without_a_reply_needs_no_memory_for_it(void **state)
                      SL_SHARD_DONE);
 }
 
-static void shard_ready__means_done_in_one_call_within_the_cost(void **state)
+SL_CASE_WITH(shard_ready__means_done_in_one_call_within_the_cost, setup, teardown)
 {
     struct fixture *f = *state;
     uint64_t seed = 3;
@@ -552,7 +545,7 @@ static void shard_ready__means_done_in_one_call_within_the_cost(void **state)
     }
 }
 
-static void shard_stats__counts_rows_and_visits(void **state)
+SL_CASE_WITH(shard_stats__counts_rows_and_visits, setup, teardown)
 {
     struct fixture *f = *state;
     fill_repeating(f, 200);
@@ -568,30 +561,4 @@ static void shard_stats__counts_rows_and_visits(void **state)
     assert_int_equal(message.stats.tables[1].pulled_rows, 200);
     assert_int_equal(message.stats.tables[2].rows, 5000);
     sl_message_fini(&message);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(shard_begin__refuses_what_does_not_fit_the_tables),
-        CASE(shard_begin__refuses_a_reply_longer_than_a_frame),
-        CASE(shard_table_open__says_what_differs),
-        CASE(shard_run__pull_creates_rows_and_keeps_the_order),
-        CASE(shard_run__push_visits_each_key_once_with_the_sum),
-        CASE(shard_run__long_push_visits_each_key_once_with_the_sum),
-        CASE(shard_run__long_push_without_repeats_is_sliced),
-        CASE(shard_run__long_pushes_take_the_scratch_in_turns),
-        CASE(shard_run__names_a_key_of_another_shard_and_leaves_the_section_undone),
-        CASE(shard_run__no_memory_is_an_error_that_names_the_limit),
-        cmocka_unit_test(shard_limit_text__names_only_a_limit_that_is_set),
-        CASE(shard_run__pooled_sums_do_not_depend_on_slices),
-        CASE(shard_run__dense_ranges_are_read_and_written_in_slices),
-        CASE(shard_run__pads_the_reply_of_each_section_with_zeros),
-        CASE(shard_run__without_a_reply_needs_no_memory_for_it),
-        CASE(shard_ready__means_done_in_one_call_within_the_cost),
-        CASE(shard_stats__counts_rows_and_visits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

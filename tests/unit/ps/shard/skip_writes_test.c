@@ -1,14 +1,9 @@
 /* Requests that come a second time, and requests that nobody wants any more. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 static const float one[DIM] = {1.0F, 1.0F};
 static const uint64_t key = 7;
@@ -43,7 +38,7 @@ static void run_step(struct fixture *f)
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
 }
 
-static void shard_replay__reads_and_changes_nothing(void **state)
+SL_CASE_WITH(shard_replay__reads_and_changes_nothing, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     run_step(f);
@@ -66,7 +61,7 @@ static void shard_replay__reads_and_changes_nothing(void **state)
     assert_true(fixture_peek(f, BSP, key) == 1.0F);
 }
 
-static void shard_replay__costs_its_reads(void **state)
+SL_CASE_WITH(shard_replay__costs_its_reads, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     run_step(f);
@@ -84,7 +79,7 @@ static void shard_replay__costs_its_reads(void **state)
 }
 
 /* The sections behind a tick are of the next iteration, which the others have yet to reach. */
-static void shard_replay__waits_as_it_did(void **state)
+SL_CASE_WITH(shard_replay__waits_as_it_did, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     make_step(f, 0);
@@ -113,7 +108,7 @@ static void shard_replay__waits_as_it_did(void **state)
 }
 
 /* Also of an iteration long past, and of a worker that has finished since. */
-static void shard_replay__of_an_old_iteration_is_no_error(void **state)
+SL_CASE_WITH(shard_replay__of_an_old_iteration_is_no_error, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     run_step(f);
@@ -158,7 +153,7 @@ static void run_some(struct fixture *f, uint32_t budget)
 }
 
 /* It does not push, and so needs no working memory that another one has. */
-static void shard_replay__of_a_long_push_runs_beside_another(void **state)
+SL_CASE_WITH(shard_replay__of_a_long_push_runs_beside_another, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     make_long(f);
@@ -174,7 +169,7 @@ static void shard_replay__of_a_long_push_runs_beside_another(void **state)
     sl_shard_abandon(f->shard, &other);
 }
 
-static void shard_curtail__ends_what_has_not_been_applied(void **state)
+SL_CASE_WITH(shard_curtail__ends_what_has_not_been_applied, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     make_long(f);
@@ -185,7 +180,7 @@ static void shard_curtail__ends_what_has_not_been_applied(void **state)
     assert_true(fixture_peek(f, ASP, 0) == 0.0F);
 }
 
-static void shard_curtail__completes_a_push_that_is_half_applied(void **state)
+SL_CASE_WITH(shard_curtail__completes_a_push_that_is_half_applied, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     make_long(f);
@@ -198,20 +193,4 @@ static void shard_curtail__completes_a_push_that_is_half_applied(void **state)
     assert_true(sl_shard_stop_writes(&f->work));
     assert_true(fixture_peek(f, ASP, 0) == 1.0F); /* and not the second push's too */
     assert_true(fixture_peek(f, ASP, LONG_KEYS - 1) == 1.0F);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(shard_replay__reads_and_changes_nothing),
-        CASE(shard_replay__costs_its_reads),
-        CASE(shard_replay__waits_as_it_did),
-        CASE(shard_replay__of_an_old_iteration_is_no_error),
-        CASE(shard_replay__of_a_long_push_runs_beside_another),
-        CASE(shard_curtail__ends_what_has_not_been_applied),
-        CASE(shard_curtail__completes_a_push_that_is_half_applied),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,6 @@
  * slice by slice, wait, fail and are abandoned, workers come and go, and tables are opened. Both
  * images must be the same. What the first says is what pulls say. The seed is in the test's output
  * where it fails. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +11,7 @@
 #include "core/hash.h"
 #include "snapshot_stream.h"
 #include "tests/support/shard_request.h"
+#include "tests/support/unit.h"
 
 #define DIM_SPARSE   4
 #define DIM_BSP      3
@@ -468,9 +463,8 @@ static void run_seed(struct model *model, uint64_t seed)
     sl_shard_destroy(&model->shard);
 }
 
-static void shard_snapshot__is_of_one_moment_whatever_goes_on(void **state)
+SL_CASE(shard_snapshot__is_of_one_moment_whatever_goes_on)
 {
-    (void)state;
     struct model *model = calloc(1, sizeof *model);
     assert_non_null(model);
     for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -482,12 +476,4 @@ static void shard_snapshot__is_of_one_moment_whatever_goes_on(void **state)
     assert_true(model->failed > 5);
     assert_true(model->abandoned > 50);
     free(model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_snapshot__is_of_one_moment_whatever_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* What a cut's image holds, what it adds to another, and how a shard goes on that is made of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "ps/snapshot/builder.h"
 #include "snapshot_fixture.h"
 #include "tests/support/shard_image.h"
+#include "tests/support/unit.h"
 
 /* A second request beside the fixture's. */
 static struct fixture other;
@@ -58,7 +53,7 @@ static void open_more(struct fixture *f)
 }
 
 /* Adds hold what has come or changed, and no more. */
-static void adds__hold_what_is_new(void **state)
+SL_CASE_WITH(adds__hold_what_is_new, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct sl_shard_snapshot_base *base;
@@ -93,7 +88,7 @@ static void adds__hold_what_is_new(void **state)
 }
 
 /* What was old at the cut is not in it, though it changes before the walk has come to it. */
-static void adds__what_changes_behind_them_is_not_in_them(void **state)
+SL_CASE_WITH(adds__what_changes_behind_them_is_not_in_them, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct sl_shard_snapshot_base *base;
@@ -121,7 +116,7 @@ static void adds__what_changes_behind_them_is_not_in_them(void **state)
 
 /* A long array is in the image as it was, with how much of it was written, whether a push or the
  * walk comes first, and piece by piece. */
-static void kv__a_long_array_changes_while_it_is_copied(void **state)
+SL_CASE_WITH(kv__a_long_array_changes_while_it_is_copied, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t steps = 0; steps < 8; steps++) {
@@ -145,7 +140,7 @@ static void kv__a_long_array_changes_while_it_is_copied(void **state)
     }
 }
 
-static void table__opened_behind_the_snapshot_is_not_in_it(void **state)
+SL_CASE_WITH(table__opened_behind_the_snapshot_is_not_in_it, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
@@ -190,7 +185,7 @@ static struct sl_shard *load_of(struct sl_shard *from)
 
 /* A request has pushed and ticked, and waits: with what is kept of it, the rest is done by a shard
  * that is made of the image, and nothing twice. */
-static void written__a_request_in_its_middle_is_done_once(void **state)
+SL_CASE_WITH(written__a_request_in_its_middle_is_done_once, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     const uint64_t key = 5;
@@ -224,7 +219,7 @@ static void written__a_request_in_its_middle_is_done_once(void **state)
 }
 
 /* The push of a section is in the image, what it pulls has not all been read. */
-static void written__a_push_whose_pull_goes_on(void **state)
+SL_CASE_WITH(written__a_push_whose_pull_goes_on, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     snapshot_fill(LARGE, 0, 1.0F);
@@ -243,7 +238,7 @@ static void written__a_push_whose_pull_goes_on(void **state)
 }
 
 /* What was loaded is a base like any other. */
-static void base__of_what_was_loaded(void **state)
+SL_CASE_WITH(base__of_what_was_loaded, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     struct sl_shard_snapshot_base *base;
@@ -266,9 +261,8 @@ static void base__of_what_was_loaded(void **state)
     sl_shard_destroy(&was);
 }
 
-static void since__steps_go_round(void **state)
+SL_CASE_WITH(since__steps_go_round, fixture_setup, fixture_teardown)
 {
-    (void)state;
     const struct sl_snapshot_base base = {.open = true, .step = UINT32_MAX - 1ULL, .count = 10};
     const struct sl_snapshot_delta since = sl_snapshot_delta_base(&base, UINT32_MAX + 2ULL);
     assert_false(since.all);
@@ -281,20 +275,4 @@ static void since__steps_go_round(void **state)
     assert_true(sl_snapshot_delta_holds(&since, 10, 2)); /* it has come since */
     assert_true(sl_snapshot_delta_base(&base, base.step + UINT32_MAX + 1).all);
     assert_true(sl_snapshot_delta_base(NULL, 7).all);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(adds__hold_what_is_new),
-        TEST(adds__what_changes_behind_them_is_not_in_them),
-        TEST(kv__a_long_array_changes_while_it_is_copied),
-        TEST(table__opened_behind_the_snapshot_is_not_in_it),
-        TEST(written__a_request_in_its_middle_is_done_once),
-        TEST(written__a_push_whose_pull_goes_on),
-        TEST(base__of_what_was_loaded),
-        TEST(since__steps_go_round),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* When a cut begins, what it does with pushes that are kept aside, and where there is no memory.
  * That it is of one moment is shard_cut_model_test.c's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "snapshot_fixture.h"
+#include "tests/support/unit.h"
 
 /* A second request beside the fixture's. */
 static struct fixture other;
@@ -33,7 +28,7 @@ static void run_half(struct fixture *f)
 
 /* ---- When it begins -------------------------------------------------------------------------- */
 
-static void begin__one_at_a_time(void **state)
+SL_CASE_WITH(begin__one_at_a_time, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_NONE);
@@ -50,7 +45,8 @@ static void begin__one_at_a_time(void **state)
 
 /* A push is applied in part: the cut waits for it, others that are long for the cut, and nobody
  * else for anybody. */
-static void begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun(void **state)
+SL_CASE_WITH(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     other.shard = f->shard;
@@ -88,7 +84,7 @@ static void begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun(void
     snapshot_run_to_end(&other);
 }
 
-static void begin__a_long_push_that_is_held_when_the_wish_ends(void **state)
+SL_CASE_WITH(begin__a_long_push_that_is_held_when_the_wish_ends, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     other.shard = f->shard;
@@ -111,7 +107,7 @@ static void begin__a_long_push_that_is_held_when_the_wish_ends(void **state)
 }
 
 /* Who is in the middle of a push and gives it up does not stop cuts for good. */
-static void begin__an_abandoned_push_is_not_waited_for(void **state)
+SL_CASE_WITH(begin__an_abandoned_push_is_not_waited_for, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin_large(f, NOBODY, 0, ASP);
@@ -124,7 +120,7 @@ static void begin__an_abandoned_push_is_not_waited_for(void **state)
 }
 
 /* Nobody has the client's end, but its push is not left by half. */
-static void begin__an_orphan_is_run_to_the_end_of_its_push(void **state)
+SL_CASE_WITH(begin__an_orphan_is_run_to_the_end_of_its_push, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin_large(f, NOBODY, 0, ASP);
@@ -137,7 +133,7 @@ static void begin__an_orphan_is_run_to_the_end_of_its_push(void **state)
 }
 
 /* The push cannot go on before the commit is done: the commit is not held then. */
-static void begin__a_commit_that_a_push_in_part_waits_for(void **state)
+SL_CASE_WITH(begin__a_commit_that_a_push_in_part_waits_for, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     other.shard = f->shard;
@@ -161,7 +157,7 @@ static void begin__a_commit_that_a_push_in_part_waits_for(void **state)
 }
 
 /* A commit that has begun is whole in an image; one that has not, is not in it at all. */
-static void begin__a_commit_is_in_it_whole_or_not_at_all(void **state)
+SL_CASE_WITH(begin__a_commit_is_in_it_whole_or_not_at_all, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -210,7 +206,7 @@ static void tick_all(struct fixture *f, uint32_t clock)
 }
 
 /* Committed, or dropped, while the walk is in the middle of one. */
-static void buffered__go_while_they_are_copied(void **state)
+SL_CASE_WITH(buffered__go_while_they_are_copied, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t what = 0; what < 2; what++) {
@@ -258,7 +254,7 @@ static uint32_t fill_push_buffer(struct fixture *f, uint32_t clock)
     }
 }
 
-static void buffered__what_a_snapshot_keeps_comes_back(void **state)
+SL_CASE_WITH(buffered__what_a_snapshot_keeps_comes_back, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -278,7 +274,7 @@ static void buffered__what_a_snapshot_keeps_comes_back(void **state)
 }
 
 /* New pushes need that room: training comes first. */
-static void buffered__a_snapshot_yields_to_new_pushes(void **state)
+SL_CASE_WITH(buffered__a_snapshot_yields_to_new_pushes, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -298,7 +294,7 @@ static void buffered__a_snapshot_yields_to_new_pushes(void **state)
 
 /* Nobody takes its blocks: the walk waits, and pulls and pushes go on, until pushes have nowhere to
  * put what they change; then there is no cut, and nothing else is lost. */
-static void memory__too_many_blocks_wait(void **state)
+SL_CASE_WITH(memory__too_many_blocks_wait, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
@@ -347,7 +343,7 @@ static void memory__too_many_blocks_wait(void **state)
 }
 
 /* With its blocks taken as they come, any size of table goes through little memory. */
-static void memory__the_walk_waits_for_blocks_and_goes_on(void **state)
+SL_CASE_WITH(memory__the_walk_waits_for_blocks_and_goes_on, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
@@ -377,7 +373,7 @@ static void memory__the_walk_waits_for_blocks_and_goes_on(void **state)
 }
 
 /* What a push has to copy first, it pays for. */
-static void memory__a_push_pays_for_what_it_copies(void **state)
+SL_CASE_WITH(memory__a_push_pays_for_what_it_copies, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     uint32_t spent[3];
@@ -400,25 +396,4 @@ static void memory__a_push_pays_for_what_it_copies(void **state)
     fixture_begin(f, NOBODY);
     assert_true(snapshot_slice(f, 100000, SL_SHARD_DONE) >= spent[0] + 200 * 12);
     snapshot_end(f);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(begin__one_at_a_time),
-        TEST(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun),
-        TEST(begin__a_long_push_that_is_held_when_the_wish_ends),
-        TEST(begin__an_abandoned_push_is_not_waited_for),
-        TEST(begin__an_orphan_is_run_to_the_end_of_its_push),
-        TEST(begin__a_commit_that_a_push_in_part_waits_for),
-        TEST(begin__a_commit_is_in_it_whole_or_not_at_all),
-        TEST(buffered__go_while_they_are_copied),
-        TEST(buffered__what_a_snapshot_keeps_comes_back),
-        TEST(buffered__a_snapshot_yields_to_new_pushes),
-        TEST(memory__too_many_blocks_wait),
-        TEST(memory__the_walk_waits_for_blocks_and_goes_on),
-        TEST(memory__a_push_pays_for_what_it_copies),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

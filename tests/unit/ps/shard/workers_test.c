@@ -1,15 +1,10 @@
 /* Workers that join, leave and are lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
+#include "tests/support/unit.h"
 
 #define FIFTH 4 /* a worker beyond every table's worker_count */
 
@@ -31,7 +26,7 @@ static void all_tick(struct fixture *f, uint32_t from, uint32_t to)
     }
 }
 
-static void shard_worker_find__tells_where_each_stands(void **state)
+SL_CASE_WITH(shard_worker_find__tells_where_each_stands, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     check(f, 0, true, 0);
@@ -48,7 +43,8 @@ static void shard_worker_find__tells_where_each_stands(void **state)
     check(f, FIFTH, false, 2);
 }
 
-static void shard_worker_find__without_waiting_tables_everybody_counts(void **state)
+SL_CASE_WITH(shard_worker_find__without_waiting_tables_everybody_counts, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
@@ -62,7 +58,8 @@ static void shard_worker_find__without_waiting_tables_everybody_counts(void **st
     check(f, FIFTH, true, 0);
 }
 
-static void shard_worker_join__beyond_the_count_waits_and_is_waited_for(void **state)
+SL_CASE_WITH(shard_worker_join__beyond_the_count_waits_and_is_waited_for, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     float value;
@@ -88,7 +85,7 @@ static void shard_worker_join__beyond_the_count_waits_and_is_waited_for(void **s
 }
 
 /* A table opened later has room for who joined before. */
-static void shard_worker_join__holds_for_later_tables(void **state)
+SL_CASE_WITH(shard_worker_join__holds_for_later_tables, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(sl_shard_worker_join(f->shard, 1000, 0), 0);
@@ -107,7 +104,8 @@ static void shard_worker_join__holds_for_later_tables(void **state)
     assert_true(fixture_peek(f, 9, 1) == 5.0F);
 }
 
-static void shard_worker_join__agrees_with_other_shards_before_it_begins(void **state)
+SL_CASE_WITH(shard_worker_join__agrees_with_other_shards_before_it_begins, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(sl_shard_worker_join(f->shard, 1, 4), 4);
@@ -124,7 +122,7 @@ static void shard_worker_join__agrees_with_other_shards_before_it_begins(void **
 }
 
 /* Who begins an iteration again replaces what it had pushed of it. */
-static void shard_worker_join__again_replaces_what_it_repeats(void **state)
+SL_CASE_WITH(shard_worker_join__again_replaces_what_it_repeats, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t clock = 0; clock < 3; clock++) {
@@ -142,7 +140,7 @@ static void shard_worker_join__again_replaces_what_it_repeats(void **state)
     assert_true(fixture_peek(f, BSP, 1) == 11.0F);
 }
 
-static void shard_worker_left__ends_its_iteration(void **state)
+SL_CASE_WITH(shard_worker_left__ends_its_iteration, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -158,7 +156,8 @@ static void shard_worker_left__ends_its_iteration(void **state)
 }
 
 /* Also where nobody is left to wait for, nothing stays behind. */
-static void shard_worker_left__last_of_all_leaves_nothing_buffered(void **state)
+SL_CASE_WITH(shard_worker_left__last_of_all_leaves_nothing_buffered, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
@@ -178,7 +177,8 @@ static void shard_worker_left__last_of_all_leaves_nothing_buffered(void **state)
     assert_int_equal(fixture_pull(f, 2, 3, BSP, 1, &value), SL_SHARD_PARKED);
 }
 
-static void shard_worker_lost__drops_the_iteration_it_has_not_ticked(void **state)
+SL_CASE_WITH(shard_worker_lost__drops_the_iteration_it_has_not_ticked, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 1, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
@@ -210,7 +210,7 @@ static void shard_worker_lost__drops_the_iteration_it_has_not_ticked(void **stat
     assert_true(fixture_peek(f, BSP, 2) == 2.0F);
 }
 
-static void shard_worker_lost__lets_the_others_go_on(void **state)
+SL_CASE_WITH(shard_worker_lost__lets_the_others_go_on, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     float value;
@@ -243,7 +243,7 @@ static void begin_long_push(struct fixture *f, uint32_t worker, uint32_t clock)
                      SL_SHARD_AGAIN);
 }
 
-static void shard_worker_lost__in_the_middle_of_a_push_drops_it(void **state)
+SL_CASE_WITH(shard_worker_lost__in_the_middle_of_a_push_drops_it, fixture_setup, fixture_teardown)
 {
     struct fixture *f = *state;
     begin_long_push(f, 0, 0);
@@ -265,7 +265,8 @@ static void shard_worker_lost__in_the_middle_of_a_push_drops_it(void **state)
 
 /* Iteration 0 is being applied while one worker is lost that has pushed it, and part of the next.
  */
-static void shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole(void **state)
+SL_CASE_WITH(shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole, fixture_setup,
+             fixture_teardown)
 {
     struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -286,25 +287,4 @@ static void shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole(voi
     fixture_commit(f);
     assert_true(fixture_peek(f, BSP, 1) == 33.0F);
     assert_true(fixture_peek(f, BSP, LONG_KEYS - 1) == 3.0F);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(shard_worker_find__tells_where_each_stands),
-        CASE(shard_worker_find__without_waiting_tables_everybody_counts),
-        CASE(shard_worker_join__beyond_the_count_waits_and_is_waited_for),
-        CASE(shard_worker_join__holds_for_later_tables),
-        CASE(shard_worker_join__agrees_with_other_shards_before_it_begins),
-        CASE(shard_worker_join__again_replaces_what_it_repeats),
-        CASE(shard_worker_left__ends_its_iteration),
-        CASE(shard_worker_left__last_of_all_leaves_nothing_buffered),
-        CASE(shard_worker_lost__drops_the_iteration_it_has_not_ticked),
-        CASE(shard_worker_lost__lets_the_others_go_on),
-        CASE(shard_worker_lost__in_the_middle_of_a_push_drops_it),
-        CASE(shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

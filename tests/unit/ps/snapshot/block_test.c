@@ -1,10 +1,4 @@
 /* The codec of image blocks: what is put is taken again, and what is no record is not taken. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "core/partition.h"
 #include "ps/shard/clocks.h"
 #include "ps/snapshot/block.h"
+#include "tests/support/unit.h"
 
 static struct sl_snapshot_block *block_of(uint32_t capacity, enum sl_snapshot_kind kind,
                                           uint32_t table_id)
@@ -48,9 +43,8 @@ static struct sl_snapshot_table a_table(void)
     return table;
 }
 
-static void snapshot__a_table(void **state)
+SL_CASE(snapshot__a_table)
 {
-    (void)state;
     struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_TABLE_BYTES, SL_SNAPSHOT_TABLE, 0);
     const struct sl_snapshot_table table = a_table();
     sl_snapshot_put_table(block, 1023, &table);
@@ -79,9 +73,8 @@ static void snapshot__a_table(void **state)
 }
 
 /* A specification that decodes and is wrong is refused with the field's name. */
-static void snapshot__a_table_that_nobody_could_open(void **state)
+SL_CASE(snapshot__a_table_that_nobody_could_open)
 {
-    (void)state;
     struct sl_snapshot_block *block = block_of(SL_SNAPSHOT_TABLE_BYTES, SL_SNAPSHOT_TABLE, 0);
     struct sl_snapshot_table table = a_table();
     table.spec.dim = SL_LIMIT_DIM + 1;
@@ -94,9 +87,8 @@ static void snapshot__a_table_that_nobody_could_open(void **state)
 }
 
 /* Such powers of beta1 and beta2 would make steps without a bound, or of no number. */
-static void snapshot__a_table_whose_powers_are_none(void **state)
+SL_CASE(snapshot__a_table_whose_powers_are_none)
 {
-    (void)state;
     static const struct {
         float power;
         bool good;
@@ -115,9 +107,8 @@ static void snapshot__a_table_whose_powers_are_none(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot__records_fill_a_block(void **state)
+SL_CASE(snapshot__records_fill_a_block)
 {
-    (void)state;
     const float floats[3] = {1, -2, 3.5F};
     struct sl_snapshot_block *block = block_of(100, SL_SNAPSHOT_ROWS, 4);
     struct sl_snapshot_record record = {
@@ -144,9 +135,8 @@ static void snapshot__records_fill_a_block(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot_dense_elements__of_the_last_block(void **state)
+SL_CASE(snapshot_dense_elements__of_the_last_block)
 {
-    (void)state;
     assert_int_equal(sl_snapshot_dense_elements(1, 0), 1);
     assert_int_equal(sl_snapshot_dense_elements(1, 1), 0);
     assert_int_equal(sl_snapshot_dense_elements(SL_PARTITION_BLOCK_ELEMENTS, 0), 1024);
@@ -156,9 +146,8 @@ static void snapshot_dense_elements__of_the_last_block(void **state)
 }
 
 /* An array that is longer than a block goes into several, and comes out whole. */
-static void snapshot__kv_arrays_in_pieces(void **state)
+SL_CASE(snapshot__kv_arrays_in_pieces)
 {
-    (void)state;
     static uint8_t values[20001];
     for (uint32_t i = 0; i < sizeof values; i++) {
         values[i] = (uint8_t)(i * 31);
@@ -199,9 +188,8 @@ static void snapshot__kv_arrays_in_pieces(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot_take_kv__refuses_what_leaves_its_array(void **state)
+SL_CASE(snapshot_take_kv__refuses_what_leaves_its_array)
 {
-    (void)state;
     static const float values[4] = {1, 2, 3, 4};
     const struct {
         uint32_t length, first, count, written;
@@ -225,9 +213,8 @@ static void snapshot_take_kv__refuses_what_leaves_its_array(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot__clocks(void **state)
+SL_CASE(snapshot__clocks)
 {
-    (void)state;
     struct sl_snapshot_block *block = block_of(64, SL_SNAPSHOT_CLOCKS, 0);
     const struct sl_snapshot_clock clocks[] = {
         {.worker = 0, .clock = 8, .seen = true, .began = true},
@@ -258,9 +245,8 @@ static void snapshot__clocks(void **state)
 }
 
 /* A staged push of 3,000 keys over blocks of 16 KiB. */
-static void snapshot__staged_pushes_in_pieces(void **state)
+SL_CASE(snapshot__staged_pushes_in_pieces)
 {
-    (void)state;
     enum { KEYS = 3000, DIM = 3 };
     struct sl_snapshot_block *block = block_of(16384, SL_SNAPSHOT_BUFFERED_PUSH, 1);
     uint64_t done = 0;
@@ -297,9 +283,8 @@ static void snapshot__staged_pushes_in_pieces(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot__a_staged_dense_push(void **state)
+SL_CASE(snapshot__a_staged_dense_push)
 {
-    (void)state;
     struct sl_snapshot_block *block = block_of(256, SL_SNAPSHOT_BUFFERED_PUSH, 1);
     const struct sl_snapshot_buffered_push piece = {
         .worker = 1, .clock = 2, .count = 5, .start = 77};
@@ -323,9 +308,8 @@ static void snapshot__a_staged_dense_push(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot__sessions(void **state)
+SL_CASE(snapshot__sessions)
 {
-    (void)state;
     static struct sl_snapshot_session session = {
         .client_id = 0xfeedfacecafeULL,
         .role = SL_MESSAGE_ROLE_WORKER,
@@ -368,9 +352,8 @@ static void snapshot__sessions(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot__end_counts_what_came_before(void **state)
+SL_CASE(snapshot__end_counts_what_came_before)
 {
-    (void)state;
     struct sl_snapshot_block *block = block_of(1024, SL_SNAPSHOT_CLOCKS, 0);
     const struct sl_snapshot_clock clock = {.worker = 1};
     assert_true(sl_snapshot_put_clock(block, &clock));
@@ -392,9 +375,8 @@ static void snapshot__end_counts_what_came_before(void **state)
     sl_snapshot_block_destroy(&block);
 }
 
-static void snapshot_block_check__names_what_is_wrong(void **state)
+SL_CASE(snapshot_block_check__names_what_is_wrong)
 {
-    (void)state;
     uint64_t payload[2] = {0};
     const struct {
         struct sl_snapshot_block block;
@@ -415,24 +397,4 @@ static void snapshot_block_check__names_what_is_wrong(void **state)
         assert_int_equal(sl_snapshot_block_check(&block, reason, sizeof reason), SL_ERR_CORRUPT);
         assert_non_null(strstr(reason, cases[i].says));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(snapshot__a_table),
-        cmocka_unit_test(snapshot__a_table_that_nobody_could_open),
-        cmocka_unit_test(snapshot__a_table_whose_powers_are_none),
-        cmocka_unit_test(snapshot__records_fill_a_block),
-        cmocka_unit_test(snapshot_dense_elements__of_the_last_block),
-        cmocka_unit_test(snapshot__kv_arrays_in_pieces),
-        cmocka_unit_test(snapshot_take_kv__refuses_what_leaves_its_array),
-        cmocka_unit_test(snapshot__clocks),
-        cmocka_unit_test(snapshot__staged_pushes_in_pieces),
-        cmocka_unit_test(snapshot__a_staged_dense_push),
-        cmocka_unit_test(snapshot__sessions),
-        cmocka_unit_test(snapshot__end_counts_what_came_before),
-        cmocka_unit_test(snapshot_block_check__names_what_is_wrong),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

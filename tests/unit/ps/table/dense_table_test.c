@@ -1,16 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/hash.h"
 #include "core/partition.h"
 #include "ps/optimizer/initializer.h"
 #include "ps/table/dense_table.h"
+#include "tests/support/unit.h"
 
 #define BLOCK SL_PARTITION_BLOCK_ELEMENTS
 
@@ -36,9 +31,8 @@ static float *random_floats(uint64_t count, uint64_t seed)
 }
 
 /* The first values are the same however the array is cut. */
-static void dense_table_create__values_whatever_the_shards(void **state)
+SL_CASE(dense_table_create__values_whatever_the_shards)
 {
-    (void)state;
     const uint64_t length = 7 * BLOCK + 77;
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, length);
     for (uint32_t shards = 1; shards <= 7; shards++) {
@@ -63,9 +57,8 @@ static void dense_table_create__values_whatever_the_shards(void **state)
     }
 }
 
-static void dense_table_create__zeros_and_constants(void **state)
+SL_CASE(dense_table_create__zeros_and_constants)
 {
-    (void)state;
     const uint64_t length = 2 * BLOCK + 5;
     struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, length);
     float *values = malloc(length * sizeof *values);
@@ -83,9 +76,8 @@ static void dense_table_create__zeros_and_constants(void **state)
     free(values);
 }
 
-static void dense_table_create__empty_range(void **state)
+SL_CASE(dense_table_create__empty_range)
 {
-    (void)state;
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, 5 * BLOCK);
     struct sl_dense_table *table = NULL;
     float nothing;
@@ -94,9 +86,8 @@ static void dense_table_create__empty_range(void **state)
     sl_dense_table_destroy(&table);
 }
 
-static void dense_table_create__memory_limit(void **state)
+SL_CASE(dense_table_create__memory_limit)
 {
-    (void)state;
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, 100 * BLOCK);
     struct sl_dense_table *table = NULL;
     assert_int_equal(sl_dense_table_create(&spec, 0, 100 * BLOCK, 1 << 20, &table),
@@ -167,9 +158,8 @@ static void mirror_apply(struct mirror *mirror, const struct sl_optimizer_spec *
     }
 }
 
-static void dense_table_apply__random_ranges(void **state)
+SL_CASE(dense_table_apply__random_ranges)
 {
-    (void)state;
     const uint64_t length = 5 * BLOCK + 100;
     float *g = random_floats(length, 9);
     float *values = malloc(length * sizeof *values);
@@ -198,16 +188,4 @@ static void dense_table_apply__random_ranges(void **state)
     }
     free(values);
     free(g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dense_table_create__values_whatever_the_shards),
-        cmocka_unit_test(dense_table_create__zeros_and_constants),
-        cmocka_unit_test(dense_table_create__empty_range),
-        cmocka_unit_test(dense_table_create__memory_limit),
-        cmocka_unit_test(dense_table_apply__random_ranges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

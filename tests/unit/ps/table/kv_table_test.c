@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "core/hash.h"
 #include "ps/table/kv_table.h"
+#include "tests/support/unit.h"
 
 #define GROWN 200000 /* keys of a store that has grown */
 
@@ -47,9 +41,8 @@ static const struct sl_kv_array *find(const struct sl_kv_table *table, uint64_t 
     return array;
 }
 
-static void kv_table__keeps_arrays_where_they_are(void **state)
+SL_CASE(kv_table__keeps_arrays_where_they_are)
 {
-    (void)state;
     struct sl_kv_table *table = make(4, 0);
     static const uint32_t lengths[] = {1, 16, 17, 8192, 8193, 100000};
     const float *first[6];
@@ -82,9 +75,8 @@ static void kv_table__keeps_arrays_where_they_are(void **state)
 
 /* Parts in every order: what is there is added to, whether or not the part touches what nobody has
  * written yet. */
-static void kv_table_push__adds_parts_in_any_order(void **state)
+SL_CASE(kv_table_push__adds_parts_in_any_order)
 {
-    (void)state;
     static const uint32_t parts[][2] = {{0, 3}, {3, 4}, {7, 2}}; /* of nine */
     static const uint8_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                         {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -104,9 +96,8 @@ static void kv_table_push__adds_parts_in_any_order(void **state)
     sl_kv_table_destroy(&table);
 }
 
-static void kv_table_reservation__settles_lengths_while_it_lasts(void **state)
+SL_CASE(kv_table_reservation__settles_lengths_while_it_lasts)
 {
-    (void)state;
     struct sl_kv_table *table = make(1, 0);
     const uint64_t keys[] = {4, 5, 6};
     uint32_t records[3];
@@ -142,9 +133,8 @@ static void kv_table_reservation__settles_lengths_while_it_lasts(void **state)
     sl_kv_table_destroy(&table);
 }
 
-static void kv_table_reservation__stays_within_the_limit(void **state)
+SL_CASE(kv_table_reservation__stays_within_the_limit)
 {
-    (void)state;
     struct sl_kv_table *table = make(4, (size_t)1 << 20);
     uint64_t key = 0;
     const float value = 1;
@@ -165,15 +155,4 @@ static void kv_table_reservation__stays_within_the_limit(void **state)
     struct sl_kv_table *none = NULL;
     assert_int_equal(sl_kv_table_create(4, 1000, &none), SL_ERR_NO_MEMORY);
     assert_null(none);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kv_table__keeps_arrays_where_they_are),
-        cmocka_unit_test(kv_table_push__adds_parts_in_any_order),
-        cmocka_unit_test(kv_table_reservation__settles_lengths_while_it_lasts),
-        cmocka_unit_test(kv_table_reservation__stays_within_the_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* The sparse table against a plain map, with keys that are hard on a hash table. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "core/hash.h"
 #include "core/partition.h"
 #include "ps/optimizer/initializer.h"
 #include "ps/table/sparse_table.h"
+#include "tests/support/unit.h"
 
 /* Sanitizers, whose builds have the slow assertions, are ten times slower. */
 #ifdef SL_ASSERT_SLOW
@@ -150,9 +145,8 @@ static void model_create(struct model *model, const struct sl_table_spec *spec,
     }
 }
 
-static void table_table__as_a_plain_map(void **state)
+SL_CASE(table_table__as_a_plain_map)
 {
-    (void)state;
     uint64_t keys[MODEL_KEYS];
     uint64_t seed = 11;
     struct model model = {.rows = calloc(MODEL_KEYS, sizeof *model.rows)};
@@ -242,9 +236,8 @@ static uint64_t low_directory_bits_zero(uint64_t i)
     return key_of_hash((i & 0x3fff) | (i >> 14) << 40);
 }
 
-static void table_table__keys_of_one_hash(void **state)
+SL_CASE(table_table__keys_of_one_hash)
 {
-    (void)state;
     collide(same_low_48_bits, 3000, 2 << 20);
     collide(same_directory_bits, 30000, 3 << 20);
     collide(low_directory_bits_zero, 30000, 3 << 20);
@@ -283,9 +276,8 @@ static void insert_as_create(const uint64_t *keys, uint32_t count, uint64_t expe
     sl_sparse_table_destroy(&inserted);
 }
 
-static void table_table_find_or_insert__as_create(void **state)
+SL_CASE(table_table_find_or_insert__as_create)
 {
-    (void)state;
     enum { COUNT = 100000 };
     static const uint64_t expected[] = {0, 1, COUNT / 10, COUNT, 1ULL << 40, UINT64_MAX};
     uint64_t *keys = malloc(COUNT * sizeof *keys);
@@ -321,9 +313,8 @@ static void check_many(struct sl_sparse_table *table, const uint64_t *keys, uint
     }
 }
 
-static void table_table__grows_to_millions(void **state)
+SL_CASE(table_table__grows_to_millions)
 {
-    (void)state;
     struct sl_sparse_table *table = table_of(SL_OPTIMIZER_ADAGRAD, 2);
     uint64_t *keys = malloc(ROWS_MANY * sizeof *keys);
     uint32_t *records = malloc(ROWS_MANY * sizeof *records);
@@ -350,9 +341,8 @@ static void table_table__grows_to_millions(void **state)
 }
 
 /* A table whose keys all belong to one of many shards fills as evenly as any. */
-static void table_table__keys_of_one_shard(void **state)
+SL_CASE(table_table__keys_of_one_shard)
 {
-    (void)state;
     const uint32_t count = 50000;
     const uint64_t shard = 0x1234ULL << 48;
     struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SUM, 1);
@@ -367,9 +357,8 @@ static void table_table__keys_of_one_shard(void **state)
     sl_sparse_table_destroy(&table);
 }
 
-static void table_table__memory_limit(void **state)
+SL_CASE(table_table__memory_limit)
 {
-    (void)state;
     const size_t limit = 3 << 20;
     const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, 16);
     struct sl_sparse_table *table = NULL;
@@ -425,9 +414,8 @@ static uint64_t fill_up(size_t limit, uint64_t naps, size_t *memory_bytes)
 }
 
 /* The row that meets the limit is the same, whether the background thread keeps up or not. */
-static void table_table__memory_limit_whoever_is_late(void **state)
+SL_CASE(table_table__memory_limit_whoever_is_late)
 {
-    (void)state;
     size_t hurried_bytes;
     size_t rested_bytes;
     for (size_t limit = 20 << 20; limit <= 32 << 20; limit += 5 << 20) {
@@ -440,9 +428,8 @@ static void table_table__memory_limit_whoever_is_late(void **state)
 }
 
 /* What a row begins with does not depend on how many shards there are. */
-static void table_table__first_values_whatever_the_shards(void **state)
+SL_CASE(table_table__first_values_whatever_the_shards)
 {
-    (void)state;
     enum { KEYS = 500, DIM = 5 };
     float expected[KEYS][DIM];
     for (uint32_t shards = 1; shards <= 7; shards++) {
@@ -469,9 +456,8 @@ static void table_table__first_values_whatever_the_shards(void **state)
 }
 
 /* The store hands the kernel the right slots: one row driven beside it. */
-static void table_table_apply__as_the_kernel(void **state)
+SL_CASE(table_table_apply__as_the_kernel)
 {
-    (void)state;
     static const uint32_t dims[] = {1, 7, 16, 4096};
     static float w[4096];
     static float slots[2 * 4096 + 1];
@@ -518,9 +504,8 @@ static void table_table_apply__as_the_kernel(void **state)
     }
 }
 
-static void table_table_pool__sums_bags(void **state)
+SL_CASE(table_table_pool__sums_bags)
 {
-    (void)state;
     enum { DIM = 3, KEYS = 40, BAGS = 5 };
     static const uint32_t bag_ends[BAGS] = {0, 7, 7, 39, 40};
     struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SGD, DIM);
@@ -557,9 +542,8 @@ static void count_in_order(void *ctx, const struct sl_row *record)
     (*next)++;
 }
 
-static void table_table_each__in_order_of_creation(void **state)
+SL_CASE(table_table_each__in_order_of_creation)
 {
-    (void)state;
     struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SUM, 2);
     uint64_t seen = 0;
     for (uint64_t i = 0; i < 30000; i++) {
@@ -570,22 +554,4 @@ static void table_table_each__in_order_of_creation(void **state)
     sl_sparse_table_each(table, count_in_order, &seen);
     assert_int_equal(seen, 30000);
     sl_sparse_table_destroy(&table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_table__as_a_plain_map),
-        cmocka_unit_test(table_table__keys_of_one_hash),
-        cmocka_unit_test(table_table_find_or_insert__as_create),
-        cmocka_unit_test(table_table__grows_to_millions),
-        cmocka_unit_test(table_table__keys_of_one_shard),
-        cmocka_unit_test(table_table__memory_limit),
-        cmocka_unit_test(table_table__memory_limit_whoever_is_late),
-        cmocka_unit_test(table_table__first_values_whatever_the_shards),
-        cmocka_unit_test(table_table_apply__as_the_kernel),
-        cmocka_unit_test(table_table_pool__sums_bags),
-        cmocka_unit_test(table_table_each__in_order_of_creation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* Exports of checkpoints that add to others: the newest record of a key counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 
 #include "core/partition.h"
 #include "ps/checkpoint/writer.h"
+#include "tests/support/unit.h"
 #include "tools/ckpt/export.h"
 #include "tools/ckpt/safetensors.h"
 
@@ -294,9 +289,8 @@ static void check_all(void)
     sl_safetensors_close(&file);
 }
 
-static void export__merges_what_adds(void **state)
+SL_CASE_WITH(export__merges_what_adds, setup, teardown)
 {
-    (void)state;
     write_checkpoint(1, 0, 1, 0);
     assert_int_equal(export(1), 0);
     check_all();
@@ -310,30 +304,18 @@ static void export__merges_what_adds(void **state)
 }
 
 /* Rows that come with what adds. */
-static void export__takes_new_rows(void **state)
+SL_CASE_WITH(export__takes_new_rows, setup, teardown)
 {
-    (void)state;
     write_checkpoint(1, 0, 2, 0);
     write_checkpoint(2, 1, 1, 3);
     assert_int_equal(export(2), 0);
     check_all();
 }
 
-static void export__names_a_block_that_is_missing(void **state)
+SL_CASE_WITH(export__names_a_block_that_is_missing, setup, teardown)
 {
-    (void)state;
     write_checkpoint(1, 0, 1, 1);
     assert_int_equal(export(1), SL_ERR_CORRUPT);
     assert_non_null(strstr(reason, "block 0 of the dense table \"w\" is in none of the files"));
     assert_int_not_equal(access(path, F_OK), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(export__merges_what_adds, setup, teardown),
-        cmocka_unit_test_setup_teardown(export__takes_new_rows, setup, teardown),
-        cmocka_unit_test_setup_teardown(export__names_a_block_that_is_missing, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
+#include "tests/support/unit.h"
 #include "tools/ckpt/row_index.h"
 
 #define KEYS 200000
 
 /* Every u64 is a key, and numbers are those of the first coming. */
-static void rows__number_keys_as_they_come(void **state)
+SL_CASE(rows__number_keys_as_they_come)
 {
-    (void)state;
     struct sl_row_index rows = {0};
     uint64_t number = 7;
     bool fresh;
@@ -33,12 +26,4 @@ static void rows__number_keys_as_they_come(void **state)
     assert_int_equal(number, 1);
     assert_false(sl_row_index_find(&rows, sl_hash_key(1), &number));
     sl_row_index_fini(&rows);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows__number_keys_as_they_come),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

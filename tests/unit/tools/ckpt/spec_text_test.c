@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
 #include "core/hash.h"
+#include "tests/support/unit.h"
 #include "tools/ckpt/spec_text.h"
 
 /* A float of any bits that is finite. */
@@ -43,9 +37,8 @@ static void assert_same(const struct sl_snapshot_table *a, const struct sl_snaps
 }
 
 /* What is read again has the same bits, whatever they are. */
-static void spec_text__round_trip(void **state)
+SL_CASE(spec_text__round_trip)
 {
-    (void)state;
     uint64_t random = 3;
     for (uint32_t i = 0; i < 2000; i++) {
         struct sl_snapshot_table table;
@@ -77,9 +70,8 @@ static void spec_text__round_trip(void **state)
     }
 }
 
-static void spec_text__refuses(void **state)
+SL_CASE(spec_text__refuses)
 {
-    (void)state;
     static const char *const texts[] = {
         "lr",
         "lr=",
@@ -110,9 +102,8 @@ static void spec_text__refuses(void **state)
 }
 
 /* No checkpoint has such a power: what is read may be written. */
-static void spec_text__powers_are_below_one(void **state)
+SL_CASE(spec_text__powers_are_below_one)
 {
-    (void)state;
     static const char *const names[] = {"beta1_power", "beta2_power"};
     static const char *const values[] = {"1", "-0.5", "1e30", "0.99999999", "nan"};
     struct sl_snapshot_table table;
@@ -133,9 +124,8 @@ static void spec_text__powers_are_below_one(void **state)
 }
 
 /* Powers follow the betas, unless they are said. */
-static void spec_text__words_stand_for_themselves(void **state)
+SL_CASE(spec_text__words_stand_for_themselves)
 {
-    (void)state;
     struct sl_snapshot_table table;
     char reason[512];
     sl_spec_text_init(&table);
@@ -151,15 +141,4 @@ static void spec_text__words_stand_for_themselves(void **state)
     assert_true(table.spec.optimizer.lr == 2.0F);
     assert_int_equal(sl_spec_text_read("optimizer=adam", &table, reason, sizeof reason), 0);
     assert_true(table.spec.optimizer.lr == sl_optimizer_defaults(SL_OPTIMIZER_ADAM).lr);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spec_text__round_trip),
-        cmocka_unit_test(spec_text__refuses),
-        cmocka_unit_test(spec_text__powers_are_below_one),
-        cmocka_unit_test(spec_text__words_stand_for_themselves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

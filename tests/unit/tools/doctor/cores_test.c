@@ -1,14 +1,10 @@
+#include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #define CLOCK "/sys/devices/system/clocksource/clocksource0"
 
-static void doctor_cores_check__more_reactors_than_cores(void **state)
+SL_CASE_WITH(doctor_cores_check__more_reactors_than_cores, machine_make, machine_remove)
 {
-    (void)state;
     machine.options.reactors = 5;
     sl_doctor_cores_check(&machine.doctor);
     machine_expect("cores", 0, SL_DOCTOR_WARNING, "4, for 5 reactors, not pinned");
@@ -16,9 +12,8 @@ static void doctor_cores_check__more_reactors_than_cores(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_cores_check__polling_leaves_a_core(void **state)
+SL_CASE_WITH(doctor_cores_check__polling_leaves_a_core, machine_make, machine_remove)
 {
-    (void)state;
     machine.options.polling = true;
     machine.options.pin = true;
     sl_doctor_cores_check(&machine.doctor);
@@ -30,9 +25,8 @@ static void doctor_cores_check__polling_leaves_a_core(void **state)
     machine_expect("cores", 0, SL_DOCTOR_OK, "");
 }
 
-static void doctor_cores_check__quota_of_a_container(void **state)
+SL_CASE_WITH(doctor_cores_check__quota_of_a_container, machine_make, machine_remove)
 {
-    (void)state;
     machine_write("/proc/self/cgroup", "0::/");
     machine_write("/sys/fs/cgroup/cpu.max", "250000 100000");
     sl_doctor_cores_check(&machine.doctor);
@@ -40,9 +34,8 @@ static void doctor_cores_check__quota_of_a_container(void **state)
     machine_expect("cpu quota", 0, SL_DOCTOR_WARNING, "NETWORK_PS_CORE_NUMBER=2");
 }
 
-static void doctor_quota__is_the_least_of_all_groups_above(void **state)
+SL_CASE_WITH(doctor_quota__is_the_least_of_all_groups_above, machine_make, machine_remove)
 {
-    (void)state;
     assert_true(sl_doctor_quota(&machine.doctor) == UINT64_MAX);
     machine_write("/proc/self/cgroup", "0::/a/b/c");
     machine_write("/sys/fs/cgroup/a/b/c/cpu.max", "max 100000");
@@ -53,9 +46,8 @@ static void doctor_quota__is_the_least_of_all_groups_above(void **state)
     assert_int_equal(sl_doctor_quota(&machine.doctor), 500);
 }
 
-static void doctor_quota__of_version_1(void **state)
+SL_CASE_WITH(doctor_quota__of_version_1, machine_make, machine_remove)
 {
-    (void)state;
     machine_write("/proc/self/cgroup", "9:cpuset:/x\n4:cpu,cpuacct:/docker/1\n0::/");
     machine_write("/sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us", "-1");
     machine_write("/sys/fs/cgroup/cpu/docker/1/cpu.cfs_period_us", "100000");
@@ -69,17 +61,15 @@ static void doctor_quota__of_version_1(void **state)
     assert_int_equal(sl_doctor_quota(&machine.doctor), 2000);
 }
 
-static void doctor_quota__rubbish_is_no_quota(void **state)
+SL_CASE_WITH(doctor_quota__rubbish_is_no_quota, machine_make, machine_remove)
 {
-    (void)state;
     machine_write("/proc/self/cgroup", "::::\n:\nrubbish\n0::relative");
     machine_write("/sys/fs/cgroup/cpu.max", "100000 0");
     assert_true(sl_doctor_quota(&machine.doctor) == UINT64_MAX);
 }
 
-static void doctor_cores_check__several_nodes_ask_for_pinning(void **state)
+SL_CASE_WITH(doctor_cores_check__several_nodes_ask_for_pinning, machine_make, machine_remove)
 {
-    (void)state;
     machine_write("/sys/devices/system/node/online", "0-1");
     sl_doctor_cores_check(&machine.doctor);
     machine_expect("numa", 0, SL_DOCTOR_WARNING, "PS_DISABLE_PIN_CORES=0");
@@ -89,9 +79,8 @@ static void doctor_cores_check__several_nodes_ask_for_pinning(void **state)
     machine_expect("numa", 0, SL_DOCTOR_OK, "nodes 0-1");
 }
 
-static void doctor_cores_check__slow_clocks(void **state)
+SL_CASE_WITH(doctor_cores_check__slow_clocks, machine_make, machine_remove)
 {
-    (void)state;
     machine_write(CLOCK "/current_clocksource", "hpet ");
     machine_write(CLOCK "/available_clocksource", "tsc hpet acpi_pm");
     sl_doctor_cores_check(&machine.doctor);
@@ -106,9 +95,8 @@ static void doctor_cores_check__slow_clocks(void **state)
     machine_expect("clock", 0, SL_DOCTOR_OK, "kvm-clock");
 }
 
-static void doctor_cores_check__pages(void **state)
+SL_CASE_WITH(doctor_cores_check__pages, machine_make, machine_remove)
 {
-    (void)state;
     machine_write("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
     machine_write("/proc/meminfo", "MemTotal: 1 kB\nHugePages_Total:      8\nHugePages_Free:  0");
     sl_doctor_cores_check(&machine.doctor);
@@ -121,22 +109,4 @@ static void doctor_cores_check__pages(void **state)
     machine_write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
     sl_doctor_cores_check(&machine.doctor);
     machine_expect("huge pages", 0, SL_DOCTOR_OK, "transparent, and 8 reserved");
-}
-
-#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON_MACHINE(doctor_cores_check__more_reactors_than_cores),
-        ON_MACHINE(doctor_cores_check__polling_leaves_a_core),
-        ON_MACHINE(doctor_cores_check__quota_of_a_container),
-        ON_MACHINE(doctor_quota__is_the_least_of_all_groups_above),
-        ON_MACHINE(doctor_quota__of_version_1),
-        ON_MACHINE(doctor_quota__rubbish_is_no_quota),
-        ON_MACHINE(doctor_cores_check__several_nodes_ask_for_pinning),
-        ON_MACHINE(doctor_cores_check__slow_clocks),
-        ON_MACHINE(doctor_cores_check__pages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

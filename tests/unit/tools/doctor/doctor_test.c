@@ -1,8 +1,5 @@
+#include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,9 +30,8 @@ static void expect_run(uint32_t transports, bool expected, const char *words)
     free(text);
 }
 
-static void doctor_run__is_true_where_what_was_asked_for_can_run(void **state)
+SL_CASE_WITH(doctor_run__is_true_where_what_was_asked_for_can_run, machine_make, machine_remove)
 {
-    (void)state;
     const uint32_t tcp = SL_DOCTOR_OF(SL_ENDPOINT_TCP), rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
     machine.missing[SL_ENDPOINT_DPDK] = "not built";
     expect_run(tcp, true, "tcp   can run (asked for)\n");
@@ -49,9 +45,8 @@ static void doctor_run__is_true_where_what_was_asked_for_can_run(void **state)
     expect_run(SL_DOCTOR_OF(SL_ENDPOINT_SHM), false, "shm   cannot run: io_uring (asked for)\n");
 }
 
-static void doctor_run__lines_are_aligned(void **state)
+SL_CASE_WITH(doctor_run__lines_are_aligned, machine_make, machine_remove)
 {
-    (void)state;
     bool runs;
     machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "bbr");
     char *text = run(SL_DOCTOR_OF(SL_ENDPOINT_TCP), false, &runs);
@@ -65,9 +60,8 @@ static void doctor_run__lines_are_aligned(void **state)
     free(text);
 }
 
-static void doctor_run__json_is_one_object(void **state)
+SL_CASE_WITH(doctor_run__json_is_one_object, machine_make, machine_remove)
 {
-    (void)state;
     bool runs;
     machine_write("/proc/sys/kernel/osrelease", "6.1 \"quoted\" \\ \x01\xff");
     char *text = run(SL_DOCTOR_OF(SL_ENDPOINT_TCP), true, &runs);
@@ -82,9 +76,8 @@ static void doctor_run__json_is_one_object(void **state)
 
 /* JSON is UTF-8: what is, stays; each byte of what is not, such as an overlong '/', half of a pair
  * of surrogates, or a character that was cut, becomes U+FFFD. */
-static void doctor_run__json_is_utf8(void **state)
+SL_CASE_WITH(doctor_run__json_is_utf8, machine_make, machine_remove)
 {
-    (void)state;
     bool runs;
     machine_write("/proc/sys/kernel/osrelease",
                   "gr\xc3\xb6\xc3\x9f\x65r \xe2\x82\xac \xf0\x9d\x84\x9e|\xc0\xaf|\xed\xa0\x80|"
@@ -96,9 +89,8 @@ static void doctor_run__json_is_utf8(void **state)
     free(text);
 }
 
-static void doctor_find__what_is_too_much_is_lost(void **state)
+SL_CASE_WITH(doctor_find__what_is_too_much_is_lost, machine_make, machine_remove)
 {
-    (void)state;
     for (int i = 0; i < SL_DOCTOR_FINDINGS_MAX + 10; i++) {
         sl_doctor_advise(sl_doctor_find(&machine.doctor, SL_DOCTOR_WARNING, 0, "x", "%d", i), "y");
     }
@@ -111,9 +103,8 @@ static void doctor_find__what_is_too_much_is_lost(void **state)
 }
 
 /* Whatever this machine is like, looking at it works. */
-static void doctor_system_read__this_machine(void **state)
+SL_CASE_WITH(doctor_system_read__this_machine, machine_make, machine_remove)
 {
-    (void)state;
     bool runs;
     sl_doctor_system_read(&machine.system);
     assert_true(machine.system.cores >= 1);
@@ -121,19 +112,4 @@ static void doctor_system_read__this_machine(void **state)
     assert_non_null(strstr(text, "io_uring"));
     assert_non_null(strstr(text, "rdma library"));
     free(text);
-}
-
-#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON_MACHINE(doctor_run__is_true_where_what_was_asked_for_can_run),
-        ON_MACHINE(doctor_run__lines_are_aligned),
-        ON_MACHINE(doctor_run__json_is_one_object),
-        ON_MACHINE(doctor_run__json_is_utf8),
-        ON_MACHINE(doctor_find__what_is_too_much_is_lost),
-        ON_MACHINE(doctor_system_read__this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

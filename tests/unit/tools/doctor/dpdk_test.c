@@ -1,8 +1,5 @@
+#include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -44,9 +41,8 @@ static void add_nic(const char *driver)
     name_device("0000:3b:00.0?addr=10.0.0.1/24");
 }
 
-static void doctor_dpdk_check__all_is_well(void **state)
+SL_CASE_WITH(doctor_dpdk_check__all_is_well, machine_make, machine_remove)
 {
-    (void)state;
     add_nic("vfio-pci");
     add_link(NIC "/iommu_group", "../../../../kernel/iommu_groups/42");
     machine_write("/dev/vfio/vfio", "");
@@ -60,9 +56,8 @@ static void doctor_dpdk_check__all_is_well(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_dpdk_check__nothing_is_there(void **state)
+SL_CASE_WITH(doctor_dpdk_check__nothing_is_there, machine_make, machine_remove)
 {
-    (void)state;
     machine.missing[SL_ENDPOINT_DPDK] = "starling-dpdk.so: not found: install libdpdk-dev";
     sl_doctor_dpdk_check(&machine.doctor);
     const struct sl_doctor_finding *finding =
@@ -73,9 +68,8 @@ static void doctor_dpdk_check__nothing_is_there(void **state)
     assert_int_equal(machine_count("dpdk memory"), 0);
 }
 
-static void doctor_dpdk_check__few_huge_pages(void **state)
+SL_CASE_WITH(doctor_dpdk_check__few_huge_pages, machine_make, machine_remove)
 {
-    (void)state;
     name_device("net_null0,copy=1?addr=10.0.0.1");
     sl_doctor_dpdk_check(&machine.doctor);
     machine_expect("dpdk memory", 0, SL_DOCTOR_WARNING, "0 MiB of huge pages are free, about 132");
@@ -87,18 +81,16 @@ static void doctor_dpdk_check__few_huge_pages(void **state)
     machine_expect("dpdk memory", 0, SL_DOCTOR_OK, "1024 MiB");
 }
 
-static void doctor_dpdk_check__device_of_another_machine(void **state)
+SL_CASE_WITH(doctor_dpdk_check__device_of_another_machine, machine_make, machine_remove)
 {
-    (void)state;
     name_device("0000:3b:00.1?addr=10.0.0.1");
     sl_doctor_dpdk_check(&machine.doctor);
     machine_expect("dpdk device", 0, SL_DOCTOR_MISSING, "0000:3b:00.1: this machine has no such");
     assert_int_equal(machine.doctor.stopped, dpdk);
 }
 
-static void doctor_dpdk_check__device_of_the_kernel(void **state)
+SL_CASE_WITH(doctor_dpdk_check__device_of_the_kernel, machine_make, machine_remove)
 {
-    (void)state;
     add_nic("ixgbe");
     sl_doctor_dpdk_check(&machine.doctor);
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "ixgbe leaves it to no program");
@@ -106,18 +98,16 @@ static void doctor_dpdk_check__device_of_the_kernel(void **state)
     assert_int_equal(machine.doctor.stopped, dpdk);
 }
 
-static void doctor_dpdk_check__device_without_driver(void **state)
+SL_CASE_WITH(doctor_dpdk_check__device_without_driver, machine_make, machine_remove)
 {
-    (void)state;
     machine_write(NIC "/vendor", "0x8086");
     name_device("0000:3b:00.0?addr=10.0.0.1/24");
     sl_doctor_dpdk_check(&machine.doctor);
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "no driver has it");
 }
 
-static void doctor_dpdk_check__vfio_without_iommu_or_nodes(void **state)
+SL_CASE_WITH(doctor_dpdk_check__vfio_without_iommu_or_nodes, machine_make, machine_remove)
 {
-    (void)state;
     add_nic("vfio-pci");
     sl_doctor_dpdk_check(&machine.doctor);
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "intel_iommu=on");
@@ -133,9 +123,8 @@ static void doctor_dpdk_check__vfio_without_iommu_or_nodes(void **state)
     assert_int_equal(machine_count("dpdk node"), 0);
 }
 
-static void doctor_dpdk_check__vfio_counts_locked_memory(void **state)
+SL_CASE_WITH(doctor_dpdk_check__vfio_counts_locked_memory, machine_make, machine_remove)
 {
-    (void)state;
     add_nic("vfio-pci");
     add_link(NIC "/iommu_group", "../../../../kernel/iommu_groups/7");
     machine_write("/dev/vfio/vfio", "");
@@ -150,9 +139,8 @@ static void doctor_dpdk_check__vfio_counts_locked_memory(void **state)
     assert_int_equal(machine_count("dpdk memory"), 1);
 }
 
-static void doctor_dpdk_check__device_that_the_kernel_shares(void **state)
+SL_CASE_WITH(doctor_dpdk_check__device_that_the_kernel_shares, machine_make, machine_remove)
 {
-    (void)state;
     add_nic("mlx5_core");
     machine_write(NIC "/net/eth2/ifindex", "4");
     machine_write("/sys/class/net/eth2/operstate", "down");
@@ -163,9 +151,9 @@ static void doctor_dpdk_check__device_that_the_kernel_shares(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_dpdk_check__packet_sockets_need_an_interface_and_rights(void **state)
+SL_CASE_WITH(doctor_dpdk_check__packet_sockets_need_an_interface_and_rights, machine_make,
+             machine_remove)
 {
-    (void)state;
     name_device("net_af_packet0,iface=eth3?addr=10.0.0.1");
     machine_write("/proc/self/status", NO_CAPS);
     sl_doctor_dpdk_check(&machine.doctor);
@@ -183,9 +171,8 @@ static void doctor_dpdk_check__packet_sockets_need_an_interface_and_rights(void 
     machine_expect("dpdk link", 0, SL_DOCTOR_MISSING, "iface=NAME");
 }
 
-static void doctor_dpdk_check__xdp_sockets_need_more(void **state)
+SL_CASE_WITH(doctor_dpdk_check__xdp_sockets_need_more, machine_make, machine_remove)
 {
-    (void)state;
     name_device("net_af_xdp0,iface=eth3?addr=10.0.0.1");
     machine_write("/sys/class/net/eth3/operstate", "unknown");
     machine_write("/proc/self/status", "CapEff:\t0000000000002000"); /* CAP_NET_RAW */
@@ -197,9 +184,8 @@ static void doctor_dpdk_check__xdp_sockets_need_more(void **state)
     assert_int_equal(machine_count("dpdk rights"), 0);
 }
 
-static void doctor_dpdk_check__memif_needs_its_socket(void **state)
+SL_CASE_WITH(doctor_dpdk_check__memif_needs_its_socket, machine_make, machine_remove)
 {
-    (void)state;
     name_device("net_memif0,role=server,socket=/run/s/0,socket-abstract=no?addr=10.0.0.1");
     sl_doctor_dpdk_check(&machine.doctor);
     machine_expect("dpdk device", 0, SL_DOCTOR_MISSING, "/run/s/: No such file");
@@ -221,33 +207,10 @@ static void doctor_dpdk_check__memif_needs_its_socket(void **state)
     machine_expect("dpdk device", 0, SL_DOCTOR_OK, "at @/run/none/0");
 }
 
-static void doctor_dpdk_check__name_without_arguments(void **state)
+SL_CASE_WITH(doctor_dpdk_check__name_without_arguments, machine_make, machine_remove)
 {
-    (void)state;
     name_device("net_ring0?addr=10.0.0.1");
     sl_doctor_dpdk_check(&machine.doctor);
     machine_expect("dpdk device", 0, SL_DOCTOR_WARNING, "STARLING_DPDK_EAL_ARGS");
     assert_int_equal(machine.doctor.stopped, 0);
-}
-
-#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON_MACHINE(doctor_dpdk_check__all_is_well),
-        ON_MACHINE(doctor_dpdk_check__nothing_is_there),
-        ON_MACHINE(doctor_dpdk_check__few_huge_pages),
-        ON_MACHINE(doctor_dpdk_check__device_of_another_machine),
-        ON_MACHINE(doctor_dpdk_check__device_of_the_kernel),
-        ON_MACHINE(doctor_dpdk_check__device_without_driver),
-        ON_MACHINE(doctor_dpdk_check__vfio_without_iommu_or_nodes),
-        ON_MACHINE(doctor_dpdk_check__vfio_counts_locked_memory),
-        ON_MACHINE(doctor_dpdk_check__device_that_the_kernel_shares),
-        ON_MACHINE(doctor_dpdk_check__packet_sockets_need_an_interface_and_rights),
-        ON_MACHINE(doctor_dpdk_check__xdp_sockets_need_more),
-        ON_MACHINE(doctor_dpdk_check__memif_needs_its_socket),
-        ON_MACHINE(doctor_dpdk_check__name_without_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
+#include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 
 static const uint32_t EVERY = SL_DOCTOR_EVERY;
 
-static void doctor_kernel_check__all_is_well(void **state)
+SL_CASE_WITH(doctor_kernel_check__all_is_well, machine_make, machine_remove)
 {
-    (void)state;
     machine_write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64");
     machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
     sl_doctor_kernel_check(&machine.doctor);
@@ -21,9 +17,8 @@ static void doctor_kernel_check__all_is_well(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_kernel_check__features_that_lack_are_named(void **state)
+SL_CASE_WITH(doctor_kernel_check__features_that_lack_are_named, machine_make, machine_remove)
 {
-    (void)state;
     machine.ring = (struct sl_doctor_ring){.provided_buffer_rings = true};
     sl_doctor_kernel_check(&machine.doctor);
     machine_expect("io_uring", 0, SL_DOCTOR_WARNING,
@@ -32,7 +27,8 @@ static void doctor_kernel_check__features_that_lack_are_named(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_kernel_check__each_refusal_of_io_uring_has_its_advice(void **state)
+SL_CASE_WITH(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice, machine_make,
+             machine_remove)
 {
     static const struct {
         int result;
@@ -55,18 +51,17 @@ static void doctor_kernel_check__each_refusal_of_io_uring_has_its_advice(void **
     }
 }
 
-static void doctor_kernel_check__few_descriptors_are_a_warning(void **state)
+SL_CASE_WITH(doctor_kernel_check__few_descriptors_are_a_warning, machine_make, machine_remove)
 {
-    (void)state;
     machine.system.files_max = 1024;
     sl_doctor_kernel_check(&machine.doctor);
     machine_expect("open files", 0, SL_DOCTOR_WARNING, "1024");
     machine_expect("open files", 0, SL_DOCTOR_WARNING, "LimitNOFILE");
 }
 
-static void doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp(void **state)
+SL_CASE_WITH(doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp, machine_make,
+             machine_remove)
 {
-    (void)state;
     machine.options.congestion_control = "cub";
     machine_write("/proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic bbr");
     sl_doctor_kernel_check(&machine.doctor);
@@ -78,9 +73,9 @@ static void doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp(
     machine_expect("tcp", 0, SL_DOCTOR_OK, "cubic");
 }
 
-static void doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen(void **state)
+SL_CASE_WITH(doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen, machine_make,
+             machine_remove)
 {
-    (void)state;
     machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "bbr");
     sl_doctor_kernel_check(&machine.doctor);
     machine_expect("tcp", 0, SL_DOCTOR_WARNING, "STARLING_TCP_CONGESTION=cubic");
@@ -90,9 +85,8 @@ static void doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen(void 
     machine_expect("tcp", 0, SL_DOCTOR_OK, "reno");
 }
 
-static void doctor_kernel_check__no_memory_to_share_stops_shm_only(void **state)
+SL_CASE_WITH(doctor_kernel_check__no_memory_to_share_stops_shm_only, machine_make, machine_remove)
 {
-    (void)state;
     machine.system.no_memfd = "Function not implemented";
     sl_doctor_kernel_check(&machine.doctor);
     machine_expect("shm", 0, SL_DOCTOR_MISSING, "Function not implemented");
@@ -102,20 +96,4 @@ static void doctor_kernel_check__no_memory_to_share_stops_shm_only(void **state)
     machine.system.no_abstract = "Permission denied";
     sl_doctor_kernel_check(&machine.doctor);
     machine_expect("shm", 0, SL_DOCTOR_MISSING, "unix sockets");
-}
-
-#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON_MACHINE(doctor_kernel_check__all_is_well),
-        ON_MACHINE(doctor_kernel_check__features_that_lack_are_named),
-        ON_MACHINE(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice),
-        ON_MACHINE(doctor_kernel_check__few_descriptors_are_a_warning),
-        ON_MACHINE(doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp),
-        ON_MACHINE(doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen),
-        ON_MACHINE(doctor_kernel_check__no_memory_to_share_stops_shm_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,5 @@
+#include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -22,9 +19,8 @@ static void add_roce(void)
     machine_add_gid("mlx5_0", 3, V4, "RoCE v2", "eth2");
 }
 
-static void doctor_rdma_check__all_is_well(void **state)
+SL_CASE_WITH(doctor_rdma_check__all_is_well, machine_make, machine_remove)
 {
-    (void)state;
     add_roce();
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma library", 0, SL_DOCTOR_OK, "");
@@ -39,9 +35,8 @@ static void doctor_rdma_check__all_is_well(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_rdma_check__library_and_device_that_lack(void **state)
+SL_CASE_WITH(doctor_rdma_check__library_and_device_that_lack, machine_make, machine_remove)
 {
-    (void)state;
     machine.missing[SL_ENDPOINT_RDMA] = "libibverbs.so.1: no such file: install libibverbs1";
     sl_doctor_rdma_check(&machine.doctor);
     const struct sl_doctor_finding *finding =
@@ -52,9 +47,8 @@ static void doctor_rdma_check__library_and_device_that_lack(void **state)
     assert_int_equal(machine.doctor.stopped, rdma);
 }
 
-static void doctor_rdma_check__a_device_without_provider(void **state)
+SL_CASE_WITH(doctor_rdma_check__a_device_without_provider, machine_make, machine_remove)
 {
-    (void)state;
     add_roce();
     machine_add_device("irdma0", "4: ACTIVE", "Ethernet");
     machine.providers[0] = "irdma0";
@@ -65,9 +59,8 @@ static void doctor_rdma_check__a_device_without_provider(void **state)
     assert_int_equal(machine_count("rdma provider"), 1);
 }
 
-static void doctor_rdma_check__devices_are_chosen_by_name(void **state)
+SL_CASE_WITH(doctor_rdma_check__devices_are_chosen_by_name, machine_make, machine_remove)
 {
-    (void)state;
     add_roce();
     machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
     machine.options.rdma_device = "mlx5_0";
@@ -81,9 +74,8 @@ static void doctor_rdma_check__devices_are_chosen_by_name(void **state)
     assert_int_equal(machine_count("rdma port"), 1);
 }
 
-static void doctor_rdma_check__ports_that_are_down(void **state)
+SL_CASE_WITH(doctor_rdma_check__ports_that_are_down, machine_make, machine_remove)
 {
-    (void)state;
     machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
     machine_write("/sys/class/infiniband/mlx5_1/parent", "eth7");
     sl_doctor_rdma_check(&machine.doctor);
@@ -98,9 +90,9 @@ static void doctor_rdma_check__ports_that_are_down(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_rdma_check__infiniband_asks_for_its_subnet_manager(void **state)
+SL_CASE_WITH(doctor_rdma_check__infiniband_asks_for_its_subnet_manager, machine_make,
+             machine_remove)
 {
-    (void)state;
     machine_add_device("ib0", "2: INIT", "InfiniBand");
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma port", 0, SL_DOCTOR_WARNING, "subnet manager (opensm)");
@@ -112,9 +104,8 @@ static void doctor_rdma_check__infiniband_asks_for_its_subnet_manager(void **sta
     machine_expect("rdma gid", 0, SL_DOCTOR_OK, "fe80::");
 }
 
-static void doctor_rdma_check__entrances_of_the_kernel(void **state)
+SL_CASE_WITH(doctor_rdma_check__entrances_of_the_kernel, machine_make, machine_remove)
 {
-    (void)state;
     char path[128];
     add_roce();
     (void)snprintf(path, sizeof path, "%s/dev/infiniband/rdma_cm", machine.root);
@@ -127,7 +118,7 @@ static void doctor_rdma_check__entrances_of_the_kernel(void **state)
     assert_int_equal(machine.doctor.stopped, rdma);
 }
 
-static void doctor_gid_check__a_chosen_index(void **state)
+SL_CASE_WITH(doctor_gid_check__a_chosen_index, machine_make, machine_remove)
 {
     static const struct {
         uint32_t index, nth;
@@ -149,9 +140,8 @@ static void doctor_gid_check__a_chosen_index(void **state)
     }
 }
 
-static void doctor_gid_check__a_port_without_an_address(void **state)
+SL_CASE_WITH(doctor_gid_check__a_port_without_an_address, machine_make, machine_remove)
 {
-    (void)state;
     machine_add_device("mlx5_0", "4: ACTIVE", "Ethernet");
     machine_add_gid("mlx5_0", 0, V6, "IB/RoCE v1", "eth2");
     machine_add_gid("mlx5_0", 1, "rubbish", "RoCE v2", "eth2");
@@ -160,9 +150,8 @@ static void doctor_gid_check__a_port_without_an_address(void **state)
     machine_expect("rdma gid", 1, SL_DOCTOR_WARNING, "ip addr add");
 }
 
-static void doctor_gid_check__endpoints_are_looked_for(void **state)
+SL_CASE_WITH(doctor_gid_check__endpoints_are_looked_for, machine_make, machine_remove)
 {
-    (void)state;
     struct sl_endpoint endpoints[] = {
         {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.7", .port = 5},
         {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.1", .port = 6},
@@ -180,9 +169,8 @@ static void doctor_gid_check__endpoints_are_looked_for(void **state)
 }
 
 /* Its GIDs are no addresses. */
-static void doctor_rdma_check__iwarp(void **state)
+SL_CASE_WITH(doctor_rdma_check__iwarp, machine_make, machine_remove)
 {
-    (void)state;
     const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.1"};
     machine_add_device("siw0", "4: ACTIVE", "Ethernet");
     machine_add_gid("siw0", 0, "5254:0012:3456:0000:0000:0000:0000:0000", "IB/RoCE v1", "eth0");
@@ -195,7 +183,7 @@ static void doctor_rdma_check__iwarp(void **state)
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-static void doctor_rdma_check__memory_that_may_be_locked(void **state)
+SL_CASE_WITH(doctor_rdma_check__memory_that_may_be_locked, machine_make, machine_remove)
 {
     static const uint64_t mib = 1 << 20;
     (void)state;
@@ -226,9 +214,8 @@ static void doctor_rdma_check__memory_that_may_be_locked(void **state)
 }
 
 /* More than is ever said: the rest is dropped, and nothing else is. */
-static void doctor_gid_check__a_table_without_end(void **state)
+SL_CASE_WITH(doctor_gid_check__a_table_without_end, machine_make, machine_remove)
 {
-    (void)state;
     add_roce();
     for (uint32_t i = 4; i < 300; i++) {
         machine_add_gid("mlx5_0", i, V4, "RoCE v2", "eth2");
@@ -238,26 +225,4 @@ static void doctor_gid_check__a_table_without_end(void **state)
     assert_int_equal(machine_count("rdma gid"), 65);
     machine_expect("rdma gid", 64, SL_DOCTOR_OK, "mlx5_0/1 289");
     machine_expect("memlock", 0, SL_DOCTOR_OK, "no limit");
-}
-
-#define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON_MACHINE(doctor_rdma_check__all_is_well),
-        ON_MACHINE(doctor_rdma_check__library_and_device_that_lack),
-        ON_MACHINE(doctor_rdma_check__a_device_without_provider),
-        ON_MACHINE(doctor_rdma_check__devices_are_chosen_by_name),
-        ON_MACHINE(doctor_rdma_check__ports_that_are_down),
-        ON_MACHINE(doctor_rdma_check__infiniband_asks_for_its_subnet_manager),
-        ON_MACHINE(doctor_rdma_check__entrances_of_the_kernel),
-        ON_MACHINE(doctor_gid_check__a_chosen_index),
-        ON_MACHINE(doctor_gid_check__a_port_without_an_address),
-        ON_MACHINE(doctor_gid_check__endpoints_are_looked_for),
-        ON_MACHINE(doctor_rdma_check__iwarp),
-        ON_MACHINE(doctor_rdma_check__memory_that_may_be_locked),
-        ON_MACHINE(doctor_gid_check__a_table_without_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

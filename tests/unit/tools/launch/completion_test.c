@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/unit.h"
 #include "tools/launch/completion.h"
 
 static uint16_t port_of(const struct sl_completion *report)
@@ -46,9 +40,8 @@ static int send_text(const struct sl_completion *report, const char *text, size_
     return fd;
 }
 
-static void report_take__each_worker_once_and_answered(void **state)
+SL_CASE(report_take__each_worker_once_and_answered)
 {
-    (void)state;
     struct sl_completion report = SL_COMPLETION_NONE;
     listen_for(&report, 4);
     const char text[] = "starling-done 12.3 2 7";
@@ -69,9 +62,8 @@ static void report_take__each_worker_once_and_answered(void **state)
     sl_completion_fini(&report);
 }
 
-static void report_take__strays_are_neither_believed_nor_answered(void **state)
+SL_CASE(report_take__strays_are_neither_believed_nor_answered)
 {
-    (void)state;
     static const char *const strays[] = {
         "",
         "starling-done",
@@ -114,9 +106,8 @@ static void *take_one(void *argument)
     return status == 5 && worker == 1 ? report : NULL;
 }
 
-static void report_send__arrives(void **state)
+SL_CASE(report_send__arrives)
 {
-    (void)state;
     struct sl_completion ps = SL_COMPLETION_NONE, worker = SL_COMPLETION_NONE;
     listen_for(&ps, 2);
     char peer[32];
@@ -135,9 +126,8 @@ static void report_send__arrives(void **state)
     sl_completion_fini(&ps);
 }
 
-static void report_send__nobody_there_is_no_hang(void **state)
+SL_CASE(report_send__nobody_there_is_no_hang)
 {
-    (void)state;
     struct sl_completion ps = SL_COMPLETION_NONE, worker = SL_COMPLETION_NONE;
     listen_for(&ps, 1);
     char peer[32];
@@ -146,15 +136,4 @@ static void report_send__nobody_there_is_no_hang(void **state)
     assert_int_equal(sl_shell_split_append(&worker.peers, peer), 0);
     sl_completion_send(&worker, 0);
     sl_completion_fini(&worker);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(report_take__each_worker_once_and_answered),
-        cmocka_unit_test(report_take__strays_are_neither_believed_nor_answered),
-        cmocka_unit_test(report_send__arrives),
-        cmocka_unit_test(report_send__nobody_there_is_no_hang),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

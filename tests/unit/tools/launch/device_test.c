@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tools/launch/device.h"
 
 static void expect(const char *patterns, uint32_t task, uint32_t worker_count, const char *words)
@@ -36,34 +30,30 @@ static void refuse(const char *patterns, const char *why)
     sl_shell_split_fini(&argv);
 }
 
-static void device_append__nothing_is_nothing(void **state)
+SL_CASE(device_append__nothing_is_nothing)
 {
-    (void)state;
     expect(NULL, 0, 3, "");
     expect("", 0, 3, "");
     expect(";", 0, 3, "");
 }
 
-static void device_append__task_is_the_process(void **state)
+SL_CASE(device_append__task_is_the_process)
 {
-    (void)state;
     expect("a?addr=10.0.0.1", 3, 8, "'--dpdk-device' 'a?addr=10.0.0.1'");
     expect("n{task},x={task+1}?addr=10.0.0.{task+10};b?addr=10.0.1.{task+1}", 3, 8,
            "'--dpdk-device' 'n3,x=4?addr=10.0.0.13' '--dpdk-device' 'b?addr=10.0.1.4'");
 }
 
-static void device_append__worker_is_each_of_them(void **state)
+SL_CASE(device_append__worker_is_each_of_them)
 {
-    (void)state;
     expect("m{worker},s=/r/{task}-{worker}?addr=10.0.0.1", 7, 2,
            "'--dpdk-device' 'm0,s=/r/7-0?addr=10.0.0.1' '--dpdk-device' "
            "'m1,s=/r/7-1?addr=10.0.0.1'");
     expect("m{worker+5}?addr=10.0.0.1", 0, 1, "'--dpdk-device' 'm5?addr=10.0.0.1'");
 }
 
-static void device_append__refuses_with_a_reason(void **state)
+SL_CASE(device_append__refuses_with_a_reason)
 {
-    (void)state;
     refuse("a", "addr is missing");
     refuse("a{host}?addr=10.0.0.1", "{task}, {task+N}, {worker} and {worker+N}");
     refuse("a{task+}?addr=10.0.0.1", "are accepted");
@@ -73,15 +63,4 @@ static void device_append__refuses_with_a_reason(void **state)
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = '\0';
     refuse(text, "255 bytes");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_append__nothing_is_nothing),
-        cmocka_unit_test(device_append__task_is_the_process),
-        cmocka_unit_test(device_append__worker_is_each_of_them),
-        cmocka_unit_test(device_append__refuses_with_a_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,14 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/unit.h"
 #include "tools/launch/local.h"
 
 enum { COUNT = 200 };
 
-static void local_free_ports__distinct_bindable_and_not_ephemeral(void **state)
+SL_CASE(local_free_ports__distinct_bindable_and_not_ephemeral)
 {
-    (void)state;
     uint16_t ports[COUNT];
     char reason[256] = "";
     unsigned first = 0, last = 0;
@@ -33,9 +26,8 @@ static void local_free_ports__distinct_bindable_and_not_ephemeral(void **state)
     }
 }
 
-static void local_free_ports__an_address_of_another_machine_is_an_error(void **state)
+SL_CASE(local_free_ports__an_address_of_another_machine_is_an_error)
 {
-    (void)state;
     uint16_t port;
     char reason[256] = "";
     /* Of RFC 5737, for documentation: nobody has it. */
@@ -43,9 +35,8 @@ static void local_free_ports__an_address_of_another_machine_is_an_error(void **s
     assert_non_null(strstr(reason, "cannot listen at 192.0.2.1: "));
 }
 
-static void local_free_ports__more_than_there_are_is_an_error(void **state)
+SL_CASE(local_free_ports__more_than_there_are_is_an_error)
 {
-    (void)state;
     static uint16_t ports[65536];
     char reason[256] = "", address[32];
     /* All ports are held for a moment: of an address that nobody else looks for one at. */
@@ -56,14 +47,4 @@ static void local_free_ports__more_than_there_are_is_an_error(void **state)
     const int err = sl_local_free_ports(address, 65536, ports, reason, sizeof reason);
     assert_true(err == SL_ERR_IN_USE || err == SL_ERR_IO);
     assert_non_null(strstr(reason, address));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(local_free_ports__distinct_bindable_and_not_ephemeral),
-        cmocka_unit_test(local_free_ports__an_address_of_another_machine_is_an_error),
-        cmocka_unit_test(local_free_ports__more_than_there_are_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

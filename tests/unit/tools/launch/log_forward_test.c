@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/unit.h"
 #include "tools/launch/log_forward.h"
 
 /* A child's pipe, the launcher's output and its copy, all pipes of the test's. */
@@ -44,9 +38,8 @@ static void assert_written(int fd, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void forward_pump__prefixes_whole_lines(void **state)
+SL_CASE_WITH(forward_pump__prefixes_whole_lines, open_pipes, close_pipes)
 {
-    (void)state;
     struct sl_log_forward forward = {0};
     sl_log_forward_init(&forward, child[0], shown[1], -1, "ps/0");
     assert_int_equal(sl_log_forward_pump(&forward), SL_LOG_FORWARD_IDLE);
@@ -62,9 +55,8 @@ static void forward_pump__prefixes_whole_lines(void **state)
     assert_written(shown[0], "");
 }
 
-static void forward_fini__passes_on_what_is_left_and_ends_the_line(void **state)
+SL_CASE_WITH(forward_fini__passes_on_what_is_left_and_ends_the_line, open_pipes, close_pipes)
 {
-    (void)state;
     struct sl_log_forward forward = {0};
     sl_log_forward_init(&forward, child[0], shown[1], copied[1], NULL);
     say("a\nunfinished");
@@ -77,9 +69,8 @@ static void forward_fini__passes_on_what_is_left_and_ends_the_line(void **state)
     close(child[1]);
 }
 
-static void forward_pump__copy_has_no_prefix(void **state)
+SL_CASE_WITH(forward_pump__copy_has_no_prefix, open_pipes, close_pipes)
 {
-    (void)state;
     struct sl_log_forward forward = {0};
     sl_log_forward_init(&forward, child[0], shown[1], copied[1], "worker/0");
     say("x\n");
@@ -90,9 +81,8 @@ static void forward_pump__copy_has_no_prefix(void **state)
     close(child[1]);
 }
 
-static void forward_pump__breaks_a_line_too_long(void **state)
+SL_CASE_WITH(forward_pump__breaks_a_line_too_long, open_pipes, close_pipes)
 {
-    (void)state;
     static char text[SL_LOG_FORWARD_LINE_BYTES * 2];
     static char got[SL_LOG_FORWARD_LINE_BYTES * 4];
     memset(text, 'y', sizeof text - 1);
@@ -112,9 +102,8 @@ static void forward_pump__breaks_a_line_too_long(void **state)
 }
 
 /* Output that a full disk has swallowed is remembered; a reader that has gone wants none. */
-static void forward_pump__remembers_lost_output(void **state)
+SL_CASE_WITH(forward_pump__remembers_lost_output, open_pipes, close_pipes)
 {
-    (void)state;
     const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (full < 0) {
         skip();
@@ -127,18 +116,4 @@ static void forward_pump__remembers_lost_output(void **state)
     close(child[1]);
     sl_log_forward_fini(&forward);
     close(full);
-}
-
-#define WITH_PIPES(test) cmocka_unit_test_setup_teardown(test, open_pipes, close_pipes)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_PIPES(forward_pump__prefixes_whole_lines),
-        WITH_PIPES(forward_fini__passes_on_what_is_left_and_ends_the_line),
-        WITH_PIPES(forward_pump__copy_has_no_prefix),
-        WITH_PIPES(forward_pump__breaks_a_line_too_long),
-        WITH_PIPES(forward_pump__remembers_lost_output),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/variables.h"
+#include "tests/support/unit.h"
 #include "tools/launch/plan.h"
 
 static char *no_arguments[] = {NULL};
@@ -46,18 +40,16 @@ static void assert_ends(enum sl_cluster_role role, const struct sl_launch_option
     free(text);
 }
 
-static void plan_command__says_nothing_that_was_not_said(void **state)
+SL_CASE(plan_command__says_nothing_that_was_not_said)
 {
-    (void)state;
     const struct sl_launch_options options = {.bin_dir = "/bin", .worker_args = no_arguments};
     assert_ends(SL_CLUSTER_PS, &options, "");
     assert_ends(SL_CLUSTER_WORKER, &options, "");
 }
 
 /* The user's own words come last: of a flag given twice the last one counts. */
-static void plan_command__hands_on_what_is_for_all(void **state)
+SL_CASE(plan_command__hands_on_what_is_for_all)
 {
-    (void)state;
     const struct sl_launch_options options = {
         .bin_dir = "/bin",
         .ps_args = "--x",
@@ -77,9 +69,8 @@ static void plan_command__hands_on_what_is_for_all(void **state)
                 "'d'");
 }
 
-static void plan_command__replicas_need_two_ps(void **state)
+SL_CASE(plan_command__replicas_need_two_ps)
 {
-    (void)state;
     const struct sl_launch_options options = {
         .bin_dir = "/bin", .worker_args = no_arguments, .replicas = 1};
     char *text = command_of(SL_CLUSTER_PS, &options);
@@ -99,9 +90,8 @@ static void plan_command__replicas_need_two_ps(void **state)
     sl_plan_fini(&plan);
 }
 
-static void plan_command__devices_are_of_the_role(void **state)
+SL_CASE(plan_command__devices_are_of_the_role)
 {
-    (void)state;
     const struct sl_launch_options options = {.bin_dir = "/bin",
                                               .worker_args = some_arguments,
                                               .ps_devices = "m{worker}?addr=10.0.0.1",
@@ -117,18 +107,16 @@ static int check(const char *ps, const struct sl_launch_options *options, char r
     return sl_plan_check_security(options, &hosts, reason, 256);
 }
 
-static void plan_check_security__loopback_needs_no_secret(void **state)
+SL_CASE(plan_check_security__loopback_needs_no_secret)
 {
-    (void)state;
     char reason[256];
     const struct sl_launch_options options = {0};
     assert_int_equal(unsetenv("STARLING_SECRET_FILE"), 0);
     assert_int_equal(check("127.0.0.1:1,localhost:2,[::1]:3", &options, reason), 0);
 }
 
-static void plan_check_security__other_addresses_do(void **state)
+SL_CASE(plan_check_security__other_addresses_do)
 {
-    (void)state;
     char reason[256];
     struct sl_launch_options options = {0};
     assert_int_equal(unsetenv("STARLING_SECRET_FILE"), 0);
@@ -158,9 +146,8 @@ static bool has_word(const struct sl_shell_words *words, const char *word)
     return false;
 }
 
-static void plan_append_variables__passes_on_those_of_the_job(void **state)
+SL_CASE(plan_append_variables__passes_on_those_of_the_job)
 {
-    (void)state;
     uint32_t count;
     const struct sl_variable *variables = sl_variables_all(&count);
     struct sl_shell_words words = {0};
@@ -179,9 +166,8 @@ static void plan_append_variables__passes_on_those_of_the_job(void **state)
     assert_int_equal(words.count, 0);
 }
 
-static void plan_append_variables__cuts_nothing(void **state)
+SL_CASE(plan_append_variables__cuts_nothing)
 {
-    (void)state;
     char value[20001];
     memset(value, 'x', sizeof value - 1);
     value[sizeof value - 1] = '\0';
@@ -192,19 +178,4 @@ static void plan_append_variables__cuts_nothing(void **state)
     assert_int_equal(strlen(words.items[0]), strlen("STARLING_DPDK_EAL_ARGS=") + sizeof value - 1);
     assert_int_equal(unsetenv("STARLING_DPDK_EAL_ARGS"), 0);
     sl_shell_split_fini(&words);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_command__says_nothing_that_was_not_said),
-        cmocka_unit_test(plan_command__hands_on_what_is_for_all),
-        cmocka_unit_test(plan_command__replicas_need_two_ps),
-        cmocka_unit_test(plan_command__devices_are_of_the_role),
-        cmocka_unit_test(plan_append_variables__passes_on_those_of_the_job),
-        cmocka_unit_test(plan_append_variables__cuts_nothing),
-        cmocka_unit_test(plan_check_security__loopback_needs_no_secret),
-        cmocka_unit_test(plan_check_security__other_addresses_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "core/clock.h"
+#include "tests/support/unit.h"
 #include "tools/launch/restart_policy.h"
 
 static int exited(int status)
@@ -21,17 +15,15 @@ static int killed(int number)
     return W_EXITCODE(0, number);
 }
 
-static void policy_judge__without_options_every_end_fails(void **state)
+SL_CASE(policy_judge__without_options_every_end_fails)
 {
-    (void)state;
     struct sl_restart_policy policy = {0};
     assert_int_equal(sl_restart_policy_judge(&policy, exited(1)), SL_RESTART_POLICY_FAIL);
     assert_int_equal(sl_restart_policy_judge(&policy, killed(SIGKILL)), SL_RESTART_POLICY_FAIL);
 }
 
-static void policy_judge__restarts_until_they_are_used_up(void **state)
+SL_CASE(policy_judge__restarts_until_they_are_used_up)
 {
-    (void)state;
     struct sl_restart_policy policy = {.restarts_max = 2};
     assert_int_equal(sl_restart_policy_judge(&policy, exited(1)), SL_RESTART_POLICY_RESTART);
     assert_int_equal(sl_restart_policy_judge(&policy, killed(SIGSEGV)), SL_RESTART_POLICY_RESTART);
@@ -39,18 +31,16 @@ static void policy_judge__restarts_until_they_are_used_up(void **state)
     assert_true(policy.restarts == 2);
 }
 
-static void policy_judge__continues_without_restarts_left(void **state)
+SL_CASE(policy_judge__continues_without_restarts_left)
 {
-    (void)state;
     struct sl_restart_policy policy = {.restarts_max = 1, .continues = true};
     assert_int_equal(sl_restart_policy_judge(&policy, killed(SIGKILL)), SL_RESTART_POLICY_RESTART);
     assert_int_equal(sl_restart_policy_judge(&policy, killed(SIGKILL)), SL_RESTART_POLICY_CONTINUE);
     assert_int_equal(sl_restart_policy_judge(&policy, exited(1)), SL_RESTART_POLICY_CONTINUE);
 }
 
-static void policy_judge__a_bad_flag_is_not_tried_again(void **state)
+SL_CASE(policy_judge__a_bad_flag_is_not_tried_again)
 {
-    (void)state;
     struct sl_restart_policy policy = {.restarts_max = 5, .continues = true};
     assert_int_equal(sl_restart_policy_judge(&policy, exited(2)), SL_RESTART_POLICY_FAIL);
     assert_true(policy.restarts == 0);
@@ -58,24 +48,11 @@ static void policy_judge__a_bad_flag_is_not_tried_again(void **state)
     assert_int_equal(sl_restart_policy_judge(&policy, killed(2)), SL_RESTART_POLICY_RESTART);
 }
 
-static void policy_delay_ns__doubles_to_a_limit(void **state)
+SL_CASE(policy_delay_ns__doubles_to_a_limit)
 {
-    (void)state;
     const uint64_t seconds[] = {1, 2, 4, 8, 16, 32, 32};
     for (uint32_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
         assert_true(sl_restart_policy_delay_ns(i + 1) == seconds[i] * SL_CLOCK_NS_PER_S);
     }
     assert_true(sl_restart_policy_delay_ns(UINT32_MAX) == 32 * SL_CLOCK_NS_PER_S);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(policy_judge__without_options_every_end_fails),
-        cmocka_unit_test(policy_judge__restarts_until_they_are_used_up),
-        cmocka_unit_test(policy_judge__continues_without_restarts_left),
-        cmocka_unit_test(policy_judge__a_bad_flag_is_not_tried_again),
-        cmocka_unit_test(policy_delay_ns__doubles_to_a_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tools/launch/shell_split.h"
 
-static void words_split__as_a_shell_would(void **state)
+SL_CASE(words_split__as_a_shell_would)
 {
-    (void)state;
     static const struct {
         const char *text;
         const char *words[5];
@@ -44,9 +37,8 @@ static void words_split__as_a_shell_would(void **state)
     }
 }
 
-static void words_split__open_quote_is_invalid(void **state)
+SL_CASE(words_split__open_quote_is_invalid)
 {
-    (void)state;
     static const char *const texts[] = {"'", "a 'b", "\"", "a\"b c", "\"a\\\"", "'a' 'b"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct sl_shell_words words;
@@ -76,9 +68,8 @@ static void check_by_shell(char *const *words, uint32_t count)
     assert_string_equal(line, expected);
 }
 
-static void words_quote__a_shell_gives_the_same_words_back(void **state)
+SL_CASE(words_quote__a_shell_gives_the_same_words_back)
 {
-    (void)state;
     char *words[] = {
         (char *)"plain",     (char *)"two words",  (char *)"it's", (char *)"''",
         (char *)"\"$HOME\"", (char *)"`id`;|&<>",  (char *)"a\nb", (char *)"back\\slash",
@@ -86,9 +77,8 @@ static void words_quote__a_shell_gives_the_same_words_back(void **state)
     check_by_shell(words, sizeof words / sizeof words[0]);
 }
 
-static void words_quote__is_undone_by_split(void **state)
+SL_CASE(words_quote__is_undone_by_split)
 {
-    (void)state;
     char *originals[] = {(char *)"a b", (char *)"it's", (char *)"", (char *)"\\\"'"};
     char *quoted = sl_shell_split_quote(originals, 4);
     struct sl_shell_words words;
@@ -99,15 +89,4 @@ static void words_quote__is_undone_by_split(void **state)
     }
     sl_shell_split_fini(&words);
     free(quoted);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_split__as_a_shell_would),
-        cmocka_unit_test(words_split__open_quote_is_invalid),
-        cmocka_unit_test(words_quote__a_shell_gives_the_same_words_back),
-        cmocka_unit_test(words_quote__is_undone_by_split),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/hash.h"
+#include "tests/support/unit.h"
 #include "worker/train/auc.h"
 
 /* By the definition: over all pairs. */
@@ -27,9 +22,8 @@ static double by_pairs(const struct sl_auc *auc)
     return won / pairs;
 }
 
-static void auc_compute__agrees_with_the_definition_on_ties(void **state)
+SL_CASE(auc_compute__agrees_with_the_definition_on_ties)
 {
-    (void)state;
     uint64_t seed = 3;
     const uint64_t distinct_scores[] = {1, 2, 5, 100, 1000000};
     for (size_t d = 0; d < 5; d++) {
@@ -48,9 +42,8 @@ static void auc_compute__agrees_with_the_definition_on_ties(void **state)
     }
 }
 
-static void auc_compute__of_the_extremes(void **state)
+SL_CASE(auc_compute__of_the_extremes)
 {
-    (void)state;
     const float scores[] = {-INFINITY, -1, 0, 1, INFINITY, 2};
     for (uint32_t turned = 0; turned < 2; turned++) {
         struct sl_auc auc;
@@ -66,9 +59,8 @@ static void auc_compute__of_the_extremes(void **state)
     }
 }
 
-static void auc_compute__needs_both_labels(void **state)
+SL_CASE(auc_compute__needs_both_labels)
 {
-    (void)state;
     struct sl_auc auc;
     double got = 7;
     sl_auc_init(&auc);
@@ -81,23 +73,11 @@ static void auc_compute__needs_both_labels(void **state)
     sl_auc_fini(&auc);
 }
 
-static void auc_add__refuses_what_is_no_number(void **state)
+SL_CASE(auc_add__refuses_what_is_no_number)
 {
-    (void)state;
     struct sl_auc auc;
     sl_auc_init(&auc);
     assert_int_equal(sl_auc_add(&auc, NAN, 1), SL_ERR_INVALID);
     assert_int_equal(auc.count, 0);
     sl_auc_fini(&auc);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auc_compute__agrees_with_the_definition_on_ties),
-        cmocka_unit_test(auc_compute__of_the_extremes),
-        cmocka_unit_test(auc_compute__needs_both_labels),
-        cmocka_unit_test(auc_add__refuses_what_is_no_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* Also the key set that batches are made with. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "core/hash.h"
+#include "tests/support/unit.h"
 #include "worker/train/batch.h"
 
-static void keyset_add__numbers_keys_in_order_of_first_sight(void **state)
+SL_CASE(keyset_add__numbers_keys_in_order_of_first_sight)
 {
-    (void)state;
     struct sl_keyset set;
     assert_int_equal(sl_keyset_init(&set), 0);
     uint32_t index;
@@ -28,9 +22,8 @@ static void keyset_add__numbers_keys_in_order_of_first_sight(void **state)
 }
 
 /* Grows many times, is cleared, forgets everything, and keeps what it is given again. */
-static void keyset_clear__forgets_and_reuses(void **state)
+SL_CASE(keyset_clear__forgets_and_reuses)
 {
-    (void)state;
     struct sl_keyset set;
     assert_int_equal(sl_keyset_init(&set), 0);
     set.generation = UINT32_MAX - 1; /* comes round in the third round */
@@ -49,9 +42,8 @@ static void keyset_clear__forgets_and_reuses(void **state)
     sl_keyset_fini(&set);
 }
 
-static void batch_add__keeps_rows_and_distinct_keys(void **state)
+SL_CASE(batch_add__keeps_rows_and_distinct_keys)
 {
-    (void)state;
     struct sl_keyset set;
     struct sl_batch batch;
     assert_int_equal(sl_keyset_init(&set), 0);
@@ -85,9 +77,8 @@ static void batch_add__keeps_rows_and_distinct_keys(void **state)
     sl_keyset_fini(&set);
 }
 
-static void batch_add__grows_with_wide_rows(void **state)
+SL_CASE(batch_add__grows_with_wide_rows)
 {
-    (void)state;
     struct sl_keyset set;
     struct sl_batch batch;
     assert_int_equal(sl_keyset_init(&set), 0);
@@ -107,15 +98,4 @@ static void batch_add__grows_with_wide_rows(void **state)
     sl_reader_row_fini(&row);
     sl_batch_fini(&batch);
     sl_keyset_fini(&set);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keyset_add__numbers_keys_in_order_of_first_sight),
-        cmocka_unit_test(keyset_clear__forgets_and_reuses),
-        cmocka_unit_test(batch_add__keeps_rows_and_distinct_keys),
-        cmocka_unit_test(batch_add__grows_with_wide_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

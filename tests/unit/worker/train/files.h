@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/unit.h"
+
 struct train_files {
     char folder[64];
     char paths[4][96];

@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "files.h"
+#include "tests/support/unit.h"
 #include "worker/train/loader.h"
 
 /* A loader over one file of the text. */
@@ -26,9 +21,8 @@ static struct sl_loader *load_text(struct train_files *files, const char *text, 
     return loader;
 }
 
-static void loader_take__gives_every_epoch_in_order(void **state)
+SL_CASE(loader_take__gives_every_epoch_in_order)
 {
-    (void)state;
     struct train_files files;
     struct sl_loader *loader = load_text(&files, "0 1:1\n1 2:1\n0 3:1\n1 4:1\n0 5:1\n", 2, 4, 0);
     struct sl_batch *batch;
@@ -52,9 +46,8 @@ static void loader_take__gives_every_epoch_in_order(void **state)
 }
 
 /* Several batches may be held; none of them changes while it is. */
-static void loader_take__leaves_held_batches_alone(void **state)
+SL_CASE(loader_take__leaves_held_batches_alone)
 {
-    (void)state;
     struct train_files files;
     struct sl_loader *loader = load_text(&files, "0 1:1\n1 2:1\n0 3:1\n", 1, 100, 0);
     struct sl_batch *held[SL_LOADER_BATCHES];
@@ -72,9 +65,8 @@ static void loader_take__leaves_held_batches_alone(void **state)
     train_files_end(&files);
 }
 
-static void loader_take__passes_an_error_on_in_its_place(void **state)
+SL_CASE(loader_take__passes_an_error_on_in_its_place)
 {
-    (void)state;
     struct train_files files;
     struct sl_loader *loader = load_text(&files, "0 1:1\n1 2:1\nbad\n", 1, 3, 0);
     struct sl_batch *batch;
@@ -89,9 +81,8 @@ static void loader_take__passes_an_error_on_in_its_place(void **state)
     train_files_end(&files);
 }
 
-static void loader_take__ends_where_there_are_no_rows(void **state)
+SL_CASE(loader_take__ends_where_there_are_no_rows)
 {
-    (void)state;
     struct train_files files;
     struct sl_loader *loader = load_text(&files, "", 4, 1000, 0);
     struct sl_batch *batch;
@@ -101,9 +92,8 @@ static void loader_take__ends_where_there_are_no_rows(void **state)
 }
 
 /* The thread may be anywhere: waiting for room, reading, or not yet running. */
-static void loader_destroy__ends_the_thread_at_any_time(void **state)
+SL_CASE(loader_destroy__ends_the_thread_at_any_time)
 {
-    (void)state;
     for (uint32_t held = 0; held < SL_LOADER_BATCHES; held++) {
         struct train_files files;
         struct sl_loader *loader = load_text(&files, "0 1:1\n1 2:1\n0 3:1\n", 1, 1000000, 0);
@@ -117,9 +107,8 @@ static void loader_destroy__ends_the_thread_at_any_time(void **state)
 }
 
 /* Wherever it begins, the batches are those of a loader that begins at the first. */
-static void loader_create__begins_with_any_batch(void **state)
+SL_CASE(loader_create__begins_with_any_batch)
 {
-    (void)state;
     enum { PER_EPOCH = 3, EPOCHS = 4 };
     for (uint32_t begin = 0; begin <= PER_EPOCH * EPOCHS + 2; begin++) {
         struct train_files files;
@@ -142,9 +131,8 @@ static void loader_create__begins_with_any_batch(void **state)
 }
 
 /* The last batch of an epoch that is full is the last all the same. */
-static void loader_create__begins_behind_a_full_batch(void **state)
+SL_CASE(loader_create__begins_behind_a_full_batch)
 {
-    (void)state;
     struct train_files files;
     struct sl_loader *loader = load_text(&files, "0 1:1\n1 2:1\n0 3:1\n1 4:1\n", 2, 2, 2);
     struct sl_batch *batch;
@@ -154,9 +142,8 @@ static void loader_create__begins_behind_a_full_batch(void **state)
     train_files_end(&files);
 }
 
-static void loader_create__begins_where_there_are_no_rows(void **state)
+SL_CASE(loader_create__begins_where_there_are_no_rows)
 {
-    (void)state;
     struct train_files files;
     struct sl_loader *loader = load_text(&files, "", 4, 1000000000, 4000000000U);
     struct sl_batch *batch;
@@ -165,9 +152,8 @@ static void loader_create__begins_where_there_are_no_rows(void **state)
     train_files_end(&files);
 }
 
-static void loader_create__finds_a_bad_line_on_the_way(void **state)
+SL_CASE(loader_create__finds_a_bad_line_on_the_way)
 {
-    (void)state;
     struct train_files files;
     struct sl_loader *loader = load_text(&files, "0 1:1\nbad\n0 3:1\n", 1, 9, 7);
     struct sl_batch *batch;
@@ -175,20 +161,4 @@ static void loader_create__finds_a_bad_line_on_the_way(void **state)
     assert_non_null(strstr(sl_loader_reason(loader), ":2:1:"));
     sl_loader_destroy(&loader);
     train_files_end(&files);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loader_take__gives_every_epoch_in_order),
-        cmocka_unit_test(loader_take__leaves_held_batches_alone),
-        cmocka_unit_test(loader_take__passes_an_error_on_in_its_place),
-        cmocka_unit_test(loader_take__ends_where_there_are_no_rows),
-        cmocka_unit_test(loader_destroy__ends_the_thread_at_any_time),
-        cmocka_unit_test(loader_create__begins_with_any_batch),
-        cmocka_unit_test(loader_create__begins_behind_a_full_batch),
-        cmocka_unit_test(loader_create__begins_where_there_are_no_rows),
-        cmocka_unit_test(loader_create__finds_a_bad_line_on_the_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* Models, their shared parts, and the loss. Gradients are held against differences of the loss. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/hash.h"
+#include "tests/support/unit.h"
 #include "worker/train/loss.h"
 #include "worker/train/model.h"
 
@@ -125,28 +120,24 @@ static void check_gradients(const struct sl_model *model)
     end(&problem);
 }
 
-static void model_lr__gradients_are_those_of_the_loss(void **state)
+SL_CASE(model_lr__gradients_are_those_of_the_loss)
 {
-    (void)state;
     check_gradients(&sl_model_lr);
 }
 
-static void model_fm__gradients_are_those_of_the_loss(void **state)
+SL_CASE(model_fm__gradients_are_those_of_the_loss)
 {
-    (void)state;
     check_gradients(&sl_model_fm);
 }
 
-static void model_deepfm__gradients_are_those_of_the_loss(void **state)
+SL_CASE(model_deepfm__gradients_are_those_of_the_loss)
 {
-    (void)state;
     check_gradients(&sl_model_deepfm);
 }
 
 /* The linear-time form against the sum over pairs that defines it. */
-static void model_fm__is_the_sum_over_pairs(void **state)
+SL_CASE(model_fm__is_the_sum_over_pairs)
 {
-    (void)state;
     struct problem problem;
     begin(&problem, &sl_model_fm);
     float logits[ROWS];
@@ -171,18 +162,16 @@ static void model_fm__is_the_sum_over_pairs(void **state)
 }
 
 /* A row without features is the bias alone. */
-static void model_lr__of_no_features_is_the_bias(void **state)
+SL_CASE(model_lr__of_no_features_is_the_bias)
 {
-    (void)state;
     const float bias[] = {0.75F};
     const struct sl_model_pass pass = {.shape = &SHAPE, .params = {NULL, bias}};
     const struct sl_model_example none = {0};
     assert_float_equal(sl_model_lr.forward(&pass, &none), 0.75F, 0);
 }
 
-static void model_tables__have_names_and_shapes_of_their_own(void **state)
+SL_CASE(model_tables__have_names_and_shapes_of_their_own)
 {
-    (void)state;
     const struct sl_model *const models[] = {&sl_model_lr, &sl_model_fm, &sl_model_deepfm};
     for (size_t m = 0; m < 3; m++) {
         struct sl_table_spec specs[SL_MODEL_TABLES];
@@ -199,9 +188,8 @@ static void model_tables__have_names_and_shapes_of_their_own(void **state)
     }
 }
 
-static void loss_logistic__is_stable_far_out(void **state)
+SL_CASE(loss_logistic__is_stable_far_out)
 {
-    (void)state;
     assert_float_equal(sl_loss_logistic(0, 1), 0.69314718, 1e-7);
     assert_float_equal(sl_loss_logistic(1000, 0), 1000, 1e-9);
     assert_float_equal(sl_loss_logistic(1000, 1), 0, 1e-9);
@@ -210,18 +198,4 @@ static void loss_logistic__is_stable_far_out(void **state)
     assert_float_equal(sl_loss_sigmoid(-1000), 0, 0);
     assert_float_equal(sl_loss_gradient(0, 1), -0.5F, 0);
     assert_float_equal(sl_loss_sigmoid(2) + sl_loss_sigmoid(-2), 1, 1e-6);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(model_lr__gradients_are_those_of_the_loss),
-        cmocka_unit_test(model_fm__gradients_are_those_of_the_loss),
-        cmocka_unit_test(model_deepfm__gradients_are_those_of_the_loss),
-        cmocka_unit_test(model_fm__is_the_sum_over_pairs),
-        cmocka_unit_test(model_lr__of_no_features_is_the_bias),
-        cmocka_unit_test(model_tables__have_names_and_shapes_of_their_own),
-        cmocka_unit_test(loss_logistic__is_stable_far_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "files.h"
+#include "tests/support/unit.h"
 #include "worker/train/reader.h"
 
 static struct sl_reader *open_share(const struct train_files *files,
@@ -59,9 +54,8 @@ static void check_refused(const struct sl_reader_format *format, const char *goo
     close_text(&files, reader);
 }
 
-static void reader_libsvm__reads_labels_keys_and_values(void **state)
+SL_CASE(reader_libsvm__reads_labels_keys_and_values)
 {
-    (void)state;
     struct train_files files;
     struct sl_reader *reader =
         open_text(&files, &sl_reader_libsvm,
@@ -86,9 +80,8 @@ static void reader_libsvm__reads_labels_keys_and_values(void **state)
     close_text(&files, reader);
 }
 
-static void reader_libsvm__names_the_place_of_a_bad_word(void **state)
+SL_CASE(reader_libsvm__names_the_place_of_a_bad_word)
 {
-    (void)state;
     const struct sl_reader_format *format = &sl_reader_libsvm;
     check_refused(format, "0 1:1", "7 1:1", 1, "label");
     check_refused(format, "0 1:1", "-0 1:1", 1, "label");
@@ -106,9 +99,8 @@ static void reader_libsvm__names_the_place_of_a_bad_word(void **state)
     check_refused(&sl_reader_libffm, "0 1:1:1", "1 x:3:1", 3, "field");
 }
 
-static void reader_libffm__takes_the_index_as_the_key(void **state)
+SL_CASE(reader_libffm__takes_the_index_as_the_key)
 {
-    (void)state;
     struct train_files files;
     struct sl_reader *reader =
         open_text(&files, &sl_reader_libffm, "# a comment\n1 0:7:1 3:8:-0.5 # words\n-1\n");
@@ -123,9 +115,8 @@ static void reader_libffm__takes_the_index_as_the_key(void **state)
     close_text(&files, reader);
 }
 
-static void reader_libsvm__skips_comment_lines(void **state)
+SL_CASE(reader_libsvm__skips_comment_lines)
 {
-    (void)state;
     struct train_files files;
     struct sl_reader *reader =
         open_text(&files, &sl_reader_libsvm, "# first\n0 1:1\n  #second\n1 2:1\n#");
@@ -138,9 +129,8 @@ static void reader_libsvm__skips_comment_lines(void **state)
 }
 
 /* The text ends before a NUL byte would, so that the byte itself must be written into the file. */
-static void reader_next__shows_a_nul_byte(void **state)
+SL_CASE(reader_next__shows_a_nul_byte)
 {
-    (void)state;
     struct train_files files;
     train_files_begin(&files);
     train_files_add(&files, "0 1:1\0\n", 7);
@@ -156,9 +146,8 @@ static void reader_next__shows_a_nul_byte(void **state)
 #define CRITEO(integers, first) "1" integers "\t" first CATEGORIES
 #define EMPTY_INTEGERS          "\t\t\t\t\t\t\t\t\t\t\t\t\t"
 
-static void reader_criteo__gives_every_field_a_feature(void **state)
+SL_CASE(reader_criteo__gives_every_field_a_feature)
 {
-    (void)state;
     struct train_files files;
     struct sl_reader *reader = open_text(
         &files, &sl_reader_criteo,
@@ -183,9 +172,8 @@ static void reader_criteo__gives_every_field_a_feature(void **state)
 }
 
 /* x up to 2 as it is, above floor(log(x + 1)^2): 3 -> 1, 10 -> 5, 11 -> 6, 12 -> 6. */
-static void reader_criteo__cuts_integers_to_classes(void **state)
+SL_CASE(reader_criteo__cuts_integers_to_classes)
 {
-    (void)state;
     const char *const values[] = {"1", "3", "2", "10", "11", "12", "-1", "-3"};
     uint64_t keys[8];
     for (size_t i = 0; i < 8; i++) {
@@ -206,9 +194,8 @@ static void reader_criteo__cuts_integers_to_classes(void **state)
     assert_true(keys[6] != keys[0] && keys[6] != keys[7]);
 }
 
-static void reader_criteo__names_the_place_of_a_bad_word(void **state)
+SL_CASE(reader_criteo__names_the_place_of_a_bad_word)
 {
-    (void)state;
     const struct sl_reader_format *format = &sl_reader_criteo;
     const char *good = CRITEO(EMPTY_INTEGERS, "");
     check_refused(format, good, "2\t", 1, "label");
@@ -220,9 +207,8 @@ static void reader_criteo__names_the_place_of_a_bad_word(void **state)
 }
 
 /* Every row belongs to exactly one share, and all shares together are the files in order. */
-static void reader_next__divides_files_among_shares(void **state)
+SL_CASE(reader_next__divides_files_among_shares)
 {
-    (void)state;
     char text[8192];
     uint32_t next_key = 0;
     struct train_files files;
@@ -256,9 +242,8 @@ static void reader_next__divides_files_among_shares(void **state)
     train_files_end(&files);
 }
 
-static void reader_rewind__gives_the_same_rows_again(void **state)
+SL_CASE(reader_rewind__gives_the_same_rows_again)
 {
-    (void)state;
     struct train_files files;
     train_files_begin(&files);
     train_files_add(&files, "0 1:1\n1 2:1\n", 12);
@@ -278,9 +263,8 @@ static void reader_rewind__gives_the_same_rows_again(void **state)
 }
 
 /* Lines up to the limit are whole wherever the buffer is refilled; one byte more is refused. */
-static void reader_next__bounds_lines(void **state)
+SL_CASE(reader_next__bounds_lines)
 {
-    (void)state;
     size_t bytes = 3 * (SL_READER_LINE_BYTES + 1) + 12;
     char *text = malloc(bytes);
     assert_non_null(text);
@@ -308,9 +292,8 @@ static void reader_next__bounds_lines(void **state)
     free(text);
 }
 
-static void reader_next__refuses_more_features_than_the_model_takes(void **state)
+SL_CASE(reader_next__refuses_more_features_than_the_model_takes)
 {
-    (void)state;
     struct train_files files;
     train_files_begin(&files);
     train_files_add(&files, "0 1:1 2:1\n1 1:1 2:1 3:1\n", 24);
@@ -329,9 +312,8 @@ static void reader_next__refuses_more_features_than_the_model_takes(void **state
     close_text(&files, reader);
 }
 
-static void reader_open__names_the_file(void **state)
+SL_CASE(reader_open__names_the_file)
 {
-    (void)state;
     const char *const missing[] = {"/nonexistent/starling"};
     const char *const folder[] = {"/tmp"};
     struct sl_reader_options options = {
@@ -346,9 +328,8 @@ static void reader_open__names_the_file(void **state)
     assert_null(reader);
 }
 
-static void reader_open__names_what_a_file_is_instead_of_text(void **state)
+SL_CASE(reader_open__names_what_a_file_is_instead_of_text)
 {
-    (void)state;
     const struct {
         const char *text, *words;
     } cases[] = {
@@ -377,9 +358,8 @@ static void reader_open__names_what_a_file_is_instead_of_text(void **state)
     }
 }
 
-static void reader_next__notices_that_a_file_became_shorter(void **state)
+SL_CASE(reader_next__notices_that_a_file_became_shorter)
 {
-    (void)state;
     struct train_files files;
     struct sl_reader *reader = open_text(&files, &sl_reader_libsvm, "0 1:1\n1 2:1\n");
     assert_int_equal(truncate(files.paths[0], 6), 0);
@@ -390,26 +370,4 @@ static void reader_next__notices_that_a_file_became_shorter(void **state)
     assert_int_equal(got, SL_ERR_IO);
     assert_non_null(strstr(sl_reader_reason(reader), "shorter"));
     close_text(&files, reader);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reader_libsvm__reads_labels_keys_and_values),
-        cmocka_unit_test(reader_libsvm__names_the_place_of_a_bad_word),
-        cmocka_unit_test(reader_libsvm__skips_comment_lines),
-        cmocka_unit_test(reader_libffm__takes_the_index_as_the_key),
-        cmocka_unit_test(reader_next__shows_a_nul_byte),
-        cmocka_unit_test(reader_criteo__gives_every_field_a_feature),
-        cmocka_unit_test(reader_criteo__cuts_integers_to_classes),
-        cmocka_unit_test(reader_criteo__names_the_place_of_a_bad_word),
-        cmocka_unit_test(reader_next__divides_files_among_shares),
-        cmocka_unit_test(reader_rewind__gives_the_same_rows_again),
-        cmocka_unit_test(reader_next__bounds_lines),
-        cmocka_unit_test(reader_next__refuses_more_features_than_the_model_takes),
-        cmocka_unit_test(reader_open__names_the_file),
-        cmocka_unit_test(reader_open__names_what_a_file_is_instead_of_text),
-        cmocka_unit_test(reader_next__notices_that_a_file_became_shorter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

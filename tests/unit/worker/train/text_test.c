@@ -1,14 +1,9 @@
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "worker/train/text.h"
 
 static struct sl_bytes over(const char *text)
@@ -16,9 +11,8 @@ static struct sl_bytes over(const char *text)
     return sl_bytes_over(text, strlen(text));
 }
 
-static void text_u64__takes_digits_up_to_the_greatest(void **state)
+SL_CASE(text_u64__takes_digits_up_to_the_greatest)
 {
-    (void)state;
     struct sl_bytes cursor = over("18446744073709551615:");
     uint64_t value = 0;
     assert_true(sl_text_u64(&cursor, &value));
@@ -26,9 +20,8 @@ static void text_u64__takes_digits_up_to_the_greatest(void **state)
     assert_int_equal(sl_text_peek(&cursor), ':');
 }
 
-static void text_u64__refuses_overflow_and_nothing(void **state)
+SL_CASE(text_u64__refuses_overflow_and_nothing)
 {
-    (void)state;
     const char *const bad[] = {"18446744073709551616", "99999999999999999999999", "", "x", "-1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct sl_bytes cursor = over(bad[i]);
@@ -39,9 +32,8 @@ static void text_u64__refuses_overflow_and_nothing(void **state)
     }
 }
 
-static void text_hex__takes_sixteen_digits_in_either_case(void **state)
+SL_CASE(text_hex__takes_sixteen_digits_in_either_case)
 {
-    (void)state;
     struct sl_bytes cursor = over("fFfFffffffffffff");
     uint64_t value = 0;
     assert_true(sl_text_hex(&cursor, &value));
@@ -53,9 +45,8 @@ static void text_hex__takes_sixteen_digits_in_either_case(void **state)
 }
 
 /* Any byte in any of ten places: the digits before it are taken, and it ends them or is one. */
-static void text_hex__ends_at_what_is_no_digit(void **state)
+SL_CASE(text_hex__ends_at_what_is_no_digit)
 {
-    (void)state;
     for (int byte = 0; byte < 256; byte++) {
         for (size_t place = 0; place < 10; place++) {
             uint8_t text[11] = "1b2C3d4E5f";
@@ -72,9 +63,8 @@ static void text_hex__ends_at_what_is_no_digit(void **state)
     }
 }
 
-static void text_float__agrees_with_strtof(void **state)
+SL_CASE(text_float__agrees_with_strtof)
 {
-    (void)state;
     const char *const numbers[] = {
         "0",
         "1",
@@ -120,9 +110,8 @@ static float float_with_zeros(const char *before, size_t zero_count, const char 
 }
 
 /* A line holds a million digits, and each of them counts. */
-static void text_float__takes_any_number_of_digits(void **state)
+SL_CASE(text_float__takes_any_number_of_digits)
 {
-    (void)state;
     assert_float_equal(float_with_zeros("1.", 20000, ""), 1, 0);
     assert_float_equal(float_with_zeros("1.", 20000, "1"), 1, 0);
     assert_float_equal(float_with_zeros("5", 20000, "e-20000"), 5, 0);
@@ -132,9 +121,8 @@ static void text_float__takes_any_number_of_digits(void **state)
     assert_float_equal(float_with_zeros("2e-1", 50, ""), 0, 0);
 }
 
-static void text_float__refuses_what_is_no_finite_number(void **state)
+SL_CASE(text_float__refuses_what_is_no_finite_number)
 {
-    (void)state;
     const char *const bad[] = {
         "", "-", "+", ".", "e5", "1e", "inf", "nan", "1e39", "--1", "1e999999999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -143,18 +131,4 @@ static void text_float__refuses_what_is_no_finite_number(void **state)
         assert_false(sl_text_float(&cursor, &value));
         assert_float_equal(value, 7, 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_u64__takes_digits_up_to_the_greatest),
-        cmocka_unit_test(text_u64__refuses_overflow_and_nothing),
-        cmocka_unit_test(text_hex__takes_sixteen_digits_in_either_case),
-        cmocka_unit_test(text_hex__ends_at_what_is_no_digit),
-        cmocka_unit_test(text_float__agrees_with_strtof),
-        cmocka_unit_test(text_float__takes_any_number_of_digits),
-        cmocka_unit_test(text_float__refuses_what_is_no_finite_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* The report as a block and as JSON, and the progress lines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "core/clock.h"
 #include "files.h"
+#include "tests/support/unit.h"
 #include "worker/train/progress.h"
 #include "worker/train/train_report.h"
 
@@ -50,9 +46,8 @@ static json_t *write_and_load(const struct sl_train_report *report, const char *
     return json;
 }
 
-static void report_write__holds_what_was_measured(void **state)
+SL_CASE(report_write__holds_what_was_measured)
 {
-    (void)state;
     struct train_files files;
     train_files_begin(&files);
     train_files_add(&files, "old", 3);
@@ -89,9 +84,8 @@ static void report_write__holds_what_was_measured(void **state)
     train_files_end(&files); /* fails if anything else is left in the folder */
 }
 
-static void report_write__fails_on_a_full_disk_and_leaves_devices_alone(void **state)
+SL_CASE(report_write__fails_on_a_full_disk_and_leaves_devices_alone)
 {
-    (void)state;
     if (access("/dev/full", W_OK) != 0) {
         skip();
     }
@@ -112,9 +106,8 @@ static void report_write__fails_on_a_full_disk_and_leaves_devices_alone(void **s
 }
 
 /* The name beside it is known beforehand: a link that lies there is not followed. */
-static void report_write__follows_no_link(void **state)
+SL_CASE(report_write__follows_no_link)
 {
-    (void)state;
     struct train_files files;
     char reason[256] = "";
     char path[128];
@@ -139,9 +132,8 @@ static void report_write__follows_no_link(void **state)
     free(report);
 }
 
-static void report_path__is_each_workers_own(void **state)
+SL_CASE(report_path__is_each_workers_own)
 {
-    (void)state;
     static const struct {
         const char *file, *path;
         uint32_t worker;
@@ -153,9 +145,8 @@ static void report_path__is_each_workers_own(void **state)
     }
 }
 
-static void report_check__names_a_place_that_cannot_be_written(void **state)
+SL_CASE(report_check__names_a_place_that_cannot_be_written)
 {
-    (void)state;
     struct train_files files;
     char reason[256] = "";
     char path[128];
@@ -192,18 +183,16 @@ static bool prints_all(uint32_t worker, bool evaluated)
     return strstr(text, "staleness        0:33.0% 1:34.0%") != NULL;
 }
 
-static void report_print__is_whole_for_worker_0_and_who_evaluated(void **state)
+SL_CASE(report_print__is_whole_for_worker_0_and_who_evaluated)
 {
-    (void)state;
     assert_true(prints_all(0, true));
     assert_true(prints_all(0, false));
     assert_true(prints_all(1, true));
     assert_false(prints_all(1, false));
 }
 
-static void progress_update__says_a_line_now_and_then(void **state)
+SL_CASE(progress_update__says_a_line_now_and_then)
 {
-    (void)state;
     char text[4096] = "";
     FILE *to = tmpfile(); /* has a descriptor, and is no terminal */
     assert_non_null(to);
@@ -228,9 +217,8 @@ static void progress_update__says_a_line_now_and_then(void **state)
 
 /* A worker that begins at half of the data and has done half of the rest in 10 s needs 10 s more.
  */
-static void progress_update__estimates_from_where_it_began(void **state)
+SL_CASE(progress_update__estimates_from_where_it_began)
 {
-    (void)state;
     char text[4096] = "";
     FILE *to = tmpfile();
     assert_non_null(to);
@@ -247,28 +235,11 @@ static void progress_update__estimates_from_where_it_began(void **state)
     assert_non_null(strstr(text, "ETA 0:10\n"));
 }
 
-static void progress_update__is_silent_when_quiet(void **state)
+SL_CASE(progress_update__is_silent_when_quiet)
 {
-    (void)state;
     struct sl_progress progress;
     const struct sl_progress_state now = {.share = 0.5, .rows = 1, .loss = 1};
     sl_progress_begin(&progress, NULL, true, 1, 0);
     sl_progress_update(&progress, &now, 100 * SL_CLOCK_NS_PER_S);
     sl_progress_end(&progress);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(report_write__holds_what_was_measured),
-        cmocka_unit_test(report_write__fails_on_a_full_disk_and_leaves_devices_alone),
-        cmocka_unit_test(report_write__follows_no_link),
-        cmocka_unit_test(report_path__is_each_workers_own),
-        cmocka_unit_test(report_check__names_a_place_that_cannot_be_written),
-        cmocka_unit_test(report_print__is_whole_for_worker_0_and_who_evaluated),
-        cmocka_unit_test(progress_update__says_a_line_now_and_then),
-        cmocka_unit_test(progress_update__estimates_from_where_it_began),
-        cmocka_unit_test(progress_update__is_silent_when_quiet),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* What a trainer asks of its client, step by step and barrier by barrier. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/log.h"
 #include "files.h"
 #include "stand_in.h"
+#include "tests/support/unit.h"
 #include "worker/train/job_progress.h"
 #include "worker/train/trainer.h"
 
@@ -123,7 +118,7 @@ static void check_barriers(const char *names)
 #define FOUR_BATCHES "0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n"
 
 /* Each push is one message with the pull for two batches later. */
-static void trainer_run__in_asp_fuses_push_tick_and_pull(void **state)
+SL_CASE_WITH(trainer_run__in_asp_fuses_push_tick_and_pull, reset, release)
 {
     struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
@@ -149,7 +144,7 @@ static void trainer_run__in_asp_fuses_push_tick_and_pull(void **state)
 }
 
 /* The pull for the next iteration is behind the tick, in the same step. */
-static void trainer_run__in_bsp_fuses_push_tick_and_pull(void **state)
+SL_CASE_WITH(trainer_run__in_bsp_fuses_push_tick_and_pull, reset, release)
 {
     struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
@@ -165,7 +160,7 @@ static void trainer_run__in_bsp_fuses_push_tick_and_pull(void **state)
 }
 
 /* One iteration further ahead than the tick: a step of its own. */
-static void trainer_run__in_ssp_pulls_one_iteration_ahead(void **state)
+SL_CASE_WITH(trainer_run__in_ssp_pulls_one_iteration_ahead, reset, release)
 {
     struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_SSP, 2, report), 0);
@@ -181,7 +176,7 @@ static void trainer_run__in_ssp_pulls_one_iteration_ahead(void **state)
     assert_int_equal(fake.specs[0].consistency.staleness, 2);
 }
 
-static void trainer_run__in_ssp_0_waits_as_in_bsp(void **state)
+SL_CASE_WITH(trainer_run__in_ssp_0_waits_as_in_bsp, reset, release)
 {
     struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_SSP, 0, report), 0);
@@ -189,7 +184,7 @@ static void trainer_run__in_ssp_0_waits_as_in_bsp(void **state)
     check_step(2, 1, "push tick pull ");
 }
 
-static void trainer_run__without_rows_only_finishes(void **state)
+SL_CASE_WITH(trainer_run__without_rows_only_finishes, reset, release)
 {
     struct sl_train_report *report = *state;
     assert_int_equal(train_text("\n", NULL, SL_CONSISTENCY_BSP, 0, report), 0);
@@ -199,7 +194,7 @@ static void trainer_run__without_rows_only_finishes(void **state)
 }
 
 /* Whichever step it is: the error comes back, and nothing is left outstanding. */
-static void trainer_run__ends_with_the_step_that_failed(void **state)
+SL_CASE_WITH(trainer_run__ends_with_the_step_that_failed, reset, release)
 {
     struct sl_train_report *report = *state;
     const enum sl_consistency_mode modes[] = {SL_CONSISTENCY_ASP, SL_CONSISTENCY_BSP};
@@ -218,7 +213,7 @@ static void trainer_run__ends_with_the_step_that_failed(void **state)
 }
 
 /* Gradients that are no numbers would spread to every parameter: they are not pushed. */
-static void trainer_run__fails_without_a_push_when_the_model_has_diverged(void **state)
+SL_CASE_WITH(trainer_run__fails_without_a_push_when_the_model_has_diverged, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.pulled = NAN;
@@ -228,7 +223,7 @@ static void trainer_run__fails_without_a_push_when_the_model_has_diverged(void *
     assert_false(report->complete);
 }
 
-static void trainer_run__ends_at_a_bad_line(void **state)
+SL_CASE_WITH(trainer_run__ends_at_a_bad_line, reset, release)
 {
     struct sl_train_report *report = *state;
     int err = train_text("0 1:1\n1 2:1\n0 1:1\nbad\n", NULL, SL_CONSISTENCY_ASP, 0, report);
@@ -238,7 +233,7 @@ static void trainer_run__ends_at_a_bad_line(void **state)
 
 /* The batch in hand is pushed, and nothing is pulled any more. The clock is not finished: who takes
  * its place goes on behind that batch. */
-static void trainer_run__stops_after_the_step_in_hand(void **state)
+SL_CASE_WITH(trainer_run__stops_after_the_step_in_hand, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.stop_at = 1;
@@ -250,7 +245,7 @@ static void trainer_run__stops_after_the_step_in_hand(void **state)
     assert_false(report->complete);
 }
 
-static void trainer_run__evaluates_after_training(void **state)
+SL_CASE_WITH(trainer_run__evaluates_after_training, reset, release)
 {
     struct sl_train_report *report = *state;
     assert_int_equal(
@@ -264,7 +259,7 @@ static void trainer_run__evaluates_after_training(void **state)
     check_barriers("start end end");
 }
 
-static void trainer_run__refuses_test_data_of_one_label(void **state)
+SL_CASE_WITH(trainer_run__refuses_test_data_of_one_label, reset, release)
 {
     struct sl_train_report *report = *state;
     int err = train_text(FOUR_BATCHES, "1 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report);
@@ -276,7 +271,7 @@ static void trainer_run__refuses_test_data_of_one_label(void **state)
 }
 
 /* In the place of a worker whose evaluation failed: the job has no result, and says so. */
-static void trainer_run__a_failed_evaluation_stays_failed(void **state)
+SL_CASE_WITH(trainer_run__a_failed_evaluation_stays_failed, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.begin = UINT32_MAX;
@@ -288,7 +283,7 @@ static void trainer_run__a_failed_evaluation_stays_failed(void **state)
 }
 
 /* In a job that runs: the two batches before are read over, and the clocks are the job's. */
-static void trainer_run__goes_on_where_its_clock_is(void **state)
+SL_CASE_WITH(trainer_run__goes_on_where_its_clock_is, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.begin = 2;
@@ -306,7 +301,7 @@ static void trainer_run__goes_on_where_its_clock_is(void **state)
     check_barriers("end"); /* at the start nobody would come to meet it */
 }
 
-static void trainer_run__goes_on_in_bsp(void **state)
+SL_CASE_WITH(trainer_run__goes_on_in_bsp, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.begin = 2;
@@ -319,7 +314,7 @@ static void trainer_run__goes_on_in_bsp(void **state)
 }
 
 /* The others are further than its share of the data goes: it holds nobody up. */
-static void trainer_run__behind_its_data_only_finishes(void **state)
+SL_CASE_WITH(trainer_run__behind_its_data_only_finishes, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.begin = 4;
@@ -332,7 +327,7 @@ static void trainer_run__behind_its_data_only_finishes(void **state)
 }
 
 /* In the place of a worker that had finished it is there for the end of the job only. */
-static void trainer_run__without_a_clock_trains_nothing(void **state)
+SL_CASE_WITH(trainer_run__without_a_clock_trains_nothing, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.begin = UINT32_MAX;
@@ -342,7 +337,7 @@ static void trainer_run__without_a_clock_trains_nothing(void **state)
     assert_false(fake.steps[0].pushes || fake.steps[0].ticks || fake.steps[0].finishes);
 }
 
-static void trainer_run__goes_on_when_the_others_began_while_it_came(void **state)
+SL_CASE_WITH(trainer_run__goes_on_when_the_others_began_while_it_came, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.late_at = 0;
@@ -351,7 +346,7 @@ static void trainer_run__goes_on_when_the_others_began_while_it_came(void **stat
     check_barriers("start end");
 }
 
-static void trainer_run__ends_when_not_all_come_to_the_start(void **state)
+SL_CASE_WITH(trainer_run__ends_when_not_all_come_to_the_start, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.late_at = 0;
@@ -362,7 +357,7 @@ static void trainer_run__ends_when_not_all_come_to_the_start(void **state)
 }
 
 /* Worker 0 evaluates, and is seen to have done so at the meeting after its turn. */
-static void trainer_run__leaves_the_evaluation_to_the_first(void **state)
+SL_CASE_WITH(trainer_run__leaves_the_evaluation_to_the_first, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.reached_at[SL_JOB_PROGRESS_EVALUATED] = 3;
@@ -373,7 +368,7 @@ static void trainer_run__leaves_the_evaluation_to_the_first(void **state)
 }
 
 /* The turns of workers 0 and 1, who are lost, end by themselves. */
-static void trainer_run__evaluates_when_those_before_it_are_lost(void **state)
+SL_CASE_WITH(trainer_run__evaluates_when_those_before_it_are_lost, reset, release)
 {
     struct sl_train_report *report = *state;
     assert_int_equal(train_as(2, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
@@ -381,7 +376,7 @@ static void trainer_run__evaluates_when_those_before_it_are_lost(void **state)
     assert_true(report->evaluated);
 }
 
-static void trainer_run__ends_when_the_evaluation_does_not_come(void **state)
+SL_CASE_WITH(trainer_run__ends_when_the_evaluation_does_not_come, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.late_at = 2;
@@ -390,7 +385,7 @@ static void trainer_run__ends_when_the_evaluation_does_not_come(void **state)
     assert_true(report->complete);
 }
 
-static void trainer_run__fails_when_a_ps_has_lost_values(void **state)
+SL_CASE_WITH(trainer_run__fails_when_a_ps_has_lost_values, reset, release)
 {
     struct sl_train_report *report = *state;
     fake.values_lost = 1;
@@ -400,35 +395,4 @@ static void trainer_run__fails_when_a_ps_has_lost_values(void **state)
     for (uint32_t i = 0; i < fake.step_count; i++) {
         assert_false(fake.steps[i].pushes);
     }
-}
-
-#define trainer_test(name) cmocka_unit_test_setup_teardown(name, reset, release)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        trainer_test(trainer_run__in_asp_fuses_push_tick_and_pull),
-        trainer_test(trainer_run__in_bsp_fuses_push_tick_and_pull),
-        trainer_test(trainer_run__in_ssp_pulls_one_iteration_ahead),
-        trainer_test(trainer_run__in_ssp_0_waits_as_in_bsp),
-        trainer_test(trainer_run__without_rows_only_finishes),
-        trainer_test(trainer_run__ends_with_the_step_that_failed),
-        trainer_test(trainer_run__fails_without_a_push_when_the_model_has_diverged),
-        trainer_test(trainer_run__fails_when_a_ps_has_lost_values),
-        trainer_test(trainer_run__ends_at_a_bad_line),
-        trainer_test(trainer_run__stops_after_the_step_in_hand),
-        trainer_test(trainer_run__evaluates_after_training),
-        trainer_test(trainer_run__refuses_test_data_of_one_label),
-        trainer_test(trainer_run__a_failed_evaluation_stays_failed),
-        trainer_test(trainer_run__goes_on_where_its_clock_is),
-        trainer_test(trainer_run__goes_on_in_bsp),
-        trainer_test(trainer_run__behind_its_data_only_finishes),
-        trainer_test(trainer_run__without_a_clock_trains_nothing),
-        trainer_test(trainer_run__goes_on_when_the_others_began_while_it_came),
-        trainer_test(trainer_run__ends_when_not_all_come_to_the_start),
-        trainer_test(trainer_run__leaves_the_evaluation_to_the_first),
-        trainer_test(trainer_run__evaluates_when_those_before_it_are_lost),
-        trainer_test(trainer_run__ends_when_the_evaluation_does_not_come),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
