@@ -43,7 +43,7 @@ static bool limit_reached(const struct sl_arena *arena)
                                      arena->bytes_max - arena->mapped_bytes < arena->chunk_bytes);
 }
 
-/* The chunk of the oldest request if the thread has got to it, else a fresh one in its place. */
+/* Takes the chunk of the oldest request; maps a fresh one if the thread has not mapped it yet. */
 static void *take_prepared(struct sl_arena *arena)
 {
     bool ready;
@@ -69,7 +69,7 @@ static void *map_fresh(struct sl_arena *arena, bool huge)
     return base;
 }
 
-/* The arena's record of a chunk whose base is still to come. */
+/* Creates the record of a chunk; chunk_keep sets its base or frees the record. */
 static struct sl_arena_chunk *chunk_create(struct sl_arena *arena)
 {
     struct sl_arena_chunk *chunk = malloc(sizeof *chunk);
@@ -79,7 +79,6 @@ static struct sl_arena_chunk *chunk_create(struct sl_arena *arena)
     return chunk;
 }
 
-/* Ends what chunk_create began. */
 static void *chunk_keep(struct sl_arena *arena, struct sl_arena_chunk *chunk, void *base)
 {
     if (base == NULL) {

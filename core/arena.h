@@ -1,12 +1,11 @@
-/* Memory in large chunks that is only ever given back whole: the rows of a table, the buffers of a
- * transport. Chunks are mapped on huge pages where the system has them (MAP_HUGETLB, else
- * transparent huge pages by madvise, else ordinary pages). Owned by one thread.
+/* An arena maps memory in large chunks, which are unmapped only all together: table rows, transport
+ * buffers. Chunks use huge pages if available: MAP_HUGETLB, else transparent huge pages (madvise),
+ * else ordinary pages. Owned by one thread.
  *
- * The first touch of a fresh huge page takes from 0.2 ms to 20 ms, more than a turn of a reactor
- * may last. An owner who foresees his need calls sl_arena_prepare, and a background thread
- * (arena_ahead.h) makes the next chunks ready, every page touched. Whether it came in time shows in
- * chunks_late and in nothing else: not in what the chunks hold, not in which call meets the limit.
- */
+ * The first touch of a fresh huge page takes 0.2 ms to 20 ms, longer than a reactor turn may last.
+ * sl_arena_prepare therefore requests the next chunk early: a background thread (arena_ahead.h)
+ * maps the chunk and touches every page. A late chunk changes only chunks_late: not the contents of
+ * chunks, nor which call meets the limit. */
 #ifndef SL_CORE_ARENA_H
 #define SL_CORE_ARENA_H
 
@@ -20,36 +19,36 @@ struct sl_arena_ahead;
 struct sl_arena {
     struct sl_arena_chunk *chunks;
     struct sl_arena_ahead *ahead; /* NULL before the first prepare */
-    size_t chunk_bytes;           /* of each mapping; a multiple of 2 MiB when huge */
-    size_t mapped_bytes;          /* sum over all mappings, prepared ones included */
-    size_t bytes_max;             /* never maps more than this; 0: no limit */
-    uint64_t chunks_late;         /* mapped since the first prepare, and not ready when needed */
-    uint32_t prepared_count;      /* chunks asked for ahead and not taken yet */
+    size_t chunk_bytes;           /* per mapping; a multiple of 2 MiB when huge */
+    size_t mapped_bytes;          /* sum of all mappings, including prepared chunks */
+    size_t bytes_max;             /* upper bound of mapped_bytes; 0: no limit */
+    uint64_t chunks_late;         /* mapped since the first prepare, but not ready when needed */
+    uint32_t prepared_count;      /* requested ahead and not taken yet */
     bool huge;
 };
 
-/* chunk_bytes is rounded up to a whole number of pages, huge ones where `huge`. */
+/* Rounds chunk_bytes up to whole pages, huge pages if `huge`. */
 void sl_arena_init(struct sl_arena *arena, size_t chunk_bytes, size_t bytes_max, bool huge);
 void sl_arena_fini(struct sl_arena *arena);
 
-/* A zeroed chunk of chunk_bytes, aligned to 2 MiB when huge, else to a page: the oldest prepared
- * one, else a fresh one that is not touched yet. Never waits for a chunk to become ready. NULL when
- * the limit or the system's memory is reached; a prepared chunk that this meets is not prepared any
- * more. */
+/* Returns a zeroed chunk of chunk_bytes, aligned to 2 MiB when huge, else to a page: the oldest
+ * prepared chunk, else a fresh untouched one. Never waits for a chunk to become ready. NULL if the
+ * limit or the system's memory is reached; the prepared chunk of such a call is no longer
+ * prepared. */
 void *sl_arena_map(struct sl_arena *arena);
 
-/* A fresh chunk of ordinary pages, whatever the arena's are, that leaves the prepared ones to
- * become ready: its pages come one by one, each in microseconds, for an owner who cannot bear the
- * first touch of a huge one. Aligned to a page. Counted as late. NULL as above. */
+/* Maps a fresh chunk of ordinary pages, also in a huge arena, and leaves the prepared chunks in
+ * preparation. For an owner that cannot afford the first touch of a huge page: each ordinary page
+ * takes only microseconds. Aligned to a page. Counts as late. NULL as above. */
 void *sl_arena_map_ordinary(struct sl_arena *arena);
 
-/* Has one chunk more made ready, which is counted as mapped from now on. Takes a lock the first
- * time, for the background thread may have to be started; never again. False, and nothing changes,
- * when the limit is reached, SL_ARENA_AHEAD_MAX are prepared, or there is no background thread to
- * be had. */
+/* Requests one more chunk from the background thread; mapped_bytes includes it from now on. The
+ * first call takes a lock, because it may have to start the thread. Returns false, without effect,
+ * if the limit is reached, SL_ARENA_AHEAD_MAX chunks are prepared, or the thread cannot be
+ * started. */
 bool sl_arena_prepare(struct sl_arena *arena);
 
-/* Whether the next sl_arena_map gives a chunk whose pages are all there. */
+/* Whether all pages of the next chunk from sl_arena_map are present. */
 bool sl_arena_ready(const struct sl_arena *arena);
 
 #endif

@@ -15,52 +15,51 @@
 #include "core/arena_pages.h"
 #include "core/assert.h"
 
-/* A slot is empty, wanted by the owner, failed (the thread got no memory), or the address of a
- * chunk, whose lowest bit says that every page has been touched. The owner ends each of these by
- * one exchange; the thread changes a slot only from what it has seen there. */
+/* A slot is empty, wanted (by the owner), failed (no memory), or the address of a chunk, whose
+ * lowest bit tells whether every page is touched. The owner ends each of these states by one
+ * exchange; the thread changes a slot only by compare-exchange. */
 #define SLOT_EMPTY    ((uintptr_t)0)
 #define SLOT_WANTED   ((uintptr_t)2)
 #define SLOT_FAILED   ((uintptr_t)4)
 #define SLOT_TOUCHED  ((uintptr_t)1)
-#define SLOT_LEAST    ((uintptr_t)4096) /* below it no chunk begins */
+#define SLOT_LEAST    ((uintptr_t)4096) /* no chunk has a lower address */
 
-/* Who still holds the arena. */
-#define STATE_QUEUED  1U /* it is in the thread's inbox */
-#define STATE_WORKING 2U /* the thread is at it */
-#define STATE_CLOSING 4U /* the owner waits for both to end */
+/* Bits of `state`: the current uses of the arena. */
+#define STATE_QUEUED  1U /* in the thread's inbox */
+#define STATE_WORKING 2U /* in use by the thread */
+#define STATE_CLOSING 4U /* the owner waits until both are clear */
 
 #define NODES_MAX     1024
-#define PRIORITY_NICE                                                                              \
-    10 /* behind reactors, but not so far that a busy machine never gets to it                     \
-        */
+#define PRIORITY_NICE 10 /* below reactors, yet not starved on a busy machine */
 
 struct sl_arena_ahead {
     size_t chunk_bytes;
     bool huge;
-    uint32_t node; /* that memory comes from */
+    uint32_t node; /* preferred for the memory */
 
-    uint32_t head;               /* next request to end; the owner's */
+    uint32_t head;               /* next request to end; owner */
     _Atomic uint32_t tail;       /* next request to make; written by the owner */
-    uint32_t served;             /* next request to look at; the thread's */
+    uint32_t served;             /* next request to serve; thread */
     _Atomic uint32_t state;      /* STATE_... */
     struct sl_arena_ahead *next; /* in the inbox */
     _Atomic uintptr_t slots[SL_ARENA_AHEAD_MAX];
 };
 
-/* The thread. `lock` guards users and thread; no one holds it while memory is mapped or touched. */
+/* The thread. `lock` guards users and thread, and is never held while memory is mapped or
+ * touched. */
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t let_go; /* of an arena that is closing */
+    pthread_cond_t let_go; /* signalled for a closing arena */
     uint32_t users;
     pthread_t thread;
-    sem_t work;                             /* posted after each change of the two below */
+    sem_t work;                             /* posted after each change of inbox and stopping */
     _Atomic(struct sl_arena_ahead *) inbox; /* last in, first out */
     _Atomic bool stopping;
 } helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .let_go = PTHREAD_COND_INITIALIZER};
 
-/* ---- The thread's work ----------------------------------------------------------------------- */
+/* The thread */
 
-/* Puts the arena into the inbox unless it is there. */
+/* Puts the arena into the inbox if it is not there. */
 static void enqueue(struct sl_arena_ahead *ahead)
 {
     if ((atomic_fetch_or(&ahead->state, STATE_QUEUED) & STATE_QUEUED) != 0) {
@@ -73,7 +72,7 @@ static void enqueue(struct sl_arena_ahead *ahead)
     sem_post(&helper.work);
 }
 
-/* One huge page at a time, so that an owner who closes waits for one only. */
+/* Touches one huge page at a time, so that a closing owner waits for one page only. */
 static void touch_chunk(struct sl_arena_ahead *ahead, uint8_t *base)
 {
     for (size_t at = 0; at < ahead->chunk_bytes; at += SL_ARENA_HUGE_PAGE_BYTES) {
@@ -86,8 +85,8 @@ static void touch_chunk(struct sl_arena_ahead *ahead, uint8_t *base)
     }
 }
 
-/* A chunk for one slot. Its address is given away before its pages are touched: then it costs no
- * memory yet, and an owner who has ended the request meanwhile has the chunk of his own only. */
+/* Maps a chunk for one slot. Publishes the address before touching the pages: an untouched chunk
+ * costs no memory. If the owner has ended the request meanwhile, it has mapped a chunk itself. */
 static void fill_slot(struct sl_arena_ahead *ahead, _Atomic uintptr_t *slot)
 {
     void *base = sl_arena_pages_map(ahead->chunk_bytes, ahead->huge);
@@ -105,8 +104,8 @@ static void fill_slot(struct sl_arena_ahead *ahead, _Atomic uintptr_t *slot)
     atomic_compare_exchange_strong(slot, &expected, (uintptr_t)base | SLOT_TOUCHED);
 }
 
-/* Serves the oldest request that the owner has not ended. Where the owner has overtaken the thread
- * by a whole round of slots, one request may be served under the number of another: no matter. */
+/* Serves the oldest request that the owner has not ended. If the owner is a whole round of slots
+ * ahead, a request may be served under another number, which is harmless. */
 static void serve_one(struct sl_arena_ahead *ahead)
 {
     while (ahead->served != atomic_load(&ahead->tail)) {
@@ -118,8 +117,8 @@ static void serve_one(struct sl_arena_ahead *ahead)
     }
 }
 
-/* The thread's last access to the arena. An owner who closes is told with the lock held: once he
- * has the lock back, the thread wants it no more on his account, and may be joined. */
+/* The thread's last access to the arena. Notifies a closing owner with the lock held: once the
+ * owner has the lock back, the thread no longer takes it for this arena, and can be joined. */
 static void let_go(struct sl_arena_ahead *ahead)
 {
     uint32_t state = atomic_load(&ahead->state);
@@ -134,11 +133,11 @@ static void let_go(struct sl_arena_ahead *ahead)
     pthread_mutex_unlock(&helper.lock);
 }
 
-/* One chunk, then the arenas behind get theirs. */
+/* Serves one chunk, then lets the other arenas proceed. */
 static void serve(struct sl_arena_ahead *ahead)
 {
     atomic_fetch_or(&ahead->state, STATE_WORKING);
-    /* A request made from here on queues the arena again; one made before is seen below. */
+    /* A later request queues the arena again; an earlier one is seen below. */
     const uint32_t state = atomic_fetch_and(&ahead->state, ~STATE_QUEUED);
     if ((state & STATE_CLOSING) == 0) {
         serve_one(ahead);
@@ -149,7 +148,7 @@ static void serve(struct sl_arena_ahead *ahead)
     let_go(ahead);
 }
 
-/* Takes memory from this node as long as it has any. */
+/* Prefers memory of this node, without requiring it. */
 static void prefer_node(uint32_t node)
 {
     const size_t bits = 8 * sizeof(unsigned long);
@@ -160,16 +159,15 @@ static void prefer_node(uint32_t node)
     }
 }
 
-/* What the thread has inherited from a reactor and should not have: its core. None of this is
- * needed for the work, so that failures are none. Returns whether the NUMA policy is ours to set.
- */
+/* Resets settings inherited from a reactor, such as its core. Failures are ignored: the work needs
+ * none of this. Returns whether this module may set the NUMA policy. */
 static bool settle_thread(void)
 {
     cpu_set_t cores;
     int policy = MPOL_DEFAULT;
     pthread_setname_np(pthread_self(), "sl-arena");
     if (sched_getaffinity(getpid(), sizeof cores, &cores) ==
-        0) { /* the main thread's: not pinned */
+        0) { /* of the main thread: not pinned */
         sched_setaffinity(0, sizeof cores, &cores);
     }
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
@@ -190,7 +188,7 @@ static void serve_inbox(bool nodes)
     }
     while (oldest != NULL) {
         struct sl_arena_ahead *next =
-            oldest->next; /* once served, it may be queued again, or gone */
+            oldest->next; /* after serve, it may be queued again or freed */
         if (nodes && oldest->node != node) {
             node = oldest->node;
             prefer_node(node);
@@ -212,9 +210,9 @@ static void *helper_main(void *arg)
     return NULL;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* Start and end */
 
-/* The process's signals are for other threads. Called with the lock held. */
+/* Blocks all signals in the thread: they are for other threads. With the lock held. */
 static int start_thread(void)
 {
     sigset_t all;
@@ -228,7 +226,7 @@ static int start_thread(void)
     return failed;
 }
 
-/* Called with the lock held, when no arena is open: the thread takes the lock for those only. */
+/* With the lock held and no arena open: the thread takes the lock only for open arenas. */
 static void stop_thread(void)
 {
     atomic_store(&helper.stopping, true);
@@ -286,7 +284,7 @@ void sl_arena_ahead_close(struct sl_arena_ahead **ahead)
     *ahead = NULL;
 }
 
-/* ---- The owner ------------------------------------------------------------------------------- */
+/* The owner */
 
 void sl_arena_ahead_request(struct sl_arena_ahead *ahead)
 {

@@ -12,8 +12,8 @@ static void *map_pages(size_t bytes, int more_flags)
     return base == MAP_FAILED ? NULL : base;
 }
 
-/* Ordinary pages at a 2 MiB boundary: maps one huge page more than needed, cuts both ends off, and
- * asks for transparent huge pages. That the system has none is no failure. */
+/* Maps ordinary pages at a 2 MiB boundary: maps one huge page more than needed, unmaps both ends,
+ * and requests transparent huge pages. A system without them is no error. */
 static void *map_transparent(size_t bytes)
 {
     uint8_t *wide = map_pages(bytes + SL_ARENA_HUGE_PAGE_BYTES, 0);
@@ -32,7 +32,7 @@ static void *map_transparent(size_t bytes)
     return base;
 }
 
-/* Kept ordinary where the system would make pages huge unasked: first touches stay short. */
+/* Prevents transparent huge pages, so that first touches stay short. */
 static void *map_ordinary(size_t bytes)
 {
     void *base = map_pages(bytes, 0);
@@ -47,9 +47,8 @@ void *sl_arena_pages_map(size_t bytes, bool huge)
     if (!huge) {
         return map_ordinary(bytes);
     }
-    /* The size is named, since the system's default huge page may be one of 1 GiB. Without
-     * MAP_NORESERVE the pages are ours here and now, or the call fails: no SIGBUS at first touch.
-     */
+    /* Names the size, since the default huge page may be 1 GiB. Without MAP_NORESERVE the call
+     * reserves the pages or fails: no SIGBUS at first touch. */
     void *base = map_pages(bytes, MAP_HUGETLB | (21 << MAP_HUGE_SHIFT));
     return base != NULL ? base : map_transparent(bytes);
 }
@@ -59,17 +58,17 @@ void sl_arena_pages_unmap(void *base, size_t bytes)
     munmap(base, bytes);
 }
 
-/* ThreadSanitizer would take a touch for a race with the owner's writes. Clang leaves atomics out
- * of its instrumentation for no weaker attribute than this one, which GCC does not know. Inlined,
- * the function would be instrumented with its caller. */
+/* ThreadSanitizer would report a touch as a race with the owner's writes. For Clang only this
+ * attribute, unknown to GCC, excludes atomics from instrumentation. Inlined, the function would be
+ * instrumented with its caller. */
 #if __has_attribute(disable_sanitizer_instrumentation)
 #define UNSANITIZED __attribute__((disable_sanitizer_instrumentation, noinline))
 #else
 #define UNSANITIZED __attribute__((no_sanitize("thread"), noinline))
 #endif
 
-/* A zero is replaced by a zero, and anything else is left: the write that the page fault needs, and
- * no change for an owner who writes there already. */
+/* Replaces a zero by a zero and leaves any other value: causes the page fault of a write without
+ * changing data that the owner may write meanwhile. */
 static UNSANITIZED void touch(uint8_t *base, size_t bytes, size_t page)
 {
     for (size_t at = 0; at < bytes; at += page) {
@@ -78,10 +77,9 @@ static UNSANITIZED void touch(uint8_t *base, size_t bytes, size_t page)
     }
 }
 
-/* Not madvise(MADV_POPULATE_WRITE), although one call would do: it holds the lock on the process's
- * whole address space all the time, and whatever else maps memory waits for it; a page fault holds
- * the lock of this mapping alone (Linux 6.4 and later). Measured: another thread's mmap and munmap
- * ran a quarter as often beside the former as beside the latter. */
+/* Not madvise(MADV_POPULATE_WRITE): that holds the lock of the whole address space, so every other
+ * mapping call waits; a page fault locks only its mapping (Linux 6.4 and later). Measured: mmap and
+ * munmap in another thread ran at a quarter of the rate beside madvise. */
 void sl_arena_pages_touch(void *base, size_t bytes)
 {
     touch(base, bytes, (size_t)sysconf(_SC_PAGESIZE));

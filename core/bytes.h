@@ -1,8 +1,8 @@
-/* A bounds-checked cursor over bytes from outside, and a writer over a buffer of known size. Every
- * byte that a peer or a file sent is read through it. All multi-byte values are little-endian.
+/* A bounds-checked cursor for reading untrusted bytes, and a writer over a buffer of known size.
+ * All data from peers and files is read through the cursor. Multi-byte values are little-endian.
  *
- * A cursor that was asked for more than there is turns bad, yields zeros from then on, and stays
- * bad: a decoder reads all its fields and checks once. No allocation. Any thread, one at a time. */
+ * Reading past the end turns the cursor bad for good, and every later read yields zeros: a decoder
+ * reads all fields and checks `bad` once. No allocation. Any thread, one at a time. */
 #ifndef SL_CORE_BYTES_H
 #define SL_CORE_BYTES_H
 
@@ -32,7 +32,7 @@ static inline struct sl_bytes sl_bytes_over(const void *base, size_t bytes)
     return (struct sl_bytes){.next = base, .left = bytes};
 }
 
-/* The next `bytes` bytes in place, or NULL when there are not as many. */
+/* Returns the next `bytes` bytes in place; NULL if fewer are left. */
 static inline const void *sl_bytes_take(struct sl_bytes *cursor, size_t bytes)
 {
     if (cursor->bad || bytes > cursor->left) {
@@ -45,7 +45,7 @@ static inline const void *sl_bytes_take(struct sl_bytes *cursor, size_t bytes)
     return at;
 }
 
-/* Copies the next `bytes` bytes to `to`, or zeros when there are not as many. */
+/* Copies the next `bytes` bytes to `to`; zeros if fewer are left. */
 static inline void sl_bytes_copy(struct sl_bytes *cursor, void *to, size_t bytes)
 {
     const void *at = sl_bytes_take(cursor, bytes);
@@ -56,7 +56,7 @@ static inline void sl_bytes_copy(struct sl_bytes *cursor, void *to, size_t bytes
     }
 }
 
-/* As take, for `count` items of `item_bytes` each, safe against overflow of the product. */
+/* Like take, for `count` items of `item_bytes` each; an overflow of the product turns it bad. */
 static inline const void *sl_bytes_take_array(struct sl_bytes *cursor, uint64_t count,
                                               size_t item_bytes)
 {
@@ -101,7 +101,7 @@ static inline struct sl_bytes_writer sl_bytes_writer_over(void *base, size_t byt
     return (struct sl_bytes_writer){.next = base, .left = bytes};
 }
 
-/* Room for `bytes` bytes, to be filled by the caller, or NULL when there is not as much. */
+/* Returns space for `bytes` bytes, which the caller fills; NULL if less is left. */
 static inline void *sl_bytes_reserve(struct sl_bytes_writer *writer, size_t bytes)
 {
     if (writer->bad || bytes > writer->left) {
@@ -122,7 +122,7 @@ static inline void sl_bytes_put(struct sl_bytes_writer *writer, const void *from
     }
 }
 
-/* `value` rounded up to a multiple of 8: every section of a data-plane message is padded so. */
+/* Rounds up to a multiple of 8: every section of a data-plane message is padded so. */
 static inline uint64_t sl_bytes_pad8(uint64_t value)
 {
     return (value + 7) & ~(uint64_t)7;

@@ -1,5 +1,5 @@
-/* Where time comes from. Everything that waits or measures takes a struct sl_clock, so that a
- * simulation can drive it. Any thread. */
+/* The source of time. All code that waits or measures takes a struct sl_clock, so that a simulation
+ * can drive it. Any thread. */
 #ifndef SL_CORE_CLOCK_H
 #define SL_CORE_CLOCK_H
 
@@ -11,12 +11,12 @@
 #define SL_CLOCK_NEVER     UINT64_MAX
 
 struct sl_clock {
-    /* Nanoseconds on a clock that never goes back; its zero means nothing. */
+    /* Monotonic nanoseconds; the origin is arbitrary. */
     uint64_t (*now_ns)(void *ctx);
     void *ctx;
 };
 
-/* The system's CLOCK_MONOTONIC. Static storage. */
+/* CLOCK_MONOTONIC. Static storage. */
 const struct sl_clock *sl_clock_system(void);
 
 static inline uint64_t sl_clock_now_ns(const struct sl_clock *clock)

@@ -1,8 +1,8 @@
 #include "core/crc32c.h"
 
-/* The remainder of a byte is the sum, modulo 2, of the remainders of its bits. The remainder of bit
- * 7 is the reversed polynomial 0x1edc6f41 itself, and that of each lower bit one division step
- * further on; so eight constants make the whole table at compile time. */
+/* The remainder of a byte is the sum, modulo 2, of the remainders of its bits. That of bit 7 is the
+ * reversed polynomial 0x1edc6f41, and each lower bit is one division step further. So eight
+ * constants make the table at compile time. */
 #define ENTRY(n)                                                                                   \
     (((n)&0x80U ? 0x82f63b78U : 0) ^ ((n)&0x40U ? 0x417b1dbcU : 0) ^                               \
      ((n)&0x20U ? 0x20bd8edeU : 0) ^ ((n)&0x10U ? 0x105ec76fU : 0) ^                               \

@@ -8,7 +8,8 @@ bool sl_crc32c_hardware_present(void)
     return __builtin_cpu_supports("sse4.2");
 }
 
-/* Compiled for the processor that has it, in a file that is compiled for those that may not. */
+/* The target attribute is per function: the rest of the file must run on processors without SSE
+ * 4.2. */
 uint32_t sl_crc32c_hardware(uint32_t crc, const void *base, size_t bytes)
     __attribute__((target("sse4.2")));
 

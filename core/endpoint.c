@@ -12,10 +12,10 @@
 #include "core/endpoint_device.h"
 #include "core/err.h"
 
-/* So that every endpoint that was parsed can be written again in SL_LIMIT_ENDPOINT_BYTES. */
+/* Ensures that sl_endpoint_format fits SL_LIMIT_ENDPOINT_BYTES. */
 #define HOST_BYTES_MAX (SL_LIMIT_ENDPOINT_BYTES - sizeof "rdma://[]:65535")
 
-/* How much of a bad text an error quotes. */
+/* Bounds the quoted part of a bad text. */
 #define QUOTE          "\"%.80s\""
 
 static const char *const schemes[] = {
@@ -25,7 +25,6 @@ static const char *const schemes[] = {
     [SL_ENDPOINT_DPDK] = "dpdk",
 };
 
-/* Finds the scheme and what follows it in `text`. */
 static int parse_scheme(const char *text, enum sl_endpoint_scheme *out, const char **rest,
                         char *reason, size_t reason_bytes)
 {
@@ -68,7 +67,7 @@ static bool parse_port(const char *text, uint16_t *out)
     return true;
 }
 
-/* An IPv6 address, perhaps with a zone ("fe80::1%eth0"). */
+/* Accepts an IPv6 address with an optional zone ("fe80::1%eth0"). */
 static bool is_ipv6(const char *host)
 {
     char address[INET6_ADDRSTRLEN];
@@ -82,7 +81,7 @@ static bool is_ipv6(const char *host)
     return inet_pton(AF_INET6, address, &ignored) == 1;
 }
 
-/* A name or an IPv4 address; what consists of digits and dots only must be an address. */
+/* Accepts a name or an IPv4 address; text of only digits and dots must be an address. */
 static bool is_name_or_ipv4(const char *host)
 {
     bool numeric = true;
@@ -96,7 +95,7 @@ static bool is_name_or_ipv4(const char *host)
     return !numeric || inet_pton(AF_INET, host, &ignored) == 1;
 }
 
-/* Where "host:port" is cut: the colon before the port and the host without its brackets. */
+/* "host:port" split, the host without brackets. */
 struct split {
     const char *host;
     size_t host_bytes;
@@ -125,7 +124,7 @@ static const char *split_host_port(const char *text, struct split *out)
     return NULL;
 }
 
-/* What is wrong with "host:port" as a sentence, or NULL and *out is filled. */
+/* Returns NULL and fills *out, or the error as a sentence. */
 static const char *parse_host_port(const char *text, struct sl_endpoint *out)
 {
     struct split split;
@@ -153,7 +152,7 @@ static const char *parse_host_port(const char *text, struct sl_endpoint *out)
     return NULL;
 }
 
-/* The whole of it: what is said of the device is for who listens. */
+/* Keeps the whole text for the listener, which opens the device. */
 static int parse_device(const char *text, struct sl_endpoint *out, char *reason,
                         size_t reason_bytes)
 {

@@ -1,6 +1,6 @@
-/* An endpoint: how a peer is reached, "scheme://host:port". Of dpdk also
- * "dpdk://DEVICE?addr=HOST&port=PORT" (core/endpoint_device.h), by which who listens there says
- * with what device. Any thread; no allocation. */
+/* An endpoint is the address of a peer: "scheme://host:port". dpdk also accepts
+ * "dpdk://DEVICE?addr=HOST&port=PORT" (core/endpoint_device.h), with which a listener names its
+ * device. Any thread; no allocation. */
 #ifndef SL_CORE_ENDPOINT_H
 #define SL_CORE_ENDPOINT_H
 
@@ -20,39 +20,38 @@ enum sl_endpoint_scheme {
 
 struct sl_endpoint {
     enum sl_endpoint_scheme scheme;
-    uint16_t port;                      /* 0: any free port, where one listens */
-    char host[SL_LIMIT_ENDPOINT_BYTES]; /* name, IPv4 or IPv6 address, without brackets */
-    /* The name that the host, an address, was looked up from: a certificate is for that. "": none.
-     * Neither parsed nor written. */
+    uint16_t port;                      /* 0: any free port, for a listener */
+    char host[SL_LIMIT_ENDPOINT_BYTES]; /* name, or IPv4 or IPv6 address without brackets */
+    /* The host name that `host`, an address, was resolved from: certificates are checked against
+     * it. "": none. Neither parsed nor formatted. */
     char name[SL_LIMIT_ENDPOINT_BYTES];
-    /* dpdk: what stood behind "dpdk://", where that named a device. Nobody else's concern, and so
-     * not written. "": it named none. */
+    /* dpdk: the text behind "dpdk://" if it names a device; "": it does not. Only for the local
+     * listener, so it is not formatted. */
     char device[SL_LIMIT_ENDPOINT_BYTES];
 };
 
-/* Parses "host:port", "[v6]:port" or "scheme://" before either; no scheme means tcp. Or what dpdk
- * has. On error writes what is wrong and what is accepted into reason[reason_bytes] and returns
- * INVALID. */
+/* Parses "host:port", "[v6]:port", both with an optional "scheme://" (default tcp), or the dpdk
+ * form above. On error returns INVALID and writes the cause and the accepted forms to
+ * reason[reason_bytes]. */
 int sl_endpoint_parse(const char *text, struct sl_endpoint *out, char *reason, size_t reason_bytes);
 
-/* "TCP", "shared memory", "RDMA", "DPDK": as sentences have it. Static storage. */
+/* "TCP", "shared memory", "RDMA" or "DPDK", for messages. Static storage. */
 const char *sl_endpoint_scheme_name(enum sl_endpoint_scheme scheme);
 
-/* Writes "scheme://host:port", IPv6 in brackets, into text[text_bytes], cut if need be. */
+/* Writes "scheme://host:port", IPv6 in brackets, to text[text_bytes]; truncates if needed. */
 void sl_endpoint_format(const struct sl_endpoint *endpoint, char *text, size_t text_bytes);
 
-/* Both lead to the same place, as they are written: names are not looked up, and what a host was
- * looked up from does not count. */
+/* Compares scheme, host and port as text: resolves no names, ignores `name` and `device`. */
 bool sl_endpoint_same(const struct sl_endpoint *a, const struct sl_endpoint *b);
 
-/* Resolves the host to a socket address; blocks on DNS for names: before start, or on a thread that
- * may wait. `passive` for an address to listen on. Errors: NOT_FOUND with the reason. */
+/* Resolves the host to a socket address. Blocks on DNS for names: call before start or on a thread
+ * that may block. `passive`: an address to listen on. Errors: NOT_FOUND with the reason. */
 int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,
                         struct sockaddr_storage *out, socklen_t *out_bytes, char *reason,
                         size_t reason_bytes);
 
-/* Writes the numeric form of a socket address into *out, scheme tcp. Errors: INVALID when it is
- * neither IPv4 nor IPv6. */
+/* Writes the numeric form of a socket address to *out, scheme tcp. Errors: INVALID if it is neither
+ * IPv4 nor IPv6. */
 int sl_endpoint_from_sockaddr(const struct sockaddr_storage *address, struct sl_endpoint *out);
 
 #endif

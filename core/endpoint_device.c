@@ -13,7 +13,7 @@
 
 #define FORM       "DEVICE[,ARGUMENTS]?addr=A[/PREFIX][&gateway=G][&mtu=N][&queues=N]"
 
-/* What is being read, and what it has said. */
+/* State of a parse; `wrong` is the first error. */
 struct parser {
     struct sl_endpoint_device *out;
     bool with_port;
@@ -31,7 +31,7 @@ static bool copy(char *to, size_t to_bytes, const char *from, size_t bytes)
     return true;
 }
 
-/* ---- Values ---- */
+/* Values */
 
 static bool parse_number(const char *text, uint32_t most, uint32_t *out)
 {
@@ -52,7 +52,8 @@ static bool parse_number(const char *text, uint32_t most, uint32_t *out)
     return true;
 }
 
-/* The address that one host has: IPv4 or IPv6, neither any nor many. *bits is the family's. */
+/* Accepts the address of one host: neither unspecified, multicast nor broadcast. *bits: the length
+ * of an address of its family. */
 static bool parse_address(const char *text, uint32_t *bits)
 {
     struct in6_addr six;
@@ -84,7 +85,7 @@ static const char *take_addr(struct parser *parser, const char *value)
         return bits == 32 ? "the prefix of addr is not a number from 0 to 32"
                           : "the prefix of addr is not a number from 0 to 128";
     }
-    memcpy(out->address, value, strlen(value) + 1); /* a host fits, and so does what was copied */
+    memcpy(out->address, value, strlen(value) + 1); /* fits: a host alone, or copied above */
     return NULL;
 }
 
@@ -146,7 +147,7 @@ static const char *take_port(struct parser *parser, const char *value)
     return NULL;
 }
 
-/* ---- The parts ---- */
+/* Parts */
 
 static const struct {
     const char *name;
@@ -160,7 +161,7 @@ static const struct {
 static const char *take_pair(struct parser *parser, const char *pair, size_t bytes)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    (void)copy(text, sizeof text, pair, bytes); /* of a text that is no longer */
+    (void)copy(text, sizeof text, pair, bytes); /* bounded by the caller */
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const size_t length = strlen(keys[i].name);
         if (strncmp(text, keys[i].name, length) == 0 && text[length] == '=') {

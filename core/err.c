@@ -28,7 +28,7 @@ static const char *const names[] = {
 const char *sl_err_name(int err)
 {
     const int count = (int)(sizeof names / sizeof names[0]);
-    /* Compared before it is negated, so that INT_MIN from the wire is no overflow. */
+    /* Compares before negating: INT_MIN from the wire would overflow. */
     if (err > 0 || err <= -count) {
         return "unknown error";
     }

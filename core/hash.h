@@ -1,13 +1,13 @@
-/* Hashes of keys, checksums, and a small seeded generator. Pure functions; any thread. */
+/* Hashes of keys, checksums and a small seeded generator. Pure functions; any thread. */
 #ifndef SL_CORE_HASH_H
 #define SL_CORE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A bijective mix of a key (the finalizer of MurmurHash3 with Stafford's "Mix13" constants): every
- * u64 is a key, and no two keys share a hash. Partition uses the high 16 bits, the table's index
- * the bits below: keep both apart, or the tables of a shard fill unevenly. */
+/* Mixes a key by a bijection (the finalizer of MurmurHash3 with Stafford's "Mix13" constants):
+ * every u64 is a valid key, and no two keys share a hash. The partition uses the high 16 bits, the
+ * table index the bits below. Keep these disjoint, or the tables of a shard fill unevenly. */
 static inline uint64_t sl_hash_key(uint64_t key)
 {
     key ^= key >> 30;
@@ -17,13 +17,13 @@ static inline uint64_t sl_hash_key(uint64_t key)
     return key ^ (key >> 31);
 }
 
-/* xxHash's XXH3 of a byte string: feature names to keys. */
+/* XXH3 of a byte string: maps feature names to keys. */
 uint64_t sl_hash_bytes(const void *base, size_t bytes, uint64_t seed);
 
-/* CRC-32C (Castagnoli, RFC 3720 appendix B.4), continued from `crc` (0 at the start). */
+/* CRC-32C (Castagnoli, RFC 3720 appendix B.4), continued from `crc` (initially 0). */
 uint32_t sl_hash_crc32c(uint32_t crc, const void *base, size_t bytes);
 
-/* SplitMix64 (Steele, Lea, Flood 2014): the state after `*state`, returned mixed. */
+/* SplitMix64 (Steele, Lea, Flood 2014): advances *state and returns the mixed value. */
 static inline uint64_t sl_hash_random(uint64_t *state)
 {
     *state += 0x9e3779b97f4a7c15ULL;

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A longer line is cut. Far below PIPE_BUF, so that lines of several processes that share a pipe do
+/* Longer lines are truncated. Far below PIPE_BUF, so that lines of processes that share a pipe do
  * not mix. */
 #define LINE_BYTES       1024
 
@@ -17,7 +17,8 @@
 
 static atomic_int least_level = SL_LOG_INFO;
 
-/* The name before setup, that of setup, and the one that may follow; which of them counts. */
+/* The default, set by setup, set by rename; `process` points to the current name, so that a reader
+ * never sees a half-written name. */
 static char names[3][32] = {"starling"};
 static _Atomic(const char *) process = names[0];
 
@@ -71,8 +72,8 @@ static size_t write_prefix(char *line, size_t line_bytes, enum sl_log_level leve
     return used + (size_t)more;
 }
 
-/* Texts may quote what a peer or a file said: no control character of theirs may break the line or
- * reach a terminal. */
+/* Quoted text of a peer or a file must not break the line or send control characters to a
+ * terminal. */
 static void blank_control_characters(char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -104,7 +105,7 @@ void sl_log_write(enum sl_log_level level, const char *format, ...)
     }
     blank_control_characters(line + prefix, text);
     line[prefix + text] = '\n';
-    /* Nothing useful can be done when stderr is closed or full. */
+    /* A closed or full stderr has no remedy. */
     ssize_t written = write(STDERR_FILENO, line, prefix + text + 1);
     (void)written;
     errno = saved_errno;

@@ -12,8 +12,8 @@ _Static_assert(SL_METRIC_STEPS == 1 << STEP_BITS, "steps are taken from a value'
 _Static_assert(SL_METRIC_BUCKETS == SL_METRIC_STEPS * (64 - STEP_BITS + 1),
                "every u64 has a bucket");
 
-/* Below SL_METRIC_STEPS each value has a bucket of its own. Above, the octave (the place of the
- * leading bit) chooses the group and the STEP_BITS bits after the leading one the step in it. */
+/* Values below SL_METRIC_STEPS have one bucket each. Above, the position of the leading bit selects
+ * the group, and the STEP_BITS bits after it the step in the group. */
 static uint32_t bucket_of(uint64_t value)
 {
     if (value < SL_METRIC_STEPS) {
@@ -73,7 +73,7 @@ uint64_t sl_metric_quantile(const struct sl_metric_histogram *histogram, double 
     if (histogram->count == 0) {
         return 0;
     }
-    /* A count beyond 2^53 rounds, perhaps past itself; the loop then ends at the last bucket. */
+    /* A count beyond 2^53 may round up past itself; the loop then ends at the last bucket. */
     uint64_t rank = (uint64_t)ceil(share * (double)histogram->count);
     rank = rank == 0 ? 1 : rank;
     uint64_t seen = 0;

@@ -1,6 +1,6 @@
-/* The optimizers' defaults. Here, and not beside the kernels, because workers describe tables with
- * them too. Every field has a value that is valid for every kind, so that changing `kind` alone
- * gives a specification that is accepted. */
+/* The defaults of the optimizers. They are not beside the kernels because workers, which describe
+ * tables, need them too. Every field is valid for every kind, so that changing `kind` alone gives a
+ * valid specification. */
 #include <starling.h>
 
 struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind)

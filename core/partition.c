@@ -11,7 +11,7 @@ uint64_t sl_partition_range_start(uint64_t length, uint32_t shard_count, uint32_
     }
     const uint64_t blocks =
         length / SL_PARTITION_BLOCK_ELEMENTS + (length % SL_PARTITION_BLOCK_ELEMENTS != 0);
-    /* floor(range * blocks / shard_count), in two parts so that no product overflows. */
+    /* floor(range * blocks / shard_count) in two parts, so that no product overflows. */
     const uint64_t block =
         range * (blocks / shard_count) + (uint64_t)range * (blocks % shard_count) / shard_count;
     return block * SL_PARTITION_BLOCK_ELEMENTS;

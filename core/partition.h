@@ -1,12 +1,12 @@
-/* Which shard owns a key, and which shard owns a block of a dense array. Client and server call the
- * same functions: the client to route, the server to check. Pure; any thread. */
+/* Maps keys, and blocks of dense arrays, to shards. The client routes with the same functions with
+ * which the server checks. Pure; any thread. */
 #ifndef SL_CORE_PARTITION_H
 #define SL_CORE_PARTITION_H
 
 #include "core/hash.h"
 
 #define SL_PARTITION_BUCKET_BITS    16
-#define SL_PARTITION_BLOCK_ELEMENTS 1024 /* a dense array is cut only at multiples of this */
+#define SL_PARTITION_BLOCK_ELEMENTS 1024 /* a dense array is split only at multiples of this */
 
 /* key -> bucket (the high bits of its hash) -> shard: shard s owns the contiguous buckets
  * [ceil(s * 2^16 / shard_count), ceil((s + 1) * 2^16 / shard_count)). */
@@ -21,8 +21,8 @@ static inline uint32_t sl_partition_owner(uint64_t key, uint32_t shard_count)
     return sl_partition_hash_owner(sl_hash_key(key), shard_count);
 }
 
-/* Keys of KV tables: shard s owns the range [ceil(s * 2^64 / shard_count), ceil((s + 1) * 2^64 /
- * shard_count)), as ps-lite's servers do. */
+/* KV tables: shard s owns the keys [ceil(s * 2^64 / shard_count), ceil((s + 1) * 2^64 /
+ * shard_count)), like the servers of ps-lite. */
 static inline uint32_t sl_partition_kv_owner(uint64_t key, uint32_t shard_count)
 {
     return (uint32_t)(((unsigned __int128)key * shard_count) >> 64);
@@ -34,14 +34,14 @@ static inline uint64_t sl_partition_kv_first(uint32_t shard, uint32_t shard_coun
     return (uint64_t)((((unsigned __int128)shard << 64) + shard_count - 1) / shard_count);
 }
 
-/* A dense array of `length` elements is cut into shard_count contiguous ranges of whole blocks
+/* A dense array of `length` elements is split into shard_count contiguous ranges of whole blocks
  * (the last block may be short). Range r belongs to shard (table_id + r) % shard_count, so that
  * many small arrays do not all fall on shard 0. */
 
-/* The first element of range `range`, 0 <= range <= shard_count; range shard_count gives length. */
+/* The first element of range `range`, 0 to shard_count; range shard_count yields `length`. */
 uint64_t sl_partition_range_start(uint64_t length, uint32_t shard_count, uint32_t range);
 
-/* The range that a shard holds of a table, and back. */
+/* The shard that holds a range of a table, and the inverse. */
 static inline uint32_t sl_partition_shard_of_range(uint32_t table_id, uint32_t range,
                                                    uint32_t shard_count)
 {

@@ -29,7 +29,7 @@ int sl_pool_init(struct sl_pool *pool, size_t block_bytes, uint32_t block_count)
         free(base);
         return SL_ERR_NO_MEMORY;
     }
-    /* Filled so that the first blocks taken are the first in memory. */
+    /* In reverse, so that the first blocks taken are the first in memory. */
     for (uint32_t i = 0; i < block_count; i++) {
         free_list[i] = block_count - 1 - i;
     }

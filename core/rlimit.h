@@ -1,10 +1,9 @@
-/* What the system lets this process use: a soft limit, which it may raise itself up to a hard one.
- * Any thread; no allocation. */
+/* Resource limits of the process. Any thread; no allocation. */
 #ifndef SL_CORE_RLIMIT_H
 #define SL_CORE_RLIMIT_H
 
-/* Raises the soft limit of RLIMIT_NOFILE, RLIMIT_MEMLOCK or another to the hard one, where that can
- * be. For programs, at their start: a library leaves the limits of its process alone. */
+/* Raises the soft limit of a resource, such as RLIMIT_NOFILE or RLIMIT_MEMLOCK, to the hard limit
+ * if possible. Only for programs at start: a library must not change the limits of its process. */
 void sl_rlimit_raise(int resource);
 
 #endif

@@ -1,5 +1,5 @@
-/* A cluster's shared secret, as bytes in memory: config reads it from a file, net/auth proves that
- * both ends of a connection have it. Plain data; any thread reads. */
+/* The shared secret of a cluster, in memory. config reads it from a file; net/control/auth.c proves
+ * that both ends of a connection have it. Plain data; any thread reads. */
 #ifndef SL_CORE_SECRET_H
 #define SL_CORE_SECRET_H
 
@@ -9,7 +9,7 @@
 #define SL_SECRET_BYTES_MAX 1024
 
 struct sl_secret {
-    uint32_t byte_count; /* 0: the cluster has none */
+    uint32_t byte_count; /* 0: no secret */
     uint8_t bytes[SL_SECRET_BYTES_MAX];
 };
 

@@ -18,12 +18,12 @@
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 struct sl_shared_hold {
-    atomic_bool is_pinned, is_revoked; /* never false again */
-    bool is_private;                   /* the base is the creator's alone */
-    uint8_t *at_peers;                 /* revoked: a second mapping */
+    atomic_bool is_pinned, is_revoked; /* never reset */
+    bool is_private;                   /* the base no longer shares pages with peers */
+    uint8_t *at_peers;                 /* the second, shared mapping once revoked */
 };
 
-/* What this process has created, the newest first. */
+/* Memory created by this process, newest first. */
 struct created {
     struct sl_shared shared;
     struct sl_shared_hold hold;
@@ -50,7 +50,7 @@ static int system_err(const char *what)
     return error == ENOMEM || error == ENOSPC ? SL_ERR_NO_MEMORY : SL_ERR_IO;
 }
 
-/* A file that grows beyond the limit on files kills who made it grow; these are files too. */
+/* Growing a file beyond RLIMIT_FSIZE kills the process by SIGXFSZ; a memfd is a file too. */
 static int set_size(const struct sl_shared *shared)
 {
     struct rlimit limit;
@@ -61,7 +61,8 @@ static int set_size(const struct sl_shared *shared)
     return ftruncate(shared->fd, (off_t)shared->bytes);
 }
 
-/* Mapped first: the seal against writing spares what is mapped already, and nothing later. */
+/* Maps before sealing: F_SEAL_FUTURE_WRITE keeps existing writable mappings, but allows no new
+ * ones. */
 static int make(const char *name, struct sl_shared *shared)
 {
     shared->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -175,8 +176,7 @@ const struct sl_shared *sl_shared_find(const void *at, size_t bytes)
     return is_found ? &created->shared : NULL;
 }
 
-/* ---- Revoking ---------------------------------------------------------------------------------
- */
+/* Revoking */
 
 void sl_shared_pin(const void *at, size_t bytes)
 {
@@ -206,9 +206,9 @@ uint8_t *sl_shared_at_peers(const struct sl_shared *shared)
     return sl_shared_is_revoked(shared) ? shared->hold->at_peers : shared->base;
 }
 
-/* The flag comes first: nobody takes bytes of peers from the base once the base may lack them. Then
- * a private mapping takes the place of the shared one, in one step as other threads see it: its
- * pages are those of the file until each is written. */
+/* Sets the flag first: peers' data must not be read from the base once the base may lack it. Then
+ * one atomic mremap replaces the shared mapping by a private one. A private page is that of the
+ * file until it is written. */
 static int make_private(struct sl_shared_hold *hold, const struct sl_shared *shared)
 {
     void *at_peers = mmap(NULL, shared->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared->fd, 0);
@@ -224,13 +224,14 @@ static int make_private(struct sl_shared_hold *hold, const struct sl_shared *sha
     if (mremap(private, shared->bytes, shared->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                shared->base) == MAP_FAILED) {
         munmap(private, shared->bytes);
-        return SL_ERR_NO_MEMORY; /* the base is still the shared one */
+        return SL_ERR_NO_MEMORY; /* the base is still shared */
     }
     hold->is_private = true;
     return 0;
 }
 
-/* A write that changes nothing makes the system copy the page: no thread's write is lost by it. */
+/* Rewrites one byte per page atomically with its own value: the system copies the page, and no
+ * write of another thread is lost. */
 static void copy_pages(uint8_t *at, size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -262,7 +263,7 @@ int sl_shared_revoke(const struct sl_shared *shared, const void *at, size_t byte
     return err;
 }
 
-/* Huge pages of the administrator's run out when they are touched, which kills whoever touches. */
+/* Rejects hugetlbfs: its pages may run out at first touch, which kills the process. */
 static bool is_safe(int fd, size_t bytes)
 {
     int seals = fcntl(fd, F_GET_SEALS);

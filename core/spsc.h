@@ -1,8 +1,7 @@
-/* A bounded queue of fixed-size items from exactly one producer thread to exactly one consumer
- * thread (Lamport's ring, with each side caching the other's index so that a full cache line moves
- * only when the cached view runs out). The only place, with the metrics reader, where atomics live.
- *
- * The caller owns the storage of items: item_bytes * capacity, capacity a power of two. */
+/* A bounded queue of fixed-size items from one producer thread to one consumer thread: Lamport's
+ * ring. Each side caches the other's index, so that a cache line moves only when the cached index
+ * is exhausted. The caller owns the storage: item_bytes * capacity bytes, capacity a power of
+ * two. */
 #ifndef SL_CORE_SPSC_H
 #define SL_CORE_SPSC_H
 
@@ -19,10 +18,10 @@ struct sl_spsc {
     uint32_t mask; /* capacity - 1 */
 
     _Alignas(SL_SPSC_CACHE_LINE) _Atomic uint32_t tail; /* written by the producer */
-    uint32_t head_seen;                                 /* the producer's view of head */
+    uint32_t head_seen;                                 /* the producer's cached head */
 
     _Alignas(SL_SPSC_CACHE_LINE) _Atomic uint32_t head; /* written by the consumer */
-    uint32_t tail_seen;                                 /* the consumer's view of tail */
+    uint32_t tail_seen;                                 /* the consumer's cached tail */
 };
 
 static inline void sl_spsc_init(struct sl_spsc *ring, void *items, uint32_t item_bytes,
@@ -64,7 +63,7 @@ static inline bool sl_spsc_pop(struct sl_spsc *ring, void *item)
     return true;
 }
 
-/* Consumer. Looks without taking. */
+/* Consumer. Takes nothing. */
 static inline bool sl_spsc_empty(struct sl_spsc *ring)
 {
     uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);

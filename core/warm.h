@@ -1,6 +1,7 @@
-/* How much of a pool's memory is worth keeping: as much as was in use at one time lately. The owner
- * notes each rise, and looks once a second; behind some quiet looks the level falls, a step a look,
- * so that memory goes back to the system in small pieces. Counts in any unit. One owner. */
+/* Computes how much memory a pool should keep: its recent peak use. The owner notes each rise and
+ * calls sl_warm_look once a second. After SL_WARM_QUIET_LOOKS calls with lower use the level
+ * falls by one step per call, so that memory returns to the system in small pieces. Any unit. One
+ * owner. */
 #ifndef SL_CORE_WARM_H
 #define SL_CORE_WARM_H
 
@@ -9,10 +10,10 @@
 
 #define SL_WARM_QUIET_LOOKS 5
 
-/* Zeroed at first. */
+/* Zero at first. */
 struct sl_warm {
-    size_t peak;  /* in use since the last look, at most */
-    size_t level; /* worth keeping */
+    size_t peak;  /* maximum use since the last sl_warm_look */
+    size_t level; /* amount to keep */
     uint32_t quiet;
 };
 
@@ -21,7 +22,7 @@ static inline void sl_warm_note(struct sl_warm *warm, size_t used)
     warm->peak = used > warm->peak ? used : warm->peak;
 }
 
-/* A look, with so much in use now. Returns the level. */
+/* Updates and returns the level; `used` is the current use. */
 static inline size_t sl_warm_look(struct sl_warm *warm, size_t used, size_t step)
 {
     const size_t peak = warm->peak > used ? warm->peak : used;

@@ -1,4 +1,4 @@
-/* From calls to steps and back, by the driving thread. */
+/* The driving thread: turns calls into steps and completes them. */
 #include "kv/engine.h"
 
 #include <stdio.h>
@@ -18,9 +18,9 @@ static void append(struct sl_engine_list *list, struct sl_engine_call *call)
     list->last = call;
 }
 
-/* ---- From the queue into the client */
+/* From the queue into the client */
 
-/* The call's step is complete; perhaps in the middle of a turn, in which nothing can be begun. */
+/* May run in the middle of a reactor turn, when no step can be begun: only lists the call. */
 static void step_is_done(void *ctx)
 {
     struct sl_engine_call *call = ctx;
@@ -66,7 +66,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call)
     }
 }
 
-/* Those that are taken together leave together. */
+/* Starts all admitted calls before the next turn, so that their messages are sent together. */
 static void admit(struct sl_engine *engine)
 {
     uint32_t room = SL_THREAD_CTX_STEPS_MAX - engine->port->steps_out;
@@ -92,7 +92,7 @@ static void admit(struct sl_engine *engine)
     }
 }
 
-/* ---- The end of calls */
+/* Completion */
 
 static void waiter_is_over(void *ctx, uint64_t err, uint64_t unused)
 {
@@ -107,10 +107,10 @@ static void wake(struct sl_engine_waiter *waiter, int err)
     int posted = sl_mailbox_post(
         waiter->lane,
         (struct sl_mail){.run = waiter_is_over, .ctx = waiter, .a = (uint64_t)(int64_t)err});
-    sl_assert(posted == 0); /* one mail for each wait */
+    sl_assert(posted == 0); /* at most one mail per wait */
 }
 
-/* The callback first: who waits for the call waits for that too. */
+/* Runs the callback before the waiters are woken: a wait includes the callback. */
 static void tell_owner(struct sl_engine_call *call)
 {
     if (call->step != NULL && call->err == 0) {
@@ -185,7 +185,7 @@ static void poll_jobs(struct sl_engine *engine)
             at = &job->next;
         } else {
             *at = job->next;
-            wake(job->waiter, err); /* the job may be gone now */
+            wake(job->waiter, err); /* the job may be freed now */
         }
     }
 }
@@ -213,7 +213,7 @@ static bool has_work(void *ctx)
 void sl_engine_rest(struct sl_engine *engine)
 {
     if (engine->jobs != NULL) {
-        sl_thread_ctx_wait(engine->port); /* any mail may be what a job waits for */
+        sl_thread_ctx_wait(engine->port); /* any mail may complete a job */
     } else {
         sl_thread_ctx_wait_until(engine->port, has_work, engine);
     }

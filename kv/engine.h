@@ -1,10 +1,9 @@
-/* What carries out the calls of the key-value interface: a client that its caller drives, a queue
- * of calls by priority, and what is known of each. Either it has one thread of its own, which makes
- * the client and alone uses it, while application threads hand it calls under a lock and wake it;
- * or the thread that made it is that thread, in turns, and there is nothing to lock.
- *
- * A call is queued, then a step of the client, then over: its callback has run and its waiters were
- * told. Of what failed the last SL_KV_RESULTS results are kept. */
+/* The engine executes the operations of the key-value interface: it owns a client with
+ * manual_progress and a priority queue of calls. The driving thread is the only thread that uses
+ * the client. It is either the engine's own thread, to which application threads pass calls under a
+ * lock, or the thread that created the engine; then nothing is locked. An operation is a call in
+ * the queue, then a step of the client, then over: its callback has run and its waiters are woken.
+ * The last SL_KV_RESULTS failures are kept. */
 #ifndef SL_KV_ENGINE_H
 #define SL_KV_ENGINE_H
 
@@ -18,7 +17,7 @@
 #include "reactor/mailbox.h"
 #include "worker/client_internal.h"
 
-/* A table, as its user has it. */
+/* A table, for its user. */
 struct sl_kv {
     struct sl_engine *engine;
     struct sl_table *table;
@@ -27,33 +26,33 @@ struct sl_kv {
 
     /* Under the lock. */
     uint32_t outstanding;             /* calls that are not over */
-    struct sl_engine_waiter *drained; /* waits until there are none */
+    struct sl_engine_waiter *drained; /* waits until outstanding is 0; or NULL */
 };
 
-/* A thread that waits. It sleeps on a mailbox of its own, into which the engine has a lane. */
+/* A waiting thread. It sleeps on its own mailbox, into which the engine has a lane. */
 struct sl_engine_waiter {
-    struct sl_engine_waiter *next; /* of the same call, or free */
+    struct sl_engine_waiter *next; /* of the same call, or of the free list */
     struct sl_mailbox *mailbox;
     struct sl_mailbox_lane *lane;
-    bool over; /* set by the mail, on the waiting thread, like the next */
+    bool over; /* this and err: set by the mail, on the waiting thread */
     int err;
 };
 
 struct sl_engine_call {
-    /* Set by the beginning thread. */
+    /* Set by the thread that begins the call. */
     struct sl_kv *kv;
     uint64_t timestamp;
     uint64_t deadline_ns;
     struct sl_kv_call said;
-    uint32_t *lengths; /* the call asks for lengths: where they go; else NULL */
-    void *copy;        /* of the caller's arrays, where they are copied */
+    uint32_t *lengths; /* lengths call: receives the lengths; else NULL */
+    void *copy;        /* copies of the caller's arrays; or NULL */
     size_t copy_bytes;
 
     /* Under the lock. */
     struct sl_engine_call *next_of_bucket;
     struct sl_engine_waiter *waiters;
 
-    /* The driving thread's; `next` also of the free ones, under the lock. */
+    /* The driving thread's. Under the lock, `next` also links free calls. */
     struct sl_engine_call *next;
     struct sl_step *step;
     int err;
@@ -63,9 +62,10 @@ struct sl_engine_list {
     struct sl_engine_call *first, *last;
 };
 
-/* Something else than a call that the driving thread carries out: opening a table, a barrier. */
+/* Other work of the driving thread, such as opening a table or a barrier. */
 struct sl_engine_job {
-    /* AGAIN until it is over, then its result. Does not block. The driving thread. */
+    /* Called on the driving thread; must not block. Returns AGAIN until the job is over, then its
+     * result. */
     int (*poll)(struct sl_engine *engine, struct sl_engine_job *job);
     struct sl_engine_job *next;
     struct sl_engine_waiter *waiter;
@@ -74,23 +74,23 @@ struct sl_engine_job {
 #define SL_ENGINE_BUCKETS    1024U
 #define SL_ENGINE_TEXT_BYTES 256
 
-/* A call that is over keeps the memory of its copy, up to this, for the next one. */
+/* A free call keeps its copy buffer up to this size. */
 #define SL_ENGINE_COPY_BYTES (64U << 10)
 
 struct sl_engine_failures {
     uint64_t timestamps[SL_KV_RESULTS];
     int errs[SL_KV_RESULTS];
     char texts[SL_KV_RESULTS][SL_ENGINE_TEXT_BYTES];
-    uint32_t count; /* since the beginning; the next one's place is this modulo SL_KV_RESULTS */
+    uint32_t count; /* since creation; the next index is this modulo SL_KV_RESULTS */
 };
 
 struct sl_engine {
     bool has_thread;
-    pthread_t thread; /* then */
+    pthread_t thread; /* if has_thread */
     struct sl_client *client;
 
-    pthread_mutex_t lock;         /* taken when there is a thread; of all down to the blank line */
-    struct sl_engine_call **heap; /* queued calls: the first is the next */
+    pthread_mutex_t lock;         /* if has_thread: protects the fields up to `failures` */
+    struct sl_engine_call **heap; /* queued calls: a binary heap, next call first */
     uint32_t heap_count, heap_capacity;
     struct sl_engine_call *buckets[SL_ENGINE_BUCKETS]; /* calls that are not over, by timestamp */
     uint32_t outstanding;
@@ -99,61 +99,60 @@ struct sl_engine {
     struct sl_engine_waiter *free_waiters;
     struct sl_engine_job *new_jobs;
     struct sl_mailbox_lane *lane; /* into the mailbox of the driven reactor */
-    bool knocked;                 /* a mail is on its way through it */
+    bool knocked;                 /* a wake-up mail is in flight */
     bool stopping;
     struct sl_engine_failures failures;
 
     /* The driving thread's. */
     struct sl_thread_ctx *port;
-    bool woken;      /* the mail came */
-    bool is_running; /* inside sl_engine_progress: what its callbacks begin is taken in there */
-    bool backlog;    /* calls were left in the queue, since too many steps are out */
+    bool woken;      /* the wake-up mail has arrived */
+    bool is_running; /* inside sl_engine_progress, which also admits the calls of its callbacks */
+    bool backlog;    /* calls stay queued because too many steps are out */
     struct sl_engine_list ended;
     struct sl_engine_job *jobs;
 };
 
-/* Makes the client and, unless caller-driven, the thread for it; logged. *out is owned by the
- * caller. Errors: those of sl_client_create. */
+/* Creates the client and, unless caller_driven, its thread; logs errors. The caller owns *out.
+ * Errors: as sl_client_create. */
 int sl_engine_create(const struct sl_join *join, bool caller_driven, struct sl_engine **out);
 
-/* No call is outstanding, no other thread is in a function of it. Nulls *engine. */
+/* No call may be outstanding and no other thread inside a function of the engine. Sets *engine to
+ * NULL. */
 void sl_engine_destroy(struct sl_engine **engine);
 
-/* Queues a call. `said` and what it points to are copied as far as it says; lengths: see the call.
- * Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless caller-driven: so are the next ones. */
+/* Queues a call. Copies `said`, and its arrays if copy_inputs is set; lengths: see sl_engine_call.
+ * Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven, here and below. */
 int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *lengths,
                     uint64_t *timestamp);
 
-/* The call's result. Errors besides: INVALID (no such call, or in a callback), NO_MEMORY. */
+/* Waits for the call and returns its result. Other errors: INVALID (no such call, or in a
+ * callback), NO_MEMORY. */
 int sl_engine_wait(struct sl_engine *engine, uint64_t timestamp);
 
-/* The call was begun, and is over. */
+/* Returns whether the call was begun and is over. */
 bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp);
 
-/* Waits until no call of the table is outstanding. */
 void sl_engine_drain(struct sl_kv *kv);
 
-/* The result of a call that is over; text, of text_bytes, may be NULL. */
+/* Returns the result of a call that is over. text (text_bytes) may be NULL. */
 int sl_engine_result(struct sl_engine *engine, uint64_t timestamp, char *text, size_t text_bytes);
 
-/* Carries the job out and waits for its result. Errors besides: INVALID (in a callback), NO_MEMORY,
- * CLOSED. */
+/* Runs a job and returns its result. Other errors: INVALID (in a callback), NO_MEMORY, CLOSED. */
 int sl_engine_run_job(struct sl_engine *engine, struct sl_engine_job *job);
 
-/* Wakes the driving thread where there is one, unless it was since it last looked. Under the lock.
- */
+/* Wakes the driving thread, if the engine has one and no wake-up is in flight. Under the lock. */
 void sl_engine_knock(struct sl_engine *engine);
 
-/* ---- The driving thread's */
+/* Driving thread only */
 
-/* Takes calls from the queue as far as there is room for steps, ends those that are complete,
- * callbacks included, and polls the jobs. Never blocks. */
+/* Admits queued calls while steps are available, completes calls with their callbacks, and polls
+ * the jobs. Never blocks. */
 void sl_engine_progress(struct sl_engine *engine);
 
-/* Drives the client until there is something for sl_engine_progress, asleep when need be. */
+/* Drives the client, asleep if idle, until sl_engine_progress has work. */
 void sl_engine_rest(struct sl_engine *engine);
 
-/* ---- engine_queue.c: all under the lock */
+/* engine_queue.c: all under the lock */
 
 static inline void sl_engine_lock(struct sl_engine *engine)
 {
@@ -169,32 +168,32 @@ static inline void sl_engine_unlock(struct sl_engine *engine)
     }
 }
 
-/* A call to be filled, with the memory of a copy, if that is kept; NULL: out of memory. */
+/* Takes a call, with its copy buffer if one is kept; NULL: out of memory. */
 struct sl_engine_call *sl_engine_take_call(struct sl_engine *engine);
-/* Back to the free ones; a copy of more than SL_ENGINE_COPY_BYTES is freed. */
+/* Returns a call to the free list; frees a copy buffer larger than SL_ENGINE_COPY_BYTES. */
 void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call);
 
-/* Gives the call its timestamp and puts it into the queue. Errors: NO_MEMORY. */
+/* Queues the call and sets its timestamp. Errors: NO_MEMORY. */
 int sl_engine_enqueue(struct sl_engine *engine, struct sl_engine_call *call);
 
-/* The next of the queue, NULL when it is empty. */
+/* Takes the next call; NULL: the queue is empty. */
 struct sl_engine_call *sl_engine_dequeue(struct sl_engine *engine);
 
-/* A call that is not over; NULL: none has this timestamp. */
+/* Finds a call that is not over, or NULL. */
 struct sl_engine_call *sl_engine_find(const struct sl_engine *engine, uint64_t timestamp);
 
-/* It is over: not found any more. */
+/* Marks the call as over: sl_engine_find no longer returns it. */
 void sl_engine_forget(struct sl_engine *engine, struct sl_engine_call *call);
 
 /* NULL: out of memory. */
 struct sl_engine_waiter *sl_engine_take_waiter(struct sl_engine *engine);
 void sl_engine_give_waiter(struct sl_engine *engine, struct sl_engine_waiter *waiter);
 
-/* Keeps a failure; text may be "". */
+/* Records a failure; text may be "". */
 void sl_engine_note_failure(struct sl_engine *engine, uint64_t timestamp, int err,
                             const char *text);
 
-/* Frees what the queue has; no lock any more. */
+/* Frees the queue; no lock needed any more. */
 void sl_engine_free_queue(struct sl_engine *engine);
 
 #endif

@@ -1,4 +1,4 @@
-/* What application threads ask of the engine: to begin a call, to wait. */
+/* The functions that application threads call: begin and wait for calls, run jobs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,23 +8,23 @@
 #include "kv/engine.h"
 #include "worker/step_internal.h"
 
-/* Queued calls of a caller-driven engine that leave without anybody waiting: few, so that a server
- * has something to do while more are encoded. */
+/* caller_driven: queued calls that are sent without a wait. Small, so that a server has work while
+ * more calls are encoded. */
 #define BURST_CALLS 8
 
-/* Only a bound for a lost wake-up's damage; every wait ends by a mail. */
+/* Bounds the delay after a lost wake-up; every wait ends with a mail. */
 #define WAIT_NS     SL_CLOCK_NS_PER_S
 
-/* True on the driving thread inside a callback, or where a job is polled. */
+/* Returns true on the driving thread inside a callback or a job's poll. */
 static bool is_inside(const struct sl_engine *engine)
 {
     bool drives = !engine->has_thread || pthread_equal(pthread_self(), engine->thread) != 0;
     return drives && engine->is_running;
 }
 
-/* ---- Beginning */
+/* Beginning */
 
-/* The caller's arrays may go: the call's own stand in their place. */
+/* Copies the caller's arrays into the call, which then refers to the copies. */
 static int copy_arrays(struct sl_engine_call *call)
 {
     struct sl_kv_batch *batch = &call->said.batch;
@@ -56,7 +56,6 @@ static int copy_arrays(struct sl_engine_call *call)
     return 0;
 }
 
-/* Mail to the driving thread. */
 static void wake_up(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -65,7 +64,7 @@ static void wake_up(void *ctx, uint64_t a, uint64_t b)
     engine->woken = true;
 }
 
-/* A full lane will wake it too. */
+/* A failed post is harmless: a full lane wakes the thread too. */
 void sl_engine_knock(struct sl_engine *engine)
 {
     if (engine->has_thread && !engine->knocked && !is_inside(engine)) {
@@ -117,7 +116,7 @@ int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *l
     return publish(engine, call, timestamp);
 }
 
-/* ---- Waiting */
+/* Waiting */
 
 static int sleep_until_over(struct sl_engine *engine, struct sl_engine_waiter *waiter)
 {
@@ -132,7 +131,6 @@ static int sleep_until_over(struct sl_engine *engine, struct sl_engine_waiter *w
     return err;
 }
 
-/* The engine has a thread. */
 static int wait_for_thread(struct sl_engine *engine, uint64_t timestamp)
 {
     sl_engine_lock(engine);
@@ -206,7 +204,7 @@ void sl_engine_drain(struct sl_kv *kv)
     }
     sl_engine_lock(engine);
     struct sl_engine_waiter *waiter = kv->outstanding == 0 ? NULL : sl_engine_take_waiter(engine);
-    sl_assert(waiter != NULL || kv->outstanding == 0); /* memory for a thread that leaves */
+    sl_assert(waiter != NULL || kv->outstanding == 0); /* no memory for a waiter */
     kv->drained = waiter;
     sl_engine_unlock(engine);
     if (waiter != NULL) {
@@ -214,7 +212,7 @@ void sl_engine_drain(struct sl_kv *kv)
     }
 }
 
-/* ---- Jobs */
+/* Jobs */
 
 static int run_here(struct sl_engine *engine, struct sl_engine_job *job)
 {

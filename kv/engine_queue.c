@@ -1,11 +1,11 @@
-/* The calls that are known, in every state, and who waits for them. */
+/* All calls that are not over, the priority queue, waiters and recorded failures. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
 #include "kv/engine.h"
 
-/* ---- Calls */
+/* Calls */
 
 struct sl_engine_call *sl_engine_take_call(struct sl_engine *engine)
 {
@@ -55,7 +55,7 @@ void sl_engine_forget(struct sl_engine *engine, struct sl_engine_call *call)
     call->kv->outstanding--;
 }
 
-/* ---- The queue: a binary heap */
+/* The queue: a binary heap */
 
 static bool goes_before(const struct sl_engine_call *a, const struct sl_engine_call *b)
 {
@@ -124,7 +124,7 @@ struct sl_engine_call *sl_engine_dequeue(struct sl_engine *engine)
     return first;
 }
 
-/* ---- Waiters */
+/* Waiters */
 
 static void waiter_free(struct sl_engine_waiter *waiter)
 {
@@ -158,7 +158,7 @@ void sl_engine_give_waiter(struct sl_engine *engine, struct sl_engine_waiter *wa
     engine->free_waiters = waiter;
 }
 
-/* ---- Failures */
+/* Failures */
 
 void sl_engine_note_failure(struct sl_engine *engine, uint64_t timestamp, int err, const char *text)
 {

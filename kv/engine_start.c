@@ -1,4 +1,4 @@
-/* How an engine comes up and goes down. */
+/* Starts and stops an engine. */
 #include <signal.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 #define WAIT_NS SL_CLOCK_NS_PER_S
 
-/* The client is ready: the driving thread's port, and the way to wake it. */
+/* Takes the driving thread's context of the client and opens the lane that wakes it. */
 static int take_port(struct sl_engine *engine)
 {
     struct sl_client *client = engine->client;
@@ -37,7 +37,7 @@ static void leave_cluster(struct sl_engine *engine)
     sl_client_destroy(&engine->client);
 }
 
-/* ---- The thread */
+/* The thread */
 
 struct birth {
     struct sl_engine *engine;
@@ -86,7 +86,7 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* The application's signals are for its own threads. */
+/* Blocks all signals in the new thread: they are for the application's threads. */
 static int spawn(struct sl_engine *engine, struct birth *birth)
 {
     sigset_t all, before;
@@ -115,7 +115,7 @@ static int start_thread(struct sl_engine *engine, const struct sl_join *join)
     return birth.err;
 }
 
-/* ---- Life */
+/* Creation and destruction */
 
 static void free_engine(struct sl_engine *engine)
 {

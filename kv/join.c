@@ -76,7 +76,7 @@ static void fill_options(struct sl_join *join, const struct sl_env *env, const s
     };
 }
 
-/* The log is the process's, which may have several workers; the first says how. */
+/* The log belongs to the process, which may have several workers: the first one sets it up. */
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
 static void set_up_log(void)

@@ -1,5 +1,5 @@
-/* How a process that uses the key-value interface finds its cluster: by its environment, as
- * starling-worker does without flags. */
+/* sl_join reads the settings of a key-value worker from the environment, like starling-worker
+ * without flags. */
 #ifndef SL_KV_JOIN_H
 #define SL_KV_JOIN_H
 
@@ -11,7 +11,7 @@
 #include "config/security.h"
 
 struct sl_join {
-    struct sl_client_options client; /* points into the others */
+    struct sl_client_options client; /* points into the other members */
     struct sl_cluster cluster;
     struct sl_security security;
     char *coordinator; /* owned */
@@ -20,11 +20,11 @@ struct sl_join {
     struct sl_dpdk_settings dpdk;
 };
 
-/* Reads the environment, sets up the log; a caller-driven client. The reason of a failure is
- * logged. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
+/* Reads the environment, sets up the log and fills `client`, with manual_progress. Logs errors:
+ * INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
 int sl_join_read(struct sl_join *join);
 
-/* Forgets the secret, frees; after the client was created, too. */
+/* Erases the secret and frees. Allowed once the client is created. */
 void sl_join_fini(struct sl_join *join);
 
 #endif

@@ -12,9 +12,9 @@
 #include "worker/step_internal.h"
 
 #define TIMEOUT_MS     60000U
-#define TIMEOUT_MS_MAX 4294967U /* of a step */
+#define TIMEOUT_MS_MAX 4294967U /* of sl_step_submit */
 
-/* ---- Roles */
+/* Roles */
 
 int sl_kv_role(enum sl_kv_role *out)
 {
@@ -35,7 +35,7 @@ int sl_kv_role(enum sl_kv_role *out)
     return SL_ERR_INVALID;
 }
 
-/* ---- Tables */
+/* Tables */
 
 static int check_options(const struct sl_kv_options *options, struct sl_table_spec *spec,
                          uint32_t *timeout_ms)
@@ -57,7 +57,7 @@ static int check_options(const struct sl_kv_options *options, struct sl_table_sp
 }
 
 struct open_job {
-    struct sl_engine_job job; /* first: it is what the engine has */
+    struct sl_engine_job job; /* must be first: the engine casts it back */
     const struct sl_table_spec *spec;
     uint32_t timeout_ms;
     bool begun;
@@ -146,11 +146,11 @@ void sl_kv_destroy(struct sl_kv **kv)
     if (gone->is_first) {
         sl_engine_destroy(&gone->engine);
     }
-    *kv = NULL; /* not before: callbacks may use it to begin calls */
+    *kv = NULL; /* only now: callbacks may begin calls through *kv */
     free(gone);
 }
 
-/* ---- Calls */
+/* Calls */
 
 int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp)
 {
@@ -232,10 +232,10 @@ int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, ui
     return err == 0 && key_count > 0 ? sl_kv_wait(kv, timestamp) : err;
 }
 
-/* ---- Around them */
+/* Buffers, barriers and queries */
 
 struct buffer_job {
-    struct sl_engine_job job; /* first: it is what the engine has */
+    struct sl_engine_job job; /* must be first */
     size_t bytes;
     void *buffer;
 };
@@ -287,7 +287,7 @@ void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
     }
     struct buffer_job gone = {.job.poll = poll_buffer_free, .buffer = *buffer};
     int err = sl_engine_run_job(kv->engine, &gone.job);
-    sl_assert(err == 0); /* in a callback, or no memory to wait */
+    sl_assert(err == 0); /* fails in a callback, or without memory to wait */
     *buffer = NULL;
 }
 
@@ -303,11 +303,11 @@ void sl_kv_buffer_unregister(struct sl_kv *kv, void *base)
     sl_assert(kv != NULL);
     struct buffer_job theirs = {.job.poll = poll_buffer_unregister, .buffer = base};
     int err = sl_engine_run_job(kv->engine, &theirs.job);
-    sl_assert(err == 0); /* in a callback, or no memory to wait */
+    sl_assert(err == 0); /* fails in a callback, or without memory to wait */
 }
 
 struct barrier_job {
-    struct sl_engine_job job; /* first: it is what the engine has */
+    struct sl_engine_job job; /* must be first */
     struct sl_control_op call;
     bool posted;
 };

@@ -1,4 +1,5 @@
-/* starling-ps, as a function: flags and environment -> one ps process, or a scheduler. */
+/* sl_kv_serve: starling-ps as a function. Reads flags and environment and runs one server or
+ * scheduler. */
 #include <starling_kv.h>
 
 #include <inttypes.h>
@@ -31,12 +32,12 @@
 
 #define LEASE_DEFAULT_S    10
 
-/* Between two attempts to find a way to the scheduler. */
+/* Pause between attempts to find a route to the scheduler. */
 #define FIND_HOST_PAUSE_US 500000
 
 #define REASON_BYTES       1024
 
-/* Control, data, fast. */
+/* control, data, bypass */
 #define ENDPOINTS_MAX      3
 
 struct flags {
@@ -56,7 +57,7 @@ struct flags {
     const char *store;
 };
 
-/* What the options point to, as long as the process runs. */
+/* The process options point into this struct while the process runs. */
 struct sources {
     struct sl_env env;
     struct sl_dmlc dmlc;
@@ -68,7 +69,7 @@ struct sources {
     struct sl_checkpoint_settings checkpoint;
     struct sl_cluster_store_settings store;
     struct sl_etcd_options etcd;
-    struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
+    struct sl_dpdk_device_list *devices; /* if an endpoint is dpdk */
     int directory_lock;                  /* -1: none */
 };
 
@@ -78,7 +79,7 @@ static const struct flags DEFAULTS = {
     .start_timeout_s = 60,
     .drain_timeout_s = 10,
 };
-static struct flags flags; /* the command line's */
+static struct flags flags; /* from the command line */
 
 static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .help = "The cluster"},
@@ -187,7 +188,7 @@ static int parse_flags(int argc, char **argv, char *reason)
     return sl_cli_parse(&cli, argc, argv, reason, REASON_BYTES);
 }
 
-/* A peer cannot connect to "any address": the cluster should name the host. */
+/* Peers cannot connect to a wildcard address: the cluster should name the host. */
 static void warn_wildcard(const struct sl_endpoint *endpoint)
 {
     if (strcmp(endpoint->host, "0.0.0.0") == 0 || strcmp(endpoint->host, "::") == 0) {
@@ -196,7 +197,7 @@ static void warn_wildcard(const struct sl_endpoint *endpoint)
     }
 }
 
-/* The endpoints at which others reach the process. */
+/* Lists the endpoints that other users or hosts can reach. */
 static uint32_t list_endpoints(const struct sl_process_options *options,
                                const struct sl_endpoint *endpoints[ENDPOINTS_MAX])
 {
@@ -205,7 +206,7 @@ static uint32_t list_endpoints(const struct sl_process_options *options,
         endpoints[count++] = &options->control;
     }
     bool has_data = options->kind != SL_PROCESS_SCHEDULER &&
-                    options->data.scheme != SL_ENDPOINT_SHM; /* which no other user reaches */
+                    options->data.scheme != SL_ENDPOINT_SHM; /* reachable by the same user only */
     if (has_data) {
         endpoints[count++] = &options->data;
     }
@@ -231,7 +232,7 @@ static void warn_insecure(const struct sl_process_options *options)
     }
 }
 
-/* DMLC_GROUP_SIZE, ps-lite's servers in a process, are our shards. */
+/* DMLC_GROUP_SIZE: ps-lite counts servers in a process, which are shards here. */
 static int read_group_size(struct sources *sources, char *reason)
 {
     const struct sl_dmlc *dmlc = &sources->dmlc;
@@ -249,7 +250,7 @@ static int read_group_size(struct sources *sources, char *reason)
     return 0;
 }
 
-/* PS_HEARTBEAT_TIMEOUT is --lease by another name. */
+/* PS_HEARTBEAT_TIMEOUT is another name of --lease. */
 static int read_lease(const struct sl_dmlc *dmlc, char *reason)
 {
     if (dmlc->heartbeat_timeout_s == 0) {
@@ -316,8 +317,8 @@ static void fill_security(struct sources *sources, struct sl_process_options *op
     options->tls = security->tls ? &sources->tls : NULL;
 }
 
-/* The scheduler's name may not be known yet, where everything starts at the same time. Errors:
- * DEADLINE, when it was not in time; those of sl_dmlc_find_host. */
+/* Retries until the start timeout: the scheduler's name may not resolve yet when all processes
+ * start together. Errors: DEADLINE, those of sl_dmlc_find_host. */
 static int find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason)
 {
     const struct sl_clock *clock = sl_clock_system();
@@ -399,7 +400,7 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     }
 }
 
-/* Beside TCP, at the address of the device. */
+/* Adds an RDMA or DPDK endpoint beside TCP, at the address of the device. */
 static int settle_beside(const struct sources *sources, struct sl_process_options *options,
                          bool is_rdma, char *reason)
 {
@@ -425,7 +426,7 @@ static int settle_beside(const struct sources *sources, struct sl_process_option
     return 0;
 }
 
-/* Devices that no endpoint uses are not an error: one environment may be that of many ps. */
+/* Warns only: many servers may share one environment, so an unused device is no error. */
 static void note_unused(const struct sources *sources, const struct sl_process_options *options,
                         const char *data)
 {
@@ -443,12 +444,13 @@ static void note_unused(const struct sources *sources, const struct sl_process_o
     }
 }
 
-/* What the flags or ps-lite's variable ask for, where no map has said more. Errors: INVALID. */
+/* Applies the flags and DMLC variables, unless the endpoint map sets the bypass endpoint. Errors:
+ * INVALID. */
 static int settle_bypass(const struct sources *sources, struct sl_process_options *options,
                          char *reason)
 {
     if (options->kind == SL_PROCESS_SCHEDULER) {
-        return 0; /* it serves nothing */
+        return 0; /* serves no data */
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&options->data, text, sizeof text);
@@ -475,8 +477,8 @@ static int settle_bypass(const struct sources *sources, struct sl_process_option
                                   reason, REASON_BYTES);
 }
 
-/* The devices of an endpoint of dpdk. One beside tcp is done without where there are none. Errors:
- * INVALID, TOO_LARGE, NO_MEMORY. */
+/* Creates the device list of a dpdk endpoint. If no device matches, a bypass endpoint is dropped; a
+ * data endpoint is an error. Errors: INVALID, TOO_LARGE, NO_MEMORY. */
 static int settle_dpdk(struct sources *sources, struct sl_process_options *options, char *reason)
 {
     const bool is_bypass = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_DPDK;
@@ -556,8 +558,8 @@ static void free_sources(struct sources *sources)
     }
 }
 
-/* Fills the options from flags, environment and cluster; what they point to is in *sources, which
- * is the caller's to free. */
+/* Fills the options from flags, environment and cluster. They point into *sources, which the caller
+ * frees. */
 static int configure(struct sources *sources, struct sl_process_options *options, char *reason)
 {
     int err = sl_size_parse("--memory-limit", flags.memory_limit, &options->memory_bytes_max,
@@ -592,7 +594,7 @@ static int configure(struct sources *sources, struct sl_process_options *options
     return err != 0 ? err : sl_serve_parts_check_memory(options, reason, REASON_BYTES);
 }
 
-/* Of a start that failed before the process ran: usage, or a state of the world that may pass. */
+/* Exit status of a failed start: usage errors differ from failures that a retry may pass. */
 static int exit_status(int err)
 {
     switch (err) {
@@ -609,7 +611,7 @@ static int exit_status(int err)
 int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
 {
     char reason[REASON_BYTES];
-    flags = DEFAULTS; /* an earlier call left its own */
+    flags = DEFAULTS; /* a previous call changed them */
     int result = parse_flags(argc, argv, reason);
     if (result == SL_CLI_EXIT_OK) {
         return EXIT_SUCCESS;

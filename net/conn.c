@@ -34,7 +34,7 @@ void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,
     };
 }
 
-/* Upcalls may nest: closing a transport reports the end of connections from inside the call. */
+/* Upcalls may nest: closing a transport reports `closed` from inside the call. */
 static bool enter(struct sl_transport *transport)
 {
     bool before = transport->polling;

@@ -1,5 +1,5 @@
-/* Credits of one direction of one connection, in requests and bytes. The receiver of requests
- * grants, the sender spends; a sender that overspends breaks the protocol. Pure; owner reactor. */
+/* Credits of one direction of a connection, in requests and bytes. The receiver of requests grants,
+ * the sender spends; overspending violates the protocol. Pure; owner reactor. */
 #ifndef SL_NET_CREDIT_H
 #define SL_NET_CREDIT_H
 
@@ -11,8 +11,8 @@ struct sl_credit {
     uint32_t requests;
 };
 
-/* Takes one request of this many bytes (sl_request_credit_bytes) if there is credit for it, else
- * nothing and returns false. */
+/* Spends one request of `bytes` (sl_request_credit_bytes). False, without effect, if there is too
+ * little credit. */
 static inline bool sl_credit_spend(struct sl_credit *credit, uint64_t bytes)
 {
     if (credit->requests == 0 || credit->bytes < bytes) {
@@ -23,7 +23,7 @@ static inline bool sl_credit_spend(struct sl_credit *credit, uint64_t bytes)
     return true;
 }
 
-/* Grants come from a peer: they stop at the greatest value instead of wrapping round to little. */
+/* Saturates, because a peer sends the grants: a wrap-around would leave too little. */
 static inline void sl_credit_grant(struct sl_credit *credit, uint64_t bytes, uint32_t requests)
 {
     if (__builtin_add_overflow(credit->bytes, bytes, &credit->bytes)) {

@@ -9,16 +9,16 @@
 #include "net/outbox_block.h"
 
 #define ALIGN_BYTES    64
-#define WRITABLE_BURST 32 /* frames offered at once when there is room again */
+#define WRITABLE_BURST 32 /* frames offered at once in `writable` */
 
-/* A frame that was committed, until it is sent, or a run of frames of one connection in one block
- * that the transport took and will report together. These lie in the block, filled from its end
- * downwards while frames fill it upwards: a frame that has room has room for this too. */
+/* A committed frame until it is sent, or a run of frames of one connection in one block that the
+ * transport has taken and reports together. Records fill the block from its end downwards, frames
+ * upwards; room for a frame includes room for its record. */
 struct sl_outbox_waiting {
-    struct sl_outbox_waiting *next; /* in its connection's queue */
+    struct sl_outbox_waiting *next; /* in the queue of its connection */
     struct sl_outbox_queue *queue;
     struct sl_outbox_block *block;
-    const void *head, *tail; /* of the first frame, as what follows */
+    const void *head, *tail; /* of the first frame, like the following fields */
     uint32_t head_bytes, tail_bytes;
     void (*tail_sent)(void *ctx);
     void *tail_ctx;
@@ -56,7 +56,7 @@ static uint32_t bytes_needed(uint32_t payload_bytes)
            (uint32_t)sizeof(struct sl_outbox_waiting);
 }
 
-/* All but the memory. */
+/* Initializes all but the memory. */
 static int init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
 {
     sl_assert(outbox != NULL);
@@ -117,7 +117,7 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
     return err;
 }
 
-/* The first so many free units in a row, which were most likely used before; unit_count: none. */
+/* Finds the first `count` free units in a row, most likely used before; unit_count: none. */
 static uint32_t units_find(const struct sl_outbox *outbox, uint32_t count)
 {
     uint32_t free_count = 0;
@@ -156,7 +156,7 @@ static struct sl_outbox_block *large_get(struct sl_outbox *outbox, uint32_t room
     return block;
 }
 
-/* Nothing of the block is in use any more. The one being filled stays where it is, empty. */
+/* Frees a block without frames. The block being filled stays current, empty. */
 static void block_put(struct sl_outbox *outbox, struct sl_outbox_block *block)
 {
     if (block->unit_count > 0) {
@@ -172,7 +172,7 @@ static void block_put(struct sl_outbox *outbox, struct sl_outbox_block *block)
     }
 }
 
-/* A block that is not in use; NULL: all are. */
+/* Returns an unused block; NULL: none. */
 static struct sl_outbox_block *block_get(struct sl_outbox *outbox)
 {
     struct sl_outbox_block *block = outbox->free;
@@ -190,19 +190,19 @@ static struct sl_outbox_block *block_get(struct sl_outbox *outbox)
     return block;
 }
 
-/* The block being filled, if it has so much room left, else a fresh one. */
+/* Returns the current block if it has enough room, else a new one. */
 static struct sl_outbox_block *small_get(struct sl_outbox *outbox, uint32_t bytes)
 {
     struct sl_outbox_block *block = outbox->current;
     if (block != NULL && block->tail - block->head >= bytes) {
         return block;
     }
-    /* When there is none the full block stays current: its next `sent` may empty it. */
+    /* If there is no block, the full one stays current: its next `sent` may empty it. */
     struct sl_outbox_block *fresh = block_get(outbox);
     if (fresh == NULL) {
         return NULL;
     }
-    sl_assert(block == NULL || block->waiting_count != 0); /* an empty one had room */
+    sl_assert(block == NULL || block->waiting_count != 0); /* an empty block had room */
     outbox->current = fresh;
     return fresh;
 }
@@ -271,7 +271,7 @@ void sl_outbox_abandon(struct sl_outbox *outbox)
     }
 }
 
-/* Takes the room of a frame out of the block; the rest of what was reserved stays free. */
+/* Takes the frame's room from the block; the rest of the reservation stays free. */
 static void take_head(struct sl_outbox *outbox, struct sl_outbox_block *block, uint32_t head_bytes)
 {
     block->head += (uint32_t)sl_bytes_pad8(head_bytes);
@@ -311,7 +311,7 @@ static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
     };
 }
 
-/* Behind others that the transport did not take, `writable` goes on. */
+/* If the transport has not taken earlier frames, sl_outbox_writable continues. */
 static void offer_next(struct sl_conn *conn, struct sl_outbox_queue *queue,
                        struct sl_outbox_waiting *waiting)
 {
@@ -338,7 +338,7 @@ static void send_waiting(struct sl_conn *conn, struct sl_outbox_queue *queue,
     }
 }
 
-/* The last of the queue, if the transport can report a frame in the block along with it. */
+/* Returns the last frame of the queue, if the transport can report a frame in the block with it. */
 static struct sl_outbox_waiting *joinable(const struct sl_outbox_queue *queue,
                                           const struct sl_outbox_block *block,
                                           const struct sl_conn *conn)
@@ -423,7 +423,7 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
     send_waiting(conn, queue, waiting);
 }
 
-/* The whole of the encoded frame that begins here. */
+/* Length of the encoded frame at `head`. */
 static uint32_t frame_bytes(const uint8_t *head)
 {
     uint32_t payload_bytes;
@@ -439,7 +439,7 @@ static void seal_run(uint8_t *head, uint32_t run_bytes)
     }
 }
 
-/* The block's next `bytes`, which are reserved, as a piece of their own. */
+/* Commits the next `bytes` of the block, which are reserved, as one piece. */
 static void commit_piece(struct sl_outbox *outbox, struct sl_conn *conn,
                          struct sl_outbox_queue *queue, struct sl_outbox_block *block,
                          uint32_t bytes)
@@ -452,7 +452,7 @@ static void commit_piece(struct sl_outbox *outbox, struct sl_conn *conn,
     send_waiting(conn, queue, waiting);
 }
 
-/* Of what was reserved last so many bytes are to be committed. */
+/* Ends a reservation, of which `bytes` will be committed. */
 static struct sl_outbox_block *take_reserved(struct sl_outbox *outbox, uint32_t bytes)
 {
     sl_assert(outbox != NULL);
@@ -482,7 +482,7 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
     }
 }
 
-/* The frame that they waited for is complete. */
+/* Sends the frames that waited until a frame was complete. */
 static void send_behind(struct sl_conn *conn, struct sl_outbox_queue *queue)
 {
     struct sl_outbox_waiting *waiting = queue->behind_first;
@@ -510,7 +510,7 @@ void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
     }
 }
 
-/* The memory is its owner's again. The callback comes last: it may reserve and commit. */
+/* Returns the memory to its owner. The callback comes last: it may reserve and commit. */
 static void waiting_release(struct sl_outbox *outbox, struct sl_outbox_waiting *waiting)
 {
     void (*tail_sent)(void *ctx) = waiting->tail_sent;
@@ -532,8 +532,8 @@ void sl_outbox_sent(struct sl_outbox *outbox, void *cookie)
     sl_assert(cookie != NULL);
     struct sl_outbox_waiting *waiting = cookie;
     struct sl_outbox_queue *queue = waiting->queue;
-    sl_assert(queue->first == waiting); /* a transport reports in the order of sending */
-    sl_assert(queue->offer != waiting); /* and only what it took */
+    sl_assert(queue->first == waiting); /* the transport reports in order */
+    sl_assert(queue->offer != waiting); /* and only frames that it took */
     queue->first = waiting->next;
     queue->count -= waiting->frame_count;
     if (queue->first == NULL) {
@@ -542,7 +542,7 @@ void sl_outbox_sent(struct sl_outbox *outbox, void *cookie)
     waiting_release(outbox, waiting);
 }
 
-/* Offers up to WRITABLE_BURST frames; false when the transport did not take them all. */
+/* Offers up to WRITABLE_BURST frames; false if the transport did not take all of them. */
 static bool offer_burst(struct sl_conn *conn, struct sl_outbox_queue *queue)
 {
     struct sl_transport_frame frames[WRITABLE_BURST];

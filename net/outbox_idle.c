@@ -1,12 +1,14 @@
-/* Memory of an outbox that a burst has left behind goes back to the system. */
+/* Returns memory of an outbox to the system after a burst. */
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "net/outbox_block.h"
 
-#define LOOKS 64 /* for the whole outbox, behind the quiet ones: 0.1 ms each for 128 MiB */
+/* Calls of sl_warm_look that return the whole outbox, after SL_WARM_QUIET_LOOKS; 0.1 ms each for
+ * 128 MiB. */
+#define LOOKS 64
 
-/* A block's first page stays: it links the free ones. */
+/* Keeps the block's first page, which has the link of the free list. */
 static void chill(struct sl_outbox_block *block)
 {
     const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -14,7 +16,7 @@ static void chill(struct sl_outbox_block *block)
     block->is_cold = true;
 }
 
-/* Those that were used last are the first of the free ones. Returns how many are not cold. */
+/* The free list starts with the blocks used last. Returns the number of blocks not cold. */
 static uint32_t look_at_blocks(struct sl_outbox *outbox)
 {
     const uint32_t used = outbox->block_count - outbox->free_count;
@@ -40,7 +42,7 @@ static uint32_t units_end(const struct sl_outbox *outbox)
     return end;
 }
 
-/* Frames take the first units that are free. Returns how many have memory. */
+/* Frames take the first free units. Returns the number of units with memory. */
 static uint32_t look_at_units(struct sl_outbox *outbox)
 {
     const uint32_t warm = (uint32_t)sl_warm_look(&outbox->units_warm, units_end(outbox),

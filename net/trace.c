@@ -12,7 +12,7 @@ void sl_trace_set(uint32_t level)
     atomic_store_explicit(&sl_trace_level, level, memory_order_relaxed);
 }
 
-/* Where a connect fails before there is one, the endpoint is in nobody's hands any more. */
+/* If a connect fails early, the connection has no address yet. */
 static const char *peer_of(const struct sl_conn *conn)
 {
     return conn->peer[0] == '\0' ? "a peer without an address" : conn->peer;
@@ -44,7 +44,7 @@ void sl_trace_received(const struct sl_conn *conn, const struct sl_frame *frame)
     write_frame(conn, "received", frame);
 }
 
-/* What is sent is one frame, several in a row, or the continuation of one that was begun. */
+/* Each entry is one frame, several frames in a row, or the continuation of a frame. */
 void sl_trace_sent(const struct sl_conn *conn, const struct sl_transport_frame *frames,
                    uint32_t count)
 {

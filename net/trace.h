@@ -1,6 +1,6 @@
-/* What travels, line by line, for people: PS_VERBOSE. At level 1 every connection that is made,
- * accepted or closed, at 2 also every frame that is sent or received. Off, it costs one branch that
- * is never taken where transports make their upcalls and take what is sent. */
+/* Logs connections and frames for debugging (PS_VERBOSE). Level 1: every connection made, accepted
+ * or closed; level 2: also every frame sent or received. Off, it costs one predictable branch per
+ * upcall and per send. */
 #ifndef SL_NET_TRACE_H
 #define SL_NET_TRACE_H
 
@@ -17,8 +17,8 @@ enum { SL_VERBOSE_OFF, SL_VERBOSE_CONNECTIONS, SL_VERBOSE_MESSAGES };
 /* Written by sl_trace_set only. */
 extern _Atomic uint32_t sl_trace_level;
 
-/* Lines are of the log's level INFO. Any thread: others may be at it, as where one process has
- * servers and a client that comes later. */
+/* Lines have log level INFO. Any thread, also while others trace: one process may have servers and
+ * a later client. */
 void sl_trace_set(uint32_t level);
 
 static inline bool sl_trace_wants(uint32_t level)
@@ -27,7 +27,7 @@ static inline bool sl_trace_wants(uint32_t level)
                             0);
 }
 
-/* The rest is for the facade. what: "accepted". why: behind it, or "". Owner reactor. */
+/* For the transport functions. what: such as "accepted"; why: the cause, or "". Owner reactor. */
 void sl_trace_connection(const struct sl_conn *conn, const char *what, const char *why);
 void sl_trace_received(const struct sl_conn *conn, const struct sl_frame *frame);
 void sl_trace_sent(const struct sl_conn *conn, const struct sl_transport_frame *frames,

@@ -2,14 +2,14 @@
 
 #include <stddef.h>
 
-#define PART 10 /* of the time: one in so many */
+#define PART 10 /* the share of a thread is 1/PART of the time */
 
 static uint64_t has_run_ns(const struct sl_cpu_yield_thread *thread)
 {
     uint64_t sum_ns = 0;
     for (uint32_t i = 0; i < 2; i++) {
         struct timespec ran = {0};
-        (void)clock_gettime(thread->clocks[i], &ran); /* of one that has ended: 0 */
+        (void)clock_gettime(thread->clocks[i], &ran); /* an ended thread yields 0 */
         sum_ns += (uint64_t)ran.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)ran.tv_nsec;
     }
     return sum_ns;

@@ -1,7 +1,7 @@
-/* Leaves a tenth of a reactor's core to threads that have none of their own and go behind it, as
- * long as they have work: beside a loop that is never idle, or spins when it is, they would not run
- * at all. A loop that sleeps as much anyway, or whose threads run elsewhere, gives nothing. Pure,
- * but for the clocks of the threads: time comes in as an argument. Owner reactor. */
+/* Makes a reactor sleep so that a low-priority thread with work, and without a core of its own,
+ * gets about 10 % of the reactor's core: beside a loop that is busy or spinning it would starve. A
+ * loop that sleeps as much anyway, or whose threads run on other cores, yields nothing. Pure except
+ * for reading thread clocks: time is an argument. Owner reactor. */
 #ifndef SL_REACTOR_CPU_YIELD_H
 #define SL_REACTOR_CPU_YIELD_H
 
@@ -11,34 +11,34 @@
 
 #include "core/clock.h"
 
-/* How long a loop rests at a time, when one is due; and how often it is looked whether one is. */
+/* Duration of one sleep, and interval between checks whether one is due. */
 #define SL_CPU_YIELD_NS       (100 * SL_CLOCK_NS_PER_US)
 #define SL_CPU_YIELD_EVERY_NS SL_CLOCK_NS_PER_MS
 
-/* A thread that has work, or two that do it in turns; their owner's storage. */
+/* A thread with work, or two threads that alternate. Storage of the caller. */
 struct sl_cpu_yield_thread {
-    clockid_t clocks[2]; /* of their processor time; the owner's */
-    uint64_t ran_ns;     /* by these clocks, when it was last looked */
+    clockid_t clocks[2]; /* processor time of the threads; set by the caller */
+    uint64_t ran_ns;     /* sum of the clocks at the last check */
     struct sl_cpu_yield_thread *next;
 };
 
 struct sl_cpu_yield {
     struct sl_cpu_yield_thread *threads;
     uint64_t looked_ns;
-    uint64_t slept_ns; /* since then */
+    uint64_t slept_ns; /* since the last check */
 };
 
-/* From now on it has work. */
+/* The thread has work from now on. */
 void sl_cpu_yield_add(struct sl_cpu_yield *cpu_yield, struct sl_cpu_yield_thread *thread);
 
-/* It has none, or is about to end. It may be one that was not added. */
+/* The thread has no more work, or is about to end. It need not have been added. */
 void sl_cpu_yield_remove(struct sl_cpu_yield *cpu_yield, struct sl_cpu_yield_thread *thread);
 
-/* What the look does, when it is time for one. */
+/* Performs a check that is due. */
 bool sl_cpu_yield_update(struct sl_cpu_yield *cpu_yield, uint64_t now_ns);
 
-/* True: a thread has not had its part, neither by sleeps of the loop nor elsewhere, and the loop
- * should rest. */
+/* True: the loop should sleep, because some thread got less than its share, and the loop has slept
+ * less than that since the last check. */
 static inline bool sl_cpu_yield_is_due(struct sl_cpu_yield *cpu_yield, uint64_t now_ns)
 {
     return cpu_yield->threads != NULL && now_ns - cpu_yield->looked_ns >= SL_CPU_YIELD_EVERY_NS &&

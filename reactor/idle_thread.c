@@ -10,12 +10,13 @@
 #include "core/err.h"
 #include "reactor/topology.h"
 
-/* What took so long, and of that less than a tenth on a processor, had none; or it waited for a
- * disk, and then it does not matter who does the next. */
+/* Work that took longer than STARVED_NS, less than a tenth of it on a processor, was starved.
+ * Work that waited for a disk looks the same; then it does not matter which thread runs the next
+ * work. */
 #define STARVED_NS    (20 * SL_CLOCK_NS_PER_MS)
 #define STARVED_PART  10
 
-/* How long the thread is passed over then; twice as long each time in a row. */
+/* How long a starving thread is bypassed; doubles with each starvation in a row. */
 #define PASSED_NS     SL_CLOCK_NS_PER_S
 #define PASSED_NS_MAX (64 * SL_CLOCK_NS_PER_S)
 
@@ -23,18 +24,18 @@ struct sl_idle_thread {
     pthread_t id;
     clockid_t clock;
     sem_t given, ran;
-    void (*work)(void *ctx); /* NULL: the end */
+    void (*work)(void *ctx); /* NULL: end the thread */
     void *ctx;
 
-    /* The user's: */
-    uint64_t passed_ns; /* how long it was passed over for last; 0: the last time went well */
+    /* Owned by the user: */
+    uint64_t passed_ns; /* the last bypass; 0: the last work was not starved */
     uint64_t passed_until_ns;
 };
 
 static void wait_for(sem_t *sem)
 {
     while (sem_wait(sem) != 0) {
-        /* A signal came; go on waiting. */
+        /* Interrupted by a signal. */
     }
 }
 
@@ -57,7 +58,8 @@ static void *thread_main(void *arg)
     struct sl_idle_thread *idle_thread = arg;
     const struct sched_param none = {0};
     sl_topology_unpin_thread();
-    (void)sched_setscheduler(0, SCHED_IDLE, &none); /* where it may not, it works all the same */
+    (void)sched_setscheduler(0, SCHED_IDLE,
+                             &none); /* if it is not permitted, normal priority will do */
     for (wait_for(&idle_thread->given); idle_thread->work != NULL; wait_for(&idle_thread->given)) {
         idle_thread->work(idle_thread->ctx);
         sem_post(&idle_thread->ran);
@@ -96,7 +98,7 @@ int sl_idle_thread_create(const char *name, struct sl_idle_thread **out)
     return 0;
 }
 
-/* The thread took from then until now for something. */
+/* Bypasses the thread for a while if it was starved. */
 static void judge(struct sl_idle_thread *idle_thread, uint64_t began_ns, uint64_t ran_ns)
 {
     const uint64_t now_ns = read_clock(CLOCK_MONOTONIC);

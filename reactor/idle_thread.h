@@ -1,7 +1,6 @@
-/* A thread that takes what others leave of the cores (SCHED_IDLE): whoever wakes has its core back
- * at once. Its one user has it do something, and waits. Where others leave nothing, which a thread
- * of this kind can neither end nor tell beforehand, the user does what comes next itself, and tries
- * again later. */
+/* A SCHED_IDLE thread that runs work on otherwise idle cores: any other thread preempts it at once.
+ * One user passes it work and waits. If the cores are never idle, which the thread can neither
+ * change nor predict, the user runs the next work itself and retries the thread later. */
 #ifndef SL_REACTOR_IDLE_THREAD_H
 #define SL_REACTOR_IDLE_THREAD_H
 
@@ -9,20 +8,19 @@
 
 struct sl_idle_thread;
 
-/* Makes the thread, which has the main thread's cores and takes no signals. Errors: NO_MEMORY. Any
- * thread. */
+/* Starts the thread on the cores of the main thread, with all signals blocked. Errors: NO_MEMORY.
+ * Any thread. */
 int sl_idle_thread_create(const char *name, struct sl_idle_thread **out);
 
-/* Returns when work(ctx) has been run: there, or on the caller. One caller at a time, which needs
- * no deadline of its own: it waits as long as others leave nothing. The work must not allocate, map
- * or free: a thread that is preempted with a lock of the process would stop all that need the lock.
- */
+/* Runs work(ctx) on the thread or on the caller, and returns afterwards; without a deadline, since
+ * idle cores may be rare. One caller at a time. The work must not allocate, map or free memory: a
+ * preempted thread that holds a lock of the process would block all threads that need the lock. */
 void sl_idle_thread_run(struct sl_idle_thread *idle_thread, void (*work)(void *ctx), void *ctx);
 
-/* Of the thread's processor time. Any thread. */
+/* The thread's processor time. Any thread. */
 clockid_t sl_idle_thread_clock(const struct sl_idle_thread *idle_thread);
 
-/* Ends the thread, and does not wait for that. Nulls *spare, which may be NULL. */
+/* Ends the thread without waiting for it. Nulls *idle_thread, which may be NULL. */
 void sl_idle_thread_destroy(struct sl_idle_thread **idle_thread);
 
 #endif

@@ -16,36 +16,36 @@
 #include "core/spsc.h"
 #include "reactor/spin.h"
 
-/* Answers often come within this time, and a sleep and a wake-up take about as long. */
+/* Replies often arrive within this time, which is about the cost of a sleep and a wake-up. */
 #define WAIT_SPIN_NS 10000
 
-/* Falling asleep must not miss a post. The receiver stores `sleeping`, then looks at the lanes; the
- * sender stores `posted`, then looks at `sleeping`. All four accesses are sequentially consistent,
- * so at least one of the two sees what the other stored.
+/* A receiver that falls asleep must not miss a post. The receiver stores `sleeping`, then checks
+ * the lanes; the sender stores `posted`, then checks `sleeping`. All four accesses are sequentially
+ * consistent, so at least one side sees the other's store.
  *
- * In the same way a receiver with nothing to do looks at one word only, `rung`, not at every lane:
- * it clears the word, then looks at `posted` and `closed` of the lanes; the sender stores one of
- * these, then looks whether the word is set, and sets it if not. */
+ * Likewise an idle receiver checks only `rung`, not every lane: it clears `rung`, then checks
+ * `posted` and `closed` of the lanes; the sender stores one of these, then sets `rung` unless it is
+ * set. */
 
 struct sl_mailbox_lane {
     struct sl_spsc ring;
     _Alignas(SL_SPSC_CACHE_LINE) struct sl_mailbox *mailbox;
-    _Atomic uint32_t posted; /* mails pushed so far: the ring's tail, in the order said above */
-    _Atomic bool closed;     /* the last thing that the sender writes */
+    _Atomic uint32_t posted; /* mails pushed so far, equal to the ring's tail; ordered as above */
+    _Atomic bool closed;     /* the sender's last write */
     _Alignas(SL_SPSC_CACHE_LINE) struct sl_mail mails[SL_LIMIT_LANE_MAILS];
 };
 
 struct sl_mailbox {
     _Atomic bool sleeping;
-    _Atomic bool rung; /* some lane may have something new; see above */
+    _Atomic bool rung; /* a lane may have news; see above */
     int eventfd;
-    struct sl_spin spin;       /* of sl_mailbox_wait; the receiver's own, like the next */
-    uint32_t first_slot;       /* where the next drain begins */
-    _Atomic uint32_t slot_end; /* every slot ever used lies below; never shrinks */
-    pthread_mutex_t lock;      /* of opening, closing and the field below */
-    uint32_t references;       /* the receiver, and each open lane */
+    struct sl_spin spin;       /* of sl_mailbox_wait; the receiver's, like first_slot */
+    uint32_t first_slot;       /* start of the next drain */
+    _Atomic uint32_t slot_end; /* above every slot ever used; never shrinks */
+    pthread_mutex_t lock;      /* for opening and closing; guards references */
+    uint32_t references;       /* the receiver and each open lane */
 
-    /* A slot is filled under the lock by the sender, emptied without it by the receiver. */
+    /* The sender fills a slot under the lock; the receiver empties it without. */
     _Atomic(struct sl_mailbox_lane *) slots[SL_LIMIT_LANES];
 };
 
@@ -112,14 +112,14 @@ void sl_mailbox_wake(struct sl_mailbox *mailbox)
 {
     int saved_errno = errno;
     uint64_t one = 1;
-    /* It can fail only when the count is at its maximum: then the eventfd is readable anyway. */
+    /* Fails only if the count is at its maximum: the eventfd is readable anyway. */
     ssize_t written = write(mailbox->eventfd, &one, sizeof one);
     (void)written;
     errno = saved_errno;
 }
 
-/* A sender has stored something. Of several that see the receiver asleep, one makes the system
- * call. */
+/* Signals that a sender has stored something. Of several senders that see the receiver asleep, one
+ * makes the system call. */
 static void ring(struct sl_mailbox *mailbox)
 {
     if (!atomic_load(&mailbox->rung)) {
@@ -130,7 +130,7 @@ static void ring(struct sl_mailbox *mailbox)
     }
 }
 
-/* Puts the lane into a free slot; the lock is held. */
+/* Puts the lane into a free slot. With the lock held. */
 static int lane_publish(struct sl_mailbox *mailbox, struct sl_mailbox_lane *lane)
 {
     uint32_t end = atomic_load(&mailbox->slot_end);
@@ -153,7 +153,7 @@ int sl_mailbox_lane_open(struct sl_mailbox *mailbox, struct sl_mailbox_lane **ou
     if (lane == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    /* The items stay untouched, so that a lane that is never used takes hardly any memory. */
+    /* Leaves the items untouched: an unused lane takes hardly any memory. */
     memset(lane, 0, offsetof(struct sl_mailbox_lane, mails));
     sl_spsc_init(&lane->ring, lane->mails, sizeof lane->mails[0], SL_LIMIT_LANE_MAILS);
     lane->mailbox = mailbox;
@@ -176,7 +176,7 @@ void sl_mailbox_lane_close(struct sl_mailbox_lane **lane)
     }
     struct sl_mailbox *mailbox = (*lane)->mailbox;
     atomic_store(&(*lane)->closed, true);
-    /* From here on the lane is the receiver's. */
+    /* From here on the receiver owns the lane. */
     *lane = NULL;
     ring(mailbox);
     mailbox_unref(mailbox);
@@ -215,7 +215,7 @@ static uint32_t slot_drain(struct sl_mailbox *mailbox, uint32_t slot, uint32_t b
     if (lane == NULL) {
         return 0;
     }
-    /* Read first: what a closed lane does not hold by now, it never will. */
+    /* Read first: a closed lane gets no more mail after this. */
     bool closed = atomic_load(&lane->closed);
     uint32_t ran = lane_drain(lane, budget);
     if (closed && sl_spsc_empty(&lane->ring)) {
@@ -241,7 +241,7 @@ uint32_t sl_mailbox_drain(struct sl_mailbox *mailbox, uint32_t budget)
     }
     mailbox->first_slot = slot;
     if (ran == budget) {
-        atomic_store(&mailbox->rung, true); /* there may be more */
+        atomic_store(&mailbox->rung, true); /* perhaps not all was drained */
     }
     return ran;
 }
@@ -282,7 +282,7 @@ void sl_mailbox_disarm(struct sl_mailbox *mailbox)
     sl_mailbox_awake(mailbox);
     uint64_t count;
     ssize_t taken = read(mailbox->eventfd, &count, sizeof count);
-    (void)taken; /* it was empty: something else woke the receiver */
+    (void)taken; /* empty if something else woke the receiver */
 }
 
 int sl_mailbox_fd(const struct sl_mailbox *mailbox)
@@ -290,7 +290,7 @@ int sl_mailbox_fd(const struct sl_mailbox *mailbox)
     return mailbox->eventfd;
 }
 
-/* True when there is mail before spinning does not pay any more, or the time is over. */
+/* True if there is mail or the time is over; false if spinning no longer pays. */
 static bool spin(struct sl_mailbox *mailbox, uint64_t begin_ns, uint64_t until_ns)
 {
     uint64_t now_ns = begin_ns;

@@ -18,47 +18,46 @@
 #include "reactor/reactor_internal.h"
 #include "reactor/topology.h"
 
-/* So many jobs are at the thread at a time: neither lane is ever full, and what is destroyed waits
- * for few. */
+/* Jobs at the thread at a time: neither lane is ever full, and destroy waits for few. */
 #define AT_ONCE 64
 static_assert(AT_ONCE <= SL_LIMIT_LANE_MAILS, "a lane has room for what is at the thread");
 
-/* Behind reactors, but not so far that a busy machine never gets to it. */
+/* Below reactors, yet not starved on a busy machine. */
 #define PRIORITY_NICE 10
 
 struct sl_offload {
     struct sl_reactor *reactor;
     char name[SL_OFFLOAD_NAME_BYTES];
-    struct sl_offload_job *first, *last; /* in order; the first sent_count of them are sent */
+    struct sl_offload_job *first, *last; /* in order; the first sent_count are at the thread */
     struct sl_offload_job *unsent;       /* NULL: none */
     uint32_t count, sent_count;
-    uint64_t done_count;             /* since the thread was made */
+    uint64_t done_count;             /* since the thread started */
     struct sl_mailbox_lane *to_jobs; /* the reactor's lane into the thread's mailbox */
-    struct sl_mailbox_lane *to_self; /* for what there is no thread for */
+    struct sl_mailbox_lane *to_self; /* completes jobs if there is no thread */
     enum sl_offload_place place;
     struct sl_cpu_yield_thread resting; /* while is_busy */
     bool has_thread;
     bool closing;
-    bool is_busy; /* the reactor rests for the thread where it must */
+    bool is_busy; /* registered in the reactor's cpu_yield */
     pthread_t id;
 
-    /* The owner, the thread, and each mail that names it: the last of them frees it. */
+    /* Held by the owner, the thread and each mail that refers to it; the last one frees it. */
     _Atomic uint32_t references;
 
-    /* The thread's: */
-    struct sl_idle_thread *idle_thread; /* NULL: the thread works itself */
+    /* Owned by the thread: */
+    struct sl_idle_thread *idle_thread; /* NULL: the thread itself runs jobs */
     sem_t ended;
     _Atomic bool stopping;
-    _Atomic uint64_t finished; /* jobs so far */
+    _Atomic uint64_t finished; /* jobs that ended */
     struct sl_mailbox *jobs;
     struct sl_mailbox_lane *to_reactor;
 
     /* Stepped: */
     struct sl_timer timer;
-    bool has_worked; /* the first job has run, and is said to be done in the next turn */
+    bool has_worked; /* the first job has run and completes in the next turn */
 };
 
-/* On whatever thread lets go of it last. */
+/* Runs on the thread that releases the last reference. */
 static void unref(void *ctx)
 {
     struct sl_offload *offload = ctx;
@@ -70,7 +69,7 @@ static void unref(void *ctx)
     free(offload);
 }
 
-/* ---- The thread ------------------------------------------------------------------------------ */
+/* The thread */
 
 static void mail_done(void *ctx, uint64_t a, uint64_t b);
 
@@ -79,7 +78,7 @@ static void tell(struct sl_mailbox_lane *lane, struct sl_offload *offload)
     atomic_fetch_add(&offload->references, 1);
     int err =
         sl_mailbox_post(lane, (struct sl_mail){.run = mail_done, .ctx = offload, .drop = unref});
-    sl_assert(err == 0); /* AT_ONCE */
+    sl_assert(err == 0); /* by AT_ONCE */
 }
 
 static void work_on_idle_thread(void *ctx)
@@ -93,7 +92,7 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     struct sl_offload *offload = ctx;
     if (atomic_load(&offload->stopping)) {
-        return; /* who destroys the aside says what becomes of the job */
+        return; /* sl_offload_destroy completes the job */
     }
     struct sl_offload_job *job = (struct sl_offload_job *)(uintptr_t)a;
     if (offload->idle_thread != NULL && !job->allocates) {
@@ -106,8 +105,8 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
     tell(offload->to_reactor, offload);
 }
 
-/* What the thread has inherited from a reactor and should not have: its core, and its place among
- * threads. Neither is needed for the work, so that failures are none. */
+/* Resets the core and priority inherited from a reactor. Failures are ignored: the work needs
+ * neither. */
 static void settle_thread(const struct sl_offload *offload)
 {
     sl_topology_unpin_thread();
@@ -126,13 +125,13 @@ static void *thread_main(void *arg)
         }
     }
     sl_idle_thread_destroy(&offload->idle_thread);
-    sl_mailbox_lane_close(&offload->to_reactor); /* mail that is in it names the aside */
+    sl_mailbox_lane_close(&offload->to_reactor); /* mail in it holds a reference */
     sem_post(&offload->ended);
     unref(offload);
     return NULL;
 }
 
-/* The new thread takes no signals: they are for the program's own. */
+/* Starts the thread with all signals blocked: they are for the program. */
 static int thread_run(struct sl_offload *offload)
 {
     sigset_t all, before;
@@ -149,7 +148,7 @@ static int thread_run(struct sl_offload *offload)
     return 0;
 }
 
-/* What was made before it failed is there for the next time. */
+/* After a failure, the next call continues with the parts already created. */
 static void thread_create(struct sl_offload *offload)
 {
     int err = offload->jobs == NULL ? sl_mailbox_create(&offload->jobs) : 0;
@@ -160,8 +159,7 @@ static void thread_create(struct sl_offload *offload)
         err = sl_mailbox_lane_open(offload->reactor->mailbox, &offload->to_reactor);
     }
     if (err == 0 && offload->place == SL_OFFLOAD_PRIORITY_IDLE) {
-        (void)sl_idle_thread_create(offload->name,
-                                    &offload->idle_thread); /* it goes without, too */
+        (void)sl_idle_thread_create(offload->name, &offload->idle_thread); /* optional */
     }
     offload->has_thread = err == 0 && thread_run(offload) == 0;
     if (!offload->has_thread) {
@@ -170,7 +168,7 @@ static void thread_create(struct sl_offload *offload)
     offload->done_count = 0;
 }
 
-/* False: it did not end in time. */
+/* False: the thread did not end in time. */
 static bool thread_end(struct sl_offload *offload, uint64_t timeout_ns)
 {
     atomic_store(&offload->stopping, true);
@@ -192,9 +190,9 @@ static bool thread_end(struct sl_offload *offload, uint64_t timeout_ns)
     return true;
 }
 
-/* ---- Jobs ------------------------------------------------------------------------------------ */
+/* Jobs */
 
-/* The thread may have jobs now, or none any more: the reactor has to know of one below it. */
+/* Registers the thread in the reactor's cpu_yield while it has jobs. */
 static void cpu_yield_for(struct sl_offload *offload)
 {
     const bool is_busy =
@@ -214,7 +212,7 @@ static void cpu_yield_for(struct sl_offload *offload)
     sl_cpu_yield_add(&offload->reactor->cpu_yield, &offload->resting);
 }
 
-/* Hands jobs out as long as there is room. */
+/* Sends jobs to the thread, at most AT_ONCE at a time. */
 static void hand_out(struct sl_offload *offload)
 {
     while (offload->unsent != NULL && offload->sent_count < AT_ONCE) {
@@ -229,7 +227,7 @@ static void hand_out(struct sl_offload *offload)
         int err = sl_mailbox_post(
             offload->to_jobs,
             (struct sl_mail){.run = thread_work, .ctx = offload, .a = (uintptr_t)job});
-        sl_assert(err == 0); /* AT_ONCE */
+        sl_assert(err == 0); /* by AT_ONCE */
     }
     cpu_yield_for(offload);
 }
@@ -260,7 +258,7 @@ static void mail_done(void *ctx, uint64_t a, uint64_t b)
     unref(offload);
 }
 
-/* ---- Stepped --------------------------------------------------------------------------------- */
+/* Stepped */
 
 static void arm(struct sl_offload *offload)
 {
@@ -289,7 +287,7 @@ static void step(struct sl_timer *timer, uint64_t now_ns)
     job->done(job);
 }
 
-/* ---- From outside ---------------------------------------------------------------------------- */
+/* Public functions */
 
 int sl_offload_create(struct sl_reactor *reactor, const char *name, struct sl_offload **out)
 {
@@ -303,7 +301,7 @@ int sl_offload_create(struct sl_reactor *reactor, const char *name, struct sl_of
     offload->references = 1;
     sem_init(&offload->ended, 0, 0);
     memcpy(offload->name, name, strnlen(name, sizeof offload->name - 1));
-    /* Opened now, so that a job for which there is no thread can be said to have failed. */
+    /* Opened now, so that a job can fail if the thread cannot start. */
     int err = sl_mailbox_lane_open(reactor->mailbox, &offload->to_self);
     if (err != 0) {
         unref(offload);
@@ -356,7 +354,7 @@ uint32_t sl_offload_count(const struct sl_offload *offload)
     return offload->count;
 }
 
-/* All are done but the one that the thread is stuck in. */
+/* Completes all jobs except the job in which the thread is stuck. */
 static void finish_jobs(struct sl_offload *offload, bool ended)
 {
     uint64_t done = offload->done_count;

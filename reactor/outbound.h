@@ -1,7 +1,6 @@
-/* One reactor's ways to the others of its group: a mailbox lane to each, and for each a list of the
- * mail that found its lane full, posted later and in order. Only that list allocates, off the data
- * path: a lane that is full means that the receiver is more than SL_LIMIT_LANE_MAILS behind. Owner
- * reactor, except open and close. */
+/* The mailbox lanes from one reactor to all reactors of its group. Mail that finds its lane full is
+ * listed and posted later, in order. Only that list allocates, off the data path: a full lane means
+ * a receiver more than SL_LIMIT_LANE_MAILS behind. Owner reactor, except open and close. */
 #ifndef SL_REACTOR_OUTBOUND_H
 #define SL_REACTOR_OUTBOUND_H
 
@@ -13,25 +12,25 @@
 struct sl_outbound_peer;
 
 struct sl_outbound {
-    struct sl_outbound_peer *ways; /* peer_count of them, by the receiver's index; NULL: none yet */
+    struct sl_outbound_peer *ways; /* peer_count entries, by the receiver's index; NULL: not open */
     uint32_t peer_count;
-    uint64_t spilled_count; /* over all ways */
+    uint64_t spilled_count; /* listed mails, over all peers */
 };
 
-/* Zeroed before; to be followed by sl_outbound_open_way for each `to` below peer_count. Errors:
- * NO_MEMORY. */
+/* *outbound is zeroed before. Afterwards call sl_outbound_open_way for each `to` below peer_count.
+ * Errors: NO_MEMORY. */
 int sl_outbound_open(struct sl_outbound *outbound, uint32_t peer_count);
 
 /* Errors: NO_MEMORY, TOO_LARGE (SL_LIMIT_LANES). */
 int sl_outbound_open_way(struct sl_outbound *outbound, uint32_t to, struct sl_mailbox *mailbox);
 
-/* Closes the lanes, drops what is spilled, zeroes *outbound. Also for one that is partly open. */
+/* Closes the lanes, drops listed mail, zeroes *outbound. Also after a partial open. */
 void sl_outbound_close(struct sl_outbound *outbound);
 
-/* Never lost, never blocking. Aborts when there is no memory for a mail that does not fit. */
+/* Never loses mail, never blocks. Aborts if there is no memory to list a mail. */
 void sl_outbound_post(struct sl_outbound *outbound, uint32_t to, struct sl_mail mail);
 
-/* Posts what was spilled, as far as the lanes have room now. */
+/* Posts listed mail as far as the lanes have room. */
 void sl_outbound_retry(struct sl_outbound *outbound);
 
 #endif

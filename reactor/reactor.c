@@ -8,7 +8,7 @@
 #include "core/limits.h"
 #include "reactor/reactor_internal.h"
 
-/* ---- Ownership, counters, small things ------------------------------------------------------- */
+/* Ownership, counters, accessors */
 
 _Thread_local char sl_reactor_thread;
 static _Thread_local struct sl_reactor *running;
@@ -84,7 +84,7 @@ const char *sl_reactor_name(const struct sl_reactor *reactor)
     return reactor->options.name;
 }
 
-/* ---- Creation -------------------------------------------------------------------------------- */
+/* Creation */
 
 static bool options_valid(const struct sl_reactor_options *options)
 {
@@ -165,7 +165,7 @@ int sl_reactor_connect(struct sl_reactor *const *reactors, uint32_t count)
     return 0;
 }
 
-/* ---- Sources --------------------------------------------------------------------------------- */
+/* Sources */
 
 void sl_reactor_add_source(struct sl_reactor *reactor, struct sl_reactor_source *source)
 {
@@ -196,7 +196,7 @@ void sl_reactor_remove_source(struct sl_reactor *reactor, struct sl_reactor_sour
     source->next = NULL;
 }
 
-/* The walk over the sources: each may remove itself or others while it is visited. */
+/* Advances the walk over the sources; a visited source may remove any source. */
 static struct sl_reactor_source *source_visit(struct sl_reactor *reactor,
                                               struct sl_reactor_source *source)
 {
@@ -204,7 +204,7 @@ static struct sl_reactor_source *source_visit(struct sl_reactor *reactor,
     return source;
 }
 
-/* ---- Mail to others -------------------------------------------------------------------------- */
+/* Mail to other reactors */
 
 void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail mail)
 {
@@ -218,9 +218,9 @@ uint32_t sl_reactor_group_count(const struct sl_reactor *reactor)
     return reactor->outbound.peer_count;
 }
 
-/* ---- A turn ---------------------------------------------------------------------------------- */
+/* A turn */
 
-/* A phase ends: counts what it did, and has it timed where there is a clock that moves. */
+/* Ends a phase: counts its work, and marks its time unless the clock is simulated. */
 static uint32_t phase(struct sl_reactor *reactor, const char *name, uint32_t did,
                       _Atomic uint64_t *counter)
 {
@@ -239,7 +239,7 @@ static uint32_t sources_poll(struct sl_reactor *reactor)
     uint32_t did = 0;
     struct sl_reactor_source *source = reactor->sources;
     while (source_visit(reactor, source) != NULL) {
-        const char *name = source->name; /* the source may be gone afterwards */
+        const char *name = source->name; /* poll may free the source */
         uint32_t events = source->poll(source, SL_LIMIT_TURN_EVENTS);
         did += phase(reactor, name, events, &reactor->counters.events);
         source = reactor->next_source;
@@ -278,7 +278,7 @@ static uint32_t work(struct sl_reactor *reactor, bool with_timers)
     return did;
 }
 
-/* A phase of its own, since the kernel sends in it. */
+/* A separate phase, since the kernel sends in it. */
 static void ring_submit(struct sl_reactor *reactor, uint32_t did)
 {
     if (did > 0) {
@@ -296,7 +296,7 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     if (reactor->options.stepped) {
         sl_reactor_own(reactor);
     }
-    struct sl_reactor *outer = running; /* a stepped one may be stepped by another */
+    struct sl_reactor *outer = running; /* a turn may step another, stepped reactor */
     running = reactor;
     reactor->in_turn = true;
     reactor->head.now_ns = now_ns;

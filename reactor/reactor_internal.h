@@ -1,4 +1,5 @@
-/* A reactor as reactor.c (its parts, and a turn) and reactor_loop.c (who runs the turns) see it. */
+/* The struct of a reactor, shared by reactor.c (its parts and one turn) and reactor_loop.c (the
+ * loop and its threads). */
 #ifndef SL_REACTOR_REACTOR_INTERNAL_H
 #define SL_REACTOR_REACTOR_INTERNAL_H
 
@@ -13,7 +14,7 @@
 #include "reactor/spin.h"
 #include "reactor/stall.h"
 
-/* Written by the owner with plain loads and stores, read by anybody. */
+/* Written by the owner with plain loads and stores; read by any thread. */
 struct sl_reactor_counters {
     _Atomic uint64_t turns, idle_turns, sleeps, mails, timers, events;
     _Atomic uint64_t stalls, preempted, turn_ns_max;
@@ -21,7 +22,7 @@ struct sl_reactor_counters {
 };
 
 struct sl_reactor {
-    struct sl_reactor_head head; /* first: reactor.h looks at it */
+    struct sl_reactor_head head; /* first: reactor.h reads it there */
     struct sl_reactor_options options;
     const struct sl_clock *clock;
     _Atomic bool stopping;
@@ -33,14 +34,14 @@ struct sl_reactor {
     struct sl_reactor_counters counters;
 
     struct sl_reactor_source *sources;
-    struct sl_reactor_source *next_source; /* the one that the walk in progress visits next */
+    struct sl_reactor_source *next_source; /* next in the current walk */
 
     struct sl_mailbox *mailbox;
     struct sl_outbound outbound;
 
     bool ring_ready;
     bool thread_started;
-    bool attached; /* to the thread that drives it: sl_reactor_attach */
+    bool attached; /* to a caller's thread: sl_reactor_attach */
     pthread_t thread;
     sem_t start_done;
     int start_result;
@@ -52,8 +53,8 @@ struct sl_reactor {
     struct sl_ring ring;
     struct sl_ring_watch mailbox_watch;
     struct sl_stall stall;
-    const char *last_phase; /* what the rest of the turn is charged to, behind the last mark */
-    uint32_t untimed_turns; /* since the clock was read */
+    const char *last_phase; /* charged with the time after the last mark */
+    uint32_t untimed_turns; /* since the clock was last read */
     struct sl_timer_wheel timers;
 };
 
@@ -68,14 +69,14 @@ static inline uint64_t sl_reactor_counted(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* The calling thread, or nobody, owns the reactor from now on. */
+/* Makes the calling thread, or none, the owner. */
 void sl_reactor_own(struct sl_reactor *reactor);
 void sl_reactor_disown(struct sl_reactor *reactor);
 
-/* A turn that leaves the timers for the next. Owner. */
+/* One turn without timers. Owner. */
 uint32_t sl_reactor_turn_untimed(struct sl_reactor *reactor, uint64_t now_ns);
 
-/* Asks the sources, until one refuses, to arrange that they wake the reactor. Owner. */
+/* Arms the sources until one refuses. Owner. */
 bool sl_reactor_arm_sources(struct sl_reactor *reactor);
 
 #endif

@@ -1,4 +1,4 @@
-/* Who runs a reactor's turns: a thread of its own, or one of its user's that attaches to it. */
+/* Runs the turns of a reactor: on its own thread, or on an attached thread of the user. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -10,19 +10,19 @@
 
 #define RING_ENTRIES_DEFAULT 1024
 
-/* How long a loop sleeps at most while mail waits for room in somebody's lane. */
+/* Longest sleep while mail waits for room in a lane. */
 #define SPILL_RETRY_NS       (100 * SL_CLOCK_NS_PER_US)
 
-/* A driving thread that was elsewhere for so long takes in first what came meanwhile, in so many
- * turns at most. */
+/* A driving thread that was away this long first takes in pending events, in at most so many
+ * turns. */
 #define AWAY_NS              (100 * SL_CLOCK_NS_PER_US)
 #define CATCH_UP_TURNS       64
 
-/* A reactor that polls reads the clock after so many turns that found nothing. They take less than
- * a microsecond together, and would take half as long again if it were read after each. */
+/* A polling reactor reads the clock once per so many idle turns. These take less than a microsecond
+ * together; reading the clock after each would add half. */
 #define IDLE_TURNS           8
 
-/* ---- The loop -------------------------------------------------------------------------------- */
+/* The loop */
 
 static void mailbox_readable(struct sl_ring_watch *watch)
 {
@@ -31,7 +31,7 @@ static void mailbox_readable(struct sl_ring_watch *watch)
     sl_mailbox_disarm(reactor->mailbox);
 }
 
-/* Until when the loop may sleep, as a duration from now_ns. */
+/* The longest allowed sleep from now_ns. */
 static uint64_t sleep_ns_max(const struct sl_reactor *reactor, uint64_t now_ns)
 {
     uint64_t next_ns = sl_timer_next_ns(&reactor->timers);
@@ -45,7 +45,7 @@ static uint64_t sleep_ns_max(const struct sl_reactor *reactor, uint64_t now_ns)
     return left_ns;
 }
 
-/* Sleeps unless something turns out to be waiting; returns the time afterwards. */
+/* Sleeps unless work is pending; returns the time afterwards. */
 static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
 {
     if (!sl_reactor_arm_sources(reactor)) {
@@ -55,7 +55,7 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
     if (left_ns == 0 || !sl_mailbox_arm(reactor->mailbox)) {
         return now_ns;
     }
-    /* A stop before this is seen here, a later one finds the eventfd watched. */
+    /* An earlier stop is seen here; a later one wakes the watched eventfd. */
     if (!atomic_load(&reactor->stopping)) {
         sl_reactor_count(&reactor->counters.sleeps, 1);
         sl_ring_wait(&reactor->ring, left_ns);
@@ -67,10 +67,11 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
     return awake_ns;
 }
 
-/* Who is below the loop has its core meanwhile; what comes waits. Returns the time afterwards. */
+/* Leaves the core to low-priority threads although the loop has work. Returns the time
+ * afterwards. */
 static uint64_t loop_pause(struct sl_reactor *reactor)
 {
-    /* The kernel adds some 50 us to a sleep, unless told otherwise. */
+    /* Less the timer slack, some 50 us by default, which the kernel adds. */
     const struct timespec pause = {.tv_nsec = SL_CPU_YIELD_NS - 50 * SL_CLOCK_NS_PER_US};
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
     sl_stall_slept(&reactor->stall);
@@ -98,9 +99,9 @@ static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns)
     }
 }
 
-/* One turn that begins at *now_ns, which becomes the time of its end: one reading of the clock ends
- * a turn and begins the next. Turns that found nothing, up to idle_turns one after the other, count
- * as one with what comes behind them, and leave the time as it is. Returns the work done. */
+/* Runs one turn from *now_ns and sets *now_ns to its end: one clock reading ends a turn and begins
+ * the next. Up to idle_turns idle turns in a row count as one with the turn after them, and leave
+ * *now_ns. Returns the work done. */
 static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns, uint32_t idle_turns,
                           uint32_t (*turn)(struct sl_reactor *reactor, uint64_t now_ns))
 {
@@ -122,7 +123,7 @@ static uint32_t idle_turns(const struct sl_reactor *reactor)
     return reactor->options.polling ? IDLE_TURNS : 1;
 }
 
-/* After a turn that did so much: spins on, rests, or sleeps. Returns the time afterwards. */
+/* Spins, yields or sleeps after a turn that did `did` work. Returns the time afterwards. */
 static uint64_t loop_cpu_yield(struct sl_reactor *reactor, uint32_t did, uint64_t now_ns)
 {
     if (did > 0) {
@@ -146,9 +147,9 @@ static void loop(struct sl_reactor *reactor)
     }
 }
 
-/* ---- The thread ------------------------------------------------------------------------------ */
+/* The reactor's thread */
 
-/* On the thread that will use it. */
+/* On the thread that uses the ring. */
 static int make_ring(struct sl_reactor *reactor)
 {
     uint32_t entries = reactor->options.ring_entries;
@@ -205,7 +206,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* The new thread inherits a mask that blocks everything: signals are for the main thread. */
+/* Starts the thread with all signals blocked: they are for the main thread. */
 static int thread_create(struct sl_reactor *reactor)
 {
     sigset_t all, before;
@@ -235,7 +236,7 @@ int sl_reactor_start(struct sl_reactor *reactor, int (*on_start)(void *ctx), voi
     }
     reactor->thread_started = true;
     while (sem_wait(&reactor->start_done) != 0) {
-        /* A signal came; go on waiting. */
+        /* Interrupted by a signal. */
     }
     err = reactor->start_result;
     if (err != 0) {
@@ -260,7 +261,7 @@ void sl_reactor_join(struct sl_reactor *reactor)
     sl_reactor_disown(reactor);
 }
 
-/* ---- A thread of the caller's instead -------------------------------------------------------- */
+/* A caller's thread */
 
 int sl_reactor_attach(struct sl_reactor *reactor)
 {
@@ -290,8 +291,8 @@ void sl_reactor_detach(struct sl_reactor *reactor)
     sl_reactor_disown(reactor);
 }
 
-/* What came in time is not late because nobody looked: it is taken in before a timer, such as a
- * step's deadline, says that time is over. Returns the time afterwards. */
+/* Takes in pending events before timers run: an event that arrived before a deadline is not late
+ * because the driving thread was away. Returns the time afterwards. */
 static uint64_t catch_up(struct sl_reactor *reactor, uint32_t *did)
 {
     uint64_t now_ns = sl_clock_now_ns(reactor->clock);
@@ -321,7 +322,7 @@ void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx),
     uint32_t did;
     uint64_t now_ns = catch_up(reactor, &did);
     for (; !done(ctx); did = 0) {
-        /* What the catching up did counts: its waiter may have waited for just that. */
+        /* Work of catch_up counts: the caller may wait for it. */
         did += loop_turn(reactor, &now_ns, idle_turns(reactor), sl_reactor_turn);
         now_ns = loop_cpu_yield(reactor, did, now_ns);
     }

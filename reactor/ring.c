@@ -13,10 +13,10 @@
 
 #define COMPLETIONS_PER_ENTRY 4
 
-/* How long a full submission queue may wait for a kernel that is out of memory. */
+/* How long a full submission queue may wait for a kernel without memory. */
 #define ROOM_WAIT_NS          SL_CLOCK_NS_PER_S
 
-/* What the kernel must have whatever else it lacks: all of it came before 5.19. */
+/* Required from the kernel; all older than 5.19. */
 #define FEATURES_NEEDED       (IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG | IORING_FEAT_FAST_POLL)
 
 static const unsigned setup_flags[] = {
@@ -64,8 +64,8 @@ static int setup(struct sl_ring *ring, uint32_t entries, enum sl_ring_setup best
     return 0;
 }
 
-/* A kernel that knows multishot receives gets as far as looking up the descriptor, which is none;
- * one that does not refuses the flag before. */
+/* A kernel with multishot receives fails at the invalid descriptor; without them, at the flag
+ * before. */
 static bool probe_multishot_recv(struct sl_ring *ring)
 {
     struct io_uring_sqe *sqe = sl_ring_sqe(ring, NULL);
@@ -139,8 +139,8 @@ void sl_ring_fini(struct sl_ring *ring)
     io_uring_queue_exit(&ring->uring);
 }
 
-/* What passes by itself: a signal, a kernel short of memory, completions that must be taken first.
- * Anything else (EEXIST: another thread's ring; EINVAL) is a mistake of ours. */
+/* Transient errors: a signal, a kernel short of memory, completions to reap first, a timeout.
+ * Others are bugs (EEXIST: another thread's ring; EINVAL). */
 static bool passes(int err)
 {
     return err >= 0 || err == -EINTR || err == -EAGAIN || err == -EBUSY || err == -ETIME;
@@ -156,7 +156,7 @@ static void submit(struct sl_ring *ring)
     sl_assert(passes(err));
 }
 
-/* Work that waits for this thread to enter the kernel. Both flags lie in shared memory. */
+/* Whether work waits for this thread to enter the kernel. Reads shared memory, no system call. */
 static bool kernel_waits(const struct sl_ring *ring)
 {
     return (IO_URING_READ_ONCE(*ring->uring.sq.kflags) &
@@ -212,7 +212,7 @@ uint32_t sl_ring_reap(struct sl_ring *ring, uint32_t budget)
         struct sl_ring_op *op = io_uring_cqe_get_data(cqe);
         int32_t result = cqe->res;
         uint32_t flags = cqe->flags;
-        /* Given back first: `complete` may submit, and so bring new completions. */
+        /* Released first: `complete` may submit and so bring new completions. */
         io_uring_cqe_seen(&ring->uring, cqe);
         if (op != NULL) {
             op->complete(op, result, flags);
@@ -255,7 +255,7 @@ static void watch_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_f
     if (result >= 0) {
         watch->readable(watch);
     } else {
-        /* The one failure that is no mistake of ours: a kernel that knows single polls only. */
+        /* The only failure that is no bug: the kernel has no multishot poll. */
         sl_assert(result == -EINVAL && watch->multishot);
         watch->multishot = false;
     }

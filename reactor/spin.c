@@ -1,12 +1,12 @@
 #include "reactor/spin.h"
 
-/* Of the last eight idle times, how many must have been short for spinning to pay. */
+/* How many of the last eight idle times must have been short for spinning to pay. */
 #define SHORT_IDLES_NEEDED 2
 
-/* How far the limit may grow with the work that came before. */
+/* Maximum growth of the limit with the preceding work. */
 #define GROWTH             8
 
-/* Between two looks of a loop that spins lies far less, unless somebody else had the core. */
+/* A spinning loop checks far more often than this, unless it is preempted. */
 #define PREEMPTED_NS       20000
 
 void sl_spin_init(struct sl_spin *spin, uint64_t spin_ns_max)
@@ -50,7 +50,7 @@ bool sl_spin_idle(struct sl_spin *spin, uint64_t now_ns)
 void sl_spin_busy(struct sl_spin *spin, uint64_t now_ns)
 {
     if (spin->idle) {
-        /* Twice the limit: a sleep that work ended has the cost of the wake-up in it. */
+        /* Twice the limit: an idle time that ended in a sleep includes the wake-up. */
         bool was_short = now_ns - spin->idle_since_ns < 2 * spin->limit_ns;
         spin->short_idles = (uint8_t)(spin->short_idles << 1 | was_short);
     }

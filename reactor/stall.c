@@ -13,7 +13,7 @@
 
 static void sample_take(struct sl_stall_sample *sample, uint64_t now_ns)
 {
-    /* getrusage has the processor time too, but only as of the last tick of the scheduler. */
+    /* The processor time from getrusage is only as recent as the last scheduler tick. */
     struct timespec cpu = {0};
     struct rusage usage = {0};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
@@ -46,9 +46,9 @@ void sl_stall_mark(struct sl_stall *stall, const char *phase)
     charge(stall, sl_clock_now_ns(stall->clock), phase);
 }
 
-/* Did the turn that began at begin_ns compute or block for long? Before it, since the old sample,
- * the thread can have computed for no longer than that took; the rest was computed in the turn. And
- * it can have blocked as often as it slept on purpose. */
+/* Whether the turn that began at begin_ns computed or blocked for long. Between the old sample and
+ * begin_ns the thread computed at most that span; more was computed in the turn. More blocks than
+ * intended sleeps were in the turn, too. */
 static bool was_its_own(const struct sl_stall_sample *before, const struct sl_stall_sample *after,
                         uint64_t begin_ns)
 {

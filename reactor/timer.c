@@ -7,8 +7,8 @@
 
 #define TICK_NS    SL_CLOCK_NS_PER_MS
 
-/* How many timers of later turns a search for the next one passes over before it settles for a time
- * that is too early: bounds the cost of a run however many timers are armed. */
+/* How many timers of later rounds a search for the next due time passes before it settles for an
+ * early bound: limits the cost of a run, whatever the number of armed timers. */
 #define SEARCH_MAX 256
 
 static void list_init(struct sl_timer *head)
@@ -48,7 +48,7 @@ static void slot_mark(struct sl_timer_wheel *wheel, uint64_t slot, bool occupied
     }
 }
 
-/* How many slots after `from`, going round, the first occupied one lies; SL_TIMER_SLOTS: none. */
+/* The distance from `from`, cyclic, to the first occupied slot; SL_TIMER_SLOTS: none. */
 static uint64_t slots_to_occupied(const struct sl_timer_wheel *wheel, uint64_t from)
 {
     uint64_t distance = 0;
@@ -79,7 +79,7 @@ void sl_timer_arm(struct sl_timer_wheel *wheel, struct sl_timer *timer, uint64_t
 {
     sl_assert(timer->run != NULL);
     sl_timer_disarm(wheel, timer);
-    /* A time before the wheel's goes into the slot that the next run visits first. */
+    /* A past time goes into the slot that the next run visits first. */
     uint64_t slot = later_of(due_ns / TICK_NS, wheel->now_tick) % SL_TIMER_SLOTS;
     timer->due_ns = due_ns;
     list_append(&wheel->slots[slot], timer);
@@ -98,7 +98,7 @@ void sl_timer_disarm(struct sl_timer_wheel *wheel, struct sl_timer *timer)
     struct sl_timer *neighbour = timer->next;
     bool alone = neighbour == timer->prev;
     list_remove(timer);
-    /* Both neighbours were the same, so it is the head of a list that is now empty. */
+    /* Equal neighbours: the head of a list that is now empty. */
     if (alone && neighbour != &wheel->due) {
         slot_mark(wheel, (uint64_t)(neighbour - wheel->slots), false);
     }
@@ -109,7 +109,7 @@ void sl_timer_disarm(struct sl_timer_wheel *wheel, struct sl_timer *timer)
     }
 }
 
-/* Moves what is due in one slot to the end of wheel->due. */
+/* Moves the due timers of a slot to the end of wheel->due. */
 static void slot_collect(struct sl_timer_wheel *wheel, uint64_t slot, uint64_t now_ns)
 {
     struct sl_timer *head = &wheel->slots[slot];
@@ -140,7 +140,7 @@ static void collect(struct sl_timer_wheel *wheel, uint64_t now_ns, uint64_t now_
     }
 }
 
-/* The earliest time in a slot, and how many timers were looked at for it. */
+/* The earliest time in a slot; adds the number of its timers to *looked_at. */
 static uint64_t slot_earliest(const struct sl_timer *head, uint32_t *looked_at)
 {
     uint64_t earliest = SL_CLOCK_NEVER;
@@ -153,7 +153,7 @@ static uint64_t slot_earliest(const struct sl_timer *head, uint32_t *looked_at)
     return earliest;
 }
 
-/* A lower bound of the times of all that is armed, exact when it is found within SEARCH_MAX. */
+/* A lower bound of all armed times; exact if found within SEARCH_MAX timers. */
 static uint64_t search_next(const struct sl_timer_wheel *wheel)
 {
     if (wheel->armed_count == 0) {

@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "reactor/topology_plan.h"
 
-/* This machine's plan, made at the first call and kept until the process ends. */
+/* The plan of this host, built at the first call and kept until the process ends. */
 static struct sl_topology_plan machine;
 static pthread_once_t machine_once = PTHREAD_ONCE_INIT;
 
@@ -22,13 +22,13 @@ static int numa_node_of(hwloc_topology_t topology, hwloc_obj_t unit)
     return hwloc_bitmap_first(unit->nodeset);
 }
 
-/* The hyper-thread number `rank` of a physical core, or NULL. */
+/* Hyper-thread `rank` of a physical core, or NULL. */
 static hwloc_obj_t unit_of_core(hwloc_topology_t topology, hwloc_obj_t core, uint32_t rank)
 {
     return hwloc_get_obj_inside_cpuset_by_type(topology, core->cpuset, HWLOC_OBJ_PU, rank);
 }
 
-/* Appends the hyper-thread `rank` of every physical core that has as many. */
+/* Appends hyper-thread `rank` of every physical core that has it. */
 static void append_rank(hwloc_topology_t topology, uint32_t rank, struct sl_topology_plan *plan)
 {
     hwloc_obj_t core = NULL;
@@ -43,7 +43,7 @@ static void append_rank(hwloc_topology_t topology, uint32_t rank, struct sl_topo
     }
 }
 
-/* For machines that do not say which logical cores share a physical one. */
+/* For hosts that do not report which logical cores share a physical one. */
 static void append_units(hwloc_topology_t topology, struct sl_topology_plan *plan)
 {
     hwloc_obj_t unit = NULL;
@@ -81,10 +81,10 @@ int sl_topology_plan_build(hwloc_topology_t topology, struct sl_topology_plan *o
     return 0;
 }
 
-/* The part of this machine that the process may run on. */
+/* Loads the part of the host that the process may use. */
 static int topology_load(hwloc_topology_t topology)
 {
-    /* Caches are kept: they make hwloc number the cores so that neighbours share them. */
+    /* Keeps caches, by which hwloc numbers cores so that neighbours share them. */
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
@@ -112,7 +112,7 @@ static int plan_from_hwloc(struct sl_topology_plan *out)
     return err;
 }
 
-/* The affinity mask alone, in the order of numbers. */
+/* Fallback: the affinity mask in numeric order. */
 static int plan_from_affinity(struct sl_topology_plan *out)
 {
     cpu_set_t allowed;

@@ -1,5 +1,5 @@
-/* The machine's cores, as hwloc sees them, restricted to those that this process may use. Before
- * start; any thread. */
+/* The host's cores from hwloc, restricted to those that this process may use. Before start; any
+ * thread. */
 #ifndef SL_REACTOR_TOPOLOGY_H
 #define SL_REACTOR_TOPOLOGY_H
 
@@ -8,21 +8,22 @@
 
 #include "core/err.h"
 
-/* Logical cores available to this process (its affinity mask, cgroup limits not counted), >= 1. */
+/* Logical cores in the affinity mask of the process (not limited by cgroup quotas), >= 1. */
 uint32_t sl_topology_core_count(void);
 
-/* The operating system's number of the core for reactor `index`: one per physical core first, near
- * each other, hyper-threads last; from_last counts from the other end, so that workers on the same
- * machine start away from the ps. Errors: INVALID when index >= core count, UNSUPPORTED. */
+/* The operating system's number of the core for reactor `index`: one per physical core first,
+ * nearby cores together, second hyper-threads last. from_last counts from the other end, so that
+ * workers on the same host do not start on the servers' cores. Errors: INVALID if index >= core
+ * count, UNSUPPORTED. */
 int sl_topology_core_for(uint32_t index, bool from_last, int *out_core);
 
 /* Pins the calling thread. Errors: INVALID, UNSUPPORTED. */
 int sl_topology_pin_thread(int core);
 
-/* The calling thread may run where the main thread may, which is not pinned. */
+/* Lets the calling thread run on the cores of the main thread, which is not pinned. */
 void sl_topology_unpin_thread(void);
 
-/* The NUMA node of a core, or -1 where the machine has one node only. */
+/* The NUMA node of a core; -1 if the host has only one. */
 int sl_topology_numa_node(int core);
 
 #endif

@@ -1,5 +1,5 @@
-/* The order in which cores are given to reactors, worked out from any hwloc topology: what
- * topology.c does once for this machine, and what the tests do for machines that they have not. */
+/* The order in which reactors get cores, computed from any hwloc topology: in topology.c of this
+ * host, in tests of hosts with other hardware. */
 #ifndef SL_REACTOR_TOPOLOGY_PLAN_H
 #define SL_REACTOR_TOPOLOGY_PLAN_H
 
@@ -10,17 +10,17 @@
 
 struct sl_topology_place {
     int core;      /* the operating system's number */
-    int numa_node; /* the operating system's number, or -1 where there is one node only */
+    int numa_node; /* the operating system's number; -1: only one node */
 };
 
 struct sl_topology_plan {
-    struct sl_topology_place *places; /* in the order of giving */
+    struct sl_topology_place *places; /* in the order of assignment */
     uint32_t count;
 };
 
 /* Fills *out with the logical cores of a loaded topology: the first hyper-thread of every physical
- * core, in hwloc's order (neighbours share caches and NUMA nodes), then every second one, and so
- * on. The caller frees out->places. Errors: NO_MEMORY, UNSUPPORTED (there is none). Any thread. */
+ * core in hwloc's order (neighbours share caches and NUMA nodes), then the second ones, and so on.
+ * The caller frees out->places. Errors: NO_MEMORY, UNSUPPORTED (no cores). Any thread. */
 int sl_topology_plan_build(hwloc_topology_t topology, struct sl_topology_plan *out);
 
 #endif

@@ -15,9 +15,9 @@
 #define SPIN_US           20
 #define FINISH_TIMEOUT_MS 2000
 
-/* ---- Reactors */
+/* Reactors */
 
-/* Of a client that its caller drives: the one that speaks with the coordinator, and the driven. */
+/* With manual_progress: one reactor for the coordinator, one driven by the caller. */
 enum { CONTROL = 0, DRIVEN = 1, DRIVEN_CLIENT_REACTORS = 2 };
 
 static int create_reactor(const struct sl_client_options *options, uint32_t index,
@@ -98,7 +98,7 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
     return 0;
 }
 
-/* ---- Life */
+/* Creation and destruction */
 
 static struct sl_thread_ctx *thread_ctx_of_caller(struct sl_client *client)
 {
@@ -110,7 +110,7 @@ static void close_and_free(struct sl_client **client)
 {
     struct sl_client *closing = *client;
     struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller(closing);
-    sl_assert(thread_ctx != NULL); /* out of memory for a thread that only wants to leave */
+    sl_assert(thread_ctx != NULL); /* out of memory for a thread's first call */
     sl_start_close_begin(closing);
     while (!sl_start_close_poll(closing)) {
         sl_thread_ctx_wait(thread_ctx);
@@ -176,7 +176,7 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
     return 0;
 }
 
-/* The worker's clock must hold nobody up when it has gone. */
+/* Sends a finish, so that no other worker waits for this clock. */
 static void finish_clock(struct sl_client *client)
 {
     struct sl_step *step;
@@ -218,7 +218,7 @@ void sl_client_leave(struct sl_client **client)
     }
 }
 
-/* ---- Control */
+/* Control */
 
 int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
                          uint32_t timeout_ms, struct sl_table **out)
@@ -318,7 +318,7 @@ uint32_t sl_client_shard_count(const struct sl_client *client)
     return client->shard_count;
 }
 
-/* Each reactor is asked for its own counters, so that nobody reads what another thread writes. */
+/* Each reactor reports its own counters: no thread reads what another writes. */
 void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out)
 {
     sl_assert(client != NULL);
@@ -341,13 +341,13 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
     }
 }
 
-/* ---- Blocking conveniences */
+/* Blocking calls */
 
-/* Submits the step of one operation, waits, ends it; `err` is what adding the operation gave. */
+/* Submits, waits for and destroys a step. `err`: result of adding its operation. */
 static int run_step(struct sl_step *step, int err, uint32_t timeout_ms)
 {
     if (err == 0) {
-        err = sl_step_submit_deferred(step, timeout_ms); /* the wait sends it */
+        err = sl_step_submit_deferred(step, timeout_ms); /* sent by the wait */
     }
     if (err == 0) {
         err = sl_step_wait(step);

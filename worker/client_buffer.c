@@ -1,5 +1,4 @@
-/* Memory for a client's callers that a ps on this machine, or a device for RDMA, reads and writes
- * where it lies. */
+/* Client buffers: memory that servers on this machine, or an RDMA device, access directly. */
 #include <starling.h>
 
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 #include "core/log.h"
 #include "worker/client_internal.h"
 
-/* Where this system has no such memory, any will do. */
+/* Falls back to private memory if the system has no shared memory. */
 static int make(size_t bytes, struct sl_client_buffer *buffer)
 {
     *buffer = (struct sl_client_buffer){.bytes = bytes};
@@ -39,13 +38,13 @@ static void unmake(struct sl_client_buffer *buffer)
     }
 }
 
-/* ---- The client's list */
+/* The client's list */
 
 struct listing {
     struct sl_client *client;
-    struct sl_client_buffer buffer; /* to be added; or that was found */
-    void *base;                     /* of the one to be found */
-    struct sl_client_buffer *slot;  /* where it was */
+    struct sl_client_buffer buffer; /* to add, or found */
+    void *base;                     /* to find */
+    struct sl_client_buffer *slot;  /* of the buffer found */
 };
 
 static bool overlap(const struct sl_client_buffer *a, const struct sl_client_buffer *b)
@@ -86,7 +85,7 @@ static int find(void *ctx)
     return SL_ERR_NOT_FOUND;
 }
 
-/* The hubs have forgotten it: they have a place for another. */
+/* Frees the slot, once no client_io uses the buffer. */
 static int take_out(void *ctx)
 {
     struct listing *listing = ctx;
@@ -101,9 +100,9 @@ void sl_client_buffer_destroy_all(struct sl_client *client)
     }
 }
 
-/* ---- For callers */
+/* The public functions */
 
-/* One hub after the other: each call is done when this returns. */
+/* Runs one client_io after the other and waits for each. */
 static void tell_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
                      const struct sl_client_buffer *buffer, void (*run)(struct sl_control_op *op))
 {
@@ -134,7 +133,7 @@ static void take_back(struct sl_client *client, void *base, bool is_callers)
     struct sl_thread_ctx *thread_ctx;
     struct listing listing = {.client = client, .base = base};
     int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
-    sl_assert(err == 0); /* no memory for a thread that has never used the client, or not its own */
+    sl_assert(err == 0); /* out of memory for a thread's first call, or not the driving thread */
     err = sl_thread_ctx_set_locked(client->thread_ctxs, find, &listing);
     sl_assert(err == 0); /* it is a buffer of this client */
     sl_assert(listing.buffer.is_callers == is_callers);

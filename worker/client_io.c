@@ -24,8 +24,8 @@ uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline
                                     : SL_CLOCK_NS_PER_MS;
 }
 
-/* Shared memory is of one machine and one user: there is nobody to hide it from. Over RDMA and DPDK
- * nothing goes when there should be TLS: link_connection.c. */
+/* Shared memory needs no TLS: it stays on one machine and belongs to one user. RDMA and DPDK are
+ * not used with TLS at all: shard_conn_connect.c. */
 static struct sl_transport_options options_for(const struct sl_client_io *io,
                                                enum sl_endpoint_scheme scheme)
 {
@@ -65,7 +65,7 @@ const char *sl_client_io_obstacle(enum sl_endpoint_scheme scheme, int err)
     return missing != NULL ? missing : sl_err_name(err);
 }
 
-/* One of the client's reactors is enough, and once. That there is no RDMA is nothing unusual. */
+/* Logs once per client. Missing RDMA is common, hence only INFO. */
 static void say_missing(struct sl_client_io *io, enum sl_endpoint_scheme scheme, int err)
 {
     const bool is_shm = scheme == SL_ENDPOINT_SHM;
@@ -94,7 +94,7 @@ struct sl_transport *sl_client_io_near_transport(struct sl_client_io *io,
     }
     int err = sl_client_io_transport(io, scheme, &transport);
     if (err != 0) {
-        io->is_missing[scheme] = err == SL_ERR_UNSUPPORTED; /* what else there is may pass */
+        io->is_missing[scheme] = err == SL_ERR_UNSUPPORTED; /* other errors may be temporary */
         say_missing(io, scheme, err);
     }
     return transport;
@@ -122,7 +122,7 @@ void sl_client_io_retry_later(struct sl_client_io *io)
     }
 }
 
-/* ---- Calls */
+/* Control operations */
 
 void sl_client_io_start(struct sl_control_op *op)
 {
@@ -166,8 +166,9 @@ static int take_buffers(struct sl_client_io *io, uint32_t conn_count)
     return err;
 }
 
-/* What a device receives, it spreads over the queues of all hubs that have links: each must look at
- * its own, whether or not its shards are reached so. That it cannot is said where it is needed. */
+/* A DPDK device spreads received packets over the queues of all client_ios with shards: each must
+ * poll its own queue, even if it uses another transport. Errors are logged by the code that needs
+ * the transport. */
 static void share_devices(struct sl_client_io *io)
 {
     struct sl_transport *ignored;
@@ -198,13 +199,13 @@ void sl_client_io_connect(struct sl_control_op *op)
     sl_control_op_answer_one(op);
 }
 
-/* Whom an answer comes from. */
+/* The shard that an answer comes from. */
 struct asked {
     struct sl_control_op *op;
     struct sl_shard_conn *conn;
 };
 
-/* True when the shard has done what it was asked for. */
+/* Returns whether the shard accepted the request; else records the error. */
 static bool take_answer(struct asked *asked, int err, const char *reason)
 {
     if (err != 0) {
@@ -221,7 +222,7 @@ static void finish_answer(struct asked *asked)
     sl_control_op_answer_one(op);
 }
 
-/* Asks one shard; counted into call->left, and answered when it has. */
+/* Sends a request to one shard; adds one answer to op->left. */
 static void ask(struct sl_shard_conn *conn, struct sl_control_op *op, struct sl_message *message,
                 sl_session_answer_fn *answer)
 {
@@ -288,7 +289,7 @@ int sl_client_io_note_table(struct sl_client_io *io, uint32_t id, const struct s
     return 0;
 }
 
-/* ---- The clock to begin with */
+/* The first clock */
 
 static void joined(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
@@ -342,7 +343,7 @@ void sl_client_io_stats(struct sl_control_op *op)
     sl_control_op_answer(op);
 }
 
-/* ---- The end */
+/* Closing */
 
 static uint32_t connections_left(const struct sl_client_io *io)
 {
@@ -377,7 +378,8 @@ static void finish_closing(struct sl_client_io *io)
     sl_control_op_answer(io->closing);
 }
 
-/* The transport sends the goodbyes before it closes; nobody tells when the last is closed. */
+/* Polls: the transport sends the goodbyes before it closes, and reports no end of the last
+ * connection. */
 static void look_if_closed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_client_io *io = HUB_OF(timer, closing_timer);

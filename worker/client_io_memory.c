@@ -1,6 +1,6 @@
-/* What a hub makes known to its transports: memory that peers of this machine read and write where
- * it lies (SHARES), or that the device does (REGISTERS). The first is memory that other processes
- * can map; for the second any will do. */
+/* The memory that a client_io registers with its transports, for direct access by peers on this
+ * machine (SL_TRANSPORT_MAPS_MEMORY) or by a device (SL_TRANSPORT_REGISTERS). The first requires
+ * memory that other processes can map; the second takes any. */
 #include <assert.h>
 
 #include "core/assert.h"
@@ -15,17 +15,17 @@ static bool has(const struct sl_transport *transport, uint32_t capability)
     return transport != NULL && (transport->ops->capabilities & capability) != 0;
 }
 
-/* Whatever a transport does not know, it copies, or makes known to itself for the occasion. */
+/* A failure is harmless: the transport copies, or registers the memory for each message. */
 static bool make_known(struct sl_transport *transport, void *base, size_t bytes)
 {
     return sl_transport_memory_register(transport, base, bytes) == 0;
 }
 
-/* ---- What is the hub's own */
+/* Memory of the client_io */
 
 static void share_outbox(struct sl_client_io *io, struct sl_transport *transport)
 {
-    sl_assert(!io->has_shared_outbox); /* there is one such transport */
+    sl_assert(!io->has_shared_outbox); /* only one transport maps memory */
     int err = sl_outbox_init_shared(&io->shared_outbox, SL_CLIENT_IO_OUTBOX_BYTES,
                                     io->options->hello.checksum, transport);
     io->has_shared_outbox = err == 0;
@@ -44,7 +44,7 @@ static void register_own(struct sl_client_io *io, struct sl_transport *transport
     }
 }
 
-/* ---- What is the client's */
+/* Memory of the client */
 
 static void lend_by(struct sl_client_io *io, uint32_t scheme, struct sl_client_io_buffer *buffer)
 {
@@ -80,7 +80,8 @@ bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme s
 {
     for (uint32_t i = 0; i < io->lent_count; i++) {
         const struct sl_client_io_buffer *buffer = &io->lent[i];
-        uintptr_t offset = (uintptr_t)at - (uintptr_t)buffer->base; /* huge when it is before */
+        uintptr_t offset =
+            (uintptr_t)at - (uintptr_t)buffer->base; /* huge if `at` is before the buffer */
         if (offset < buffer->bytes && bytes <= buffer->bytes - offset) {
             return (buffer->known_to & 1U << scheme) != 0;
         }

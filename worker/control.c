@@ -8,13 +8,13 @@
 #include "core/log.h"
 #include "worker/failover.h"
 
-/* A registration that nobody waits for is asked for again after this time. */
+/* An unanswered repeated registration is sent again after this time. */
 #define REGISTER_TIMEOUT_NS (60 * SL_CLOCK_NS_PER_S)
 
 #define HEARTBEATS_A_LEASE  4
 #define SILENCES_A_LEASE    2 /* without an answer to a heartbeat */
 
-/* ---- Joining the cluster */
+/* Joining the cluster */
 
 static int copy_cluster(const struct sl_message_cluster *from, struct sl_message_cluster *to)
 {
@@ -52,11 +52,10 @@ static void send_register(struct sl_client_io *io, uint64_t timeout_ns,
     sl_session_request(io->coordinator, &message, timeout_ns, answer, ctx);
 }
 
-/* ---- Staying a member */
+/* Membership */
 
 static void register_again(struct sl_client_io *io);
 
-/* The cluster is not as it was. */
 static void take_cluster(struct sl_client_io *io, const struct sl_message_cluster *cluster)
 {
     io->values_lost = cluster->values_lost;
@@ -78,7 +77,7 @@ static void registered_again(void *ctx, const struct sl_message *answer, int err
     }
 }
 
-/* The session itself sends a registration that is not answered yet once more. */
+/* After a reconnect the session itself resends an unanswered registration. */
 static void register_again(struct sl_client_io *io)
 {
     if (!io->registering) {
@@ -97,7 +96,7 @@ static void table_kept(void *ctx, const struct sl_message *answer, int err, cons
     }
 }
 
-/* The coordinator has started anew: the ids that are in use must stay what they are. */
+/* The coordinator restarted: table ids in use must not change. */
 static void keep_tables(struct sl_client_io *io)
 {
     for (uint32_t i = 0; i < io->table_count; i++) {
@@ -120,8 +119,8 @@ static void beat_answered(void *ctx, const struct sl_message *answer, int err, c
     }
 }
 
-/* A host that stands still keeps its connections. Where another may have its place, it is asked for
- * an answer. */
+/* A hung host keeps its connections open. So if other candidates exist, some heartbeats ask for an
+ * answer. */
 static void beat(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_client_io *io =
@@ -134,7 +133,8 @@ static void beat(struct sl_timer *timer, uint64_t now_ns)
         io->listening = true;
         sl_session_request(io->coordinator, &message, io->silence_ns, beat_answered, io);
     } else {
-        /* Without a connection there is nobody to tell; with a full outbox the next one does. */
+        /* An error is harmless: without a connection no heartbeat is due, and after a full outbox
+         * the next heartbeat is sent. */
         (void)sl_session_notify(io->coordinator, &message);
     }
     sl_timer_arm(sl_reactor_timers(io->reactor), timer, now_ns + io->heartbeat_ns);
@@ -155,7 +155,7 @@ static void start_heartbeats(struct sl_client_io *io, uint32_t lease_ms)
     }
 }
 
-/* ---- The session */
+/* The session */
 
 static void welcomed(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome)
@@ -257,9 +257,9 @@ void sl_control_join(struct sl_control_op *op)
     }
 }
 
-/* ---- Requests */
+/* Requests */
 
-/* Sends the message, or answers the call when the connection is lost. */
+/* Sends the message, or fails the operation if the connection is permanently closed. */
 static void ask(struct sl_control_op *op, struct sl_message *message, sl_session_answer_fn *answer)
 {
     struct sl_client_io *io = op->io;
@@ -273,7 +273,7 @@ static void ask(struct sl_control_op *op, struct sl_message *message, sl_session
                        answer, op);
 }
 
-/* True when the answer is of the kind that was asked for. */
+/* Returns whether the answer has the expected kind; else records an error. */
 static bool check_answer(struct sl_control_op *op, const struct sl_message *answer, int err,
                          const char *reason, enum sl_message_kind kind)
 {

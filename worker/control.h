@@ -1,29 +1,27 @@
-/* What hub 0 says to the coordinator: run functions of calls, and what keeps the client a member. A
- * connection that breaks is made again: the client registers anew, and a coordinator that has
- * started anew is told the tables that this client knows. Hub 0's reactor. */
+/* The coordinator session of client_io 0: run functions of control operations, and the client's
+ * membership. After a reconnect the client registers again. If the coordinator restarted, the
+ * client also reopens its tables. Reactor of client_io 0. */
 #ifndef SL_WORKER_CONTROL_H
 #define SL_WORKER_CONTROL_H
 
 #include "worker/client_io.h"
 
-/* Connects to the coordinator, registers, and writes the cluster into *call->cluster (the caller
- * calls sl_message_fini's free of its array) as soon as all ps processes are there. Errors:
- * REFUSED, DEADLINE, VERSION, PROTOCOL. */
+/* Connects to the coordinator, registers, and writes *op->cluster once all servers have joined; the
+ * caller frees its array. Errors: REFUSED, DEADLINE, VERSION, PROTOCOL. */
 void sl_control_join(struct sl_control_op *op);
 
-/* Creates or checks call->spec; writes call->table_id. Errors: EXISTS, INVALID, DEADLINE, CLOSED.
- */
+/* Creates or checks op->spec; writes op->table_id. Errors: EXISTS, INVALID, DEADLINE, CLOSED. */
 void sl_control_table_open(struct sl_control_op *op);
 
-/* Waits at the barrier call->name for call->count clients, 0: for all workers of the job. Errors:
- * DEADLINE, CLOSED. */
+/* Waits at barrier op->name for op->count clients; 0: all workers of the job. Errors: DEADLINE,
+ * CLOSED. */
 void sl_control_barrier(struct sl_control_op *op);
 
-/* Waits for a checkpoint that begins from now on; writes call->number. Errors: DEADLINE, CLOSED, or
- * what the coordinator says. */
+/* Waits for a checkpoint that starts now or later; writes op->number. Errors: DEADLINE, CLOSED,
+ * errors of the coordinator. */
 void sl_control_checkpoint(struct sl_control_op *op);
 
-/* Says goodbye. No call may be under way. */
+/* Disconnects from the coordinator. No operation may be outstanding. */
 void sl_control_leave(struct sl_client_io *io);
 
 #endif

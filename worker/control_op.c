@@ -37,7 +37,7 @@ void sl_control_op_answer(struct sl_control_op *op)
 {
     struct sl_mail mail = {.run = mark_done, .ctx = op};
     int err = sl_mailbox_post(op->answers, mail);
-    sl_assert(err == 0); /* the port bounds what is under way: port.h */
+    sl_assert(err == 0); /* bounded by the thread context: thread_ctx.h */
 }
 
 void sl_control_op_answer_one(struct sl_control_op *op)

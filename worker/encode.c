@@ -41,7 +41,7 @@ static struct sl_encoder_rows rows_of_shard(const struct sl_operation *operation
     const struct sl_route *route = &operation->route;
     uint32_t first = route->starts[shard];
     if (route->starts[shard + 1] == first) {
-        return (struct sl_encoder_rows){0}; /* there may be no keys at all, nowhere */
+        return (struct sl_encoder_rows){0}; /* keys may be NULL */
     }
     return (struct sl_encoder_rows){.keys = route->keys + first,
                                     .labels = route->labels == NULL ? NULL : route->labels + first,
@@ -49,7 +49,7 @@ static struct sl_encoder_rows rows_of_shard(const struct sl_operation *operation
                                     .count = route->starts[shard + 1] - first};
 }
 
-/* What the operation needs on this shard when it is not cut, at most. */
+/* Upper bound of the operation's bytes on this shard if it is not split. */
 static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shard,
                                 const struct sl_operation *operation)
 {
@@ -67,7 +67,7 @@ static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shar
                                                    : sl_encode_rows_bytes(operation, count);
 }
 
-/* Of the reply to that, at most. */
+/* Upper bound of its reply. */
 static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_t shard,
                                       const struct sl_operation *operation)
 {
@@ -89,8 +89,8 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
     return rows * operation->table->spec.dim * sizeof(float);
 }
 
-/* Closes the open request when this operation would make a long frame of it or of its reply: such
- * are received at the cost of a copy, which is more than a message is. A tick still fits. */
+/* Closes the open request if this operation would make the request or its reply a long frame:
+ * receiving one costs a copy, more than another message. Leaves room for a tick. */
 static void close_if_long(struct sl_encoder *encoder, const struct sl_operation *operation)
 {
     const struct sl_encode_plan *plan = encoder->plan;
@@ -122,7 +122,7 @@ static int encode_operation(struct sl_encoder *encoder, struct sl_operation *ope
                                                    : sl_encode_rows(encoder, operation, rows);
 }
 
-/* A tick, or the tick that finishes, which has a request of its own. */
+/* Adds a tick; a finishing tick has its own request. */
 static int encode_tick(struct sl_encoder *encoder)
 {
     const struct sl_encode_plan *plan = encoder->plan;

@@ -1,13 +1,13 @@
-/* Turns the routed operations of a step into requests in their final wire form, shard by shard, cut
- * so that neither a request nor its reply is longer than one frame may be.
+/* The encoder turns the routed operations of a step into requests in wire format, shard by shard.
+ * It splits them so that neither a request nor its reply exceeds one frame.
  *
- * A cut falls between keys, bags' keys, or dense elements. All occurrences of a key in one push
- * stay in one request, so that the shard visits the row once: a push that must be cut has its keys
- * grouped, and gradients of equal keys are summed here, in their order. Arrays of a KV table are
- * cut between keys, and one that is itself longer than a message into pieces. Long dense gradients
- * and KV values are not copied: their request ends with them, in the caller's memory.
+ * Splits fall between keys, keys of bags, or dense elements. All occurrences of a key in one push
+ * stay in one request, so that the shard visits the row once: a push that must be split has its
+ * keys grouped, and the gradients of equal keys are summed here, in their order. KV arrays are
+ * split between keys; an array longer than a message is split into chunks. Long dense gradients and
+ * KV values are not copied: the request's tail points to the caller's memory.
  *
- * Pure but for the scratch memory. */
+ * Pure except for the scratch memory. */
 #ifndef SL_WORKER_ENCODE_H
 #define SL_WORKER_ENCODE_H
 
@@ -17,13 +17,13 @@
 #include "worker/operation.h"
 #include "worker/scratch.h"
 
-/* Dense gradients and KV values of this many bytes and more are sent from the caller's memory. */
+/* From this size on, dense gradients and KV values are sent from the caller's memory. */
 #define SL_ENCODE_TAIL_BYTES_MIN      (64U << 10)
 
-/* A request with a tail has no longer body than this, since it is copied into the outbox. */
+/* Longest body of a request with a tail: the body is copied into the outbox. */
 #define SL_ENCODE_TAIL_BODY_BYTES_MAX (4U << 10)
 
-/* The least payload_bytes_max that any operation can be cut to: one row of the greatest dim. */
+/* Lower bound of payload_bytes_max: one row of the largest dim. */
 #define SL_ENCODE_PAYLOAD_BYTES_MIN   (64U << 10)
 
 struct sl_encode_plan {
@@ -35,10 +35,10 @@ struct sl_encode_plan {
     uint32_t payload_bytes_max; /* >= SL_ENCODE_PAYLOAD_BYTES_MIN */
     uint32_t clock;
     int32_t priority;
-    bool lite; /* operations share requests that are received inline; else each has its own */
-    bool tick; /* of `clock`, after `tick_at` operations; those behind it are of clock + 1 */
+    bool lite; /* batched protocol: operations share short requests; else one request each */
+    bool tick; /* tick `clock` after `tick_at` operations; later operations are of clock + 1 */
     uint32_t tick_at;
-    bool finish; /* ends with a tick of SL_REQUEST_CLOCK_FINISHED, in a request of its own */
+    bool finish; /* end with a tick of SL_REQUEST_CLOCK_FINISHED in its own request */
 };
 
 struct sl_encode_list {
@@ -49,8 +49,8 @@ struct sl_encode_list {
 /* Routes every sparse and KV operation. Errors: NO_MEMORY. */
 int sl_encode_route(const struct sl_encode_plan *plan);
 
-/* Appends the requests for one shard. To be called for the shards in ascending order, which is the
- * order of the operations' partial sums. Errors: NO_MEMORY. */
+/* Appends the requests for one shard. Call in ascending order of shards: partial sums are added in
+ * that order. Errors: NO_MEMORY. */
 int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl_encode_list *list);
 
 #endif

@@ -1,4 +1,4 @@
-/* Pooled pulls: the bags with keys on a shard, and where their sums go. */
+/* Pooled pulls: the part of each bag on one shard, and the partial sums. */
 #include "core/assert.h"
 #include "worker/encoder.h"
 
@@ -8,7 +8,7 @@ uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count)
            sl_bytes_pad8(bag_count * sizeof(uint32_t));
 }
 
-/* As many of the keys as fit, and in how many bags they lie. */
+/* Returns how many keys fit, and their number of bags. */
 static uint32_t bags_that_fit(const struct sl_encoder *encoder, const struct sl_encoder_rows *rows,
                               uint32_t dim, uint32_t *bag_count)
 {

@@ -5,14 +5,14 @@
 #include "core/partition.h"
 #include "worker/encoder.h"
 
-/* A long range travels in pieces that are still in the receiver's cache when they are used, and
- * that nobody waits for long. */
+/* A long range is sent in pieces that stay in the receiver's cache and delay other requests
+ * little. */
 #define PIECE_ELEMENTS_MAX (((uint64_t)1 << 20) / sizeof(float))
 
-/* So much of a pull is a request of its own, whose reply goes straight to its place. */
+/* A pull from this size on has its own request, so that the reply can be written directly to the
+ * caller's memory. */
 #define ALONE_ELEMENTS_MIN (((uint64_t)128 << 10) / sizeof(float))
 
-/* The part of the operation's elements that the shard holds. */
 struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
                                               const struct sl_operation *operation)
 {
@@ -32,8 +32,8 @@ uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t co
            (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * sizeof(float)) : 0);
 }
 
-/* A range that is cut ends with a whole block, if it has one: each section that touches a block
- * counts as a visit of it (ps/table/dense_table.h). */
+/* A split range ends at a block boundary, if possible: each section that touches a block counts as
+ * a visit of it (ps/table/dense_table.h). */
 static uint64_t whole_blocks(struct sl_encoder_range range)
 {
     const uint64_t substep = (range.start + range.count) % SL_PARTITION_BLOCK_ELEMENTS;
@@ -89,9 +89,8 @@ static int put_dense(struct sl_encoder *encoder, const struct sl_operation *oper
     return err;
 }
 
-/* A tail cannot be padded: it has an even number of elements. What lies before the first block of a
- * range that begins with an odd element, and behind the last block of one with an odd number, goes
- * by itself. */
+/* A tail cannot be padded, so it needs an even number of elements. Odd elements at either end, up
+ * to the next block boundary, are sent separately. */
 static uint64_t dense_wanted(struct sl_encoder_range range, bool *as_tail)
 {
     if (*as_tail && range.start % 2 != 0) {

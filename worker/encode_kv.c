@@ -1,13 +1,13 @@
-/* Arrays of KV tables. Keys ascend and shards own ranges of them, so that what goes to a shard lies
- * together in the caller's arrays, and so does what comes back. */
+/* Arrays of KV tables. Keys ascend and shards own key ranges, so the values of one shard, pushed or
+ * pulled, are contiguous in the caller's arrays. */
 #include <string.h>
 
 #include "core/assert.h"
 #include "core/partition.h"
 #include "worker/encoder.h"
 
-/* An array longer than a message travels in pieces that are still in the receiver's cache when they
- * are used, and that nobody waits for long. A multiple of 8. */
+/* An array longer than a message is sent in chunks that stay in the receiver's cache and delay
+ * other requests little. A multiple of 8. */
 #define PIECE_BYTES_MAX ((uint64_t)1 << 20)
 
 static uint64_t width_of(const struct sl_operation *operation)
@@ -20,15 +20,15 @@ static uint64_t len_of(const struct sl_operation *operation, uint32_t key)
     return operation->lens != NULL ? operation->lens[key] : operation->count / operation->key_count;
 }
 
-/* One key's length is the section's. */
+/* The section's count is the length of a single key. */
 static bool sends_lens(const struct sl_operation *operation, uint32_t key_count)
 {
     return operation->lens != NULL && key_count > 1;
 }
 
-/* ---- Routing */
+/* Routing */
 
-/* The first of keys[from .. key_count) that is not below `least`. */
+/* Returns the first index in [from, key_count) whose key is >= `least`. */
 static uint32_t lower_bound(const struct sl_operation *operation, uint32_t from, uint64_t least)
 {
     uint32_t end = operation->key_count;
@@ -91,9 +91,9 @@ struct sl_encoder_arrays sl_encode_kv_arrays(const struct sl_operation *operatio
                                       .count = firsts[shard + 1] - firsts[shard]};
 }
 
-/* ---- Sizes */
+/* Sizes */
 
-/* Of a section without the values in it. */
+/* Bytes of a section without its values. */
 static uint64_t head_bytes(const struct sl_operation *operation, uint32_t key_count)
 {
     return SL_ENCODER_SECTION_BYTES + key_count * sizeof(uint64_t) +
@@ -123,7 +123,7 @@ static bool fits(const struct sl_encoder *encoder, const struct sl_operation *op
            sl_encode_kv_reply_bytes(operation, arrays) <= sl_encoder_reply_room(encoder);
 }
 
-/* As many whole arrays as fit into the open request, or a fresh one when none is open. */
+/* Returns as many whole arrays as fit into the open request, or else into a new one. */
 static struct sl_encoder_arrays arrays_that_fit(const struct sl_encoder *encoder,
                                                 const struct sl_operation *operation,
                                                 const struct sl_encoder_arrays *wanted)
@@ -143,9 +143,9 @@ static struct sl_encoder_arrays arrays_that_fit(const struct sl_encoder *encoder
     }
 }
 
-/* ---- Sections */
+/* Sections */
 
-/* A tail cannot be padded, and what stands before it is copied. */
+/* A tail cannot be padded, and the body before it is copied, so it must be short. */
 static bool goes_as_tail(const struct sl_operation *operation,
                          const struct sl_encoder_arrays *arrays)
 {
@@ -196,7 +196,7 @@ static void put_values(struct sl_encoder *encoder, const struct sl_operation *op
     }
 }
 
-/* Writes a section, whose `start` and `bag_count` are those of a piece or 0. */
+/* Writes a section. Its `start` and `bag_count` describe a chunk, or are 0. */
 static int put_section(struct sl_encoder *encoder, const struct sl_operation *operation,
                        const struct sl_encoder_arrays *arrays, struct sl_request_section section)
 {
@@ -228,9 +228,9 @@ static int put_section(struct sl_encoder *encoder, const struct sl_operation *op
     return err;
 }
 
-/* ---- An array that is longer than a message */
+/* An array longer than a message */
 
-/* Values of a piece, at most: a multiple of 8 bytes. */
+/* Upper bound of a chunk's values: a multiple of 8 bytes. */
 static uint64_t piece_count_max(const struct sl_encoder *encoder,
                                 const struct sl_operation *operation)
 {
@@ -241,7 +241,7 @@ static uint64_t piece_count_max(const struct sl_encoder *encoder,
     return (bytes & ~(uint64_t)7) / width_of(operation);
 }
 
-/* The first array. */
+/* Encodes the first array in chunks. */
 static int encode_pieces(struct sl_encoder *encoder, const struct sl_operation *operation,
                          const struct sl_encoder_arrays *arrays)
 {

@@ -11,7 +11,7 @@ uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t cou
            (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * row_bytes) : 0);
 }
 
-/* Of `wanted` rows those that fit into the open request, or a fresh one when none is open. */
+/* Returns how many of `wanted` rows fit into the open request, or else into a new one. */
 static uint32_t rows_that_fit(const struct sl_encoder *encoder,
                               const struct sl_operation *operation, uint32_t wanted)
 {
@@ -35,8 +35,8 @@ static uint32_t rows_that_fit(const struct sl_encoder *encoder,
     return fit < wanted ? (uint32_t)fit : wanted;
 }
 
-/* How many of `wanted` rows go into the next section. The open request is closed when they do not
- * all fit into it. */
+/* Returns how many of `wanted` rows the next section takes. Closes the open request if they do not
+ * all fit. */
 static uint32_t rows_for_section(struct sl_encoder *encoder, const struct sl_operation *operation,
                                  uint32_t wanted)
 {
@@ -98,9 +98,9 @@ static int put_rows(struct sl_encoder *encoder, const struct sl_operation *opera
                      .row_bytes = dim * (uint32_t)sizeof(float)});
 }
 
-/* ---- A push that is cut: equal keys stand together and become one row */
+/* A push that is split: equal keys are grouped into one row */
 
-/* The end of the run of equal keys that begins at `first`. */
+/* End of the run of equal keys that starts at `first`. */
 static uint32_t run_end(const struct sl_encoder_rows *rows, uint32_t first)
 {
     uint32_t end = first + 1;
@@ -133,7 +133,7 @@ static void sum_gradients(float *restrict sum, const struct sl_operation *operat
     }
 }
 
-/* The first `run_count` runs of `rows` as one section; *taken: the keys that they held. */
+/* Writes the first `run_count` runs of `rows` as one section; *taken: keys of these runs. */
 static int put_grouped(struct sl_encoder *encoder, const struct sl_operation *operation,
                        const struct sl_encoder_rows *rows, uint32_t run_count, uint32_t *taken)
 {

@@ -4,11 +4,11 @@
 
 #include "core/assert.h"
 
-/* `bytes`: what the current operation still needs at most, sections' headers included. */
 int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
 {
     const struct sl_encode_plan *plan = encoder->plan;
-    /* What a step has sent before is counted again; the room that is left over is given back. */
+    /* Overestimates: step_bytes includes operations already encoded. Closing the request trims the
+     * unused part. */
     uint64_t capacity = SL_ENCODER_PREFIX_BYTES + bytes + encoder->step_bytes;
     if (capacity > plan->payload_bytes_max) {
         capacity = plan->payload_bytes_max;
@@ -30,7 +30,7 @@ int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
     return 0;
 }
 
-/* The destination that the transport can write the whole reply to, or NULL. */
+/* Returns where the transport can write the whole reply directly, or NULL. */
 static void *reply_buffer_of(const struct sl_encoder *encoder)
 {
     const struct sl_read *read = encoder->request->first_read;
@@ -41,7 +41,6 @@ static void *reply_buffer_of(const struct sl_encoder *encoder)
     return bytes % 8 == 0 && (uintptr_t)read->to % 8 == 0 ? read->to : NULL;
 }
 
-/* Does nothing when none is open. */
 void sl_encoder_close(struct sl_encoder *encoder)
 {
     struct sl_request *request = encoder->request;
@@ -76,7 +75,6 @@ void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_
           section->op == SL_REQUEST_KV_LENGTHS);
 }
 
-/* Room for an array of the section's body, its padding already zero. */
 void *sl_encoder_put_array(struct sl_encoder *encoder, uint64_t bytes)
 {
     uint64_t padded = sl_bytes_pad8(bytes);

@@ -1,5 +1,5 @@
-/* The inside of encode.c: one shard's encoder with the request that is being filled, and one file
- * for each family of operations. */
+/* Private to encode.c and its encode_*.c files, one per family of operations: the encoder of one
+ * shard, with its open request. */
 #ifndef SL_WORKER_ENCODER_H
 #define SL_WORKER_ENCODER_H
 
@@ -16,7 +16,7 @@ struct sl_encoder {
     struct sl_encode_list *list;
     uint32_t shard;
     uint32_t clock;      /* of the current operation */
-    uint64_t step_bytes; /* lite: that all operations need when none is cut */
+    uint64_t step_bytes; /* lite: bytes of all operations if none is split */
 
     struct sl_request *request; /* NULL: none is open */
     uint8_t *base;
@@ -26,7 +26,7 @@ struct sl_encoder {
     uint32_t read_count;
 };
 
-/* Keys of one operation on one shard, or a piece of them. */
+/* Keys of one operation on one shard, or some of them. */
 struct sl_encoder_rows {
     const uint64_t *keys;
     const uint32_t *labels; /* as in struct sl_route; NULL: first_label + i */
@@ -34,8 +34,8 @@ struct sl_encoder_rows {
     uint32_t count;
 };
 
-/* Keys of a KV operation, by their place in it, and their values: `count` from `start` on. Of a
- * piece of one array: those that it has. */
+/* Keys of a KV operation by index, and their values: `count` from `start` on. For a chunk of one
+ * array: the values of the chunk. */
 struct sl_encoder_arrays {
     uint32_t key, key_count;
     uint64_t start, count;
@@ -55,17 +55,17 @@ static inline bool sl_encoder_pushes(const struct sl_operation *operation)
     return operation->gradients != NULL;
 }
 
-/* ---- The open request */
+/* The open request */
 
-/* Opens one; none may be open. `bytes`: what the current operation still needs at most, sections'
- * headers included. Errors: NO_MEMORY. */
+/* Opens a request; none may be open. `bytes`: upper bound of what the current operation still
+ * needs, with section headers. Errors: NO_MEMORY. */
 int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes);
 
-/* Appends it to the list; does nothing when none is open. */
+/* Appends the open request, if any, to the list. */
 void sl_encoder_close(struct sl_encoder *encoder);
 
-/* Payload bytes that a section with its header may take, and that its reply may take, in the open
- * request or, when none is open, in a fresh one. 0: none more. */
+/* Payload bytes left for a section with its header, and for its reply, in the open request or else
+ * in a new one. 0: no section fits. */
 static inline uint64_t sl_encoder_section_room(const struct sl_encoder *encoder)
 {
     if (encoder->request == NULL) {
@@ -82,13 +82,13 @@ static inline uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder)
 
 void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_section *section);
 
-/* Room for an array of the section's body, its padding already zero. */
+/* Reserves an array in the section's body, its padding zeroed. */
 void *sl_encoder_put_array(struct sl_encoder *encoder, uint64_t bytes);
 
 /* Errors: NO_MEMORY. */
 int sl_encoder_add_read(struct sl_encoder *encoder, struct sl_read read);
 
-/* ---- Operations. Errors: NO_MEMORY */
+/* Operations. Errors: NO_MEMORY */
 
 int sl_encode_rows(struct sl_encoder *encoder, const struct sl_operation *operation,
                    struct sl_encoder_rows rows);
@@ -103,21 +103,21 @@ int sl_encode_kv(struct sl_encoder *encoder, const struct sl_operation *operatio
 /* Finds each shard's keys and values. Errors: NO_MEMORY. */
 int sl_encode_kv_route(const struct sl_encode_plan *plan, struct sl_operation *operation);
 
-/* The shard's, after that. */
+/* Returns a shard's part, after routing. */
 struct sl_encoder_arrays sl_encode_kv_arrays(const struct sl_operation *operation, uint32_t shard);
 
-/* Payload bytes of a section with these, and of its reply. */
+/* Payload bytes of a section with these arrays, and of its reply. */
 uint64_t sl_encode_kv_bytes(const struct sl_operation *operation,
                             const struct sl_encoder_arrays *arrays);
 uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
                                   const struct sl_encoder_arrays *arrays);
 
-/* Payload bytes of a section with this many of an operation's keys, bags, elements. */
+/* Payload bytes of a section with this many keys, bags or elements. */
 uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t count);
 uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count);
 uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count);
 
-/* The part of the operation's elements that the shard holds. */
+/* Returns the part of the operation's elements that the shard holds. */
 struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
                                               const struct sl_operation *operation);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One endpoint, up to a comma or the end. */
+/* Parses one endpoint of `length` bytes. */
 static int parse_one(const char *text, size_t length, struct sl_endpoint *out, char *reason,
                      size_t reason_bytes)
 {

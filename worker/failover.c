@@ -6,7 +6,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-/* Travels from hub 0 to another hub and back. */
+/* A mail from client_io 0 to another one and back. */
 struct move {
     struct sl_client_io *from, *to;
     uint32_t ps_count;

@@ -1,14 +1,14 @@
-/* A ps that has come back elsewhere: hub 0 hears it from the coordinator and tells the other hubs
- * of its client, each on its own reactor; those reactors are connected (reactor.h) when there is
- * more than one. */
+/* Failover redirects shard connections when a server has moved or its backup was promoted.
+ * client_io 0 receives the new cluster from the coordinator and forwards it by mail to the other
+ * client_ios, whose reactors are connected (reactor.h). */
 #ifndef SL_WORKER_FAILOVER_H
 #define SL_WORKER_FAILOVER_H
 
 #include "worker/client_io.h"
 
-/* The cluster is as the coordinator says: every link whose ps has another endpoint now goes there
- * with its next connection. What the mail to others needs is allocated, and given back when they
- * have answered: hub->moves_out counts them. Hub 0's reactor. */
+/* Applies the new cluster: connections of servers with a new endpoint use it from the next attempt
+ * on. Allocates the mails to other client_ios; io->moves_out counts those that have not returned.
+ * Reactor of client_io 0. */
 void sl_failover_apply(struct sl_client_io *io, const struct sl_message_cluster *cluster);
 
 #endif

@@ -40,8 +40,8 @@ struct sl_inflight_entry *sl_inflight_find(struct sl_inflight *inflight, uint64_
     return NULL;
 }
 
-/* Moves later entries of the run into the hole where their own slot allows it, so that no search
- * ends too early. */
+/* Backward-shift deletion: moves later entries of the run into the hole if their own slot allows
+ * it, so that no search ends early. */
 void sl_inflight_remove(struct sl_inflight *inflight, struct sl_inflight_entry *entry)
 {
     sl_assert(entry->id != 0);

@@ -1,7 +1,6 @@
-/* What a step is made of: operations as the caller gave them, and the requests that they become.
- * All of it lies in the step's own memory. An application thread builds it; from submit until the
- * step's parts have come back it is the reactors' to read, and each request's lower half is its
- * reactor's to write. */
+/* The contents of a step: the operations of the caller and the requests made from them, all in the
+ * step's memory. An application thread builds them. From submit until all substeps have returned,
+ * the reactors read them, and the fields of a request from `queued` on belong to its reactor. */
 #ifndef SL_WORKER_OPERATION_H
 #define SL_WORKER_OPERATION_H
 
@@ -20,9 +19,8 @@ struct sl_table {
     struct sl_table_spec spec;
 };
 
-/* The sums that one shard made of (some of) the bags of a pooled pull. The shards' sums are added
- * in the order of shards by the application thread, so that the result depends on nobody's timing.
- */
+/* One shard's sums of (some of) the bags of a pooled pull. The application thread adds them in the
+ * order of shards, so that the result does not depend on timing. */
 struct sl_partial {
     struct sl_partial *next;
     const uint32_t *bags; /* [bag_count] */
@@ -39,19 +37,19 @@ struct sl_operation {
     uint32_t key_count, bag_count;
     uint64_t start, count;  /* dense: elements; KV: count values in all */
     const void *gradients;  /* f32: rows, or elements [start, start + count); KV: values to push */
-    void *values;           /* likewise; or the bags; KV_LENGTHS: u32[key_count] */
+    void *values;           /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
     const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
     uint32_t command;       /* KV */
-    struct sl_route route;  /* sparse and KV: made by submit */
-    const uint64_t *firsts; /* KV: the first value of each shard's keys; made by submit */
+    struct sl_route route;  /* sparse and KV: set by submit */
+    const uint64_t *firsts; /* KV: index of each shard's first value; set by submit */
     struct sl_partial *first_partial, **partials_end;
 };
 
-/* One array of a reply, and where it belongs. */
+/* One array of a reply, and its destination. */
 struct sl_read {
     struct sl_read *next;
-    void *to;                /* contiguous when there are no places */
-    const uint32_t *places;  /* row i belongs to the places[i]-th row of `to`; may be NULL */
+    void *to;                /* contiguous if places is NULL */
+    const uint32_t *places;  /* row i goes to row places[i] of `to`; may be NULL */
     const uint64_t *grouped; /* [place_count]: equal neighbours share one row; may be NULL */
     uint32_t row_count, place_count;
     uint32_t row_bytes; /* dense: of an element; KV: of a value */
@@ -59,30 +57,30 @@ struct sl_read {
 
 /* One message to one shard. */
 struct sl_request {
-    struct sl_request *next; /* in its part */
+    struct sl_request *next; /* of the substep */
     struct sl_substep *substep;
     uint32_t shard;
     uint32_t body_bytes, tail_bytes;
-    const uint8_t *body; /* prefix, sections and their bodies, in their final form */
+    const uint8_t *body; /* prefix, sections and their bodies, in wire format */
     const void *tail;    /* further payload, in the caller's memory; or NULL */
     uint64_t reply_bytes;
-    int32_t priority; /* among those that were never sent */
+    int32_t priority; /* among requests never sent */
     uint32_t clock;   /* of its last read */
     struct sl_read *first_read;
-    void *reply_buffer; /* the whole reply can be received here; or NULL */
-    bool writes;        /* pushes, ticks or finishes: carried out once at most */
-    bool ticks;         /* the iteration tick_clock */
+    void *reply_buffer; /* can receive the whole reply; or NULL */
+    bool writes;        /* pushes, ticks or finishes: applied at most once */
+    bool ticks;         /* iteration tick_clock */
     bool finishes;
     uint32_t tick_clock;
 
-    /* The reactor's. The request is over when all four are false. */
-    bool queued;          /* in its link's queue: waits for credit, or for the link to come back */
-    bool in_flight;       /* its reply is awaited */
+    /* The reactor's. The request is over when the next four are false. */
+    bool queued;          /* waits in its connection's queue for credit or a connection */
+    bool in_flight;       /* waits for its reply */
     bool tail_unsent;     /* the transport may still read the caller's memory */
     bool is_reply_buffer; /* the transport may still write the caller's memory */
-    bool over;            /* counted by its part */
+    bool over;            /* counted by its substep */
     struct sl_request *queue_prev, *queue_next;
-    uint64_t id; /* since it was first sent; 0: the shard has not heard of it */
+    uint64_t id; /* since it was first sent; 0: never sent */
 };
 
 #endif

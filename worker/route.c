@@ -19,7 +19,7 @@ struct sorted {
     uint64_t *keys;
     uint32_t *labels;
     uint32_t *starts;
-    uint16_t *owners; /* of the keys in the caller's order */
+    uint16_t *owners; /* of the keys, in the caller's order */
 };
 
 static_assert(SL_LIMIT_SHARDS <= UINT16_MAX, "a shard's number fits");
@@ -29,7 +29,7 @@ static int take_sorted(struct sl_scratch *scratch, uint32_t key_count, uint32_t 
 {
     out->keys = sl_scratch_take(scratch, (size_t)key_count * sizeof *out->keys);
     out->labels = sl_scratch_take(scratch, (size_t)key_count * sizeof *out->labels);
-    /* One more than the caller sees: the places are counted up in the entries behind their own. */
+    /* One extra: count_owners counts two entries ahead, and the sort advances starts[s + 1]. */
     out->starts = sl_scratch_take(scratch, ((size_t)shard_count + 2) * sizeof *out->starts);
     out->owners = sl_scratch_take(scratch, (size_t)key_count * sizeof *out->owners);
     if (out->keys == NULL || out->labels == NULL || out->starts == NULL || out->owners == NULL) {
@@ -38,7 +38,7 @@ static int take_sorted(struct sl_scratch *scratch, uint32_t key_count, uint32_t 
     return 0;
 }
 
-/* Afterwards starts[s + 1] is where shard s's first key goes. */
+/* Sets starts[s + 1] to the index of shard s's first key. */
 static void count_owners(const uint64_t *keys, uint32_t key_count, uint32_t shard_count,
                          const struct sorted *sorted)
 {
@@ -100,8 +100,8 @@ int sl_route_bags(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key
     return 0;
 }
 
-/* One stable pass by the digit at `shift`; false when all keys share that digit and nothing moved.
- */
+/* One stable pass by the digit at `shift`. Returns false, and moves nothing, if all keys share the
+ * digit. */
 static bool radix_pass(const struct labelled *from, struct labelled *to, uint32_t count,
                        unsigned shift)
 {

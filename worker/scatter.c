@@ -13,7 +13,7 @@ static void scatter_rows(const struct sl_read *read, const uint8_t *rows)
     }
 }
 
-/* Each row goes to all places of its run of equal keys. */
+/* Copies each row to all places of its run of equal keys. */
 static void scatter_grouped(const struct sl_read *read, const uint8_t *rows)
 {
     uint8_t *to = read->to;

@@ -1,14 +1,14 @@
-/* From a reply's bytes to the caller's rows. Pure; any thread. */
+/* Copies replies into the caller's arrays. Pure; any thread. */
 #ifndef SL_WORKER_SCATTER_H
 #define SL_WORKER_SCATTER_H
 
 #include "worker/operation.h"
 
-/* Distributes a reply to where its request's reads say. payload: request->reply_bytes bytes,
- * aligned to 8 (the caller has compared the length). */
+/* Copies a reply to the destinations of the request's reads. payload: request->reply_bytes bytes,
+ * aligned to 8; the caller has checked the length. */
 void sl_scatter_reply(const struct sl_request *request, const uint8_t *payload);
 
-/* Adds up a pooled pull's partial sums, in the order of shards, and divides for means. */
+/* Adds the partial sums of a pooled pull in the order of shards; divides for means. */
 void sl_scatter_pool(const struct sl_operation *operation);
 
 #endif

@@ -84,5 +84,5 @@ void sl_scratch_reset(struct sl_scratch *scratch)
         bytes += chunk->bytes;
     }
     sl_scratch_fini(scratch);
-    scratch->chunks = chunk_create(scratch, bytes); /* NULL is fine: the next take tries again */
+    scratch->chunks = chunk_create(scratch, bytes); /* NULL is fine: the next take retries */
 }

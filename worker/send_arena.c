@@ -46,7 +46,7 @@ void sl_send_arena_destroy(struct sl_send_arena **memory)
     free(gone);
 }
 
-/* The first of `count` free units in a row; unit_count: there are none. */
+/* Finds the first run of `count` free units; unit_count: none. */
 static size_t find_run(const struct sl_send_arena *memory, size_t count)
 {
     size_t run = 0;

@@ -1,7 +1,7 @@
-/* Memory that long messages are sent from, which processes of this machine, or a device for RDMA,
- * can read where it lies: steps take what they put their messages together in from here, while
- * there is some. What was used once stays with the process until the end, to be used again. Any
- * thread; takes a lock: for memory that is kept for long. */
+/* The send arena is memory from which long messages are sent without a copy: processes on this
+ * machine, or an RDMA device, can read it. Steps take their scratch chunks from it while it lasts.
+ * Pages once used stay with the process until the end. Any thread; takes a lock, so not per
+ * message. */
 #ifndef SL_WORKER_SEND_ARENA_H
 #define SL_WORKER_SEND_ARENA_H
 
@@ -14,14 +14,14 @@ struct sl_send_arena;
 /* bytes: a multiple of the unit. Errors: NO_MEMORY, IO. */
 int sl_send_arena_create(size_t bytes, struct sl_send_arena **out);
 
-/* All must have been put back. Nulls *memory; NULL is fine. */
+/* All pieces must have been put back. Sets *memory to NULL; accepts NULL. */
 void sl_send_arena_destroy(struct sl_send_arena **memory);
 
-/* At least `bytes` bytes, > 0, aligned to a page; as many as there are go to *taken_bytes. NULL:
- * there is no such piece left. */
+/* Takes at least `bytes` > 0 bytes, page-aligned; writes the actual size to *taken_bytes. NULL: no
+ * such piece is free. */
 void *sl_send_arena_take(struct sl_send_arena *memory, size_t bytes, size_t *taken_bytes);
 
-/* As take has returned it, with *taken_bytes. */
+/* Returns a piece, with its *taken_bytes. */
 void sl_send_arena_put(struct sl_send_arena *memory, void *piece, size_t taken_bytes);
 
 const struct sl_shared *sl_send_arena_shared(const struct sl_send_arena *memory);

@@ -8,13 +8,13 @@
 #include "worker/scatter.h"
 #include "worker/substep.h"
 
-/* A body up to here is copied behind its header, so that small requests leave as one piece; a reply
- * up to here is moved to its place. */
+/* Shorter bodies are copied behind the header, to send one buffer; shorter replies are copied to
+ * their destination. */
 #define COPY_BYTES_MAX (2U << 10)
 
-/* ---- The queue */
+/* The queue */
 
-/* Puts the request behind `prev`, NULL: at the head. */
+/* Inserts the request after `prev`; NULL: at the head. */
 static void queue_insert(struct sl_shard_conn *conn, struct sl_request *prev,
                          struct sl_request *request)
 {
@@ -35,7 +35,7 @@ void sl_shard_conn_withdraw(struct sl_shard_conn *conn, struct sl_request *reque
     *(next == NULL ? &conn->queue_last : &next->queue_prev) = prev;
 }
 
-/* ---- Sending */
+/* Sending */
 
 static uint32_t budget_us(const struct sl_substep *substep, uint64_t now_ns)
 {
@@ -46,13 +46,13 @@ static uint32_t budget_us(const struct sl_substep *substep, uint64_t now_ns)
     return budget < UINT32_MAX ? (uint32_t)budget : UINT32_MAX;
 }
 
-/* The bytes of the body that go behind the header; the rest is sent from where it is. */
+/* Bytes of the body copied behind the header; the rest is sent in place. */
 static uint32_t copied_bytes(const struct sl_request *request)
 {
     return request->tail != NULL || request->body_bytes <= COPY_BYTES_MAX ? request->body_bytes : 0;
 }
 
-/* No shard writes to memory that the transport does not know. */
+/* A direct reply requires memory exported over this transport. */
 static bool may_land(const struct sl_shard_conn *conn, const struct sl_request *request)
 {
     return conn->direct_to_user && request->reply_buffer != NULL &&
@@ -60,16 +60,15 @@ static bool may_land(const struct sl_shard_conn *conn, const struct sl_request *
            sl_client_io_lends(conn->io, conn->scheme, request->reply_buffer, request->reply_bytes);
 }
 
-/* From here until the answer, or the end of the connection, the shard may write there. */
+/* From now until the reply or the end of the connection, the shard may write to the memory. */
 static void ask_to_land(struct sl_shard_conn *conn, struct sl_request *request)
 {
     request->is_reply_buffer = true;
     sl_outbox_set_landing(conn->outbox, request->reply_buffer, (uint32_t)request->reply_bytes);
 }
 
-/* A long reply that is to be scattered lands in a buffer of the hub's first: otherwise it would
- * wait at the shard until it is fetched. One buffer is left for what comes otherwise, and is
- * fetched. */
+/* Reserves a receive buffer for a long direct reply that must be scattered: otherwise the reply
+ * waits at the shard until fetched. Leaves one buffer for fetched replies. */
 static void *take_stage(struct sl_shard_conn *conn, const struct sl_request *request)
 {
     struct sl_pool *buffers = &conn->io->buffers;
@@ -121,8 +120,7 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request, uint8
                      tail == NULL ? NULL : request);
 }
 
-/* Spends the credit and reserves the room for a frame; NULL when it must wait: for credit, for a
- * slot, or for memory of the outbox. */
+/* Spends credit and reserves a frame. NULL: no credit, slot or outbox memory; wait. */
 static uint8_t *prepare(struct sl_shard_conn *conn, uint64_t cost, uint32_t preferred_bytes)
 {
     if (sl_inflight_full(&conn->inflight) || !sl_credit_spend(&conn->credit, cost)) {
@@ -148,7 +146,7 @@ static bool try_send(struct sl_shard_conn *conn, struct sl_request *request)
     return true;
 }
 
-/* A finish of the link's own, whose answer nobody waits for. */
+/* Sends the connection's own finish; its reply is ignored. */
 static bool try_finish(struct sl_shard_conn *conn)
 {
     const struct {
@@ -188,8 +186,8 @@ int sl_shard_conn_check(const struct sl_shard_conn *conn, const struct sl_reques
     return 0;
 }
 
-/* Whom the request stands behind: those with its priority or more, those that were sent before,
- * and what ends an iteration. */
+/* Returns the request to queue after: one with at least the same priority, one sent before, or one
+ * that ends an iteration. */
 static struct sl_request *queue_place(const struct sl_shard_conn *conn,
                                       const struct sl_request *request)
 {
@@ -227,9 +225,9 @@ void sl_shard_conn_pump(struct sl_shard_conn *conn)
     }
 }
 
-/* ---- Replies */
+/* Replies */
 
-/* The clock that this worker has here once the request was carried out; 0: it ticks nothing. */
+/* The worker's clock on the shard after the request; 0: the request does not tick. */
 static uint32_t clock_after(const struct sl_request *request)
 {
     return request->ticks ? request->tick_clock + 1 : 0;
@@ -267,7 +265,7 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
     return conn->buffer;
 }
 
-/* The memory that `sink` named is no longer the transport's. */
+/* The transport no longer uses the memory that `sink` returned. */
 static void landed(struct sl_shard_conn *conn)
 {
     if (conn->buffer != NULL) {
@@ -289,7 +287,7 @@ static void release(struct sl_shard_conn *conn, const struct sl_transport_messag
     }
 }
 
-/* The peer's words, made fit for a log line. */
+/* Copies the peer's text, with unprintable bytes replaced, for the log. */
 static void copy_text(char *text, size_t text_bytes, const struct sl_transport_message *message)
 {
     size_t bytes = message->header.payload_bytes;
@@ -326,7 +324,7 @@ static void succeeded(struct sl_shard_conn *conn, struct sl_request *request,
     }
 }
 
-/* NULL: nobody waits for it any more. `clock`: after what it asked for. */
+/* request NULL: abandoned. `clock`: the worker's clock after the request, or 0. */
 static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, uint32_t clock,
                        const struct sl_transport_message *message)
 {
@@ -378,7 +376,7 @@ void sl_shard_conn_received(void *ctx, struct sl_session *session,
     sl_shard_conn_pump(conn);
 }
 
-/* ---- The end of a connection */
+/* End of a connection */
 
 static int by_id(const void *a, const void *b)
 {
@@ -401,9 +399,9 @@ void sl_shard_conn_keep(struct sl_shard_conn *conn)
             continue;
         }
         request->in_flight = request->is_reply_buffer = false;
-        sl_assert(!request->tail_unsent); /* the transport gave all memory back when it closed */
+        sl_assert(!request->tail_unsent); /* the transport returned all memory when it closed */
         if (request->substep->err != 0) {
-            sl_substep_settle(request); /* its part has failed: nobody wants it any more */
+            sl_substep_settle(request); /* the substep failed: the request is abandoned */
         } else {
             kept[count++] = request;
         }
@@ -421,7 +419,7 @@ static void fail_queued(struct sl_shard_conn *conn, struct sl_request *request, 
     sl_substep_failed(request, err, text);
 }
 
-/* Each failure may give up other requests of this link: after one the search begins anew. */
+/* A failure may abandon other requests of this connection: restart the search after each. */
 void sl_shard_conn_fail_writes(struct sl_shard_conn *conn, const char *text)
 {
     struct sl_request *at = conn->queue_first;

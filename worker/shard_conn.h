@@ -1,17 +1,17 @@
-/* One shard's connection on its worker reactor: the requests that wait for credit, those in flight,
- * and where replies go. A connection that breaks is made again; what it had in flight is kept and
- * sent again under its old id, before everything else. Meanwhile requests wait, and end by their
- * deadline at the latest.
+/* A shard connection is the client's connection to one shard, on a worker reactor: its session, the
+ * queue of requests that wait for credit, the requests in flight. A broken connection is
+ * re-established, and its requests in flight are retransmitted first, with their old ids. Meanwhile
+ * requests wait, until their deadline.
  *
- * A shard that does not remember this client (it was restarted, or the client was away for longer
- * than its lease) is given the client's tables again, and the worker's clock joins again at its own
- * iteration, before any request; writes that had been sent to it fail. One that was restored from a
- * checkpoint is told the same, and the writes are sent to it again. A link that is CLOSED, since
- * the peer refuses it for good, breaks the protocol, or the others went on without this worker,
- * fails all that it has, naming the peer and why, and everything that is given to it afterwards.
+ * A shard may have no session of this client: it restarted, or the lease passed. Then, before any
+ * request, the client reopens its tables there and its clock rejoins at its own iteration; writes
+ * in flight fail. If the shard was restored from a checkpoint that has the session, writes in
+ * flight are retransmitted instead. A connection becomes CLOSED if the peer refuses it permanently
+ * or violates the protocol, or if other workers continued without this one: all its requests,
+ * present and later, fail with the peer's name and the reason.
  *
- * link.c: requests and replies. link_connection.c: connections, and what outlives them.
- * link_restore.c: what a shard that has forgotten is told. Owner reactor. */
+ * shard_conn.c: requests and replies. shard_conn_connect.c: connections. shard_conn_restore.c:
+ * restoring a shard's state. Owner reactor. */
 #ifndef SL_WORKER_SHARD_CONN_H
 #define SL_WORKER_SHARD_CONN_H
 
@@ -26,25 +26,25 @@ struct sl_client_io;
 struct sl_client_io_options;
 
 enum sl_shard_conn_state {
-    SL_SHARD_CONN_OPENING,   /* never welcomed yet */
-    SL_SHARD_CONN_OPEN,      /* requests are sent */
-    SL_SHARD_CONN_RESTORING, /* welcomed by a shard that had forgotten this client */
-    SL_SHARD_CONN_BREAKING,  /* was told to end its connection, which has not ended */
-    SL_SHARD_CONN_AWAY,      /* between two connections */
-    SL_SHARD_CONN_CLOSED     /* for good */
+    SL_SHARD_CONN_OPENING,   /* before the first welcome */
+    SL_SHARD_CONN_OPEN,      /* sending requests */
+    SL_SHARD_CONN_RESTORING, /* welcomed by a shard without this client's state */
+    SL_SHARD_CONN_BREAKING,  /* disconnecting; not yet closed */
+    SL_SHARD_CONN_AWAY,      /* disconnected, reconnecting */
+    SL_SHARD_CONN_CLOSED     /* permanently */
 };
 
 #define SL_SHARD_CONN_NAME_BYTES   (SL_LIMIT_ENDPOINT_BYTES + 48)
 #define SL_SHARD_CONN_REASON_BYTES SL_MESSAGE_TEXT_BYTES
 
-/* Where the shards of a ps are reached: at itself, or, when their backups have taken over, at
- * another ps, where they come behind its own. */
+/* The address of a server's shards: the server itself or, after a promotion, the server of their
+ * backups, where they follow its own shards. */
 struct sl_shard_address {
     uint32_t server_task;
-    uint32_t first_shard; /* the ps's first one has this number there */
+    uint32_t first_shard; /* number of the server's first shard there */
     struct sl_endpoint endpoint;
-    /* Beside a TCP endpoint: shared memory, where the ps is on this host, or else RDMA or DPDK,
-     * where the ps has it. */
+    /* Besides a TCP endpoint: shared memory if the server is on this host, else RDMA or DPDK if the
+     * server offers it. */
     struct sl_endpoint preferred;
     bool has_preferred;
 };
@@ -52,140 +52,140 @@ struct sl_shard_address {
 struct sl_shard_conn {
     struct sl_client_io *io;
     uint32_t shard;                      /* in the cluster */
-    uint32_t ps_task, local_shard;       /* and in its process */
+    uint32_t ps_task, local_shard;       /* and in its server */
     char peer_name[32];                  /* "ps/1 shard 3" */
-    char name[SL_SHARD_CONN_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)": as it is
-                                            connected */
+    char name[SL_SHARD_CONN_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)": with the endpoint
+                                          * in use */
     struct sl_shard_address place;
     enum sl_shard_conn_state state;
-    bool ends;                               /* BREAKING: for good */
+    bool ends;                               /* BREAKING: becomes CLOSED */
     char reason[SL_SHARD_CONN_REASON_BYTES]; /* why the last connection broke */
     struct sl_session *session;
-    struct sl_control_op *opening; /* the call that waits for the first welcome, or NULL */
+    struct sl_control_op *opening; /* operation that waits for the first welcome, or NULL */
 
-    /* Of the connection that there is. */
+    /* Of the current connection. */
     struct sl_outbox *outbox;
     enum sl_endpoint_scheme scheme;
-    bool direct_to_user; /* the shard can write replies into buffers of the client */
-    bool direct_to_io;   /* and into those of the hub */
+    bool direct_to_user; /* the shard can write replies into client buffers */
+    bool direct_to_io;   /* and into receive buffers of the client_io */
 
-    /* As the last welcome said. */
-    struct sl_credit credit;    /* what is left of it */
+    /* From the last welcome. */
+    struct sl_credit credit;    /* left */
     uint32_t payload_bytes_max; /* of one frame */
     uint64_t incarnation;
-    bool counts; /* this worker's clock, on this shard */
+    bool counts; /* the shard counts this worker's clock */
     uint32_t clock_told;
 
-    /* This worker's clock on this shard, as far as this side knows. */
-    bool has_clock;   /* the start has agreed on one */
-    bool finished;    /* a finish was sent, or the worker began as finished */
+    /* This worker's clock on this shard, as the client has it. */
+    bool has_clock;   /* the start has agreed on a clock */
+    bool finished;    /* a finish was sent, or the worker had already finished */
     uint32_t clock;   /* iterations ticked */
-    bool must_finish; /* a shard that has forgotten the finish is to be told again */
+    bool must_finish; /* send the finish again: the shard lost it */
 
     struct {
-        bool pending;   /* the shard does not have yet what it forgot */
-        bool asked;     /* one request is out */
-        bool anew;      /* it forgot once more meanwhile: begin again with the answer */
-        uint32_t table; /* of the hub's: the next */
+        bool pending;   /* the shard lacks state of this client */
+        bool asked;     /* one request is unanswered */
+        bool anew;      /* state was lost again meanwhile: restart after the answer */
+        uint32_t table; /* index of the next table in io->tables */
     } restore;
 
-    uint64_t next_id; /* ascends over connections */
+    uint64_t next_id; /* ascends across connections */
     struct sl_inflight inflight;
-    /* Those to be sent again come first; then by priority, then by age. */
+    /* Order: requests to retransmit, then by priority, then by age. */
     struct sl_request *queue_first, *queue_last;
     struct sl_request *reply_buffer; /* its reply is being received into the caller's memory */
-    void *buffer;                    /* of the hub's: a long reply is being received into it */
+    void *buffer;                    /* receive buffer of the client_io in use for a long reply */
 };
 
-/* ---- link_connection.c */
+/* shard_conn_connect.c */
 
-/* Where the shards of this ps, one of the cluster's, are reached by a client with these options.
- * Errors: INVALID, with the reason: the ps that serves them is not in the cluster, has an endpoint
- * that is none, or one for RDMA or DPDK only, to which TLS does not lead, or this process has no
- * device.
- * Any thread. */
+/* Finds the address of the shards of server `of` (one of `all`) for a client with these options.
+ * Any thread. Errors: INVALID, with reason:
+ * - the server that serves them is not in the cluster
+ * - its endpoint is invalid
+ * - its endpoint is RDMA or DPDK only, and the client uses TLS or has no DPDK device */
 int sl_shard_conn_find_place(const struct sl_client_io_options *options,
                              const struct sl_message_ps *all, uint32_t ps_count,
                              const struct sl_message_ps *of, struct sl_shard_address *out,
                              char *reason, size_t reason_bytes);
 
-/* The ps of that task; NULL: there is none. */
+/* Returns the server with that task, or NULL. */
 const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *all,
                                                   uint32_t ps_count, uint32_t task_index);
 
-/* Writes the link's names from its numbers, and the way that its session takes, or will. Also
- * before the link is its reactor's. */
+/* Sets the names, from the numbers and the session's endpoint. Also allowed before the reactor owns
+ * the connection. */
 void sl_shard_conn_set_name(struct sl_shard_conn *conn);
 
-/* Begins to connect; counted into call->left, and answered when welcomed or failed: then
- * call->clock, call->counts and call->payload_bytes_max have taken in what the shard said. */
+/* Begins to connect. One answer of op->left follows, when welcomed or failed; before it, op->clock,
+ * op->counts and op->payload_bytes_max include the shard's values. */
 void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op);
 
-/* Ends the session, with a goodbye where it is open. No request may be left. */
+/* Closes the session, with a goodbye if it is open. No request may be left. */
 void sl_shard_conn_close(struct sl_shard_conn *conn);
 
-/* This is where the shard is reached: the next connection goes there. */
+/* Sets the shard's address for the next connection. */
 void sl_shard_conn_move(struct sl_shard_conn *conn, const struct sl_shard_address *place);
 
-/* Ends the connection for this reason; another one is made, unless `for_good`: then all that the
- * link has fails when the connection has closed. */
+/* Breaks the connection for this reason. The client reconnects, unless for_good: then all requests
+ * fail once the connection has closed. */
 void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool for_good);
 
-/* Will never be open again. */
+/* Returns whether the connection is permanently down. */
 static inline bool sl_shard_conn_is_down(const struct sl_shard_conn *conn)
 {
     return conn->state == SL_SHARD_CONN_CLOSED ||
            (conn->state == SL_SHARD_CONN_BREAKING && conn->ends);
 }
 
-/* Why nothing is sent at the moment; "" when something is. Valid until the link changes. */
+/* Returns why nothing is sent at the moment; "" if requests are sent. Valid until the state
+ * changes. */
 const char *sl_shard_conn_obstacle(const struct sl_shard_conn *conn);
 
-/* ---- link.c */
+/* shard_conn.c */
 
-/* 0, or why the link will not take this request: CLOSED, TOO_LARGE, with *text. */
+/* Returns 0 or why the connection cannot take this request, with *text: CLOSED, TOO_LARGE. */
 int sl_shard_conn_check(const struct sl_shard_conn *conn, const struct sl_request *request,
                         const char **text);
 
-/* Sends the request, or queues it, by its priority among those that were never sent, until there is
- * a connection and credit. It was checked. Never fails. */
+/* Sends the request or queues it until there are a connection and credit. Check it first. Never
+ * fails. */
 void sl_shard_conn_submit(struct sl_shard_conn *conn, struct sl_request *request);
 
-/* Takes a queued request back. */
+/* Removes a queued request. */
 void sl_shard_conn_withdraw(struct sl_shard_conn *conn, struct sl_request *request);
 
-/* Nobody waits for the reply of a request in flight any more: when it comes, it is dropped; when
- * the connection breaks, it is not sent again. */
+/* Abandons a request in flight: its reply is dropped, and it is not retransmitted. */
 void sl_shard_conn_forget(struct sl_shard_conn *conn, struct sl_request *request);
 
-/* Sends what waits, as far as credit and the outbox allow. */
+/* Sends queued requests, as far as credit and the outbox allow. */
 void sl_shard_conn_pump(struct sl_shard_conn *conn);
 
-/* The data events of the session: as in net/control/session.h. */
+/* Data events of the session: net/control/session.h. */
 void sl_shard_conn_received(void *ctx, struct sl_session *session,
                             const struct sl_transport_message *message);
 void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_frame *header);
 
-/* The connection has closed: what was in flight, and is still wanted, goes to the head of the
- * queue, in ascending order of id. */
+/* The connection has closed: moves requests in flight that are still wanted to the head of the
+ * queue, by ascending id. */
 void sl_shard_conn_keep(struct sl_shard_conn *conn);
 
-/* The shard does not know what was sent to it: writes fail with this text, reads are as new. */
+/* The shard lost its state: fails sent writes with this text; sent reads get new ids. */
 void sl_shard_conn_fail_writes(struct sl_shard_conn *conn, const char *text);
 
-/* Fails those that are longer than what the shard takes now. */
+/* Fails requests longer than the shard's new limit. */
 void sl_shard_conn_fail_oversized(struct sl_shard_conn *conn);
 
-/* Fails everything, for link->reason. The connection has closed or will deliver nothing more. */
+/* Fails all requests with conn->reason. The connection has closed or will deliver nothing more. */
 void sl_shard_conn_fail_all(struct sl_shard_conn *conn);
 
-/* ---- link_restore.c */
+/* shard_conn_restore.c */
 
-/* Goes on with what the shard is to be told, one request at a time; opens the link after the last.
- * Does nothing while an answer is out, or there is no connection. */
+/* Sends the next request that restores the shard's state; opens the connection after the last. Does
+ * nothing while an answer is outstanding or without a connection. */
 void sl_shard_conn_restore(struct sl_shard_conn *conn);
 
-/* The start has agreed on the clock to begin with; UINT32_MAX: this worker counts no more. */
+/* Sets the worker's first clock, after the start has agreed on it; UINT32_MAX: finished. */
 void sl_shard_conn_begin(struct sl_shard_conn *conn, uint32_t clock);
 
 #endif

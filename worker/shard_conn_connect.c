@@ -14,15 +14,15 @@ static bool is_on_this_host(const struct sl_client_io_options *options,
     return options->host[0] != '\0' && strcmp(options->host, ps->host) == 0;
 }
 
-/* What this client has for such a way, and is not told to leave alone. */
+/* Returns whether this client can use the scheme and the user has not disabled it. */
 static bool may_go(const struct sl_client_io_options *options, enum sl_endpoint_scheme scheme)
 {
     return (scheme == SL_ENDPOINT_RDMA && !options->disable_rdma) ||
            (scheme == SL_ENDPOINT_DPDK && options->devices != NULL);
 }
 
-/* Where RDMA or DPDK leads to the ps, too, and may be used. A ps of another version may offer what
- * this one does not know: it does without. */
+/* Returns whether RDMA or DPDK to the server may be used. A server of another version may offer an
+ * unknown endpoint: ignored. */
 static bool has_bypass(const struct sl_client_io_options *options, const struct sl_message_ps *ps,
                        struct sl_endpoint *out)
 {
@@ -114,14 +114,14 @@ const char *sl_shard_conn_obstacle(const struct sl_shard_conn *conn)
     }
 }
 
-/* Under the name with which the reason begins. */
+/* Sets the name first, to remove it from the start of the reason. */
 static void set_reason(struct sl_shard_conn *conn, const char *reason)
 {
     sl_shard_conn_set_name(conn);
     snprintf(conn->reason, sizeof conn->reason, "%s", sl_control_op_reason(conn->name, reason));
 }
 
-/* The call that waited for this link has its answer. */
+/* Answers the operation that waits for this connection. */
 static void opened(struct sl_shard_conn *conn)
 {
     struct sl_control_op *op = conn->opening;
@@ -136,9 +136,9 @@ static void opened(struct sl_shard_conn *conn)
     sl_control_op_answer_one(op);
 }
 
-/* ---- Welcomes */
+/* Welcomes */
 
-/* Every request must be possible with what the peer grants, or it would wait for ever. */
+/* The credit must suffice for every request, which would otherwise wait forever. */
 static bool grants_enough(const struct sl_message_welcome *welcome)
 {
     uint64_t payload = welcome->payload_bytes_max;
@@ -146,7 +146,7 @@ static bool grants_enough(const struct sl_message_welcome *welcome)
            welcome->credit_bytes >= sl_request_credit_bytes(payload, payload);
 }
 
-/* What makes the welcome useless; NULL: nothing does. */
+/* Returns why the welcome is unusable, or NULL. */
 static const char *flaw_of(const struct sl_shard_conn *conn,
                            const struct sl_message_welcome *welcome)
 {
@@ -173,7 +173,8 @@ static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_wel
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     conn->payload_bytes_max = welcome->payload_bytes_max;
     conn->incarnation = welcome->incarnation;
-    /* A shard without tables lets everybody count; who comes on top of the job's has to join. */
+    /* A shard without tables counts every worker, but an additional worker (join_running) must join
+     * first. */
     conn->counts = welcome->counts && (welcome->resumed || !conn->io->options->hello.join_running);
     conn->clock_told = welcome->clock;
     conn->must_finish = conn->has_clock && conn->finished && welcome->counts;
@@ -186,7 +187,7 @@ static void tell_again(struct sl_shard_conn *conn)
     conn->restore.table = 0;
 }
 
-/* The shard has nothing of what this client did before; what it cannot have twice is given up. */
+/* The shard lost the client's session: fails writes, which could be applied twice. */
 static void forgotten(struct sl_shard_conn *conn, bool restarted, bool is_restored)
 {
     const char *why = restarted && is_restored
@@ -200,9 +201,9 @@ static void forgotten(struct sl_shard_conn *conn, bool restarted, bool is_restor
     sl_shard_conn_fail_writes(conn, text);
 }
 
-/* The shard has what this client did before the checkpoint from which it began, and knows which of
- * the writes that are sent again that were: the others are done now. Tables that came later it does
- * not have. */
+/* The shard was restored from a checkpoint that contains the session. It recognizes retransmitted
+ * writes that it applied before the checkpoint, and applies the others. Tables created after the
+ * checkpoint are missing. */
 static void restored(struct sl_shard_conn *conn)
 {
     sl_log_warn("%s: connected again: the ps was restarted from a checkpoint: what was pushed "
@@ -225,7 +226,7 @@ static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_w
             sl_log_info("%s: connected again", conn->name);
         }
         if (conn->has_clock && conn->counts && conn->clock_told > conn->clock) {
-            conn->clock = conn->clock_told; /* a tick that nobody waited for was carried out */
+            conn->clock = conn->clock_told; /* an abandoned tick was applied */
         }
     }
     conn->state = conn->restore.pending ? SL_SHARD_CONN_RESTORING : SL_SHARD_CONN_OPEN;
@@ -263,7 +264,7 @@ static void writable(void *ctx, struct sl_session *session)
     sl_shard_conn_pump(ctx);
 }
 
-/* ---- Ends */
+/* Ends */
 
 static void end(struct sl_shard_conn *conn)
 {
@@ -307,7 +308,7 @@ static void closed(void *ctx, struct sl_session *session, int err, const char *r
 void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool for_good)
 {
     if (conn->state != SL_SHARD_CONN_OPEN && conn->state != SL_SHARD_CONN_RESTORING) {
-        return; /* it has no connection, or breaks already */
+        return; /* no connection, or already breaking */
     }
     conn->state = SL_SHARD_CONN_BREAKING;
     conn->ends = for_good;
@@ -315,7 +316,7 @@ void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool fo
     sl_session_reconnect(conn->session, reason);
 }
 
-/* ---- Life */
+/* Opening and closing */
 
 static const struct sl_session_events conn_events = {
     .welcomed = welcomed,
@@ -326,7 +327,7 @@ static const struct sl_session_events conn_events = {
     .closed = closed,
 };
 
-/* Without the transport for it there is no near way, and the link goes on without. */
+/* Without the transport the connection uses the fallback only. */
 static struct sl_session_preferred preferred_of(struct sl_shard_conn *conn)
 {
     struct sl_session_preferred preferred = {.transport = NULL};
@@ -379,7 +380,7 @@ void sl_shard_conn_close(struct sl_shard_conn *conn)
     }
 }
 
-/* What is told without news may be that the ps was started anew at the same place. */
+/* An unchanged address is possible: the server restarted in place. */
 void sl_shard_conn_move(struct sl_shard_conn *conn, const struct sl_shard_address *place)
 {
     if (conn->session == NULL) {
@@ -400,7 +401,8 @@ void sl_shard_conn_move(struct sl_shard_conn *conn, const struct sl_shard_addres
         char why[64];
         snprintf(why, sizeof why, "it is served by ps/%u now", place->server_task);
         sl_shard_conn_break(conn, why, false);
-        /* Nor does an attempt go on that would ask the ps before for a shard of the next one's. */
+        /* Also aborts an attempt in progress: it would ask the old server for a shard number of the
+         * new one. */
         sl_session_reconnect(conn->session, why);
     }
 }

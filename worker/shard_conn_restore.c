@@ -5,22 +5,22 @@
 #include "worker/client_io.h"
 #include "worker/shard_conn.h"
 
-/* An answer that does not come within this time is asked for on another connection. */
+/* After this time without an answer, the client reconnects and retries. */
 #define ANSWER_TIMEOUT_NS SL_SESSION_GREETING_NS
 
-/* Whether the same request may have a better answer on another connection. */
+/* Returns whether a retry on another connection may succeed. */
 static bool may_change(int err)
 {
     return err == SL_ERR_DEADLINE || err == SL_ERR_CLOSED || err == SL_ERR_CANCELLED ||
            err == SL_ERR_AGAIN || err == SL_ERR_NO_MEMORY;
 }
 
-/* True when the answer is one that the restoring goes on with. */
+/* Returns whether the restore continues with this answer. */
 static bool take_answer(struct sl_shard_conn *conn, int err, const char *what, const char *reason)
 {
     conn->restore.asked = false;
     if (conn->restore.anew) {
-        conn->restore.anew = false; /* it was of an earlier time */
+        conn->restore.anew = false; /* the answer predates the state loss */
         sl_shard_conn_restore(conn);
         return false;
     }
@@ -93,7 +93,7 @@ void sl_shard_conn_restore(struct sl_shard_conn *conn)
         conn->state = SL_SHARD_CONN_OPEN;
         sl_log_info("%s: knows this client again", conn->name);
         sl_shard_conn_pump(conn);
-    } /* else the start goes on with sl_shard_conn_begin */
+    } /* else the start calls sl_shard_conn_begin */
 }
 
 void sl_shard_conn_begin(struct sl_shard_conn *conn, uint32_t clock)

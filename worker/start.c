@@ -1,5 +1,5 @@
-/* How a client comes up and goes down: the thread that makes it leads the hubs through the stages,
- * call by call, and never blocks in here. */
+/* Start and close of a client. The creating thread leads the client_ios through the stages, one
+ * control operation each, and never blocks here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,11 @@
 
 #define START_TIMEOUT_MS  60000
 
-/* Of messages that are being put together or sent; what is over goes another way, with a copy. Only
- * what is used is memory. */
+/* Size of the send arena. Beyond it messages use the heap and are copied. Unused pages take no
+ * memory. */
 #define WIRE_MEMORY_BYTES ((size_t)256 << 20)
 
-/* ---- Calls to all hubs */
+/* Control operations on all client_ios */
 
 static void call_io(struct sl_client *client, struct sl_thread_ctx *thread_ctx, uint32_t index,
                     void (*run)(struct sl_control_op *op))
@@ -46,7 +46,7 @@ static void call_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
     }
 }
 
-/* AGAIN until the first `count` calls are done; then the first error among them, logged. */
+/* Returns AGAIN until the first `count` operations are done, then their first error, logged. */
 static int ops_result(const struct sl_client *client, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -63,7 +63,7 @@ static int ops_result(const struct sl_client *client, uint32_t count)
     return 0;
 }
 
-/* ---- Beginning */
+/* Options */
 
 static bool is_given(const char *text)
 {
@@ -294,7 +294,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     return 0;
 }
 
-/* ---- The stages */
+/* The stages */
 
 static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
 {
@@ -324,7 +324,7 @@ static void fill_conn(struct sl_client *client, const struct sl_message_ps *ps,
     sl_shard_conn_set_name(conn);
 }
 
-/* The next links, of all shards of this ps. */
+/* Fills the next connections: all shards of one server. */
 static int fill_conns(struct sl_client *client, const struct sl_message_ps *ps,
                       struct sl_shard_conn **next)
 {
@@ -342,7 +342,7 @@ static int fill_conns(struct sl_client *client, const struct sl_message_ps *ps,
     return 0;
 }
 
-/* Of the faster ways that some ps offers, once. */
+/* Logs once which offered preferred paths this client cannot use. */
 static void say_what_is_left(const struct sl_client *client)
 {
     const struct sl_message_cluster *cluster = &client->cluster;
@@ -369,7 +369,7 @@ static bool leads_to(const struct sl_shard_address *place, enum sl_endpoint_sche
            (place->has_preferred && place->preferred.scheme == scheme);
 }
 
-/* The hubs that have links get a queue each of every device; others look at none. */
+/* Each client_io with shards gets its own queue of every device; the others get none. */
 static void share_devices(struct sl_client *client, uint32_t shard_count)
 {
     struct sl_client_io_options *options = &client->io_options;
@@ -385,8 +385,7 @@ static void share_devices(struct sl_client *client, uint32_t shard_count)
                               (uint16_t)(ios < shard_count ? ios : shard_count));
 }
 
-/* All links are there. From the last to the first, so that the first of a kind has the last word.
- */
+/* Sets log_owner. Iterates downwards, so that the first shard of each scheme wins. */
 static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
 {
     for (uint32_t i = shard_count; i > 0; i--) {
@@ -397,7 +396,7 @@ static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
     }
 }
 
-/* Where some shard is reached by more than TCP, what is sent to it is put where peers of this
+/* Creates the send arena if some shard may be reached over something else than TCP: peers on this
  * machine, or the device, can read it. */
 static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
 {
@@ -418,7 +417,7 @@ static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
     }
 }
 
-/* The cluster is known: a link for every shard, numbered through in the order of ps processes. */
+/* The cluster is known: makes a connection for every shard, numbered in the order of servers. */
 static int make_conns(struct sl_client *client)
 {
     const struct sl_message_cluster *cluster = &client->cluster;
@@ -446,7 +445,8 @@ static int make_conns(struct sl_client *client)
     return 0;
 }
 
-/* No hub has said hello to a shard yet, and the coordinator's session has a hello of its own. */
+/* Called before a client_io sends a hello to a shard; the coordinator's session has its own
+ * copy. */
 static void take_task(struct sl_client *client)
 {
     struct sl_message_hello *hello = &client->io_options.hello;
@@ -467,8 +467,8 @@ static void connected(struct sl_client *client)
     }
 }
 
-/* Where the shards say that this worker stands, or may join: the greatest clock of all, and whether
- * it counts from there on every shard. */
+/* Finds the largest clock of the shards' answers. Returns whether all shards count this worker from
+ * that clock on, or it had finished. */
 static bool clocks_agree(struct sl_client *client)
 {
     bool counts = true;
@@ -482,8 +482,7 @@ static bool clocks_agree(struct sl_client *client)
     return agree || clock == SL_REQUEST_CLOCK_FINISHED;
 }
 
-/* One more round of joining, or none: each shard is asked for the greatest clock that one of them
- * has told, until they all say the same. */
+/* Asks every shard for the largest clock answered so far, round by round, until all agree. */
 static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *thread_ctx)
 {
     if (client->task_index < 0) {
@@ -504,7 +503,7 @@ static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *thread
     return SL_ERR_AGAIN;
 }
 
-/* The calls of the stage at hand have ended well; AGAIN: there is another stage. */
+/* The operations of this stage succeeded. Returns AGAIN if another stage follows. */
 static int next_stage(struct sl_client *client, struct sl_thread_ctx *thread_ctx)
 {
     int err;
@@ -554,7 +553,7 @@ int sl_start_poll(struct sl_client *client)
     return err == 0 ? next_stage(client, thread_ctx) : err;
 }
 
-/* ---- The end */
+/* Closing */
 
 void sl_start_close_begin(struct sl_client *client)
 {

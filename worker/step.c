@@ -10,9 +10,9 @@
 #include "worker/scatter.h"
 #include "worker/step_internal.h"
 
-#define TIMEOUT_MS_MAX 4294967U /* so that it fits a request's budget in microseconds */
+#define TIMEOUT_MS_MAX 4294967U /* fits a request's budget in microseconds */
 
-/* ---- Life */
+/* Creation and reuse */
 
 static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
                        struct sl_step **out)
@@ -36,7 +36,8 @@ static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ct
 
 void sl_step_free(struct sl_step *step)
 {
-    sl_assert(step->state == SL_STEP_FREE); /* no step may be outstanding when a client ends */
+    sl_assert(step->state ==
+              SL_STEP_FREE); /* no step may be outstanding when a client is destroyed */
     sl_scratch_fini(&step->wire);
     sl_scratch_fini(&step->notes);
     free(step->operations);
@@ -100,7 +101,7 @@ void sl_step_destroy(struct sl_step **step)
     }
 }
 
-/* ---- Operations */
+/* Operations */
 
 int sl_step_refuse(struct sl_step *step)
 {
@@ -286,7 +287,7 @@ int sl_step_finish(struct sl_step *step)
     return 0;
 }
 
-/* ---- Completion, on the step's thread */
+/* Completion, on the step's thread */
 
 static void complete(struct sl_step *step)
 {
@@ -337,7 +338,7 @@ static void substep_completed(void *ctx, uint64_t is_returned, uint64_t b)
     }
 }
 
-/* ---- Submission */
+/* Submission */
 
 static void append(struct sl_substep *substep, const struct sl_encode_list *list)
 {
@@ -440,7 +441,7 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
     step->state = SL_STEP_SUBMITTED;
     post_substeps(step, timeout_ms);
     if (step->substeps_out == 0) {
-        complete(step); /* nothing to ask anybody: no keys at all */
+        complete(step); /* no requests: there are no keys */
     } else {
         step->thread_ctx->steps_out++;
     }

@@ -1,5 +1,5 @@
-/* A step, as step.c and port.c see it. It belongs to the port, and so to the thread, that made it,
- * and is used again when it has come back from every reactor. */
+/* A step, for step.c and thread_ctx.c. It belongs to the thread context that created it, and is
+ * reused once all substeps have returned. */
 #ifndef SL_WORKER_STEP_INTERNAL_H
 #define SL_WORKER_STEP_INTERNAL_H
 
@@ -11,14 +11,14 @@
 #include "worker/thread_ctx.h"
 
 enum sl_step_state {
-    SL_STEP_FREE, /* in its port's list, or on its way back there: ended, substeps_out > 0 */
+    SL_STEP_FREE, /* free, or destroyed with substeps_out > 0 */
     SL_STEP_BUILDING,
     SL_STEP_SUBMITTED,
     SL_STEP_COMPLETE
 };
 
 struct sl_step {
-    struct sl_step *next_of_thread_ctx; /* all that the port ever made */
+    struct sl_step *next_of_thread_ctx; /* all steps of the thread context */
     struct sl_step *next_free;
     struct sl_client *client;
     struct sl_thread_ctx *thread_ctx;
@@ -29,38 +29,38 @@ struct sl_step {
     uint32_t clock;
     uint32_t tick_at; /* operations before the tick */
 
-    struct sl_operation *operations; /* grown, kept */
+    struct sl_operation *operations; /* reused */
     uint32_t operation_count, operation_capacity;
     struct sl_scratch wire, notes;
 
     uint32_t substeps_left; /* not complete */
     uint32_t substeps_out;  /* not returned */
     int err;
-    const char *error; /* of the part that failed first */
+    const char *error; /* of the first substep that failed */
     uint32_t staleness;
-    /* Called when the step is complete, before it is waited for, on its thread and perhaps in a
-     * reactor's turn; NULL: not. Since the step was begun. */
+    /* Called on the step's thread when the step completes, before any wait returns; perhaps inside
+     * a reactor's turn. NULL: none. Set after begin, which clears it. */
     void (*on_done)(void *ctx);
     void *on_done_ctx;
-    struct sl_substep substeps[]; /* one for each hub */
+    struct sl_substep substeps[]; /* one per client_io */
 };
 
 void sl_step_free(struct sl_step *step);
 
-/* ---- For operations */
+/* For operations */
 
-/* Whether an operation on the table may be added. */
+/* Returns whether an operation on the table may be added. */
 bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
                    enum sl_table_kind kind);
 
 /* Errors: NO_MEMORY; the step is bad then. */
 int sl_step_add(struct sl_step *step, const struct sl_operation *operation);
 
-/* Makes the step bad; returns INVALID. */
+/* Marks the step as bad; returns INVALID. */
 int sl_step_refuse(struct sl_step *step);
 
-/* What sl_step_kv asks of a batch, for who checks it earlier, on another thread perhaps, and then
- * adds it without being asked again. Any thread. */
+/* The checks of sl_step_kv, for callers that check a batch earlier, perhaps on another thread, and
+ * add it unchecked later. Any thread. */
 bool sl_step_kv_is_valid(const struct sl_kv_batch *batch);
 bool sl_step_kv_ascend(const uint64_t *keys, uint32_t key_count);
 int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch);

@@ -14,7 +14,7 @@ bool sl_step_kv_ascend(const uint64_t *keys, uint32_t key_count)
     return true;
 }
 
-/* Each key has at least one value, and all together as many as there are. */
+/* Returns whether each key has at least one value and the lengths add up. */
 static bool lens_are_valid(const struct sl_kv_batch *batch)
 {
     if (batch->lens == NULL) {

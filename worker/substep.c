@@ -6,7 +6,8 @@
 #include "reactor/reactor.h"
 #include "worker/client_io.h"
 
-/* How long beyond the deadline a shard may take to say that it writes no more. */
+/* Longest wait after the deadline for shards that may be writing replies into the caller's
+ * memory. */
 #define LANDING_NS (50 * SL_CLOCK_NS_PER_MS)
 
 static void post(struct sl_substep *substep, sl_mail_fn *run, uint64_t a)
@@ -17,10 +18,10 @@ static void post(struct sl_substep *substep, sl_mail_fn *run, uint64_t a)
     }
     int err =
         sl_mailbox_post(substep->answers, (struct sl_mail){.run = run, .ctx = substep, .a = a});
-    sl_assert(err == 0); /* the port bounds what is under way: port.h */
+    sl_assert(err == 0); /* bounded by the thread context: thread_ctx.h */
 }
 
-/* After this the part may be gone, unless something of it is unsent. */
+/* Afterwards the substep may be freed, unless it has unsent memory. */
 static void complete_if_over(struct sl_substep *substep)
 {
     if (substep->left > 0) {
@@ -46,11 +47,11 @@ void sl_substep_settle(struct sl_request *request)
     complete_if_over(substep);
 }
 
-/* Gives up every request that nobody else holds; with `by_force`, also those whose caller's memory
- * is in the transport's hands, by breaking their connections: they are over when it has closed. */
+/* Abandons every request that the transport does not hold. by_force: breaks the connections of the
+ * others; these requests are over when it has closed. */
 static void abandon(struct sl_substep *substep, bool by_force)
 {
-    substep->left++; /* so that the part is not complete, and gone, inside the loop */
+    substep->left++; /* keeps the substep alive inside the loop */
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         if (at->over) {
             continue;
@@ -81,7 +82,7 @@ static void fail(struct sl_substep *substep, const struct sl_shard_conn *conn, i
     }
 }
 
-/* The deadline has passed: the shard's own words for it may come just before the timer. */
+/* Called at the deadline, or just before the timer if the shard reports the deadline first. */
 static void fail_late(struct sl_substep *substep, const struct sl_shard_conn *conn,
                       const char *kind, const char *why)
 {
@@ -136,8 +137,8 @@ static struct sl_substep *substep_of(struct sl_timer *timer)
     return (struct sl_substep *)(void *)((uint8_t *)timer - offsetof(struct sl_substep, timer));
 }
 
-/* Whom the deadline is blamed on: a link that is not connected, if there is one, else the first
- * that owes something. */
+/* Returns the connection to blame for the deadline: one that is not connected, else the first with
+ * an open request. */
 static const struct sl_shard_conn *culprit_of(const struct sl_substep *substep)
 {
     const struct sl_shard_conn *culprit = NULL;
@@ -155,8 +156,8 @@ static const struct sl_shard_conn *culprit_of(const struct sl_substep *substep)
     return culprit;
 }
 
-/* What is left are answers that shards may be writing into the caller's memory. They keep the
- * deadline too, and say so, a little later. */
+/* Returns whether only replies are outstanding that shards may be writing into the caller's memory.
+ * Shards enforce the deadline too and answer shortly after it. */
 static bool is_worth_waiting(const struct sl_substep *substep)
 {
     uint32_t count = 0;
@@ -198,7 +199,7 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     complete_if_over(substep);
 }
 
-/* True when a link will not take what the part has for it; then nothing of it is sent. */
+/* Returns true, and sends nothing, if a connection cannot take its request. */
 static bool refuse(struct sl_substep *substep)
 {
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {

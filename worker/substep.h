@@ -1,9 +1,9 @@
-/* A step's share on one worker reactor: its requests, their deadline, and what is still out.
+/* A substep is a step's part on one worker reactor: requests, deadline, outstanding work.
  *
- * Two things end separately. The part is *complete* when nothing writes to or reads from the
- * caller's memory any more and every request is answered or given up: then the caller may have his
- * result. It is *returned* when, besides, the transport holds none of the step's own memory: then
- * the step may be used again. Each is told to the step's port by one mail, or both by one. */
+ * It ends twice. It is *complete* when every request is answered or abandoned and nothing accesses
+ * the caller's memory any more: the caller may have the result. It is *returned* when the transport
+ * also holds none of the step's own memory: the step may be reused. One mail each, or one for both,
+ * notifies the step's thread. */
 #ifndef SL_WORKER_SUBSTEP_H
 #define SL_WORKER_SUBSTEP_H
 
@@ -16,43 +16,43 @@
 struct sl_client_io;
 
 struct sl_substep {
-    /* Set by the step's thread before the part is posted. */
+    /* Set by the step's thread before posting. */
     struct sl_client_io *io;
     struct sl_encode_list requests;
     uint64_t deadline_ns;
     uint32_t timeout_ms;
-    struct sl_mailbox_lane *answers; /* to the step's port; NULL: its thread is the reactor's */
-    sl_mail_fn *on_complete;         /* ctx: the part; a: 1 when it is returned too */
-    sl_mail_fn *on_return;           /* ctx: the part */
+    struct sl_mailbox_lane *answers; /* to the step's thread; NULL: the same thread */
+    sl_mail_fn *on_complete;         /* ctx: the substep; a: 1 if also returned */
+    sl_mail_fn *on_return;           /* ctx: the substep */
     void *step;
 
-    /* The reactor's, until it is complete. */
+    /* The reactor's, until complete. */
     struct sl_timer timer;
-    uint32_t left; /* requests not over, and one more while a loop over them is on */
+    uint32_t left; /* requests not over, plus 1 during a loop over them */
     bool completed;
     int err;
     uint32_t staleness;
     char error[SL_SUBSTEP_ERROR_BYTES];
 
-    uint32_t unsent; /* the reactor's until returned: pieces of memory in the transport's hands */
+    uint32_t unsent; /* memory pieces held by the transport; the reactor's until returned */
 };
 
-/* Mail on the hub's reactor: ctx is the part. */
+/* Mail on the reactor; ctx: the substep. */
 void sl_substep_start(void *ctx, uint64_t a, uint64_t b);
 
-/* The request's reply has been scattered; `floor` is the clock that came with it. May complete the
- * part: the request is not to be touched afterwards. */
+/* The reply was scattered; `floor`: min_clock of the reply. May complete the substep: do not touch
+ * the request afterwards. */
 void sl_substep_replied(struct sl_request *request, uint32_t floor);
 
-/* The request is given up; its part fails with "<link>: text" if it has not failed yet, and what
- * else of the part can be given up is. With DEADLINE the deadline is named before the text, which
- * says what kept the request. The same warning. */
+/* Abandons the request. Its substep fails with "<shard connection>: text", unless it has failed
+ * before, and its other requests are abandoned as far as possible. With DEADLINE the text follows
+ * the deadline and names the cause. Do not touch the request afterwards. */
 void sl_substep_failed(struct sl_request *request, int err, const char *text);
 
-/* The transport no longer touches the caller's memory for this request. The same warning. */
+/* Marks the request as over if nothing uses it any more. Do not touch it afterwards. */
 void sl_substep_settle(struct sl_request *request);
 
-/* For the outbox: a piece of the request's memory was sent. ctx: the request. */
+/* Outbox callback: a piece of the request's memory was sent. ctx: the request. */
 void sl_substep_rest_sent(void *ctx);
 
 #endif

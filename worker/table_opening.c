@@ -1,4 +1,4 @@
-/* Opening a table: the coordinator first, then every shard. */
+/* Opens a table: on the coordinator, then on every shard. */
 #include <stdlib.h>
 
 #include "core/assert.h"
@@ -57,7 +57,7 @@ static int failed(const struct sl_table_opening *opening, const struct sl_contro
     return op->err;
 }
 
-/* Several threads may open the same table: the client has one of each id. */
+/* Several threads may open the same table: the client keeps one per id. */
 static int keep_table(void *ctx)
 {
     struct sl_table_opening *opening = ctx;
@@ -95,7 +95,7 @@ int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **ou
 {
     struct sl_thread_ctx *thread_ctx;
     int err = sl_thread_ctx_here(opening->client->thread_ctxs, &thread_ctx);
-    sl_assert(err == 0); /* it has had one since begin */
+    sl_assert(err == 0); /* begin has created it */
     sl_thread_ctx_drain(thread_ctx);
     if (!opening->coordinator.done) {
         return SL_ERR_AGAIN;

@@ -11,25 +11,25 @@
 
 #define DRAIN_BUDGET   256
 
-/* A driving thread that was elsewhere for so long may have missed something. */
+/* After this time without driving, a driving thread catches up on events. */
 #define AWAY_NS        (100 * SL_CLOCK_NS_PER_US)
 #define CATCH_UP_TURNS 64
 
-/* Only a bound for a lost wake-up's damage; every wait ends by a mail. */
+/* Bounds the delay after a lost wake-up; every wait ends with a mail. */
 #define WAIT_NS        SL_CLOCK_NS_PER_S
 
 static_assert(2 * SL_THREAD_CTX_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
 
 struct sl_thread_ctx_set {
     pthread_mutex_t lock;
-    pthread_key_t key; /* the thread's port */
+    pthread_key_t key; /* the thread's context */
     struct sl_reactor *const *reactors;
     uint32_t reactor_count;
     struct sl_reactor *driven;
     struct sl_thread_ctx *thread_ctxs; /* all of them */
 };
 
-/* The thread has ended: its port waits for another. */
+/* Thread exit: the context can be reused. */
 static void detach(void *value)
 {
     struct sl_thread_ctx *thread_ctx = value;
@@ -131,7 +131,7 @@ static int thread_ctx_create(struct sl_thread_ctx_set *set, struct sl_thread_ctx
     return 0;
 }
 
-/* One that an ended thread has left, or a new one. Under the lock. */
+/* Returns a detached context or a new one. Under the lock. */
 static int attach(struct sl_thread_ctx_set *set, struct sl_thread_ctx **out)
 {
     for (struct sl_thread_ctx *thread_ctx = set->thread_ctxs; thread_ctx != NULL;
@@ -188,7 +188,7 @@ void sl_thread_ctx_drain(struct sl_thread_ctx *thread_ctx)
     }
 }
 
-/* Says that it is done when it is asked again: after one turn, and what rest comes behind it. */
+/* Returns true from the second call on: a wait runs one turn, then sleeps if idle. */
 static bool was_asked(void *ctx)
 {
     bool *asked = ctx;

@@ -7,7 +7,7 @@
 #include "net/tcp/tcp.h"
 #include "net/transport.h"
 
-/* *why is set where there is none. */
+/* Sets *why if there is no implementation. */
 static const struct sl_transport_ops *find(enum sl_endpoint_scheme scheme, const char **why)
 {
     switch (scheme) {

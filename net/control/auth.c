@@ -10,10 +10,10 @@
 
 #define LABEL_BYTES   16
 
-/* label, client nonce, server nonce, then the hello's claims, little-endian. */
+/* Label, client nonce, server nonce, then the hello's claims, little-endian. */
 #define TEXT_BYTES    (LABEL_BYTES + 2 * SL_MESSAGE_NONCE_BYTES + 5 * 4 + 8 + 2)
 
-/* Of a primary, what it says of its shard follows. */
+/* If the hello is of a primary: epoch and state of its shard. */
 #define REPLICA_BYTES (2 * 8)
 
 int sl_auth_nonce(uint8_t nonce[SL_MESSAGE_NONCE_BYTES])
@@ -29,7 +29,7 @@ static uint8_t *put(uint8_t *at, uint64_t value, uint32_t bytes)
     return at + bytes;
 }
 
-/* Returns how long it is. */
+/* Returns the length of the text. */
 static size_t write_text(enum sl_auth_side side, const struct sl_message_hello *hello,
                          const uint8_t *server_nonce, uint8_t text[TEXT_BYTES + REPLICA_BYTES])
 {

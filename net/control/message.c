@@ -8,17 +8,17 @@
 #include "control.pb-c.h"
 #include "core/assert.h"
 
-/* Of a checkpoint: 300 KiB, which only who needs them has on the stack. */
+/* The files of a checkpoint message: 300 KiB of stack, used by pack_with_files only. */
 struct files {
     Starling__CheckpointFile file[SL_LIMIT_SHARDS];
     Starling__CheckpointFile *list[SL_LIMIT_SHARDS];
 };
 
-/* protobuf-c wants pointers to arrays of pointers to structs of its own: they stand here, on the
- * stack (under 100 KiB), so that encoding allocates nothing and cannot fail. */
+/* The structs that protobuf-c packs from. They are on the stack (below 100 KiB), so that encoding
+ * allocates nothing and cannot fail. */
 struct build {
     Starling__Control control;
-    struct files *files; /* where the kind has some */
+    struct files *files; /* NULL unless the kind has files */
     Starling__Register__ReplicaReport pairs[SL_MESSAGE_REPLICA_REPORTS_MAX];
     Starling__Register__ReplicaReport *pair_list[SL_MESSAGE_REPLICA_REPORTS_MAX];
     union {
@@ -67,14 +67,14 @@ struct build {
     };
 };
 
-/* Packing reads the strings only; protobuf-c's structs merely lack the const. */
+/* Packing only reads the string; protobuf-c's structs merely lack the const. */
 static char *text(const char *from, size_t from_bytes)
 {
     sl_assert(memchr(from, '\0', from_bytes) != NULL);
     return (char *)(uintptr_t)from;
 }
 
-/* Likewise for bytes. */
+/* Drops the const, as in text(). */
 static ProtobufCBinaryData binary(const uint8_t *from, size_t bytes)
 {
     return (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)from, .len = bytes};
@@ -156,7 +156,7 @@ static void build_error(struct build *build, const struct sl_message_error *from
     build->control.error = &build->error;
 }
 
-/* Likewise. */
+/* Drops the const, as in text(). */
 static uint64_t *numbers(const struct sl_message_numbers *from)
 {
     sl_assert(from->count <= SL_MESSAGE_NUMBERS_MAX);
@@ -483,10 +483,10 @@ static void build_control(struct build *build, const struct sl_message *from)
     build_body(build, from);
 }
 
-/* Not part of its caller, whose stack would have the files for every message. */
+/* noinline, so that `files` is not on the stack of every other message. */
 static size_t pack_with_files(const struct sl_message *from, uint8_t *to) __attribute__((noinline));
 
-/* The bytes that it takes; written where `to` is not NULL. */
+/* Returns the packed size. Writes the message unless `to` is NULL. */
 static size_t pack(const struct sl_message *from, struct files *files, uint8_t *to)
 {
     struct build build;

@@ -1,5 +1,5 @@
-/* Control messages as structs of ours: encode and decode around protobuf-c, and the checks of every
- * field that comes from a peer. Only net/control sees protobuf-c. Any thread; allocates. */
+/* Control messages as C structs: encodes and decodes them with protobuf-c, and validates every
+ * field that a peer sent. Only net/control includes protobuf-c. Any thread; allocates. */
 #ifndef SL_NET_CONTROL_MESSAGE_H
 #define SL_NET_CONTROL_MESSAGE_H
 
@@ -11,13 +11,14 @@
 #include "core/limits.h"
 
 #define SL_MESSAGE_TEXT_BYTES    512
-#define SL_MESSAGE_MISSING_COUNT 16 /* names in a Waiting; the last says how many more */
+/* names in a Waiting; the last one gives the number of further names */
+#define SL_MESSAGE_MISSING_COUNT 16
 #define SL_MESSAGE_NAME_BYTES    64
 #define SL_MESSAGE_NONCE_BYTES   32
 #define SL_MESSAGE_PROOF_BYTES   32
 
 enum sl_message_kind {
-    SL_MESSAGE_HELLO = 2, /* the field numbers of control.proto */
+    SL_MESSAGE_HELLO = 2, /* values are the field numbers of control.proto */
     SL_MESSAGE_WELCOME,
     SL_MESSAGE_ERROR,
     SL_MESSAGE_REGISTER,
@@ -63,12 +64,12 @@ struct sl_message_hello {
     uint64_t client_id;
     uint32_t shard;
     bool checksum;
-    bool join_running; /* worker: its index may be beyond the job's worker count */
+    bool join_running; /* worker: task_index may be above the job's worker count */
     bool any_task;     /* control: the coordinator chooses task_index, which is 0 here */
     uint64_t epoch;    /* replica: of the shard */
-    uint64_t state;    /* replica: the primary's: `incarnation` of its welcomes */
+    uint64_t state;    /* replica: `incarnation` of the primary's welcomes */
     bool has_nonce;
-    uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* when it has one: net/control/auth.h */
+    uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* valid if has_nonce; see net/control/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
 };
 
@@ -79,13 +80,14 @@ struct sl_message_welcome {
     uint32_t shard, shard_count;
     uint32_t payload_bytes_max;
     uint64_t incarnation; /* control: of the process; data: of the shard's state */
-    uint64_t position;    /* replica, resumed: the last entry that the backup has */
-    bool resumed;         /* data: the shard remembers the client_id */
-    bool restored;        /* data: that memory, if any, is as old as a checkpoint */
+    uint64_t position;    /* replica, resumed: the last log entry that the backup has */
+    bool resumed;         /* data: the shard has a session for client_id */
+    bool restored;        /* data: the session, if any, is as old as a checkpoint */
     bool counts;          /* data, worker: its clock counts on this shard */
-    uint32_t clock;       /* data, worker: its clock where it counts, else where it may join now */
-    uint32_t lease_ms;    /* control; 0: none */
-    uint32_t task_index;  /* control: the member's, who may not have known it */
+    /* data, worker: its clock if it counts, else the first iteration that it may join at */
+    uint32_t clock;
+    uint32_t lease_ms;   /* control; 0: no lease */
+    uint32_t task_index; /* control: of the member; the coordinator may have chosen it */
     char software[SL_MESSAGE_NAME_BYTES];
 };
 
@@ -105,32 +107,37 @@ struct sl_message_expired {
 };
 
 struct sl_message_error {
-    int err; /* an sl_err, negative; an unknown code becomes SL_ERR_PROTOCOL */
+    int err; /* negative sl_err; an unknown code becomes SL_ERR_PROTOCOL */
     char text[SL_MESSAGE_TEXT_BYTES];
-    char coordinator[SL_LIMIT_ENDPOINT_BYTES]; /* of a hello: where it is now, of tcp; "" */
+    /* In answer to a hello: the coordinator's current endpoint (tcp), or "" */
+    char coordinator[SL_LIMIT_ENDPOINT_BYTES];
 };
 
-/* What a ps is of shards that it and another have. */
+/* A server's role in a replica group. */
 enum sl_message_replica_role {
     SL_MESSAGE_REPLICA_PRIMARY,
     SL_MESSAGE_REPLICA_BACKUP,
-    SL_MESSAGE_REPLICA_NEITHER, /* the other is alone */
+    SL_MESSAGE_REPLICA_NEITHER, /* the other server serves without a backup */
 };
 
-/* How it is with them, as the sender knows. */
+/* State of a replica group, from the sender's view. */
 struct sl_message_replica_report {
-    uint32_t task_index; /* whose shards */
+    uint32_t task_index; /* the server that owns the shards */
     uint64_t epoch;
     enum sl_message_replica_role role;
-    bool in_sync; /* the backup is, says the primary; or the backup: so the coordinator has said */
-    bool is_undecided; /* the primary does not know yet; else, without in_sync: it will not be */
+    /* From the primary: the backup is in sync. From the backup: the coordinator's last
+     * statement. */
+    bool in_sync;
+    /* The primary has not decided yet. If false and not in_sync: the backup will not get in
+     * sync. */
+    bool is_undecided;
 };
 
-#define SL_MESSAGE_REPLICA_REPORTS_MAX 2 /* a ps has its own shards and those of another */
+#define SL_MESSAGE_REPLICA_REPORTS_MAX 2 /* a server's own shards, and its backups */
 
 #define SL_MESSAGE_NUMBERS_MAX         64
 
-/* Of checkpoints, the newest first. */
+/* Checkpoint numbers, descending. */
 struct sl_message_numbers {
     uint64_t items[SL_MESSAGE_NUMBERS_MAX];
     uint32_t count;
@@ -140,17 +147,19 @@ struct sl_message_register {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     uint32_t shard_count;
     uint32_t ps_count, worker_count;
-    char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
-    char
-        bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
-    uint64_t restore; /* ps: the checkpoint that it shall begin from; serving: the newest of the job
-                       * that it knows; 0: none. Not checked by the decoder, like the next: the
-                       * coordinator refuses what is above the limit, with words */
-    uint64_t checkpoint_newest;           /* ps: the greatest number that it knows of; 0: none */
-    struct sl_message_numbers complete;   /* ps: those that it has whole, `restore` among them */
-    struct sl_message_numbers unfinished; /* ps: of which it has files, and no manifest */
-    bool serving;                         /* ps: it has begun already, and restores nothing */
-    bool has_tables;                      /* ps: its shards do */
+    /* ps: see net/shm/shm.h; "": not reachable over shared memory */
+    char host[SL_MESSAGE_NAME_BYTES];
+    /* ps: RDMA or DPDK endpoint beside data_endpoint, or "" */
+    char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    /* ps: the checkpoint to restore. If serving: the newest known checkpoint of the job. 0: none.
+     * The decoder does not check this and the next field: the coordinator refuses numbers above the
+     * limit, with a reason. */
+    uint64_t restore;
+    uint64_t checkpoint_newest;           /* ps: highest known number; 0: none */
+    struct sl_message_numbers complete;   /* ps: its complete checkpoints, `restore` among them */
+    struct sl_message_numbers unfinished; /* ps: checkpoints with files but no manifest */
+    bool serving;                         /* ps: is already running and restores nothing */
+    bool has_tables;                      /* ps: its shards have tables */
     uint32_t replicas;                    /* ps: backups of each shard, 0 or 1 */
     struct sl_message_replica_report replica_reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
     uint32_t replica_report_count;
@@ -162,21 +171,21 @@ struct sl_message_ps {
     uint32_t task_index;
     uint32_t shard_count;
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    char host[SL_MESSAGE_NAME_BYTES];              /* likewise */
-    char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* likewise */
+    char host[SL_MESSAGE_NAME_BYTES];              /* as in sl_message_register */
+    char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* as in sl_message_register */
     uint64_t epoch;                                /* of its shards; 0: they have no backups */
-    uint32_t primary; /* the task that serves them: with epoch 0 its own */
-    uint32_t backup;  /* the task that has their backups; SL_MESSAGE_NO_BACKUP: none */
-    bool in_sync;     /* that one has all that was acknowledged */
+    uint32_t primary; /* task that serves its shards; epoch 0: task_index */
+    uint32_t backup;  /* task with the backups; SL_MESSAGE_NO_BACKUP: none */
+    bool in_sync;     /* the backup has all acknowledged writes */
 };
 
 struct sl_message_cluster {
-    struct sl_message_ps *ps; /* owned by the message: sl_message_fini frees it */
+    struct sl_message_ps *ps; /* owned; freed by sl_message_fini */
     uint32_t ps_count;
     uint32_t worker_count;
-    uint64_t restore; /* the checkpoint that the receiver, a ps, begins from; 0: none */
-    uint64_t abandoned_above, abandoned_to; /* ps: (above, to] the job does not go on from */
-    uint32_t values_lost; /* 1 + the task of a ps that came back without its values; 0: none */
+    uint64_t restore;                       /* to a ps: the checkpoint to restore; 0: none */
+    uint64_t abandoned_above, abandoned_to; /* to a ps: checkpoints in (above, to] are abandoned */
+    uint32_t values_lost; /* 1 + the task of a ps that restarted without its values; 0: none */
 };
 
 struct sl_message_waiting {
@@ -185,11 +194,12 @@ struct sl_message_waiting {
 };
 
 struct sl_message_table_open {
-    struct sl_table_spec spec; /* for the receiver to check: sl_message_check_spec */
+    struct sl_table_spec spec; /* not validated: use sl_message_check_spec */
     uint32_t table_id;
-    bool keep_id; /* coordinator: the sender has had the table under table_id */
-    bool asks; /* coordinator: only spec.name is looked at, and the answer is a TABLE_OPEN with the
-                * table's specification and id */
+    bool keep_id; /* to the coordinator: reopen the table under table_id */
+    /* To the coordinator: a query. Only spec.name is read. The answer is a TABLE_OPEN with the
+     * table's specification and id. */
+    bool asks;
 };
 
 struct sl_message_barrier {
@@ -207,39 +217,39 @@ struct sl_message_stats {
     struct sl_message_table_stats *tables; /* owned by the message */
     uint32_t table_count;
     uint64_t requests, bytes_in, bytes_out, stalls;
-    uint64_t degraded_writes, degraded_ms; /* of a shard with replicas: without a backup in step */
-    uint64_t degraded_shards;              /* of the coordinator */
+    uint64_t degraded_writes, degraded_ms; /* of a replicated shard, without a backup in sync */
+    uint64_t degraded_shards;              /* from the coordinator only */
 };
 
 struct sl_message_checkpoint {
     uint64_t number;   /* 1 to SL_LIMIT_CHECKPOINT_NUMBER */
-    uint64_t base;     /* the checkpoint that it adds to, below number; 0: it is a full one */
-    uint64_t complete; /* the newest that every ps has whole, below number; 0: not known */
+    uint64_t base;     /* base of this incremental, below number; 0: full checkpoint */
+    uint64_t complete; /* newest one that every ps has, below number; 0: unknown */
 };
 
-/* Of one shard, in the checkpoint's folder. */
+/* File of one shard in the checkpoint's directory. */
 struct sl_message_checkpoint_file {
-    char name[SL_MESSAGE_NAME_BYTES]; /* at least one character; no '/', and no '.' first */
-    uint32_t shard;                   /* in the cluster */
-    uint64_t bytes, hash;             /* XXH3, 64 bits, of all of them */
-    uint64_t rows;                    /* records in it */
+    char name[SL_MESSAGE_NAME_BYTES]; /* not empty; contains no '/', does not begin with '.' */
+    uint32_t shard;                   /* index in the cluster */
+    uint64_t bytes, hash;             /* hash: XXH3, 64 bits, of the whole file */
+    uint64_t rows;                    /* records in the file */
 };
 
 struct sl_message_checkpoint_part {
     uint64_t number;
     struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
-    uint32_t file_count;                      /* at least 1; with an err 0 */
-    int err;                                  /* 0, or an sl_err */
-    char text[SL_MESSAGE_TEXT_BYTES];         /* of the err */
-    bool has_worker;                          /* one of its shards knew a worker then */
+    uint32_t file_count;                      /* at least 1; if err is set: 0 */
+    int err;                                  /* 0, or a negative sl_err */
+    char text[SL_MESSAGE_TEXT_BYTES];         /* describes err */
+    bool has_worker;                          /* at least one shard had a worker at that time */
 };
 
 struct sl_message_checkpoint_complete {
     uint64_t number, base;
     struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
     uint32_t file_count;                      /* at least 1 */
-    uint64_t time_ms;                         /* since 1970, when it was begun; 0: unknown */
-    bool has_worker;                          /* a shard knew a worker: the job was not over */
+    uint64_t time_ms;                         /* start, since 1970; 0: unknown */
+    bool has_worker; /* at least one shard had a worker: the job was not over */
 };
 
 struct sl_message {
@@ -269,31 +279,31 @@ struct sl_message {
     };
 };
 
-/* Bytes that encode will write. A message is encoded as it stands: counts over the limits and
- * strings without a NUL are asserted. */
+/* Returns the bytes that encode will write. Asserts that counts are within limits and that strings
+ * end with NUL. */
 size_t sl_message_encoded_bytes(const struct sl_message *message);
 
-/* Writes the message's protobuf into to[sl_message_encoded_bytes]. */
+/* Writes the message as protobuf into to[sl_message_encoded_bytes]. */
 void sl_message_encode(const struct sl_message *message, uint8_t *to);
 
-/* Errors: PROTOCOL (not a Control message; an enum, a number or a length outside its range; a
- * string with a NUL or control characters inside; the reason is logged at debug level), NO_MEMORY.
- * Written on success only, *out then needs sl_message_fini. A hello's and a welcome's
- * protocol_version are for the receiver to check. */
+/* Decodes and validates a message. On success *out needs sl_message_fini; on error it is not
+ * written. Does not check the protocol_version of a hello or welcome. Errors, with the reason
+ * logged at debug level: NO_MEMORY; PROTOCOL: not a Control message, an enum, number or length out
+ * of range, a string with a NUL inside, or a name that is not printable ASCII. */
 int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out);
 
 void sl_message_fini(struct sl_message *message);
 
-/* What messages call who said the hello: "ps/1", "worker/3", "client 00000000000000ff"; "a worker"
- * that wants any task. */
+/* Names the sender of a hello for messages: "ps/1", "worker/3", "client 00000000000000ff", or "a
+ * worker" if it accepts any task. */
 void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES]);
 
-/* Checks every field of a table's specification; on error writes which field, what it is and what
- * is accepted into reason. Errors: INVALID. */
+/* Validates a table's specification. On error `reason` gives the field, its value and the accepted
+ * range. Errors: INVALID. */
 int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t reason_bytes);
 
-/* 0 when both are equal; else EXISTS, with the first field that differs and both values in reason.
- */
+/* Returns 0 if both are equal. Errors: EXISTS; `reason` gives the first different field and both
+ * values. */
 int sl_message_compare_specs(const struct sl_table_spec *existing,
                              const struct sl_table_spec *asked, char *reason, size_t reason_bytes);
 

@@ -1,4 +1,4 @@
-/* What messages say of checkpoints, as it is read. */
+/* Decodes the checkpoint messages. */
 #include <stdlib.h>
 
 #include "net/control/message_read.h"
@@ -15,7 +15,7 @@ bool sl_message_checkpoint_read_numbers(const uint64_t *from, size_t count,
     return holds(descend, "register: checkpoints that are too many, or do not descend");
 }
 
-/* A name is a file's in the checkpoint's folder, and must not lead out of it, or hide. */
+/* Rejects names that would lead out of the checkpoint's directory, and hidden files. */
 static bool read_file(const struct sl_message_memory *memory, const Starling__CheckpointFile *from,
                       struct sl_message_checkpoint_file *to)
 {

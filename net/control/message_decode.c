@@ -268,8 +268,8 @@ static void read_optimizer(const Starling__Optimizer *from, struct sl_optimizer_
     to->decay_baseline = from->decay_baseline;
 }
 
-/* A sub-message that is left out stands for one whose fields are all 0: proto3 knows no other
- * difference, and some encoders leave an empty one out. */
+/* A missing sub-message is read as zeros: proto3 does not distinguish the two, and some encoders
+ * omit empty sub-messages. */
 static bool read_spec(const struct sl_message_memory *memory, const Starling__TableSpec *from,
                       struct sl_table_spec *to)
 {

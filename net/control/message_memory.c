@@ -6,13 +6,13 @@
 #include "core/assert.h"
 #include "core/err.h"
 
-/* The densest message, a Waiting of short names, needs about 20 bytes of memory for each of its
- * own; the longest, a Cluster of SL_LIMIT_PS, needs half a mebibyte. */
+/* The densest message, a Waiting of short names, needs about 20 bytes of arena per byte. The
+ * longest, a Cluster of SL_LIMIT_PS servers, needs 512 KiB. */
 #define BYTES_MIN      (8U << 10)
 #define BYTES_PER_BYTE 32
 #define BYTES_MAX      (2U << 20)
 
-/* Before each allocation stands its size, in as much room as keeps what follows aligned. */
+/* Each allocation is preceded by its size, padded to keep the allocation aligned. */
 #define HEADER_BYTES   16
 
 static void *allocate(void *ctx, size_t bytes)

@@ -1,8 +1,8 @@
-/* The memory that unpacking one control message may use: one block, sized by the message's length,
- * from which protobuf-c's allocations are cut and with which all of them vanish. So a hostile
- * message costs no more than a friendly one of its length, and nothing can leak. Each allocation's
- * size is remembered: it alone tells how long a string was on the wire. Only net/control's message
- * files use it. Any thread. */
+/* An arena for unpacking one control message: one block, sized by the message's length, which
+ * serves all of protobuf-c's allocations and is freed as a whole. So a malicious message cannot
+ * allocate more than a valid one of its length, and nothing leaks. The arena records the size of
+ * each allocation: only this gives the length of a string on the wire. Private to net/control. Any
+ * thread. */
 #ifndef SL_NET_CONTROL_MESSAGE_MEMORY_H
 #define SL_NET_CONTROL_MESSAGE_MEMORY_H
 
@@ -11,17 +11,17 @@
 #include <stdint.h>
 
 struct sl_message_memory {
-    ProtobufCAllocator allocator; /* to be handed to protobuf-c */
+    ProtobufCAllocator allocator; /* for protobuf-c */
     uint8_t *base;
     size_t bytes, used;
 };
 
-/* For a message of this many bytes. Errors: NO_MEMORY. */
+/* Allocates an arena for a message of message_bytes. Errors: NO_MEMORY. */
 int sl_message_memory_init(struct sl_message_memory *memory, size_t message_bytes);
 void sl_message_memory_fini(struct sl_message_memory *memory);
 
-/* Bytes that were asked for at `at`; 0 when it is not an allocation of this memory (protobuf-c's
- * defaults are static). */
+/* Returns the size of the allocation at `at`, or 0 if the arena does not contain it (protobuf-c's
+ * default values are static). */
 size_t sl_message_memory_bytes(const struct sl_message_memory *memory, const void *at);
 
 #endif

@@ -1,4 +1,4 @@
-/* How control messages are read, for the files that do so; nobody else includes it. */
+/* Helpers of the files that decode control messages. Private to net/control. Any thread. */
 #ifndef SL_NET_CONTROL_MESSAGE_READ_H
 #define SL_NET_CONTROL_MESSAGE_READ_H
 
@@ -9,7 +9,7 @@
 #include "net/control/message.h"
 #include "net/control/message_memory.h"
 
-/* For a condition on a peer's message: says at debug level which one does not hold. */
+/* Checks a condition on a peer's message; logs a failure at debug level. */
 static inline bool holds(bool condition, const char *what)
 {
     if (!condition) {
@@ -18,10 +18,9 @@ static inline bool holds(bool condition, const char *what)
     return condition;
 }
 
-/* What a string is for. */
 enum text_kind {
-    TEXT_NAME, /* one printable word or line of ASCII */
-    TEXT_FREE  /* for people: what would upset a terminal becomes '?' */
+    TEXT_NAME, /* one line of printable ASCII */
+    TEXT_FREE  /* free text: control characters become '?' */
 };
 
 static inline bool is_printable(unsigned char c)
@@ -29,7 +28,8 @@ static inline bool is_printable(unsigned char c)
     return c >= 0x20 && c != 0x7f;
 }
 
-/* Copies a string that fits with its NUL, has no NUL inside, and, as a name, is printable ASCII. */
+/* Copies a string. Fails if it does not fit with its NUL, has a NUL inside, or is a name with other
+ * characters than printable ASCII. */
 static inline bool copy_text(const struct sl_message_memory *memory, const char *from,
                              enum text_kind kind, char *to, size_t to_bytes)
 {
@@ -51,20 +51,20 @@ static inline bool copy_text(const struct sl_message_memory *memory, const char 
     return true;
 }
 
-/* 0 stands for none. */
+/* 0: no checkpoint. */
 static inline bool is_checkpoint(uint64_t number)
 {
     return number <= SL_LIMIT_CHECKPOINT_NUMBER;
 }
 
-/* The code of an Error; what is not known is one all the same. */
+/* Converts the code of an Error to an sl_err; unknown codes become PROTOCOL. */
 static inline int read_code(uint32_t code)
 {
     bool known = code >= 1 && code <= (uint32_t)-SL_ERR_CANCELLED;
     return known ? -(int)code : SL_ERR_PROTOCOL;
 }
 
-/* ---- message_checkpoint.c: false, or PROTOCOL or NO_MEMORY, for what must not be ---- */
+/* message_checkpoint.c: on invalid input the functions return false, or PROTOCOL; or NO_MEMORY. */
 
 bool sl_message_checkpoint_is_number(uint64_t number, uint64_t base);
 bool sl_message_checkpoint_read_numbers(const uint64_t *from, size_t count,

@@ -9,11 +9,11 @@
 #include "core/assert.h"
 #include "net/control/message.h"
 
-/* No value that is drawn from a normal distribution (ps/optimizer/initializer.h) is farther from
- * its mean. */
+/* Largest deviation from the mean, in standard deviations, of a normal initializer
+ * (ps/optimizer/initializer.h). */
 #define DEVIATIONS_MAX 9.0F
 
-/* Writes why a specification is refused, and is the error. */
+/* Writes the reason and returns INVALID. */
 static int refuse(char *reason, size_t reason_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -87,7 +87,7 @@ static int check_shape(const struct sl_table_spec *spec, char *reason, size_t re
     }
 }
 
-/* A KV table adds or replaces, begins with nothing, and waits for nobody. */
+/* A KV table only adds or replaces, starts empty, and never waits for workers. */
 static int check_kv(const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
 {
     if (spec->optimizer.kind != SL_OPTIMIZER_SUM) {
@@ -108,7 +108,7 @@ static int check_kv(const struct sl_table_spec *spec, char *reason, size_t reaso
     return SL_OK;
 }
 
-/* A hyper-parameter and what it may be. */
+/* A hyper-parameter and its accepted range. */
 struct parameter {
     const char *name;
     float value;
@@ -129,15 +129,15 @@ static bool is_within(const struct parameter *parameter)
     return over_least && under_most;
 }
 
-/* A coordinate whose gradients have all been 0 must not become 0 / 0. The Adam family and RMSProp
- * begin with an average of 0. */
+/* The Adam family and RMSProp start with an average of 0: without epsilon, a coordinate whose
+ * gradients are all 0 would become 0 / 0. */
 static bool divides_by_epsilon(enum sl_optimizer_kind kind)
 {
     return kind == SL_OPTIMIZER_ADAM || kind == SL_OPTIMIZER_ADAMW ||
            kind == SL_OPTIMIZER_ADAM_ASYNC || kind == SL_OPTIMIZER_RMSPROP;
 }
 
-/* Adagrad begins with initial_accumulator, so that either may be 0. */
+/* Adagrad starts with initial_accumulator: this or epsilon may be 0, but both would give 0 / 0. */
 static int check_division(const struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
 {
     const bool is_adagrad =
@@ -149,7 +149,7 @@ static int check_division(const struct sl_optimizer_spec *spec, char *reason, si
                : SL_OK;
 }
 
-/* What an optimizer does not read may be 0, but nothing else outside its range: a value there shows
+/* Fields that the optimizer ignores may be 0, but must still be in range: an invalid value shows
  * that the caller meant another optimizer. */
 static int check_optimizer(const struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
 {
@@ -271,8 +271,7 @@ int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t
     return err;
 }
 
-/* ---- Comparing two specifications, field by field ---------------------------------------------
- */
+/* Comparison of two specifications, field by field */
 
 enum field_type { FIELD_U32, FIELD_U64, FIELD_FLOAT };
 
@@ -287,7 +286,7 @@ struct field {
         .name = #member, .offset = offsetof(struct sl_table_spec, member), .type = field_type      \
     }
 
-/* Enums are compared as what they are in memory. */
+/* Enums are compared as uint32_t. */
 static_assert(sizeof(enum sl_table_kind) == sizeof(uint32_t), "enums are 32 bits wide");
 
 static const struct field fields[] = {

@@ -12,15 +12,16 @@
 #include "core/clock.h"
 
 struct sl_resolve {
-    /* The reactor's, all the time. */
+    /* Owned by the reactor. */
     struct sl_reactor *reactor;
-    sl_resolve_done_fn *done; /* NULL: nobody waits for it any more */
+    sl_resolve_done_fn *done; /* NULL: cancelled or timed out */
     void *ctx;
     struct sl_timer deadline;
     uint64_t timeout_ns;
 
-    /* The thread's, until its mail is there. */
-    struct sl_endpoint endpoint; /* which neither changes */
+    /* Owned by the thread until the reactor receives its mail. Both may read the constant
+     * endpoint. */
+    struct sl_endpoint endpoint;
     sl_resolve_lookup_fn *lookup;
     struct sl_mailbox_lane *lane;
     struct sl_resolve_found found;
@@ -52,11 +53,11 @@ bool sl_resolve_is_numeric(const struct sl_endpoint *endpoint)
 {
     sl_assert(endpoint != NULL);
     struct in_addr ignored;
-    return strchr(endpoint->host, ':') != NULL || /* in no name */
+    return strchr(endpoint->host, ':') != NULL || /* an IPv6 address: names have no colon */
            inet_pton(AF_INET, endpoint->host, &ignored) == 1;
 }
 
-/* ---- In the thread --------------------------------------------------------------------------- */
+/* Lookup thread */
 
 static void take_addresses(const struct sl_endpoint *endpoint, const struct addrinfo *from,
                            struct sl_resolve_found *found)
@@ -91,7 +92,7 @@ void sl_resolve_lookup(const struct sl_endpoint *endpoint, struct sl_resolve_fou
     }
 }
 
-/* The mail is there: all of it is the reactor's. */
+/* Runs on the reactor: the thread is done with `resolve`. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -109,7 +110,8 @@ static void *run(void *ctx)
     struct sl_resolve *resolve = ctx;
     struct sl_mailbox_lane *lane = resolve->lane;
     resolve->lookup(&resolve->endpoint, &resolve->found);
-    /* Given back before the answer is told: who asks again because of it finds room. */
+    /* Before the result is posted, so that a caller that retries on the result finds a free
+     * slot. */
     running_end();
     int err = sl_mailbox_post(lane, (struct sl_mail){.run = arrive, .ctx = resolve, .drop = free});
     sl_assert(err == SL_OK); /* the only mail of its lane */
@@ -117,7 +119,7 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* Takes no signals: they are for the program's own threads. */
+/* The thread blocks all signals: they belong to the program's own threads. */
 static int start_thread(struct sl_resolve *resolve)
 {
     pthread_attr_t attr;
@@ -135,7 +137,7 @@ static int start_thread(struct sl_resolve *resolve)
     return failed == 0 ? SL_OK : SL_ERR_IO;
 }
 
-/* ---- For the reactor ------------------------------------------------------------------------- */
+/* Reactor */
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {

@@ -28,7 +28,7 @@ void sl_session_disarm_all(struct sl_session *session)
     sl_timer_disarm(timers, &session->preferred_timer);
 }
 
-/* ---- Life and death -------------------------------------------------------------------------- */
+/* Lifetime */
 
 void sl_session_enter(struct sl_session *session)
 {
@@ -47,7 +47,7 @@ void sl_session_leave(struct sl_session *session)
     }
 }
 
-/* No more of it: the timers stop, the connection closes, who waits for an answer is told. */
+/* Stops timers, closes the connection and answers pending requests. */
 static void shut(struct sl_session *session, int err, const char *reason)
 {
     session->state = SL_SESSION_ENDED;
@@ -122,7 +122,7 @@ bool sl_session_is_final(int err)
            err == SL_ERR_EXISTS || err == SL_ERR_INVALID || err == SL_ERR_UNSUPPORTED;
 }
 
-/* ---- Messages -------------------------------------------------------------------------------- */
+/* Messages */
 
 int sl_session_send(struct sl_session *session, const struct sl_message *message)
 {
@@ -138,7 +138,7 @@ int sl_session_send(struct sl_session *session, const struct sl_message *message
     return SL_OK;
 }
 
-/* ---- For the owner --------------------------------------------------------------------------- */
+/* Functions of the owner */
 
 static void check_preferred(const struct sl_session_preferred *preferred,
                             const struct sl_reactor *reactor)
@@ -202,14 +202,14 @@ void sl_session_close(struct sl_session **session)
     sl_session_enter(closing);
     closing->abandoned = true;
     if (closing->state == SL_SESSION_WELCOMED) {
-        /* Best effort: a peer that hears no goodbye sees the connection end all the same. */
+        /* Best effort: without it the peer sees the connection end. */
         struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
         (void)sl_session_send(closing, &goodbye);
     }
     if (closing->state != SL_SESSION_ENDED) {
         shut(closing, SL_ERR_CANCELLED, "closed");
     }
-    /* Closed from inside an answer while the others are being told of the end. */
+    /* For a close from inside an answer, while shut() is answering the requests. */
     sl_session_request_fail_all(closing, SL_ERR_CANCELLED, "closed");
     sl_session_leave(closing);
 }

@@ -1,54 +1,15 @@
-/* The connecting side of one connection up to its welcome, and of a control connection after it:
- * connects, again and again with back-off while nobody listens, says hello, proves that it has the
- * secret and has the peer prove it (net/control/auth.h), checks the welcome, then sends requests
- * and matches answers to them. Used by workers (to the coordinator, and to each shard, where the
- * owner sends its requests with the outbox on the session's connection) and by ps processes (to the
- * coordinator). Owner reactor. Every request has a deadline; nothing hangs.
+/* A session connects to one peer, performs the handshake, and carries control requests. The
+ * handshake: Hello, proofs of the secret from both sides (net/control/auth.h), Welcome. Workers
+ * have a session to the coordinator and one to each shard, on whose connection they send data
+ * frames through the outbox. Servers have one to the coordinator.
  *
- * A persistent session outlives its connections: when one breaks after the welcome it connects
- * again, with back-off and without end, and is welcomed again. Requests in flight are kept and sent
- * again under their ids behind what `welcomed` sends; their deadlines go on. (So an owner who asks
- * the same in every `welcomed` may have it sent twice.) It ends, with `closed`, when a peer that
- * can be trusted refuses it for good.
+ * Attempts are retried with back-off until the start timeout. Every request has a deadline. A
+ * persistent session also reconnects, without limit, whenever a connection breaks after its
+ * welcome. It keeps requests in flight and resends them after the messages that `welcomed` sends;
+ * ids and deadlines stay. (So an owner that repeats a request in every `welcomed` may send it
+ * twice.)
  *
- * An Error that answers the hello, or comes later without being asked for, ends any session when it
- * is final: VERSION, PROTOCOL, REFUSED, EXISTS, INVALID, UNSUPPORTED. Others pass: after the hello
- * another attempt follows, later the connection is lost. Broken or misplaced frames and a Goodbye
- * after the welcome are a loss too; before it, what is no Starling ends it.
- *
- * Before the welcome only a trusted peer ends a session. With a secret, a trusted peer is one that
- * has proved it on this connection, and only such a peer says where the coordinator is. Without
- * one, any peer says so: after an election the place of the old coordinator leads to the new one.
- * There any peer is trusted before the session's first welcome, so that a wrong configuration ends
- * at once; later a peer is when the session has been refused for a whole lease (without a lease:
- * SL_SESSION_GREETING_NS). All else is an obstacle: logged once a minute, then another attempt
- * follows. A session that is still refused at the start timeout ends with the error of the last
- * refusal.
- *
- * A host name is looked up anew for each attempt, without making the reactor wait
- * (net/control/resolve.h); of its addresses each attempt takes the next. Numeric hosts take no
- * thread, nor do those of shm, which are found by the name itself.
- *
- * A session may have a nearer way to its peer than its endpoint, such as shared memory or RDMA.
- * Every connection is tried that way first, and where it fails before the welcome, whyever, by the
- * endpoint at once. When that one is welcomed, the log says so once, and the near way is left alone
- * for SL_SESSION_PATH_PAUSE_NS, longer each time that it fails, or until the owner tells of it
- * anew; as long as neither is, both are tried. It is left alone, too, when its connections do not
- * last: when three in a row, or two by a fault of the medium (IO, DEADLINE), end within
- * SL_SESSION_PATH_LASTS_NS of their welcomes, and the owner did not ask for it. A persistent
- * session that goes by its endpoint then looks whether somebody takes connections by the near way
- * again: if so, it breaks its own and goes there. Where that comes to nothing it is left alone for
- * longer and longer, up to SL_SESSION_PATH_PAUSE_MAX_NS.
- *
- * A session may look for its peer, the coordinator, at several places: each attempt that fails is
- * followed by one at the next; an Error that answers the hello and says where the coordinator is
- * now, by one there, and does not end the session. A connection that breaks is first made again
- * where it was.
- *
- * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
- * anew; the first may take as long as the start timeout, since the cluster has to come together.
- *
- * Every event and answer may close the session or others, and make requests. Allocates. */
+ * Owner reactor. Allocates. Every event and answer may close any session, and make requests. */
 #ifndef SL_NET_CONTROL_SESSION_H
 #define SL_NET_CONTROL_SESSION_H
 
@@ -58,92 +19,127 @@
 #include "net/outbox.h"
 #include "net/transport.h"
 
+/* After the first welcome, a later one must come within this time, else another attempt follows.
+ * The first may take the whole start timeout, since the cluster has to assemble. */
 #define SL_SESSION_GREETING_NS       (10 * SL_CLOCK_NS_PER_S)
-#define SL_SESSION_PLACE_NS          (2 * SL_CLOCK_NS_PER_S) /* where there are other places */
+/* To connect and be welcomed at one of several endpoints. */
+#define SL_SESSION_PLACE_NS          (2 * SL_CLOCK_NS_PER_S)
 #define SL_SESSION_PATH_PAUSE_NS     (60 * SL_CLOCK_NS_PER_S)
 #define SL_SESSION_PATH_PAUSE_MAX_NS (3600 * SL_CLOCK_NS_PER_S)
-/* Well beyond the 10 s after which a transport gives a silent peer up: a peer sees the other end of
- * a connection that carries no long frames fail, and is told that it is CLOSED. */
+/* Well above the 10 s after which a transport closes a silent connection. The end that sends no
+ * long frames may only see that the other end closed (CLOSED). */
 #define SL_SESSION_PATH_LASTS_NS     (60 * SL_CLOCK_NS_PER_S)
 
 struct sl_session;
 
 struct sl_session_events {
-    /* The welcome has come. */
+    /* The peer sent its welcome. */
     void (*welcomed)(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome);
-    /* A data-plane frame (REPLY, CREDIT) on a data connection, or one to a backup, its checksum
-     * verified where it has one; release it as in transport.h. NULL on control connections. */
+    /* Delivers a data frame (REPLY, CREDIT), on a connection to a shard or a backup; a checksum, if
+     * any, is verified. Release it as in transport.h. NULL on control connections. */
     void (*received)(void *ctx, struct sl_session *session,
                      const struct sl_transport_message *message);
-    /* As in transport.h, for data connections: asked for long REPLY frames only. NULL on control
-     * connections. */
+    /* As in transport.h, for long REPLY frames. NULL on control connections. */
     void *(*sink)(void *ctx, struct sl_session *session, const struct sl_frame *header);
-    /* A message that was not asked for, on a control connection: CLUSTER (a ps has moved), LOST,
-     * ENDED, CHECKPOINT or CHECKPOINT_COMPLETE. May be NULL. */
+    /* Delivers a message that answers no request, on a control connection: CLUSTER (a server
+     * moved), EXPIRED, ENDED, CHECKPOINT or CHECKPOINT_COMPLETE. May be NULL. */
     void (*notified)(void *ctx, struct sl_session *session, const struct sl_message *message);
-    /* There is room in the transport again, and what waited in the outbox has been offered. May be
-     * NULL. */
+    /* The transport has room again; queued frames of the outbox were offered first. May be NULL. */
     void (*writable)(void *ctx, struct sl_session *session);
-    /* Persistent sessions: the connection broke after its welcome; another is being tried. What was
-     * sent on it and not answered may or may not have arrived; sl_session_conn is NULL until
-     * `welcomed`. `reason` names the peer and why. */
+    /* Persistent sessions: the connection broke after its welcome, and the session reconnects.
+     * Unanswered messages may or may not have arrived. sl_session_conn is NULL until `welcomed`.
+     * `reason` names the peer and the cause. */
     void (*lost)(void *ctx, struct sl_session *session, int err, const char *reason);
-    /* The end: the start deadline passed, the peer refused the hello, or the connection broke.
-     * `reason` names the peer and why. Requests in flight have been answered with `err` before.
-     * The session is still the owner's to close. */
+    /* The session ended; the owner still has to close it. `reason` names the peer and the cause.
+     * Requests in flight were answered with `err` before. Causes:
+     * - the start timeout;
+     * - a final Error (VERSION, PROTOCOL, REFUSED, EXISTS, INVALID, UNSUPPORTED), or a peer that
+     *   does not speak the protocol. Before the welcome both count only from a trusted peer
+     *   (`secret` below);
+     * - not persistent: the connection broke after its welcome.
+     *
+     * Another Error before the welcome leads to another attempt. After the welcome, other Errors,
+     * malformed or misplaced frames, and a Goodbye break the connection. */
     void (*closed)(void *ctx, struct sl_session *session, int err, const char *reason);
 };
 
-/* A nearer way to the same peer. */
+/* A preferred path to the same peer, such as shared memory or RDMA. Each attempt tries it first; if
+ * it fails before the welcome, the session falls back to the endpoint at once.
+ *
+ * The path is paused when the fallback is then welcomed (logged once), or when its connections do
+ * not last: three in a row, or two that fail with IO or DEADLINE, end within
+ * SL_SESSION_PATH_LASTS_NS of their welcome, other than by the owner. Pauses begin with
+ * SL_SESSION_PATH_PAUSE_NS and double with each failure. The owner ends a pause with
+ * sl_session_set_preferred.
+ *
+ * On the fallback, a persistent session probes the path and reconnects over it when a probe
+ * succeeds. If that connection fails too, pauses grow up to SL_SESSION_PATH_PAUSE_MAX_NS. */
 struct sl_session_preferred {
-    struct sl_transport *transport; /* of the same reactor; NULL: there is none */
-    struct sl_outbox *outbox;       /* for it; as the session's */
+    struct sl_transport *transport; /* of the same reactor; NULL: no preferred path */
+    struct sl_outbox *outbox;       /* for this transport; shared as below */
     struct sl_endpoint endpoint;
 };
 
 struct sl_session_options {
     struct sl_transport *transport;
     struct sl_outbox *outbox; /* shared by the sessions of a reactor; outlives them */
+    /* A host name is looked up again for each attempt (net/control/resolve.h), which takes the next
+     * of its addresses. Numeric and shm hosts need no lookup. */
     struct sl_endpoint endpoint;
     struct sl_session_preferred preferred;
-    /* Where the coordinator may be, too: of the endpoint's scheme; outlive the session. */
+    /* More candidate endpoints of the coordinator, of the same scheme; they outlive the session.
+     * Each failed attempt is followed by one at the next candidate. A broken connection is first
+     * retried where it was. */
     const struct sl_endpoint *others;
     uint32_t other_count;
-    bool follows; /* an Error that answers the hello may say where it is; else that says nothing */
+    /* An Error that answers the hello may redirect to the coordinator's endpoint: the session goes
+     * there and does not end. With a secret, the peer must have proved it. Without one, any peer
+     * may redirect: after an election, the old coordinator's address leads to the new one. */
+    bool follows;
     struct sl_message_hello hello; /* protocol_version and software are filled in */
     const struct sl_session_events *events;
     void *ctx;
-    const char *peer_name; /* "coordinator", "ps/1 shard 0": in messages; copied, up to 63 bytes */
-    uint64_t start_timeout_ns;      /* to connect and be welcomed first, retries included; > 0 */
-    bool persistent;                /* `lost` is set then */
-    const struct sl_secret *secret; /* outlives the session; NULL: the cluster has none */
+    /* "coordinator", "ps/1 shard 0": for messages; copied, up to 63 bytes. */
+    const char *peer_name;
+    uint64_t start_timeout_ns; /* until the first welcome, retries included; > 0 */
+    bool persistent;           /* requires `lost` */
+    /* Outlives the session; NULL: the cluster has none. It decides which peers are trusted to
+     * refuse:
+     * - With a secret, a peer that has proved it on this connection.
+     * - Without one, any peer before the first welcome, so that a wrong configuration ends the
+     *   session at once. Later a peer that has refused for a whole lease (no lease:
+     *   SL_SESSION_GREETING_NS).
+     *
+     * Other refusals are logged once a minute and retried. A session that is still refused at the
+     * start timeout ends with the error of the last refusal. */
+    const struct sl_secret *secret;
 };
 
-/* What keeps a persistent session from its next welcome: "refused: nobody listens there yet"; ""
- * while it is welcomed. */
+/* Returns why a persistent session is not welcomed ("refused: nobody listens there yet"); "" while
+ * it is welcomed. */
 const char *sl_session_last_error(const struct sl_session *session);
 
-/* Breaks the connection of a persistent session, as if the peer had: `lost` follows from inside a
- * later turn (only another attempt when it was not welcomed yet). Nothing when it has none. */
+/* Breaks the connection of a persistent session as if the peer had: `lost` follows in a later turn.
+ * Not welcomed yet: another attempt follows. No connection: no effect. */
 void sl_session_reconnect(struct sl_session *session, const char *why);
 
-/* Likewise, since nothing is heard from the peer: first at another place, where there are others.
- */
+/* As sl_session_reconnect, for a silent peer: the next attempt goes to another candidate, if
+ * any. */
 void sl_session_move(struct sl_session *session, const char *why);
 
-/* Where the next attempts go: the peer has moved. A pause between attempts is cut short; a
- * connection or an attempt in progress goes on (sl_session_reconnect breaks it). */
+/* Sets the endpoint of the next attempts: the peer moved. Cuts short a pause between attempts. Does
+ * not break a connection or an attempt in progress (see sl_session_reconnect). */
 void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoint *endpoint);
 
-/* Which of the peer's shards the next attempts are for. */
+/* Sets the peer's shard for the next attempts. */
 void sl_session_set_shard(struct sl_session *session, uint32_t shard);
 
-/* Which near way there is from now on, for the next attempts; its past is forgotten. */
+/* Replaces the preferred path for the next attempts, and forgets the failures of the old one. */
 void sl_session_set_preferred(struct sl_session *session,
                               const struct sl_session_preferred *preferred);
 
-/* Where the connection goes that there is, or the last or next attempt. Valid until the session
+/* Returns the endpoint of the connection, or of the last or next attempt. Valid until the session
  * changes. */
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
@@ -151,36 +147,35 @@ const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
  * (not welcomed), NO_MEMORY. */
 int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
-/* The answer: a message of the kind that the request asks for (Register: Cluster; TableOpen:
- * TableOpened; Barrier: BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone), valid
- * during the call, or NULL with an error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an
- * answer of another kind), or what the peer's Error says, whose text is then in `reason`. A Waiting
- * is not an answer: it is logged. */
+/* Receives the answer, valid during the call: Register: Cluster; TableOpen: TableOpened; Barrier:
+ * BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone. Or NULL with an error: DEADLINE,
+ * CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind), or the code of the peer's
+ * Error, whose text is `reason`. A Waiting is not an answer: it is logged. */
 typedef void sl_session_answer_fn(void *ctx, const struct sl_message *answer, int err,
                                   const char *reason);
 
-/* Begins to connect; *out is owned by the caller. No event comes before it returns. Errors:
+/* Starts to connect; *out is owned by the caller. No event comes before this returns. Errors:
  * NO_MEMORY. */
 int sl_session_open(const struct sl_session_options *options, struct sl_session **out);
 
-/* Says goodbye and closes; no event follows. Requests in flight are answered CANCELLED. What the
- * transport still holds goes out behind the caller's back: transport and outbox must live until it
- * is gone, at the latest until the transport is closed. Nulls *session. */
+/* Sends a Goodbye and closes; no event follows. Requests in flight are answered CANCELLED. The
+ * transport may send queued frames later: keep transport and outbox until the frames are sent, at
+ * the latest until the transport is closed. Nulls *session. */
 void sl_session_close(struct sl_session **session);
 
-/* Sends a request; `answer(ctx, …)` is called exactly once, before this returns when there is
- * nothing to send with (NO_MEMORY), or to send on (CLOSED; a persistent session keeps the request
- * until its next welcome). message->id is assigned. timeout_ns > 0. The message is copied: it has
- * no memory of its own. */
+/* Sends a request and assigns message->id. Calls answer(ctx, ...) exactly once; before this returns
+ * if there is no room (NO_MEMORY) or no connection (CLOSED). A persistent session without a
+ * connection keeps the request until the next welcome. timeout_ns > 0. The message is copied and
+ * must own no memory. */
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx);
 
-/* The content of a request that waits for a connection, or for room, becomes that of `message`, of
- * the same kind. False: there is no such request. */
+/* Replaces the content of an unsent request of the same kind; its id stays. Returns false if there
+ * is none. */
 bool sl_session_request_renew(struct sl_session *session, const struct sl_message *message);
 
-/* The connection, for the data plane to send on with the queue and the outbox, which is the one of
- * its way; NULL before the welcome and after the end. */
+/* The connection, queue and outbox, for sending data frames. The connection is NULL unless
+ * welcomed. The outbox is that of the path in use. */
 struct sl_conn *sl_session_conn(struct sl_session *session);
 struct sl_outbox_queue *sl_session_queue(struct sl_session *session);
 struct sl_outbox *sl_session_outbox(struct sl_session *session);

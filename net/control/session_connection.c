@@ -11,11 +11,12 @@
 #define ATTEMPTS_A_LEASE 10
 #define REPORT_NS        (3 * SL_CLOCK_NS_PER_S)
 #define REPORT_MAX_NS    (60 * SL_CLOCK_NS_PER_S)
-#define NO_END_NS        (UINT64_C(1000) * 86400 * SL_CLOCK_NS_PER_S) /* of a deadline */
+/* A deadline that is farther away is not logged. */
+#define NO_END_NS        (UINT64_C(1000) * 86400 * SL_CLOCK_NS_PER_S)
 
 static const struct sl_transport_events transport_events;
 
-/* ---- Attempts to connect --------------------------------------------------------------------- */
+/* Attempts to connect */
 
 static struct sl_transport *transport_in_use(const struct sl_session *session)
 {
@@ -61,7 +62,7 @@ bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint
     return true;
 }
 
-/* After an attempt that failed: the next place, of several. */
+/* After a failed attempt: selects the next candidate endpoint. */
 static void choose_place(struct sl_session *session)
 {
     if (session->options.follows && !session->was_told && !session->stays) {
@@ -73,8 +74,8 @@ static void choose_place(struct sl_session *session)
     session->stays = false;
 }
 
-/* Doubles the pause up to its maximum; the jitter, up to half of it, keeps those who failed
- * together from coming back together. */
+/* Doubles the pause up to its maximum. The jitter, up to half of the pause, spreads clients that
+ * failed at the same time. */
 static void pause_and_retry(struct sl_session *session)
 {
     session->state = SL_SESSION_PAUSING;
@@ -110,8 +111,7 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
     }
 }
 
-/* A name may have an address that nobody listens at, before or behind one where somebody does: each
- * attempt takes the next. */
+/* Each attempt uses the next address of a name: some addresses may have no listener. */
 static void resolved(void *ctx, const struct sl_resolve_found *found)
 {
     struct sl_session *session = ctx;
@@ -142,7 +142,8 @@ static void attempt_by(struct sl_session *session, bool preferred)
     session->state = SL_SESSION_RESOLVING;
 }
 
-/* By the near way: goes on by the endpoint. Who is to blame is seen when that is welcomed. */
+/* Over the preferred path: falls back at once. Whether the path or the peer failed is known when
+ * the fallback is welcomed. */
 static void attempt_failed(struct sl_session *session, const char *why)
 {
     if (session->is_preferred) {
@@ -173,7 +174,7 @@ static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
                                                              : "it does not welcome this process");
 }
 
-/* Who waits is told so; less and less often once it has no end. */
+/* Logs that the session waits; less and less often if there is no deadline. */
 static void report(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, report));
@@ -208,7 +209,7 @@ static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     sl_session_end(session, is_refused ? session->refusal_err : SL_ERR_DEADLINE, reason);
 }
 
-/* ---- The transport's upcalls ----------------------------------------------------------------- */
+/* Transport events */
 
 static void control_received(struct sl_session *session, struct sl_conn *conn,
                              const struct sl_transport_message *frame)
@@ -327,8 +328,8 @@ static void on_writable(void *ctx, struct sl_conn *conn)
     }
 }
 
-/* Whether an end before the welcome may be followed by a better attempt: the peer is starting, or
- * starting anew. What is no Starling at all, or another version of it, will not change. */
+/* Whether a later attempt may succeed: the peer may be starting or restarting. A peer with another
+ * protocol or version will not change. */
 static bool may_change(int err)
 {
     return err != SL_ERR_VERSION && err != SL_ERR_PROTOCOL && err != SL_ERR_TOO_LARGE &&
@@ -363,8 +364,8 @@ static void closed_early(struct sl_session *session, int err)
     }
 }
 
-/* A trusted peer gives the same answer on every path. A silent one may be out of reach on this
- * path, and one that refuses without a proof may be somebody else. */
+/* A trusted peer gives the same answer on every path. A silent peer may be unreachable on this path
+ * only; a peer that refuses without proof may be another process. */
 static void closed_by_us(struct sl_session *session)
 {
     if (session->is_preferred &&
@@ -375,8 +376,8 @@ static void closed_by_us(struct sl_session *session)
     }
 }
 
-/* The connection broke after its welcome. A pause that it outlived is over; one that it did not
- * goes on growing, since a peer that ends each connection at once is not to be overrun. */
+/* A connection that lasted longer than the current pause resets it. Else the pause keeps growing: a
+ * peer that closes each connection at once must not be flooded. */
 static void lose(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
@@ -422,7 +423,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     free(session->control_memory);
     session->control_memory = NULL;
     sl_timer_disarm(sl_reactor_timers(session->reactor), &session->greeting_deadline);
-    /* CANCELLED: the transport is being closed, whatever we had in mind. */
+    /* CANCELLED: the transport is closing, which takes precedence. */
     bool broken = session->breaking && err != SL_ERR_CANCELLED;
     session->breaking = false;
     if (session->state == SL_SESSION_WELCOMED) {
@@ -448,7 +449,7 @@ static const struct sl_transport_events transport_events = {
     .closed = on_closed,
 };
 
-/* ---- The beginning --------------------------------------------------------------------------- */
+/* Start */
 
 static void resend(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -456,7 +457,7 @@ static void resend(struct sl_timer *timer, uint64_t now_ns)
     sl_session_request_send_all((void *)((char *)timer - offsetof(struct sl_session, resend)));
 }
 
-/* A peer that takes a silent one for lost is asked several times before it does. */
+/* A peer expires a silent member after one lease: several attempts must fit into it. */
 void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms)
 {
     session->refusal_wait_ns =
@@ -483,12 +484,13 @@ void sl_session_begin(struct sl_session *session)
     session->resend.run = resend;
     session->preferred_timer.run = sl_session_path_timer;
     session->state = SL_SESSION_PAUSING;
-    sl_session_arm(session, &session->retry, 0); /* so that no event comes before open returns */
+    /* By a timer, since no event may come before open returns. */
+    sl_session_arm(session, &session->retry, 0);
     sl_session_arm(session, &session->report, REPORT_NS);
     sl_session_arm(session, &session->start_deadline, session->options.start_timeout_ns);
 }
 
-/* A pause or look-up in progress was for another place. */
+/* The pause or lookup in progress was for another endpoint. */
 void sl_session_retry_soon(struct sl_session *session)
 {
     if (session->state == SL_SESSION_PAUSING || session->state == SL_SESSION_RESOLVING) {

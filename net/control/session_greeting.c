@@ -16,23 +16,21 @@ static bool has_secret(const struct sl_session *session)
     return secret != NULL && secret->byte_count > 0;
 }
 
-/* ---- What a peer says before its proof ------------------------------------------------------- */
+/* Messages before the peer's proof */
 
 static bool is_unproved(const struct sl_session *session)
 {
     return has_secret(session) && !session->proved;
 }
 
-/* Whether an error of the peer may end the session. With a secret, the peer must have proved it.
- * Without one, any peer may until the first welcome, so that a wrong configuration ends the session
- * at once. */
+/* Whether an error from the peer may end the session (see sl_session_options.secret). */
 static bool is_trusted(const struct sl_session *session)
 {
     return has_secret(session) ? session->proved : !session->was_welcomed;
 }
 
-/* Without a secret no refusal can be proved. A session that is refused for refusal_wait_ns ends all
- * the same: another process may have replaced this member. */
+/* Without a secret no refusal can be proved. A session that is refused for refusal_wait_ns still
+ * ends: another process may have replaced this member. */
 static bool is_refused_for_long(const struct sl_session *session)
 {
     const uint64_t since_ns = session->refused_since_ns;
@@ -68,10 +66,9 @@ void sl_session_reject(struct sl_session *session, int err, const char *why)
     log_refusal(session, why);
 }
 
-/* ---- The handshake --------------------------------------------------------------------------- */
+/* The handshake */
 
-/* With a secret, each hello has a fresh nonce: a proof of one connection cannot be replayed on
- * another. */
+/* With a secret, each hello has a fresh nonce: a proof cannot be replayed on another connection. */
 void sl_session_greet(struct sl_session *session)
 {
     struct sl_message message = {.kind = SL_MESSAGE_HELLO};
@@ -162,7 +159,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
         return;
     }
     struct sl_message_hello *hello = &session->options.hello;
-    if (hello->any_task) { /* from now on it is this one, whatever becomes of the connection */
+    if (hello->any_task) { /* keep the assigned task across reconnects */
         hello->any_task = false;
         hello->task_index = message->task_index;
     }
@@ -186,7 +183,8 @@ static void refused(struct sl_session *session, const struct sl_message_error *e
     const uint64_t since_ns = session->refused_since_ns;
     if (!is_unproved(session) && sl_session_follow_redirect(session, error->coordinator)) {
         sl_session_break(session, SL_ERR_AGAIN, why);
-        session->refused_since_ns = since_ns; /* it may lead back to the endpoint that refused */
+        /* The redirect may lead back to the endpoint that refused. */
+        session->refused_since_ns = since_ns;
     } else if (is_unproved(session) || sl_session_is_final(error->err)) {
         sl_session_reject(session, error->err, why);
     } else {

@@ -1,25 +1,26 @@
-/* The nearer way to a session's peer: how long it is waited for, when it is left alone, and how it
- * is found to be there again while the connection goes another way. */
+/* The preferred path of a session: its time limit, its pauses, and the probes that find it working
+ * again while the session uses the fallback. */
 #include <stdio.h>
 
 #include "core/assert.h"
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
-/* A peer that is there takes a connection by the near way at once, unless its reactor is held up,
- * or everybody comes at a time, as when a job starts: then who gives up would do without the near
- * way for long. Later there is a lease to keep, and the endpoint to be tried within it. */
+/* A working peer accepts at once, unless its reactor is busy or all processes connect together, as
+ * when a job starts. At the start the limit is longer: a session that gives up stays on the
+ * fallback for long. Later the lease is running, and the fallback must be tried within it. */
 #define CONNECT_NS     (3 * SL_CLOCK_NS_PER_S)
 #define CONNECT_MAX_NS (10 * SL_CLOCK_NS_PER_S)
-#define START_SHARE    4 /* of the start timeout one part */
+#define START_SHARE    4 /* limit: start timeout / START_SHARE, up to CONNECT_MAX_NS */
 
-/* Of losses, weighed. What the medium is at fault for costs seconds each time: over RDMA the device
- * repeats on its own, for so long, what is lost. */
+/* Weights of lost connections. A failure of the medium costs seconds each time (an RDMA NIC
+ * retransmits for that long), so two of them are enough. */
 #define LOSSES_MAX     6
 #define LOSS           2
 #define FAULT          3
 
-/* As long as it costs nothing to ask; a probe that leads astray costs a connection. */
+/* For failed probes, which cost nothing. A probe that succeeds wrongly costs a connection: there
+ * the maximum is SL_SESSION_PATH_PAUSE_MAX_NS. */
 #define PAUSE_MAX_NS   (4 * SL_SESSION_PATH_PAUSE_NS)
 
 uint64_t sl_session_path_patience_ns(const struct sl_session *session)
@@ -31,9 +32,9 @@ uint64_t sl_session_path_patience_ns(const struct sl_session *session)
     return share_ns < CONNECT_MAX_NS ? share_ns : CONNECT_MAX_NS;
 }
 
-/* ---- When it is left alone ------------------------------------------------------------------- */
+/* Pauses */
 
-/* Longer from time to time. */
+/* Pauses the preferred path, longer each time. */
 static void leave_degraded(struct sl_session *session)
 {
     uint64_t max_ns = session->preferred_found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
@@ -47,14 +48,14 @@ static void leave_degraded(struct sl_session *session)
     session->preferred_from_ns = sl_reactor_now_ns(session->reactor) + session->preferred_pause_ns;
 }
 
-/* The connection by the endpoint is there, and the near way may take its place. */
+/* Whether the session is on the fallback and may return to the preferred path. */
 static bool may_go_back(const struct sl_session *session)
 {
     return session->state == SL_SESSION_WELCOMED && !session->is_preferred && !session->breaking &&
            session->options.persistent && session->options.preferred.transport != NULL;
 }
 
-/* With some jitter: those who lost it together would come back together. */
+/* The jitter spreads clients that lost the path at the same time. */
 static void probe_later(struct sl_session *session)
 {
     if (!may_go_back(session)) {
@@ -68,7 +69,7 @@ static void probe_later(struct sl_session *session)
     sl_session_arm(session, &session->preferred_timer, wait_ns + jitter_ns);
 }
 
-/* What does not last by the near way may last by the other. */
+/* If connections over the preferred path do not last, they may last over the fallback. */
 void sl_session_path_lost(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
@@ -117,11 +118,11 @@ void sl_session_path_changed(struct sl_session *session)
         sl_session_path_stop(session);
         probe_later(session);
     } else if (session->is_preferred && session->state == SL_SESSION_RESOLVING) {
-        sl_session_retry_soon(session); /* the look-up is for the other one */
+        sl_session_retry_soon(session); /* the lookup is for the old path */
     }
 }
 
-/* ---- Whether it is there again --------------------------------------------------------------- */
+/* Probes */
 
 static void probe_failed(struct sl_session *session)
 {
@@ -131,8 +132,7 @@ static void probe_failed(struct sl_session *session)
     }
 }
 
-/* It is only seen whether the near way leads to somebody; the session's next connection says the
- * rest. */
+/* A probe only tests whether a peer accepts. The session's next connection does the handshake. */
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
     (void)ctx;
@@ -202,7 +202,7 @@ static const struct sl_transport_events probe_events = {
 
 static void probe_at(struct sl_session *session, const struct sl_endpoint *numeric)
 {
-    session->probe_result = SL_SESSION_PROBE_FAILED; /* unless it says otherwise */
+    session->probe_result = SL_SESSION_PROBE_FAILED; /* until on_connected */
     int err = sl_transport_connect(session->options.preferred.transport, numeric, &probe_events,
                                    NULL, session, &session->probe);
     if (err != SL_OK) {
@@ -225,7 +225,7 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
     probe_at(session, &found->addresses[attempt % found->address_count]);
 }
 
-/* None is under way: one that was stopped may not have ended yet. */
+/* Called when no probe is in progress: a stopped one may still be closing. */
 static void probe(struct sl_session *session)
 {
     const struct sl_endpoint *preferred = &session->options.preferred.endpoint;
@@ -243,7 +243,7 @@ void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
     struct sl_session *session =
         (void *)((char *)timer - offsetof(struct sl_session, preferred_timer));
     if (session->probe != NULL) {
-        sl_transport_disconnect(session->probe); /* nobody answers */
+        sl_transport_disconnect(session->probe); /* timed out */
     } else if (may_go_back(session)) {
         probe(session);
     }

@@ -11,8 +11,8 @@
 struct sl_session_request {
     struct sl_session_request *next;
     struct sl_session *session;
-    struct sl_message message; /* for the next connection */
-    bool sent;                 /* on the connection that there is */
+    struct sl_message message; /* resent after a reconnect */
+    bool sent;                 /* on the current connection */
     enum sl_message_kind wanted;
     uint64_t asked_ns, timeout_ns;
     struct sl_timer deadline;
@@ -36,7 +36,7 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
     case SL_MESSAGE_HEARTBEAT:
         return SL_MESSAGE_HEARTBEAT;
     default:
-        sl_assert(request == SL_MESSAGE_STATS_GET); /* the others are no requests */
+        sl_assert(request == SL_MESSAGE_STATS_GET); /* no other kind is a request */
         return SL_MESSAGE_STATS;
     }
 }
@@ -46,7 +46,7 @@ static struct sl_timer_wheel *timers_of(struct sl_session *session)
     return sl_reactor_timers(session->reactor);
 }
 
-/* Takes the request out and tells its owner. */
+/* Removes the request and calls its owner. */
 static void finish(struct sl_session_request **at, const struct sl_message *answer, int err,
                    const char *reason)
 {
@@ -151,7 +151,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         .answer = answer,
         .ctx = ctx,
     };
-    *find(session, 0) = request; /* no request has id 0: the end of the list */
+    *find(session, 0) = request; /* no request has id 0: find() returns the end of the list */
     start_deadline(request);
 }
 
@@ -183,8 +183,7 @@ static uint32_t timeout_left_ms(const struct sl_session_request *request, uint32
     return timeout_ms == 0 ? 0 : gone_ms < timeout_ms ? timeout_ms - (uint32_t)gone_ms : 1;
 }
 
-/* Some tell their peer how long they will wait: since they were asked, not since they are sent
- * again. */
+/* The timeout inside a message is counted from the request, also when the message is resent. */
 static struct sl_message as_of_now(const struct sl_session_request *request)
 {
     struct sl_message message = request->message;
@@ -201,7 +200,7 @@ static bool keeps_id(const struct sl_session_request *request)
     return request->message.kind == SL_MESSAGE_TABLE_OPEN && request->message.table_open.keep_id;
 }
 
-/* False: there is no room. */
+/* Returns false if the outbox is full. */
 static bool send_those(struct sl_session *session, bool that_keep_ids)
 {
     for (struct sl_session_request *at = session->requests; at != NULL && is_up(session);
@@ -218,7 +217,8 @@ static bool send_those(struct sl_session *session, bool that_keep_ids)
     return true;
 }
 
-/* Ids that are to be kept go first: another table that is opened might be given one of them. */
+/* Requests that keep their table ids go first: a table opened before them could be given one of the
+ * ids. */
 void sl_session_request_send_all(struct sl_session *session)
 {
     if (!send_those(session, true) || !send_those(session, false)) {
@@ -226,7 +226,7 @@ void sl_session_request_send_all(struct sl_session *session)
     }
 }
 
-/* An Error that answers no request is about the connection; the peer closes it next. */
+/* An Error without a request is about the connection, which the peer closes next. */
 static void complained(struct sl_session *session, const struct sl_message_error *error)
 {
     if (sl_session_is_final(error->err)) {

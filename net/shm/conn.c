@@ -10,8 +10,7 @@
 #define CLOSE_NS     (100 * SL_CLOCK_NS_PER_MS) /* for a peer that may write into our memory */
 #define NOTES_A_TURN 32
 
-/* ---- From socket to `closed` ------------------------------------------------------------------
- */
+/* Creation and end */
 
 int sl_shm_watch(struct sl_shm *shm, int fd, void *what, bool is_listener)
 {
@@ -43,7 +42,7 @@ static void stop_timer(struct sl_shm_conn *conn)
     }
 }
 
-/* The queue is not cleared, so that memory which is never used is never touched. */
+/* The queue is not cleared, so that unused memory is never touched. */
 static void reset(struct sl_shm_conn *conn)
 {
     memset(conn, 0, offsetof(struct sl_shm_conn, send));
@@ -75,7 +74,6 @@ static void put_spare(struct sl_shm *shm, struct sl_shm_conn *conn)
     shm->spare = conn;
 }
 
-/* Errors: NO_MEMORY. */
 static int link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
 {
     if (shm->conn_count == shm->conn_capacity) {
@@ -161,8 +159,8 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     return 0;
 }
 
-/* After a hand-over some of what was sent may still be unread: until it is, none of the arena is
- * free. */
+/* After a migration some sent frames may still be unread: until they are consumed, the whole arena
+ * counts as used. */
 void sl_shm_conn_attach(struct sl_shm_conn *conn)
 {
     struct sl_shm_link *link = &conn->link;
@@ -220,13 +218,13 @@ void sl_shm_conn_finish(struct sl_shm_conn *conn)
     sl_assert(conn->phase == SL_SHM_ENDED);
     unlink_from(conn);
     if (conn->link.segment != NULL) {
-        sl_shm_side_leave(sl_shm_our_side(conn)); /* our memory is the owner's again */
+        sl_shm_side_leave(sl_shm_our_side(conn)); /* exported memory returns to its owner */
     }
     sl_shm_reply_buffer_close(conn);
     if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
-    close(conn->link.fd); /* nobody above uses the peer's memory any more */
+    close(conn->link.fd); /* the upper layer no longer uses the peer's memory */
     if (conn->receive.claims_open > 0) {
         conn->spare_next = shm->kept;
         shm->kept = conn;
@@ -242,7 +240,7 @@ void sl_shm_conn_free_kept(struct sl_shm_conn *conn)
     while (*at != NULL && *at != conn) {
         at = &(*at)->spare_next;
     }
-    if (*at != NULL) { /* else it has not been closed yet */
+    if (*at != NULL) { /* else it is not closed yet */
         *at = conn->spare_next;
         unmap(&conn->link);
         put_spare(conn->shm, conn);
@@ -262,8 +260,7 @@ void sl_shm_conn_free_all(struct sl_shm *shm)
     free(shm->conns);
 }
 
-/* ---- Disconnect -------------------------------------------------------------------------------
- */
+/* Disconnect */
 
 void sl_shm_conn_disconnect(struct sl_conn *base)
 {
@@ -282,8 +279,8 @@ void sl_shm_conn_disconnect(struct sl_conn *base)
     sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + DRAIN_NS);
 }
 
-/* A peer that closes its end writes no more. One that stands still does not close it: then our
- * memory is taken from it. */
+/* A peer that closes its end writes no more. A stopped process does not close it: then its access
+ * to our memory is revoked. */
 static void await_close(struct sl_shm_conn *conn)
 {
     struct sl_reactor *reactor = conn->shm->base.reactor;
@@ -308,8 +305,7 @@ static void drain(struct sl_shm_conn *conn)
     }
 }
 
-/* ---- The socket -------------------------------------------------------------------------------
- */
+/* Control messages */
 
 static void see_end(struct sl_shm_conn *conn)
 {
@@ -319,7 +315,7 @@ static void see_end(struct sl_shm_conn *conn)
     }
     conn->eof = conn->busy = conn->ready = true;
     conn->eof_head = conn->receive.head;
-    stop_watching(conn); /* it would be readable for ever */
+    stop_watching(conn); /* else it would stay readable */
 }
 
 static void take_msg(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
@@ -375,8 +371,7 @@ void sl_shm_conn_read(struct sl_shm_conn *conn)
     }
 }
 
-/* ---- To another reactor -----------------------------------------------------------------------
- */
+/* Migration */
 
 int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user)
@@ -394,13 +389,13 @@ int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     moved->base.user = user;
     memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
     conn->moved = moved;
-    conn->bound_for = to->reactor; /* who may outlive its transport */
+    conn->bound_for = to->reactor; /* may outlive its transport */
     conn->phase = SL_SHM_LEAVING;
     base->state = SL_CONN_CLOSED;
-    return 0; /* the visit that made the upcall sees to the rest */
+    return 0; /* the visit that made the upcall continues */
 }
 
-/* The memory that a connection came in is kept only where there is none from an earlier one. */
+/* Reuses a spare if there is one. */
 static struct sl_shm_conn *settle(struct sl_shm *shm, struct sl_shm_conn *moved)
 {
     if (shm->spare == NULL) {
@@ -421,7 +416,7 @@ static void drop(void *ctx)
     free(moved);
 }
 
-/* On the thread that the connection came to. */
+/* Runs on the target reactor. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -483,8 +478,7 @@ static void depart(struct sl_shm_conn *conn)
     }
 }
 
-/* ---- From poll and flush ----------------------------------------------------------------------
- */
+/* Poll and flush */
 
 void sl_shm_conn_wake(struct sl_shm_conn *conn)
 {
@@ -502,14 +496,14 @@ void sl_shm_conn_wake(struct sl_shm_conn *conn)
 static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
 {
     if (conn->base.state == SL_CONN_CONNECTING) {
-        sl_conn_report_accepted(&conn->base); /* it came from another reactor */
+        sl_conn_report_accepted(&conn->base); /* it migrated here */
     }
     uint32_t work = conn->phase == SL_SHM_LIVE ? sl_shm_receive_run(conn, budget) : 0;
     if (conn->phase == SL_SHM_LEAVING) {
         return work;
     }
     work += sl_shm_send_run(conn);
-    /* What it had sent before is heard; what it still writes into the ring is not. */
+    /* Frames sent before the end are delivered; frames written to the ring after it are not. */
     bool over = conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn) ||
                 conn->receive.head - conn->eof_head >= SL_SHM_SLOTS;
     if (conn->eof && conn->phase == SL_SHM_LIVE && over) {

@@ -1,4 +1,5 @@
-/* The one that connects makes the segment and sends it; the other attaches it and says so. */
+/* Handshake: the connecting side creates the segment and sends it in HELLO; the other side attaches
+ * it and answers ACCEPT. */
 #include <errno.h>
 #include <unistd.h>
 

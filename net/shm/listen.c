@@ -11,7 +11,7 @@
 #define BACKLOG        1024
 #define ACCEPTS_A_TURN 64
 #define RETRY_NS       (100 * SL_CLOCK_NS_PER_MS) /* when the process is out of descriptors */
-#define PORT_FIRST     32768U                     /* of those chosen when any will do */
+#define PORT_FIRST     32768U                     /* of ports chosen for port 0 */
 #define PORT_COUNT     (65536U - PORT_FIRST)
 
 struct sl_shm_listener {
@@ -33,7 +33,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-/* Looks away for a while when the process is short of what a connection needs. */
+/* Stops accepting for a while if resources are short. */
 static void handle_error(struct sl_shm_listener *listener, int error)
 {
     struct sl_shm *shm = listener->shm;
@@ -93,7 +93,7 @@ void sl_shm_listen_accept(struct sl_shm_listener *listener)
     }
 }
 
-/* Any port: from a random one on, the first that nobody has. */
+/* Binds to the first free port after a random one. */
 static int bind_any(struct sl_shm *shm, int fd, struct sl_endpoint *endpoint)
 {
     uint32_t start = (uint32_t)sl_reactor_random(shm->base.reactor);

@@ -22,8 +22,8 @@ static void forget(struct sl_shm_conn *conn, uint64_t now_ns)
     conn->heard = false;
 }
 
-/* It takes a timeout's worth of rounds that saw nothing: when this thread was stopped, time went by
- * in which the peer may have answered. */
+/* Requires a whole timeout of checks without progress: while this thread was stopped, the peer may
+ * have answered. */
 static void see_silence(struct sl_shm_conn *conn, uint64_t now_ns, uint64_t limit_ns,
                         const char *what)
 {
@@ -33,7 +33,8 @@ static void see_silence(struct sl_shm_conn *conn, uint64_t now_ns, uint64_t limi
     }
 }
 
-/* A peer that takes nothing may wait for memory, and for long; but then it turns, and answers. */
+/* A peer that consumes nothing may wait for memory for long, but then its reactor runs and answers
+ * PING. */
 static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
 {
     const struct sl_shm_send *send = &conn->send;

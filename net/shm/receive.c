@@ -3,15 +3,14 @@
 #include "core/log.h"
 #include "net/shm/internal.h"
 
-/* ---- What has been dealt with -----------------------------------------------------------------
- */
+/* Consumed frames */
 
 static struct sl_shm_loan *loan_at(struct sl_shm_receive *receive, uint32_t number)
 {
     return &receive->claims[number % SL_SHM_SLOTS];
 }
 
-/* The peer is told of frames in their order, whatever that of their release. */
+/* Reports frames to the peer in order, independent of the order of release. */
 static void consume(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
@@ -23,7 +22,7 @@ static void consume(struct sl_shm_conn *conn)
     }
 }
 
-/* The slot at the head, and what it names, is not looked at again. */
+/* Marks the slot at the head, and the memory it names, as no longer needed. */
 static void finish_slot(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
@@ -33,7 +32,7 @@ static void finish_slot(struct sl_shm_conn *conn)
     consume(conn);
 }
 
-/* What the slot at the head names is read until it is released. */
+/* Keeps the slot at the head, and the memory it names, until the message is released. */
 static struct sl_shm_token *loan_slot(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
@@ -64,8 +63,7 @@ void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_mess
     }
 }
 
-/* ---- Delivery: each returns whether there may be another frame --------------------------------
- */
+/* Delivery. Functions return whether another frame may follow. */
 
 static bool readable(const struct sl_shm_conn *conn)
 {
@@ -96,8 +94,8 @@ static bool lies_in_one(const struct sl_shm_receive *receive)
     return receive->part_count == 1 && (uintptr_t)receive->parts[0] % 8 == 0;
 }
 
-/* A peer that has gone may have put something else where it lent us a payload, or memory for the
- * answer: from then on no frame that names what it lent is delivered. */
+/* A peer that has gone may reuse the memory that it exported, for payloads or reply buffers: from
+ * then on no frame that names such memory is delivered. */
 static bool still_imported(struct sl_shm_conn *conn)
 {
     bool stays = !conn->receive.is_imported || sl_shm_side_stays(sl_shm_peer_side(conn));
@@ -107,7 +105,7 @@ static bool still_imported(struct sl_shm_conn *conn)
     return stays;
 }
 
-/* Bytes [from, from + bytes) of the payload. */
+/* Copies bytes [from, from + bytes) of the payload. */
 static void copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t bytes)
 {
     const struct sl_shm_receive *receive = &conn->receive;
@@ -125,7 +123,7 @@ static void copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t 
     }
 }
 
-/* What was copied from the slot at the head. */
+/* Delivers a copy of the frame in the slot at the head. */
 static bool deliver_copy(struct sl_shm_conn *conn, const uint8_t *memory,
                          struct sl_shm_token *token)
 {
@@ -161,7 +159,7 @@ static bool deliver_short(struct sl_shm_conn *conn)
     return deliver_copy(conn, memory, token);
 }
 
-/* In place, or in two; or, since it begins at an odd address, in one of ours. */
+/* Delivers in place, in one or two parts; from a copy if the first part is not aligned. */
 static bool deliver_in_place(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
@@ -201,7 +199,7 @@ static bool ask(struct sl_shm_conn *conn)
     return true;
 }
 
-/* Of the frame in `slot`. */
+/* Delivers the frame in `slot`, if there is memory for it. */
 static bool place(struct sl_shm_conn *conn)
 {
     uint32_t bytes = conn->receive.frame.payload_bytes;
@@ -216,7 +214,7 @@ static bool place(struct sl_shm_conn *conn)
     return bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? ask(conn) : deliver_short(conn);
 }
 
-/* A slice of a long payload: others may have short ones. */
+/* Copies a slice of a long payload: other connections may have short frames. */
 static bool copy_on(struct sl_shm_conn *conn, uint32_t *slice)
 {
     struct sl_shm_receive *receive = &conn->receive;
@@ -228,8 +226,7 @@ static bool copy_on(struct sl_shm_conn *conn, uint32_t *slice)
     return bytes == left && deliver_copy(conn, receive->sink, NULL);
 }
 
-/* ---- Slots ------------------------------------------------------------------------------------
- */
+/* Slots */
 
 static int decode(const uint8_t *header, struct sl_frame *out)
 {
@@ -238,7 +235,7 @@ static int decode(const uint8_t *header, struct sl_frame *out)
     }
     int err = sl_frame_decode(header, out);
     if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        return 0; /* so that the layer above can answer in words */
+        return 0; /* so that the upper layer can answer with an Error */
     }
     return err;
 }
@@ -313,8 +310,8 @@ static bool read_slot(struct sl_shm_conn *conn)
     return readable(conn);
 }
 
-/* Memory of ours that the peer answers in may have been taken back since the last turn, or be where
- * only peers see it, since it was revoked (core/shared.h). */
+/* Resolves a payload in our memory again: the region may have been unregistered since the last
+ * turn, or revoked; then the peer's data is at another address (core/shared.h). */
 static bool is_still_there(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;

@@ -5,7 +5,7 @@
 #include "core/log.h"
 #include "net/shm/internal.h"
 
-#define READS_MAX 32U /* of notes, for one frame */
+#define READS_MAX 32U /* of the socket, for one frame */
 
 static bool holds(const uint8_t *base, size_t base_bytes, const void *at, size_t bytes)
 {
@@ -14,10 +14,9 @@ static bool holds(const uint8_t *base, size_t base_bytes, const void *at, size_t
            bytes <= base_bytes - offset;
 }
 
-/* ---- Ours -------------------------------------------------------------------------------------
- */
+/* Registered regions */
 
-/* Memory that no other process could map is copied all the same, and needs no name. */
+/* Memory that cannot be shared is copied, and needs no name. */
 int sl_shm_region_register(struct sl_transport *transport, void *base, size_t bytes)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
@@ -46,7 +45,8 @@ int sl_shm_region_register(struct sl_transport *transport, void *base, size_t by
     return 0;
 }
 
-/* A peer that does not even read that it must not touch the memory any more is not there. */
+/* Returns false if the peer does not read its socket: it must not use the memory any more, so the
+ * caller ends the connection. */
 static bool withdraw(struct sl_shm_conn *conn, uint32_t index)
 {
     conn->announced[index] = false;
@@ -148,8 +148,7 @@ bool sl_shm_region_piece(struct sl_shm_conn *conn, const void *at, uint32_t byte
            (bytes >= SL_SHM_BY_REF_BYTES && piece_of_ours(conn, at, bytes, out));
 }
 
-/* ---- Theirs -----------------------------------------------------------------------------------
- */
+/* Imported regions */
 
 static uint8_t *within(uint8_t *base, uint64_t base_bytes, const struct sl_shm_piece *piece)
 {
@@ -158,7 +157,7 @@ static uint8_t *within(uint8_t *base, uint64_t base_bytes, const struct sl_shm_p
     return lies_there ? base + piece->offset : NULL;
 }
 
-/* What is lent by that name, as far as notes have been read; NULL: nothing. */
+/* Returns the imported memory of that name, as far as control messages were read; NULL: none. */
 static struct sl_shared *imported_by(struct sl_shm_conn *conn, uint32_t name)
 {
     struct sl_shm_imported *imported = conn->link.imported;
@@ -168,8 +167,8 @@ static struct sl_shared *imported_by(struct sl_shm_conn *conn, uint32_t name)
     return is_there ? &imported->live[index] : NULL;
 }
 
-/* As imported_by; when there is nothing, notes are read first. A frame comes behind the note that
- * it needs, and that note behind as many others as a socket holds. */
+/* As imported_by, but reads control messages if there is none. The message is sent before the frame
+ * that needs it, behind at most as many others as the socket holds. */
 static struct sl_shared *await_imported(struct sl_shm_conn *conn, uint32_t name)
 {
     struct sl_shared *live = imported_by(conn, name);
@@ -186,7 +185,7 @@ static uint8_t *resolve_imported(struct sl_shm_conn *conn, const struct sl_shm_p
     return live != NULL ? within(live->base, live->bytes, piece) : NULL;
 }
 
-/* What the peer was lent to write is within the memory that was given to it whole. */
+/* A region lies within shared memory, which the peer maps as a whole. */
 static uint8_t *resolve_ours(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
     const uint32_t name = piece->region & ~SL_SHM_REGION_YOURS;
@@ -249,7 +248,7 @@ int sl_shm_region_imported(struct sl_shm_conn *conn, const struct sl_shm_ctrl_ms
     return 0;
 }
 
-/* The layer above may still have a pointer into it. */
+/* Keeps the address mapped: the upper layer may still have a pointer. */
 int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg)
 {
     struct sl_shm_imported *imported = conn->link.imported;

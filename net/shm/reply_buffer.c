@@ -3,8 +3,7 @@
 #include "core/log.h"
 #include "net/shm/internal.h"
 
-/* A landing is a buffer of the caller into which the peer writes a reply. A connection remembers
- * this many of them, each in the slot request_id % LANDINGS; a power of two. */
+/* Reply buffers that a connection remembers, in slot request_id % LANDINGS; a power of two. */
 #define LANDINGS 512U
 
 struct reply_buffer {
@@ -45,7 +44,7 @@ bool sl_shm_reply_buffer_export(struct sl_shm_conn *conn, const struct sl_transp
         (reply_buffer->bytes != 0 &&
          (reply_buffer->request_id != request_id || reply_buffer->at != frame->reply_buffer ||
           reply_buffer->bytes != frame->reply_buffer_bytes))) {
-        return false; /* another request has the slot: the reply comes through the ring */
+        return false; /* another request uses the slot: the reply is sent through the ring */
     }
     const struct sl_shm_region *region =
         sl_shm_region_find(conn, frame->reply_buffer, frame->reply_buffer_bytes);

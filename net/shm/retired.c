@@ -1,7 +1,7 @@
-/* The addresses of memory that a peer lent and withdrew. The layer above may still hold a pointer
- * there, so they stay mapped, to nothing, until the connection ends or the peer lends other memory.
- * That takes the smallest range that it fits; ranges that touch are one. So a peer that lends and
- * withdraws buffers of many sizes uses the same addresses again. */
+/* Retired address ranges: of memory that a peer exported and withdrew. The upper layer may still
+ * have pointers there. So a range stays mapped to zeros until the connection ends, or until newly
+ * imported memory takes it (best fit). Adjacent ranges are joined, so buffers of many sizes reuse
+ * the same addresses. */
 #include <stdlib.h>
 
 #include "net/shm/internal.h"
@@ -27,7 +27,7 @@ static bool grow(struct sl_shm_imported *imported)
     return true;
 }
 
-/* Joins the last range with those before and behind it. */
+/* Joins the last range with its neighbours. */
 static void join_last(struct sl_shm_imported *imported)
 {
     uint32_t last = imported->retired_count - 1;
@@ -61,7 +61,7 @@ int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared 
     return 0;
 }
 
-/* It must be as writable: the layer above may still be about to write there. */
+/* Requires the same access: the upper layer may still write there. */
 static uint32_t find_fit(const struct sl_shm_imported *imported, const struct sl_shared *fresh)
 {
     uint32_t found = imported->retired_count;

@@ -2,7 +2,7 @@
 
 #include "net/shm/internal.h"
 
-#define LEFT_IN_PLACE_BYTES 4096U /* of a payload whose beginning must be copied */
+#define LEFT_IN_PLACE_BYTES 4096U /* of a payload part, if the part before it must be copied */
 
 static struct sl_shm_entry *entry_at(struct sl_shm_send *send, uint32_t index)
 {
@@ -20,7 +20,8 @@ void sl_shm_send_refresh(struct sl_shm_conn *conn)
     if (consumed != send->consumed) {
         send->arena_bottom = send->arena_ends[(consumed - 1) % SL_SHM_SLOTS];
         if (consumed == send->number) {
-            send->arena_top = send->arena_bottom = 0; /* the same memory again, while it is warm */
+            /* Reuse the memory while it is in the cache. */
+            send->arena_top = send->arena_bottom = 0;
         }
         if ((int32_t)(send->refs_due - consumed) < 0) {
             send->refs_due = consumed;
@@ -29,10 +30,10 @@ void sl_shm_send_refresh(struct sl_shm_conn *conn)
     }
 }
 
-/* ---- The arena --------------------------------------------------------------------------------
- */
+/* Arena */
 
-/* Where the next `bytes` would lie: behind the last, or at the front, where it has been read. */
+/* Returns the position for the next `bytes`: after the last, or at the front once that is
+ * consumed. */
 static uint64_t next_place(const struct sl_shm_send *send, uint32_t bytes)
 {
     uint64_t at = send->arena_top % SL_SHM_ARENA_BYTES;
@@ -45,7 +46,7 @@ static uint64_t next_place(const struct sl_shm_send *send, uint32_t bytes)
     return send->arena_top;
 }
 
-/* Room for a payload; false: not now. */
+/* Allocates room in the arena; false: none now. */
 static bool take_arena(struct sl_shm_conn *conn, uint32_t bytes, struct sl_shm_piece *out)
 {
     struct sl_shm_send *send = &conn->send;
@@ -64,11 +65,10 @@ static bool take_arena(struct sl_shm_conn *conn, uint32_t bytes, struct sl_shm_p
     return true;
 }
 
-/* ---- A frame's way into a slot ----------------------------------------------------------------
- */
+/* Slots */
 
 struct payload {
-    const uint8_t *first, *second; /* behind the header in the head, and the rest */
+    const uint8_t *first, *second; /* after the header in `head`; `payload` */
     uint32_t first_bytes, second_bytes;
 };
 
@@ -88,7 +88,7 @@ static void copy(uint8_t *to, const struct payload *payload)
     }
 }
 
-/* All of it in one place, which the peer can read. */
+/* Describes the payload as one piece, if it is contiguous, aligned and readable by the peer. */
 static bool piece_of_one(struct sl_shm_conn *conn, const struct payload *payload,
                          struct sl_shm_piece *out)
 {
@@ -97,7 +97,8 @@ static bool piece_of_one(struct sl_shm_conn *conn, const struct payload *payload
            sl_shm_region_piece(conn, at, payload->first_bytes + payload->second_bytes, out);
 }
 
-/* The pieces of a payload that is too long for the slot. Returns their number; 0: no room now. */
+/* Finds the pieces of a payload that does not fit in the slot. Returns their number; 0: no room
+ * now. */
 static uint8_t find_pieces(struct sl_shm_conn *conn, const struct payload *payload,
                            struct sl_shm_piece pieces[2], bool *by_ref)
 {
@@ -123,7 +124,7 @@ static uint8_t find_pieces(struct sl_shm_conn *conn, const struct payload *paylo
     return 1;
 }
 
-/* False: there is no room for the payload now. */
+/* Returns false if there is no room for the payload now. */
 static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
                       struct sl_shm_slot *slot, bool *by_ref)
 {
@@ -206,8 +207,7 @@ uint32_t sl_shm_send_burst(struct sl_conn *base, const struct sl_transport_frame
     return taken;
 }
 
-/* ---- What was sent ----------------------------------------------------------------------------
- */
+/* Sent frames */
 
 static bool is_sent(struct sl_shm_send *send, uint32_t index)
 {
@@ -215,7 +215,7 @@ static bool is_sent(struct sl_shm_send *send, uint32_t index)
     return index != send->next && (!entry->by_ref || (int32_t)(send->consumed - entry->due) >= 0);
 }
 
-/* The end of the run that begins at the head, when all of it was sent; else the head. */
+/* Returns the end of the run at the head of the queue if all of it is sent; else the head. */
 static uint32_t sent_run(struct sl_shm_send *send)
 {
     if (send->head == send->next || !is_sent(send, send->head)) {
@@ -231,7 +231,7 @@ static uint32_t sent_run(struct sl_shm_send *send)
     return end;
 }
 
-/* The upcall may queue more, and may disconnect. */
+/* The upcall may queue frames, or disconnect. */
 static uint32_t report(struct sl_shm_conn *conn)
 {
     struct sl_shm_send *send = &conn->send;

@@ -33,7 +33,7 @@ bool sl_shm_may_log(struct sl_shm *shm)
     return true;
 }
 
-/* Another user's processes cannot reach us, so that the user is a part of it. */
+/* Includes the user id: processes of other users cannot connect. */
 void sl_shm_host(char host[SL_SHM_HOST_BYTES])
 {
     char boot[37] = "";
@@ -51,8 +51,7 @@ void sl_shm_host(char host[SL_SHM_HOST_BYTES])
     }
 }
 
-/* ---- Sockets ----------------------------------------------------------------------------------
- * One submission watches them all; it is renewed whenever it has told of some. */
+/* Sockets: one submission polls the epoll descriptor; it is renewed after each event. */
 
 static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
 
@@ -64,7 +63,8 @@ static void watch(struct sl_shm *shm)
     io_uring_prep_poll_add(sqe, shm->epoll_fd, POLLIN);
 }
 
-/* A connection that ends on the way is not freed, so that an event for it does no harm. */
+/* Memory of connections is not freed while the transport is open: an event for an ended one does no
+ * harm. */
 static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     (void)result;
@@ -87,8 +87,7 @@ static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flag
     watch(shm);
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 static int shm_open_transport(struct sl_reactor *reactor,
                               const struct sl_transport_options *options, struct sl_transport **out)
@@ -162,8 +161,7 @@ static void shm_close_transport(struct sl_transport **transport)
     *transport = NULL;
 }
 
-/* ---- The turn ---------------------------------------------------------------------------------
- */
+/* Turn */
 
 static bool has_segment(const struct sl_shm_conn *conn)
 {
@@ -189,7 +187,7 @@ static bool is_idle(const struct sl_shm_conn *conn)
     return !conn->busy && !sl_shm_receive_pending(conn);
 }
 
-/* A connection that ends leaves its place to the last. */
+/* An ended connection is replaced by the last one in conns. */
 static uint32_t shm_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
@@ -213,7 +211,7 @@ static uint32_t shm_poll(struct sl_transport *transport, uint32_t budget)
     return work;
 }
 
-/* One fence for all that the turn has published. */
+/* One fence for everything published in the turn. */
 static void shm_flush(struct sl_transport *transport)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
@@ -235,7 +233,7 @@ static void shm_flush(struct sl_transport *transport)
     }
 }
 
-/* Whether the next poll would find something to do. */
+/* Whether the next poll would find work. */
 static bool has_work(const struct sl_shm_conn *conn)
 {
     const struct sl_shm_receive *receive = &conn->receive;

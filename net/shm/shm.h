@@ -1,5 +1,6 @@
-/* The transport between processes of one machine and one user: rings of descriptors in memory that
- * both map, payloads where their sender has them. */
+/* The shared memory transport connects processes of the same user on one machine: rings of frame
+ * descriptors in memory that both processes map; payloads stay in the sender's memory. Owner
+ * reactor, which must have a ring. */
 #ifndef SL_NET_SHM_SHM_H
 #define SL_NET_SHM_SHM_H
 
@@ -7,8 +8,8 @@
 
 extern const struct sl_transport_ops sl_shm_ops;
 
-/* Which machine and network namespace this process is in: those with the same can reach each other
- * by shm://. "" when the system does not say. Any thread. */
+/* Writes an id of this machine, network namespace and user: processes with the same id can connect
+ * over shm://. "" if the system does not provide it. Any thread. */
 #define SL_SHM_HOST_BYTES 64
 void sl_shm_host(char host[SL_SHM_HOST_BYTES]);
 

@@ -7,10 +7,10 @@
 #include "core/hash.h"
 #include "net/shm/internal.h"
 
-#define FDS_MAX 4 /* that a packet may bring; the kernel closes what is beyond */
+#define FDS_MAX 4 /* descriptors in one packet; the kernel closes the others */
 
-/* Abstract names have no owner and no permissions, and are those of the network namespace. The user
- * is in the name so that users do not meet; that they cannot is for SO_PEERCRED to see. */
+/* Abstract addresses have no owner or permissions, and belong to the network namespace. The user id
+ * in the address avoids collisions of users; SO_PEERCRED enforces the separation. */
 void sl_shm_socket_address(const struct sl_endpoint *endpoint, struct sockaddr_un *out,
                            socklen_t *out_bytes)
 {
@@ -82,7 +82,7 @@ int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg 
     return full ? SL_ERR_AGAIN : SL_ERR_CLOSED;
 }
 
-/* Keeps the first descriptor that came along, closes the others; returns how many there were. */
+/* Keeps the first received descriptor, closes the others; returns their number. */
 static uint32_t take_fds(struct msghdr *message, int *fd)
 {
     uint32_t count = 0;

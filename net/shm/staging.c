@@ -25,7 +25,7 @@ int sl_shm_staging_init(struct sl_shm_staging *staging, uint32_t buffer_count,
     if (staging->buffers == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    /* Pages come as they are used. */
+    /* Pages are allocated on first use. */
     staging->memory = mmap(NULL, (size_t)buffer_count * bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (staging->memory == MAP_FAILED) {
@@ -121,7 +121,7 @@ static void put_buffer(struct sl_shm_staging *staging, struct sl_shm_buffer *buf
     if (--buffer->refs > 0) {
         return;
     }
-    buffer->used = 0; /* the same memory again, while it is in the cache */
+    buffer->used = 0; /* reuse the memory while it is in the cache */
     if (buffer != staging->current) {
         buffer->next = staging->free;
         staging->free = buffer;

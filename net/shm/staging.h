@@ -1,6 +1,6 @@
-/* Private memory that short payloads are copied to before they are delivered: buffers that are
- * filled from the front, one payload behind the other, and begun anew when the last message in them
- * was released. Also what else a message's token can be. Owner reactor. */
+/* Staging buffers hold private copies of short payloads for delivery. A buffer is filled from the
+ * front and reused when its last message is released. Also defines the other kinds of message
+ * tokens. Owner reactor. */
 #ifndef SL_NET_SHM_STAGING_H
 #define SL_NET_SHM_STAGING_H
 
@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 enum sl_shm_token_kind {
-    SL_SHM_TOKEN_EMPTY,  /* of messages without a payload; nothing to give back */
-    SL_SHM_TOKEN_BUFFER, /* struct sl_shm_buffer */
-    SL_SHM_TOKEN_HEAP,   /* struct sl_shm_heap */
-    SL_SHM_TOKEN_LOAN    /* struct sl_shm_loan: the peer's memory */
+    SL_SHM_TOKEN_EMPTY, /* for messages without a payload; nothing to free */
+    SL_SHM_TOKEN_BUFFER,
+    SL_SHM_TOKEN_HEAP,
+    SL_SHM_TOKEN_LOAN /* struct sl_shm_loan: read in the peer's memory */
 };
 
 struct sl_shm_token {
@@ -26,7 +26,7 @@ struct sl_shm_buffer {
     uint8_t *memory;
 };
 
-/* A long payload that its receiver wanted in place, and that lies in two. */
+/* Copy of a long payload that its receiver wanted in place, but that is not aligned. */
 struct sl_shm_heap {
     struct sl_shm_token token;
     struct sl_shm_heap *prev, *next;
@@ -41,24 +41,24 @@ struct sl_shm_staging {
     struct sl_shm_token empty;
 };
 
-/* buffer_bytes is rounded up to what holds any short payload. Errors: NO_MEMORY. */
+/* buffer_bytes is increased to hold any short payload. Errors: NO_MEMORY. */
 int sl_shm_staging_init(struct sl_shm_staging *staging, uint32_t buffer_count,
                         uint32_t buffer_bytes);
 void sl_shm_staging_fini(struct sl_shm_staging *staging);
 
-/* Memory for `bytes` <= SL_LIMIT_INLINE_PAYLOAD_BYTES, aligned to 64, and its token; NULL when all
- * buffers are in use. */
+/* Returns memory for `bytes` <= SL_LIMIT_INLINE_PAYLOAD_BYTES, aligned to 64, and its token; NULL
+ * if all buffers are in use. */
 uint8_t *sl_shm_staging_get(struct sl_shm_staging *staging, uint32_t bytes,
                             struct sl_shm_token **token);
 
-/* Whether get would find some. */
+/* Whether sl_shm_staging_get would succeed. */
 bool sl_shm_staging_has(const struct sl_shm_staging *staging, uint32_t bytes);
 
-/* Memory of its own for a long payload; NULL without memory. */
+/* Allocates memory for a long payload; NULL without memory. */
 uint8_t *sl_shm_staging_get_heap(struct sl_shm_staging *staging, uint32_t bytes,
                                  struct sl_shm_token **token);
 
-/* Of any kind but CLAIM. */
+/* Releases a token of any kind but LOAN. */
 void sl_shm_staging_put(struct sl_shm_staging *staging, struct sl_shm_token *token);
 
 #endif

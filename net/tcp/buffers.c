@@ -7,7 +7,7 @@
 
 #define BUFFER_COUNT_MAX 32768 /* the kernel's limit for a buffer ring */
 #define HUGE_PAGE_BYTES  (2U << 20)
-#define RING_ALIGN       4096 /* the kernel wants the ring's entries on a page */
+#define RING_ALIGN       4096 /* the kernel requires page alignment of the ring's entries */
 
 static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf)
 {
@@ -24,7 +24,7 @@ static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf)
     buffers->offered++;
 }
 
-/* The ring's entries come first in the mapping, then the buffers. */
+/* The mapping holds the ring's entries, then the buffers. */
 static int map_memory(struct sl_tcp_buffers *buffers, uint8_t **out_entries)
 {
     size_t entries_bytes = buffers->buffer_count * sizeof(struct io_uring_buf);
@@ -40,8 +40,8 @@ static int map_memory(struct sl_tcp_buffers *buffers, uint8_t **out_entries)
     return 0;
 }
 
-/* A kernel that knows buffer rings may still refuse one (a limit on locked memory): then the
- * buffers are provided one by one. */
+/* A kernel with buffer rings may still refuse one (limit on locked memory): then buffers are
+ * provided one by one. */
 static void register_ring(struct sl_tcp_buffers *buffers, uint8_t *entries)
 {
     struct io_uring_buf_reg registration = {
@@ -92,8 +92,8 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
     return 0;
 }
 
-/* Buffers that were provided one by one stay with the kernel as numbers; nothing receives into
- * their group ever again. */
+/* Buffers provided one by one stay registered with the kernel, but nothing receives into their
+ * group any more. */
 void sl_tcp_buffers_fini(struct sl_tcp_buffers *buffers)
 {
     if (buffers->shared != NULL) {
@@ -169,7 +169,7 @@ struct sl_tcp_rx_buf *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
 void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf)
 {
     if (rx_buf->kind == SL_TCP_RX_BUF_EMPTY) {
-        return; /* which always has one */
+        return; /* its reference is permanent */
     }
     rx_buf->refs = 0;
     switch (rx_buf->kind) {
@@ -186,7 +186,7 @@ void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_bu
     case SL_TCP_RX_BUF_HEAP:
         free(rx_buf);
         break;
-    default: /* OWNED: its connection sees that refs is 0 */
+    default: /* OWNED: the connection checks refs */
         break;
     }
 }

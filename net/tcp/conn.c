@@ -10,8 +10,7 @@
 
 #define DRAIN_NS SL_CLOCK_NS_PER_S
 
-/* ---- From socket to `closed` ------------------------------------------------------------------
- */
+/* Creation and end */
 
 static struct sl_tcp_conn *of_timer(struct sl_timer *timer)
 {
@@ -37,9 +36,8 @@ static void stop_timer(struct sl_tcp_conn *conn)
     }
 }
 
-/* The staging block may still be read by the receiver of a message of the connection that was here
- * before: it alone outlives a connection, and everything else begins anew. The arrays are not
- * cleared, so that memory which is never used is never touched. */
+/* Keeps the staging block: the receiver may still read a message of the previous connection in it.
+ * The arrays are not cleared, so that unused memory is never touched. */
 static void reset(struct sl_tcp_conn *conn, int fd)
 {
     conn->fd = fd;
@@ -169,8 +167,8 @@ static void cancel_all(struct sl_tcp_conn *conn)
         sl_tcp_cancel(conn->tcp, &conn->receive.op);
     }
     if (conn->send.in_flight) {
-        /* A long send waits in a thread of the kernel's for the peer's window, where a cancel may
-         * only make it begin anew: this ends it. */
+        /* A long send waits in a kernel thread for the peer's window. A cancel may only restart it
+         * there; the shutdown ends it. */
         (void)shutdown(conn->fd, SHUT_RDWR);
         sl_tcp_cancel(conn->tcp, &conn->send.op);
     }
@@ -215,8 +213,7 @@ void sl_tcp_conn_finish(struct sl_tcp_conn *conn)
     unlink_and_spare(conn);
 }
 
-/* ---- Connect ----------------------------------------------------------------------------------
- */
+/* Connect */
 
 static int connect_err(int error)
 {
@@ -307,8 +304,7 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     return 0;
 }
 
-/* ---- Disconnect -------------------------------------------------------------------------------
- */
+/* Disconnect */
 
 void sl_tcp_conn_disconnect(struct sl_conn *base)
 {
@@ -327,8 +323,8 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
         return;
     }
     start_timer(conn);
-    /* Perhaps this is an upcall of the connection's own receive: what was received is dropped when
-     * that has returned, or in the next poll. */
+    /* This may be an upcall of the connection's own receive: received data is dropped after it, or
+     * in the next poll. */
     sl_tcp_list_append(&conn->tcp->pending, &conn->waiting);
 }
 
@@ -359,7 +355,7 @@ void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
         sl_tcp_conn_end(conn, SL_OK);
     } else if (!conn->send.shut) {
         conn->send.shut = true;
-        (void)shutdown(conn->fd, SHUT_WR); /* a peer that is gone shows in the receive */
+        (void)shutdown(conn->fd, SHUT_WR); /* if the peer is gone, the receive fails */
     }
 }
 
@@ -374,15 +370,14 @@ void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn)
     }
 }
 
-/* ---- To another reactor -----------------------------------------------------------------------
- */
+/* Migration */
 
 int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
     sl_assert(conn->phase == SL_TCP_LIVE);
-    /* What TLS has to say of itself is no business of who hands over. */
+    /* TLS's own messages may be queued or in flight. */
     sl_assert(conn->tls != NULL ? conn->send.run_head == conn->send.run_tail
                                 : sl_tcp_send_idle(conn));
     struct sl_tcp_conn *moved = allocate();
@@ -393,18 +388,18 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     reset(moved, conn->fd);
     sl_conn_init(&moved->base, to, events, ctx);
     moved->base.user = user;
-    moved->receive.low_bytes = conn->receive.low_bytes; /* the socket goes on with it */
+    moved->receive.low_bytes = conn->receive.low_bytes; /* the socket keeps the setting */
     memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
     conn->moved = moved;
-    conn->bound_for = to->reactor; /* who may outlive its transport */
+    conn->bound_for = to->reactor; /* may outlive its transport */
     conn->phase = SL_TCP_LEAVING;
     base->state = SL_CONN_CLOSED;
     stop_timer(conn);
     sl_tcp_list_remove(&conn->waiting);
-    return 0; /* the receive that made the upcall sees to the rest */
+    return 0; /* the receive that made the upcall continues */
 }
 
-/* All that was received and not parsed, in one piece: *out is NULL when there is none. */
+/* Copies all unparsed data into one block; *out is NULL if there is none. */
 static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
 {
     uint32_t bytes = 0;
@@ -430,8 +425,8 @@ static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
     return 0;
 }
 
-/* The memory that a connection came in is kept only where there is none from an earlier one: else a
- * reactor that is given connections, and never makes one, would keep the memory of them all. */
+/* Reuses a spare if there is one. Else a reactor that only receives migrated connections would
+ * collect the memory of all of them. */
 static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
 {
     struct sl_tcp_conn *conn = take_spare(tcp);
@@ -448,7 +443,7 @@ static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
     return conn;
 }
 
-/* On the thread that the connection came to. */
+/* Runs on the target reactor. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -463,13 +458,13 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
-/* The reactor that it was sent to has ended before. */
+/* The target reactor has stopped. */
 static void drop(void *ctx)
 {
     struct sl_tcp_conn *moved = ctx;
     close(moved->fd);
     sl_tcp_tls_destroy(&moved->tls);
-    free(moved->receive.first); /* one block of the heap, or none */
+    free(moved->receive.first); /* one heap block, or NULL */
     free(moved);
 }
 
@@ -481,8 +476,8 @@ void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
     struct sl_tcp_conn *moved = conn->moved;
     struct sl_reactor *from = conn->tcp->base.reactor;
     struct sl_reactor *to = conn->bound_for;
-    /* Without memory for the leftovers the stream has a hole: the peer and the new owner see it
-     * closed. */
+    /* Without memory for the unparsed data the stream would have a gap: close it for the peer and
+     * the new owner. */
     if (collect(conn, &moved->receive.first) != 0) {
         (void)shutdown(conn->fd, SHUT_RDWR);
     }
@@ -499,13 +494,12 @@ void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
     }
 }
 
-/* ---- From poll --------------------------------------------------------------------------------
- */
+/* Poll */
 
 void sl_tcp_conn_resume(struct sl_tcp_conn *conn)
 {
     if (conn->base.state == SL_CONN_CONNECTING) {
-        sl_conn_report_accepted(&conn->base); /* it came from another reactor */
+        sl_conn_report_accepted(&conn->base); /* it migrated here */
     }
     sl_tcp_receive_advance(conn);
 }

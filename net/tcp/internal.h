@@ -1,5 +1,5 @@
-/* What the files of this folder share: the transport's and the connection's state, and what each
- * file does for the others. Owner reactor throughout. */
+/* Private to net/tcp: the state of a transport and of its connections, and the functions that the
+ * files offer to each other. Owner reactor. */
 #ifndef SL_NET_TCP_INTERNAL_H
 #define SL_NET_TCP_INTERNAL_H
 
@@ -13,33 +13,36 @@
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
-#define SL_TCP_SEND_RUNS   512 /* queued on one connection: twice the credits in requests */
-#define SL_TCP_SEND_PIECES 512 /* of memory, likewise; two that touch are one */
-#define SL_TCP_CALL_PIECES 64  /* of them, in one system call */
-#define SL_TCP_CALL_BYTES                                                                          \
-    (1U << 20) /* after these a send takes no further piece: `sent` is not                         \
-                  put off for too long */
-#define SL_TCP_DIRECT_BYTES                                                                        \
-    (32U << 10) /* what is left of a long payload is received in place from                        \
-                   here on; below, a copy is cheaper than to cancel */
-#define SL_TCP_PATIENT_BYTES                                                                       \
-    (256U << 10) /* of a long payload are awaited before anybody is woken for it: a                \
-                    wake-up for every segment costs both sides more than the copy */
-#define SL_TCP_SLICE_BYTES                                                                         \
-    (64U << 10) /* of a long frame, sent or received at a time while others                        \
-                   have short ones: about 10 us */
-#define SL_TCP_SLICING_NS            (10 * SL_CLOCK_NS_PER_MS) /* either is remembered for so long */
-#define SL_TCP_PEEK_BYTES            4096  /* read after a long frame, since another is likely */
+/* runs queued on one connection: twice the request credits */
+#define SL_TCP_SEND_RUNS             512
+/* memory pieces queued likewise; adjacent ones are merged */
+#define SL_TCP_SEND_PIECES           512
+#define SL_TCP_CALL_PIECES           64 /* pieces in one system call */
+/* A send takes no further piece beyond this, so that `sent` is not delayed too long. */
+#define SL_TCP_CALL_BYTES            (1U << 20)
+/* A remaining long payload of at least this size is received in place. Below, a copy is cheaper
+ * than cancelling the receive. */
+#define SL_TCP_DIRECT_BYTES          (32U << 10)
+/* Low-water mark for a long payload: waking up for every segment costs both sides more than the
+ * copy. */
+#define SL_TCP_PATIENT_BYTES         (256U << 10)
+/* Of a long frame, sent or received in one call while other connections have short frames: about 10
+ * us. */
+#define SL_TCP_SLICE_BYTES           (64U << 10)
+/* how long a connection's recent long, or short, frames count */
+#define SL_TCP_SLICING_NS            (10 * SL_CLOCK_NS_PER_MS)
+/* received after a long frame, since another one is likely */
+#define SL_TCP_PEEK_BYTES            4096
 #define SL_TCP_CONGESTION_NAME_BYTES 16    /* the kernel's TCP_CA_NAME_MAX */
-#define SL_TCP_SPARES                256   /* closed connections kept for new ones */
-#define SL_TCP_PEER_TIMEOUT_MS       10000 /* unless the options say otherwise */
+#define SL_TCP_SPARES                256   /* closed connections kept for reuse */
+#define SL_TCP_PEER_TIMEOUT_MS       10000 /* default of the options */
 
 struct sl_tcp_listener;
 
 struct sl_tcp {
     struct sl_transport base;
     struct sl_ring *ring;
-    struct sl_tcp_tls_context *tls; /* NULL: in the clear */
+    struct sl_tcp_tls_context *tls; /* NULL: no TLS */
     struct sl_tcp_buffers buffers;
     char congestion[SL_TCP_CONGESTION_NAME_BYTES]; /* "": the system's default */
     uint32_t connections_max;
@@ -49,99 +52,100 @@ struct sl_tcp {
     bool armed; /* since the last poll: the turn did nothing */
 
     struct sl_tcp_list all;     /* connections, until their `closed` */
-    struct sl_tcp_list sending; /* have something queued and no send in flight */
-    /* A connection waits in at most one of these: */
-    struct sl_tcp_list pending; /* to be looked at in the next poll */
-    struct sl_tcp_list
-        wait_sink;              /* for memory to receive a frame into: asked again in later polls */
-    struct sl_tcp_list refused; /* likewise, and asked since the last turn that did work */
-    struct sl_tcp_list wait_buffer; /* for a buffer to come back to the ring */
-    struct sl_tcp_list sliced; /* for what is short to be sent, before the next slice is received */
-    struct sl_tcp_list ended;  /* for `closed` to be made */
+    struct sl_tcp_list sending; /* with queued data and no send in flight */
+    /* A connection is in at most one of these lists: */
+    struct sl_tcp_list pending;   /* to resume in the next poll */
+    struct sl_tcp_list wait_sink; /* waits for memory for a frame: asked again in later polls */
+    struct sl_tcp_list refused; /* as wait_sink, and was asked since the last turn that did work */
+    struct sl_tcp_list wait_buffer; /* waits for a buffer to return to the ring */
+    struct sl_tcp_list sliced; /* waits for this turn's short sends, before it receives a slice */
+    struct sl_tcp_list ended;  /* waits for its `closed` */
 
-    struct sl_tcp_conn *spare; /* closed connections, to be used again; SL_TCP_SPARES of them, and
-                                * those whose messages are not released yet */
+    /* Closed connections for reuse: up to SL_TCP_SPARES, and more while their messages are not
+     * released. */
+    struct sl_tcp_conn *spare;
     uint32_t spare_count;
     bool spares_grew; /* since the last poll */
     struct sl_tcp_listener *listeners;
-    struct sl_timer sweep;   /* armed while there are connections */
-    uint64_t sweep_begun_ns; /* the round in progress, or the last one */
-    uint32_t sweep_left;     /* connections that the round in progress has yet to look at */
+    struct sl_timer sweep;   /* liveness check; armed while there are connections */
+    uint64_t sweep_begun_ns; /* start of the current round, or of the last one */
+    uint32_t sweep_left;     /* connections that the current round has yet to check */
     struct sl_transport_stats stats;
-    uint64_t short_until_ns; /* until then connections without long frames count as busy */
-    uint64_t log_next_ns;    /* until then lines about peers are only counted */
+    uint64_t short_until_ns; /* until then, short frames go first: long ones are sliced */
+    uint64_t log_next_ns;    /* until then, log lines about peers are only counted */
     uint32_t log_dropped;
 };
 
-/* Where the parser stands in the stream. */
+/* Parser state. */
 enum sl_tcp_phase {
     SL_TCP_PHASE_HEADER, /* header_have bytes of a header are there */
-    SL_TCP_PHASE_INLINE, /* a payload that the transport has memory for */
-    SL_TCP_PHASE_SINK,   /* a long payload that nobody has named memory for */
+    SL_TCP_PHASE_INLINE, /* a short payload, into the transport's memory */
+    SL_TCP_PHASE_SINK,   /* a long payload, until the upper layer gives memory */
     SL_TCP_PHASE_LONG    /* a long payload, into `payload` */
 };
 
 struct sl_tcp_receive {
     struct sl_ring_op op; /* at most one receive is in flight */
     bool in_flight;
-    bool multishot;  /* what is in flight; or: */
-    bool direct;     /* into `payload` */
-    bool cancelling; /* what is in flight was asked to end */
+    bool multishot;  /* kind of the receive in flight */
+    bool direct;     /* likewise: into `payload` */
+    bool cancelling; /* the receive in flight is being cancelled */
     bool eof;
-    bool empty_ring; /* the last receive ended since the ring had no buffer */
-    bool peek;       /* a long frame was last: read little, and see */
+    bool empty_ring; /* the last receive ended because the ring was empty */
+    bool peek;       /* the last frame was long: the next receive is short */
     bool wait_sink;  /* parsing waits for memory */
-    bool dry;        /* TLS: nothing can be opened until more is received */
+    bool dry;        /* TLS: nothing to decrypt until more is received */
     enum sl_tcp_phase phase;
-    struct sl_tcp_rx_buf *first, *last; /* received and not parsed yet */
+    struct sl_tcp_rx_buf *first, *last; /* received, not parsed yet */
     struct sl_frame frame;              /* in all phases but HEADER */
     uint32_t header_have;
     uint32_t payload_have;
-    uint32_t low_bytes; /* the socket is readable from so many on, as it was told; 0: from one */
+    uint32_t low_bytes;             /* the socket's SO_RCVLOWAT; 0: the default, 1 */
     struct sl_tcp_staging *staging; /* INLINE: being filled, or NULL */
-    uint8_t *payload;               /* LONG: the sink */
+    uint8_t *payload;               /* LONG: memory from `sink` */
     uint8_t header[SL_FRAME_HEADER_BYTES];
 };
 
-/* A frame, and those that were joined to it: what is reported as sent at once. */
+/* A frame and the frames coalesced with it: reported by one `sent`. */
 struct sl_tcp_run {
     void *cookie;
     uint32_t bytes, frames;
 };
 
-/* What is queued to be sent is kept twice: as pieces of memory, and as runs, whose bytes add up to
- * the same. Indices run freely. */
+/* The send queue, in two views with the same total bytes: memory pieces, and runs. Indices count up
+ * freely and are masked on access. */
 struct sl_tcp_send {
     struct sl_ring_op op; /* at most one send is in flight */
     bool in_flight;
-    bool wants_room; /* owes the upper layer a `writable` */
-    bool shut;       /* the peer has been told that nothing follows */
-    bool broken;     /* a send failed: what the peer sent before is still being read */
-    bool in_doubt;   /* something was sent of which no sweep has seen that all arrived */
+    bool wants_room; /* a `writable` is due */
+    bool shut;       /* the write half was shut down */
+    bool broken;     /* a send failed; data that the peer sent before is still read */
+    bool in_doubt;   /* data was sent that no liveness check has seen acknowledged */
     uint32_t piece_head, piece_tail;
     uint32_t run_head, run_tail;
-    uint64_t run_sent; /* bytes of the run at run_head that were sent; they are in no piece now */
+    /* Bytes sent of the run at run_head; the pieces no longer contain them. */
+    uint64_t run_sent;
     struct msghdr message;
-    struct iovec cut[2]; /* a head, and a slice of what follows */
+    struct iovec cut[2]; /* a head, and a slice of the piece after it */
     struct iovec pieces[SL_TCP_SEND_PIECES];
     struct sl_tcp_run runs[SL_TCP_SEND_RUNS];
 };
 
-/* What the sweeps remember of a connection. */
+/* State of the liveness check of one connection. */
 struct sl_tcp_watch {
-    uint64_t quiet_since_ns;  /* of connecting; or since a frame has begun and not grown */
-    uint32_t quiet_rounds;    /* of the sweeps, since then */
-    uint64_t received;        /* bytes, when it was looked at last */
-    uint64_t window_since_ns; /* the peer takes nothing since then, and says so */
+    uint64_t quiet_since_ns;  /* start of connecting, or of a frame's last progress */
+    uint32_t quiet_rounds;    /* checks since then */
+    uint64_t received;        /* bytes received, at the last check */
+    uint64_t window_since_ns; /* since then the peer's window is closed */
     uint64_t acked;
     uint32_t patience_ms; /* the socket's TCP_USER_TIMEOUT */
 };
 
 enum sl_tcp_life {
     SL_TCP_LIVE,
-    SL_TCP_DRAINING, /* disconnect: what is queued is sent, what arrives is dropped */
-    SL_TCP_LEAVING,  /* handed over: its last receive is awaited */
-    SL_TCP_ENDING    /* its operations are awaited, then `closed` is made */
+    SL_TCP_DRAINING, /* disconnect was called: sends the queue, drops received data */
+    SL_TCP_LEAVING,  /* migrating: waits for its last receive */
+    SL_TCP_ENDING    /* waits for its operations, then `closed` follows */
 };
 
 struct sl_tcp_conn {
@@ -150,47 +154,47 @@ struct sl_tcp_conn {
     int fd;
     uint32_t ops_in_flight;
     enum sl_tcp_life phase;
-    int end_err;               /* DRAINING, ENDING: what `closed` will say */
-    bool accept_pending;       /* accepted by the kernel, and nobody above knows of it */
-    struct sl_tcp_tls *tls;    /* NULL: in the clear */
-    struct sl_tcp_conn *moved; /* LEAVING: what it will be on the other reactor, which is: */
+    int end_err;               /* DRAINING, ENDING: error of `closed` */
+    bool accept_pending;       /* TLS handshake in progress: `accepted` is not reported yet */
+    struct sl_tcp_tls *tls;    /* NULL: no TLS */
+    struct sl_tcp_conn *moved; /* LEAVING: the connection on the target reactor, bound_for */
     struct sl_reactor *bound_for;
     struct sl_tcp_conn *spare_next;
-    uint32_t held; /* messages delivered and not released: they name the connection, and those of an
-                    * earlier connection count too */
+    /* Messages delivered and not released; they point to the connection. Includes messages of
+     * earlier connections in this memory. */
+    uint32_t held;
     struct sl_tcp_link all, sending, waiting;
-    struct sl_timer timer; /* DRAINING, or broken: how long we are patient */
+    struct sl_timer timer; /* limit of DRAINING, or of reading when send.broken */
     struct sl_ring_op connect_op;
     bool connecting;
     struct sockaddr_storage address; /* of the peer, while connecting */
     struct sl_tcp_watch watch;
-    uint64_t long_until_ns; /* until then it counts as one that has long frames */
+    uint64_t long_until_ns; /* until then the connection counts as having long frames */
     struct sl_tcp_receive receive;
     struct sl_tcp_send send;
-    struct sl_tcp_staging staging; /* its own: it can always take one frame */
+    struct sl_tcp_staging staging; /* its own, so that it can always receive one frame */
 };
 
 #define SL_TCP_CONN_OF(link, member)                                                               \
     ((struct sl_tcp_conn *)((char *)(link)-offsetof(struct sl_tcp_conn, member)))
 
-/* ---- tcp.c ------------------------------------------------------------------------------------
- */
+/* tcp.c */
 
-/* Whether a line about a peer's misdeeds may be logged now: one in a second. */
+/* Whether a log line about a peer may be written now: at most one a second. */
 bool sl_tcp_may_log(struct sl_tcp *tcp);
 
-/* MSG_WAITALL where the kernel continues a short transfer by itself. All do from 5.19 on; but where
- * multishot receives are missing the kernel is old enough that we rather continue it ourselves. */
+/* MSG_WAITALL, if the kernel continues short transfers itself (from 5.19 on). Kernels without
+ * multishot receives are treated as older. */
 static inline int sl_tcp_wait_all(const struct sl_tcp *tcp)
 {
     return tcp->ring->multishot_recv ? MSG_WAITALL : 0;
 }
 
-/* Asks the kernel to end an operation; its completion still comes. */
+/* Asks the kernel to cancel an operation; its completion still comes. */
 void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op);
 
-/* A call that moves megabytes takes as long as hundreds of short ones. So while connections that
- * have no long frames are served, those that have are content with a slice in each turn. */
+/* Notes that the connection was served a short frame. A call that moves megabytes takes as long as
+ * hundreds of short ones: so while there are short frames, long ones move one slice a turn. */
 static inline void sl_tcp_note_short(struct sl_tcp_conn *conn)
 {
     struct sl_tcp *tcp = conn->tcp;
@@ -200,13 +204,13 @@ static inline void sl_tcp_note_short(struct sl_tcp_conn *conn)
     }
 }
 
-/* It has had long frames lately. */
+/* Whether the connection had long frames recently. */
 static inline bool sl_tcp_has_long(const struct sl_tcp_conn *conn)
 {
     return sl_reactor_now_ns(conn->tcp->base.reactor) < conn->long_until_ns;
 }
 
-/* How much of `bytes` a call may move. */
+/* Returns how much of `bytes` one call may move. */
 static inline size_t sl_tcp_slice(struct sl_tcp_conn *conn, size_t bytes)
 {
     if (bytes <= SL_TCP_SLICE_BYTES) {
@@ -218,74 +222,73 @@ static inline size_t sl_tcp_slice(struct sl_tcp_conn *conn, size_t bytes)
     return cuts ? SL_TCP_SLICE_BYTES : bytes;
 }
 
-/* ---- socket.c ---------------------------------------------------------------------------------
- */
+/* socket.c */
 
-/* A blocking socket (the ring needs no other) with our options. Errors: IO, NO_MEMORY. */
+/* Opens a blocking socket (io_uring needs no other) with the transport's options. Errors: IO,
+ * NO_MEMORY. */
 int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd);
 
-/* Sets what an accepted socket does not inherit reliably. */
+/* Sets the options that an accepted socket does not reliably inherit. */
 void sl_tcp_socket_tune(const struct sl_tcp *tcp, int fd);
 
-/* The same descriptor, or a copy of it that is none of a process's first three: who starts a
- * program with one of those closed must not have what it prints sent to a peer. Takes fd. Errors:
- * IO, NO_MEMORY; then fd is closed. */
+/* Returns fd, or a duplicate above the standard descriptors: if the program was started with one of
+ * them closed, its output must not go to a peer. Takes fd. Errors, with fd closed: IO,
+ * NO_MEMORY. */
 int sl_tcp_socket_lift(int fd, int *out_fd);
 
-/* The socket is readable once so many bytes are there, or the stream has ended. False: it does not
- * learn it. */
+/* Sets SO_RCVLOWAT: the socket becomes readable at `bytes`, or at the end of the stream. Returns
+ * false if the kernel refuses. */
 bool sl_tcp_socket_set_low(int fd, uint32_t bytes);
 
-/* How long sent data may stay unacknowledged. */
+/* Sets TCP_USER_TIMEOUT: how long sent data may stay unacknowledged. */
 void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms);
 
-/* How a connection gets on, as the kernel sees it. */
+/* State of a connection in the kernel (TCP_INFO). */
 struct sl_tcp_progress {
-    uint64_t received, acked; /* bytes, over the connection's life */
-    uint32_t since_ack_ms;    /* since the peer was last heard of */
+    uint64_t received, acked; /* bytes, since the connection opened */
+    uint32_t since_ack_ms;    /* since the last acknowledgement */
     bool all_arrived;         /* nothing is unsent or unacknowledged */
-    bool window_closed;       /* the peer lets us send nothing */
-    bool over;                /* ended by the kernel */
+    bool window_closed;       /* the peer's receive window is closed */
+    bool over;                /* the kernel has ended the connection */
 };
 
-/* False: the kernel does not say. */
+/* Returns false if the kernel does not provide the state. */
 bool sl_tcp_socket_progress(int fd, struct sl_tcp_progress *out);
 
-/* Why the kernel has ended an open connection; CLOSED when it does not say. */
+/* Returns why the kernel has ended an open connection; CLOSED if unknown. */
 int sl_tcp_socket_end_err(int fd);
 
-/* What an error of an open connection means. */
+/* Converts an errno of an open connection. */
 int sl_tcp_socket_err(int system_errno);
 
-/* Bound to the address and listening. Errors: IN_USE, IO, NOT_FOUND (no such local address). */
+/* Opens a bound, listening socket. Errors: IN_USE, IO, NOT_FOUND (no such local address). */
 int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage *address,
                          socklen_t address_bytes, int *out_fd);
 
-/* Whether this system knows the congestion control. Errors: INVALID, with a line that says which
- * there are. */
+/* Checks that the kernel has this congestion control. Errors: INVALID, with a log line that lists
+ * the available ones. */
 int sl_tcp_socket_check_congestion(const char *name);
 
-/* The endpoint of this side or of the peer. Errors: IO. */
+/* Returns the endpoint of this side or of the peer. Errors: IO. */
 int sl_tcp_socket_name(int fd, bool of_peer, struct sl_endpoint *out);
 
-/* A connection to itself: the kernel may choose the very port that is connected to. */
+/* Whether the socket is connected to itself: the kernel may choose the destination port as source
+ * port. */
 bool sl_tcp_socket_is_own_peer(int fd);
 
-/* ---- listen.c ---------------------------------------------------------------------------------
- */
+/* listen.c */
 
 int sl_tcp_listen_open(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                        const struct sl_transport_events *events, void *ctx,
                        struct sl_endpoint *bound);
 
-/* Closes every listener; they are freed by sl_tcp_listen_free once no operation is in flight. */
+/* Cancels accepting; sl_tcp_listen_free closes the listeners when no operation is in flight. */
 void sl_tcp_listen_stop(struct sl_tcp *tcp);
 void sl_tcp_listen_free(struct sl_tcp *tcp);
 
-/* ---- conn.c -----------------------------------------------------------------------------------
- */
+/* conn.c */
 
-/* A connection around a socket, linked to the transport; NULL without memory. */
+/* Creates a connection for a socket and links it to the transport; NULL without memory. */
 struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
                                        const struct sl_transport_events *events, void *ctx);
 
@@ -295,92 +298,90 @@ void sl_tcp_conn_disconnect(struct sl_conn *base);
 int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user);
 
-/* Counts an operation as in flight, or as completed. */
+/* Count the operations in flight. */
 void sl_tcp_conn_op_begin(struct sl_tcp_conn *conn);
 void sl_tcp_conn_op_end(struct sl_tcp_conn *conn);
 
-/* The connection is over: operations are cancelled, `closed` follows from a poll. The first reason
- * counts, and after disconnect it is OK. */
+/* Ends the connection: cancels operations; `closed` follows from a poll. The first error counts;
+ * after disconnect it is OK. */
 void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err);
 
-/* As end, with CANCELLED whatever was before. */
+/* As end, but with CANCELLED in any case. */
 void sl_tcp_conn_abort(struct sl_tcp_conn *conn);
 
-/* The handshake failed: what tells the peer why is sent, then comes `closed` with REFUSED. */
+/* Ends a connection whose handshake failed: sends the alert to the peer, then `closed` with
+ * REFUSED. */
 void sl_tcp_conn_refuse(struct sl_tcp_conn *conn);
 
-/* The peer cannot be sent to any more: gives what it sent before a second to be read. */
+/* Handles a failed send: data that the peer sent before may be read for one more second. */
 void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn);
 
-/* DRAINING: takes the next step towards the end, if nothing is awaited for it. */
+/* DRAINING: takes the next step of closing, if nothing is in flight for it. */
 void sl_tcp_conn_drain(struct sl_tcp_conn *conn);
 
-/* LEAVING, and no receive in flight: sends it on its way, once no send is either. */
+/* LEAVING, no receive in flight: moves the connection to its reactor when no send is in flight. */
 void sl_tcp_conn_depart(struct sl_tcp_conn *conn);
 
-/* Of the lists `pending` and `ended`, from poll. */
+/* Called by poll for connections in `pending` and `ended`. */
 void sl_tcp_conn_resume(struct sl_tcp_conn *conn);
 void sl_tcp_conn_finish(struct sl_tcp_conn *conn);
 
-/* Memory of a connection; for the transport's close. */
+/* For the transport's close. */
 void sl_tcp_conn_free_spares(struct sl_tcp *tcp);
 
-/* Frees spares beyond SL_TCP_SPARES, so that a flood of connections leaves little behind. */
+/* Frees spares beyond SL_TCP_SPARES, so that a flood of connections leaves little memory behind. */
 void sl_tcp_conn_trim_spares(struct sl_tcp *tcp);
 
-/* ---- sweep.c ----------------------------------------------------------------------------------
- */
+/* liveness.c */
 
-/* One timer for all connections of a transport: a few times within the peer's timeout each is
- * looked at, and ended with DEADLINE where its peer has been silent in the middle of a frame, or
- * while connecting, for that long. */
+/* The liveness check: one timer per transport checks each connection a few times within the peer
+ * timeout. A peer that is silent for the timeout in the middle of a frame, or while connecting, is
+ * ended with DEADLINE. */
 void sl_tcp_liveness_open(struct sl_tcp *tcp);
 void sl_tcp_liveness_close(struct sl_tcp *tcp);
 
-/* The connection is new to the transport. */
+/* Registers a new connection. */
 void sl_tcp_liveness_add(struct sl_tcp *tcp, struct sl_tcp_conn *conn);
 
-/* ---- receive.c --------------------------------------------------------------------------------
- */
+/* receive.c */
 
-/* Parses what is there, makes the upcalls, then sees to it that the right receive is in flight. */
+/* Parses received data, makes the upcalls, then starts the receive that is needed next. */
 void sl_tcp_receive_advance(struct sl_tcp_conn *conn);
 
-/* Whether the peer has begun a frame, and it is not for us to go on: it owes the rest. */
+/* Whether the peer owes the rest of a frame: it began one, and this side is ready to receive. */
 bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn);
 
-/* Gives back all memory that is held for bytes not parsed, or not delivered. */
+/* Frees the memory of bytes that are not parsed or delivered. */
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn);
 
-/* A submission for a receive, which is counted as in flight from here on; and what is alike in all
- * completions that end one. */
+/* begin returns a submission for a receive and counts it; complete is common to all receive
+ * completions. */
 struct io_uring_sqe *sl_tcp_receive_begin(struct sl_tcp_conn *conn);
 void sl_tcp_receive_complete(struct sl_tcp_conn *conn, int32_t result);
 
-/* The turn's sends are under way: now slices of long frames are received. */
+/* Receives slices of long frames; called when the turn's sends are submitted. */
 void sl_tcp_receive_slices(struct sl_tcp *tcp);
 
-/* Starved connections try again, as many as there are buffers. */
+/* Restarts connections that wait for buffers, as many as there are buffers. */
 void sl_tcp_receive_feed(struct sl_tcp *tcp);
 
 void sl_tcp_receive_release(struct sl_conn *base, const struct sl_transport_message *message);
 
-/* ---- send.c -----------------------------------------------------------------------------------
- */
+/* send.c */
 
 uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
                            uint32_t count);
 
-/* Puts a send in flight for what is queued. */
+/* Starts a send of the queue. */
 void sl_tcp_send_start(struct sl_tcp_conn *conn);
 
-/* A submission for a send, counted as in flight from here on. */
+/* Returns a submission for a send and counts it. */
 struct io_uring_sqe *sl_tcp_send_begin(struct sl_tcp_conn *conn);
 
-/* What is alike in all completions of sends. False: there is nothing more to be done. */
+/* Common to all send completions. Returns false if the connection ends here. */
 bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result);
 
-/* After a send: `bytes` more of the queued frames are gone. */
+/* Removes `bytes` sent bytes from the queue. */
 void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes);
 
 static inline struct iovec *sl_tcp_send_piece_at(struct sl_tcp_send *send, uint32_t index)
@@ -394,25 +395,23 @@ static inline bool sl_tcp_send_idle(const struct sl_tcp_conn *conn)
            (conn->tls == NULL || sl_tcp_tls_output_bytes(conn->tls) == 0);
 }
 
-/* ---- secure.c: a connection with TLS ----------------------------------------------------------
- * Between the ring and the rest: frames are parsed from what the channel opens, and sealed by it.
- */
+/* tls_conn.c: a connection with TLS, between io_uring and the parser: decrypts what is received and
+ * encrypts what is sent. */
 
-/* Gives the connection its channel; the host is that which it connects to, NULL when it was
- * accepted. Errors: NO_MEMORY. */
+/* Creates the TLS state. `host`: the host to connect to; NULL: accepted. Errors: NO_MEMORY. */
 int sl_tcp_tls_conn_begin(struct sl_tcp_conn *conn, const char *host);
 
-/* Goes on with the handshake, with `accepted` or `connected` at its end. */
+/* Continues the handshake; reports `accepted` or `connected` at its end. */
 void sl_tcp_tls_conn_shake(struct sl_tcp_conn *conn);
 
-/* Up to `wanted` bytes of the stream; none when it is dry, or over. */
+/* Returns up to `wanted` bytes of the stream; 0 if more input is needed, or at the end. */
 uint32_t sl_tcp_tls_conn_take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted);
 
-/* Puts a receive in flight, or a send for what is queued. */
+/* Start a receive, or a send of the queue. */
 void sl_tcp_tls_conn_receive(struct sl_tcp_conn *conn);
 void sl_tcp_tls_conn_send(struct sl_tcp_conn *conn);
 
-/* Sees to it that what TLS has to say of itself is sent. */
+/* Queues a send for TLS's own messages. */
 void sl_tcp_tls_conn_queue(struct sl_tcp_conn *conn);
 
 #endif

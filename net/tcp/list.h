@@ -1,5 +1,4 @@
-/* Doubly linked lists through their members, O(1) to leave from anywhere. A link that is zero is in
- * no list. */
+/* An intrusive doubly linked list with O(1) removal. A zeroed link is in no list. */
 #ifndef SL_NET_TCP_LIST_H
 #define SL_NET_TCP_LIST_H
 
@@ -29,7 +28,7 @@ static inline bool sl_tcp_list_linked(const struct sl_tcp_link *link)
     return link->next != NULL;
 }
 
-/* Leaves the list that it is in, if any. */
+/* Removes the link from its list, if any. */
 static inline void sl_tcp_list_remove(struct sl_tcp_link *link)
 {
     if (link->next != NULL) {
@@ -39,7 +38,7 @@ static inline void sl_tcp_list_remove(struct sl_tcp_link *link)
     }
 }
 
-/* Appends, leaving the list that it was in before. */
+/* Appends the link, after removing it from its list. */
 static inline void sl_tcp_list_append(struct sl_tcp_list *list, struct sl_tcp_link *link)
 {
     sl_tcp_list_remove(link);
@@ -49,13 +48,12 @@ static inline void sl_tcp_list_append(struct sl_tcp_list *list, struct sl_tcp_li
     list->head.prev = link;
 }
 
-/* The first, or NULL. */
 static inline struct sl_tcp_link *sl_tcp_list_first(struct sl_tcp_list *list)
 {
     return sl_tcp_list_empty(list) ? NULL : list->head.next;
 }
 
-/* Takes the first out, or NULL. */
+/* Removes and returns the first link, or NULL. */
 static inline struct sl_tcp_link *sl_tcp_list_pop(struct sl_tcp_list *list)
 {
     struct sl_tcp_link *link = sl_tcp_list_first(list);
@@ -65,7 +63,7 @@ static inline struct sl_tcp_link *sl_tcp_list_pop(struct sl_tcp_list *list)
     return link;
 }
 
-/* Moves all of `from` behind what is in `to`. */
+/* Moves all links of `from` to the end of `to`. */
 static inline void sl_tcp_list_append_all(struct sl_tcp_list *to, struct sl_tcp_list *from)
 {
     if (!sl_tcp_list_empty(from)) {

@@ -46,7 +46,7 @@ static void take(struct sl_tcp_listener *listener, int fd)
         return;
     }
     if (tcp->closing || sl_tcp_socket_name(fd, true, &peer) != 0) {
-        close(fd); /* gone before we could say hello */
+        close(fd); /* the peer is gone already */
         return;
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
@@ -81,8 +81,8 @@ static void take(struct sl_tcp_listener *listener, int fd)
     sl_tcp_receive_advance(conn);
 }
 
-/* What a failed accept means for the next one: at once, or after a while when the process is short
- * of what a connection needs, which would fail again at once. */
+/* Accepts again at once; after a pause if resources are short, when the next accept would fail,
+ * too. */
 static void handle_error(struct sl_tcp_listener *listener, int error)
 {
     struct sl_tcp *tcp = listener->tcp;
@@ -122,7 +122,7 @@ static void on_accept(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     }
 }
 
-/* Resolves, binds and listens; writes where to *bound. */
+/* Resolves, binds and listens; *bound is the bound endpoint. */
 static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
                        struct sl_endpoint *bound, int *out_fd)
 {
@@ -168,7 +168,7 @@ int sl_tcp_listen_open(struct sl_transport *transport, const struct sl_endpoint 
         free(listener);
         return err;
     }
-    /* A kernel that has no multishot receive may have no multishot accept either. */
+    /* Kernels without multishot receive may lack multishot accept, too. */
     *listener = (struct sl_tcp_listener){.op.complete = on_accept,
                                          .tcp = tcp,
                                          .next = tcp->listeners,

@@ -1,9 +1,10 @@
 #include "core/log.h"
 #include "net/tcp/internal.h"
 
-#define ROUNDS_PER_TIMEOUT 4 /* so that an end comes at most a quarter late */
+#define ROUNDS_PER_TIMEOUT 4 /* a timeout is detected at most a quarter late */
 #define HANDSHAKE_NS_MAX   (10 * SL_CLOCK_NS_PER_S)
-#define SAME_ANSWER_MS     500 /* Linux answers the same probe no sooner (tcp_invalid_ratelimit) */
+/* Linux does not answer the same probe sooner (tcp_invalid_ratelimit) */
+#define SAME_ANSWER_MS     500
 #define CONNECTIONS_A_TURN 256 /* each may take a system call */
 
 static uint64_t timeout_ns(const struct sl_tcp *tcp)
@@ -29,9 +30,9 @@ static void end_silent(struct sl_tcp_conn *conn, const char *what)
     sl_tcp_conn_end(conn, SL_ERR_DEADLINE);
 }
 
-/* Bytes that have reached the kernel count as progress, though a receive of many is in flight. It
- * takes a timeout's worth of rounds that saw none: when this thread was stopped, time went by in
- * which the peer may have sent all that it owes. */
+/* Counts bytes in the kernel as progress, since a large receive may be in flight. Requires a whole
+ * timeout of checks without progress: while this thread was stopped, the peer may have sent
+ * everything. */
 static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *progress,
                         uint64_t now_ns)
 {
@@ -46,9 +47,8 @@ static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *
     }
 }
 
-/* The kernel's user timeout also ends a connection whose peer answers all the time that it takes
- * nothing now: it has no memory for what we send, which may last. So for such a one it is put off
- * again and again, while the peer answers. */
+/* TCP_USER_TIMEOUT also ends a connection whose peer answers but keeps its window closed, because
+ * it is out of memory. That may last: the timeout is extended while the peer answers. */
 static void watch_window(struct sl_tcp_conn *conn, const struct sl_tcp_progress *progress,
                          uint64_t now_ns)
 {
@@ -64,7 +64,7 @@ static void watch_window(struct sl_tcp_conn *conn, const struct sl_tcp_progress 
         if (progress->since_ack_ms >= (uint64_t)timeout_ms + SAME_ANSWER_MS) {
             return;
         }
-        /* It may have been closed for a round before it was seen. */
+        /* The window may have closed one check earlier. */
         patience_ms += (now_ns - watch->window_since_ns + round_ns(conn->tcp)) / SL_CLOCK_NS_PER_MS;
     }
     if (patience_ms != watch->patience_ms) {
@@ -76,7 +76,7 @@ static void watch_window(struct sl_tcp_conn *conn, const struct sl_tcp_progress 
 static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
 {
     struct sl_tcp_progress progress;
-    bool listens = conn->receive.in_flight; /* and so will hear of the end */
+    bool listens = conn->receive.in_flight; /* it will report the end */
     if (listens && !conn->send.in_doubt && !sl_tcp_receive_owed(conn)) {
         return;
     }
@@ -96,7 +96,7 @@ static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
 static void visit(struct sl_tcp_conn *conn, uint64_t now_ns)
 {
     if (conn->phase != SL_TCP_LIVE) {
-        return; /* its end has a timer of its own, or is near */
+        return; /* another timer limits it, or it ends soon */
     }
     if (conn->base.state == SL_CONN_OPEN) {
         visit_open(conn, now_ns);
@@ -104,7 +104,7 @@ static void visit(struct sl_tcp_conn *conn, uint64_t now_ns)
     }
     uint64_t waited_ns = now_ns - conn->watch.quiet_since_ns;
     if (++conn->watch.quiet_rounds < ROUNDS_PER_TIMEOUT) {
-        return; /* the answer may be among what came while this thread was stopped */
+        return; /* this thread may have been stopped: the answer may be there */
     }
     if (conn->connecting && waited_ns >= timeout_ns(conn->tcp)) {
         end_silent(conn, "it was asked to connect");
@@ -118,8 +118,8 @@ static void arm(struct sl_tcp *tcp, uint64_t due_ns)
     sl_timer_arm(sl_reactor_timers(tcp->base.reactor), &tcp->sweep, due_ns);
 }
 
-/* Those looked at go to the end of the list, where those that come in the meantime also are: so a
- * round that takes several turns needs to remember only how many it has left. */
+/* Checked connections move to the end of the list, where new ones are, too. So a round over several
+ * turns only stores how many are left. */
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)((char *)timer - offsetof(struct sl_tcp, sweep));

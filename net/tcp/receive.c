@@ -6,8 +6,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-/* ---- The queue of received bytes --------------------------------------------------------------
- */
+/* Queue of received bytes */
 
 static void push_rx_buf(struct sl_tcp_receive *receive, struct sl_tcp_rx_buf *rx_buf)
 {
@@ -41,7 +40,7 @@ static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
     }
 }
 
-/* Moves up to `wanted` bytes of what was received to `to`; returns how many. */
+/* Moves up to `wanted` received bytes to `to`; returns the number. */
 static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
 {
     if (conn->tls != NULL) {
@@ -55,7 +54,7 @@ static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
     return bytes;
 }
 
-/* Without memory from above, or a buffer to receive into, it is we who keep the peer waiting. */
+/* Without memory from the upper layer, or without a buffer, this side delays the peer. */
 bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
@@ -63,7 +62,7 @@ bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
     if (!begun && conn->tls != NULL) {
         begun = sl_tcp_tls_has_part(conn->tls);
     }
-    /* A receive that was in flight when memory ran short may still be on its way to its end. */
+    /* A receive from before memory ran short may still be completing. */
     return begun && receive->in_flight && !receive->wait_sink;
 }
 
@@ -82,8 +81,8 @@ void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
     }
 }
 
-/* ---- The parser: one step is one header, one piece of a payload, or one question --------------
- * Each returns whether there may be another step. */
+/* Parser. A step handles one header, one part of a payload, or one call of `sink`. It returns
+ * whether another step may follow. */
 
 static bool readable(const struct sl_tcp_conn *conn)
 {
@@ -102,9 +101,9 @@ static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *toke
     return readable(conn);
 }
 
-/* A connection that waits, perhaps for long, keeps no buffer of the ring: all connections receive
- * through them. It is little that was received before the receive could be cancelled; the rest
- * stays with the peer. False: there is no memory for it, and the connection ends. */
+/* Copies unparsed data out of the ring buffers: a connection that may wait for long must not hold
+ * buffers that all connections need. Only data received before the cancel is copied; the rest stays
+ * with the peer. Returns false without memory: the connection ends. */
 static bool set_aside(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
@@ -123,7 +122,7 @@ static bool set_aside(struct sl_tcp_conn *conn)
     return true;
 }
 
-/* The connection is to be asked again in later polls. */
+/* Makes the connection wait for memory; later polls retry. */
 static bool stall(struct sl_tcp_conn *conn)
 {
     struct sl_tcp *tcp = conn->tcp;
@@ -141,8 +140,8 @@ static bool stall(struct sl_tcp_conn *conn)
     return false;
 }
 
-/* A frame of another version is passed on, so that the upper layer can answer in words, as long as
- * it looks like something that an upper layer would send first. */
+/* Passes a frame of another version on, so that the upper layer can answer with an Error, if its
+ * length is that of a first message. */
 static int decode(const uint8_t *header, struct sl_frame *out)
 {
     int err = sl_frame_decode(header, out);
@@ -162,7 +161,7 @@ static bool refuse(struct sl_tcp_conn *conn, int err)
     return false;
 }
 
-/* Whether the next bytes need not be put together, since they lie in one buffer. */
+/* Whether the next bytes lie in one buffer and need not be assembled. */
 static bool lies_here(const struct sl_tcp_conn *conn, uint32_t bytes)
 {
     return conn->tls == NULL && conn->receive.first->left >= bytes;
@@ -255,8 +254,8 @@ static bool step_long(struct sl_tcp_conn *conn)
     return receive->payload_have < receive->frame.payload_bytes || deliver_long(conn);
 }
 
-/* Nearly all short frames lie whole in the buffer that they came in. These are delivered from there
- * one after the other; whatever is different in any way is left to the steps. */
+/* Fast path: delivers plain short frames that lie whole in the buffer. The steps handle all
+ * else. */
 static bool deliver_whole(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
@@ -332,8 +331,7 @@ static void parse(struct sl_tcp_conn *conn)
     }
 }
 
-/* ---- What is received next --------------------------------------------------------------------
- */
+/* Next receive */
 
 static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
 static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
@@ -347,7 +345,7 @@ struct io_uring_sqe *sl_tcp_receive_begin(struct sl_tcp_conn *conn)
     return sl_ring_sqe(conn->tcp->ring, &conn->receive.op);
 }
 
-/* From how many bytes on the connection is worth looking at; false: it cannot be told. */
+/* Sets the low-water mark. Returns false if the kernel refuses. */
 static bool await_bytes(struct sl_tcp_conn *conn, uint32_t bytes)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -356,10 +354,10 @@ static bool await_bytes(struct sl_tcp_conn *conn, uint32_t bytes)
     return known;
 }
 
-/* Never more than are on their way: the rest of the payload is all that the peer may ever send. */
+/* The mark must not exceed the rest of the payload: the peer may never send more. */
 static bool await_most(struct sl_tcp_conn *conn, size_t bytes)
 {
-    return conn->tcp->ring->multishot_recv && /* or the kernel may not know POLL_FIRST */
+    return conn->tcp->ring->multishot_recv && /* an older kernel may lack POLL_FIRST */
            await_bytes(conn, bytes < SL_TCP_PATIENT_BYTES ? (uint32_t)bytes : SL_TCP_PATIENT_BYTES);
 }
 
@@ -384,8 +382,8 @@ static bool is_sliced(struct sl_tcp_conn *conn)
     return sl_tcp_slice(conn, left) < left;
 }
 
-/* Connections wait for memory: what another receives behind the header of a long frame has to be
- * set aside, so it is to be little. */
+/* While connections wait for memory, data received behind the header of a long frame must be copied
+ * to the heap: receive little. */
 static bool is_crowded(const struct sl_tcp *tcp)
 {
     return !sl_tcp_list_empty(&tcp->wait_sink) || !sl_tcp_list_empty(&tcp->refused);
@@ -415,9 +413,8 @@ static void receive_buffers(struct sl_tcp_conn *conn)
     receive->peek = false;
 }
 
-/* Whether the rest of a long payload is better received in place; it always is where that has
- * begun, and when the ring has no buffers, so that a connection that has been given memory never
- * waits for those that have not. */
+/* Whether to receive the rest of a long payload in place: if it is long, if that has begun, or if
+ * the ring is empty, so that a connection with memory never waits for connections without. */
 static bool wants_direct(const struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
@@ -427,7 +424,7 @@ static bool wants_direct(const struct sl_tcp_conn *conn)
             conn->tcp->buffers.offered == 0 || receive->empty_ring);
 }
 
-/* Something is in flight: is it still what we want? */
+/* Cancels the receive in flight if another kind is needed. */
 static void reconsider(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -438,8 +435,8 @@ static void reconsider(struct sl_tcp_conn *conn)
     }
 }
 
-/* What the end of the stream means. The kernel tells a timeout once only: a send that it cut short
- * may have been told, and hides it behind the bytes that it did send. */
+/* The error of an ended stream. The kernel reports a timeout once only, possibly to a send that was
+ * cut short and returned its byte count instead. */
 static int end_err(const struct sl_tcp_conn *conn)
 {
     struct sl_tcp_progress progress;
@@ -453,14 +450,14 @@ static int end_err(const struct sl_tcp_conn *conn)
     return conn->tls != NULL ? SL_ERR_IO : SL_ERR_CLOSED;
 }
 
-/* Nothing is in flight. */
+/* Starts the next receive; none may be in flight. */
 static void receive_next(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     if (conn->phase == SL_TCP_LEAVING) {
         sl_tcp_conn_depart(conn);
     } else if (receive->wait_sink) {
-        return; /* asked again in later polls */
+        return; /* a later poll retries */
     } else if (receive->eof) {
         if (conn->phase == SL_TCP_LIVE) {
             sl_tcp_conn_end(conn, end_err(conn));
@@ -502,8 +499,8 @@ void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
     }
 }
 
-/* The kernel does what it is asked in that order: a slice that was asked for before the short
- * answers of the turn would be copied before they go out. */
+/* The kernel executes submissions in order: a slice submitted before the turn's short sends would
+ * delay them by its copy. */
 void sl_tcp_receive_slices(struct sl_tcp *tcp)
 {
     struct sl_tcp_link *link;
@@ -523,15 +520,14 @@ void sl_tcp_receive_feed(struct sl_tcp *tcp)
     }
 }
 
-/* ---- Completions ------------------------------------------------------------------------------
- */
+/* Completions */
 
 static struct sl_tcp_conn *of_op(struct sl_ring_op *op)
 {
     return (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, receive.op));
 }
 
-/* What a receive that brought no bytes says. */
+/* Handles a receive without data. */
 static void note_result(struct sl_tcp_conn *conn, int32_t result)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -542,7 +538,7 @@ static void note_result(struct sl_tcp_conn *conn, int32_t result)
     } else if (result != -ECANCELED && result != -EINTR && result != -EAGAIN) {
         int err = sl_tcp_socket_err(-result);
         if (err == SL_ERR_CLOSED && conn->tls != NULL && !conn->tls->done) {
-            receive->eof = true; /* a handshake that failed, however it was broken off */
+            receive->eof = true; /* the handshake failed */
         } else {
             sl_tcp_conn_end(conn, err);
         }

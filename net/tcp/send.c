@@ -7,8 +7,7 @@
 static_assert((SL_TCP_SEND_RUNS & (SL_TCP_SEND_RUNS - 1)) == 0, "a power of two");
 static_assert((SL_TCP_SEND_PIECES & (SL_TCP_SEND_PIECES - 1)) == 0, "a power of two");
 
-/* ---- The queue --------------------------------------------------------------------------------
- */
+/* Queue */
 
 static bool has_room(const struct sl_tcp_send *send)
 {
@@ -21,8 +20,8 @@ static struct sl_tcp_run *run_at(struct sl_tcp_send *send, uint32_t index)
     return &send->runs[index & (SL_TCP_SEND_RUNS - 1)];
 }
 
-/* Merged with the last piece where that ends as this begins, also when it is being sent: then this
- * goes out with the next send. */
+/* Extends the last piece if it is adjacent, also while that is being sent: the new bytes go out
+ * with the next send. */
 static inline void add_piece(struct sl_tcp_send *send, const void *base, uint32_t bytes)
 {
     if (send->piece_tail != send->piece_head) {
@@ -78,8 +77,7 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
     return taken;
 }
 
-/* ---- What was sent ----------------------------------------------------------------------------
- */
+/* Sent frames */
 
 static void drop_pieces(struct sl_tcp_send *send, size_t bytes)
 {
@@ -95,8 +93,8 @@ static void drop_pieces(struct sl_tcp_send *send, size_t bytes)
     }
 }
 
-/* Takes the runs that are sent whole out of the queue, and says so. The upcall may queue more, and
- * may end the connection: then nothing more is said. */
+/* Removes and reports the runs that are sent. The upcall may queue more, or end the connection,
+ * which stops the reports. */
 static void complete_runs(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_send *send = &conn->send;
@@ -125,7 +123,7 @@ void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes)
     }
     if (send->piece_head != send->piece_tail) {
         sl_tcp_list_append(&conn->tcp->sending, &conn->sending);
-    } else { /* the same few entries stay in the cache */
+    } else { /* reuse the same entries, which are in the cache */
         send->piece_head = send->piece_tail = 0;
         send->run_head = send->run_tail = 0;
     }
@@ -151,15 +149,14 @@ bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result)
     }
     int err = sl_tcp_socket_err(-result);
     if (err == SL_ERR_DEADLINE) {
-        sl_tcp_conn_end(conn, err); /* the receive will not say it again */
+        sl_tcp_conn_end(conn, err); /* the receive will not report it */
     } else {
         sl_tcp_conn_send_broke(conn);
     }
-    return conn->phase == SL_TCP_LEAVING; /* its new reactor will find out */
+    return conn->phase == SL_TCP_LEAVING; /* the new reactor will notice */
 }
 
-/* ---- Sends ------------------------------------------------------------------------------------
- */
+/* Sends */
 
 static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
@@ -185,7 +182,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The beginning of a call, at most `bytes` long. */
+/* Limits a call to at most `bytes`. */
 static struct msghdr cut(struct sl_tcp_send *send, struct msghdr call, size_t bytes)
 {
     size_t whole = 0;
@@ -203,7 +200,7 @@ static struct msghdr cut(struct sl_tcp_send *send, struct msghdr call, size_t by
     return (struct msghdr){.msg_iov = send->cut, .msg_iovlen = whole + 1};
 }
 
-/* What one call takes: pieces that lie side by side, the last of them perhaps not whole. */
+/* Collects the pieces for one call; the last may be cut. */
 static struct msghdr gather(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_send *send = &conn->send;

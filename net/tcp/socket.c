@@ -13,7 +13,7 @@
 #define LISTEN_BACKLOG    4096
 #define KEEPALIVE_COUNT   3
 #define STDIO_DESCRIPTORS 3
-#define STATE_CLOSE       7 /* TCP_CLOSE: an enum of the kernel's, in no header that fits here */
+#define STATE_CLOSE       7 /* TCP_CLOSE, which no usable header defines */
 
 static int set_int(int fd, int level, int option, int value)
 {
@@ -32,9 +32,9 @@ void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms)
                   timeout_ms < INT32_MAX ? (int)timeout_ms : INT32_MAX);
 }
 
-/* None of these is needed to be correct: a refusal is not worth a failure. The user timeout also
- * says when unanswered keep-alives end the connection: probes begin at half of it, and come at
- * quarters of it; the kernel counts them in whole seconds. */
+/* Failures are ignored: no option is needed for correctness. TCP_USER_TIMEOUT also limits
+ * unanswered keep-alives: probes start after half of it, and follow every quarter, in whole
+ * seconds. */
 void sl_tcp_socket_tune(const struct sl_tcp *tcp, int fd)
 {
     int quarter_s = (int)(tcp->peer_timeout_ms / 4000);
@@ -73,7 +73,7 @@ bool sl_tcp_socket_progress(int fd, struct sl_tcp_progress *out)
         .acked = info.tcpi_bytes_acked,
         .since_ack_ms = info.tcpi_last_ack_recv,
         .all_arrived = info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0,
-        /* With something to send and nothing on its way, what waits fits into no window. */
+        /* Unsent data with nothing in flight: the window is closed. */
         .window_closed =
             info.tcpi_unacked == 0 ? info.tcpi_notsent_bytes > 0 : info.tcpi_snd_wnd == 0,
         .over = info.tcpi_state == STATE_CLOSE,
@@ -84,7 +84,7 @@ bool sl_tcp_socket_progress(int fd, struct sl_tcp_progress *out)
 int sl_tcp_socket_err(int system_errno)
 {
     switch (system_errno) {
-    case EHOSTUNREACH: /* the last that the network said, while nothing got through for too long */
+    case EHOSTUNREACH: /* last ICMP error when the timeout expired */
     case ENETUNREACH:
     case EHOSTDOWN:
     case ENETDOWN:

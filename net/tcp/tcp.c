@@ -13,7 +13,7 @@
 #define ASIDE_BYTES_DEFAULT  ((size_t)256 << 20) /* the first segments of some thousand frames */
 #define LOG_INTERVAL_NS      SL_CLOCK_NS_PER_S
 #define CLOSE_WAIT_NS        (100 * SL_CLOCK_NS_PER_MS)
-#define ASKS_A_TURN          32 /* some microseconds */
+#define ASKS_A_TURN          32 /* takes some microseconds */
 
 bool sl_tcp_may_log(struct sl_tcp *tcp)
 {
@@ -36,8 +36,7 @@ void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op)
     io_uring_prep_cancel(sqe, op, 0);
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 static int set_congestion(struct sl_tcp *tcp, const char *name)
 {
@@ -123,7 +122,7 @@ static uint32_t finish_ended(struct sl_tcp *tcp, uint32_t budget)
     return work;
 }
 
-/* Every connection ends; those that are on their way to another reactor get there. */
+/* Ends all connections, except migrating ones, which arrive. */
 static void tcp_close(struct sl_transport **transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)*transport;
@@ -149,13 +148,11 @@ static void tcp_close(struct sl_transport **transport)
     *transport = NULL;
 }
 
-/* ---- The turn ---------------------------------------------------------------------------------
- */
+/* Turn */
 
-/* Asks again for connections that wait for memory: some in each turn, since there may be thousands
- * of them, and in their order. A turn that did nothing has given nobody memory: connections that
- * were asked before it are not asked after it. Only to have asked is no work: else the reactor
- * would never sleep. */
+/* Asks `sink` again for waiting connections, in order, a few per turn, since there may be
+ * thousands. After an idle turn no memory was freed: connections that were asked before it are not
+ * asked again. Asking alone does not count as work, so that the reactor can sleep. */
 static uint32_t retry_wait_sink(struct sl_tcp *tcp)
 {
     if (!tcp->armed) {
@@ -197,7 +194,7 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
     return work;
 }
 
-/* What is short goes first: it would wait for the others, and they hardly wait for it. */
+/* Short frames go first: they would wait for the long ones, which hardly wait for them. */
 static void tcp_flush(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
@@ -237,7 +234,7 @@ static void tcp_stats(const struct sl_transport *transport, struct sl_transport_
     *out = ((const struct sl_tcp *)transport)->stats;
 }
 
-/* The kernel reads any memory. */
+/* The kernel can read any memory. */
 static int memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
     (void)transport;

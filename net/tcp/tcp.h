@@ -1,13 +1,13 @@
-/* TCP over the reactor's io_uring: the transport that is always there.
+/* The TCP transport over the reactor's io_uring; always available. Owner reactor, which must have a
+ * ring: a stepped reactor gets UNSUPPORTED.
  *
- * Receiving: one multishot receive per connection into a ring of buffers that all connections of a
- * reactor share; frames are delivered where they lie, and a buffer goes back to the ring when the
- * last of its frames was released. Long payloads are received straight into memory that the upper
- * layer names. Sending: one send per connection and turn, of everything that was queued.
+ * Receiving: each connection has one multishot receive into a buffer ring, which all connections of
+ * the reactor share. Frames are delivered in place; a buffer returns to the ring when its last
+ * frame is released. Long payloads are received directly into memory from the upper layer. Sending:
+ * one send per connection and turn, for everything queued.
  *
- * Memory: the buffers at open; a connection's own (a send queue, and room for one frame that lies
- * across two buffers) when it opens, kept for the next one; none after that. Owner reactor, which
- * must have a ring: a stepped reactor gives UNSUPPORTED. */
+ * Memory is allocated when the transport opens (buffers) and when a connection opens (send queue,
+ * room for one frame that spans two buffers); the latter is reused by later connections. */
 #ifndef SL_NET_TCP_TCP_H
 #define SL_NET_TCP_TCP_H
 

@@ -8,12 +8,11 @@
 
 #include "core/assert.h"
 
-/* From here on a read goes straight to where it is wanted; below, a record is opened as a whole and
- * handed out from there. */
+/* Reads of at least this size decrypt directly into the caller's memory; smaller ones copy from a
+ * decrypted record. */
 #define DIRECT_BYTES (SL_TCP_TLS_RECORD_BYTES / 2)
 
-/* ---- Between OpenSSL and our buffers ----------------------------------------------------------
- */
+/* OpenSSL I/O */
 
 static int bio_read(BIO *bio, char *to, int wanted)
 {
@@ -30,7 +29,7 @@ static int bio_read(BIO *bio, char *to, int wanted)
     return (int)bytes;
 }
 
-/* Full only for a peer that makes us say more of TLS itself than it reads. */
+/* Full only if the peer triggers more TLS messages than it reads. */
 static int bio_write(BIO *bio, const char *from, int count)
 {
     struct sl_tcp_tls *tls = BIO_get_data(bio);
@@ -52,7 +51,7 @@ static long bio_control(BIO *bio, int command, long number, void *pointer)
     return command == BIO_CTRL_FLUSH;
 }
 
-/* One for the process, for as long as it lives: a channel may outlive every context. */
+/* One per process, never freed: a channel may outlive its context. */
 static BIO_METHOD *method;
 static CRYPTO_ONCE method_once = CRYPTO_ONCE_STATIC_INIT;
 
@@ -81,10 +80,9 @@ static bool attach(struct sl_tcp_tls *tls)
     return true;
 }
 
-/* ---- Life -------------------------------------------------------------------------------------
- */
+/* Lifetime */
 
-/* The buffers are not cleared: memory that is never used is never touched. */
+/* The buffers are not cleared, so that unused memory is never touched. */
 int sl_tcp_tls_create(struct sl_tcp_tls_context *context, const char *host, struct sl_tcp_tls **out)
 {
     struct sl_tcp_tls *tls = malloc(sizeof *tls);
@@ -111,8 +109,7 @@ void sl_tcp_tls_destroy(struct sl_tcp_tls **tls)
     }
 }
 
-/* ---- Reasons ----------------------------------------------------------------------------------
- */
+/* Reasons */
 
 static const char *certificate_reason(long verdict)
 {
@@ -179,8 +176,7 @@ static void explain(struct sl_tcp_tls *tls)
     ERR_clear_error();
 }
 
-/* ---- Handshake and input ----------------------------------------------------------------------
- */
+/* Handshake and input */
 
 int sl_tcp_tls_shake(struct sl_tcp_tls *tls)
 {
@@ -227,7 +223,7 @@ static int open_record(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uin
         tls->opened = true;
         return 0;
     }
-    /* To who connects, a handshake is over before the peer has looked at his certificate. */
+    /* The client completes the handshake before the server verifies the client's certificate. */
     bool alert = ERR_GET_REASON(ERR_peek_error()) > SSL_AD_REASON_OFFSET;
     switch (SSL_get_error(tls->ssl, result)) {
     case SSL_ERROR_WANT_READ:
@@ -263,14 +259,13 @@ int sl_tcp_tls_read(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uint32
     return 0;
 }
 
-/* A record of which only the header is there counts as none in SSL_has_pending. */
+/* SSL_has_pending ignores a record of which only the header was received. */
 bool sl_tcp_tls_has_part(const struct sl_tcp_tls *tls)
 {
     return SSL_has_pending(tls->ssl) == 1 || strcmp(SSL_rstate_string(tls->ssl), "RB") == 0;
 }
 
-/* ---- Output -----------------------------------------------------------------------------------
- */
+/* Output */
 
 static int fail_write(struct sl_tcp_tls *tls)
 {
@@ -314,8 +309,8 @@ int sl_tcp_tls_flush(struct sl_tcp_tls *tls)
     return bytes > 0 ? seal(tls, tls->small, bytes) : 0;
 }
 
-/* Whole records are sealed from where they lie; what is shorter is put together first, so that many
- * small frames go into one record. */
+/* Full records are encrypted in place; shorter data is collected, so that small frames share a
+ * record. */
 int sl_tcp_tls_write(struct sl_tcp_tls *tls, const uint8_t *bytes, uint32_t byte_count)
 {
     while (byte_count > 0) {
@@ -344,7 +339,7 @@ void sl_tcp_tls_notify(struct sl_tcp_tls *tls)
 {
     tls->notified = true;
     ERR_clear_error();
-    (void)SSL_shutdown(tls->ssl); /* that the peer's is still to come is no error */
+    (void)SSL_shutdown(tls->ssl); /* the peer's close_notify is still to come: no error */
     ERR_clear_error();
 }
 

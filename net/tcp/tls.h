@@ -1,14 +1,14 @@
-/* TLS 1.3 (RFC 8446, by OpenSSL) between memory and memory: what one connection does with bytes
- * that others receive and send. A context holds the files of a transport; a channel belongs to one
- * connection and goes with it to another reactor.
+/* A TLS 1.3 channel (RFC 8446, by OpenSSL) encrypts and decrypts the bytes of one connection in
+ * memory; its caller does the I/O. A context holds the certificates and key of a transport. A
+ * channel migrates with its connection.
  *
- * Both sides show a certificate that leads to the authority. The side that connects also demands
- * that the certificate names the host that it connects to (an IP address or DNS name among the
- * alternative names; the subject is not looked at), or the context's peer_name instead.
- * No earlier version, no renegotiation, no resumption, no early data.
+ * Both sides present a certificate signed by the authority. The connecting side also requires that
+ * the certificate names the host it connects to, or the context's peer_name: an IP address or DNS
+ * name among the alternative names (the subject is ignored). No earlier version, renegotiation,
+ * resumption or early data.
  *
- * A channel allocates when it is created and while it shakes hands. Owner reactor; a context may be
- * opened and closed by any. */
+ * A channel allocates when it is created and during the handshake. Owner reactor; contexts: any
+ * thread. */
 #ifndef SL_NET_TCP_TLS_H
 #define SL_NET_TCP_TLS_H
 
@@ -18,20 +18,21 @@
 #include "net/transport.h"
 
 #define SL_TCP_TLS_RECORD_BYTES   (16U << 10)
-#define SL_TCP_TLS_RECORDS        8U          /* sealed at a time */
-#define SL_TCP_TLS_OVERHEAD_BYTES 256U        /* a record's, at most */
-#define SL_TCP_TLS_SPARE_BYTES    (16U << 10) /* for what TLS says of itself: handshake, alerts */
+#define SL_TCP_TLS_RECORDS        8U          /* encrypted at a time */
+#define SL_TCP_TLS_OVERHEAD_BYTES 256U        /* of one record, at most */
+#define SL_TCP_TLS_SPARE_BYTES    (16U << 10) /* for TLS's own messages: handshake, alerts */
 #define SL_TCP_TLS_INPUT_BYTES    (64U << 10)
 #define SL_TCP_TLS_OUTPUT_BYTES                                                                    \
     (SL_TCP_TLS_RECORDS * (SL_TCP_TLS_RECORD_BYTES + SL_TCP_TLS_OVERHEAD_BYTES) +                  \
      SL_TCP_TLS_SPARE_BYTES)
 
-/* AES-GCM is good for about 2^24.5 records under one key (RFC 8446, 5.5): a new one long before. */
+/* Records before a key update. AES-GCM allows about 2^24.5 records under one key (RFC 8446,
+ * 5.5). */
 #define SL_TCP_TLS_KEY_RECORDS (1U << 23)
 
 struct sl_tcp_tls_context;
 
-/* Reads the files. Errors: INVALID, with a log line that names the file and says what is wrong. */
+/* Loads the files. Errors: INVALID, with a log line that names the file and the cause. */
 int sl_tcp_tls_context_open(const struct sl_transport_tls *files, struct sl_tcp_tls_context **out);
 void sl_tcp_tls_context_close(struct sl_tcp_tls_context **context);
 
@@ -39,59 +40,61 @@ struct ssl_st;
 
 struct sl_tcp_tls {
     struct ssl_st *ssl;
-    bool done;        /* hands are shaken */
-    bool opened;      /* something was received */
-    bool ended;       /* the peer has said that nothing follows */
-    bool notified;    /* so have we */
-    uint32_t records; /* sealed under this key */
+    bool done;        /* the handshake is complete */
+    bool opened;      /* data was received */
+    bool ended;       /* the peer has sent close_notify */
+    bool notified;    /* this side has sent close_notify */
+    uint32_t records; /* encrypted under the current key */
     uint32_t key_records;
-    uint32_t in_at, in_end;             /* of `in`: received, and not read by OpenSSL */
-    uint32_t out_at, out_end;           /* of `out`: to be sent */
-    uint32_t sealed;                    /* bytes of frames that `out` stands for */
-    uint32_t plain_at, plain_end;       /* of `plain`: opened, and not asked for */
+    uint32_t in_at, in_end;             /* of `in`: input that OpenSSL has not read */
+    uint32_t out_at, out_end;           /* of `out`: output to send */
+    uint32_t sealed;                    /* bytes of frames encrypted in `out` */
+    uint32_t plain_at, plain_end;       /* of `plain`: decrypted bytes not read yet */
     uint32_t small_bytes;               /* of `small` */
-    char name[SL_LIMIT_ENDPOINT_BYTES]; /* what the peer's certificate must name; "": anything */
-    char reason[160];                   /* why it failed, to follow "closed, since " */
+    char name[SL_LIMIT_ENDPOINT_BYTES]; /* name required in the peer's certificate; "": any */
+    char reason[160];                   /* why it failed, completes "closed, since " */
     uint8_t plain[SL_TCP_TLS_RECORD_BYTES];
-    uint8_t small[SL_TCP_TLS_RECORD_BYTES]; /* what is to become the next record */
+    uint8_t small[SL_TCP_TLS_RECORD_BYTES]; /* collects the next record */
     uint8_t in[SL_TCP_TLS_INPUT_BYTES];
     uint8_t out[SL_TCP_TLS_OUTPUT_BYTES];
 };
 
-/* The side that connects names the host; NULL: the side that accepts. Errors: NO_MEMORY. */
+/* Creates a channel. `host`: the host to connect to; NULL: the accepting side. Errors:
+ * NO_MEMORY. */
 int sl_tcp_tls_create(struct sl_tcp_tls_context *context, const char *host,
                       struct sl_tcp_tls **out);
 
-/* Also of one whose context was closed. Nulls *tls. */
+/* The context may already be closed. Nulls *tls. */
 void sl_tcp_tls_destroy(struct sl_tcp_tls **tls);
 
-/* Goes on with the handshake. Errors: AGAIN (more input is needed), REFUSED (see reason; what is
- * left to be sent tells the peer). */
+/* Continues the handshake. Errors: AGAIN (needs input), REFUSED (see reason; the remaining output
+ * contains the alert for the peer). */
 int sl_tcp_tls_shake(struct sl_tcp_tls *tls);
 
-/* Where the next SL_TCP_TLS_INPUT_BYTES at most are received to; after an AGAIN, or discard. */
+/* Returns the buffer for the next SL_TCP_TLS_INPUT_BYTES of input. Only after an AGAIN, or
+ * discard. */
 uint8_t *sl_tcp_tls_input(struct sl_tcp_tls *tls);
 void sl_tcp_tls_add_input(struct sl_tcp_tls *tls, uint32_t bytes);
 void sl_tcp_tls_discard(struct sl_tcp_tls *tls);
 
-/* Opens up to `wanted` bytes into `to`. Errors: AGAIN (more input is needed), CLOSED (the orderly
- * end), PROTOCOL (forged or damaged; see reason), REFUSED (the peer does not accept us). */
+/* Decrypts up to `wanted` bytes into `to`. Errors: AGAIN (needs input), CLOSED (close_notify),
+ * PROTOCOL (forged or damaged; see reason), REFUSED (the peer rejects our certificate). */
 int sl_tcp_tls_read(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uint32_t *out_bytes);
 
-/* After an AGAIN: whether a part of a record is there. */
+/* After an AGAIN: whether part of a record has been received. */
 bool sl_tcp_tls_has_part(const struct sl_tcp_tls *tls);
 
-/* How many bytes may be sealed until the next flush, with nothing waiting for one now. */
+/* Returns how many bytes may be written until the next flush; none may be pending now. */
 uint32_t sl_tcp_tls_room(const struct sl_tcp_tls *tls);
 
-/* Seals; the last bytes may wait for sl_tcp_tls_flush. Errors: IO (see reason). */
+/* Encrypts; the last bytes may stay pending until sl_tcp_tls_flush. Errors: IO (see reason). */
 int sl_tcp_tls_write(struct sl_tcp_tls *tls, const uint8_t *bytes, uint32_t byte_count);
 int sl_tcp_tls_flush(struct sl_tcp_tls *tls);
 
-/* Says that nothing follows. */
+/* Sends close_notify. */
 void sl_tcp_tls_notify(struct sl_tcp_tls *tls);
 
-/* `bytes` of out at out_at were sent. */
+/* Removes `bytes` sent bytes from the output. */
 void sl_tcp_tls_take_output(struct sl_tcp_tls *tls, uint32_t bytes);
 
 static inline uint32_t sl_tcp_tls_output_bytes(const struct sl_tcp_tls *tls)
@@ -99,10 +102,9 @@ static inline uint32_t sl_tcp_tls_output_bytes(const struct sl_tcp_tls *tls)
     return tls->out_end - tls->out_at;
 }
 
-/* ---- For tls.c, from tls_context.c ------------------------------------------------------------
- */
+/* For tls.c, from tls_context.c */
 
-/* A new SSL of the context; sets *name to what its peer must be called, or to "". NULL without
+/* Creates an SSL; *name becomes the name required of the peer, or "". Returns NULL without
  * memory. */
 struct ssl_st *sl_tcp_tls_context_new(struct sl_tcp_tls_context *context, const char *host,
                                       char name[SL_LIMIT_ENDPOINT_BYTES]);

@@ -4,8 +4,7 @@
 #include "core/log.h"
 #include "net/tcp/internal.h"
 
-/* ---- Handshake --------------------------------------------------------------------------------
- */
+/* Handshake */
 
 int sl_tcp_tls_conn_begin(struct sl_tcp_conn *conn, const char *host)
 {
@@ -37,8 +36,7 @@ void sl_tcp_tls_conn_shake(struct sl_tcp_conn *conn)
     }
 }
 
-/* ---- Receiving --------------------------------------------------------------------------------
- */
+/* Receiving */
 
 uint32_t sl_tcp_tls_conn_take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
 {
@@ -83,8 +81,7 @@ void sl_tcp_tls_conn_receive(struct sl_tcp_conn *conn)
                        SL_TCP_TLS_INPUT_BYTES, 0);
 }
 
-/* ---- Sending ----------------------------------------------------------------------------------
- */
+/* Sending */
 
 void sl_tcp_tls_conn_queue(struct sl_tcp_conn *conn)
 {
@@ -94,7 +91,7 @@ void sl_tcp_tls_conn_queue(struct sl_tcp_conn *conn)
     }
 }
 
-/* As much of what is queued as there is room for. The pieces stay until it was sent. */
+/* Encrypts as much of the queue as fits. The pieces stay queued until they are sent. */
 static int seal_pieces(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_send *send = &conn->send;
@@ -135,7 +132,7 @@ static void on_output(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     sl_tcp_send_advance(conn, sealed);
 }
 
-/* What was sealed goes out whole before more is sealed, so that it is known which frames it was. */
+/* Encrypts more only when all output is sent: then it is known which frames that was. */
 void sl_tcp_tls_conn_send(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_tls *tls = conn->tls;

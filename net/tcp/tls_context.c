@@ -14,16 +14,15 @@
 #include "net/tcp/tls.h"
 
 #define CIPHERS      "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
-#define WARN_DAYS    7 /* before our own certificate expires */
+#define WARN_DAYS    7 /* before our certificate expires */
 #define REASON_BYTES 200
 
 struct sl_tcp_tls_context {
     SSL_CTX *ctx;
-    char peer_name[SL_LIMIT_ENDPOINT_BYTES]; /* "": the host that is connected to */
+    char peer_name[SL_LIMIT_ENDPOINT_BYTES]; /* "": the host connected to */
 };
 
-/* ---- Files ------------------------------------------------------------------------------------
- */
+/* Files */
 
 static int complain(const char *what, const char *file, const char *reason)
 {
@@ -41,8 +40,8 @@ static int complain_with(const char *what, const char *file, const char *prefix)
     return complain(what, file, reason);
 }
 
-/* Opens it, so that what the system has against it is said in its own words. A pipe would be waited
- * for, and could be read once only. */
+/* Opens the file first, so that the system's error can be logged. A pipe would block, and can be
+ * read only once. */
 static int open_file(const char *what, const char *file, FILE **out)
 {
     if (file == NULL || file[0] == '\0') {
@@ -97,7 +96,7 @@ static int load_certificate(SSL_CTX *ctx, const char *file)
     return 0;
 }
 
-/* A key that needs a passphrase has nobody to give it. */
+/* Fails for an encrypted key: there is no user to ask for the passphrase. */
 static int no_passphrase(char *to, int bytes, int writes, void *ctx)
 {
     (void)to;
@@ -142,8 +141,7 @@ static int load_authority(SSL_CTX *ctx, const char *file)
     return err;
 }
 
-/* ---- Context ----------------------------------------------------------------------------------
- */
+/* Context */
 
 static void set_rules(SSL_CTX *ctx)
 {
@@ -186,7 +184,7 @@ int sl_tcp_tls_context_open(const struct sl_transport_tls *files, struct sl_tcp_
 void sl_tcp_tls_context_close(struct sl_tcp_tls_context **context)
 {
     if (*context != NULL) {
-        SSL_CTX_free((*context)->ctx); /* it lives on in channels that others have */
+        SSL_CTX_free((*context)->ctx); /* channels keep a reference */
         free(*context);
         *context = NULL;
     }
@@ -198,7 +196,8 @@ static bool is_address(const char *name)
     return inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1;
 }
 
-/* Names what the certificate must be for. The host's zone, as in fe80::1%eth0, is nobody else's. */
+/* Sets the name that the certificate must have, without an IPv6 zone (fe80::1%eth0), which is
+ * local. */
 static bool demand(SSL *ssl, const char *host, char name[SL_LIMIT_ENDPOINT_BYTES])
 {
     X509_VERIFY_PARAM *param = SSL_get0_param(ssl);

@@ -8,8 +8,7 @@
 #define CRC_OFFSET   offsetof(struct sl_frame, crc32c)
 #define FLAGS_OFFSET offsetof(struct sl_frame, flags)
 
-/* The longest payload that a frame of this type may have. Types that do not exist are refused
- * before this is asked. */
+/* The payload limit of a valid type. */
 static uint32_t payload_bytes_max(uint8_t type)
 {
     switch (type) {
@@ -28,7 +27,7 @@ static int check(const struct sl_frame *frame)
     if (frame->magic != SL_FRAME_MAGIC) {
         return SL_ERR_PROTOCOL;
     }
-    /* Beyond this field another version may mean something else: nothing else is looked at. */
+    /* In another version the fields after this may have other meanings: stop here. */
     if (frame->version != SL_FRAME_PROTOCOL_VERSION) {
         return SL_ERR_VERSION;
     }

@@ -1,5 +1,5 @@
-/* The frame header: the first 32 bytes of everything that travels. docs/protocol.md specifies it.
- * Pure functions; any thread. */
+/* The frame header: the first 32 bytes of every frame. Specified in docs/protocol.md. Pure
+ * functions; any thread. */
 #ifndef SL_NET_WIRE_FRAME_H
 #define SL_NET_WIRE_FRAME_H
 
@@ -14,29 +14,29 @@
 
 #define SL_FRAME_HEADER_BYTES     32
 #define SL_FRAME_PROTOCOL_VERSION 1
-#define SL_FRAME_MAGIC            0x534c /* "LS" in memory order: not HTTP, not TLS, not ps-lite */
+#define SL_FRAME_MAGIC            0x534c /* "LS" in memory order: not HTTP, TLS or ps-lite */
 
 enum sl_frame_type {
     SL_FRAME_CONTROL = 1, /* payload: a protobuf Control (net/control/control.proto) */
     SL_FRAME_REQUEST = 2, /* payload: net/wire/request.h */
-    SL_FRAME_REPLY = 3,   /* status 0: rows, net/wire/request.h; else a UTF-8 message */
+    SL_FRAME_REPLY = 3,   /* status 0: data, net/wire/request.h; else a UTF-8 error text */
     SL_FRAME_CREDIT = 4,  /* no payload: credits only */
 };
 
 enum sl_frame_flag {
-    SL_FRAME_CHECKSUM = 1 << 0, /* crc32c is set: over the header with that field 0, then payload */
+    SL_FRAME_CHECKSUM = 1 << 0, /* crc32c is set: over the header with crc32c 0, then the payload */
 };
 
 struct sl_frame {
-    uint32_t payload_bytes; /* that follow; at most SL_LIMIT_FRAME_PAYLOAD_BYTES */
-    uint16_t magic;         /* SL_FRAME_MAGIC */
-    uint8_t version;        /* SL_FRAME_PROTOCOL_VERSION; at this place in every version */
-    uint8_t type;           /* sl_frame_type */
-    uint64_t request_id;    /* request, reply: ascends by one per request on a connection, from 1 */
-    uint32_t budget_us;     /* request: time left until its deadline, from arrival; > 0 */
-                            /* reply: the clock that every worker has finished, when it was made */
-    uint32_t crc32c;        /* 0 without SL_FRAME_CHECKSUM */
-    uint32_t credit_bytes;  /* granted to the receiver of this frame, on top of what it has */
+    uint32_t payload_bytes;   /* after the header; at most SL_LIMIT_FRAME_PAYLOAD_BYTES */
+    uint16_t magic;           /* SL_FRAME_MAGIC */
+    uint8_t version;          /* SL_FRAME_PROTOCOL_VERSION; at this offset in every version */
+    uint8_t type;             /* sl_frame_type */
+    uint64_t request_id;      /* request, reply: starts at 1 on a connection, plus 1 per request */
+    uint32_t budget_us;       /* request: time to its deadline, from arrival; > 0 */
+                              /* reply: min_clock of the workers when it was made */
+    uint32_t crc32c;          /* 0 without SL_FRAME_CHECKSUM */
+    uint32_t credit_bytes;    /* granted to the receiver of this frame, added to its credit */
     uint16_t credit_requests; /* likewise */
     uint8_t flags;            /* sl_frame_flag */
     uint8_t status;           /* reply: 0, or the absolute value of an sl_err */
@@ -49,16 +49,17 @@ static_assert(offsetof(struct sl_frame, budget_us) == 16, "frame layout");
 static_assert(offsetof(struct sl_frame, credit_bytes) == 24, "frame layout");
 static_assert(offsetof(struct sl_frame, status) == 31, "frame layout");
 
-/* Reads and checks a header that came from a peer. Errors: PROTOCOL (magic, type, unknown flags, a
- * status in what is no reply, a checksum without its flag), VERSION (then *out is filled all the
- * same, and only magic and version in it mean anything), TOO_LARGE (payload_bytes over the limit
- * for its type). What request_id, budget_us and the credits may be is for the layers above.
- * header: SL_FRAME_HEADER_BYTES bytes, any alignment. */
+/* Decodes and checks a header from a peer. Errors:
+ * - PROTOCOL: magic, type, unknown flags, a status outside replies, a checksum without its flag.
+ * - VERSION: *out is filled, but only its magic and version are meaningful.
+ * - TOO_LARGE: payload_bytes exceeds the limit of the type.
+ *
+ * Higher layers check request_id, budget_us and credits. header: SL_FRAME_HEADER_BYTES bytes, any
+ * alignment. */
 int sl_frame_decode(const uint8_t *header, struct sl_frame *out);
 
-/* As sl_frame_decode, for nearly all headers that are right: true, or false with *out undefined for
- * any that needs a closer look, which sl_frame_decode has. A request or a reply that is not sealed.
- */
+/* Fast path of sl_frame_decode for valid requests and replies without a checksum. False: *out is
+ * undefined, call sl_frame_decode. */
 static inline bool sl_frame_decode_plain(const uint8_t *header, struct sl_frame *out)
 {
     memcpy(out, header, sizeof *out);
@@ -68,12 +69,12 @@ static inline bool sl_frame_decode_plain(const uint8_t *header, struct sl_frame 
            out->payload_bytes <= SL_LIMIT_FRAME_PAYLOAD_BYTES;
 }
 
-/* Writes the header, filling in magic and version. Leave crc32c and its flag 0 and call
- * sl_frame_seal once the payload is there. to: SL_FRAME_HEADER_BYTES bytes, any alignment. */
+/* Writes the header with magic and version. Leave crc32c and its flag 0; call sl_frame_seal when
+ * the payload is complete. to: SL_FRAME_HEADER_BYTES bytes, any alignment. */
 static inline void sl_frame_encode(const struct sl_frame *frame, uint8_t *to)
 {
-    /* Word by word, as the fields have most likely just been written one by one: a wider load would
-     * wait until all of these have left for the cache. */
+    /* Word by word, as the fields were most likely just written one by one: a wider load could not
+     * be forwarded from several stores and would wait for the cache. */
     const uint64_t words[4] = {
         frame->payload_bytes | (uint64_t)SL_FRAME_MAGIC << 32 |
             (uint64_t)SL_FRAME_PROTOCOL_VERSION << 48 | (uint64_t)frame->type << 56,
@@ -87,13 +88,12 @@ static inline void sl_frame_encode(const struct sl_frame *frame, uint8_t *to)
     }
 }
 
-/* Sets crc32c and the flag in an encoded frame whose payload is in one or two pieces, either of
- * which may be NULL with 0 bytes. */
+/* Sets crc32c and its flag in an encoded frame. The payload is in one or two pieces, each of which
+ * may be NULL with 0 bytes. */
 void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *tail,
                    size_t tail_bytes);
 
-/* Checks the sum of a frame that has the flag; one without it passes. payload: payload_bytes bytes.
- * Errors: CORRUPT. */
+/* Verifies the checksum, if the frame has one. payload: payload_bytes bytes. Errors: CORRUPT. */
 int sl_frame_verify(const struct sl_frame *frame, const uint8_t *payload);
 
 #endif

@@ -6,28 +6,28 @@
 #include "core/limits.h"
 #include "net/wire/frame.h"
 
-/* What an operation carries and returns: the table of the header file as data. */
+/* Contents and results of an operation: the table of the header file as bits. */
 enum shape {
-    KNOWN = 1 << 0, /* a shape that is not empty */
-    KEYS = 1 << 1,  /* of a sparse table */
+    KNOWN = 1 << 0, /* set in the shape of every operation */
+    KEYS = 1 << 1,  /* sparse table */
     BAGS = 1 << 2,
     ROW_GRADIENTS = 1 << 3,
-    RANGE = 1 << 4, /* of a dense table */
+    RANGE = 1 << 4, /* dense table */
     RANGE_GRADIENTS = 1 << 5,
     RETURNS_ROWS = 1 << 6,
     RETURNS_BAGS = 1 << 7,
     RETURNS_RANGE = 1 << 8,
-    KV_KEYS = 1 << 9, /* of a KV table */
+    KV_KEYS = 1 << 9, /* KV table */
     KV_VALUES = 1 << 10,
     RETURNS_VALUES = 1 << 11,
     RETURNS_LENGTHS = 1 << 12,
 };
 
-/* Operations that name arrays of a KV table, with or without values. */
+/* Operations on arrays of a KV table, with or without values. */
 #define KV_ARRAYS (KV_VALUES | RETURNS_VALUES)
 #define PUSHES    (ROW_GRADIENTS | RANGE_GRADIENTS | KV_VALUES)
 
-/* An operation that is not there has the empty shape. */
+/* Operations that do not exist have shape 0. */
 static const uint16_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_PULL] = KNOWN | KEYS | RETURNS_ROWS,
     [SL_REQUEST_PULL_POOLED] = KNOWN | KEYS | BAGS | RETURNS_BAGS,
@@ -130,21 +130,21 @@ int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *ou
     return SL_OK;
 }
 
-/* A dense range is not empty and ends within the longest array there may be. */
+/* Checks that a dense range is not empty and ends within SL_LIMIT_DENSE_ELEMENTS. */
 static bool range_is_valid(const struct sl_request_section *section)
 {
     return section->count >= 1 && section->count <= SL_LIMIT_DENSE_ELEMENTS &&
            section->start <= SL_LIMIT_DENSE_ELEMENTS - section->count;
 }
 
-/* A piece lies within its array. */
+/* Checks that a chunk lies within its array. */
 static bool piece_is_valid(const struct sl_request_section *section)
 {
     return section->key_count == 1 && !has_lens(section) && section->count <= section->bag_count &&
            section->start <= section->bag_count - section->count;
 }
 
-/* Whole arrays, of a value each at least, or a piece of one. */
+/* Checks whole arrays, each with at least one value, or a chunk of one. */
 static bool arrays_are_valid(const struct sl_request_section *section)
 {
     if (section->flags > SL_REQUEST_FLAG_LENS || section->count < 1 ||
@@ -158,7 +158,6 @@ static bool arrays_are_valid(const struct sl_request_section *section)
            (has_lens(section) || section->count % section->key_count == 0);
 }
 
-/* A section with the keys of a KV table. */
 static bool kv_is_valid(const struct sl_request_section *section)
 {
     if (section->table_id >= SL_LIMIT_TABLES || section->key_count == 0) {
@@ -170,7 +169,7 @@ static bool kv_is_valid(const struct sl_request_section *section)
     return names_arrays ? arrays_are_valid(section) : strange == 0;
 }
 
-/* The fields that the operation does not use are 0. */
+/* Checks also that unused fields are 0. */
 static bool section_is_valid(const struct sl_request_section *section)
 {
     const uint32_t shape = shapes[section->op];
@@ -202,7 +201,7 @@ int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *
     return SL_OK;
 }
 
-/* The next `count` items, and the zeros after them up to a multiple of 8 bytes. */
+/* Takes `count` items and the zeros that pad them to a multiple of 8 bytes. */
 static const void *take_padded(struct sl_bytes *cursor, uint64_t count, size_t item_bytes)
 {
     const void *items = sl_bytes_take_array(cursor, count, item_bytes);
@@ -218,7 +217,7 @@ static const void *take_padded(struct sl_bytes *cursor, uint64_t count, size_t i
     return items;
 }
 
-/* Bags ascend, an empty one repeats the end before it, and the last ends with the keys. */
+/* Checks that ends ascend and the last equals key_count. An empty bag repeats the previous end. */
 static bool bags_are_valid(const uint32_t *ends, uint32_t bag_count, uint32_t key_count)
 {
     uint32_t last = 0;
@@ -231,7 +230,7 @@ static bool bags_are_valid(const uint32_t *ends, uint32_t bag_count, uint32_t ke
     return last == key_count;
 }
 
-/* Every array has a value at least; all of them together are those of the section. */
+/* Checks that every array has a value and that the lengths add up to count. */
 static bool lens_are_valid(const uint32_t *lens, uint32_t key_count, uint64_t count)
 {
     uint64_t sum = 0;
@@ -243,14 +242,14 @@ static bool lens_are_valid(const uint32_t *lens, uint32_t key_count, uint64_t co
     return !has_none && sum == count;
 }
 
-/* The operation is one of the kind of table that has such a dim. */
+/* Checks that the operation fits the kind of table that dim implies. */
 static bool dim_fits(uint32_t shape, uint32_t dim)
 {
     return !((shape & KEYS) != 0 && dim == 0) && !((shape & RANGE) != 0 && dim != 0) &&
            !((shape & KV_KEYS) != 0 && dim != 1 && dim != sizeof(float));
 }
 
-/* Keys, bags and lens. */
+/* Reads keys, bags and lens. */
 static int read_structure(struct sl_bytes *cursor, const struct sl_request_section *section,
                           uint32_t dim, struct sl_request_view *out)
 {
@@ -277,7 +276,6 @@ static int read_structure(struct sl_bytes *cursor, const struct sl_request_secti
     return 0;
 }
 
-/* The view with the section's values, which stand there. */
 static void set_values(struct sl_request_view *view, const void *values)
 {
     if ((shapes[view->section.op] & KV_VALUES) != 0) {

@@ -1,4 +1,4 @@
-/* The arithmetic that the Adam family shares; a part of the kernel files that include it. */
+/* Adam family: the shared update loop and bias correction, included by the kernel files. */
 #ifndef SL_PS_OPTIMIZER_ADAM_H
 #define SL_PS_OPTIMIZER_ADAM_H
 
@@ -6,7 +6,7 @@
 
 #include "ps/optimizer/simd.h"
 
-/* What differs between the members, as single factors, so that one loop serves all:
+/* The differences between the Adam optimizers, as plain factors, so that one loop serves all:
  *     m = beta1 * m + (1 - beta1) * g,   v = beta2 * v + (1 - beta2) * g^2
  *     w = keep * w - rate * m / (root * sqrt(v) + epsilon). */
 struct sl_adam_factors {
@@ -17,8 +17,8 @@ struct sl_adam_factors {
     float epsilon;
 };
 
-/* beta1^t and beta2^t by squaring, in double: the same bits with every C library, unlike pow. Side
- * by side, and by a selection instead of a branch that nobody could predict. */
+/* Computes beta1^t and beta2^t by squaring in double. Unlike pow, this gives the same bits with
+ * every C library. An arithmetic selection avoids an unpredictable branch. */
 static inline void sl_adam_powers(const struct sl_optimizer_spec *spec, uint64_t t, double *power1,
                                   double *power2)
 {
@@ -36,12 +36,11 @@ static inline void sl_adam_powers(const struct sl_optimizer_spec *spec, uint64_t
     }
 }
 
-/* The bias corrections of Kingma and Ba: with t visits, rate = lr / (1 - beta1^t) and root =
- * 1 / sqrt(1 - beta2^t).
+/* Computes the bias corrections of Kingma and Ba for the t-th visit: rate = lr / (1 - beta1^t) and
+ * root = 1 / sqrt(1 - beta2^t).
  *
- * t counts the visits of this very row, not the steps of the table: m and v of a row are averages
- * over its own visits, so those are what their bias depends on; and a row's visits are the same
- * whatever the number of shards. */
+ * t counts visits of this row, not steps of the table. m and v are averages over the row's own
+ * visits, so their bias depends on those. The result does not depend on the number of shards. */
 static inline struct sl_adam_factors sl_adam_corrected(const struct sl_optimizer_visit *visit)
 {
     const struct sl_optimizer_spec *spec = visit->spec;

@@ -1,4 +1,4 @@
-/* The arithmetic that both FTRL optimizers share; a part of the kernel files that include it. */
+/* FTRL family: arithmetic shared by both FTRL optimizers, included by their kernel files. */
 #ifndef SL_PS_OPTIMIZER_FTRL_H
 #define SL_PS_OPTIMIZER_FTRL_H
 
@@ -7,23 +7,23 @@
 
 #include "ps/optimizer/simd.h"
 
-/* n^q for q = -lr_power >= 0. The square root, which nearly everybody uses, has instructions of its
- * own; any other power is the C library's, whose last bit may differ between machines. */
+/* n^q for q = -lr_power >= 0. The square root is the usual case and has its own instructions. Other
+ * powers use powf, whose last bit may differ between machines. */
 static inline float sl_ftrl_power(float n, float q, bool square_root)
 {
     return square_root ? sqrtf(n) : powf(n, q);
 }
 
-/* step / curvature; 0 where the curvature is 0: a gradient whose square underflows leaves n at 0,
- * and nothing is known of the coordinate. A NaN stays one. The division itself is unconditional, or
- * the compiler would not vectorise it. */
+/* step / curvature, or 0 when the curvature is 0. The curvature is 0 when the square of a gradient
+ * underflows and leaves n at 0. NaN stays NaN. The division is unconditional so that the compiler
+ * can vectorise it. */
 static inline float sl_ftrl_divide(float step, float curvature)
 {
     const float known = curvature <= 0.0F ? INFINITY : curvature;
     return step / known;
 }
 
-/* The first half of a visit: n' = n + g^2, z += g - (n'^q - n^q) * w / lr, slot by slot. */
+/* First half of a visit: n' = n + g^2, z += g - (n'^q - n^q) * w / lr, per value. */
 static inline __attribute__((always_inline)) void
 sl_ftrl_accumulate(const struct sl_optimizer_spec *spec, bool square_root, uint32_t dim,
                    const float *restrict w, float *restrict n, float *restrict z,

@@ -1,12 +1,13 @@
-/* Rows copied out of a table. Any optimizer's: it is here since a copy, too, is as fast as the
- * moves of the vector unit. */
+/* Gather kernel: copies rows out of a table, for every optimizer. It is compiled per SIMD variant
+ * because wider moves copy faster. */
 #include <string.h>
 
 #include "ps/optimizer/simd.h"
 
 #define LINE_FLOATS (SL_SIMD_CACHE_LINE / sizeof(float))
 
-/* Line by line, so that the compiler makes moves of them and no call. */
+/* Copies one cache line at a time, so that the compiler emits vector moves instead of a call of
+ * memcpy. */
 static SL_SIMD_INLINE void copy(float *restrict to, const float *restrict from, size_t floats)
 {
     for (; floats >= LINE_FLOATS; floats -= LINE_FLOATS) {

@@ -7,28 +7,28 @@
 
 #define GOLDEN          0x9e3779b97f4a7c15ULL
 
-/* The normal distribution function at -2 and the share between -2 and 2. */
+/* The normal distribution function at -2, and the probability between -2 and 2. */
 #define BELOW_MINUS_TWO 0.022750131948179207
 #define WITHIN_TWO      (1.0 - 2.0 * BELOW_MINUS_TWO)
 
-/* A row's own stream of SplitMix64 (core/hash.h); its place is drawn by two rounds of the mix, so
- * that neither neighbouring keys nor neighbouring seeds have neighbouring streams. */
+/* Start of a row's SplitMix64 stream (core/hash.h). Two rounds of the mix keep the streams of
+ * neighbouring keys and of neighbouring seeds unrelated. */
 static uint64_t row_stream(uint64_t seed, uint64_t key)
 {
     return sl_hash_key(sl_hash_key(key + GOLDEN) ^ sl_hash_key(seed + 2 * GOLDEN));
 }
 
-/* Column `column`'s number of the stream, uniform in (0, 1): 52 bits and a half, so that neither
- * end is met. */
+/* The stream's number for `column`: uniform in the open interval (0, 1). Adding half a unit to 52
+ * bits excludes both ends. */
 static double column_uniform(uint64_t stream, uint32_t column)
 {
     const uint64_t bits = sl_hash_key(stream + ((uint64_t)column + 1) * GOLDEN);
     return ((double)(bits >> 12) + 0.5) * 0x1p-52;
 }
 
-/* The natural logarithm of 0 < x < 1, to about 1e-15: x = m * 2^e with m between sqrt(1/2) and
- * sqrt(2), and log m = 2 atanh(s), s = (m - 1) / (m + 1), by its series. The C library's own may
- * differ in the last bit from machine to machine. */
+/* Natural logarithm of 0 < x < 1, to about 1e-15. x = m * 2^e with m between sqrt(1/2) and sqrt(2);
+ * log m = 2 atanh(s), s = (m - 1) / (m + 1), by its series. The C library's log may differ in the
+ * last bit between machines. */
 static double logarithm(double x)
 {
     int exponent;
@@ -46,8 +46,8 @@ static double logarithm(double x)
     return 2 * s * sum + exponent * 0.69314718055994531;
 }
 
-/* The quantile of the normal distribution, to 1e-7: Wichura, "Algorithm AS 241: The Percentage
- * Points of the Normal Distribution", Applied Statistics 37, 1988, routine PPND7. */
+/* Quantile of the normal distribution, to 1e-7: Wichura, "Algorithm AS 241: The Percentage Points
+ * of the Normal Distribution", Applied Statistics 37, 1988, routine PPND7. */
 static double normal_quantile(double p)
 {
     const double q = p - 0.5;
@@ -81,7 +81,7 @@ static void fill_uniform(const struct sl_initializer_spec *spec, uint64_t stream
                          uint32_t count, float *out)
 {
     const double width = (double)spec->b - (double)spec->a;
-    /* Rounding to float may reach b, which is outside. */
+    /* Rounding to float may give b, which the interval excludes. */
     const float most = spec->b > spec->a ? nextafterf(spec->b, spec->a) : spec->a;
     for (uint32_t i = 0; i < count; i++) {
         const float value = (float)((double)spec->a + width * column_uniform(stream, first + i));
@@ -98,8 +98,8 @@ static void fill_normal(const struct sl_initializer_spec *spec, uint64_t stream,
     }
 }
 
-/* The quantile of a number that is uniform between the distribution function at -2 and at 2: what
- * redrawing until the value is within two standard deviations gives, in one draw. */
+/* Quantile of a number uniform between the distribution function at -2 and at 2. One draw gives the
+ * distribution of redrawing until the value is within two standard deviations. */
 static void fill_truncated(const struct sl_initializer_spec *spec, uint64_t stream, uint32_t first,
                            uint32_t count, float *out)
 {

@@ -1,4 +1,4 @@
-/* The kernels of one form. */
+/* The table of kernels of one SIMD variant. */
 #include "ps/optimizer/simd.h"
 
 const struct sl_select_kernels SL_SIMD_NAME(sl_simd_kernels) = {

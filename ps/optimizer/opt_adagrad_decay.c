@@ -1,12 +1,11 @@
-/* Adagrad whose accumulator is discounted as training goes on, so that a row of a stream that never
- * ends does not stop learning:
+/* Adagrad with a decaying accumulator, so that rows of an endless stream keep learning:
  *     when floor(step / T) > c:  a = max(rho * a, baseline), c += 1
  *     a += g^2,   w -= lr * g / (sqrt(a) + epsilon).
  *
  * DeepRec's AdagradDecay optimizer (documentation, "AdagradDecay Optimizer"). T is decay_steps,
- * baseline is decay_baseline. A visit makes up at most one period, so a row that was away for many
- * is discounted on each of its next visits. Slot 0: a, from initial_accumulator. One slot a row: c,
- * a u32 in the bits of a float, from 0. */
+ * baseline is decay_baseline. One visit applies at most one decay period: a row that was not
+ * visited for many periods decays once on each of its next visits. Slot 0: a, from
+ * initial_accumulator. One slot a row: c, a u32 in the bits of a float, from 0. */
 #include <math.h>
 #include <string.h>
 

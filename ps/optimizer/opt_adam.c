@@ -2,9 +2,9 @@
  *     m = beta1 * m + (1 - beta1) * g,   v = beta2 * v + (1 - beta2) * g^2
  *     w -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon).
  *
- * Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, algorithm 1; t is the
- * number of visits of the row, this one included (adam.h says why). Rows that a push does not name
- * keep m and v. Slot 0: m, from 0. Slot 1: v, from 0. */
+ * Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, algorithm 1. t is the
+ * number of visits of the row, this one included (reason: adam.h). A push does not change m and v
+ * of rows that it does not name. Slot 0: m, from 0. Slot 1: v, from 0. */
 #include "ps/optimizer/adam.h"
 
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,

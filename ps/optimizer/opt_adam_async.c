@@ -1,12 +1,12 @@
-/* AdamAsync, Adam for asynchronous training: the bias correction is the table's, not the row's:
+/* AdamAsync: Adam for asynchronous training, with one bias correction per table instead of per row:
  *     m = beta1 * m + (1 - beta1) * g,   v = beta2 * v + (1 - beta2) * g^2
  *     w -= lr * sqrt(1 - B2) / (1 - B1) * m / (sqrt(v) + epsilon)
  * and after each push B1 *= beta1, B2 *= beta2.
  *
  * DeepRec's AdamAsync optimizer (documentation, "AdamAsync Optimizer"), without its sparse RMSProp
- * mode; the form of alpha is the last paragraph of section 2 of Kingma and Ba, ICLR 2015. B1 and B2
- * begin as beta1 and beta2 and are advanced once a push, after its last row, as TensorFlow and
- * DeepRec do. Each shard counts the pushes that reach it. Slot 0: m, from 0. Slot 1: v, from 0. */
+ * mode. The form of alpha is from the last paragraph of section 2 of Kingma and Ba, ICLR 2015. B1
+ * and B2 start as beta1 and beta2 and advance once a push, after its last row, as in TensorFlow and
+ * DeepRec. Each shard counts the pushes that reach it. Slot 0: m, from 0. Slot 1: v, from 0. */
 #include "ps/optimizer/adam.h"
 
 static void end_push(const struct sl_optimizer_spec *spec, struct sl_optimizer_state *state)

@@ -2,9 +2,9 @@
  *     w = (1 - lr * weight_decay) * w - lr * mhat / (sqrt(vhat) + epsilon),
  * m, v and their bias correction as in opt_adam.c.
  *
- * Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, algorithm 2 with the
- * schedule multiplier 1 and the decay scaled by lr, as in PyTorch's AdamW. A sparse row decays when
- * it is visited. Slot 0: m, from 0. Slot 1: v, from 0. */
+ * Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, algorithm 2, with
+ * schedule multiplier 1 and the decay scaled by lr, as in PyTorch's AdamW. A sparse row decays only
+ * on its visits. Slot 0: m, from 0. Slot 1: v, from 0. */
 #include "ps/optimizer/adam.h"
 
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,

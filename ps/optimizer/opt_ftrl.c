@@ -1,11 +1,12 @@
 /* FTRL-Proximal, per coordinate:
  *     n' = n + g^2,   z += g - (n'^q - n^q) * w / lr
- *     w = (sign(z) * l1 - z) / (n'^q / lr + 2 * l2)  where |z| > l1, else 0.
+ *     w = (sign(z) * l1 - z) / (n'^q / lr + 2 * l2)  when |z| > l1, else 0.
  *
- * McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013, algorithm 1, with the
- * exponent free (q = -lr_power, the paper's is 1/2), the paper's beta as the first accumulator (n
- * begins at initial_accumulator), and l2 counted twice, as in TensorFlow's Ftrl: there l2 stands
- * before the squared norm without a half. Slot 0: n. Slot 1: z, from 0. */
+ * McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013, algorithm 1.
+ * Differences: the exponent is free (q = -lr_power, 1/2 in the paper); the paper's beta is the
+ * first value of the accumulator n (initial_accumulator); l2 counts twice, as in TensorFlow's
+ * Ftrl, whose l2 multiplies the squared norm without a factor of one half. Slot 0: n. Slot 1: z,
+ * from 0. */
 #include "ps/optimizer/ftrl.h"
 
 static inline __attribute__((always_inline)) void update(const struct sl_optimizer_spec *spec,

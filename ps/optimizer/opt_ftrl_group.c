@@ -1,21 +1,20 @@
-/* FTRL-Proximal by row groups: a row is kept or zeroed as a whole, so that a table learns which
- * keys it needs:
+/* FTRL-Proximal by row groups. It keeps or zeroes whole rows, so that a table learns which keys it
+ * needs:
  *     n' = n + g^2,   z += g - (n'^q - n^q) * w / lr                     per coordinate
  *     w = z * (l1 - ||z||) / ((n'^q / lr + 2 * l2) * ||z||)  when ||z|| > l1, else the row is 0.
  *
- * The group lasso of Yang, Xu, King, Lyu, "Online Learning for Group Lasso", ICML 2010, in the FTRL
- * of opt_ftrl.c, as Ni et al., "Feature Selection for Facebook Feed Ranking System via a
- * Group-Sparsity-Regularized Training Algorithm", CIKM 2019, do: the absolute value of a coordinate
- * gives way to the Euclidean norm of the row. ||z|| is over the row; n and z are kept for
- * every coordinate, so the step differs between the columns of a row. In a dense table the group is
- * the block, or the part of it that a push names. Slot 0: n, from initial_accumulator. Slot 1: z,
- * from 0. */
+ * The group lasso of Yang, Xu, King, Lyu, "Online Learning for Group Lasso", ICML 2010, applied to
+ * the FTRL of opt_ftrl.c as in Ni et al., "Feature Selection for Facebook Feed Ranking System via a
+ * Group-Sparsity-Regularized Training Algorithm", CIKM 2019: the Euclidean norm of the row replaces
+ * the absolute value of a coordinate. n and z are per coordinate, so the columns of a row have
+ * different step sizes. In a dense table the group is the block, or the part of the block that a
+ * push names. Slot 0: n, from initial_accumulator. Slot 1: z, from 0. */
 #include "ps/optimizer/ftrl.h"
 
 #define LANES 16
 
-/* The sum of squares in sixteen running sums, added up as a tree: a fixed order, which a machine
- * with vectors of 4, 8 or 16 floats can all follow, so that every form gives the same bits. */
+/* Sums squares in sixteen running sums, then adds these as a tree. Vectors of 4, 8 or 16 floats can
+ * all follow this fixed order, so every SIMD variant gives the same bits. */
 static float norm(uint32_t dim, const float *restrict z)
 {
     float sums[LANES] = {0};

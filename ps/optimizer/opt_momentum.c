@@ -2,8 +2,8 @@
  *     v = momentum * v + g,   w -= lr * v.
  *
  * Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the form of
- * TensorFlow's MomentumOptimizer and PyTorch's SGD: the velocity holds gradients, so that a changed
- * learning rate acts at once; not Nesterov's. Slot 0: v, from 0. */
+ * TensorFlow's MomentumOptimizer and PyTorch's SGD, not Nesterov's. The velocity holds gradients,
+ * so a changed learning rate applies at once. Slot 0: v, from 0. */
 #include "ps/optimizer/simd.h"
 
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,

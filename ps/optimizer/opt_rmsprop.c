@@ -2,9 +2,10 @@
  *     a = rho * a + (1 - rho) * g^2
  *     v = momentum * v + lr * g / sqrt(a + epsilon),   w -= v.
  *
- * Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012; momentum, and
- * epsilon inside the root, as in TensorFlow's RMSProp (not centred). Slot 0: a, from 0. Slot 1: v,
- * from 0, kept also when momentum is 0, so that the record's shape depends on the kind alone. */
+ * Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012. Momentum, and
+ * epsilon inside the root, are as in TensorFlow's RMSProp (not centred). Slot 0: a, from 0. Slot 1:
+ * v, from 0; it exists also when momentum is 0, so that the record layout depends only on the
+ * optimizer kind. */
 #include <math.h>
 
 #include "ps/optimizer/simd.h"

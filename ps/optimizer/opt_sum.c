@@ -1,7 +1,7 @@
 /* Sum: w += g.
  *
- * The default handler of ps-lite's servers (dmlc/ps-lite, KVServerDefaultHandle): what arrives is
- * added. No slots, no hyper-parameters. */
+ * The default handler of ps-lite's servers (dmlc/ps-lite, KVServerDefaultHandle). No slots, no
+ * hyper-parameters. */
 #include "ps/optimizer/simd.h"
 
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,

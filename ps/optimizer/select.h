@@ -1,5 +1,5 @@
-/* Which forms of the kernels this build has, and which of them this processor can run: one file of
- * select_*.c for each family of processors, chosen by CMake. */
+/* Selects the SIMD variant of the kernels: those in this build that the processor can run. CMake
+ * picks one select_*.c per processor family. */
 #ifndef SL_PS_OPTIMIZER_SELECT_H
 #define SL_PS_OPTIMIZER_SELECT_H
 
@@ -10,11 +10,11 @@ struct sl_select_kernels {
     const sl_optimizer_gather_fn *gather;
 };
 
-/* The kernels of the form; NULL when the build has no such form or this processor cannot
- * run it. SCALAR is always there. BEST is resolved by the caller through sl_select_best. */
+/* Returns the kernels of a variant; NULL when this build or processor does not support it. SCALAR
+ * always exists. Callers resolve BEST through sl_select_best first. */
 const struct sl_select_kernels *sl_select_simd(enum sl_optimizer_simd form);
 
-/* What this processor runs fastest; its sl_select_simd is not NULL. */
+/* Returns the fastest variant of this processor, for which sl_select_simd is not NULL. */
 enum sl_optimizer_simd sl_select_best(void);
 
 #endif

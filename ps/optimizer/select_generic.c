@@ -1,4 +1,4 @@
-/* Other processors: what the compiler makes of their baseline, NEON on arm64. */
+/* Processors other than x86-64: scalar, or the compiler's baseline (NEON on arm64). */
 #include "ps/optimizer/select.h"
 
 extern const struct sl_select_kernels sl_simd_kernels_scalar;

@@ -1,5 +1,5 @@
-/* x86-64: AVX-512 or AVX2 where the processor has them. Asked of the processor at each call rather
- * than resolved by the loader (ifunc), which sanitizers do not survive. */
+/* x86-64: AVX-512 or AVX2 if supported. Each call checks the processor; resolution by the loader
+ * (ifunc) breaks sanitizers. */
 #include "ps/optimizer/select.h"
 
 extern const struct sl_select_kernels sl_simd_kernels_scalar;

@@ -1,5 +1,5 @@
-/* What the kernel files share. CMake compiles each of them once for every form of vector unit and
- * names the form in SL_SIMD; a file's object is called sl_opt_<name>_<form>. */
+/* Definitions shared by the kernel files. CMake compiles each kernel file once per SIMD variant,
+ * with the variant's name in SL_SIMD. Its object is named sl_opt_<name>_<variant>. */
 #ifndef SL_PS_OPTIMIZER_SIMD_H
 #define SL_PS_OPTIMIZER_SIMD_H
 
@@ -23,10 +23,9 @@ extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_ftrl_group);
 
 extern const sl_optimizer_gather_fn SL_SIMD_NAME(sl_gather);
 
-/* All of the above. */
 extern const struct sl_select_kernels SL_SIMD_NAME(sl_simd_kernels);
 
-/* Of a kernel's `apply`: it is inlined by force into the loops over rows below. */
+/* For a kernel's `apply`: forces inlining into the loops over rows below. */
 #define SL_SIMD_INLINE inline __attribute__((always_inline))
 
 typedef void (*sl_simd_apply_fn)(const struct sl_optimizer_visit *visit, float *restrict w,
@@ -34,11 +33,11 @@ typedef void (*sl_simd_apply_fn)(const struct sl_optimizer_visit *visit, float *
 
 #define SL_SIMD_CACHE_LINE  64
 #define SL_SIMD_ALIGNMENT   16
-#define SL_SIMD_FETCH_BYTES 512 /* the processor fetches the rest of a long record itself */
+#define SL_SIMD_FETCH_BYTES 512 /* the processor itself prefetches the rest of a longer record */
 
-/* Asks for the cache lines of a record or a row, many rows ahead of its visit. The last byte may
- * lie on a line of its own, but not where the last step leaves 16 bytes: records that are a
- * multiple of 16 long lie at multiples of 16. */
+/* Prefetches the lines of a record or row, many rows before its visit. An unaligned record may end
+ * on one more line, so the last byte is prefetched too. That is not needed for a remainder of 16
+ * bytes: such a record has a length that is a multiple of 16, so its last 16 bytes share a line. */
 static SL_SIMD_INLINE void sl_simd_fetch(const void *from, size_t bytes)
 {
     const char *at = from;
@@ -52,14 +51,14 @@ static SL_SIMD_INLINE void sl_simd_fetch(const void *from, size_t bytes)
     }
 }
 
-/* Rows between a fetch and the visit: as many as are a few kilobytes. */
+/* Prefetch distance in rows: a few kilobytes. */
 static SL_SIMD_INLINE uint32_t sl_simd_ahead(size_t bytes)
 {
     return bytes <= 256 ? 16 : 8;
 }
 
-/* Fetches stand between the visits, one row's at a time: a burst of them fills the processor's
- * queue of misses, and no arithmetic gets past it. */
+/* Prefetches one row between two visits. A burst of prefetches would fill the processor's queue of
+ * cache misses and stall the arithmetic. */
 static inline __attribute__((always_inline)) void
 sl_simd_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
                    uint32_t dim, uint32_t slots_per_value, sl_simd_apply_fn apply)
@@ -87,8 +86,8 @@ sl_simd_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optim
     }
 }
 
-/* What each kernel file makes its apply_rows of. The usual lengths of a row have loops of their
- * own, in which nothing is left to be asked about the length. */
+/* Body of each kernel's apply_rows. Common row lengths have their own loops, with dim as a
+ * constant. */
 static inline __attribute__((always_inline)) void
 sl_simd_apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
                    uint32_t slots_per_value, sl_simd_apply_fn apply)
@@ -115,7 +114,7 @@ sl_simd_apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optim
     }
 }
 
-/* Fills a slot with the accumulator's first value. */
+/* Fills a slot with initial_accumulator. */
 static inline void sl_simd_init_accumulator(const struct sl_optimizer_spec *spec, uint32_t dim,
                                             float *slot)
 {

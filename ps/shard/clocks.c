@@ -22,14 +22,14 @@ static uint32_t greater(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* One of those of sl_clocks_min_of_all, unless it is gone. */
+/* Returns true when sl_clocks_min_of_all includes the worker, as long as it is active. */
 static bool is_known(const struct sl_clocks *clocks, uint32_t worker)
 {
     const struct sl_clocks_worker *who = &clocks->workers[worker];
     return worker < clocks->expected || (who->seen && (who->joined || clocks->group_count == 0));
 }
 
-/* One more worker counts: it may be the slowest, or one of them. */
+/* Adds an active worker to the minimum. */
 static void count(struct sl_clocks_group *group, uint32_t clock)
 {
     if (clock < group->min_clock) {
@@ -39,8 +39,8 @@ static void count(struct sl_clocks_group *group, uint32_t clock)
     group->count_at_min += clock == group->min_clock;
 }
 
-/* Finds the group's floor, and how many workers stand on it, from nothing. Where nobody counts, the
- * floor lies at what the group's workers have done, so that all of it takes effect. */
+/* Computes the group's min_clock and count_at_min from scratch. Without an active worker, min_clock
+ * becomes the greatest clock of the group's workers, so that all their pushes take effect. */
 static void group_scan(struct sl_clocks *clocks, uint32_t index)
 {
     struct sl_clocks_group *group = &clocks->groups[index];
@@ -97,7 +97,7 @@ uint32_t sl_clocks_group(struct sl_clocks *clocks, uint32_t worker_count)
     clocks->groups[index] = (struct sl_clocks_group){.worker_count = worker_count};
     bool moved = clocks->moved;
     group_scan(clocks, index);
-    clocks->moved = moved; /* nobody can have waited for it */
+    clocks->moved = moved; /* no request can wait for a new group yet */
     clocks->expected = greater(clocks->expected, worker_count);
     everyone_scan(clocks);
     return index;
@@ -127,7 +127,7 @@ uint32_t sl_clocks_min_of_all(const struct sl_clocks *clocks)
     return none_yet ? 0 : clocks->everyone.min_clock;
 }
 
-/* A worker of the group went on from clock `from`, or is gone. */
+/* A worker of the group advanced from clock `from`, or is no longer active. */
 static void group_advance(struct sl_clocks *clocks, uint32_t index, uint32_t worker, uint32_t from)
 {
     struct sl_clocks_group *group = &clocks->groups[index];
@@ -191,7 +191,7 @@ int sl_clocks_tick(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
     }
     sl_clocks_mark_seen(clocks, worker);
     if (clock >= SL_CLOCKS_FINISHED - 1) {
-        go(clocks, worker, SL_CLOCKS_STATE_FINISHED); /* no iteration is left but the last */
+        go(clocks, worker, SL_CLOCKS_STATE_FINISHED); /* the last iteration ends here */
         return 0;
     }
     who->clock = from + 1;
@@ -270,7 +270,8 @@ void sl_clocks_load(struct sl_clocks *clocks, uint32_t worker, const struct sl_c
 void sl_clocks_load_end(struct sl_clocks *clocks)
 {
     for (uint32_t i = 0; i < clocks->group_count; i++) {
-        clocks->groups[i].min_clock = 0; /* it may have been another's */
+        clocks->groups[i].min_clock =
+            0; /* the old minimum is of other workers; a scan may not lower it */
         group_scan(clocks, i);
     }
     everyone_scan(clocks);
@@ -284,7 +285,7 @@ void sl_clocks_allow_ahead(struct sl_clocks *clocks)
     }
 }
 
-/* Above every worker that matters to a job that ends. */
+/* Returns the end of the worker indexes that decide whether a job has ended. */
 static uint32_t known_end(const struct sl_clocks *clocks)
 {
     return clocks->expected != 0 ? clocks->expected : clocks->heard_end;

@@ -1,4 +1,4 @@
-/* Sections of KV tables, where a handler of the program's own takes the place of the store. */
+/* KV sections that an application's handler executes in place of the KV table. */
 #include <starling_kv.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shar
     }
 }
 
-/* A section that has been carried out before is shown without its push. */
+/* A section that ran before is passed without its push. */
 static struct sl_kv_request request_of(const struct sl_shard *shard,
                                        const struct sl_shard_table *table,
                                        const struct sl_shard_exec *work, uint8_t *reply,
@@ -42,7 +42,7 @@ static struct sl_kv_request request_of(const struct sl_shard *shard,
     };
 }
 
-/* What the peer is told: an error of ours, whatever the handler makes up. */
+/* The client receives an sl_err, whatever value the handler returns. */
 static int error_of(int result)
 {
     return result < 0 && result >= SL_ERR_CANCELLED ? result : SL_ERR_INVALID;
@@ -66,7 +66,7 @@ static void count(struct sl_shard_table *table, const struct sl_shard_exec *work
     table->pulled_rows += sl_shard_op_pulls(work->view.section.op) ? request->key_count : 0;
 }
 
-/* A reply of its own, which needs no padding, can be sent from where the handler has it. */
+/* A reply that needs no padding is sent from the handler's memory. */
 static void take_answer(struct sl_shard_exec *work, void *pull, const void *answer, uint64_t bytes)
 {
     if (bytes == work->reply_bytes && (uintptr_t)answer % 8 == 0) {
@@ -83,13 +83,13 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
     const void *answer = NULL;
     const struct sl_kv_request request = request_of(shard, table, work, reply, &answer);
     if (request.push == NULL && request.pull == NULL) {
-        return SL_SHARD_DONE; /* a push, and it has been shown */
+        return SL_SHARD_DONE; /* a push that the handler has received before */
     }
     const int err = sl_shard_kv_owns(shard, work, slice, request.keys, request.key_count);
     if (err != 0) {
         return err;
     }
-    sl_shard_kv_drop(shard, work); /* it waits no more */
+    sl_shard_kv_drop(shard, work); /* the request is no longer waiting */
     const int result = handler->handle(handler->ctx, &request);
     if (result == SL_ERR_AGAIN) {
         return ask_again(shard, work);

@@ -1,5 +1,5 @@
-/* BSP: pushes that wait until every worker has finished their iteration, and their application
- * then, iteration by iteration, worker by worker, in the order of arrival. */
+/* BSP: applies buffered pushes once every worker has finished their iteration. The order is
+ * iteration, worker, arrival. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ void sl_shard_iteration_later(struct sl_shard *shard, struct sl_shard_table *tab
     table->buffered_count++;
 }
 
-/* A queue's clocks ascend, so what is to be dropped is its end. */
+/* A queue's clocks ascend, so the entries to drop are at its end. */
 static void queue_drop(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
                        uint32_t clock)
 {
@@ -72,7 +72,7 @@ void sl_shard_iteration_drop(struct sl_shard *shard, uint32_t worker, uint32_t c
     }
 }
 
-/* The least clock of the table's staged pushes, which stand at the heads of the queues. */
+/* Returns the smallest clock of the table's buffered pushes, which is at the front of a queue. */
 static uint32_t least_clock(const struct sl_shard_table *table)
 {
     uint32_t least = SL_CLOCKS_FINISHED;
@@ -112,7 +112,7 @@ bool sl_shard_iteration_due(const struct sl_shard *shard)
     return shard->commit.due;
 }
 
-/* Visits some of the entry's records or elements; returns how many. */
+/* Applies some records or elements of the entry and returns their number. */
 static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iteration_state *commit,
                            const struct sl_shard_buffered_push *entry, struct sl_shard_slice *slice)
 {
@@ -135,7 +135,7 @@ static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iterati
     return count;
 }
 
-/* Goes on with the first entry of the worker at work; takes it out of the queue when it is done. */
+/* Continues the first entry of the current worker; removes it from the queue when it is done. */
 static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
                          struct sl_shard_slice *slice)
 {
@@ -163,7 +163,8 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
     sl_shard_snapshot_iteration_applied(shard, queue, entry);
 }
 
-/* None begins while a cut is wanted, unless that waits for a push that waits for the commit. */
+/* A pending snapshot delays the iteration, unless the snapshot waits for a push that waits for the
+ * iteration. */
 static bool is_held(const struct sl_shard *shard)
 {
     return shard->snapshot_wanted && shard->in_part == 0 && !shard->commit.begun;
@@ -176,7 +177,7 @@ uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget)
     while (commit->due && sl_shard_slice_left(&slice) > 0 && !is_held(shard)) {
         struct sl_shard_table *table = shard->tables[commit->table_id];
         if (commit->worker == table->queue_count) {
-            /* This iteration of this table is complete; there may be others. */
+            /* this iteration of this table is complete; others may be due */
             const bool begun = commit->begun;
             commit->due = false;
             sl_shard_iteration_update(shard);

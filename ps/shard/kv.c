@@ -1,5 +1,5 @@
-/* Sections of KV tables. A push claims all of its arrays first, and makes them; then it, as a pull
- * does at once, goes through them in slices. */
+/* Sections of KV tables. A push first reserves all its arrays. Then it creates and updates them in
+ * slices. A pull reads in slices at once. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,12 +10,12 @@
 
 static_assert(SL_SHARD_BATCH_KEYS == SL_KV_TABLE_BATCH, "a batch is looked up at once");
 
-/* Of values, in units of the budget; each visit of an array costs one more. */
+/* Copied bytes for one unit of budget; each visit of an array costs one more. */
 #define BYTES_PER_COST    256
-#define CLAIMS_PER_COST   8 /* keys */
+#define CLAIMS_PER_COST   8 /* keys reserved for one unit of budget */
 
-/* An array is visited at least so many bytes at a time; and a pull behind a push reads what this
- * one has just written, so many at a time, from the first-level cache. */
+/* Smallest part of an array to copy at a time. A push_pull alternates in steps of PUSH_PULL_BYTES,
+ * so that the pull reads the pushed values from the L1 cache. */
 #define VISIT_BYTES_LEAST 4096
 #define PUSH_PULL_BYTES   8192
 
@@ -39,8 +39,8 @@ int sl_shard_kv_owns(const struct sl_shard *shard, const struct sl_shard_exec *w
     return 0;
 }
 
-/* What the section names of the array of each key: `count` values of it, from `start` on, of
- * `whole` in all. */
+/* Part of a key's array that the section names: `count` values from `start` on; `whole` is the
+ * length of the array. */
 struct part {
     uint32_t start, count, whole;
 };
@@ -65,7 +65,7 @@ static int fail_length(const struct sl_shard *shard, const struct sl_shard_exec 
                          length, part_of(&work->view, key).whole);
 }
 
-/* ---- The beginning of a push ----------------------------------------------------------------- */
+/* Start of a push */
 
 void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
 {
@@ -83,7 +83,7 @@ void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *tab
     table->counted_memory = bytes;
 }
 
-/* Claims the next keys, at most a batch. */
+/* Reserves the next keys, at most a batch. */
 static int reservation_batch(struct sl_shard *shard, struct sl_shard_table *table,
                              struct sl_shard_exec *work, struct sl_shard_slice *slice,
                              struct sl_kv_reservation *reservation, uint32_t count,
@@ -126,7 +126,7 @@ static int make_batch(struct sl_shard *shard, struct sl_shard_table *table,
                : sl_shard_fail(shard, work, slice, err, "the system has no memory for more arrays");
 }
 
-/* Few keys: their arrays are made here and now. */
+/* Few keys: reserves and creates their arrays at once. */
 static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
                        struct sl_shard_exec *work, struct sl_shard_slice *slice)
 {
@@ -143,7 +143,7 @@ static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
     return err;
 }
 
-/* Many: the claim lasts for as long as this takes, and until the last array is made. */
+/* Many keys: reserves them in slices. The reservation lasts until the last array is created. */
 static int collect_many(struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_exec *work, struct sl_shard_slice *slice)
 {
@@ -195,9 +195,9 @@ void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_exec *work)
     }
 }
 
-/* ---- Values ---------------------------------------------------------------------------------- */
+/* Values */
 
-/* Pushed, and read again while that is in the cache. */
+/* Pulls the values while the push has them in the cache. */
 static void push_and_pull(struct sl_shard_table *table, struct sl_kv_array *array, uint32_t at,
                           uint32_t count, const uint8_t *pushed, uint8_t *pulled)
 {
@@ -211,13 +211,14 @@ static void push_and_pull(struct sl_shard_table *table, struct sl_kv_array *arra
     }
 }
 
-/* One slice of one array: `count` values from `at` on, the section's from `done` on. */
+/* Copies one slice of an array: `count` values from `at` on, at offset `done` of the section's
+ * values. */
 static void visit(struct sl_shard_table *table, const struct sl_shard_exec *work,
                   struct sl_kv_array *array, uint32_t at, uint32_t count, uint8_t *reply)
 {
     const size_t width = table->spec.dim;
     const uint64_t offset = work->done * width;
-    const uint8_t *pushed = work->view.values; /* or NULL */
+    const uint8_t *pushed = work->view.values; /* NULL: no push */
     if (work->phase != SL_SHARD_PHASE_APPLY) {
         memcpy(reply + work->reply_done + offset, array->values + at * width, count * width);
     } else if (sl_shard_op_pulls(work->view.section.op)) {
@@ -227,7 +228,7 @@ static void visit(struct sl_shard_table *table, const struct sl_shard_exec *work
     }
 }
 
-/* As many of the array's values as the slice pays for; true when its part is done. */
+/* Copies as many values of the array as the budget pays for. Returns true when its part is done. */
 static bool visit_array(struct sl_shard_table *table, struct sl_shard_exec *work,
                         struct sl_kv_array *array, uint8_t *reply, struct sl_shard_slice *slice)
 {
@@ -250,7 +251,7 @@ static bool visit_array(struct sl_shard_table *table, struct sl_shard_exec *work
     return true;
 }
 
-/* The arrays of the next keys of a pull, or of a push of few keys, which has made them. */
+/* Finds the arrays of the next keys: of a pull, or of a small push, which has created them. */
 static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table,
                       const struct sl_shard_exec *work, struct sl_shard_slice *slice,
                       uint32_t count, struct sl_kv_array **arrays)
@@ -273,7 +274,7 @@ static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table
     return 0;
 }
 
-/* The arrays of the next keys of a push of many, made as the push comes to them. */
+/* Creates the arrays of the next keys of a large push. */
 static int make_next(struct sl_shard *shard, struct sl_shard_table *table,
                      struct sl_shard_exec *work, struct sl_shard_slice *slice, uint32_t count,
                      struct sl_kv_array **arrays)
@@ -315,7 +316,7 @@ static int visit_all(struct sl_shard *shard, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
-/* ---- Sections -------------------------------------------------------------------------------- */
+/* Sections */
 
 static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *table,
                        struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
@@ -350,8 +351,8 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
     return SL_SHARD_DONE;
 }
 
-/* While a cut is wanted, only what is done at once; and nothing has been made before that is sure.
- */
+/* While a snapshot is pending, only a push that fits into this slice runs. This is checked before
+ * any array is created. */
 static bool is_held(const struct sl_shard_table *table, const struct sl_shard_exec *work,
                     const struct sl_shard_slice *slice)
 {
@@ -362,7 +363,7 @@ static bool is_held(const struct sl_shard_table *table, const struct sl_shard_ex
     return cost > sl_shard_slice_left(slice);
 }
 
-/* The arrays of all keys are there, or claimed, when this is DONE. */
+/* DONE: the arrays of all keys exist or are reserved. */
 static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_exec *work, struct sl_shard_slice *slice)
 {
@@ -433,7 +434,7 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
     return result;
 }
 
-/* ---- Streams --------------------------------------------------------------------------------- */
+/* Chunked replies */
 
 bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_exec *work)
 {

@@ -77,10 +77,10 @@ int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint
     return 0;
 }
 
-/* ---- Tables ---------------------------------------------------------------------------------- */
+/* Tables */
 
-/* In the table of this shard, when it has all of which one shard of the image had so many: keys lie
- * evenly. */
+/* Estimates the rows of this shard's table after all snapshots are loaded, from the row count of
+ * one of their shards. Keys are evenly distributed. */
 static uint64_t expected_rows(const struct sl_shard_load *load, uint32_t row_count)
 {
     return (uint64_t)row_count * load->stream_shard_count / load->shard->options.count;
@@ -119,7 +119,7 @@ static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
     return SL_SHARD_DONE;
 }
 
-/* ---- Sparse rows ----------------------------------------------------------------------------- */
+/* Sparse rows */
 
 int sl_shard_load_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
                        uint32_t count, uint32_t *records)
@@ -142,11 +142,11 @@ int sl_shard_load_find(struct sl_shard *shard, struct sl_shard_table *table, con
 
 struct batch {
     uint64_t keys[SL_SHARD_BATCH_KEYS];
-    struct sl_snapshot_record rows[SL_SHARD_BATCH_KEYS]; /* that this shard owns */
+    struct sl_snapshot_record rows[SL_SHARD_BATCH_KEYS]; /* rows that this shard owns */
     uint32_t count;
 };
 
-/* The next records of the block, as many as are looked up at once and the budget pays for. */
+/* Reads the next records of the block, as many as one lookup takes and the budget pays for. */
 static int read_rows(struct sl_shard_load *load, uint32_t float_count, uint32_t cost,
                      struct sl_shard_slice *slice, struct batch *out)
 {
@@ -194,9 +194,9 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
-/* ---- Dense blocks ---------------------------------------------------------------------------- */
+/* Dense blocks */
 
-/* The image's shard has that block. */
+/* Returns true when the shard of the snapshot owned that block. */
 static bool snapshot_has_block(const struct sl_shard_load *load, uint64_t length, uint64_t number)
 {
     const uint32_t range = sl_partition_range_of_shard(load->block->table_id, load->stream_shard,
@@ -230,7 +230,7 @@ static int load_dense(struct sl_shard_load *load, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
-/* ---- KV arrays ------------------------------------------------------------------------------- */
+/* KV arrays */
 
 static int load_kv(struct sl_shard_load *load, struct sl_shard_table *table,
                    struct sl_shard_slice *slice)
@@ -265,7 +265,7 @@ static int load_kv(struct sl_shard_load *load, struct sl_shard_table *table,
     return err == 0 ? SL_SHARD_DONE : sl_shard_load_fail_memory(load, slice);
 }
 
-/* ---- Blocks ---------------------------------------------------------------------------------- */
+/* Blocks */
 
 static int load_end(struct sl_shard_load *load, struct sl_shard_slice *slice)
 {
@@ -294,7 +294,7 @@ static int load_end(struct sl_shard_load *load, struct sl_shard_slice *slice)
 typedef int (*load_fn)(struct sl_shard_load *load, struct sl_shard_table *table,
                        struct sl_shard_slice *slice);
 
-/* Of the table that the block is of, which has been named, and is of that kind. */
+/* Runs `run` on the block's table, which must have a TABLE in this stream and be of this kind. */
 static int load_of_table(struct sl_shard_load *load, enum sl_table_kind kind, load_fn run,
                          struct sl_shard_slice *slice)
 {

@@ -1,5 +1,5 @@
-/* Where workers stood, and what BSP kept aside: of an image of the same shard. Of another's, what
- * stands in their blocks is looked at, and goes nowhere. */
+/* Restores clocks and buffered pushes, for the same shard only. For another shard, these blocks are
+ * only checked. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -51,9 +51,9 @@ int sl_shard_load_clock(struct sl_shard_load *load, struct sl_shard_slice *slice
     return SL_SHARD_DONE;
 }
 
-/* ---- What is kept aside ---------------------------------------------------------------------- */
+/* Buffered pushes */
 
-/* A piece, and where its keys and gradients lie. */
+/* A piece, with its keys and gradients. */
 struct piece {
     struct sl_snapshot_buffered_push head;
     const uint64_t *keys;
@@ -72,7 +72,7 @@ static bool is_inside(const struct sl_shard_table *table,
            head->start - start <= count - head->count;
 }
 
-/* The first piece of a push: makes room for all of it. */
+/* First piece of a push: allocates the whole push. */
 static int begin_buffered(struct sl_shard_load *load, struct sl_shard_table *table,
                           const struct sl_snapshot_buffered_push *head,
                           struct sl_shard_slice *slice)
@@ -108,7 +108,7 @@ static int begin_buffered(struct sl_shard_load *load, struct sl_shard_table *tab
     return 0;
 }
 
-/* The piece is the next of the push at work. */
+/* Returns true when the piece is the next one of the current push. */
 static bool goes_on(const struct sl_shard_load *load, const struct sl_snapshot_buffered_push *head)
 {
     const struct sl_shard_buffered_push *buffered = load->buffered;
@@ -117,7 +117,7 @@ static bool goes_on(const struct sl_shard_load *load, const struct sl_snapshot_b
            buffered->start == head->start && buffered->count == head->count;
 }
 
-/* The records of the piece's keys, some at a time. Their rows have come, or will. */
+/* Looks up the row indexes of the piece's keys, in slices. */
 static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
                      const struct piece *piece, struct sl_shard_slice *slice)
 {
@@ -131,7 +131,8 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
         if (!sl_shard_owns(load->shard, keys, count)) {
             return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a key is not of that shard");
         }
-        /* With values: a row that never comes is one that this image should have had. */
+        /* Rows of these keys may come later. sl_shard_find also initialises missing rows, so a row
+         * that the snapshot wrongly lacks is valid. */
         if (sl_shard_find(load->shard, table, keys, count,
                           load->buffered->records + load->buffered_done + load->piece_done) != 0) {
             return sl_shard_load_fail_memory(load, slice);
@@ -200,10 +201,10 @@ int sl_shard_load_buffered_push(struct sl_shard_load *load, struct sl_shard_tabl
     return result;
 }
 
-/* ---- The end --------------------------------------------------------------------------------- */
+/* End */
 
-/* What a worker has pushed is of iterations that it has been at, and waits for others of the
- * table's. */
+/* Checks that buffered pushes are of workers in the table's clock group, and of iterations that the
+ * worker has reached. */
 static int check_queues(const struct sl_shard_load *load, const struct sl_shard_table *table,
                         struct sl_shard_slice *slice)
 {
@@ -253,7 +254,7 @@ void sl_shard_load_new_job(struct sl_shard *shard)
 {
     for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
         if (sl_clocks_counts(&shard->clocks, worker)) {
-            sl_shard_worker_left(shard, worker); /* it was expected, and never came */
+            sl_shard_worker_left(shard, worker); /* expected, but never connected */
         }
     }
     while (sl_shard_iteration_due(shard)) {

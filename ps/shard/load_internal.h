@@ -1,35 +1,35 @@
-/* What the files that load a shard share; nobody else includes it. Owner reactor. */
+/* Declarations shared by load.c and load_clocks.c and private to them. Owner reactor. */
 #ifndef SL_PS_SHARD_LOAD_INTERNAL_H
 #define SL_PS_SHARD_LOAD_INTERNAL_H
 
 #include "ps/shard/internal.h"
 #include "ps/shard/load.h"
 
-/* Writes "image of shard 1 of 3, a block of rows of table emb: " and the message into the reason;
- * returns err. */
+/* Writes "image of shard 1 of 3, a block of rows of table emb: " and the message to the slice's
+ * reason. Returns err. */
 int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *slice, int err,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* A record of the block at work is none. */
+/* Fails with CORRUPT: the current record is invalid. */
 int sl_shard_load_fail_record(const struct sl_shard_load *load, struct sl_shard_slice *slice);
 
-/* NO_MEMORY, which names the limit of tables. */
+/* Fails with NO_MEMORY and names the limit. */
 int sl_shard_load_fail_memory(const struct sl_shard_load *load, struct sl_shard_slice *slice);
 
-/* The records of the keys; those that are missing are made, without values. Errors: NO_MEMORY. */
+/* Looks up the keys and creates missing rows without values. Errors: NO_MEMORY. */
 int sl_shard_load_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
                        uint32_t count, uint32_t *records);
 
-/* Forgets clocks and what is kept aside. */
+/* Clears clocks and buffered pushes. */
 void sl_shard_load_clocks_begin(struct sl_shard *shard);
 
-/* One record each. Of a piece of a push that is kept aside: DONE, or AGAIN when the budget is used
- * up; then the cursor stands where it stood. */
+/* Each loads one record. A buffered push returns AGAIN when the budget is used up; the cursor then
+ * does not move. */
 int sl_shard_load_clock(struct sl_shard_load *load, struct sl_shard_slice *slice);
 int sl_shard_load_buffered_push(struct sl_shard_load *load, struct sl_shard_table *table,
                                 struct sl_shard_slice *slice);
 
-/* All workers have been named. Errors: CORRUPT, NO_MEMORY. */
+/* Completes the clocks after the last block. Errors: CORRUPT, NO_MEMORY. */
 int sl_shard_load_clocks_end(struct sl_shard_load *load, struct sl_shard_slice *slice);
 
 #endif

@@ -1,5 +1,5 @@
-/* Pulls of a few rows, many at once. What each costs by itself is little more than its misses in
- * the caches: a bucket of the index, and a record. Here those of all are on their way together. */
+/* Batched pulls of a few rows. Such a pull costs little more than its cache misses: an index bucket
+ * and a record. A batch overlaps the misses of all its pulls. */
 #include <string.h>
 
 #include "core/assert.h"

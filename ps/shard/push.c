@@ -1,12 +1,12 @@
-/* The push part of a section: collect the records and sum repeated keys, then visit each once, or
- * keep it aside until the iteration is complete. */
+/* Push part of a section: looks up records and sums gradients of repeated keys. Then it applies
+ * each record once, or buffers the push until the iteration is complete. */
 #include <string.h>
 
 #include "core/assert.h"
 #include "core/partition.h"
 #include "ps/shard/internal.h"
 
-/* Finding a repeat costs about an eighth of visiting a row. */
+/* Finding a repeat costs about an eighth of a visit. */
 #define COLLECT_KEYS_PER_COST 8
 
 static bool is_small(const struct sl_shard_table *table, const struct sl_shard_exec *work)
@@ -105,8 +105,8 @@ static void add_row(float *restrict sum, const float *restrict row, uint32_t dim
     }
 }
 
-/* Adds one key's record and gradient to what the section has so far. Until a key repeats, the
- * request's own gradients serve; then those so far are copied, and sums are made from there on. */
+/* Adds one key's record and gradient. The request's own gradients are used until a key repeats. The
+ * first repeat copies those so far to `sums`. */
 static void collect_record(struct sl_shard_exec *work, uint32_t dim, uint32_t record,
                            const float *gradient)
 {
@@ -166,7 +166,7 @@ uint64_t sl_shard_push_dense_step(uint64_t at, uint64_t end, uint32_t left)
     return stop - stop % SL_PARTITION_BLOCK_ELEMENTS - at;
 }
 
-/* A dense push has nothing to look up: only one that is kept aside is copied. */
+/* Only a buffered dense push is copied; there are no keys to look up. */
 static int collect_dense(struct sl_shard_exec *work, struct sl_shard_slice *slice)
 {
     while (work->buffered != NULL && work->done < work->view.section.count) {
@@ -183,7 +183,7 @@ static int collect_dense(struct sl_shard_exec *work, struct sl_shard_slice *slic
     return SL_SHARD_DONE;
 }
 
-/* The entry is complete: it waits in its worker's queue from now on. */
+/* Queues the complete entry. */
 static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_shard_exec *work)
 {
@@ -200,7 +200,7 @@ static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
     scratch_put(work);
     sl_shard_iteration_later(shard, table, work->caller.worker, buffered);
     if (buffered->clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
-        sl_shard_iteration_update(shard); /* the worker has left meanwhile */
+        sl_shard_iteration_update(shard); /* the worker left before the push was complete */
     }
 }
 
@@ -243,7 +243,7 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_exec *work,
     return SL_SHARD_DONE;
 }
 
-/* While a cut is wanted, nothing begins to be applied that would take another slice. */
+/* While a snapshot is pending, no push starts that needs another slice. */
 static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
                     const struct sl_shard_exec *work, const struct sl_shard_slice *slice)
 {

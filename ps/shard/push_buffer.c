@@ -7,9 +7,9 @@
 
 #define ALIGNMENT  64
 #define PAGE_BYTES 4096
-#define LOOKS      128 /* for the whole ring, behind the quiet ones: 0.2 ms each for 256 MiB */
+#define LOOKS      128 /* calls that release a whole unused ring; 0.2 ms each for 256 MiB */
 
-/* Every entry, and so every gap at the ring's end, has room for a header. */
+/* Every entry, and the gap at the ring's end, has room for a header. */
 static_assert(sizeof(struct sl_shard_buffered_push) <= ALIGNMENT,
               "an entry's header fits the alignment");
 
@@ -44,7 +44,7 @@ static struct sl_shard_buffered_push *entry_at(struct sl_shard_push_buffer *push
     return (struct sl_shard_buffered_push *)(void *)(push_buffer->base + offset);
 }
 
-/* Takes `bytes` in one piece, skipping the end of the ring where they do not fit; NULL: full. */
+/* Allocates contiguous bytes; skips the end of the ring if they do not fit there. NULL: full. */
 static struct sl_shard_buffered_push *take(struct sl_shard_push_buffer *push_buffer, size_t bytes)
 {
     if (push_buffer->entry_count == 0) {

@@ -1,7 +1,8 @@
-/* Where BSP pushes are kept until their iteration is complete: a ring of entries in arrival order,
- * freed in any order and reclaimed from the oldest on. Entries are freed an iteration at a time, so
- * nothing stays long behind an entry that is still wanted, and an empty ring starts over in warm
- * memory. Owner reactor. Lazily mapped at init. */
+/* The push buffer holds BSP pushes until their iteration is complete. It is a ring of entries in
+ * order of arrival, freed in any order and reclaimed from the oldest on. Pushes are freed by whole
+ * iterations, so an entry in use blocks little freed space. An empty ring restarts at its
+ * beginning, in warm memory. Owner reactor. Init maps memory, which the kernel provides on first
+ * use. */
 #ifndef SL_PS_SHARD_PUSH_BUFFER_H
 #define SL_PS_SHARD_PUSH_BUFFER_H
 
@@ -12,46 +13,46 @@
 #include "core/err.h"
 #include "core/warm.h"
 
-/* One push section kept aside, with its repeated keys already summed. Records (sparse) and then
- * gradients lie behind it. */
+/* A buffered push section with repeated keys already summed. Row indexes (sparse) and then
+ * gradients follow it. */
 struct sl_shard_buffered_push {
-    size_t bytes;                        /* of the ring, this header included */
-    struct sl_shard_buffered_push *next; /* of the same worker and table, in order of arrival */
-    uint32_t *records;                   /* [count]; NULL: dense */
+    size_t bytes;                        /* in the ring, with this header */
+    struct sl_shard_buffered_push *next; /* next of the same worker and table */
+    uint32_t *records;                   /* [count] row indexes; NULL: dense */
     float *gradients;                    /* [count][dim]; dense: [count] */
-    uint64_t start;                      /* dense only: first element */
-    uint64_t order;                      /* among all that were queued: ascends */
-    uint32_t count;                      /* records or elements */
+    uint64_t start;                      /* dense: first element */
+    uint64_t order;                      /* ascending over all queued pushes of the shard */
+    uint32_t count;                      /* distinct keys or elements */
     uint32_t clock;
-    uint32_t put_by; /* number of the last cut that has copied it; 0: none */
+    uint32_t put_by; /* number of the last snapshot that copied it; 0: none */
     bool freed;
 };
 
 struct sl_shard_push_buffer {
     uint8_t *base;
     size_t bytes_max;
-    size_t head, tail; /* newest and oldest byte in use */
+    size_t head, tail; /* end of the newest and start of the oldest entry */
     uint32_t entry_count;
-    size_t touched; /* up to here the ring has memory */
+    size_t touched; /* high-water mark of touched memory */
     struct sl_warm warm;
 };
 
-/* bytes_max is rounded up to a page. Errors: NO_MEMORY. */
+/* Rounds bytes_max up to a page. Errors: NO_MEMORY. */
 int sl_shard_push_buffer_init(struct sl_shard_push_buffer *push_buffer, size_t bytes_max);
 void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *push_buffer);
 
-/* Room for `record_count` records (0: dense) and `float_count` gradients; fills in bytes, records
- * and gradients, zeroes the rest. NULL when the ring is full. */
+/* Allocates an entry for record_count row indexes (0: dense) and float_count gradients. Sets bytes,
+ * records and gradients; zeroes the other fields. NULL: the ring is full. */
 struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buffer *push_buffer,
                                                         uint32_t record_count,
                                                         uint64_t float_count);
 
-/* Gives back the room behind the entry's first `float_count` gradients, where that is possible. */
+/* Frees the space after the first float_count gradients if the entry is the newest. */
 void sl_shard_push_buffer_trim(struct sl_shard_push_buffer *push_buffer,
                                struct sl_shard_buffered_push *entry, uint64_t float_count);
 
-/* To be called once a second: memory that has not been used for some seconds goes back to the
- * system, a part at a time, while the ring is empty. False: there is none to give back. */
+/* Returns unused memory to the system, in parts, if the ring has been empty for some seconds. Call
+ * once a second. Returns false when there is none left. */
 bool sl_shard_push_buffer_give_back(struct sl_shard_push_buffer *push_buffer);
 
 void sl_shard_push_buffer_put(struct sl_shard_push_buffer *push_buffer,

@@ -1,6 +1,5 @@
-/* Long pulls of dense arrays, and of arrays of KV tables, whose replies are made part by part. A
- * part is still in the cache when the transport reads it, and the memory that it was made in when
- * the next one is. */
+/* Long pulls of dense or KV arrays with chunked replies. A chunk is still cached when the transport
+ * reads it, and the next chunk reuses the same memory. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -8,7 +7,8 @@
 
 #define STREAM_BYTES_MIN (128U << 10)
 
-/* No iteration of the table's ends before the caller ticks: those that follow see whole steps. */
+/* Returns true when no iteration of the table can be applied before the caller's next tick, so that
+ * all chunks show the same whole iterations. */
 static bool stands_still(const struct sl_shard *shard, const struct sl_shard_exec *work)
 {
     const struct sl_shard_table *table = shard->tables[work->view.section.table_id];
@@ -34,7 +34,7 @@ bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_exe
     }
 }
 
-/* As many values as the bytes hold; behind the last there may be padding. */
+/* Returns how many values fit into the chunk; padding may follow the last. */
 static uint64_t take_values(const struct sl_shard_exec *work, uint32_t bytes, uint32_t value_bytes)
 {
     const uint64_t left = work->view.section.count - work->done;

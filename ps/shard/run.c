@@ -1,4 +1,4 @@
-/* Carrying a request out, section by section, slice by slice. */
+/* Executes a request, section by section and slice by slice. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -119,8 +119,8 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
-/* The bags that the next keys fall into, cut to a batch: ends[i] is where bag bags_done + i ends
- * within it. Returns how many bags, the last of which may go on in the next batch. */
+/* Splits the bags at a batch of keys: ends[i] is the end of bag bags_done + i within the batch.
+ * Returns the number of bags; the last may continue in the next batch. */
 static uint32_t snapshot_bags(const struct sl_shard_exec *work, uint32_t key_count, uint32_t *ends)
 {
     uint32_t bag_count = work->view.section.bag_count - work->bags_done;
@@ -152,7 +152,7 @@ static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
     if (err != 0) {
         return err;
     }
-    /* The first bag may have been begun in an earlier batch; the others are new. */
+    /* The first bag may continue from an earlier batch; the others are new. */
     const uint32_t *bag_ends = work->view.bag_ends;
     uint64_t first_start = work->bags_done == 0 ? 0 : bag_ends[work->bags_done - 1];
     uint32_t fresh = first_start < work->done ? 1 : 0;
@@ -253,7 +253,7 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
                     struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
 {
     if (work->reply_bytes == 0) {
-        return SL_SHARD_DONE; /* of no keys, and no bags */
+        return SL_SHARD_DONE; /* no keys and no bags */
     }
     if (table->dense != NULL) {
         return read_dense(table, work, reply, slice);
@@ -312,7 +312,7 @@ static void section_read(struct sl_shard *shard, struct sl_shard_exec *work)
     work->in_section = true;
 }
 
-/* Without the padding. */
+/* Without padding. */
 static uint64_t returned_bytes(const struct sl_shard_table *table,
                                const struct sl_request_section *section)
 {
@@ -324,7 +324,7 @@ static uint64_t returned_bytes(const struct sl_shard_table *table,
     return sizeof(float) * (table->dense != NULL ? section->count : rows * table->spec.dim);
 }
 
-/* Zeroes the padding behind what the section returned. */
+/* Zeroes the padding after the section's part of the reply. */
 static void section_end(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply)
 {
     const struct sl_request_section *section = &work->view.section;
@@ -346,7 +346,7 @@ static int run_sections(struct sl_shard *shard, struct sl_shard_exec *work, uint
                         struct sl_shard_slice *slice)
 {
     while (work->sections_left > 0) {
-        /* Pushes that are due come before anything that is asked later. */
+        /* Due pushes precede all later operations. */
         if (shard->commit.due) {
             return SL_SHARD_AGAIN;
         }
@@ -386,7 +386,7 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *re
     return result;
 }
 
-/* Of the section that waits to be admitted; 0 when none has been read. */
+/* Returns the bytes of the section that waits for admission; 0 when none has been read. */
 static size_t section_bytes(const struct sl_shard *shard, const struct sl_shard_exec *work)
 {
     if (!work->in_section) {
@@ -404,8 +404,8 @@ size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_e
     return section_bytes(shard, work) + work->cursor.left;
 }
 
-/* A section whose values stand apart becomes one in one piece. Padding is written anew: what stood
- * where it was is the sender's. */
+/* Joins a section and its out-of-line values. Zeroes the padding, because the original one is
+ * unchecked memory of the sender. */
 static void move_out_of_line(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to)
 {
     const struct sl_request_section *section = &work->view.section;
@@ -429,7 +429,7 @@ void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_exec *work
     }
     work->cursor = sl_bytes_over(to, bytes);
     work->out_of_line = false;
-    work->in_section = false; /* it begins anew, in its new place */
+    work->in_section = false; /* read it again from its new place */
 }
 
 void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_exec *work,

@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 
-/* Slots for a section: a power of two, at least twice the keys, at least 16. */
+/* Returns log2 of the slots for a section: at least twice the keys, at least 16. */
 static uint32_t slot_bits(uint32_t key_count)
 {
     uint32_t bits = 4;
@@ -45,7 +45,7 @@ void sl_shard_scratch_begin(struct sl_shard_scratch *scratch, uint32_t key_count
     scratch->shift = 32 - slot_bits(key_count);
     scratch->generation++;
     if (scratch->generation == 0) {
-        /* After 2^32 sections old epochs would come back to life. */
+        /* The generation wrapped after 2^32 sections; old slots would look valid. */
         memset(scratch->slots, 0, sizeof *scratch->slots << slot_bits(scratch->key_max));
         scratch->generation = 1;
     }

@@ -1,7 +1,7 @@
-/* Working memory of a push: the records it touches, and, only when keys repeat, their summed
- * gradients. Repeats are found with an open-addressing set of record numbers whose slots carry an
- * epoch, so that it is never cleared. A set is used no larger than the section needs, to stay in
- * the cache. Owner reactor. Allocates at init (lazily mapped). */
+/* The scratch is the working memory of a push: the distinct row indexes and, only if keys repeat,
+ * their summed gradients. An open-addressing set of row indexes finds repeats. Its slots carry a
+ * generation, so it is never cleared. A section uses only as many slots as it needs, to stay in the
+ * cache. Owner reactor. Allocates at init (lazily mapped). */
 #ifndef SL_PS_SHARD_SCRATCH_H
 #define SL_PS_SHARD_SCRATCH_H
 
@@ -13,19 +13,20 @@
 struct sl_shard_exec;
 
 struct sl_shard_scratch_slot {
-    uint32_t generation; /* the slot is taken when this is the scratch's */
-    uint32_t index;      /* into the array of distinct records */
+    uint32_t generation; /* in use if equal to the scratch's generation */
+    uint32_t index;      /* into the distinct row indexes */
 };
 
 struct sl_shard_scratch {
     struct sl_shard_scratch_slot *slots;
-    uint32_t *records; /* [key_max] distinct records of the section, in order of first mention */
-    float *gradients;  /* [float_max] their sums, used when keys repeat */
+    uint32_t
+        *records; /* [key_max] distinct row indexes of the section, in order of first occurrence */
+    float *gradients; /* [float_max] summed gradients, if keys repeat */
     uint32_t key_max;
     size_t float_max;
     uint32_t shift; /* 32 - log2 of the slots in use */
     uint32_t generation;
-    const struct sl_shard_exec *owner; /* the push that uses it, NULL: free */
+    const struct sl_shard_exec *owner; /* the push that uses it; NULL: free */
 };
 
 /* Errors: NO_MEMORY. */
@@ -35,8 +36,8 @@ void sl_shard_scratch_fini(struct sl_shard_scratch *scratch);
 /* Empties the set for a section of key_count keys, at most key_max. */
 void sl_shard_scratch_begin(struct sl_shard_scratch *scratch, uint32_t key_count);
 
-/* The index of `record` among records[0 .. distinct), or `distinct` when it is new; then the set
- * knows it under that index, and the caller must store it there. */
+/* Returns the position of `record` in records[0 .. distinct), or `distinct` when it is new. A new
+ * record is added to the set, and the caller must store it at that position. */
 static inline uint32_t sl_shard_scratch_find(struct sl_shard_scratch *scratch,
                                              const uint32_t *records, uint32_t record,
                                              uint32_t distinct)

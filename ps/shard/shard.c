@@ -12,7 +12,7 @@
 
 #define STAGING_BYTES_DEFAULT ((size_t)256 << 20)
 
-/* The most keys that a frame can carry, were it keys only. */
+/* Most keys or floats that a frame can carry. */
 #define FRAME_KEYS_MAX        (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(uint64_t))
 #define FRAME_FLOATS_MAX      (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
 
@@ -78,7 +78,7 @@ void sl_shard_destroy(struct sl_shard **shard)
     *shard = NULL;
 }
 
-/* Checks an open against the tables that there are. 0: create it; 1: it exists just so. */
+/* Checks an open against the existing tables. 0: create it; 1: the same table exists. */
 static int table_check(const struct sl_shard *shard, uint32_t table_id,
                        const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
 {
@@ -119,8 +119,8 @@ static bool is_beyond_limit(const struct sl_shard *shard, size_t more)
            (shard->memory_bytes > bytes_max || more > bytes_max - shard->memory_bytes);
 }
 
-/* Of a table beside its values, as far as the limit covers that: queues of BSP for all workers that
- * may join, and blocks of an image. */
+/* Returns the memory of a table besides its values, if the limit covers it: BSP queues for all
+ * workers that may join, and snapshot blocks. */
 static size_t beside_memory(const struct sl_shard *shard, const struct sl_table_spec *spec)
 {
     const bool has_queues = spec->consistency.mode == SL_CONSISTENCY_BSP;
@@ -173,7 +173,7 @@ static int push_buffer_init(struct sl_shard *shard, const struct sl_shard_table 
     return err;
 }
 
-/* What a table needs to wait for clocks, and to keep pushes aside. */
+/* Prepares clocks and the push buffer for the table. */
 static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table)
 {
     const struct sl_consistency_spec *consistency = &table->spec.consistency;
@@ -189,7 +189,7 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
             return err;
         }
     }
-    /* Last: a group stays for good, and there is room for one for each table. */
+    /* Last, because a group is permanent: there is room for one per table. */
     if (consistency->worker_count > 0) {
         table->clock_group = sl_clocks_group(&shard->clocks, consistency->worker_count);
     }

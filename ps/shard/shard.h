@@ -1,38 +1,14 @@
-/* A shard: the tables that one reactor owns, the workers' clocks, and what a request does to them.
- * Pure: a request and the state give a reply and a new state; no I/O, no clock, no thread. The
- * server feeds it bytes and sends what it made. Owner reactor.
+/* A shard executes requests on the tables and worker clocks that one reactor owns. It is pure:
+ * request and state give a reply and a new state, without I/O, time or threads. The server passes
+ * in bytes and sends the replies. Owner reactor. Allocates at create, when tables open or grow, and
+ * where stated.
  *
- * Work is sliced: sl_shard_run spends at most `key_budget` and says whether it is done. A key costs
- * 1 for every 256 bytes of its row or part of that, 1024 dense elements cost 16, a section 1. Only
- * a push of up to 1024 keys and 256 KiB is always done in one go, so that small pushes never wait
- * for working memory: a longer one that is in progress keeps the one large scratch until it is
- * done, and other long ones get AGAIN with nothing spent. A request's sections run in order; a
- * section that must wait for other workers' clocks (BSP, SSP) parks the request, and the rest of
- * that connection's requests may go on.
- *
- * Push: each record is visited once per section, with the sum of the gradients of its key. All keys
- * of a section are looked up before the first is visited: a section that fails has changed nothing
- * but created rows. Gradients that are not finite are applied as they are. A table's step is the
- * number of push sections applied to it on this shard, the one in progress included: the first push
- * has step 1.
- *
- * Consistency, by clock. Worker w's clock is the number of iterations that it has ticked; the floor
- * is the least of those that count for the table (ps/shard/clocks.h): workers 0 to worker_count -
- * 1, and whoever has joined, until they finish, leave or are lost. A pull of clock c is admitted
- * when ASP: always;  BSP: floor >= c;  SSP(s): floor + s >= c. In BSP a push of clock c is kept
- * aside and applied when the floor passes c: step by step, within a step worker by worker, and
- * within a worker in the order of arrival, so that the result does not depend on timing; it must be
- * of the worker's current clock. A push_pull waits first and then pushes; its rows do not show its
- * own push in BSP. Clients without a clock never wait, and their pushes apply at once; so it is for
- * a worker beyond the table's worker_count that has not joined. Pushes of a worker whose clock
- * counts no more apply at once too. When nobody counts, nobody waits, and everything kept aside is
- * applied. Tables may differ in mode and worker_count; clocks are the shard's.
- *
- * KV tables (ps/table/kv_table.h) wait for nobody's clock. A section that pushes finds out for all
- * of its keys whether it can, in one go for up to 256 keys, before any array is made or changed; a
- * longer one takes the large scratch for that. Long arrays are visited in slices: others may see
- * them partly done. With a handler, each section is one call of it, however long; one that says
- * AGAIN parks its request until another call has been made that does not. */
+ * Work is sliced: sl_shard_run spends at most `key_budget`. Costs: a key 1 per started 256 bytes of
+ * its row, 1024 dense elements 16, a section 1. A push of up to 1024 keys and 256 KiB always runs
+ * in one slice, so small pushes never wait for working memory. A longer push owns the only large
+ * scratch until it is done; other long pushes get AGAIN and spend nothing. Sections of a request
+ * run in order. A section that must wait for clocks (BSP, SSP) parks its request; later requests of
+ * the connection may run. */
 #ifndef SL_PS_SHARD_SHARD_H
 #define SL_PS_SHARD_SHARD_H
 
@@ -52,93 +28,111 @@ struct sl_shard_scratch;
 struct sl_shard_buffered_push;
 
 struct sl_shard_options {
-    uint32_t index, count;        /* this shard among all of the cluster: core/partition.h */
-    size_t memory_bytes_max;      /* of all tables; 0: no limit */
-    size_t push_buffer_bytes_max; /* of BSP pushes kept aside; 0: 256 MiB */
-    size_t snapshot_bytes_max;    /* of the blocks of an image in the making; 0: 128 MiB */
-    bool limit_covers_all; /* memory_bytes_max covers staging too, and what a table needs beside
-                            * its values */
-    const struct sl_kv_handler *kv_handler; /* starling_kv.h: of all KV tables; outlives the shard;
-                                             * NULL: the store */
+    uint32_t index, count;        /* this shard, and shards of the cluster: core/partition.h */
+    size_t memory_bytes_max;      /* limit for all tables; 0: none */
+    size_t push_buffer_bytes_max; /* limit for buffered BSP pushes; 0: 256 MiB */
+    size_t snapshot_bytes_max;    /* limit for blocks of a snapshot in progress; 0: 128 MiB */
+    bool limit_covers_all; /* memory_bytes_max also covers the push buffer and what tables need
+                              besides their values */
+    const struct sl_kv_handler *kv_handler; /* starling_kv.h: handles all KV tables, outlives the
+                                               shard; NULL: KV tables store arrays */
 };
 
 /* Errors: NO_MEMORY. */
 int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **out);
 void sl_shard_destroy(struct sl_shard **shard);
 
-/* Creates the table or checks it. Errors: INVALID, EXISTS (another specification, or another name
- * under this id, or this name under another id; reason says in what), NO_MEMORY. */
+/* Creates or checks the table. Errors: INVALID, NO_MEMORY, EXISTS (another specification, or the
+ * name or id belongs to another table). reason: the difference. */
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
                         char *reason, size_t reason_bytes);
 
-/* Who asks. */
+/* The client of a request.
+ *
+ * Consistency: worker w's clock is the number of iterations that it has ticked. min_clock is the
+ * smallest clock of the table's active workers (ps/shard/clocks.h): workers 0 to worker_count - 1
+ * and joined workers, until they finish, leave or expire. Tables may differ in mode and
+ * worker_count; clocks belong to the shard. When no worker is active, no request waits and all
+ * buffered pushes are applied.
+ *
+ * Pulls: a pull of clock c is admitted
+ * - ASP: always;
+ * - BSP: when min_clock >= c;
+ * - SSP(s): when min_clock + s >= c.
+ *
+ * Pushes: BSP buffers a push of clock c, which must be the worker's current clock. It is applied
+ * when min_clock passes c: by iteration, then by worker, then by arrival, so that the result does
+ * not depend on timing. A push_pull waits, then pushes; in BSP its rows do not show its own push.
+ *
+ * Requests never wait and pushes apply at once for these clients: without a clock; a worker beyond
+ * worker_count that has not joined. Pushes of an inactive worker also apply at once. */
 struct sl_shard_client {
     bool has_clock;
-    uint32_t worker; /* task index, when it has a clock; below SL_LIMIT_WORKERS */
+    uint32_t worker; /* task index if has_clock; below SL_LIMIT_WORKERS */
 };
 
-/* A request in progress; caller's storage, which stays where it is until the request is done or
- * abandoned; so do the request's bytes; after parking too. */
+/* A request in progress. The caller provides the memory. It and the request's bytes must not move
+ * until the request is done or abandoned, also while parked. */
 struct sl_shard_exec {
-    struct sl_bytes cursor; /* stands on the next section */
+    struct sl_bytes cursor; /* at the next section */
     struct sl_shard_client caller;
     struct sl_request_prefix prefix;
     uint32_t sections_left;
     bool in_section;  /* view is valid and partly done */
-    bool out_of_line; /* its values are not behind its structure: sl_shard_begin_out_of_line */
-    bool writes;      /* the request has a push or a tick */
-    bool replayed;    /* but skips them: sl_shard_skip_writes */
-    bool in_part;     /* a slice has ended with its push applied in part */
-    uint32_t written_before; /* sections that have written before: sl_shard_skip_writes_before */
-    bool apply_only;         /* and does nothing else: sl_shard_apply_only */
+    bool out_of_line; /* the values do not follow the structure: sl_shard_begin_out_of_line */
+    bool writes;      /* contains a push or a tick */
+    bool replayed;    /* skips its writes: sl_shard_skip_writes */
+    bool in_part;     /* its push is partly applied between slices */
+    uint32_t
+        written_before; /* leading sections whose writes are skipped: sl_shard_skip_writes_before */
+    bool apply_only;    /* writes only, without reply: sl_shard_apply_only */
     struct sl_request_view view;
-    bool plain;           /* it waits for nobody's clock and needs no working memory of others */
+    bool plain;           /* waits for no clock and needs no shared working memory */
     uint64_t cost;        /* of the whole request, in units of key_budget */
-    uint64_t push_cost;   /* of its pushes, contained in cost */
-    uint64_t done;        /* keys or elements done so far in this phase of the section */
-    uint64_t reply_done;  /* bytes of the reply written by the sections before */
-    uint64_t reply_bytes; /* in all */
-    const void *answer; /* once it is done: the reply, which lies there for good; NULL: where it was
-                         * to be made */
-    uint32_t parked_on; /* table id that it waits for */
-    uint8_t phase;      /* of a section: shard_internal.h */
-    uint32_t bags_done; /* of a pooled pull */
-    /* Of a push in progress: */
-    struct sl_shard_scratch *scratch;        /* that it owns */
-    struct sl_shard_buffered_push *buffered; /* where it is being kept aside */
-    uint32_t *records;                       /* [distinct], in the scratch or in staged */
-    float *sums; /* gradients of records; NULL: no key repeats, use the view's */
+    uint64_t push_cost;   /* of its pushes; included in cost */
+    uint64_t done;        /* keys or elements done in this phase of the section */
+    uint64_t reply_done;  /* reply bytes written by earlier sections */
+    uint64_t reply_bytes; /* of the complete reply */
+    const void *answer;   /* after DONE: the reply, permanently valid in the handler's memory; NULL:
+                             the reply is in sl_shard_run's `reply` */
+    uint32_t parked_on;   /* id of the table that it waits for */
+    uint8_t phase;        /* of a section: sl_shard_phase in internal.h */
+    uint32_t bags_done;   /* pooled pull */
+    /* Push in progress: */
+    struct sl_shard_scratch *scratch;        /* owned by this push */
+    struct sl_shard_buffered_push *buffered; /* buffer entry being filled */
+    uint32_t *records; /* [distinct] row indexes, in the scratch or the buffer entry */
+    float *sums; /* gradients of records; NULL: no key repeats, so the view's gradients apply */
     uint32_t distinct;
     uint64_t step;
-    struct sl_optimizer_state state; /* as it was when the push began */
-    /* Of a section of a KV table: */
-    uint32_t key;          /* at work; `done` counts the values of the section */
-    uint32_t key_done;     /* values of it */
-    bool asks_again;       /* the handler has said AGAIN, */
-    uint64_t handled_seen; /* after so many calls that did not */
+    struct sl_optimizer_state state; /* at the start of the push */
+    /* Section of a KV table: */
+    uint32_t key;          /* current key; `done` counts values of the section */
+    uint32_t key_done;     /* values of that key done */
+    bool asks_again;       /* the handler has returned AGAIN */
+    uint64_t handled_seen; /* `handled` of the shard at that time */
 };
 
-/* Checks the whole request against the tables (every section's shape, ownership of dense ranges)
- * before anything is changed, and computes the reply's size. payload is aligned to 8. Errors:
- * PROTOCOL, NOT_FOUND (table), WRONG_SHARD, TOO_LARGE (reply over a frame's limit); reason says
- * which section and why; *out is nobody's then. */
+/* Starts a request. Checks all of it against the tables (shape of sections, ownership of dense
+ * ranges) before any change, and computes the reply size. payload is aligned to 8. After an error
+ * *out is unused and reason names the section and the cause. Errors: PROTOCOL, NOT_FOUND (table),
+ * WRONG_SHARD, TOO_LARGE (reply over a frame's limit). */
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_exec *out,
                    char *reason, size_t reason_bytes);
 
-/* As above, of a request of one section that pushes (sl_request_pushes), whose payload is in two
- * places: prefix, section and sl_request_structure_bytes in `structure`, the values in `values`,
- * aligned to 8 both. What is in `values` may change at any time, as memory does that the sender
- * shares: nothing there is checked, its padding not either, and nothing rests on what was read.
- * Both stay where they are until the request is done, abandoned, or its rest moved. */
+/* As above, for a single pushing section (sl_request_pushes) whose payload is in two places.
+ * `structure` has prefix, section and sl_request_structure_bytes; `values` has the values; both are
+ * aligned to 8. `values` may be memory shared with the sender, which may change at any time:
+ * neither values nor padding are checked or trusted. Both must not move until the request is done,
+ * abandoned, or moved (sl_shard_move_rest). */
 int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_client *caller,
                                const uint8_t *structure, size_t structure_bytes,
                                const uint8_t *values, size_t values_bytes,
                                struct sl_shard_exec *out, char *reason, size_t reason_bytes);
 
-/* A request that pulls rows of one table, few of them, and could be answered now: the most frequent
- * one by far. Many such are carried out at once, so that what they miss in the caches is fetched at
- * the same time. */
+/* A pull of a few rows of one table that can be served now, the most frequent request. Many of
+ * these run together, so that their cache misses overlap. */
 struct sl_shard_pull {
     const uint64_t *keys; /* in the request's memory */
     uint32_t key_count;   /* 1 to SL_SHARD_PULL_KEYS */
@@ -149,159 +143,167 @@ struct sl_shard_pull {
 #define SL_SHARD_PULL_KEYS  64
 #define SL_SHARD_PULL_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
 
-/* True when the request is such a pull; false: it is another, or wrong, or must wait: ask
- * sl_shard_begin. */
+/* Returns true when the request is such a pull. false: another request, an invalid one, or one that
+ * must wait; use sl_shard_begin. */
 bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_client *caller,
                          const uint8_t *payload, size_t payload_bytes, struct sl_shard_pull *out);
 
-/* Where the rows are of pulls of one table, whose keys, at most SL_SHARD_PULLS_KEYS, lie one behind
- * the other; those that are missing are created. False: not all of them can be carried out, or not
- * now: begin them one by one. */
+/* Finds the rows of pulls of one table and creates missing rows. Their keys, at most
+ * SL_SHARD_PULLS_KEYS, are contiguous. Returns false when some pull cannot run, or not now: begin
+ * each of them. */
 #define SL_SHARD_PULLS_KEYS 256
 bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
                          uint32_t key_count, const float **rows);
 
-/* The reply to one of them, whose rows those are. */
+/* Writes the reply to one of these pulls, given its rows. */
 void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
                         uint32_t key_count, uint8_t *reply);
 
-/* A request that pulls one long range of a dense array, or one long array of a KV table, or a piece
- * of one, and nothing else: its reply can be made part by part, front to back, each where the next
- * part is wanted. Asked before it has begun. In BSP the caller's next tick must not be carried out
- * until the reply is made. */
+/* Returns true when the reply can be made in chunks, from start to end, each just before it is
+ * sent. The request has not begun. It contains only a pull of one long dense range, or of one long
+ * KV array or a chunk of it. In BSP, the caller must not execute the client's next tick before the
+ * reply is complete. */
 bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_exec *work);
 
-/* The reply's next `bytes`, a multiple of 8 and no more than are left of work->reply_bytes, of a
- * request that streams and does not wait for clocks. Returns what it spent, in units of key_budget.
- */
+/* Writes the next `bytes` of a chunked reply: a multiple of 8, at most the rest of
+ * work->reply_bytes. The request waits for no clock. Returns the cost in units of key_budget. */
 uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
                              uint32_t bytes);
 
-/* The request, just begun, has been carried out before, and only its reply was lost: it will read,
- * as it did then, and neither push nor tick again; that is what its cost is from now on. Its pulls
- * see what is there now: in BSP, whole steps, of its own iteration too where that has been complete
- * meanwhile. */
+/* Skips all pushes and ticks of a request that has just begun: it was executed before and only its
+ * reply was lost. Reduces its cost accordingly. Its pulls show the present state; in BSP whole
+ * iterations, including its own if that has been applied meanwhile. */
 void sl_shard_skip_writes(struct sl_shard_exec *work);
 
-/* The request, just begun, has been carried out before as far as sl_shard_written said of it then,
- * and the rest was lost: of so many of its sections the pushes and ticks are skipped. */
+/* Skips pushes and ticks of the first `sections` sections of a request that has just begun.
+ * sl_shard_written returned that number when the request was executed before and interrupted. */
 void sl_shard_skip_writes_before(struct sl_shard_exec *work, uint32_t sections);
 
-/* How many sections of a request in progress have written all that they write; where a push has
- * been applied in part, that one not. To be kept with an image, in which what they wrote is, and
- * the rest not (ps/shard/snapshot.h). */
+/* Returns the number of sections that have done all their writes; a partly applied push is not
+ * done. Store it with a snapshot, which contains exactly those writes (ps/shard/snapshot.h). */
 uint32_t sl_shard_written(const struct sl_shard_exec *work);
 
-/* The request, just begun, has been carried out by another shard of the same number, and is to have
- * the same effect here: its sections before `end`, at most their number, push and tick as they did
- * there. None of them reads, none waits for clocks, and there is no reply. */
+/* Repeats the writes of a request that another copy of this shard has executed. The request has
+ * just begun. Its sections before `end` (at most their number) push and tick as they did there. It
+ * reads nothing, never waits for clocks, and has no reply. */
 void sl_shard_apply_only(struct sl_shard_exec *work, uint32_t end);
 
-/* Nobody wants the rest of a request in progress: it will not push or tick any more, but for the
- * push that has been applied in part. True when there is none: it can be abandoned now. Else it is
- * to be run on; then ask again. */
+/* Stops further pushes and ticks of a request whose client is gone, except for a partly applied
+ * push. Returns true when the request can be abandoned now; false: run it on, then call again. */
 bool sl_shard_stop_writes(struct sl_shard_exec *work);
 
-/* True when the rest of the request would run now without parking and within `key_budget`, in one
- * call of sl_shard_run, unless that fails; but one that is a single section for a handler may still
- * be parked, and has then changed nothing. */
+/* Returns true when one sl_shard_run would finish the request within key_budget without parking,
+ * unless it fails. A single section for a handler may still be parked, without having changed
+ * anything. */
 bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_exec *work,
                     uint64_t key_budget);
 
-/* True when the next thing that the request does is to wait, for clocks, or for its handler, which
- * has said AGAIN and has done nothing since; parked_on then says where.
- * Lets who holds it park it before it has begun. */
+/* Returns true when the request would next wait for clocks, or for a handler that returned AGAIN
+ * and has handled nothing since. Sets parked_on. The caller can then park the request before it
+ * begins. */
 bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_exec *work);
 
 enum sl_shard_result {
     SL_SHARD_DONE,   /* reply[work->reply_bytes] is complete */
-    SL_SHARD_AGAIN,  /* the budget is used up, or something must come first: call again */
-    SL_SHARD_PARKED, /* waits: call again after sl_shard_clock_moved says so */
+    SL_SHARD_AGAIN,  /* budget used up, or other work must come first: call again */
+    SL_SHARD_PARKED, /* waiting: call again after sl_shard_clock_moved */
 };
 
-/* Goes on with the request; reply is room for work->reply_bytes (NULL: 0), the same in every call.
- * Returns an sl_shard_result, or an error (negative), which ends the request: NO_MEMORY (of the
- * tables, or of staging), WRONG_SHARD (a key; the sections before this one have been done),
- * PROTOCOL (a tick or BSP push of another clock than the worker's), NOT_FOUND (a pull of a key that
- * nobody has pushed, of a KV table), INVALID (its array has another length), the handler's.
- * *keys_spent: of the budget. */
+/* Continues the request. reply has room for work->reply_bytes (0: NULL) and is the same in every
+ * call. *keys_spent: the cost. Returns an sl_shard_result, or a negative error that ends the
+ * request: NO_MEMORY (tables or push buffer), WRONG_SHARD (a key; earlier sections are done),
+ * PROTOCOL (tick or BSP push of another clock than the worker's), NOT_FOUND (KV pull of a key never
+ * pushed), INVALID (another array length), or the handler's error.
+ *
+ * Push: each record is updated once per section, with the summed gradients of its key. All keys are
+ * looked up before the first update, so a failed section has only created rows. Non-finite
+ * gradients are applied unchanged. A table's step is the number of its push sections on this shard,
+ * including the current one: the first push has step 1.
+ *
+ * KV tables (ps/table/kv_table.h) never wait for clocks. A pushing section checks all keys before
+ * it creates or changes an array: in one slice for up to 256 keys, else with the large scratch.
+ * Long arrays are updated in slices, so other requests may see them partly updated. With a handler,
+ * each section is one call, however long; AGAIN parks the request until another call is handled. */
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
                  uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes);
 
-/* What a parked request has yet to read of its bytes; and moves that to `to`, room for so many
- * bytes, aligned to 8: its earlier bytes, and values that stood apart, are not needed any more. */
+/* Size of the request's bytes that are still needed, and their move to `to`, which has that size
+ * and is aligned to 8. Afterwards the request needs neither its earlier bytes nor out-of-line
+ * values. */
 size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_exec *work);
 void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to);
 
-/* Zeroes the padding behind values that stood apart, of a request that is one push, which lies in
- * one piece now: nobody has looked at it. */
+/* Zeroes the unchecked padding after the values of a single push that is now in one piece. */
 void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_exec *work,
                             uint8_t *payload, size_t payload_bytes);
 
-/* Forgets a request that is not done: to be called when it will not be run again. A push section in
- * progress may have been applied in part. */
+/* Releases an unfinished request that will not run again. Its current push may be partly
+ * applied. */
 void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_exec *work);
 
-/* For whom, or what, a parked request waits, as text. */
+/* Describes the worker or handler that a parked request waits for. */
 void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_exec *work,
                             char *text, size_t text_bytes);
 
-/* True once after each advance of a floor, and after a handler has done something while requests
- * waited for it: parked requests may go on now, look at them. */
+/* Returns true once after an increase of a min_clock, and after a handler has handled a request
+ * while others waited: retry parked requests. */
 bool sl_shard_clock_moved(struct sl_shard *shard);
 
-/* BSP pushes that became due are applied in slices too: while this is true,
- * sl_shard_apply_iteration must be called, and no request goes on (sl_shard_run says AGAIN).
- * Returns keys spent. */
+/* Due BSP pushes are applied in slices too. While sl_shard_iteration_due is true, call
+ * sl_shard_apply_iteration; sl_shard_run returns AGAIN meanwhile. Returns the cost. */
 bool sl_shard_iteration_due(const struct sl_shard *shard);
 uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget);
 
-/* The least clock of all workers that this shard has heard of, or expects for some table, and that
- * have not finished, left or been lost, for the reply's header: a measurement, which goes down when
- * a worker joins behind the others. 0 before there is any; UINT32_MAX when none is left. */
+/* Returns the smallest clock of all active workers that are seen or expected, for the reply header.
+ * This is a statistic: it decreases when a worker joins behind the others. 0: none yet; UINT32_MAX:
+ * none left. */
 uint32_t sl_shard_clock_min(const struct sl_shard *shard);
 
-/* Where a worker stands. Its clock counts from the first while it is one of a table's worker_count,
- * until it leaves, finishes or is lost; then it may join again, at any iteration that no floor has
- * passed. While no table has a worker_count, every worker counts. worker < SL_LIMIT_WORKERS. */
+/* State of a worker. It is active from the start if its index is below a table's worker_count,
+ * until it leaves, finishes or expires. Then it may join again at an iteration that no min_clock
+ * has passed. While no table has a worker_count, every worker is active. worker <
+ * SL_LIMIT_WORKERS. */
 struct sl_shard_worker {
     bool counts;
-    uint32_t clock; /* its own where it counts; else the least at which it can join now without
-                     * repeating iterations of its own, UINT32_MAX when it has finished */
+    uint32_t clock; /* active: its own clock; else the smallest at which it can join without
+                       repeating its iterations; UINT32_MAX: it has finished */
 };
 struct sl_shard_worker sl_shard_worker_find(const struct sl_shard *shard, uint32_t worker);
 
-/* A worker said hello: its clock is one of those of sl_shard_clock_min until it goes. */
+/* Records a worker's hello: sl_shard_clock_min includes it while it is active. */
 void sl_shard_worker_seen(struct sl_shard *shard, uint32_t worker);
 
-/* The worker counts from `clock` on for every table, also one beyond the worker_count. Accepted
- * when no floor has passed that clock, and the worker does not count, or has neither ticked nor
- * staged a push since it counts and asks for a greater clock than its own, or for just its own.
- * What it has staged of `clock` and later in an earlier life is dropped: it does that again.
- * Returns `clock` when it was accepted; else another: the clock of a worker that counts and has
- * begun, or the least at which it can join (UINT32_MAX: it has finished). Allocates. */
+/* Activates a worker for every table, from `clock` on, also one beyond worker_count. Accepted when
+ * no min_clock has passed `clock`, and when one of these holds:
+ * - the worker is not active;
+ * - `clock` is its own clock;
+ * - `clock` is greater, and it has neither ticked nor buffered a push since it became active.
+ *
+ * Drops its buffered pushes of `clock` and later from before it was inactive, because it will
+ * repeat them. Returns `clock` when accepted; else the clock of an active worker that has begun, or
+ * the smallest at which it can join (UINT32_MAX: it has finished). Allocates. */
 uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t clock);
 
-/* A worker has said goodbye: counts no more. What it pushed takes effect in its iteration, which
- * has ended with that: it may join behind it. No effect on a worker that is gone already; so too
- * for sl_shard_worker_expired. Requests of it that are not done should be abandoned. */
+/* Deactivates a worker that left. Its pushes take effect in their iteration, which ends now; the
+ * worker may join after it. No effect on an inactive worker; the same holds for
+ * sl_shard_worker_expired. The caller should abandon its unfinished requests. */
 void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker);
 
-/* A worker is lost: counts no more. Of what it pushed, iterations that it did not tick here are
- * dropped whole, so that others see whole steps only. */
+/* Deactivates an expired worker. Drops its buffered pushes of iterations that it did not tick, so
+ * that other workers see only whole iterations. */
 void sl_shard_worker_expired(struct sl_shard *shard, uint32_t worker);
 
-/* Whether a table was opened here, or restored. */
+/* Returns true when a table was opened or restored. */
 bool sl_shard_has_tables(const struct sl_shard *shard);
 
-/* Workers that are gone have left their job unfinished: sl_clocks_is_unfinished. */
+/* Returns true when departed workers left their job unfinished: sl_clocks_is_unfinished. */
 bool sl_shard_is_unfinished(const struct sl_shard *shard);
 
-/* To be called once a second: memory of BSP staging that has not been used for some seconds goes
- * back to the system. False: there is none to give back. */
+/* Returns push buffer memory unused for some seconds to the system. Call once a second. Returns
+ * false when there is none left. */
 bool sl_shard_give_back(struct sl_shard *shard);
 
-/* Fills tables and table_count (sl_message_fini frees them). Errors: NO_MEMORY. */
+/* Fills tables and table_count; sl_message_fini frees them. Errors: NO_MEMORY. */
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out);
 
 #endif

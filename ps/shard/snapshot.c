@@ -9,12 +9,12 @@
 #define BYTES_MAX_DEFAULT ((size_t)128 << 20)
 #define BLOCK_BYTES_MIN   (64U << 10)
 #define BLOCKS_PER_TABLE  (SL_SHARD_SNAPSHOT_TABLE_BYTES / BLOCK_BYTES_MIN)
-#define TABLES_BESIDES    2 /* counted as tables: clocks, staged pushes */
+#define TABLES_BESIDES    2 /* clocks and buffered pushes count as tables */
 #define HEAD_COST         16
 
 static const char FULL[] = "the blocks that wait to be written fill the memory set aside for them";
 
-/* Each table may have a block open: all of them take up to a quarter of the memory. */
+/* Each table may have an open block. Together these take at most a quarter of the memory. */
 static uint32_t block_bytes_for(size_t bytes_max, uint32_t table_count)
 {
     const size_t bytes =
@@ -32,7 +32,7 @@ static size_t bytes_max_for(size_t bytes_max, uint32_t table_count)
     return bytes_max < least ? least : bytes_max;
 }
 
-/* ---- Beginning ------------------------------------------------------------------------------- */
+/* Start */
 
 static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *part,
                        uint32_t table_id, const struct sl_snapshot_base *base)
@@ -56,14 +56,14 @@ static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *pa
     }
 }
 
-/* Anything is known of the worker. */
+/* Returns true when the worker's state is not the initial one. */
 static bool is_known(const struct sl_clocks_worker *worker)
 {
     return worker->clock != 0 || worker->state != SL_CLOCKS_STATE_ACTIVE || worker->seen ||
            worker->joined || worker->began || worker->pushed;
 }
 
-/* At once: they will have moved when the walk comes to anything. */
+/* At once, because clocks would change before the walk reached them. */
 static void put_clocks(struct sl_shard *shard)
 {
     struct sl_snapshot_appender stream;
@@ -146,7 +146,7 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
     return 0;
 }
 
-/* ---- Ending ---------------------------------------------------------------------------------- */
+/* End */
 
 static void part_end(struct sl_shard_snapshot_part *part)
 {
@@ -163,7 +163,7 @@ static void part_end(struct sl_shard_snapshot_part *part)
     }
 }
 
-/* Everything that the cut holds is given back. */
+/* Releases all memory of the snapshot. */
 static void release(struct sl_shard *shard)
 {
     struct sl_shard_snapshot *snapshot = shard->snapshot;
@@ -183,7 +183,8 @@ static void fail(struct sl_shard *shard, const char *why)
     shard->snapshot->why = why;
 }
 
-/* True when there is a cut that has not failed. A push that has found no memory has said so. */
+/* Returns true when there is a snapshot that has not failed. A push without memory for its copy
+ * sets err. */
 static bool is_whole(struct sl_shard *shard)
 {
     if (shard->snapshot == NULL || shard->snapshot->failed) {
@@ -228,7 +229,7 @@ void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base
     shard->snapshot = NULL;
 }
 
-/* ---- Walking --------------------------------------------------------------------------------- */
+/* Walk */
 
 static void put_head(struct sl_shard *shard, const struct sl_shard_snapshot_part *part)
 {
@@ -260,7 +261,7 @@ static bool run_heads(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
     return shard->snapshot_blocks.heads_done;
 }
 
-/* Goes on with one table; true when that is done. */
+/* Continues one table; returns true when it is done. */
 static bool run_part(struct sl_shard_snapshot_part *part, uint32_t budget, uint32_t *spent)
 {
     const struct sl_shard_table *table = part->table;
@@ -302,7 +303,7 @@ static bool put_the_end(struct sl_shard *shard)
     return true;
 }
 
-/* Goes on with the phase; true when it is done. */
+/* Continues the phase; returns true when it is done. */
 static bool run_phase(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
     switch (shard->snapshot->phase) {

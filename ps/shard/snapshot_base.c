@@ -1,10 +1,10 @@
-/* Where the tables stand: what a later image can be compared with. */
+/* Records the state of the tables as the base of a later snapshot. */
 #include <stdlib.h>
 
 #include "core/assert.h"
 #include "ps/shard/snapshot_internal.h"
 
-/* An epoch of KV tables ends with it: what changes from now on has a later one. */
+/* For a KV table this ends the generation: later changes have a higher one. */
 static struct sl_snapshot_base base_of(const struct sl_shard_table *table)
 {
     if (table->kv != NULL) {

@@ -1,15 +1,14 @@
-/* The pushes that BSP keeps aside, in a cut. They do not change, they only go; those that go before
- * they have been copied stay in the ring until then. They are copied queue by queue, in each in the
- * order of arrival: first those that have been committed meanwhile, then those in the queue, then
- * those that have been dropped from its end. */
+/* Copies buffered BSP pushes for a snapshot. They never change; they only leave their queues, and
+ * stay in the ring until copied. Each queue is copied in order of arrival: pushes applied
+ * meanwhile, then those in the queue, then those dropped from its end. */
 #include <string.h>
 
 #include "core/assert.h"
 #include "ps/shard/snapshot_internal.h"
 
-#define AHEAD            16 /* records whose keys are fetched before they are read */
-#define QUEUES_PER_COST  16 /* empty ones */
-#define RECORDS_PER_COST 8  /* whose keys are read */
+#define AHEAD            16 /* prefetch distance in records */
+#define QUEUES_PER_COST  16 /* empty queues */
+#define RECORDS_PER_COST 8  /* records whose keys are read */
 
 static bool is_kept(const struct sl_shard *shard, const struct sl_shard_buffered_push *entry)
 {
@@ -18,7 +17,7 @@ static bool is_kept(const struct sl_shard *shard, const struct sl_shard_buffered
            entry->put_by != snapshot->number;
 }
 
-/* The entry, unless the cut has none from there on. */
+/* Returns the entry, or NULL when it and all later ones came after the snapshot. */
 static struct sl_shard_buffered_push *in_snapshot(const struct sl_shard_snapshot *snapshot,
                                                   struct sl_shard_buffered_push *entry)
 {
@@ -61,7 +60,7 @@ void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buff
         }
         shard->snapshot->kept++;
         if (shard->snapshot->cursor == entry) {
-            shard->snapshot->cursor = NULL; /* all behind it go too */
+            shard->snapshot->cursor = NULL; /* all later entries are dropped too */
         }
         *end = entry;
         end = &entry->next;
@@ -69,7 +68,7 @@ void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buff
     *end = before;
 }
 
-/* ---- Copying --------------------------------------------------------------------------------- */
+/* Copying */
 
 static void put_keys(const struct sl_shard_table *table, const uint32_t *records, uint32_t count,
                      uint64_t *keys)
@@ -82,7 +81,7 @@ static void put_keys(const struct sl_shard_table *table, const uint32_t *records
     }
 }
 
-/* Another piece of the entry, as long as a block has room; adds to *spent. */
+/* Copies another piece of the entry, as far as a block has room. Adds to *spent. */
 static void put_piece(struct sl_shard_snapshot *snapshot, const struct sl_shard_table *table,
                       const struct sl_shard_buffered_push *entry, uint32_t *spent)
 {
@@ -116,7 +115,7 @@ static void put_piece(struct sl_shard_snapshot *snapshot, const struct sl_shard_
     *spent += sl_snapshot_cost(here * width) + 1;
 }
 
-/* The entry that was at work is copied: it is the first of where it is. */
+/* Finishes the current entry, which is the first of its list. */
 static void put_end(struct sl_shard *shard, struct sl_shard_push_buffer_queue *queue,
                     struct sl_shard_buffered_push *entry)
 {
@@ -144,7 +143,7 @@ static struct sl_shard_buffered_push *next_of(const struct sl_shard_snapshot *sn
                                           : queue->dropped;
 }
 
-/* Goes on with one queue; true when it is done. */
+/* Continues one queue; returns true when it is done. */
 static bool run_queue(struct sl_shard *shard, const struct sl_shard_table *table, uint32_t budget,
                       uint32_t *spent)
 {
@@ -168,7 +167,7 @@ static bool run_queue(struct sl_shard *shard, const struct sl_shard_table *table
     return true;
 }
 
-/* A block of these is short, since one piece is as long as a block. */
+/* Small blocks, because one piece may fill a block. */
 #define BLOCK_BYTES (64U << 10)
 
 bool sl_shard_snapshot_buffered_run(struct sl_shard *shard, uint32_t budget, uint32_t *spent)

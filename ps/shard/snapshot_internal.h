@@ -1,4 +1,4 @@
-/* What the files of the shard's cut share; nobody else includes it. Owner reactor. */
+/* Declarations shared by the snapshot files of ps/shard and private to them. Owner reactor. */
 #ifndef SL_PS_SHARD_SNAPSHOT_INTERNAL_H
 #define SL_PS_SHARD_SNAPSHOT_INTERNAL_H
 
@@ -8,15 +8,15 @@
 #include "ps/snapshot/copy_kv.h"
 #include "ps/snapshot/copy_sparse.h"
 
-/* One table of the cut. */
+/* One table of the snapshot. */
 struct sl_shard_snapshot_part {
     struct sl_shard_table *table;
     uint32_t table_id;
-    uint32_t queue_count; /* of its queues, those that can hold something of the cut */
-    /* As they were: */
+    uint32_t queue_count; /* queues that can hold pushes of the snapshot */
+    /* Values at the start of the snapshot: */
     struct sl_optimizer_state state;
     uint64_t step, pulled_rows, pushed_rows;
-    bool walks; /* one of these has not ended: */
+    bool walks; /* the copy below is active */
     union {
         struct sl_copy_sparse sparse;
         struct sl_copy_dense dense;
@@ -24,9 +24,9 @@ struct sl_shard_snapshot_part {
     };
 };
 
-/* What the walk does, in this order. */
+/* Phases of the walk, in order. */
 enum sl_shard_snapshot_phase {
-    SL_SHARD_SNAPSHOT_PHASE_HEADS, /* the tables' specifications */
+    SL_SHARD_SNAPSHOT_PHASE_HEADS, /* specifications of the tables */
     SL_SHARD_SNAPSHOT_PHASE_BUFFERED,
     SL_SHARD_SNAPSHOT_PHASE_TABLES,
     SL_SHARD_SNAPSHOT_PHASE_END,
@@ -35,18 +35,18 @@ enum sl_shard_snapshot_phase {
 
 struct sl_shard_snapshot {
     enum sl_shard_snapshot_phase phase;
-    bool failed; /* and everything has been given back */
+    bool failed; /* all memory has been released */
     const char *why;
-    uint32_t part; /* where the phase is */
+    uint32_t part; /* current part of the phase */
     struct sl_shard_snapshot_base *base;
-    /* Of the pushes kept aside: */
-    uint32_t number; /* of the cut */
-    uint64_t order;  /* of the last that is in the cut */
-    uint32_t kept;   /* that have left their queues, and have yet to be copied */
-    uint32_t worker; /* whose queue comes next, or is at work: */
+    /* Buffered pushes: */
+    uint32_t number; /* of the snapshot */
+    uint64_t order;  /* of the last push in the snapshot */
+    uint32_t kept;   /* entries that left their queues uncopied */
+    uint32_t worker; /* current queue */
     bool in_queue;
-    struct sl_shard_buffered_push *cursor; /* the next in it; NULL: there is none any more */
-    uint64_t done;                         /* of the one at work */
+    struct sl_shard_buffered_push *cursor; /* next entry in the queue; NULL: none left */
+    uint64_t done;                         /* of the current entry */
     struct sl_snapshot_appender buffered;
     uint32_t part_count;
     struct sl_shard_snapshot_part parts[];
@@ -57,13 +57,13 @@ struct sl_shard_snapshot_base {
     struct sl_snapshot_base tables[];
 };
 
-/* Goes on with the pushes kept aside; adds to *spent. True when they are done. */
+/* Continues copying buffered pushes and adds to *spent. Returns true when all are copied. */
 bool sl_shard_snapshot_buffered_run(struct sl_shard *shard, uint32_t budget, uint32_t *spent);
 
-/* Frees those that have left their queues. */
+/* Frees entries kept outside their queues. */
 void sl_shard_snapshot_buffered_drop(struct sl_shard *shard);
 
-/* What of the table is the base of a later image. */
+/* Returns the table's part of the base; NULL: none. */
 static inline const struct sl_snapshot_base *
 sl_shard_snapshot_base_of(const struct sl_shard_snapshot_base *base, uint32_t table_id)
 {

@@ -1,4 +1,4 @@
-/* Checking a request, whole, before anything is changed; and whether it could run now. */
+/* Checks a whole request before any change, and whether it could run now. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,9 +14,9 @@ static bool range_is_ours(const struct sl_shard_table *table,
            section->count <= count - (section->start - first);
 }
 
-/* No less than the section will spend when it is run in one go, but for its push part, which is
- * *push_cost. Finding repeated keys costs an eighth of a visit; a bag may be cut at the end of each
- * batch. */
+/* Returns an upper bound of the section's cost in one slice, without its push part, which is
+ * *push_cost. Finding repeated keys costs an eighth of a visit. The end of each batch may split a
+ * bag. */
 static uint64_t section_cost(const struct sl_shard_table *table,
                              const struct sl_request_section *section, uint64_t *push_cost)
 {
@@ -30,13 +30,13 @@ static uint64_t section_cost(const struct sl_shard_table *table,
     return 1 + (sl_shard_op_pulls(section->op) ? once : 0);
 }
 
-/* The handler is asked, and may say so. */
+/* Returns true when a handler runs the operation and may return AGAIN. */
 static bool may_ask_again(const struct sl_shard *shard, uint8_t op)
 {
     return shard->options.kv_handler != NULL && sl_shard_op_kv(op) && op != SL_REQUEST_KV_LENGTHS;
 }
 
-/* Whether it can run depends on nothing but the budget. */
+/* Returns true when only the budget decides whether the section can run. */
 static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *table,
                      const struct sl_shard_exec *work, const struct sl_request_section *section)
 {
@@ -46,7 +46,7 @@ static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *
            !may_ask_again(shard, section->op);
 }
 
-/* Reads one section's body; `values`: where what it pushes is, NULL: behind the rest. */
+/* Reads a section's body. values: place of out-of-line values; NULL: they follow the structure. */
 static int read_body(struct sl_bytes *cursor, const struct sl_bytes *values,
                      const struct sl_shard_table *table, struct sl_request_view *view)
 {
@@ -56,7 +56,7 @@ static int read_body(struct sl_bytes *cursor, const struct sl_bytes *values,
                : sl_request_read_body_out_of_line(cursor, *values, &section, table->spec.dim, view);
 }
 
-/* Checks one section, whose header is in work->view.section already, and counts it. */
+/* Checks one section, whose header is in work->view.section, and adds its cost. */
 static int check_section(const struct sl_shard *shard, struct sl_shard_exec *work,
                          struct sl_bytes *cursor, const struct sl_bytes *values,
                          struct sl_shard_slice *slice)
@@ -106,7 +106,7 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_exec *wor
     return 0;
 }
 
-/* The rest is set when a section begins. */
+/* Other fields are set when a section begins. */
 static void work_init(struct sl_shard_exec *work, const struct sl_shard_client *caller,
                       const uint8_t *payload, size_t payload_bytes)
 {
@@ -126,7 +126,7 @@ static void work_init(struct sl_shard_exec *work, const struct sl_shard_client *
     work->asks_again = false;
 }
 
-/* All of the request, whose first bytes are in the work already. */
+/* Checks the request from its prefix on. */
 static int check_request(const struct sl_shard *shard, struct sl_shard_exec *work,
                          const struct sl_bytes *values, char *reason, size_t reason_bytes)
 {
@@ -162,7 +162,7 @@ static int check_request(const struct sl_shard *shard, struct sl_shard_exec *wor
     }
     work->sections_left = count;
     if (count == 1) {
-        work->in_section = true; /* it has been read, and need not be again */
+        work->in_section = true; /* already read */
         work->cursor = cursor;
     }
     return 0;
@@ -262,8 +262,8 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
     return min_clock + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
 }
 
-/* Section by section: the clocks that its pulls wait for, the working memory that its pushes need,
- * and a tick, which may make pushes due that come before any later section. */
+/* Checks each section: the clock that a pull waits for, the working memory of a push, and a tick,
+ * which may make pushes due that precede all later sections. */
 static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_exec *work)
 {
     struct sl_bytes cursor = work->cursor;
@@ -299,7 +299,7 @@ bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_exec *wo
                     uint64_t key_budget)
 {
     if (work->cost > key_budget || shard->commit.due || has_begun(work) ||
-        work->written_before > 0) { /* which of its sections push, is not known beforehand */
+        work->written_before > 0) { /* unknown which sections push */
         return false;
     }
     return work->plain || sections_ready(shard, work);

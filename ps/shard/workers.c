@@ -1,4 +1,4 @@
-/* Whose clocks a shard waits for: workers that come, leave, and are lost. */
+/* Workers that join, leave and expire. */
 #include "core/assert.h"
 #include "ps/shard/internal.h"
 
@@ -29,8 +29,8 @@ void sl_shard_worker_seen(struct sl_shard *shard, uint32_t worker)
     sl_clocks_mark_seen(&shard->clocks, worker);
 }
 
-/* Every BSP table has to keep the pushes of a worker that has joined aside. One that has no memory
- * for its queue refuses them: sl_shard_push_begin. */
+/* Makes queues for joined workers in all BSP tables. Without memory, the table later refuses the
+ * worker's pushes (sl_shard_push_begin). */
 static void reserve_queues(struct sl_shard *shard, uint32_t queue_count)
 {
     for (uint32_t i = 0; i < shard->table_count; i++) {
@@ -49,7 +49,7 @@ uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t 
         return least;
     }
     if (!counted) {
-        sl_shard_iteration_drop(shard, worker, clock); /* it does these iterations again */
+        sl_shard_iteration_drop(shard, worker, clock); /* the worker repeats these iterations */
     }
     reserve_queues(shard, worker + 1);
     sl_shard_iteration_update(shard);

@@ -8,7 +8,7 @@
 #include "core/assert.h"
 #include "core/partition.h"
 
-/* A piece of an array or of a push is not cut shorter than this for the sake of a block's end. */
+/* shortest piece of an array or push that is put at the end of a block */
 #define PIECE_BYTES_MIN      4096
 
 #define RECORD_HEADER_BYTES  16
@@ -27,7 +27,7 @@ static_assert(PIECE_BYTES_MIN + STAGED_HEADER_BYTES + SL_LIMIT_DIM * sizeof(floa
                   SL_SNAPSHOT_BLOCK_BYTES,
               "an empty block takes a piece");
 
-/* ---- Blocks ---------------------------------------------------------------------------------- */
+/* Blocks */
 
 int sl_snapshot_block_create(uint32_t capacity, struct sl_snapshot_block **out)
 {
@@ -96,7 +96,8 @@ static size_t room(const struct sl_snapshot_block *block)
     return block->capacity - block->bytes;
 }
 
-/* The place of a record of so many bytes, which are there, with its padding zeroed. */
+/* Appends a record of `bytes` bytes, for which there is room, with its padding zeroed. Returns a
+ * writer over it. */
 static struct sl_bytes_writer append(struct sl_snapshot_block *block, size_t bytes)
 {
     const size_t padded = (size_t)sl_bytes_pad8(bytes);
@@ -128,7 +129,7 @@ static void put_u64(struct sl_bytes_writer *writer, uint64_t value)
     sl_bytes_put(writer, &value, sizeof value);
 }
 
-/* What is behind a record up to the next multiple of 8: zeros. */
+/* Skips the padding to the next multiple of 8 and checks that it is zero. */
 static bool take_padding(struct sl_bytes *cursor, uint64_t bytes)
 {
     static const uint8_t zeros[8];
@@ -137,7 +138,7 @@ static bool take_padding(struct sl_bytes *cursor, uint64_t bytes)
     return padding == 0 ? !cursor->bad : at != NULL && memcmp(at, zeros, padding) == 0;
 }
 
-/* ---- TABLE ----------------------------------------------------------------------------------- */
+/* TABLE */
 
 void sl_snapshot_put_table(struct sl_snapshot_block *block, uint32_t table_id,
                            const struct sl_snapshot_table *table)
@@ -162,7 +163,7 @@ void sl_snapshot_put_table(struct sl_snapshot_block *block, uint32_t table_id,
     sl_assert(!writer.bad);
 }
 
-/* The specification that stands in the bytes of a message. */
+/* Decodes and checks the table specification. */
 static int take_spec(const void *encoded, size_t bytes, uint32_t table_id,
                      struct sl_table_spec *out, char *reason, size_t reason_bytes)
 {
@@ -184,7 +185,8 @@ static int take_spec(const void *encoded, size_t bytes, uint32_t table_id,
     return err;
 }
 
-/* What AdamAsync keeps of beta1 and beta2: at 1 its step has no bound. NaN is none. */
+/* Range of AdamAsync's powers of beta1 and beta2: at 1 its step size has no bound. NaN fails
+ * too. */
 static bool is_power(float power)
 {
     return power >= 0 && power < 1;
@@ -219,7 +221,7 @@ int sl_snapshot_take_table(const struct sl_snapshot_block *block, struct sl_snap
     return err;
 }
 
-/* ---- ROWS and DENSE -------------------------------------------------------------------------- */
+/* ROWS and DENSE */
 
 bool sl_snapshot_put_record(struct sl_snapshot_block *block,
                             const struct sl_snapshot_record *record, uint32_t float_count)
@@ -255,10 +257,9 @@ uint32_t sl_snapshot_dense_elements(uint64_t length, uint64_t number)
     return left < SL_PARTITION_BLOCK_ELEMENTS ? (uint32_t)left : SL_PARTITION_BLOCK_ELEMENTS;
 }
 
-/* ---- KV -------------------------------------------------------------------------------------- */
+/* KV */
 
-/* How many of `count` items of so many bytes fit behind a header; 0 when only a short piece would.
- */
+/* Returns how many of `count` items fit behind a header; 0 when only a short piece would fit. */
 static uint32_t fitting(const struct sl_snapshot_block *block, size_t header_bytes, uint64_t count,
                         size_t item_bytes)
 {
@@ -303,10 +304,10 @@ bool sl_snapshot_take_kv(struct sl_bytes *cursor, uint32_t value_bytes, struct s
            out->first <= out->length - out->count;
 }
 
-/* ---- CLOCKS ---------------------------------------------------------------------------------- */
+/* CLOCKS */
 
 enum { HEARD = 1, JOINED = 2, BEGAN = 4, PUSHED = 8 };
-enum { RESTORED = 2 }; /* of a session, beside HEARD */
+enum { RESTORED = 2 }; /* flag of a session, beside HEARD */
 
 bool sl_snapshot_put_clock(struct sl_snapshot_block *block, const struct sl_snapshot_clock *clock)
 {
@@ -341,7 +342,7 @@ bool sl_snapshot_take_clock(struct sl_bytes *cursor, struct sl_snapshot_clock *o
            (out->clock != SL_CLOCKS_FINISHED || out->state != SL_CLOCKS_STATE_ACTIVE);
 }
 
-/* ---- STAGED ---------------------------------------------------------------------------------- */
+/* BUFFERED_PUSH */
 
 static size_t buffered_item_bytes(uint32_t dim)
 {
@@ -391,7 +392,7 @@ bool sl_snapshot_take_buffered_push(struct sl_bytes *cursor, uint32_t dim,
            out->first <= out->count - out->here && (dim == 0 || out->start == 0);
 }
 
-/* ---- SESSIONS -------------------------------------------------------------------------------- */
+/* SESSIONS */
 
 bool sl_snapshot_put_session(struct sl_snapshot_block *block,
                              const struct sl_snapshot_session *session)
@@ -460,7 +461,7 @@ bool sl_snapshot_take_session(struct sl_bytes *cursor, struct sl_snapshot_sessio
     return true;
 }
 
-/* ---- END ------------------------------------------------------------------------------------- */
+/* END */
 
 void sl_snapshot_end_add(struct sl_snapshot_end *end, const struct sl_snapshot_block *block)
 {

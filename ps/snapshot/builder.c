@@ -67,7 +67,7 @@ static struct sl_snapshot_block *spare_take(struct sl_snapshot_builder *blocks,
     return block;
 }
 
-/* NULL: there is none of that capacity. */
+/* Returns a spare block of exactly this capacity, or NULL. */
 static struct sl_snapshot_block *spare_find(struct sl_snapshot_builder *blocks, uint32_t capacity)
 {
     struct sl_snapshot_block **at = &blocks->spare;
@@ -98,7 +98,7 @@ struct sl_snapshot_block *sl_snapshot_builder_take(struct sl_snapshot_builder *b
     return block != NULL || !blocks->heads_done ? block : line_take(&blocks->full);
 }
 
-/* Small ones, such as a table's, cost nothing to free. */
+/* Small blocks, such as a table's, are freed at once: that costs little. */
 void sl_snapshot_builder_put(struct sl_snapshot_builder *blocks, struct sl_snapshot_block *block)
 {
     if (block->capacity < blocks->block_bytes) {
@@ -118,7 +118,7 @@ struct sl_snapshot_block *sl_snapshot_builder_open(struct sl_snapshot_builder *b
     }
     const size_t bytes = sizeof *block + capacity;
     while (blocks->bytes + bytes > blocks->bytes_max && blocks->spare != NULL) {
-        sl_snapshot_builder_clean(blocks); /* of another capacity */
+        sl_snapshot_builder_clean(blocks); /* spare blocks of another capacity */
     }
     if (blocks->err != 0 || bytes > blocks->bytes_max ||
         blocks->bytes > blocks->bytes_max - bytes ||
@@ -140,7 +140,7 @@ void sl_snapshot_builder_close(struct sl_snapshot_builder *blocks, struct sl_sna
     line_append(is_head ? &blocks->heads : &blocks->full, block);
 }
 
-/* ---- Streams --------------------------------------------------------------------------------- */
+/* Appenders */
 
 void sl_snapshot_appender_init(struct sl_snapshot_appender *stream,
                                struct sl_snapshot_builder *blocks, enum sl_snapshot_kind kind,
@@ -194,12 +194,12 @@ bool sl_snapshot_appender_put_record(struct sl_snapshot_appender *stream,
         if (sl_snapshot_put_record(block, record, float_count)) {
             return true;
         }
-        sl_assert(block->count > 0); /* an empty one has room for it */
+        sl_assert(block->count > 0); /* an empty block has room for the record */
         sl_snapshot_appender_close(stream);
     }
 }
 
-/* ---- What an image adds to another ----------------------------------------------------------- */
+/* Incremental snapshots */
 
 struct sl_snapshot_delta sl_snapshot_delta_base(const struct sl_snapshot_base *base,
                                                 uint64_t step_now)

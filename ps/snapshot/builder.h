@@ -1,8 +1,10 @@
-/* The blocks of an image in the making: where they come from, how much memory they may take, and
- * which of them wait to be taken. Everything that puts records of one kind and one table into them
- * is a stream, which has at most one block open. Owner reactor. Allocates blocks as they are
- * needed; those that come back are used again, by the next image too, until they are cleaned away
- * one by one: to free a large one takes the kernel a while, and all of them together many turns. */
+/* The snapshot builder owns the blocks of a snapshot in progress: it allocates them, limits their
+ * memory and queues complete blocks. An appender writes records of one kind and one table; it has
+ * at most one open block. Owner reactor.
+ *
+ * The builder allocates blocks on demand and reuses returned ones, also for the next snapshot. The
+ * caller frees spare blocks one by one: the kernel takes a while to free a large block, so freeing
+ * all at once would stall the reactor. */
 #ifndef SL_PS_SNAPSHOT_BUILDER_H
 #define SL_PS_SNAPSHOT_BUILDER_H
 
@@ -13,107 +15,112 @@ struct sl_snapshot_line {
 };
 
 struct sl_snapshot_builder {
-    size_t bytes_max;     /* of all blocks together */
-    size_t bytes;         /* of those that there are: open, waiting, spare, with their taker */
-    size_t spare_bytes;   /* of the spare ones */
-    size_t open_bytes;    /* of the open ones */
-    uint32_t block_bytes; /* the capacity of most */
-    int err;              /* NO_MEMORY, once one was missing: the image cannot be completed */
-    uint32_t copy_debt;   /* spent by pushes for what had to be copied before it changed */
-    struct sl_snapshot_line heads; /* wait: tables and clocks, which come before all others */
-    struct sl_snapshot_line full;  /* wait: the others */
-    bool heads_done;               /* no more of these will come: the others may go */
+    size_t bytes_max;     /* limit for all blocks */
+    size_t bytes;         /* of all blocks: open, waiting, spare and taken */
+    size_t spare_bytes;   /* of spare blocks */
+    size_t open_bytes;    /* of open blocks */
+    uint32_t block_bytes; /* usual capacity of a block */
+    int err;              /* NO_MEMORY once a block was not available: the snapshot fails */
+    uint32_t copy_debt;   /* cost of copies made before pushes, still to be charged to them */
+    struct sl_snapshot_line
+        heads; /* waiting blocks of tables and clocks, which precede all others */
+    struct sl_snapshot_line full; /* waiting blocks of other kinds */
+    bool heads_done;              /* no more heads will come: other blocks may be taken */
     struct sl_snapshot_block *spare;
-    struct sl_snapshot_end end; /* counts what has come to the lines */
+    struct sl_snapshot_end end; /* record counts of all closed blocks */
 };
 
 struct sl_snapshot_appender {
     struct sl_snapshot_builder *blocks;
-    struct sl_snapshot_block *open; /* or NULL */
-    uint32_t least_bytes;           /* capacity that its longest record needs */
+    struct sl_snapshot_block *open; /* NULL: none */
+    uint32_t least_bytes;           /* capacity needed by the longest record */
     uint32_t table_id;
     enum sl_snapshot_kind kind;
 };
 
-/* Begins an image; blocks of the one before that somebody still has count on. */
+/* Starts a snapshot. Blocks of the previous one that are still taken continue to count in
+ * `bytes`. */
 void sl_snapshot_builder_begin(struct sl_snapshot_builder *blocks, size_t bytes_max,
                                uint32_t block_bytes);
 
-/* No block waits any more: they are spare. */
+/* Turns all waiting blocks into spare blocks. */
 void sl_snapshot_builder_drop(struct sl_snapshot_builder *blocks);
 
-/* The first block that waits, which is the caller's then; NULL: none. */
+/* Removes the first waiting block and gives it to the caller; NULL: none. */
 struct sl_snapshot_block *sl_snapshot_builder_take(struct sl_snapshot_builder *blocks);
 
-/* Takes a block back, which is spare then. */
+/* Returns a taken block, which becomes spare. */
 void sl_snapshot_builder_put(struct sl_snapshot_builder *blocks, struct sl_snapshot_block *block);
 
-/* Frees one of the spare blocks, which there are (asserted). */
+/* Frees one spare block; there is at least one (asserted). */
 void sl_snapshot_builder_clean(struct sl_snapshot_builder *blocks);
 
-/* True when who is in no hurry may fill another block: half of the memory is for those who are.
- * Never false when no block is to be waited for. */
+/* Returns true when the snapshot's walk may fill another block. The walk uses at most half of the
+ * memory; copies before pushes may use the rest. Without errors, always true when no block is
+ * waiting or taken. */
 static inline bool sl_snapshot_builder_have_room(const struct sl_snapshot_builder *blocks)
 {
     const size_t away = blocks->bytes - blocks->spare_bytes - blocks->open_bytes;
     return blocks->err == 0 && (away == 0 || away + blocks->block_bytes <= blocks->bytes_max / 2);
 }
 
-/* An empty block; it will be the caller's to close. NULL: no memory, and err says so. */
+/* Returns an empty open block, which the caller closes. NULL: no memory; sets err. */
 struct sl_snapshot_block *sl_snapshot_builder_open(struct sl_snapshot_builder *blocks,
                                                    uint32_t capacity);
 
-/* The block, which was open, is complete: it waits from now on. */
+/* Queues a complete open block. */
 void sl_snapshot_builder_close(struct sl_snapshot_builder *blocks, struct sl_snapshot_block *block);
 
-/* ---- Streams --------------------------------------------------------------------------------- */
+/* Appenders */
 
 void sl_snapshot_appender_init(struct sl_snapshot_appender *stream,
                                struct sl_snapshot_builder *blocks, enum sl_snapshot_kind kind,
                                uint32_t table_id, uint32_t record_bytes_max);
 
-/* The open block, or an empty one. NULL as above. */
+/* Returns the open block, or a new one; NULL as above. */
 struct sl_snapshot_block *sl_snapshot_appender_block(struct sl_snapshot_appender *stream);
 
-/* The open block has no room for what comes next, or nothing more will come. */
+/* Closes the open block, because it is full or no record follows. */
 void sl_snapshot_appender_close(struct sl_snapshot_appender *stream);
 
-/* The open block is spare. */
+/* Drops the open block with its records; it becomes spare. */
 void sl_snapshot_appender_drop(struct sl_snapshot_appender *stream);
 
-/* Puts a row, or a dense block. False: no memory. */
+/* Puts a row or a dense block. Returns false when there is no memory. */
 bool sl_snapshot_appender_put_record(struct sl_snapshot_appender *stream,
                                      const struct sl_snapshot_record *record, uint32_t float_count);
 
-/* ---- What an image adds to another ----------------------------------------------------------- */
+/* Incremental snapshots */
 
-/* The records that are in an image: all, or those that are newer than its base. */
+/* Selects the records of a snapshot: all, or those newer than its base. */
 struct sl_snapshot_delta {
     bool all;
-    uint32_t count; /* records at the base */
-    uint32_t step;  /* of the table at the base, modulo 2^32 */
-    uint32_t span;  /* steps since then, less than 2^32 */
+    uint32_t count; /* records at the time of the base */
+    uint32_t step;  /* table step at the time of the base, modulo 2^32 */
+    uint32_t span;  /* steps since then, below 2^32 */
 };
 
-/* What a table has to be compared by with an earlier state of it. */
+/* State of one table at the time of the base snapshot. */
 struct sl_snapshot_base {
     bool open;
-    uint64_t step;  /* of the table; of KV: its store's epoch */
+    uint64_t step;  /* of the table; KV: its generation */
     uint32_t count; /* records */
 };
 
-/* base NULL, or of a table that was not open: everything. */
+/* Returns the selection for a base. It is `all` when base is NULL or the table was not open
+ * then. */
 struct sl_snapshot_delta sl_snapshot_delta_base(const struct sl_snapshot_base *base,
                                                 uint64_t step_now);
 
-/* True when the record of this number, last visited by this step, has come or changed since. */
+/* Returns true when record `number`, last visited at last_step, is new or changed since the
+ * base. */
 static inline bool sl_snapshot_delta_holds(const struct sl_snapshot_delta *since, uint32_t number,
                                            uint32_t last_step)
 {
     return since->all || number >= since->count || last_step - since->step - 1 < since->span;
 }
 
-/* In units of the shard's budget: of so many bytes copied. */
+/* Returns the cost of copying `bytes`, in units of the shard's budget. */
 static inline uint32_t sl_snapshot_cost(size_t bytes)
 {
     return (uint32_t)((bytes + 255) / 256);

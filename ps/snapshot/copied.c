@@ -4,14 +4,14 @@
 #include "core/assert.h"
 
 #define PAGE_BYTES  ((size_t)4096)
-#define GIVEN_BYTES ((size_t)64 << 10) /* given back at once */
+#define GIVEN_BYTES ((size_t)64 << 10) /* unmapped at a time */
 
 void sl_copied_init(struct sl_copied *marks, uint32_t count)
 {
     *marks = (struct sl_copied){.count = count};
 }
 
-/* Words end with a page, and are never read behind it. */
+/* Maps whole pages, so that the last word is inside the mapping. */
 int sl_copied_map(struct sl_copied *marks)
 {
     const size_t bytes = ((size_t)marks->count / 8 + PAGE_BYTES) / PAGE_BYTES * PAGE_BYTES;

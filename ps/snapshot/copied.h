@@ -1,7 +1,7 @@
-/* Which records of a store a cut has passed: those below `at`, which the walk has reached, and
- * those that are marked because something was about to change them. A record has a bit, in pages
- * that the system hands out when they are first written, so that to begin costs nothing, however
- * many records there are; and pages that the walk has passed go back as it goes. Owner reactor. */
+/* The copied set tracks which records of a table a snapshot has handled: those below `at`, which
+ * the walk has passed, and marked ones, copied before a change. Each record has one bit. The kernel
+ * provides the pages on first write, so starting costs nothing, whatever the record count. Pages
+ * behind the walk are unmapped as it advances. Owner reactor. */
 #ifndef SL_PS_SNAPSHOT_COPIED_H
 #define SL_PS_SNAPSHOT_COPIED_H
 
@@ -12,18 +12,18 @@
 #include "core/err.h"
 
 struct sl_copied {
-    uint32_t count;  /* records that are in the cut: the first so many */
-    uint32_t at;     /* at most count */
-    uint64_t *words; /* NULL: none is marked */
-    size_t bytes;    /* mapped, of `words` */
-    size_t given;    /* and given back, from the beginning */
+    uint32_t count;  /* records in the snapshot: the first `count` of the table */
+    uint32_t at;     /* position of the walk, at most count */
+    uint64_t *words; /* NULL: no marks */
+    size_t bytes;    /* of `words`, mapped */
+    size_t given;    /* of them, unmapped again, from the start */
 };
 
 /* Allocates nothing. */
 void sl_copied_init(struct sl_copied *marks, uint32_t count);
 void sl_copied_fini(struct sl_copied *marks);
 
-/* To be called before marks are taken. Errors: NO_MEMORY. */
+/* Maps the marks, before the first mark. Errors: NO_MEMORY. */
 int sl_copied_map(struct sl_copied *marks);
 static inline int sl_copied_begin(struct sl_copied *marks)
 {
@@ -35,13 +35,14 @@ static inline bool sl_copied_is_set(const struct sl_copied *marks, uint32_t numb
     return marks->words != NULL && (marks->words[number / 64] >> number % 64 & 1) != 0;
 }
 
-/* True when the cut has yet to pass this record. */
+/* Returns true when the snapshot has not handled this record yet. */
 static inline bool sl_copied_is_pending(const struct sl_copied *marks, uint32_t number)
 {
     return number < marks->count && number >= marks->at && !sl_copied_is_set(marks, number);
 }
 
-/* Marks the record; true when that is new, and it is in the cut. After a begin. */
+/* Marks a pending record and returns true; returns false for other records. Needs
+ * sl_copied_begin. */
 static inline bool sl_copied_mark(struct sl_copied *marks, uint32_t number)
 {
     if (!sl_copied_is_pending(marks, number)) {
@@ -51,10 +52,10 @@ static inline bool sl_copied_mark(struct sl_copied *marks, uint32_t number)
     return true;
 }
 
-/* The walk goes on to `at`, no less than before. */
+/* Moves the walk forward to `at`. */
 void sl_copied_pass(struct sl_copied *marks, uint32_t at);
 
-/* Of memory that it has mapped, written or not. */
+/* Returns the mapped bytes, touched or not. */
 static inline size_t sl_copied_memory_bytes(const struct sl_copied *marks)
 {
     return marks->words == NULL ? 0 : marks->bytes - marks->given;

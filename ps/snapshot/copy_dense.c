@@ -3,8 +3,8 @@
 #include "core/assert.h"
 #include "core/partition.h"
 
-/* Returns what it cost. A block counts as old or new by its last step alone: all are there from the
- * beginning. */
+/* Puts a block and returns the cost. Only its last step decides whether it is new, because all
+ * blocks exist from the beginning. */
 static uint32_t put(struct sl_copy_dense *copy, uint32_t index)
 {
     const struct sl_dense_block block = sl_dense_table_block(copy->table, index);

@@ -1,4 +1,5 @@
-/* The cut of a shard's part of a dense table, as table_cut.h, block by block. Owner reactor. */
+/* Copies a shard's part of a dense table for a snapshot, as copy_sparse.h does, block by block.
+ * Owner reactor. */
 #ifndef SL_PS_SNAPSHOT_COPY_DENSE_H
 #define SL_PS_SNAPSHOT_COPY_DENSE_H
 
@@ -14,7 +15,7 @@ struct sl_copy_dense {
     struct sl_snapshot_delta since;
 };
 
-/* All as in table_cut.h. */
+/* All as in copy_sparse.h. */
 void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *table,
                          struct sl_snapshot_builder *blocks, uint32_t table_id,
                          const struct sl_snapshot_base *base, uint64_t step);

@@ -7,16 +7,16 @@
 #define PIECE_BYTES (64U << 10)
 #define BUCKETS     4096 /* a power of two */
 
-/* A long array some of whose pieces have been put before the walk came to it. */
+/* A long array of which pushes had some pieces copied before the walk reached it. */
 struct sl_copy_kv_pieces {
-    struct sl_copy_kv_pieces *next; /* in its bucket */
+    struct sl_copy_kv_pieces *next; /* next in its bucket */
     uint32_t record;
-    uint32_t initialized_count; /* of the array, as it was */
-    uint32_t left;              /* pieces that are not marked */
+    uint32_t initialized_count; /* of the array, before any change */
+    uint32_t left;              /* unmarked pieces */
     uint64_t marks[];
 };
 
-/* ---- Pieces ---------------------------------------------------------------------------------- */
+/* Pieces */
 
 static uint32_t piece_count(const struct sl_copy_kv *copy, const struct sl_kv_array *array)
 {
@@ -42,7 +42,7 @@ static struct sl_copy_kv_pieces *pieces_find(const struct sl_copy_kv *copy, uint
     return copy->pieces == NULL ? NULL : *pieces_at(copy, record);
 }
 
-/* NULL: no memory. */
+/* Returns NULL when there is no memory. */
 static struct sl_copy_kv_pieces *pieces_make(struct sl_copy_kv *copy, uint32_t record,
                                              uint32_t count)
 {
@@ -76,15 +76,16 @@ static bool piece_is_put(const struct sl_copy_kv_pieces *pieces, uint32_t piece)
     return pieces != NULL && (pieces->marks[piece / 64] >> piece % 64 & 1) != 0;
 }
 
-/* ---- Putting --------------------------------------------------------------------------------- */
+/* Copying */
 
-/* Whether the image holds the array, which has not changed since the cut began. */
+/* Returns true when the snapshot includes the array, which has not changed since the snapshot
+ * started. */
 static bool holds(const struct sl_copy_kv *copy, uint32_t record, const struct sl_kv_array *array)
 {
     return copy->all || record >= copy->base_count || array->generation > copy->base_epoch;
 }
 
-/* Returns what it cost. */
+/* Puts one piece and returns the cost. */
 static uint32_t put_piece(struct sl_copy_kv *copy, const struct sl_kv_array *array,
                           uint32_t written, uint32_t piece)
 {
@@ -117,7 +118,7 @@ static uint32_t put_piece(struct sl_copy_kv *copy, const struct sl_kv_array *arr
     return cost;
 }
 
-/* Some of a long array's values are about to change. */
+/* Copies the pieces of a long array that are about to change. */
 static void before_long(struct sl_copy_kv *copy, uint32_t record, const struct sl_kv_array *array,
                         uint32_t start, uint32_t count)
 {
@@ -134,7 +135,8 @@ static void before_long(struct sl_copy_kv *copy, uint32_t record, const struct s
             blocks->err = SL_ERR_NO_MEMORY;
             return;
         }
-        pieces->initialized_count = array->initialized_count; /* nothing has changed yet */
+        pieces->initialized_count =
+            array->initialized_count; /* still the count before any change */
     }
     for (uint32_t i = start / copy->piece_values; i <= (start + count - 1) / copy->piece_values;
          i++) {
@@ -169,7 +171,7 @@ static void before(struct sl_kv_table_hook *hook, uint32_t record, uint32_t star
     }
 }
 
-/* There was nothing when the cut began. */
+/* The array was created after the snapshot started: skip it. */
 static void made(struct sl_kv_table_hook *hook, uint32_t record)
 {
     struct sl_copy_kv *copy = (struct sl_copy_kv *)hook;
@@ -183,7 +185,7 @@ static void made(struct sl_kv_table_hook *hook, uint32_t record)
     }
 }
 
-/* ---- Walking --------------------------------------------------------------------------------- */
+/* Walk */
 
 void sl_copy_kv_begin(struct sl_copy_kv *copy, struct sl_kv_table *table,
                       struct sl_snapshot_builder *blocks, uint32_t table_id,
@@ -202,7 +204,7 @@ void sl_copy_kv_begin(struct sl_copy_kv *copy, struct sl_kv_table *table,
     sl_kv_table_set_hook(table, &copy->hook);
 }
 
-/* Goes on with the array that the walk is at; true when that is done. */
+/* Continues the current array of the walk; returns true when it is done. */
 static bool walk_array(struct sl_copy_kv *copy, uint32_t record, uint32_t budget, uint32_t *spent)
 {
     const struct sl_kv_array *array = sl_kv_table_at(copy->table, record);

@@ -2,10 +2,10 @@
 
 #include "core/assert.h"
 
-#define AHEAD      8 /* records fetched before they are copied */
-#define SCAN_COUNT 4 /* records that are looked at for one unit of the budget */
+#define AHEAD      8 /* prefetch distance in records */
+#define SCAN_COUNT 4 /* records scanned for one unit of budget */
 
-/* Returns what it cost. */
+/* Puts a record and returns the cost. */
 static uint32_t put(struct sl_copy_sparse *copy, uint32_t number)
 {
     const struct sl_row *record = sl_sparse_table_record(copy->table, number);
@@ -22,8 +22,8 @@ static uint32_t put(struct sl_copy_sparse *copy, uint32_t number)
     return copy->record_cost;
 }
 
-/* Records are about to change. One that the image does not hold is marked too: its step, once it is
- * newer, has nothing to say any more. */
+/* Copies records before a push changes them. A record outside the delta is marked too: after the
+ * push its newer step would make the walk include it. */
 static void before(struct sl_sparse_table_hook *hook, const uint32_t *records, uint32_t count)
 {
     struct sl_copy_sparse *copy = (struct sl_copy_sparse *)hook;
@@ -61,13 +61,13 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
     sl_copied_init(&copy->marks, count);
     if (!copy->since.all && copy->since.span == 0) {
         sl_assert(copy->since.count <= count);
-        sl_copied_pass(&copy->marks, copy->since.count); /* only new ones can be in it */
+        sl_copied_pass(&copy->marks, copy->since.count); /* only new records can be included */
     }
     sl_sparse_table_set_hook(table, &copy->hook);
 }
 
-/* One in which most are passed over waits for the memory of each otherwise: then what a turn's
- * budget stands for, in time, does not hold. */
+/* An incremental snapshot skips most records. Without prefetch it would wait for memory at each
+ * one, and a turn would take longer than its budget stands for. */
 static void fetch_ahead(const struct sl_copy_sparse *copy, uint32_t at)
 {
     if (!copy->since.all && copy->marks.count - at > AHEAD) {

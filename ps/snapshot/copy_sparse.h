@@ -1,6 +1,6 @@
-/* The cut of a sparse table: the ROWS of an image that shows all records as they were when it
- * began, while pushes go on. A walk puts them into blocks by their number; a record that is about
- * to change before the walk has reached it is put at once. Owner reactor. */
+/* Copies a sparse table for a snapshot: the ROWS blocks show all records as they were at the start,
+ * while pushes continue. A walk copies records in order of their row index. Before a push changes a
+ * record that the walk has not reached, the hook copies it (copy-on-write). Owner reactor. */
 #ifndef SL_PS_SNAPSHOT_COPY_SPARSE_H
 #define SL_PS_SNAPSHOT_COPY_SPARSE_H
 
@@ -17,14 +17,15 @@ struct sl_copy_sparse {
     uint32_t float_count, record_cost;
 };
 
-/* Begins here and now; allocates nothing. The cut stays where it is until it has ended. base: what
- * the image adds to, or NULL; step: the table's. */
+/* Starts the copy; allocates nothing. The struct must not move until sl_copy_sparse_end. base: the
+ * table at the snapshot that this one is based on, NULL for a full snapshot. step: the table's
+ * step. */
 void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *table,
                           struct sl_snapshot_builder *blocks, uint32_t table_id,
                           const struct sl_snapshot_base *base, uint64_t step);
 
-/* Walks on; returns what it spent, in units of the shard's budget. Stops when the blocks have no
- * room, and at the end, where it closes its last block. */
+/* Continues the walk and returns the cost, in units of the shard's budget. Stops when the builder
+ * has no room. At the end it closes the last block. */
 uint32_t sl_copy_sparse_run(struct sl_copy_sparse *copy, uint32_t budget);
 
 static inline bool sl_copy_sparse_done(const struct sl_copy_sparse *copy)
@@ -32,7 +33,7 @@ static inline bool sl_copy_sparse_done(const struct sl_copy_sparse *copy)
     return copy->marks.at == copy->marks.count;
 }
 
-/* Pushes pay nothing any more; what has been put stays in its blocks but for the open one. */
+/* Removes the hook and drops the open block. Closed blocks stay in the builder. */
 void sl_copy_sparse_end(struct sl_copy_sparse *copy);
 
 #endif

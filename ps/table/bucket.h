@@ -1,4 +1,4 @@
-/* A bucket of a table's index: one cache line, twelve entries. */
+/* A bucket of a table's index: one cache line with twelve entries. */
 #ifndef SL_PS_TABLE_BUCKET_H
 #define SL_PS_TABLE_BUCKET_H
 
@@ -8,27 +8,27 @@
 #define SL_TABLE_BUCKET_SLOTS 12
 
 struct sl_table_bucket {
-    uint8_t tags[SL_TABLE_BUCKET_SLOTS]; /* eight bits of each entry's hash */
-    uint8_t used;                        /* entries: the first so many */
-    uint8_t depth;    /* of a segment's first bucket: bits of the hash that its entries share */
-    uint16_t entries; /* of a segment's first bucket: entries of the segment */
+    uint8_t tags[SL_TABLE_BUCKET_SLOTS]; /* 8 bits of each entry's hash */
+    uint8_t used;                        /* entries in use; they come first */
+    uint8_t depth;    /* in a segment's first bucket: hash bits that all its entries share */
+    uint16_t entries; /* in a segment's first bucket: entries in the segment */
     uint32_t records[SL_TABLE_BUCKET_SLOTS];
 };
 _Static_assert(sizeof(struct sl_table_bucket) == 64, "a bucket is a cache line");
 
-/* 0x80 in each byte of `word` that is 0, exactly. */
+/* Returns 0x80 in each byte of `word` that is 0, exactly. */
 static inline uint64_t sl_table_zero_bytes(uint64_t word)
 {
     const uint64_t low_bits = 0x7f7f7f7f7f7f7f7fULL;
     return ~(((word & low_bits) + low_bits) | word | low_bits);
 }
 
-/* The entries whose tag fits, as a set: bit 0 of byte i stands for slot i, bit 1 of byte i for slot
- * 8 + i. Tags are compared eight at a time in plain registers and without a branch: measured within
- * the noise of the vector instructions for it, and the same on every processor. */
+/* Returns the set of entries with this tag: bit 0 of byte i is slot i, bit 1 of byte i is slot 8 +
+ * i. Compares eight tags at a time in plain registers without branches. Vector instructions
+ * measured no faster, and this is the same on every processor. */
 static inline uint64_t sl_table_bucket_match(const struct sl_table_bucket *bucket, uint8_t tag)
 {
-    /* The slots that are used, by their number. */
+    /* Mask of the slots in use, by their number. */
     static const uint64_t used[SL_TABLE_BUCKET_SLOTS + 1] = {
         0,
         0x01,
@@ -46,14 +46,14 @@ static inline uint64_t sl_table_bucket_match(const struct sl_table_bucket *bucke
     };
     const uint64_t wanted = tag * 0x0101010101010101ULL;
     uint64_t low;  /* slots 0 to 7 */
-    uint64_t high; /* slots 8 to 11, and four bytes that are not tags: `used` masks them */
+    uint64_t high; /* slots 8 to 11, and four bytes that are not tags and that `used` masks */
     memcpy(&low, bucket, sizeof low);
     memcpy(&high, (const uint8_t *)bucket + sizeof low, sizeof high);
     return (sl_table_zero_bytes(low ^ wanted) >> 7 | sl_table_zero_bytes(high ^ wanted) >> 6) &
            used[bucket->used];
 }
 
-/* Takes an entry out of a set that is not empty and returns its slot. */
+/* Removes an entry from a non-empty set and returns its slot. */
 static inline uint32_t sl_table_bucket_pop(uint64_t *matches)
 {
     const uint32_t bit = (uint32_t)__builtin_ctzll(*matches);

@@ -12,12 +12,12 @@
 #define CACHE_LINE      64
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* A block of m elements: m values, m floats of each slot, the block's own slots. Only the last
- * block of a range may have fewer than BLOCK. */
+/* A block of m elements: m values, m floats per optimizer slot, then the block's own slots. Only
+ * the last block of a range may have fewer elements than BLOCK. */
 struct block {
-    uint32_t last_step; /* of the last push that visited any of it, modulo 2^32 */
+    uint32_t last_step; /* table step of the last push to any part of the block, modulo 2^32 */
     uint32_t count;     /* visits, saturating */
-    uint8_t pad[CACHE_LINE - 2 * sizeof(uint32_t)]; /* values begin on a cache line */
+    uint8_t pad[CACHE_LINE - 2 * sizeof(uint32_t)]; /* aligns values to a cache line */
     float values[];
 };
 
@@ -25,9 +25,9 @@ struct sl_dense_table {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
     uint64_t start, count;            /* elements */
-    size_t block_bytes;               /* of a whole block's record */
+    size_t block_bytes;               /* record of a full block */
     uint8_t *blocks;                  /* NULL when count is 0 */
-    struct sl_arena arena;            /* one mapping */
+    struct sl_arena arena;            /* a single mapping */
     struct sl_dense_table_hook *hook; /* NULL: none */
 };
 
@@ -38,7 +38,7 @@ static size_t block_bytes(const struct sl_optimizer *optimizer, uint32_t element
     return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-/* The record of the block that begins `offset` elements into the range. */
+/* Returns the block that contains the element at `offset` of the range. */
 static struct block *block_at(const struct sl_dense_table *table, uint64_t offset)
 {
     return (struct block *)(table->blocks + offset / BLOCK * table->block_bytes);
@@ -50,8 +50,8 @@ static uint32_t block_elements(const struct sl_dense_table *table, uint64_t offs
     return (uint32_t)(left < BLOCK ? left : BLOCK);
 }
 
-/* Zeros are there already: they come from the system. What does not depend on the element is
- * written at once. */
+/* Skips zeros: new pages from the kernel are zero. A constant does not depend on the element and is
+ * filled in one call. */
 static void fill_values(const struct sl_dense_table *table, uint64_t offset, uint32_t elements,
                         float *values)
 {
@@ -86,17 +86,18 @@ static int map_blocks(struct sl_dense_table *table, size_t bytes_max)
     const uint32_t rest = (uint32_t)(table->count % BLOCK);
     size_t bytes;
     if (__builtin_mul_overflow(whole, table->block_bytes, &bytes) ||
-        bytes > SIZE_MAX / 4) { /* the arena rounds up */
+        bytes > SIZE_MAX / 4) { /* leaves room for rounding up in the arena */
         return SL_ERR_NO_MEMORY;
     }
     bytes += rest == 0 ? 0 : block_bytes(table->optimizer, rest);
     if (bytes == 0) {
         return 0;
     }
-    /* Huge pages where rounding up to them adds an eighth at most. */
+    /* Use huge pages if rounding up to them adds at most an eighth. */
     const size_t beyond = bytes % HUGE_PAGE_BYTES;
     const size_t added = beyond == 0 ? 0 : HUGE_PAGE_BYTES - beyond;
-    const size_t left = bytes_max == 0 ? 0 : bytes_max - sizeof *table; /* not 0: see create */
+    const size_t left =
+        bytes_max == 0 ? 0 : bytes_max - sizeof *table; /* not 0: create checked it */
     sl_arena_init(&table->arena, bytes, left, added <= bytes / 8);
     table->blocks = sl_arena_map(&table->arena);
     return table->blocks == NULL ? SL_ERR_NO_MEMORY : 0;
@@ -151,7 +152,7 @@ static void assert_inside(const struct sl_dense_table *table, uint64_t start, ui
     sl_assert(start - table->start <= table->count - count);
 }
 
-/* How many of `count` elements from `offset` lie in its block. */
+/* Returns how many of `count` elements from `offset` on lie in the same block. */
 static uint32_t part_elements(uint64_t offset, uint64_t count)
 {
     const uint64_t to_end = BLOCK - offset % BLOCK;

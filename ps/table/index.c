@@ -7,28 +7,28 @@
 #include "ps/table/index_internal.h"
 #include "ps/table/sparse_table.h"
 
-#define DEPTH_MAX           34 /* bits of a hash that the directory may take */
+#define DEPTH_MAX           34 /* hash bits that the directory may use */
 #define PAGE_CHUNK          ((size_t)64 << 10)
 
 #define SEGMENT_ENTRIES     (SL_TABLE_INDEX_SEGMENT_BUCKETS * SL_TABLE_BUCKET_SLOTS)
 #define SEGMENT_BYTES       (SL_TABLE_INDEX_SEGMENT_BUCKETS * sizeof(struct sl_table_bucket))
 #define SEGMENT_CHUNK       ((size_t)64 << 10)
 
-/* A segment is split when 85 % of it are used: fuller, and every fifth key is not in its own
- * bucket. A run of full buckets as long as PROBE_MAX is a reason too, unless the segment is so
- * empty that the keys must have been chosen for it. */
+/* A segment is split when it is 85 % full. Beyond that, every fifth key would not be in its own
+ * bucket. A run of PROBE_MAX full buckets also splits a segment, unless the segment is so empty
+ * that the keys must have been chosen to collide. */
 #define SPLIT_ENTRIES       (SEGMENT_ENTRIES * 85 / 100)
 #define SPLIT_ENTRIES_LEAST (SEGMENT_ENTRIES / 4)
 #define PROBE_MAX           8
 
-/* Where it is known how many entries will come, a segment is split by so many bits at once, and
- * expected to hold so many in the end: few are split once more then. */
+/* If the final key count is known, one split adds up to SPLIT_LEVELS bits and aims at
+ * EXPECTED_ENTRIES per segment in the end. Few segments then need another split. */
 #define SPLIT_LEVELS        3
 #define EXPECTED_ENTRIES    (SEGMENT_ENTRIES * 75 / 100)
 
-/* ---- Finding --------------------------------------------------------------------------------- */
+/* Lookup */
 
-/* The record of the key among the bucket's, or SL_ROW_NONE. */
+/* Returns the record index of the key in this bucket, or SL_ROW_NONE. */
 static uint32_t find_in_bucket(const struct sl_table_index *index,
                                const struct sl_table_bucket *bucket, uint8_t tag, uint64_t key)
 {
@@ -42,7 +42,7 @@ static uint32_t find_in_bucket(const struct sl_table_index *index,
     return SL_ROW_NONE;
 }
 
-/* Entries are never taken out, so a bucket that is not full ends the search. */
+/* Entries are never removed, so a bucket with room ends the search. */
 static uint32_t find_in_segment(const struct sl_table_index *index,
                                 const struct sl_table_bucket *segment, uint64_t hash, uint64_t key)
 {
@@ -68,9 +68,9 @@ uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t ke
     return number;
 }
 
-/* ---- The directory --------------------------------------------------------------------------- */
+/* Directory */
 
-/* Pages are written over at once, and given back with the index only. */
+/* The caller overwrites the whole page. Pages are freed only with the index. */
 static struct sl_table_page *page_create(struct sl_table_index *index)
 {
     if (sl_slab_reserve(&index->pages) != 0) {
@@ -86,7 +86,7 @@ static size_t root_entries(const struct sl_table_index *index)
     return (size_t)1 << (index->depth - SL_TABLE_INDEX_PAGE_BITS);
 }
 
-/* One bit more: the upper half names the pages of the lower. */
+/* Adds one bit: the upper half shares the pages of the lower half. */
 static int directory_double(struct sl_table_index *index)
 {
     const size_t entries = root_entries(index);
@@ -107,7 +107,7 @@ static int directory_double(struct sl_table_index *index)
     return 0;
 }
 
-/* Makes the page that entry `at` lies on the entry's own. */
+/* Copies the page of entry `at` if other root entries share it. */
 static int page_unshare(struct sl_table_index *index, uint64_t at)
 {
     struct sl_table_page *shared = index->root[at >> SL_TABLE_INDEX_PAGE_BITS];
@@ -124,7 +124,7 @@ static int page_unshare(struct sl_table_index *index, uint64_t at)
     return 0;
 }
 
-/* ---- Growing --------------------------------------------------------------------------------- */
+/* Growth */
 
 static int segment_create(struct sl_table_index *index, uint8_t depth, struct sl_table_bucket **out)
 {
@@ -138,7 +138,7 @@ static int segment_create(struct sl_table_index *index, uint8_t depth, struct sl
     return 0;
 }
 
-/* The first bucket with room among `reach` from the hash's own, or NULL. */
+/* Returns the first bucket with room among `reach` buckets from the hash's own, or NULL. */
 static struct sl_table_bucket *find_room(struct sl_table_bucket *segment, uint64_t hash,
                                          uint32_t reach)
 {
@@ -160,8 +160,8 @@ static void place(struct sl_table_bucket *segment, struct sl_table_bucket *bucke
     segment->entries++;
 }
 
-/* Inlined by force: GCC takes a function that only prefetches for one without effects, and removes
- * the calls of it. */
+/* Always inline: GCC considers a function that only prefetches free of effects and removes calls of
+ * it. */
 static inline __attribute__((always_inline)) void
 prefetch_records(const struct sl_table_index *index, const struct sl_table_bucket *bucket)
 {
@@ -170,8 +170,8 @@ prefetch_records(const struct sl_table_index *index, const struct sl_table_bucke
     }
 }
 
-/* Deals the entries of the lower segment out between it and the upper by bit `bit` of the
- * directory's. Both have room for all of them. */
+/* Distributes the entries of `lower` over both segments by directory bit `bit`. Each segment has
+ * room for all of them. */
 static void redistribute(const struct sl_table_index *index, struct sl_table_bucket *lower,
                          struct sl_table_bucket *upper, uint32_t bit)
 {
@@ -197,8 +197,8 @@ static void redistribute(const struct sl_table_index *index, struct sl_table_buc
     }
 }
 
-/* The directory has, or may have, another bit for the segment. The rule on its size holds for every
- * set of keys that were not chosen against it. */
+/* Returns true when the directory has, or may add, another bit for the segment. At most 8 directory
+ * entries per segment suffice for every set of keys not chosen to collide. */
 static bool has_bit_for(const struct sl_table_index *index, const struct sl_table_bucket *segment)
 {
     return segment->depth < index->depth ||
@@ -206,14 +206,14 @@ static bool has_bit_for(const struct sl_table_index *index, const struct sl_tabl
             2ULL << index->depth <= 8 * (uint64_t)index->segments.unit_count);
 }
 
-/* Whether one bit more may tell the segment's entries apart. */
+/* Returns true when one more bit may separate the segment's entries. */
 static bool may_split(const struct sl_table_index *index, const struct sl_table_bucket *segment)
 {
     return segment->entries >= SPLIT_ENTRIES_LEAST && has_bit_for(index, segment);
 }
 
-/* Splits the segment that the hash belongs to. Memory is taken first: a failure leaves a directory
- * that is larger, but says the same. */
+/* Splits the hash's segment. Takes all memory first, so that a failure leaves at most a larger
+ * directory with the same content. */
 static int split(struct sl_table_index *index, struct sl_table_bucket *lower, uint64_t hash)
 {
     const uint8_t depth = lower->depth;
@@ -241,7 +241,7 @@ static int split(struct sl_table_index *index, struct sl_table_bucket *lower, ui
     return 0;
 }
 
-/* The index that takes what the hashes of this one cannot tell apart. */
+/* Adds the key to the overflow index, which holds keys whose hashes this index cannot separate. */
 static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t number)
 {
     if (index->overflow == NULL) {
@@ -264,8 +264,9 @@ static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t 
     return sl_table_index_insert(index->overflow, key, number);
 }
 
-/* Where a key that is not in the segment belongs; *number of one that is. NULL: it is there, or no
- * bucket within reach has room. One walk, since a bucket that is not full ends the search too. */
+/* Finds the key or a bucket for it. *number: record index of the key, or SL_ROW_NONE. Returns NULL
+ * when the key is present or no bucket within PROBE_MAX has room. One pass suffices, since a bucket
+ * with room ends the search too. */
 static struct sl_table_bucket *find_place(const struct sl_table_index *index,
                                           struct sl_table_bucket *segment, uint64_t hash,
                                           uint64_t key, uint32_t *number)
@@ -283,9 +284,9 @@ static struct sl_table_bucket *find_place(const struct sl_table_index *index,
     return NULL;
 }
 
-/* Splits the segment, and its halves again as long as the table is expected to need them, so that
- * its entries move once in place of once for each doubling. What was not split for want of memory
- * is split when it is full. */
+/* Splits the segment, and its halves again while the expected key count requires it. So entries
+ * move once instead of once per doubling. Without memory for a further split, that half is split
+ * when it is full. */
 static int split_far(struct sl_table_index *index, uint64_t hash, uint32_t levels)
 {
     struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
@@ -309,7 +310,7 @@ void sl_table_index_reserve(struct sl_table_index *index, uint64_t count)
     index->depth_expected = depth;
 }
 
-/* Adds a key that is not there. */
+/* Adds a key that is not in the index. */
 static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uint32_t number)
 {
     for (;;) {
@@ -323,7 +324,7 @@ static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uin
                 continue;
             }
         }
-        /* A segment that cannot be split, for whatever reason, is filled. */
+        /* Fill a segment that cannot be split. */
         if (bucket != NULL) {
             place(segment, bucket, hash, number);
             return 0;
@@ -357,7 +358,7 @@ int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t n
     return insert(index, sl_table_index_hash_of(index, key), key, number);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* Lifecycle */
 
 int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *budget,
                         const struct sl_slab *records)

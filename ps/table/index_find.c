@@ -1,4 +1,4 @@
-/* Finding many keys at once. */
+/* Batched lookup. */
 #include "core/assert.h"
 #include "ps/table/index_internal.h"
 #include "ps/table/sparse_table.h"
@@ -7,31 +7,33 @@
 #define FIND_LEFT  64
 #define CACHE_LINE 64
 
-/* Keys on their way through a batched lookup. */
+/* Keys of one batch in progress. */
 struct find_group {
     const uint64_t *keys;
-    uint32_t *numbers; /* out: of each key, first a guess */
+    uint32_t *numbers; /* out: record index of each key, at first a guess */
     uint32_t count;
     const struct sl_table_bucket *buckets[FIND_GROUP];
     uint8_t tags[FIND_GROUP];
 };
 
-/* Keys whose first guess was not right: another entry with the same tag stands before theirs, their
- * own bucket was full when they came, or they are not there. One in twenty of those that are. */
+/* Keys whose guess was wrong, one in twenty of the keys present. Reasons:
+ * - another entry with the same tag comes first;
+ * - the key's own bucket was full on insertion;
+ * - the key is not in the index. */
 struct find_left {
     const struct sl_table_index *index;
     uint32_t count;
     struct find_search {
         uint64_t key, hash;
         const struct sl_table_bucket *segment;
-        uint64_t matches; /* of the bucket at `probe`, those not tried yet */
+        uint64_t matches; /* untried matches of the bucket at `probe` */
         uint32_t probe;
-        uint32_t candidate; /* whose record is on its way, or SL_ROW_NONE: none left */
-        uint32_t *number;   /* where the answer goes */
+        uint32_t candidate; /* record index being prefetched; SL_ROW_NONE: none left */
+        uint32_t *number;   /* out */
     } searches[FIND_LEFT];
 };
 
-/* Inlined by force, for GCC removes calls of what only prefetches. */
+/* Always inline: GCC removes calls of functions that only prefetch. */
 static inline __attribute__((always_inline)) void
 prefetch_record(const struct sl_table_index *index, uint32_t number, size_t bytes)
 {
@@ -42,7 +44,7 @@ prefetch_record(const struct sl_table_index *index, uint32_t number, size_t byte
     __builtin_prefetch(record + bytes - 1);
 }
 
-/* First pass: where each key's own bucket is. */
+/* First pass: compute and prefetch each key's own bucket. */
 static void group_hash(const struct sl_table_index *index, struct find_group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
@@ -54,8 +56,8 @@ static void group_hash(const struct sl_table_index *index, struct find_group *gr
     }
 }
 
-/* Second pass: the first record whose tag fits. Where none does in a full bucket, the next bucket
- * is the likely one. */
+/* Second pass: guess the first record with a matching tag. If a full bucket has none, the next
+ * bucket is likely. */
 static void group_guess(const struct sl_table_index *index, struct find_group *group,
                         size_t touch_bytes)
 {
@@ -72,7 +74,7 @@ static void group_guess(const struct sl_table_index *index, struct find_group *g
     }
 }
 
-/* The next entry with the search's tag, its record asked for. */
+/* Advances to the next entry with the search's tag and prefetches its record. */
 static void search_next(const struct sl_table_index *index, struct find_search *search,
                         size_t touch_bytes)
 {
@@ -108,13 +110,13 @@ static void left_add(struct find_left *left, uint64_t key, uint32_t *number, siz
     const struct sl_table_bucket *bucket = &search->segment[hash % SL_TABLE_INDEX_SEGMENT_BUCKETS];
     search->matches = sl_table_bucket_match(bucket, sl_table_index_tag_of(hash));
     if (search->matches != 0) {
-        (void)sl_table_bucket_pop(&search->matches); /* the guess */
+        (void)sl_table_bucket_pop(&search->matches); /* the first guess, already checked */
     }
     search_next(left->index, search, touch_bytes);
 }
 
-/* Settles all that are left, in rounds: a round looks at one record of each, all of which the round
- * before has asked for. */
+/* Finishes all searches in rounds. Each round checks one record per search, prefetched in the round
+ * before. */
 static void left_settle(struct find_left *left, size_t touch_bytes)
 {
     const struct sl_table_index *index = left->index;
@@ -137,7 +139,7 @@ static void left_settle(struct find_left *left, size_t touch_bytes)
     }
 }
 
-/* Third pass: whether the guesses are right. */
+/* Third pass: check the guesses. */
 static void group_check(const struct sl_table_index *index, const struct find_group *group,
                         struct find_left *left, size_t touch_bytes)
 {
@@ -156,7 +158,7 @@ static void group_check(const struct sl_table_index *index, const struct find_gr
     }
 }
 
-/* The keys from `done` on that make the next group; none at the end. */
+/* Sets the next group of keys, from `done` on; empty at the end. */
 static void group_take(struct find_group *group, const uint64_t *keys, uint32_t *numbers,
                        uint32_t done, uint32_t count)
 {
@@ -166,8 +168,8 @@ static void group_take(struct find_group *group, const uint64_t *keys, uint32_t 
     group->count = left < FIND_GROUP ? left : FIND_GROUP;
 }
 
-/* Each pass makes loads that do not depend on one another and leaves those of the next pass on
- * their way; while the records of one group come, the buckets of the next are asked for. */
+/* Loads of one pass are independent of each other, and each pass prefetches for the next. The
+ * buckets of the next group are prefetched while the records of this group arrive. */
 void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
                          size_t touch_bytes, uint32_t *numbers)
 {

@@ -1,5 +1,4 @@
-/* How the index finds its way: what the files that make it share; nobody else includes it. Owner
- * reactor. */
+/* Hash layout and directory lookup, private to index.c and index_find.c. Owner reactor. */
 #ifndef SL_PS_TABLE_INDEX_INTERNAL_H
 #define SL_PS_TABLE_INDEX_INTERNAL_H
 
@@ -9,20 +8,20 @@
 #include "ps/table/bucket.h"
 #include "ps/table/index.h"
 
-/* Bits of a hash. The 16 highest choose the shard (core/partition.h), so the keys of one table
- * share some of them; none of the index's bits is among those, and no two uses share a bit. */
-#define SL_TABLE_INDEX_BUCKET_BITS     6  /* bits 0 to 5: the bucket in its segment */
+/* Use of the hash bits. The 16 highest choose the shard (core/partition.h), so keys of one table
+ * share some of them. The index therefore uses none of those, and each bit only once. */
+#define SL_TABLE_INDEX_BUCKET_BITS     6  /* bits 0 to 5: bucket within the segment */
 #define SL_TABLE_INDEX_TAG_SHIFT       6  /* bits 6 to 13: the tag */
-#define SL_TABLE_INDEX_DIRECTORY_SHIFT 14 /* bits 14 to 47: the directory, from the lowest */
+#define SL_TABLE_INDEX_DIRECTORY_SHIFT 14 /* bits 14 to 47: directory, from the lowest */
 
 #define SL_TABLE_INDEX_SEGMENT_BUCKETS (1U << SL_TABLE_INDEX_BUCKET_BITS)
 
 #define SL_TABLE_INDEX_PAGE_BITS       10
 #define SL_TABLE_INDEX_PAGE_ENTRIES    (1U << SL_TABLE_INDEX_PAGE_BITS)
 
-/* A piece of the directory; the root may name it several times until a split tells them apart. */
+/* A part of the directory. Several root entries may share a page until a split separates them. */
 struct sl_table_page {
-    uint64_t sharers; /* entries of the root that point here */
+    uint64_t sharers; /* root entries that point here */
     struct sl_table_bucket *segments[SL_TABLE_INDEX_PAGE_ENTRIES];
 };
 

@@ -13,7 +13,7 @@
 #include "ps/table/sparse_table.h"
 
 #define RECORD_CHUNK_BYTES ((size_t)64 << 10)
-#define SMALL_BYTES_MAX    ((size_t)32 << 10) /* of an array that has no pages of its own */
+#define SMALL_BYTES_MAX    ((size_t)32 << 10) /* largest array without pages of its own */
 #define SMALL_CHUNK_BYTES  ((size_t)1 << 20)
 #define ALIGNMENT          64
 #define PAGE_BYTES         ((size_t)4096)
@@ -24,12 +24,12 @@ struct sl_kv_table {
     struct sl_table_budget budget;
     struct sl_slab records;
     struct sl_table_index index;
-    struct sl_arena small; /* what is cut off counts, not what is mapped and untouched yet */
-    uint8_t *small_next;   /* what is left of the last chunk */
+    struct sl_arena small; /* the budget counts bytes handed out, not mapped untouched ones */
+    uint8_t *small_next;   /* unused end of the last chunk */
     size_t small_left;
     uint64_t key_count;
-    uint64_t reservation_last;    /* id */
-    struct sl_kv_reservation own; /* the claim that lasts */
+    uint64_t reservation_last;    /* last id given to a reservation */
+    struct sl_kv_reservation own; /* the long-lived reservation */
     uint64_t generation;
     struct sl_kv_table_hook *hook; /* NULL: none */
 };
@@ -37,7 +37,7 @@ struct sl_kv_table {
 static_assert(offsetof(struct sl_kv_array, key) == 0, "the index finds keys there");
 static_assert(sizeof(struct sl_kv_array) == 32, "two records in a cache line");
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* Lifecycle */
 
 int sl_kv_table_create(uint32_t value_bytes, size_t bytes_max, struct sl_kv_table **out)
 {
@@ -76,14 +76,14 @@ static bool is_small(const struct sl_kv_table *table, uint32_t length)
     return (size_t)length * table->value_bytes <= SMALL_BYTES_MAX;
 }
 
-/* What an array of that length takes. */
+/* Returns the memory that an array of this length takes. */
 static size_t array_bytes(const struct sl_kv_table *table, uint32_t length)
 {
     return round_up((size_t)length * table->value_bytes,
                     is_small(table, length) ? ALIGNMENT : PAGE_BYTES);
 }
 
-/* Small arrays go with their chunk: the room of one that is dropped alone is lost until then. */
+/* The memory of a small array is freed only with its chunk. */
 static void array_drop(struct sl_kv_table *table, struct sl_kv_array *array)
 {
     const size_t bytes = array_bytes(table, array->length);
@@ -155,7 +155,7 @@ size_t sl_kv_table_memory_bytes(const struct sl_kv_table *table)
     return table->budget.bytes;
 }
 
-/* ---- Finding --------------------------------------------------------------------------------- */
+/* Lookup */
 
 void sl_kv_table_find(const struct sl_kv_table *table, const uint64_t *keys, uint32_t count,
                       struct sl_kv_array **arrays)
@@ -176,7 +176,7 @@ void sl_kv_table_find(const struct sl_kv_table *table, const uint64_t *keys, uin
     }
 }
 
-/* ---- Claims ---------------------------------------------------------------------------------- */
+/* Reservations */
 
 void sl_kv_table_reservation_begin(struct sl_kv_table *table, struct sl_kv_reservation *reservation)
 {
@@ -194,7 +194,7 @@ void sl_kv_table_reservation_end(struct sl_kv_table *table, struct sl_kv_reserva
     *reservation = (struct sl_kv_reservation){0};
 }
 
-/* The record after the last, without an array; until its last line nobody can see it. */
+/* Appends a record without an array. A failure has no visible effect. */
 static int record_create(struct sl_kv_table *table, uint64_t key, uint32_t *record)
 {
     int err = sl_slab_reserve(&table->records);
@@ -212,7 +212,7 @@ static int record_create(struct sl_kv_table *table, uint64_t key, uint32_t *reco
     return 0;
 }
 
-/* The lasting claim of another push may have settled the length of an array that is not there. */
+/* The table's own reservation may have fixed the length of an array that does not exist yet. */
 static bool is_settled(const struct sl_kv_table *table, const struct sl_kv_reservation *reservation,
                        const struct sl_kv_array *array)
 {
@@ -220,8 +220,8 @@ static bool is_settled(const struct sl_kv_table *table, const struct sl_kv_reser
            (table->own.id != 0 && array->reservation == table->own.id);
 }
 
-/* One key, which has a record. What the lasting claim would make too, both take out of the budget;
- * and the mark stays that one's, which is the longer. */
+/* Reserves one key, which has a record. If the table's own reservation covers the array too, both
+ * charge the budget. The array keeps the id of the own reservation, which lasts longer. */
 static int reservation_one(struct sl_kv_table *table, struct sl_kv_reservation *reservation,
                            struct sl_kv_array *array, uint32_t length)
 {
@@ -253,7 +253,7 @@ int sl_kv_table_reserve(struct sl_kv_table *table, struct sl_kv_reservation *res
     for (uint32_t i = 0; i < count; i++) {
         int err = 0;
         if (records[i] == SL_ROW_NONE) {
-            /* The same key may have come a moment ago. */
+            /* A repeated key may have a record by now. */
             records[i] = sl_table_index_find_one(&table->index, keys[i]);
         }
         if (records[i] == SL_ROW_NONE) {
@@ -272,9 +272,9 @@ int sl_kv_table_reserve(struct sl_kv_table *table, struct sl_kv_reservation *res
     return 0;
 }
 
-/* ---- Arrays ---------------------------------------------------------------------------------- */
+/* Arrays */
 
-/* What is left of a chunk that is too short is not touched any more. */
+/* Drops the rest of a chunk that is too short. */
 static uint8_t *snapshot_small(struct sl_kv_table *table, size_t bytes)
 {
     if (table->small_left < bytes) {
@@ -307,8 +307,8 @@ static int make_one(struct sl_kv_table *table, struct sl_kv_reservation *reserva
     return 0;
 }
 
-/* Their claims mean nothing from now on; or, after an error, there are none. `made`: which, as
- * bits. */
+/* Completes the new arrays, whose bits are set in `made`: the generation replaces the reservation
+ * id, and the hook is called. After an error, drops them. */
 static void make_end(struct sl_kv_table *table, const uint32_t *records, uint32_t count,
                      const uint64_t *made, int err)
 {
@@ -351,8 +351,8 @@ int sl_kv_table_make(struct sl_kv_table *table, struct sl_kv_reservation *reserv
     return err;
 }
 
-/* Most pushes to an array find all of it written. The first one stores, where that is where the
- * untouched zeros begin: adding to them would touch every page twice. */
+/* Most pushes find the whole array initialised and add to it. A push that covers the start of the
+ * untouched zeros stores its values there instead: adding would touch each page twice. */
 static void add(const struct sl_kv_table *table, struct sl_kv_array *array, uint32_t start,
                 uint32_t count, const float *values)
 {
@@ -364,14 +364,14 @@ static void add(const struct sl_kv_table *table, struct sl_kv_array *array, uint
         memcpy(to + visit.dim, values + visit.dim, (count - visit.dim) * sizeof *to);
         array->initialized_count = end;
     } else if (end > array->initialized_count) {
-        array->initialized_count = array->length; /* a gap of zeros is to be added to */
+        array->initialized_count = array->length; /* later pushes must add to the gap of zeros */
     }
     if (visit.dim > 0) {
         table->sum->apply(&visit, to, NULL, NULL, values);
     }
 }
 
-/* Apart from what goes on where nobody watches. */
+/* Out of line, to keep the path without a hook short. */
 static __attribute__((noinline, cold)) void tell(const struct sl_kv_table *table,
                                                  const struct sl_kv_array *array, uint32_t start,
                                                  uint32_t count)

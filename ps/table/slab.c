@@ -7,12 +7,12 @@
 #define HUGE_PAGE_BYTES   ((size_t)2 << 20)
 #define LARGE_BYTES_MAX   ((size_t)16 << 20)
 #define SMALL_CHUNK_COUNT 8
-#define SLACK_SHARE       32 /* at most a 32nd of a large mapping may be left over */
+#define SLACK_SHARE       32 /* a large mapping wastes at most 1/32 */
 
-/* In large mappings. */
-#define LARGE_FROM        2  /* as many are used in small ones first */
-#define AHEAD_SHARE       64 /* for so many used one is kept ready, and one more always */
-#define AHEAD_LEFT        4  /* so many the budget must have left for one to be prepared */
+/* Sizes, in large mappings. */
+#define LARGE_FROM        2  /* used as small chunks before the first large mapping */
+#define AHEAD_SHARE       64 /* prepare one, and another for each so many in use */
+#define AHEAD_LEFT        4  /* keep so many free in the budget */
 
 bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes)
 {
@@ -30,7 +30,7 @@ void sl_table_budget_give(struct sl_table_budget *budget, size_t bytes)
     budget->bytes -= bytes;
 }
 
-/* The shortest mapping of whole huge pages that chunks fill but for a small rest. */
+/* Returns the shortest mapping of whole huge pages that chunks fill with little waste. */
 static size_t large_bytes(size_t chunk_bytes)
 {
     size_t best = LARGE_BYTES_MAX;
@@ -68,8 +68,8 @@ void sl_slab_fini(struct sl_slab *memory)
     memory->chunks = NULL;
 }
 
-/* A mapping by `make`, charged to the budget; NULL when either says no. A prepared one is charged
- * already. */
+/* Maps memory with `make` and charges the budget; NULL if either fails. A prepared mapping is
+ * charged already. */
 static uint8_t *map(struct sl_slab *memory, struct sl_arena *arena,
                     void *(*make)(struct sl_arena *arena))
 {
@@ -90,7 +90,7 @@ static bool large_begun(const struct sl_slab *memory)
            memory->chunk_count * memory->chunk_bytes >= LARGE_FROM * memory->large.chunk_bytes;
 }
 
-/* Nothing is prepared from the last of the budget: what else grows in the table needs it. */
+/* The end of the budget is left to the table's other parts. */
 static bool may_prepare(const struct sl_slab *memory)
 {
     const struct sl_table_budget *budget = memory->budget;
@@ -98,7 +98,7 @@ static bool may_prepare(const struct sl_slab *memory)
            budget->bytes_max - budget->bytes >= AHEAD_LEFT * memory->large.chunk_bytes;
 }
 
-/* As many large mappings ready, or on their way, as the memory's size is worth. */
+/* Prepares large mappings in proportion to the memory in use. */
 static void look_ahead(struct sl_slab *memory)
 {
     struct sl_arena *large = &memory->large;
@@ -109,9 +109,9 @@ static void look_ahead(struct sl_slab *memory)
     }
 }
 
-/* The first touch of a huge page that is not ready would be a stall, so that ordinary pages take
- * its place. That is charged as if the prepared mapping had been taken and the next one prepared,
- * which look_ahead would do now: the budget does not show who was late. */
+/* The first touch of an unprepared huge page would stall, so ordinary pages replace a late mapping.
+ * This charges the budget as if the prepared mapping had been taken and look_ahead had prepared the
+ * next. So budget use does not depend on timing. */
 static uint8_t *map_large(struct sl_slab *memory)
 {
     struct sl_arena *large = &memory->large;
@@ -121,8 +121,8 @@ static uint8_t *map_large(struct sl_slab *memory)
     return map(memory, large, sl_arena_map);
 }
 
-/* Large mappings once the table is not small, and small ones again when no large one fits below the
- * limit any more. */
+/* Takes chunks from large mappings once the table is not small. If no large mapping fits below the
+ * limit, falls back to small ones. */
 static uint8_t *take_chunk(struct sl_slab *memory)
 {
     if (memory->large_left < memory->chunk_bytes && large_begun(memory)) {
@@ -141,8 +141,8 @@ static uint8_t *take_chunk(struct sl_slab *memory)
     return chunk;
 }
 
-/* Doubles the array of chunks. It stays small (a pointer for half a megabyte of records); the C
- * library moves one that has become large by its page tables, not by copying. */
+/* Doubles the array of chunk pointers: one pointer per half megabyte of records. realloc moves a
+ * large array by remapping pages, not by copying. */
 static int grow_chunks(struct sl_slab *memory)
 {
     const uint32_t capacity = memory->chunk_capacity == 0 ? 8 : memory->chunk_capacity * 2;

@@ -1,9 +1,9 @@
-/* Equal units that never move and are never given back one by one: the records of a table, the
- * segments of its index. They lie in chunks of a power of two of units, so that a number becomes an
- * address by a shift and a multiplication. A small table takes its chunks one at a time from
- * ordinary pages; a larger one cuts them from mappings of huge pages, which a background thread
- * makes ready ahead of need (core/arena.h): one mapping, and another for each 64 in use. A mapping
- * that is not ready in time is made of ordinary pages instead. Owner reactor. */
+/* A slab allocates equal units that never move and are freed only together: records of a table,
+ * segments of its index. A chunk holds a power of two of units, so a shift and a multiplication
+ * turn an index into an address. A small table maps chunks one at a time from ordinary pages. A
+ * larger table cuts chunks from huge-page mappings. A background thread prepares these in advance
+ * (core/arena.h): one, and another for each 64 in use. Ordinary pages replace a mapping that is not
+ * ready in time. Owner reactor. */
 #ifndef SL_PS_TABLE_SLAB_H
 #define SL_PS_TABLE_SLAB_H
 
@@ -14,13 +14,13 @@
 #include "core/arena.h"
 #include "core/err.h"
 
-/* What one table holds of memory, in all its parts. */
+/* Memory of one table, all parts together. */
 struct sl_table_budget {
     size_t bytes;
     size_t bytes_max; /* 0: no limit */
 };
 
-/* False, and nothing changes, when the limit would be passed. */
+/* Charges the budget. Returns false, without effect, beyond the limit. */
 bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes);
 void sl_table_budget_give(struct sl_table_budget *budget, size_t bytes);
 
@@ -31,24 +31,24 @@ struct sl_slab {
     size_t chunk_bytes;
     uint32_t unit_shift; /* a chunk holds 1 << unit_shift units */
     uint32_t unit_count;
-    uint32_t unit_room; /* units that fit into the chunks there are */
+    uint32_t unit_room; /* units that fit into the present chunks */
     uint32_t chunk_count, chunk_capacity;
     struct sl_arena small, large;
-    uint8_t *large_next; /* what is left of the last large mapping */
+    uint8_t *large_next; /* unused end of the last large mapping */
     size_t large_left;
 };
 
-/* Chunks of at most chunk_bytes_max, but of one unit at least. unit_bytes is a multiple of 8.
- * Allocates nothing. The budget outlives the memory. */
+/* Allocates nothing. A chunk has at most chunk_bytes_max, but at least one unit. unit_bytes is a
+ * multiple of 8. The budget outlives the slab. */
 void sl_slab_init(struct sl_slab *memory, struct sl_table_budget *budget, size_t unit_bytes,
                   size_t chunk_bytes_max);
 void sl_slab_fini(struct sl_slab *memory);
 
-/* Makes sure that there is room for one unit more, zeroed unless its last taker failed. Errors:
+/* Makes room for one more unit, which is zeroed unless a failed insert used it. Errors:
  * NO_MEMORY. */
 int sl_slab_reserve(struct sl_slab *memory);
 
-/* The unit of this number; the one after the last is there too after a reserve. */
+/* Returns a unit. After a reserve, the unit after the last is valid too. */
 static inline void *sl_slab_at(const struct sl_slab *memory, uint32_t number)
 {
     const uint32_t within = number & ((1U << memory->unit_shift) - 1);

@@ -10,23 +10,23 @@
 #include "ps/table/slab.h"
 
 #define RECORD_CHUNK_BYTES ((size_t)512 << 10)
-#define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
-#define INSERT_GROUP       32  /* keys whose buckets are fetched together */
+#define CREATE_GROUP       256 /* keys looked up before missing ones are created */
+#define INSERT_GROUP       32  /* keys whose buckets are prefetched together */
 #define CACHE_LINE         64
-#define VISIT_GROUP        256 /* records that a kernel is given at once */
-#define FETCH_FIRST        8   /* of them, before it is given them */
+#define VISIT_GROUP        256 /* records passed to a kernel at once */
+#define FETCH_FIRST        8   /* of them, prefetched before the kernel starts */
 #define PREFETCH_AHEAD     16  /* records */
-#define PREFETCH_BYTES     512 /* of a record; the processor fetches the rest of a long one itself */
+#define PREFETCH_BYTES     512 /* of a record; the processor prefetches the rest of a longer one */
 
 struct sl_sparse_table {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
-    const struct sl_optimizer *sum; /* adds rows up for bags */
+    const struct sl_optimizer *sum; /* sums rows of a bag */
     sl_optimizer_gather_fn gather;
     struct sl_table_budget budget;
     struct sl_slab records;
     struct sl_table_index index;
-    size_t touch_bytes;                /* of a record, that a lookup leaves on their way */
+    size_t touch_bytes;                /* prefix of a record that a lookup prefetches */
     struct sl_sparse_table_hook *hook; /* NULL: none */
 };
 
@@ -36,7 +36,7 @@ static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
     return (sizeof(struct sl_row) + floats * sizeof(float) + 7) / 8 * 8;
 }
 
-/* What is read of a record, as far as it is worth prefetching. */
+/* Limits a record's touched bytes to those worth prefetching. */
 static size_t prefetch_bytes(size_t touched)
 {
     return touched < PREFETCH_BYTES ? touched : PREFETCH_BYTES;
@@ -88,7 +88,7 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table)
     *table = NULL;
 }
 
-/* ---- Keys ------------------------------------------------------------------------------------ */
+/* Keys */
 
 static void fill_record(const struct sl_sparse_table *table, struct sl_row *record)
 {
@@ -99,9 +99,9 @@ static void fill_record(const struct sl_sparse_table *table, struct sl_row *reco
     }
 }
 
-/* Writes the record after the last, then the index's entry for it, unless the key is there already,
- * as one that came twice is. Until then nobody can see it, and what a failure leaves is written
- * over by the next one. */
+/* Writes the next free record, then its index entry, unless the key exists already, for example
+ * because it occurs twice. The record is invisible until then, and the next call overwrites the
+ * remains of a failure. */
 static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
                uint32_t *number)
 {
@@ -145,7 +145,7 @@ int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t
     return 0;
 }
 
-/* The next group of keys, whose buckets are on their way while the one before it is put. */
+/* Prefetches the buckets of the next group while the group before it is inserted. */
 static uint32_t insert_fetch(const struct sl_sparse_table *table, const uint64_t *keys,
                              uint32_t count, uint64_t *hashes)
 {
@@ -154,7 +154,7 @@ static uint32_t insert_fetch(const struct sl_sparse_table *table, const uint64_t
     return group;
 }
 
-/* Most keys are expected not to be there: they are not looked for first. */
+/* Inserts without a lookup first, because most keys are expected to be new. */
 int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *table, const uint64_t *keys,
                                           uint32_t count, uint32_t *records)
 {
@@ -186,7 +186,7 @@ void sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, u
     sl_table_index_find(&table->index, keys, count, table->touch_bytes, records);
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------ */
+/* Rows */
 
 static struct sl_row *record_at(const struct sl_sparse_table *table, uint32_t number)
 {
@@ -200,8 +200,8 @@ struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t nu
     return record_at(table, number);
 }
 
-/* Where records lie, for a loop that writes to memory of which the compiler cannot know that it is
- * not the store's. */
+/* Address computation for records, as a copy: in a loop that writes memory, the compiler would
+ * reload the table's fields. */
 struct places {
     uint8_t *const *chunks;
     size_t unit_bytes;
@@ -225,9 +225,8 @@ static inline struct sl_row *place_at(const struct places *places, uint32_t numb
                     (number & places->mask) * places->unit_bytes);
 }
 
-/* A record's row, without the header, which who reads rows does not look at. Inlined by force: a
- * function of its own that does nothing but prefetch has no effect in GCC's eyes, and the calls of
- * it are removed. */
+/* Prefetches a record's values without its header, which readers of rows do not need. Always
+ * inline: GCC removes calls of functions that only prefetch. */
 static inline __attribute__((always_inline)) void prefetch(const struct places *places,
                                                            uint32_t number, size_t bytes)
 {
@@ -238,8 +237,8 @@ static inline __attribute__((always_inline)) void prefetch(const struct places *
     __builtin_prefetch(row + bytes - 1);
 }
 
-/* Where the records lie: kernels take addresses. The first rows are on their way while the others'
- * addresses are computed, earlier than a kernel could ask for them; `bytes` of each. */
+/* Converts row indexes to addresses for a kernel. Prefetches `bytes` of each of the first rows,
+ * earlier than the kernel could. */
 static void find_records(const struct sl_sparse_table *table, const uint32_t *numbers,
                          uint32_t count, size_t bytes, struct sl_row **records)
 {
@@ -320,7 +319,7 @@ void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_ta
     table->hook = hook;
 }
 
-/* ---- Facts ----------------------------------------------------------------------------------- */
+/* Accessors */
 
 const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *table)
 {

@@ -1,6 +1,7 @@
-/* The area under the ROC curve, exactly: the share of (positive, negative) pairs that the scores
- * put in order, a tie counting one half. By the rank sum of the positives (Mann and Whitney 1947),
- * tied scores sharing their mean rank. Memory: 8 bytes an example. Owned by one thread. */
+/* sl_auc computes the exact area under the ROC curve: the share of (positive, negative) pairs that
+ * the scores order correctly, a tie counting one half. By the rank sum of the positives (Mann and
+ * Whitney 1947); tied scores share their mean rank. 8 bytes of memory an example. Owned by one
+ * thread. */
 #ifndef SL_WORKER_TRAIN_AUC_H
 #define SL_WORKER_TRAIN_AUC_H
 
@@ -22,10 +23,10 @@ struct sl_auc {
 void sl_auc_init(struct sl_auc *auc);
 void sl_auc_fini(struct sl_auc *auc);
 
-/* Errors: NO_MEMORY, INVALID (a score that is no number). */
+/* Errors: NO_MEMORY, INVALID (score is NaN). */
 int sl_auc_add(struct sl_auc *auc, float score, float label);
 
-/* Sorts the examples. Errors: INVALID when all labels are the same: no pair exists. */
+/* Sorts the examples. Errors: INVALID (all labels are equal: there is no pair). */
 int sl_auc_compute(struct sl_auc *auc, double *out);
 
 #endif

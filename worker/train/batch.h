@@ -1,6 +1,5 @@
-/* A batch of examples, in the form that models compute on: the distinct keys once, and each row's
- * features as numbers of keys. Memory is reused from batch to batch. Owned by one thread at a
- * time. */
+/* A batch holds examples in the form that models use: the distinct keys, and each row's features as
+ * key indices. Memory is reused from batch to batch. Owned by one thread at a time. */
 #ifndef SL_WORKER_TRAIN_BATCH_H
 #define SL_WORKER_TRAIN_BATCH_H
 
@@ -17,19 +16,19 @@ struct sl_batch {
     uint32_t *row_ends;  /* [row_count]: row r's features are row_ends[r - 1] .. row_ends[r] */
     uint32_t *features;  /* [feature_count]: index into keys */
     float *values;       /* [feature_count] */
-    uint64_t *keys;      /* [key_count], distinct, in the order of first sight */
+    uint64_t *keys;      /* [key_count], distinct, in order of first occurrence */
     uint32_t epoch;      /* from 0 */
     uint32_t index;      /* of the batch in its epoch, from 0 */
-    uint64_t done_bytes; /* of the share, over all epochs, with this batch */
+    uint64_t done_bytes; /* of the share, over all epochs, including this batch */
 };
 
-/* Room for row_room rows. Errors: NO_MEMORY. */
+/* Allocates for up to row_room rows. Errors: NO_MEMORY. */
 int sl_batch_init(struct sl_batch *batch, uint32_t row_room);
 void sl_batch_fini(struct sl_batch *batch);
 
 void sl_batch_clear(struct sl_batch *batch, struct sl_keyset *set);
 
-/* There must be room for the row. `set` holds the batch's keys and no others. Errors: NO_MEMORY,
+/* Adds a row; there must be room for it. `set` holds exactly the batch's keys. Errors: NO_MEMORY,
  * TOO_LARGE (2^31 features). */
 int sl_batch_add(struct sl_batch *batch, struct sl_keyset *set, const struct sl_reader_row *row);
 

@@ -1,5 +1,5 @@
-/* Processor time, to tell what a worker spends on its own arithmetic from what it spends on talking
- * to the ps: by the wall clock, waiting for a ps and waiting for a core look alike. Any thread. */
+/* CPU time. It separates a worker's computation from communication: in wall-clock time, waiting for
+ * a server and waiting for a core look alike. Any thread. */
 #ifndef SL_WORKER_TRAIN_CPU_TIME_H
 #define SL_WORKER_TRAIN_CPU_TIME_H
 
@@ -8,7 +8,7 @@
 
 #include "core/clock.h"
 
-/* Nanoseconds, of CLOCK_THREAD_CPUTIME_ID (the calling thread's) or CLOCK_PROCESS_CPUTIME_ID. */
+/* Returns ns of CLOCK_THREAD_CPUTIME_ID (calling thread) or CLOCK_PROCESS_CPUTIME_ID. */
 static inline uint64_t sl_cpu_time_ns(clockid_t clock)
 {
     struct timespec spent = {0};

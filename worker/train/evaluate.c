@@ -6,7 +6,7 @@
 #include "worker/train/auc.h"
 #include "worker/train/loss.h"
 
-/* Small batches would cost a trip each, and nothing is learnt from them. */
+/* Smaller batches cost more round trips, and nothing is learnt from them. */
 #define BATCH_ROWS_LEAST 1024
 
 struct evaluation {
@@ -18,7 +18,7 @@ struct evaluation {
     double loss_sum;
 };
 
-/* Loads a batch and sends for its parameters: 1, 0 when there is none, or an error. */
+/* Loads a batch and pulls its parameters. Returns 1, 0 at the end, or an error. */
 static int send_for_next(struct evaluation *run, struct sl_pipeline_lane **lane)
 {
     int got = sl_pipeline_load(&run->pipeline, lane);
@@ -51,7 +51,7 @@ static int score(struct evaluation *run, const struct sl_pipeline_lane *lane)
     return 0;
 }
 
-/* One batch is scored while the next one's parameters are under way. */
+/* Scores one batch while the next batch's parameters are in flight. */
 static int score_all(struct evaluation *run)
 {
     struct sl_pipeline_lane *lane;
@@ -96,7 +96,7 @@ int sl_evaluate_run(const struct sl_model *model, const struct sl_model_shape *s
 {
     batch_rows = batch_rows < BATCH_ROWS_LEAST ? BATCH_ROWS_LEAST : batch_rows;
     struct sl_loader *loader = NULL;
-    struct sl_train_report unused; /* the pipeline's figures are of training only */
+    struct sl_train_report unused; /* the pipeline's measurements are for training only */
     sl_train_report_init(&unused);
     struct sl_pipeline_options options = *pipeline_options;
     options.report = &unused;

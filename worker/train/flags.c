@@ -12,7 +12,7 @@
 #define TIMEOUT_SECONDS_MAX 4294 /* starling.h bounds a step's deadline */
 #define STALENESS_MAX       1000000000
 #define STALENESS_DEFAULT   1
-#define SEED_MAX            9007199254740992.0 /* 2^53: whole as a double */
+#define SEED_MAX            9007199254740992.0 /* 2^53: exact as a double */
 
 static const struct sl_model *const MODELS[] = {&sl_model_lr, &sl_model_fm, &sl_model_deepfm};
 static const struct sl_reader_format *const FORMATS[] = {&sl_reader_libsvm, &sl_reader_libffm,
@@ -35,7 +35,7 @@ static const char *const PROTOCOL_NAMES[] = {
     [SL_PROTOCOL_STAR_SERVER] = "star_server",
 };
 
-/* What the command line's table writes to. */
+/* The variables that the option table writes. */
 struct raw {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
@@ -324,13 +324,13 @@ static bool is_given(const char *flag)
 
 static double widen(float value)
 {
-    /* By way of six digits: 0.1F shows, and is parsed again, as 0.1. */
+    /* Six digits, so that 0.1F is printed, and parsed again, as 0.1. */
     char text[32];
     (void)snprintf(text, sizeof text, "%.6g", (double)value);
     return strtod(text, NULL);
 }
 
-/* Gradients are sums over a batch: what does not scale them down by itself needs a small rate. */
+/* Gradients are sums over a batch: an optimizer that does not normalize them needs a small rate. */
 static float default_lr(enum sl_optimizer_kind kind, int model)
 {
     switch (kind) {
@@ -382,7 +382,7 @@ static void set_defaults(enum sl_optimizer_kind kind, int model)
     };
 }
 
-/* Twice: the optimizer and the model decide what the other flags' defaults are. */
+/* Parses twice: optimizer and model determine the defaults of other flags. */
 static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
 {
     memset(given, 0, sizeof given);
@@ -397,7 +397,7 @@ static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
     return sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
 }
 
-/* ---- Flags that only some optimizers or models have ------------------------------------------ */
+/* Flags of some optimizers or models only */
 
 #define OPTIMIZER(kind) (1U << SL_OPTIMIZER_##kind)
 #define ADAM_FAMILY     (OPTIMIZER(ADAM) | OPTIMIZER(ADAMW) | OPTIMIZER(ADAM_ASYNC))
@@ -407,7 +407,7 @@ static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
 
 static const struct setting {
     const char *flag;
-    uint32_t optimizers, models; /* bit i: the i-th has the setting; 0: all have it */
+    uint32_t optimizers, models; /* bit i: the i-th has the setting; 0: all */
 } SETTINGS[] = {
     {"momentum", OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0},
     {"rho", OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD_DECAY), 0},

@@ -1,5 +1,5 @@
-/* The command line of starling-worker. Part of the program, not of a library: before start, once.
- */
+/* The command line of starling-worker. Part of the program, not of a library. Called once, before
+ * start. */
 #ifndef SL_WORKER_TRAIN_FLAGS_H
 #define SL_WORKER_TRAIN_FLAGS_H
 
@@ -13,7 +13,7 @@
 #include "worker/train/model.h"
 #include "worker/train/reader.h"
 
-/* Strings are argv's or static storage. */
+/* Strings point into argv or static storage. */
 struct sl_flags {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
@@ -24,7 +24,7 @@ struct sl_flags {
     const char *test;        /* or NULL */
     const struct sl_reader_format *format;
     const struct sl_model *model;
-    struct sl_model_shape shape; /* fields 0: not said */
+    struct sl_model_shape shape; /* `fields` 0: not given */
     const char *optimizer_name;
     struct sl_optimizer_spec optimizer;
     struct sl_consistency_spec consistency; /* without worker_count */
@@ -37,7 +37,7 @@ struct sl_flags {
     bool quiet;
 };
 
-/* Returns as sl_cli_parse; *out is written with SL_CLI_RUN only. */
+/* Returns as sl_cli_parse; writes *out only with SL_CLI_RUN. */
 int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, size_t reason_bytes);
 void sl_flags_fini(struct sl_flags *flags);
 

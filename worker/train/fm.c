@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Embeddings begin as small noise: at exactly zero their gradient is zero too. */
+/* Embeddings begin as small noise: at zero their gradient is zero too. */
 #define FACTOR_DEVIATION 0.01F
 
 void sl_fm_tables(const struct sl_model_shape *shape, const char *prefix,

@@ -7,7 +7,7 @@
 int sl_job_progress_open(struct sl_milestones *milestones, struct sl_client *client,
                          uint32_t timeout_ms)
 {
-    /* Row m counts for milestone m: "sum" adds the ones that are pushed. */
+    /* Row m counts workers that reached milestone m: SUM adds the pushed ones. */
     struct sl_table_spec spec = {
         .kind = SL_TABLE_SPARSE,
         .dim = 1,

@@ -28,13 +28,13 @@ void sl_keyset_fini(struct sl_keyset *set)
 void sl_keyset_clear(struct sl_keyset *set)
 {
     set->count = 0;
-    if (++set->generation == 0) { /* it came round: old slots would count again */
+    if (++set->generation == 0) { /* wrapped around: old slots would become valid */
         memset(set->slots, 0, ((size_t)set->mask + 1) * sizeof *set->slots);
         set->generation = 1;
     }
 }
 
-/* The slot that holds the key, or the free one where it belongs. */
+/* Returns the slot of the key, or the free slot for it. */
 static struct sl_keyset_slot *find_slot(const struct sl_keyset *set, uint64_t key)
 {
     uint32_t at = (uint32_t)sl_hash_key(key) & set->mask;

@@ -1,6 +1,6 @@
-/* The distinct keys of one batch, each with its number in the order of first sight. Open addressing
- * with linear probing, at most half full; memory is reused, and emptying it costs nothing: a slot
- * counts only while it carries the current generation. Owned by one thread. */
+/* A key set numbers the distinct keys of one batch in order of first occurrence. Open addressing
+ * with linear probing, at most half full. Memory is reused; clearing is free, because a slot counts
+ * only while it has the current generation. Owned by one thread. */
 #ifndef SL_WORKER_TRAIN_KEYSET_H
 #define SL_WORKER_TRAIN_KEYSET_H
 
@@ -27,7 +27,7 @@ void sl_keyset_fini(struct sl_keyset *set);
 
 void sl_keyset_clear(struct sl_keyset *set);
 
-/* The key's number, count - 1 after if it was not there before. Errors: NO_MEMORY. */
+/* Writes the key's index; a new key gets index count - 1. Errors: NO_MEMORY. */
 int sl_keyset_add(struct sl_keyset *set, uint64_t key, uint32_t *index);
 
 #endif

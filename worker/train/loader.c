@@ -11,12 +11,12 @@
 #include "core/assert.h"
 #include "worker/train/cpu_time.h"
 
-#define PASS_ROWS 1024 /* between two looks whether to stop */
+#define PASS_ROWS 1024 /* between two checks of `stop` */
 
 struct slot {
     struct sl_batch batch;
     int result;            /* 1: a batch; 0: the end; or an error */
-    uint64_t processor_ns; /* that the thread had spent when it was made */
+    uint64_t processor_ns; /* of the thread, when the batch was ready */
 };
 
 struct sl_loader {
@@ -24,11 +24,11 @@ struct sl_loader {
     struct sl_keyset set;
     uint32_t batch_rows, epochs, begin;
     struct slot slots[SL_LOADER_BATCHES];
-    sem_t empty, full; /* slots that the thread may fill; that the trainer may take */
-    sem_t stop;        /* not zero: the thread shall end */
+    sem_t empty, full; /* slots for the thread to fill; for the trainer to take */
+    sem_t stop;        /* nonzero: the thread must end */
     uint64_t taken, given;
-    uint64_t processor_ns; /* of the slot that was looked at last */
-    char reason[640];      /* written by the thread before it posts the slot that says so */
+    uint64_t processor_ns; /* of the slot taken last */
+    char reason[640];      /* written by the thread before it posts the failed slot */
     pthread_t thread;
     bool started;
 };
@@ -46,7 +46,7 @@ static int fail(struct sl_loader *loader, int err, const char *text)
     return err;
 }
 
-/* Where the thread reads: the batch that it makes next. */
+/* The thread's position: the next batch. */
 struct place {
     uint32_t epoch, index; /* the index-th batch of the epoch, both from 0 */
 };
@@ -58,7 +58,7 @@ static void next_epoch(struct sl_loader *loader, struct place *place)
     place->index = 0;
 }
 
-/* Reads over up to `count` batches of the epoch: how many there were, or an error. */
+/* Skips up to `count` batches of the epoch. Returns how many there were, or an error. */
 static int64_t pass_batches(struct sl_loader *loader, uint32_t count)
 {
     const struct sl_reader_row *row;
@@ -69,7 +69,7 @@ static int64_t pass_batches(struct sl_loader *loader, uint32_t count)
         rows++;
         int stops = 0;
         if (rows % PASS_ROWS == 0 && sem_getvalue(&loader->stop, &stops) == 0 && stops > 0) {
-            return SL_ERR_CANCELLED; /* nobody takes batches any more */
+            return SL_ERR_CANCELLED; /* the loader is being destroyed */
         }
     }
     if (got < 0) {
@@ -78,8 +78,8 @@ static int64_t pass_batches(struct sl_loader *loader, uint32_t count)
     return (int64_t)((rows + loader->batch_rows - 1) / loader->batch_rows);
 }
 
-/* Goes to the batch that is loader->begin-th of all epochs. The first epoch that is read whole
- * tells how many batches each has. Errors with the reason. */
+/* Moves to batch loader->begin, counted over all epochs. The first epoch read to its end gives the
+ * number of batches of each. Errors with the reason. */
 static int go_to_begin(struct sl_loader *loader, struct place *place)
 {
     uint32_t left = loader->begin;
@@ -102,7 +102,7 @@ static int go_to_begin(struct sl_loader *loader, struct place *place)
     return 0;
 }
 
-/* Fills one batch: 1, 0 when the epoch has no row left, or an error. */
+/* Fills one batch. Returns 1, 0 if the epoch has no row left, or an error. */
 static int fill(struct sl_loader *loader, struct place *place, struct sl_batch *batch)
 {
     const struct sl_reader_row *row;
@@ -129,7 +129,7 @@ static int fill(struct sl_loader *loader, struct place *place, struct sl_batch *
     return batch->row_count > 0 ? 1 : 0;
 }
 
-/* The same, of this epoch or a later one: 0 when there is no row left in any. */
+/* The same, continuing with later epochs. Returns 0 if no epoch has a row left. */
 static int fill_any(struct sl_loader *loader, struct place *place, struct sl_batch *batch)
 {
     int result = 0;
@@ -160,7 +160,7 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* Signals are for the main thread: its waits are the ones that they must interrupt. */
+/* Blocks all signals in the thread: they must interrupt the main thread's waits. */
 static int start_thread(struct sl_loader *loader)
 {
     sigset_t all;
@@ -235,7 +235,7 @@ int sl_loader_take(struct sl_loader *loader, struct sl_batch **batch)
     semaphore_wait(&loader->full);
     loader->processor_ns = slot->processor_ns;
     if (slot->result <= 0) {
-        (void)sem_post(&loader->full); /* the next call finds the same */
+        (void)sem_post(&loader->full); /* the next call returns the same */
         return slot->result;
     }
     loader->taken++;

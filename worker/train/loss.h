@@ -1,4 +1,4 @@
-/* The logistic loss of a logit z and a label y in {0, 1}, in forms that cannot overflow. Pure. */
+/* The logistic loss of a logit z and a label y in {0, 1}, computed without overflow. Pure. */
 #ifndef SL_WORKER_TRAIN_LOSS_H
 #define SL_WORKER_TRAIN_LOSS_H
 

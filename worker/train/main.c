@@ -1,6 +1,6 @@
-/* starling-worker: trains a click-through model on its share of the data, with its parameters on
- * the ps. Exit status: 0 done, 1 failed, 2 a bad flag or variable, 128 + the signal after SIGINT or
- * SIGTERM. */
+/* starling-worker trains a click-through model on its share of the data, with the parameters on the
+ * servers. Exit status: 0 done, 1 failed, 2 invalid flag or variable, 128 + the signal after SIGINT
+ * or SIGTERM. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +22,9 @@
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
-/* How long a worker that was told to end may take to finish its step and say goodbye. A ps that it
- * has lost is tried every 1 to 1.5 s, so one that is only cut off is met again within it; and it is
- * well below the 10 s after which a container that was told to stop is killed. */
+/* Time after a signal to finish the step and disconnect. Longer than the 1 to 1.5 s between
+ * reconnects, so that a server cut off for a moment is reached again. Shorter than the 10 s after
+ * which a container runtime kills a stopping container. */
 #define STOP_SECONDS 5
 
 struct job {
@@ -37,20 +37,21 @@ struct job {
     struct sl_dpdk_settings dpdk;
     struct sl_cluster_store_settings store;
     struct sl_trainer_options options;
-    struct sl_reader_options test; /* of the data to evaluate on */
+    struct sl_reader_options test; /* evaluation data */
     struct sl_reader *train;
     struct sl_train_report report;
 };
 
 static volatile sig_atomic_t caught_signal;
-static volatile sig_atomic_t waiting; /* for other processes: nothing that a signal must not cut */
+static volatile sig_atomic_t
+    waiting; /* for other processes: a signal may end the process at once */
 
 static void on_signal(int number)
 {
     if (waiting != 0) {
         _exit(EXIT_SIGNAL + number);
     }
-    if (caught_signal == 0) { /* else a launcher and a control group, say, have both sent it */
+    if (caught_signal == 0) { /* a launcher and a control group may both send it */
         caught_signal = number;
         (void)alarm(STOP_SECONDS);
     }
@@ -61,20 +62,20 @@ static void on_quit(int number)
     _exit(EXIT_SIGNAL + number);
 }
 
-/* The step that the stop waits for has not ended: a ps may be gone. The training thread sleeps in
- * it, and the others may be in the midst of anything, so this process just ends. It has said no
- * goodbye, so that it is lost, and can be replaced. */
+/* The last step has not completed in time: a server may be down. The training thread sleeps in the
+ * step and other threads may be in any state, so the process exits without a goodbye. It then
+ * expires and can be replaced. */
 static void on_alarm(int number)
 {
     (void)number;
     static const char text[] = "starling-worker: told to end, but what it waits for does not come: "
                                "ends without goodbye, as lost\n";
     ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
-    (void)written; /* nobody is left to be told */
+    (void)written; /* no further way to report */
     _exit(EXIT_SIGNAL + caught_signal);
 }
 
-/* A repeated signal changes nothing; SIGQUIT ends the process at once. */
+/* Repeated signals have no effect; SIGQUIT exits at once. */
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal};
@@ -89,7 +90,7 @@ static void catch_signals(void)
     (void)sigaction(SIGALRM, &action, NULL);
 }
 
-/* A ps whose data endpoint in the map has no other way than this; NULL: none. */
+/* Returns a data endpoint of the endpoint map that has this scheme only, or NULL. */
 static const struct sl_endpoint *find_only(const struct job *job, enum sl_endpoint_scheme scheme)
 {
     for (uint32_t i = 0; job->cluster.ps != NULL && i < job->cluster.ps_count; i++) {
@@ -100,7 +101,7 @@ static const struct sl_endpoint *find_only(const struct job *job, enum sl_endpoi
     return NULL;
 }
 
-/* By the map, or by ps-lite's variable. */
+/* By the endpoint map or the DMLC variable. */
 static bool asks_for_rdma(const struct job *job)
 {
     return (job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma) ||
@@ -162,9 +163,9 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
     return err;
 }
 
-/* Reads the data's first row, which every worker reads alike, and counts its features; features_max
- * as in sl_reader_options. Data without a row is an error: the job would end well and have trained
- * nothing. */
+/* Reads the first row of the data, the same for every worker, and counts its features; features_max
+ * as in sl_reader_options. Data without a row is an error: the job would succeed without any
+ * training. */
 static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
                           uint32_t *feature_count, char *reason, size_t reason_bytes)
 {
@@ -193,7 +194,7 @@ static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
     return got < 0 ? got : 0;
 }
 
-/* Several workers may share a terminal: one bar is enough. */
+/* Workers may share a terminal: only one shows a progress bar. */
 static void set_index(struct job *job, uint32_t index)
 {
     job->cluster.task_index = index;
@@ -227,8 +228,7 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
     return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason, reason_bytes);
 }
 
-/* Whoever evaluates opens the test data when it does; worker 0, who most likely will, also looks
- * whether it can. */
+/* The evaluating worker opens the test data later. Worker 0, the most likely one, checks it now. */
 static int check_test_data(struct job *job, const struct sl_reader_options *like, char *reason,
                            size_t reason_bytes)
 {
@@ -246,7 +246,7 @@ static int check_test_data(struct job *job, const struct sl_reader_options *like
     return err;
 }
 
-/* Before anything waits for the cluster, so that a misspelt file name is known at once. */
+/* Runs before any wait for the cluster, so that a misspelt file name fails at once. */
 static int open_data(struct job *job, char *reason, size_t reason_bytes)
 {
     const struct sl_flags *flags = &job->flags;
@@ -268,7 +268,7 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
         .format = flags->format,
         .paths = flags->data.items,
         .path_count = flags->data.count,
-        /* One that joins beyond the workers shares a part with one of them. */
+        /* A worker beyond worker_count shares a part with another. */
         .share_index = job->cluster.task_index % job->cluster.worker_count,
         .share_count = job->cluster.worker_count,
         /* The tower has no inputs for more features. */
@@ -307,8 +307,8 @@ static void describe_job(struct job *job)
     }
 }
 
-/* Only when asked for: while such a worker reads or computes, nobody makes a connection that broke
- * again, and past the lease it is lost. */
+/* Only on request: while such a worker reads or computes, broken connections stay down, and after
+ * one lease the worker expires. */
 static bool is_driven(const struct job *job)
 {
     bool driven = job->env.worker_reactors == 0;
@@ -318,8 +318,8 @@ static bool is_driven(const struct job *job)
     return driven;
 }
 
-/* A script that asks for RDMA gets TCP where there is none. And where there is RDMA, of which a
- * variable that is wrong may say how it is used, it is not used in another way. */
+/* RDMA is optional: without it, the worker uses TCP. If a variable that configures RDMA is invalid,
+ * RDMA is not used at all. */
 static void warn_without_rdma(const struct job *job)
 {
     const bool is_asked = job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma;
@@ -369,7 +369,7 @@ static int connect_cluster(struct job *job)
         coordinator == NULL ? SL_ERR_NO_MEMORY : sl_client_create(&options, &job->options.client);
     waiting = 0;
     free(coordinator);
-    if (err == SL_ERR_INVALID) { /* the coordinator was told otherwise */
+    if (err == SL_ERR_INVALID) { /* the coordinator has another configuration */
         sl_log_error("this worker was told %u ps, and by %s %u worker%s", job->cluster.ps_count,
                      job->cluster.worker_count_source, job->cluster.worker_count,
                      job->cluster.worker_count == 1 ? "" : "s");
@@ -377,8 +377,7 @@ static int connect_cluster(struct job *job)
     return err;
 }
 
-/* The coordinator has said which worker this is: its share of the data is another than was opened
- * to see that it is there. */
+/* The coordinator assigned the index: opens the data again, for the share of that index. */
 static int take_task(struct job *job)
 {
     char name[32];
@@ -397,7 +396,7 @@ static int take_task(struct job *job)
     return err;
 }
 
-/* Everybody writes its own: the same --report serves a whole cluster. */
+/* Each worker writes its own file: one --report value serves the whole cluster. */
 static int write_report(const struct job *job)
 {
     if (job->flags.report == NULL) {
@@ -417,16 +416,15 @@ static int write_report(const struct job *job)
     return err;
 }
 
-/* The training failed, or is done and was not evaluated: without goodbye the shards know this
- * worker for a lease more, so that their last checkpoint is of a job that goes on. */
+/* Exits without a goodbye after a failed training or evaluation. The shards keep this worker for
+ * one more lease, so that their last checkpoint belongs to an unfinished job. */
 static _Noreturn void end_as_lost(int status)
 {
     (void)fflush(NULL);
     _exit(status);
 }
 
-/* One that was stopped in the middle leaves, so that nobody waits for it, and the rest is trained
- * by who takes its place. */
+/* A worker stopped early leaves: no other worker waits for it, and its replacement trains on. */
 static void close_client(struct job *job, int err)
 {
     const bool complete = job->report.complete;
@@ -451,7 +449,7 @@ static int run(struct job *job)
     job->train = NULL;
     int err = sl_trainer_run(&job->options, train, &job->report);
     close_client(job, err);
-    (void)alarm(0); /* from here on it waits for nobody */
+    (void)alarm(0); /* nothing waits for the servers any more */
     int printed = 0;
     if (err == 0 || err == SL_ERR_CANCELLED) {
         printed = sl_train_report_print(&job->report, stdout);
@@ -507,7 +505,7 @@ int main(int argc, char **argv)
                                             : "");
     }
     warn_without_rdma(job);
-    sl_rlimit_raise(RLIMIT_MEMLOCK); /* what RDMA registers counts as locked */
+    sl_rlimit_raise(RLIMIT_MEMLOCK); /* memory registered for RDMA counts as locked */
     catch_signals();
     status = run(job);
 out:

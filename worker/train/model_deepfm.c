@@ -1,6 +1,6 @@
-/* DeepFM (Guo, Tang, Ye, Li, He, IJCAI 2017): a factorization machine and a tower over the fields'
- * embeddings share those embeddings; the logit is the sum of both. The tower's input is x_i v_i of
- * field i, side by side; a field that an example lacks is zero. */
+/* DeepFM (Guo, Tang, Ye, Li, He, IJCAI 2017): a factorization machine and a tower share the fields'
+ * embeddings; the logit is the sum of both. The tower's input is the concatenation of x_i v_i of
+ * each field i; a missing field is zero. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The factorization machine as a model of its own. */
+/* The factorization machine as a model. */
 #include "worker/train/fm.h"
 
 static uint32_t tables(const struct sl_model_shape *shape,

@@ -36,7 +36,7 @@ static int fail(struct sl_pipeline *pipeline, int err, const char *doing, const 
     return err;
 }
 
-/* ---- Lanes ----------------------------------------------------------------------------------- */
+/* Lanes */
 
 static int resize(float **array, size_t floats)
 {
@@ -45,7 +45,7 @@ static int resize(float **array, size_t floats)
     return *array == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
-/* Gives the lane room for its batch's parameters, and zeroes its gradients. */
+/* Sizes the lane for its batch and zeroes its gradients. */
 static int prepare_lane(const struct sl_pipeline_options *options, struct sl_pipeline_lane *lane)
 {
     for (uint32_t t = 0; t < options->table_count; t++) {
@@ -101,7 +101,7 @@ void sl_pipeline_release(struct sl_pipeline *pipeline, struct sl_pipeline_lane *
     lane->batch = NULL;
 }
 
-/* ---- Steps ----------------------------------------------------------------------------------- */
+/* Steps */
 
 static int add_push(const struct sl_pipeline_options *options, struct sl_step *step,
                     const struct sl_pipeline_lane *lane)

@@ -7,7 +7,7 @@
 
 #define BAR_CELLS         30
 #define TERMINAL_EVERY_NS (200 * SL_CLOCK_NS_PER_MS)
-#define FIRST_LINE_NS     (200 * SL_CLOCK_NS_PER_MS) /* soon: a sign of life */
+#define FIRST_LINE_NS     (200 * SL_CLOCK_NS_PER_MS) /* soon, to show activity */
 #define LINE_EVERY_NS     (5 * SL_CLOCK_NS_PER_S)
 
 void sl_progress_begin(struct sl_progress *progress, FILE *to, bool quiet, uint32_t epochs,
@@ -61,7 +61,7 @@ void sl_progress_update(struct sl_progress *progress, const struct sl_progress_s
     if (progress->terminal) {
         char bar[BAR_CELLS + 1];
         format_bar(state->share, bar);
-        /* \033[K: clears what a longer line before may have left. */
+        /* \033[K: clears the end of a longer previous line. */
         (void)fprintf(
             progress->to, "\repoch %u/%u [%s] %3.0f%%  %.0f rows/s  loss %.4f  ETA %s\033[K",
             state->epoch + 1, progress->epochs, bar, 100 * state->share, rate, state->loss, eta);

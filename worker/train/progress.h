@@ -1,5 +1,5 @@
-/* Tells on stderr how far the training is: a bar that is drawn over and over on a terminal, a plain
- * line every few seconds elsewhere. Owned by one thread; never on the path of a request. */
+/* Prints training progress on stderr: a bar redrawn in place on a terminal, else a line every few
+ * seconds. Owned by one thread; never on the path of a request. */
 #ifndef SL_WORKER_TRAIN_PROGRESS_H
 #define SL_WORKER_TRAIN_PROGRESS_H
 
@@ -10,29 +10,29 @@
 struct sl_progress {
     FILE *to; /* NULL: quiet */
     bool terminal;
-    bool drawn; /* a bar stands on the current line */
+    bool drawn; /* the current line shows a bar */
     uint32_t epochs;
     uint64_t begin_ns, next_ns;
-    uint64_t first_ns;  /* the first update, from which what is left is estimated: */
-    double first_share; /* a worker may begin in the middle */
+    uint64_t first_ns;  /* first update: the base of the time estimate, */
+    double first_share; /* because a worker may begin in the middle */
 };
 
 struct sl_progress_state {
     uint32_t epoch; /* from 0 */
     double share;   /* of all epochs, 0 to 1 */
-    uint64_t rows;  /* since the beginning */
+    uint64_t rows;  /* since the start */
     double loss;    /* recent mean */
 };
 
-/* quiet: says nothing. */
+/* quiet: prints nothing. */
 void sl_progress_begin(struct sl_progress *progress, FILE *to, bool quiet, uint32_t epochs,
                        uint64_t now_ns);
 
-/* Says something when it is time to: to be called after every batch. */
+/* Prints when due. Call after every batch. */
 void sl_progress_update(struct sl_progress *progress, const struct sl_progress_state *state,
                         uint64_t now_ns);
 
-/* Leaves the terminal's cursor on a fresh line. */
+/* Moves the terminal's cursor to a new line. */
 void sl_progress_end(struct sl_progress *progress);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "core/assert.h"
 
-/* A whole line fits wherever it begins, and a refill moves at most half of the buffer. */
+/* A whole line fits at any offset, and a refill moves at most half of the buffer. */
 #define BUFFER_BYTES (2 * (size_t)SL_READER_LINE_BYTES)
 
 struct file {
@@ -30,9 +30,9 @@ struct sl_reader {
 
     uint32_t file_index;
     int fd;           /* of files[file_index], or -1 */
-    uint64_t read_at; /* in the file: where the next read goes */
+    uint64_t read_at; /* file offset of the next read */
     uint8_t *buffer;
-    size_t start, filled; /* what of the buffer is not yet parsed */
+    size_t start, filled; /* unparsed part of the buffer */
 
     struct sl_reader_row row;
     char reason[512];
@@ -62,8 +62,7 @@ void sl_reader_row_fini(struct sl_reader_row *row)
     *row = (struct sl_reader_row){0};
 }
 
-/* Appends the word at `rest`, up to the next blank, a few bytes at most. Bytes that are not
- * printable are written as \xNN. */
+/* Appends the first word of `tail`, shortened. Unprintable bytes are written as \xNN. */
 static void quote(char *text, size_t room, struct sl_bytes tail)
 {
     char word[32];
@@ -95,7 +94,7 @@ int sl_reader_refuse(struct sl_reader_fault *fault, const struct sl_bytes *line,
     return SL_ERR_INVALID;
 }
 
-/* Files that look like text to nobody, by their first bytes. */
+/* First bytes of files that are not plain text. */
 static const struct {
     const char *bytes;
     size_t byte_count;
@@ -136,7 +135,7 @@ static int check_beginning(const char *path, char *reason, size_t reason_bytes)
     return 0;
 }
 
-/* Looks at every file before anything is read, so that a misspelt name fails at once. */
+/* Checks every file before reading, so that a misspelt name fails at once. */
 static int measure_files(struct sl_reader *reader, const char *const *paths, char *reason,
                          size_t reason_bytes)
 {
@@ -238,7 +237,7 @@ uint64_t sl_reader_share_bytes(const struct sl_reader *reader)
     return reader->end - reader->begin;
 }
 
-/* Where the next line begins, in bytes of all files together. */
+/* Offset of the next line in all files together. */
 static uint64_t position(const struct sl_reader *reader)
 {
     if (reader->file_index == reader->file_count) {
@@ -255,8 +254,8 @@ uint64_t sl_reader_done_bytes(const struct sl_reader *reader)
     return done < reader->end - reader->begin ? done : reader->end - reader->begin;
 }
 
-/* A share that begins inside a file begins to read one byte early: the byte before its first line
- * is a line's end, and whatever comes before that end belongs to the share before. */
+/* A share that begins inside a file starts reading one byte early, and skips to the first line end:
+ * that byte may be the end of the previous line. The skipped line belongs to the previous share. */
 void sl_reader_rewind(struct sl_reader *reader)
 {
     close_file(reader);
@@ -282,7 +281,7 @@ static int fail_file(struct sl_reader *reader, const char *what, int system_errn
     return system_errno == 0 ? SL_ERR_IO : sl_err_from_errno(system_errno);
 }
 
-/* Reads as much as fits behind what is left: 1, or 0 at the file's end, or an error. */
+/* Fills the buffer after its unparsed part. Returns 1, 0 at the file's end, or an error. */
 static int refill(struct sl_reader *reader)
 {
     const struct file *file = &reader->files[reader->file_index];
@@ -307,13 +306,13 @@ static int refill(struct sl_reader *reader)
     return 1;
 }
 
-/* The end of the line that begins at start, or NULL when the buffer does not hold it. */
+/* Returns the end of the line that begins at `start`, or NULL if it is not in the buffer. */
 static uint8_t *line_end(const struct sl_reader *reader)
 {
     return memchr(reader->buffer + reader->start, '\n', reader->filled - reader->start);
 }
 
-/* Drops everything up to and with the next line end. */
+/* Skips to after the next line end. */
 static int skip_line(struct sl_reader *reader)
 {
     for (;;) {
@@ -341,7 +340,7 @@ static int open_file(struct sl_reader *reader)
     return inside ? skip_line(reader) : 0;
 }
 
-/* Lines before byte `bytes` of the file. Only a failure asks, so the file is read again for it. */
+/* Counts the lines before byte `bytes`, by reading the file again: only for an error message. */
 static uint64_t count_lines(int fd, uint64_t bytes)
 {
     uint8_t chunk[8192];
@@ -370,8 +369,8 @@ static int fail_line(struct sl_reader *reader, int err, const struct sl_reader_f
     return err;
 }
 
-/* The next line of the share: 1, 0 at the end, or an error. *bytes without the line's end; *taken
- * with it. The line begins at start. */
+/* Finds the next line of the share, from `start` on. Returns 1, 0 at the end, or an error. *bytes
+ * excludes the line end; *taken includes it. */
 static int find_line(struct sl_reader *reader, size_t *bytes, size_t *taken)
 {
     while (position(reader) < reader->end) {
@@ -380,7 +379,7 @@ static int find_line(struct sl_reader *reader, size_t *bytes, size_t *taken)
             if (err != 0) {
                 return err;
             }
-            continue; /* what was skipped may have been all of the share */
+            continue; /* the skipped part may have been the whole share */
         }
         const uint8_t *end = line_end(reader);
         size_t left = reader->filled - reader->start;
@@ -404,7 +403,7 @@ static int find_line(struct sl_reader *reader, size_t *bytes, size_t *taken)
     return 0;
 }
 
-/* A line without an example: blanks only, or, where the format has them, a comment. */
+/* Returns whether the line has no example: blanks only, or a comment of a format that has them. */
 static bool is_empty(struct sl_bytes line, const struct sl_reader_format *format)
 {
     while (line.left > 0) {

@@ -1,9 +1,8 @@
 /* Criteo's format (Kaggle Display Advertising Challenge, 2014): label, 13 integer fields, 26
- * categorical fields of hexadecimal digits, separated by tabs; any field but the label may be
- * empty. Every row has 39 features: an empty field has a key of its own.
- *
- * An integer x > 2 is first cut to floor(log(x + 1)^2), so that counts fall into few classes; the
- * public preprocessing of that data does the same. Then (field, class) is hashed. */
+ * categorical fields in hexadecimal, separated by tabs. Any field but the label may be empty. Every
+ * row has 39 features: an empty field has its own key. An integer x > 2 is mapped to floor(log(x +
+ * 1)^2), so that counts form few classes, as in the public preprocessing of that data. Then (field,
+ * class) is hashed. */
 #include <math.h>
 
 #include "core/hash.h"
@@ -12,7 +11,7 @@
 
 enum { INTEGER_FIELDS = 13, CATEGORY_FIELDS = 26, FIELDS = INTEGER_FIELDS + CATEGORY_FIELDS };
 
-/* An empty field's key is mixed with another word than that of any value. */
+/* Hashes an empty field with another constant than a value. */
 static uint64_t feature_key(uint32_t field, uint64_t value, bool empty)
 {
     uint64_t seed = sl_hash_key(((uint64_t)field << 1 | (empty ? 1U : 0U)) + 1);

@@ -1,7 +1,6 @@
 /* libsvm's format, "label index:value index:value ...", and libffm's, "label field:index:value
- * ...": words separated by blanks; "# ..." ends a line. The index is the key as it stands. libffm
- * numbers features across all fields, so the field adds nothing to the key; it is checked and
- * dropped. */
+ * ...": words separated by blanks; "# ..." ends a line. The index is the key. libffm numbers
+ * features across all fields, so the field is checked but not part of the key. */
 #include "worker/train/reader.h"
 #include "worker/train/text.h"
 
@@ -11,7 +10,7 @@ static void skip_blanks(struct sl_bytes *tail)
     }
 }
 
-/* True where a word may end. */
+/* Returns whether a word may end here. */
 static bool at_blank(const struct sl_bytes *tail)
 {
     int byte = sl_text_peek(tail);
@@ -35,7 +34,7 @@ static int parse_label(const struct sl_bytes *line, struct sl_bytes *tail, float
     return 0;
 }
 
-/* A whole number and a colon. */
+/* Parses an integer and a colon. */
 static int parse_number(const struct sl_bytes *line, struct sl_bytes *tail, const char *what,
                         uint64_t *out, struct sl_reader_fault *fault)
 {

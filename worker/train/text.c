@@ -11,8 +11,8 @@ static int digit_of(int byte)
     return byte >= '0' && byte <= '9' ? byte - '0' : -1;
 }
 
-/* One more than what a hexadecimal digit stands for; 0: no digit. Most of a click log is such
- * digits: a look into a table is cheaper than comparisons. */
+/* Value of a hexadecimal digit plus 1; 0: no digit. Click logs are mostly such digits, and a table
+ * lookup is faster than comparisons. */
 static const uint8_t HEX_DIGITS[256] = {
     ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
     ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
@@ -41,13 +41,14 @@ bool sl_text_u64(struct sl_bytes *cursor, uint64_t *out)
 
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 
-/* In the highest bit of each byte, all below 128, whether it is at least `least`. */
+/* Sets the highest bit of each byte (all below 128) that is >= `least`. */
 static uint64_t at_least(uint64_t bytes, uint64_t least)
 {
     return (bytes + EACH(128 - least)) & EACH(128);
 }
 
-/* Eight hexadecimal digits at once, the first one in the lowest byte. False: they are not. */
+/* Parses eight hexadecimal digits at once, the first in the lowest byte. False: not all are
+ * digits. */
 static bool hex_word(uint64_t bytes, uint64_t *out)
 {
     const uint64_t lower = bytes | EACH(0x20);
@@ -86,8 +87,8 @@ bool sl_text_hex(struct sl_bytes *cursor, uint64_t *out)
     return true;
 }
 
-/* Digits add to *mantissa while it has room for them; returns how many there are, and in *dropped
- * how many of them it had no room for. */
+/* Appends digits to *mantissa while they fit. Returns the number of digits; *dropped: those that
+ * did not fit. */
 static int64_t take_digits(struct sl_bytes *at, uint64_t *mantissa, int64_t *dropped)
 {
     int64_t count = 0;
@@ -105,8 +106,7 @@ static int64_t take_digits(struct sl_bytes *at, uint64_t *mantissa, int64_t *dro
     return count;
 }
 
-/* One that is over EXPONENT_MAX is as good as any other: no text is long enough to make up for it.
- */
+/* Clamps to EXPONENT_MAX: no text has enough digits to compensate for a larger exponent. */
 static bool take_exponent(struct sl_bytes *at, int64_t *out)
 {
     *out = 0;
@@ -127,15 +127,15 @@ static bool take_exponent(struct sl_bytes *at, int64_t *out)
     return true;
 }
 
-/* mantissa * 10^exponent. Within a few units in the last place of a double, so the float is the
- * nearest one or, in rare cases, its neighbour. */
+/* mantissa * 10^exponent, exact within a few units in the last place of a double: the float is the
+ * nearest one or, rarely, its neighbour. */
 static double scale(uint64_t mantissa, int64_t exponent)
 {
     double value = (double)mantissa;
     if (mantissa == 0) {
         return 0;
     }
-    if (exponent < -300) { /* in two parts, since 10^-exponent alone would overflow */
+    if (exponent < -300) { /* in two parts: 10^-exponent alone would overflow */
         return value / pow(10, 300) / pow(10, (double)(-300 - exponent));
     }
     return exponent < 0 ? value / pow(10, (double)-exponent) : value * pow(10, (double)exponent);

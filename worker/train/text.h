@@ -1,5 +1,4 @@
-/* Numbers out of text, read through a bounds-checked cursor. Independent of the locale. Pure; any
- * thread. */
+/* Parses numbers through a bounds-checked cursor, independent of the locale. Pure; any thread. */
 #ifndef SL_WORKER_TRAIN_TEXT_H
 #define SL_WORKER_TRAIN_TEXT_H
 
@@ -8,7 +7,7 @@
 
 #include "core/bytes.h"
 
-/* The next byte without taking it, or -1 at the end. */
+/* Returns the next byte without taking it; -1 at the end. */
 static inline int sl_text_peek(const struct sl_bytes *cursor)
 {
     return cursor->left == 0 ? -1 : cursor->next[0];
@@ -24,15 +23,15 @@ static inline bool sl_text_skip(struct sl_bytes *cursor, int byte)
     return true;
 }
 
-/* Takes decimal digits, at least one. False, with the cursor where it stood, when there is none or
- * the number is over 2^64 - 1. */
+/* Takes one or more decimal digits. Returns false, with the cursor unchanged, if there is none or
+ * the number exceeds 2^64 - 1. */
 bool sl_text_u64(struct sl_bytes *cursor, uint64_t *out);
 
-/* Takes 1 to 16 hexadecimal digits in either case. False likewise. */
+/* Takes 1 to 16 hexadecimal digits of either case. Returns false likewise. */
 bool sl_text_hex(struct sl_bytes *cursor, uint64_t *out);
 
-/* Takes a decimal number, "-1", "0.25", "3e-5". False likewise, and when it is over the range of a
- * float; what is too small becomes 0. */
+/* Takes a decimal number such as "-1", "0.25", "3e-5". Returns false likewise, or if it overflows a
+ * float; underflow gives 0. */
 bool sl_text_float(struct sl_bytes *cursor, float *out);
 
 #endif

@@ -18,7 +18,7 @@ static void add_scaled(float *restrict to, const float *restrict from, float sca
     }
 }
 
-/* Four sums side by side: one alone would wait for each addition. */
+/* Four independent sums hide the latency of additions. */
 static float dot(const float *restrict a, const float *restrict b, uint32_t count)
 {
     float sums[4] = {0, 0, 0, 0};
@@ -61,7 +61,7 @@ static void layer_backward(const float *matrix, float *grads, const float *restr
 static void rectify(float *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        values[i] = values[i] < 0 ? 0 : values[i]; /* a NaN stays one, and is noticed */
+        values[i] = values[i] < 0 ? 0 : values[i]; /* keeps NaN, so that it is detected */
     }
 }
 
@@ -95,7 +95,7 @@ void sl_tower_backward(const struct sl_tower_shape *shape,
         layer_backward(matrices[layer], grads[layer], in, inputs, slopes + at,
                        shape->widths[layer + 1], in_slopes);
         for (uint32_t i = 0; layer > 0 && i < inputs; i++) {
-            in_slopes[i] = in[i] > 0 ? in_slopes[i] : 0; /* ReLU's derivative */
+            in_slopes[i] = in[i] > 0 ? in_slopes[i] : 0; /* derivative of ReLU */
         }
         at -= inputs;
     }

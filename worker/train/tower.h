@@ -1,6 +1,6 @@
-/* A tower of dense layers with ReLU between them and one linear output. Layer l has a matrix
- * [inputs + 1][outputs], input-major, whose last row is the bias: both passes walk it in order of
- * memory, and rows of zero inputs are skipped. Pure; any thread. */
+/* A tower of dense layers, with ReLU between them and one linear output. Layer l has a matrix
+ * [inputs + 1][outputs], input-major; the last row is the bias. Both passes walk it in memory order
+ * and skip rows of zero inputs. Pure; any thread. */
 #ifndef SL_WORKER_TRAIN_TOWER_H
 #define SL_WORKER_TRAIN_TOWER_H
 
@@ -17,14 +17,14 @@ static inline size_t sl_tower_matrix_floats(const struct sl_tower_shape *shape, 
     return ((size_t)shape->widths[layer] + 1) * shape->widths[layer + 1];
 }
 
-/* Floats of activations (the input first) and, as many, of their derivatives. */
+/* Number of activations (input first), and of their derivatives. */
 size_t sl_tower_activation_floats(const struct sl_tower_shape *shape);
 
-/* activations holds the input; the rest is filled. Returns the output. */
+/* activations holds the input; fills the others. Returns the output. */
 float sl_tower_forward(const struct sl_tower_shape *shape,
                        const float *const matrices[SL_TOWER_LAYERS], float *activations);
 
-/* Adds slope * d output / d matrix to grads; slopes[] := slope * d output / d activations, the
+/* Adds slope * d output / d matrix to grads; sets slopes[] to slope * d output / d activations, the
  * input's first. */
 void sl_tower_backward(const struct sl_tower_shape *shape,
                        const float *const matrices[SL_TOWER_LAYERS],

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define NS_PER_US        1000.0
-#define STALENESS_VALUES 8 /* that a line shows one by one */
+#define STALENESS_VALUES 8 /* shown one by one in a line */
 
 void sl_train_report_init(struct sl_train_report *report)
 {
@@ -26,7 +26,7 @@ double sl_train_report_rows_per_second(const struct sl_train_report *report)
     return report->train_seconds > 0 ? (double)report->rows / report->train_seconds : 0;
 }
 
-/* ---- For people ------------------------------------------------------------------------------ */
+/* Text */
 
 static void print_latency(FILE *to, const char *name, const struct sl_metric_histogram *ns)
 {
@@ -40,7 +40,7 @@ static void print_latency(FILE *to, const char *name, const struct sl_metric_his
                   (unsigned long long)ns->count);
 }
 
-/* Every value with its share where they are few, else quantiles. */
+/* Prints the share of each value if there are few values, else quantiles. */
 static void print_staleness(FILE *to, const struct sl_metric_histogram *steps)
 {
     if (steps->count == 0) {
@@ -134,9 +134,9 @@ int sl_train_report_print(const struct sl_train_report *report, FILE *to)
     return fflush(to) == 0 && ferror(to) == 0 ? 0 : SL_ERR_IO;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
+/* JSON */
 
-/* JSON knows no NaN. */
+/* JSON has no NaN. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -245,8 +245,8 @@ static int write_all(int fd, const char *text, size_t bytes)
     return 0;
 }
 
-/* how: O_TRUNC or O_EXCL. Each step can meet a full disk; fsync, since some file systems tell only
- * then. */
+/* how: O_TRUNC or O_EXCL. Every call can fail on a full disk; some file systems report it only in
+ * fsync. */
 static int write_file(const char *path, int how, const char *text)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
@@ -254,7 +254,7 @@ static int write_file(const char *path, int how, const char *text)
         return -1;
     }
     bool written = write_all(fd, text, strlen(text)) == 0 && write_all(fd, "\n", 1) == 0 &&
-                   (fsync(fd) == 0 || errno == EINVAL); /* no disk under a pipe or a device */
+                   (fsync(fd) == 0 || errno == EINVAL); /* pipes and devices cannot be synced */
     int saved = errno;
     bool closed = close(fd) == 0;
     if (!written) {
@@ -263,8 +263,8 @@ static int write_file(const char *path, int how, const char *text)
     return written && closed ? 0 : -1;
 }
 
-/* Beside it first, then renamed. What is there and no regular file, such as a pipe or a device,
- * must not be replaced: it is written to. */
+/* Writes a temporary file and renames it. A pipe or a device must not be replaced: it is written
+ * directly. */
 static int replace_file(const char *path, const char *text)
 {
     struct stat status;
@@ -276,7 +276,7 @@ static int replace_file(const char *path, const char *text)
         errno = ENOMEM;
         return -1;
     }
-    (void)unlink(temporary); /* of a process that had this number before, or a link elsewhere */
+    (void)unlink(temporary); /* left by a process with the same pid, or a link elsewhere */
     int result = write_file(temporary, O_EXCL, text);
     if (result == 0) {
         result = rename(temporary, path);

@@ -1,4 +1,4 @@
-/* What a worker measured: printed as a block at the end, written as JSON. */
+/* The measurements of a worker: printed at the end and written as JSON. */
 #ifndef SL_WORKER_TRAIN_TRAIN_REPORT_H
 #define SL_WORKER_TRAIN_TRAIN_REPORT_H
 
@@ -8,63 +8,66 @@
 #include "core/metric.h"
 #include "worker/train/model.h"
 
-/* What was asked for. Names are static storage. */
+/* The requested settings. Names are static storage. */
 struct sl_train_report_job {
     uint32_t worker_index, worker_count, shard_count;
     const char *model, *format, *optimizer, *protocol;
-    char consistency[24]; /* "ssp:2" */
+    char consistency[24]; /* CPU time of the training, in seconds. In wall-clock time, waiting for a
+                           * server and waiting for a core look alike; here only waiting for a
+                           * server costs nothing. */
     struct sl_optimizer_spec optimizer_spec;
     struct sl_model_shape shape;
     uint32_t epochs, batch_rows;
 };
 
-/* Processor time of the training, in seconds. By the wall clock, a worker that waits for a ps and
- * one that waits for a core look alike; here only the first costs nothing. */
+/* of the process: the sum of the others */
 struct sl_train_report_processor {
-    double all;       /* of the whole process: the sum of the others */
-    double reading;   /* the loader's thread: parsing rows, numbering keys */
-    double computing; /* the model and its gradients */
-    double calling;   /* the rest of the training thread: requests made up, answers taken */
-    double client;    /* the client's reactors: the network */
+    double all;       /* loader thread: parsing rows, numbering keys */
+    double reading;   /* the model and its gradients */
+    double computing; /* other work of the training thread: building requests, reading replies */
+    double calling;   /* the client's reactors: the network */
+    double client;    /* all epochs were trained; false after a signal or a failure */
 };
 
 struct sl_train_report {
     struct sl_train_report_job job;
-    bool complete; /* all epochs were trained; false after a signal or a failure */
+    bool complete; /* mean over the last epoch begun, each batch before its push; NaN: none */
     uint64_t rows, batches;
-    double train_loss; /* mean over the last epoch begun, each batch before its push; NaN: none */
+    double train_loss; /* From a step's submission until the trainer sees its completion, which may
+                        * be later than its arrival while the worker computes. A step that pushes
+                        * and pulls counts in both. */
     bool evaluated;
     uint64_t test_rows;
     double test_loss, test_auc;
 
-    /* A step that both pushes and pulls counts in both. From its submission until its answer was
-     * seen, which is later than it came when the worker was computing. */
+    /* in iterations, of pulls used for training */
     struct sl_metric_histogram pull_ns, push_ns;
-    struct sl_metric_histogram staleness; /* in steps, of the pulls that were trained on */
+    struct sl_metric_histogram staleness; /* Parts of train_seconds: waiting for the loader, waiting
+                                           * for servers, the model, building requests. */
     struct sl_client_stats traffic;
 
     double train_seconds, evaluate_seconds;
-    /* Parts of train_seconds: for the loader, for the ps, for the model, for making up requests. */
+    /* Prints the report: in full for worker 0 and the evaluating worker, one line for others.
+     * Errors: IO, with errno. */
     double reading_seconds, waiting_seconds, computing_seconds, sending_seconds;
     struct sl_train_report_processor processor;
 };
 
 void sl_train_report_init(struct sl_train_report *report);
 
-/* Prints the block for people: whole for worker 0 and for the worker that evaluated, one line for
- * any other. Errors: IO, with errno. */
+/* Returns the report path of this worker: `file` for worker 0, or if `file` is a device (all
+ * reports go to it), else FILE.N. The caller frees it; NULL: no memory. */
 int sl_train_report_print(const struct sl_train_report *report, FILE *to);
 
-/* The file of this worker's report: `file` for worker 0, and where `file` is a device, which takes
- * all reports; else FILE.N. The caller's to free; NULL: no memory. */
+/* Checks that a report can be written to `path` later: the directory, or the device, exists and is
+ * writable. Errors: those of the system, with reason. */
 char *sl_train_report_path(const char *file, uint32_t worker_index);
 
-/* Whether a report can be written to `path` later: its folder, or a device of that name, is there
- * and may be written to. Errors: those of the system, with reason. */
+/* Writes JSON. A regular file is written beside `path` and renamed, so that no reader sees a
+ * partial file. Errors, with reason: IO and other system errors, NO_MEMORY. */
 int sl_train_report_check(const char *path, char *reason, size_t reason_bytes);
 
-/* Writes JSON, a regular file beside `path` first and renamed then, so that nobody sees half of it.
- * Errors: IO and other system errors, NO_MEMORY, with reason. */
+/* Rows a second over the whole training time; 0 before any. */
 int sl_train_report_write(const struct sl_train_report *report, const char *path, char *reason,
                           size_t reason_bytes);
 

@@ -20,10 +20,10 @@
 #define START_BARRIER    "starling-worker/start"
 #define END_BARRIER      "starling-worker/end"
 
-/* A worker without an iteration to begin with (sl_client_clock). */
+/* sl_client_clock of a worker that had already finished. */
 #define NOTHING_TO_TRAIN UINT32_MAX
 
-/* A step that pushes iteration i pulls, in ASP, for iteration i + 2. */
+/* Under ASP, a step that pushes iteration i pulls for iteration i + 2. */
 
 struct trainer {
     const struct sl_trainer_options *options;
@@ -40,10 +40,10 @@ struct trainer {
     uint32_t lead;
     bool fused;                                   /* push, tick and pull are one step */
     uint32_t begin;                               /* the first iteration, or NOTHING_TO_TRAIN */
-    uint32_t clock;                               /* the iteration that it is at */
-    bool stopped;                                 /* before its last batch, by options->stop */
-    uint64_t check_ns;                            /* when to check next that no values are lost */
-    struct sl_pipeline_lane *ahead[LEAD_MAX + 1]; /* pulled for, in order; NULL: none */
+    uint32_t clock;                               /* the current iteration */
+    bool stopped;                                 /* by options->stop, before the last batch */
+    uint64_t check_ns;                            /* next check for lost parameters */
+    struct sl_pipeline_lane *ahead[LEAD_MAX + 1]; /* prefetched, in order; NULL: none */
 
     uint32_t epoch; /* of the loss below */
     double loss_sum, recent_loss;
@@ -57,7 +57,7 @@ uint32_t sl_trainer_lead(const struct sl_consistency_spec *consistency)
     return ahead ? LEAD_MAX : 0;
 }
 
-/* ---- Start ----------------------------------------------------------------------------------- */
+/* Start */
 
 static struct sl_consistency_spec table_consistency(const struct trainer *trainer)
 {
@@ -135,8 +135,8 @@ static void fini(struct trainer *trainer)
     free(trainer->scratch);
 }
 
-/* All workers of the job, but those that have left or are lost. A signal while it waits ends the
- * process (main.c); one that came before must not be slept over. */
+/* Waits at a barrier for all workers that have neither left nor expired. A signal during the wait
+ * ends the process (main.c); an earlier signal skips the wait. */
 static int meet(const struct trainer *trainer, const char *barrier, uint32_t timeout_ms)
 {
     const struct sl_trainer_options *options = trainer->options;
@@ -160,8 +160,8 @@ static int log_meeting(int err, const char *where, uint32_t timeout_ms)
     return err;
 }
 
-/* The workers begin together, but for one that comes when they have begun: nobody would come to
- * meet it. They may have begun while it came, so it looks again before it gives up. */
+/* The workers start together. A late worker must not wait: the others have passed the barrier,
+ * perhaps while it waited, so it checks again after a timeout. */
 static int meet_at_start(const struct trainer *trainer)
 {
     const uint32_t timeout_ms = trainer->options->start_timeout_ms;
@@ -183,9 +183,9 @@ static int meet_at_start(const struct trainer *trainer)
     return sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_STARTED);
 }
 
-/* ---- One batch ------------------------------------------------------------------------------- */
+/* One batch */
 
-/* The "sum" optimizer adds what it is sent, as ps-lite's servers do: the worker makes the step. */
+/* The SUM optimizer only adds, like ps-lite's servers: the worker applies the learning rate. */
 static void turn_into_step(const struct trainer *trainer, const struct sl_pipeline_lane *lane)
 {
     float scale = -trainer->options->optimizer.lr;
@@ -202,8 +202,8 @@ static double seconds_of(uint64_t ns)
     return (double)ns / (double)SL_CLOCK_NS_PER_S;
 }
 
-/* Errors: CORRUPT, with the pipeline's reason, when the batch's loss is not a finite number. Its
- * gradients must not be pushed then. */
+/* Errors: CORRUPT, with the pipeline's reason, if the loss is not finite; then do not push the
+ * gradients. */
 static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
 {
     struct sl_model_pass pass = {.shape = &trainer->options->shape, .scratch = trainer->scratch};
@@ -253,7 +253,7 @@ static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
     return 0;
 }
 
-/* Sends for the parameters of iteration `clock`'s batch, in a step of its own. */
+/* Pulls the parameters of iteration `clock` in a separate step. */
 static int send_for(struct trainer *trainer, uint32_t clock, struct sl_pipeline_lane *lane)
 {
     return sl_pipeline_submit(&trainer->pipeline, clock, NULL, SL_PIPELINE_NO_TICK, lane);
@@ -275,7 +275,7 @@ static int send_for_first(struct trainer *trainer)
     return 0;
 }
 
-/* Once the first batch is there, or is not. */
+/* Call after the first load. */
 static void log_begin(const struct trainer *trainer)
 {
     const struct sl_pipeline_lane *first = trainer->ahead[0];
@@ -290,7 +290,7 @@ static void log_begin(const struct trainer *trainer)
     }
 }
 
-/* Pushes the lane's gradients, ends the iteration, and sends for `next` (NULL: nothing). */
+/* Pushes the lane's gradients, ticks, and pulls `next` (NULL: nothing). */
 static int push_and_pull(struct trainer *trainer, struct sl_pipeline_lane *lane,
                          struct sl_pipeline_lane *next)
 {
@@ -305,7 +305,7 @@ static int push_and_pull(struct trainer *trainer, struct sl_pipeline_lane *lane,
     return send_for(trainer, clock + 1 + trainer->lead, next);
 }
 
-/* Errors: CORRUPT, with the pipeline's reason: the model is not what was trained any more. */
+/* Errors: CORRUPT, with the pipeline's reason, if a server lost its parameters. */
 static int check_values(struct trainer *trainer)
 {
     const int32_t ps = sl_client_values_lost(trainer->options->client);
@@ -328,7 +328,7 @@ static int check_values_if_due(struct trainer *trainer)
     return check_values(trainer);
 }
 
-/* Computes on the batch that is next, pushes, and sends for one further on. */
+/* Computes on the next batch, pushes, and prefetches a later batch. */
 static int train_one(struct trainer *trainer)
 {
     struct sl_pipeline_lane *lane = trainer->ahead[0];
@@ -357,8 +357,7 @@ static int train_one(struct trainer *trainer)
     return push_and_pull(trainer, lane, next);
 }
 
-/* What the process had spent before the training: it has waited for others meanwhile, and the
- * loader has begun. */
+/* CPU time before the training: waiting for other workers, and the loader's first batches. */
 struct spent {
     uint64_t process_ns, thread_ns, loader_ns;
 };
@@ -380,7 +379,7 @@ static void account_processor(struct trainer *trainer, const struct spent *befor
                           seconds_of(after.thread_ns - before->thread_ns);
     spent->reading = seconds_of(after.loader_ns - before->loader_ns);
     spent->calling = seconds_of(after.thread_ns - before->thread_ns) - spent->computing;
-    /* What the loader did beforehand counts as reading, but not in the process since. */
+    /* Reading includes the loader's earlier work, which the process time since then excludes. */
     spent->client = others > spent->reading ? others - spent->reading : 0;
     spent->all = spent->reading + spent->computing + spent->calling + spent->client;
 }
@@ -416,7 +415,7 @@ static int train(struct trainer *trainer)
     return err;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* Training and evaluation */
 
 static int evaluate(struct trainer *trainer)
 {
@@ -431,14 +430,14 @@ static int evaluate(struct trainer *trainer)
         err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader,
                               options->batch_rows, trainer->report);
     }
-    /* Also when it failed: another worker would not fare better. */
+    /* Recorded after a failure too: another worker would fail alike. */
     int told = err != 0 ? sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_FAILED) : 0;
     told =
         told != 0 ? told : sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED);
     return err != 0 ? err : told;
 }
 
-/* Whether an evaluation is over; one that failed, in another process perhaps, is an error. */
+/* Writes whether the evaluation is over. A failed one, by any worker, is an error. */
 static int look_at_evaluation(const struct trainer *trainer, bool *over)
 {
     bool failed = false;
@@ -455,11 +454,10 @@ static int look_at_evaluation(const struct trainer *trainer, bool *over)
     return err;
 }
 
-/* Worker 0 evaluates while the others wait; when it is lost before it has, worker 1 does, and so
- * on. Each turn ends with a meeting, of those who are still there: the turn of a worker that is
- * lost ends by itself. The meetings have one name, that of the first, so that a worker that comes
- * late meets the others whatever turn it is; it then takes its own turn, and may evaluate beside
- * another, with the same result. */
+/* Worker 0 evaluates while the others wait. If it expires before, worker 1 evaluates, and so on.
+ * Each turn ends with a barrier of the active workers, so the turn of an expired worker ends by
+ * itself. All turns use the same barrier name: a late worker meets the others in any turn. It then
+ * takes its own turn and may evaluate in parallel with another worker, with the same result. */
 static int evaluate_in_turn(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
@@ -525,8 +523,8 @@ int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *t
         .options = options,
         .report = report,
         .lead = lead,
-        /* A pull behind the tick is of the next iteration: too little where SSP pulls further on.
-         */
+        /* A pull after the tick is of the next iteration: too early a clock when SSP prefetches
+         * further. */
         .fused = options->consistency.mode == SL_CONSISTENCY_ASP || lead == 0,
         .begin = begin,
         .clock = begin,
