@@ -14,10 +14,10 @@
 #define BUFFERS                16
 #define HEARTBEATS_OF_A_LEASE  4
 
-/* Between two attempts to register anew where the coordinator has no leases. */
+/* Between two registration attempts if the coordinator has no leases. */
 #define INTERVAL_WITHOUT_LEASE (2 * SL_CLOCK_NS_PER_S)
 
-/* Between two `absent`. */
+/* Between two calls of `absent`. */
 #define ABSENCE_INTERVAL       SL_CLOCK_NS_PER_S
 
 static struct sl_timer_wheel *timers_of(struct sl_agent *member)
@@ -43,9 +43,9 @@ static void fail(struct sl_agent *member, int err, const char *reason)
     member->options.failed(member->options.ctx, err);
 }
 
-/* ---- Registering ---------------------------------------------------------------------------- */
+/* Registration */
 
-/* Finds this process in the cluster; false: it is not there as it is. */
+/* Finds this process in the cluster. Returns false if its shard count differs, or it is missing. */
 static bool find_shards(const struct sl_agent *member, const struct sl_message_cluster *cluster,
                         uint32_t *first_shard, uint32_t *shard_count)
 {
@@ -86,7 +86,7 @@ static void cluster_came(struct sl_agent *member, const struct sl_message_cluste
     member->registered = true;
     tell_cluster(member, cluster);
     if (member->failed) {
-        return; /* its owner has found fault with it */
+        return; /* the owner rejected the cluster */
     }
     if (member->is_expired) {
         sl_log_info("the coordinator is back");
@@ -111,13 +111,13 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
     struct sl_agent *member = ctx;
     member->registering = false;
     if (member->session == NULL) {
-        return; /* we left */
+        return; /* after sl_agent_leave */
     }
     if (err == 0) {
         cluster_came(member, &answer->cluster);
     } else if (member->joined && (err == SL_ERR_DEADLINE || err == SL_ERR_NO_MEMORY)) {
         sl_log_debug("not registered again: %s", reason);
-        member->registered = false; /* with a heartbeat, anew */
+        member->registered = false; /* the next heartbeat retries */
     } else {
         fail(member, err, reason);
     }
@@ -126,7 +126,7 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
     }
 }
 
-/* Before it has joined, what is left of the start timeout. */
+/* Until joined: the rest of the start timeout. */
 static uint64_t register_timeout_ns(const struct sl_agent *member)
 {
     uint64_t timeout_ns = member->options.start_timeout_ns;
@@ -160,7 +160,8 @@ static void register_once(struct sl_agent *member)
     (void)snprintf(message.reg.host, sizeof message.reg.host, "%s",
                    options->host == NULL ? "" : options->host);
     if (member->registering) {
-        /* The session sends it, again perhaps: as it is now. Where it is on its way, news wait. */
+        /* The session may send the Register again: it takes the current one. If the request is
+         * already in flight, the news stay pending. */
         const bool is_renewed = sl_session_request_renew(member->session, &message);
         member->has_news = member->has_news && !is_renewed;
         return;
@@ -171,7 +172,7 @@ static void register_once(struct sl_agent *member)
                        member);
 }
 
-/* ---- The session ---------------------------------------------------------------------------- */
+/* Session */
 
 static bool may_choose_interval(const struct sl_agent *member)
 {
@@ -195,7 +196,7 @@ static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
     arm_heartbeat(member);
     if (member->lease_ns != 0) {
         struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
-        /* An outbox that is full holds what says as much as a heartbeat. */
+        /* A full outbox holds other messages, which renew the lease as well. */
         (void)sl_session_notify(member->session, &message);
     }
     if (!member->registered && sl_session_conn(member->session) != NULL) {
@@ -226,7 +227,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     member->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
     sl_timer_disarm(timers_of(member), &member->absence);
     if (member->options.any_task) {
-        member->options.any_task = false; /* the session stays with it, too */
+        member->options.any_task = false; /* the session keeps it as well */
         member->options.task_index = welcome->task_index;
     }
     if (member->options.heartbeat_ns != 0 && !may_choose_interval(member)) {
@@ -265,9 +266,9 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
 static void told_loss(const struct sl_agent *member, const struct sl_message_expired *expired)
 {
     if (expired->role == SL_MESSAGE_ROLE_WORKER) {
-        member->options.expired(member->options.ctx, expired); /* the server has a line about it */
+        member->options.expired(member->options.ctx, expired); /* the server logs it */
     } else if (member->options.task_index != 0 || member->options.peer_name != NULL) {
-        /* Beside the coordinator, that has said so. */
+        /* If the coordinator is on this process, it has logged this. */
         sl_log_warn("ps/%" PRIu32 " is lost: %s", expired->task_index, expired->why);
     }
 }
@@ -311,7 +312,7 @@ static const struct sl_session_events session_events = {
     .closed = on_closed,
 };
 
-/* ---- For the owner -------------------------------------------------------------------------- */
+/* Calls of the owner */
 
 static int open_session(struct sl_agent *member)
 {

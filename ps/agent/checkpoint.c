@@ -1,4 +1,4 @@
-/* Checkpoints: what the coordinator says about them, and what this process answers. */
+/* Checkpoints: handles the coordinator's messages, and sends this process's answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,18 +40,18 @@ static struct sl_message failure_of(uint64_t number, int err, const char *why)
     return message;
 }
 
-/* What has no place in the course of the checkpoints that it knows. */
+/* Answers a message that does not fit the checkpoints known here. */
 static void contradict(struct sl_agent *member, uint64_t number, int err, const char *why)
 {
     struct sl_message message = failure_of(number, err, why);
-    (void)sl_session_notify(member->session, &message); /* without it, the coordinator times out */
+    (void)sl_session_notify(member->session, &message); /* if it fails, the coordinator times out */
 }
 
 void sl_agent_checkpoint_notified(struct sl_agent *member, const struct sl_message_checkpoint *told)
 {
     struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
     if (told->number == checkpoint->number) {
-        send_answer(member); /* or it comes when the files are there */
+        send_answer(member); /* if it is not ready, it follows when the files are written */
         return;
     }
     if (!member->joined) {
@@ -86,7 +86,7 @@ void sl_agent_checkpoint_complete_notified(struct sl_agent *member,
         return;
     }
     if (checkpoint->is_complete || checkpoint->answer.checkpoint_part.err != 0) {
-        send_answer(member); /* or it comes when the manifest is written */
+        send_answer(member); /* if it is not ready, it follows when the manifest is written */
         return;
     }
     forget_answer(checkpoint);
@@ -107,7 +107,7 @@ uint64_t sl_agent_checkpoint_newest(const struct sl_agent *member)
     return newest > member->checkpoint.number ? newest : member->checkpoint.number;
 }
 
-/* Whether the one whose manifest it wrote last is complete everywhere it may not know. */
+/* Counts the last manifest written here, although other servers may not have written theirs. */
 uint64_t sl_agent_checkpoint_latest(const struct sl_agent *member)
 {
     const uint64_t latest = member->checkpoint.latest;
@@ -119,10 +119,10 @@ void sl_agent_checkpoint_fini(struct sl_agent *member)
     forget_answer(&member->checkpoint);
 }
 
-/* ---- For the owner -------------------------------------------------------------------------- */
+/* Calls of the owner */
 
-/* Takes over what the message owns. What is not about the checkpoint that was told last comes too
- * late: the coordinator has given that one up. */
+/* Takes ownership of the message's memory. Drops answers for earlier checkpoints: the coordinator
+ * has aborted them. */
 static void answer(struct sl_agent *member, uint64_t number, struct sl_message *message)
 {
     sl_reactor_assert_owner(member->options.reactor);

@@ -15,7 +15,7 @@ static void subdir_name(uint64_t number, char name[SL_DISK_NAME_BYTES])
     (void)snprintf(name, SL_DISK_NAME_BYTES, PREFIX "%06" PRIu64, number);
 }
 
-/* 0: it is no checkpoint's name. A number is spelt in one way only. */
+/* Returns 0 if the name is not a checkpoint's. Each number has exactly one spelling. */
 static uint64_t number_of(const char *name)
 {
     char again[SL_DISK_NAME_BYTES];
@@ -44,7 +44,7 @@ int sl_checkpoint_directory_path(const char *directory, uint64_t number, const c
     return sl_disk_join(directory, inner, path, reason, reason_bytes);
 }
 
-/* ---- One manifest ---------------------------------------------------------------------------- */
+/* One manifest */
 
 int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *directory,
                                      uint64_t number, struct sl_checkpoint_manifest *out,
@@ -77,7 +77,7 @@ int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *dir
     return err;
 }
 
-/* ---- All of a directory ---------------------------------------------------------------------- */
+/* Listing */
 
 static int look_at(const struct sl_disk *disk, const char *directory,
                    struct sl_checkpoint_found *found, char *reason, size_t reason_bytes)
@@ -180,9 +180,9 @@ uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_
     return dropped;
 }
 
-/* ---- Newest ---------------------------------------------------------------------------------- */
+/* Newest */
 
-/* 0: complete; NOT_FOUND: it has no manifest. */
+/* Returns 0 if complete, NOT_FOUND if it has no manifest. */
 static int check_complete(const struct sl_disk *disk, const char *directory, uint64_t number,
                           struct sl_checkpoint_shard_range range,
                           const struct sl_checkpoint_report *report, char *reason,
@@ -231,7 +231,7 @@ int sl_checkpoint_directory_newest(const struct sl_disk *disk, const char *direc
     return err;
 }
 
-/* ---- Publish --------------------------------------------------------------------------------- */
+/* Publish */
 
 static int set_base(const struct sl_disk *disk, const char *directory,
                     struct sl_checkpoint_manifest *manifest, char *reason, size_t reason_bytes)

@@ -1,14 +1,12 @@
-/* The directory of all checkpoints of a job: DIRECTORY/checkpoint-000012/ holds a shard's file each
- * and manifest.json. Several ps may share it, or each have one of its own, which then holds the
- * files of its own shards and the manifest of all.
+/* Checkpoint directory manages all checkpoints of a job: DIRECTORY/checkpoint-000012/ holds one
+ * file per shard and manifest.json. Servers may share a directory. A server with its own holds the
+ * files of its shards, and the manifest of all.
  *
- * A checkpoint is complete when it has a manifest that is as it was written, the files of the
- * scope have the sizes that it says, and the same is true of the checkpoint that it adds to. That
- * the bytes in the files are right is found when they are read: verify, or reader.h.
- *
- * Names come from the numbers of shards and checkpoints only, never out of a file: nothing outside
- * the directory is opened, written or removed, whatever a manifest says. Blocking: any thread, one
- * at a time in a process; in a ps an aside, or the main thread before start. */
+ * A checkpoint is complete if it has an undamaged manifest, the files of the range have the sizes
+ * in it, and its base is complete too. File contents are checked only when they are read: verify,
+ * or reader.h. Names are derived from shard and checkpoint numbers, never read from a file: no
+ * manifest can make this code touch anything outside the directory. Blocks. Any thread, one at a
+ * time per process; in a server an offload thread, or the main thread before start. */
 #ifndef SL_PS_CHECKPOINT_DIRECTORY_H
 #define SL_PS_CHECKPOINT_DIRECTORY_H
 
@@ -19,23 +17,23 @@
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
 
-#define SL_CHECKPOINT_CHAIN_MAX 1000 /* checkpoints that one may stand on */
+#define SL_CHECKPOINT_CHAIN_MAX 1000 /* longest chain of bases */
 
-/* Whose files must be there: of shards [first, first + count); count 0: all of the checkpoint. */
+/* The shards whose files must exist: [first, first + count); count 0: all of the checkpoint. */
 struct sl_checkpoint_shard_range {
     uint32_t first, count;
 };
 
-/* What is wrong with which path; called for each finding. */
+/* Called for each damaged or missing path. */
 struct sl_checkpoint_report {
     void (*find)(void *ctx, const char *path, const char *why);
     void *ctx;
 };
 
 enum sl_checkpoint_state {
-    SL_CHECKPOINT_INCOMPLETE, /* no manifest: being written, or left so by a crash */
-    SL_CHECKPOINT_PUBLISHED,  /* it has a manifest, as it was written */
-    SL_CHECKPOINT_DAMAGED     /* its manifest cannot be read, or is not as it was written */
+    SL_CHECKPOINT_INCOMPLETE, /* no manifest: being written, or left by a crash or an abort */
+    SL_CHECKPOINT_PUBLISHED,  /* has an undamaged manifest */
+    SL_CHECKPOINT_DAMAGED     /* its manifest cannot be read, or its checksum is wrong */
 };
 
 struct sl_checkpoint_found {
@@ -44,41 +42,40 @@ struct sl_checkpoint_found {
 };
 
 struct sl_checkpoint_list {
-    struct sl_checkpoint_found *items; /* by ascending number; list_fini */
+    struct sl_checkpoint_found *items; /* by ascending number; sl_checkpoint_list_fini */
     uint32_t count;
 };
 
-/* All checkpoints. Errors: NOT_FOUND (no such directory), TOO_LARGE, NO_MEMORY, IO; with a reason.
- */
+/* Lists all checkpoints. Errors, with a reason: NOT_FOUND (no such directory), TOO_LARGE,
+ * NO_MEMORY, IO. */
 int sl_checkpoint_directory_list(const struct sl_disk *disk, const char *directory,
                                  struct sl_checkpoint_list *out, char *reason, size_t reason_bytes);
 void sl_checkpoint_list_fini(struct sl_checkpoint_list *list);
 
-/* A folder without a manifest whose number is farther above the newest manifest than this is a
- * stray: no job has counted up to there. */
+/* A directory without a manifest whose number exceeds the newest manifest's by more than this is a
+ * stray: no job can have counted that far. */
 #define SL_CHECKPOINT_STRAY_GAP 1000000000ULL
 
-/* Takes strays out of the list, so that numbers go on below them. Returns how many; *first: the
- * least of them, where there is one. Pure. */
+/* Removes strays from the list, so that numbering continues below them. Returns their number;
+ * *first: the least of them, if any. Pure. */
 uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_t *first);
 
-/* The manifest of a checkpoint, which is of that number. Errors: NOT_FOUND (there is none),
- * CORRUPT, VERSION, NO_MEMORY, IO; with a reason. */
+/* Reads the manifest of checkpoint `number`. Errors, with a reason: NOT_FOUND, CORRUPT (also: it
+ * has another number), VERSION, NO_MEMORY, IO. */
 int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *directory,
                                      uint64_t number, struct sl_checkpoint_manifest *out,
                                      char *reason, size_t reason_bytes);
 
-/* What is read to have checkpoint `number`: a full one and, in order, those that add to it. */
+/* The manifests needed to restore a checkpoint: a full one, then its incrementals in order. */
 struct sl_checkpoint_chain {
-    struct sl_checkpoint_manifest *items; /* [count]: items[0] is full; chain_fini */
+    struct sl_checkpoint_manifest *items; /* [count]: items[0] is full; sl_checkpoint_chain_fini */
     uint32_t count;
 };
 
-/* Reads all manifests, checks that they are each other's bases, and that the files of the scope
- * have the right sizes. The scope is of the checkpoints' own shards; one with fewer shards than
- * that is CORRUPT. All findings are reported (report may be NULL), and the first is the reason.
- * Errors: NOT_FOUND (`number` has no manifest), CORRUPT (it is not complete), VERSION, NO_MEMORY,
- * IO; *out needs chain_fini on success only. */
+/* Reads all manifests of a chain, and checks the links to their bases and the file sizes of the
+ * range. A checkpoint with fewer shards than the range is CORRUPT. Every finding is reported
+ * (report may be NULL); the first is the reason. Errors: NOT_FOUND (`number` has no manifest),
+ * CORRUPT (not complete), VERSION, NO_MEMORY, IO. On success *out needs chain_fini. */
 int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
                                   uint64_t number, struct sl_checkpoint_shard_range range,
                                   const struct sl_checkpoint_report *report,
@@ -86,75 +83,73 @@ int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *direct
                                   size_t reason_bytes);
 void sl_checkpoint_chain_fini(struct sl_checkpoint_chain *chain);
 
-/* The greatest number below `below` (0: of all) that is complete. Those without a manifest do not
- * count. One that has a manifest, but is damaged or lacks files, is an error CORRUPT, unless
- * fall_back: then it is reported, and passed over. Errors: NOT_FOUND (no complete checkpoint
- * there), CORRUPT, VERSION, NO_MEMORY, IO; with a reason. */
+/* Finds the newest complete checkpoint below `below` (0: of all). Those without a manifest are
+ * skipped. A damaged one is an error CORRUPT; with fall_back it is reported and skipped. Errors,
+ * with a reason: NOT_FOUND (none is complete), CORRUPT, VERSION, NO_MEMORY, IO. */
 struct sl_checkpoint_newest_options {
     struct sl_checkpoint_shard_range range;
     uint64_t below;
     bool fall_back;
-    const struct sl_checkpoint_report *report; /* NULL: nobody */
+    const struct sl_checkpoint_report *report; /* may be NULL */
 };
 int sl_checkpoint_directory_newest(const struct sl_disk *disk, const char *directory,
                                    const struct sl_checkpoint_newest_options *options,
                                    uint64_t *number, char *reason, size_t reason_bytes);
 
-/* As chain, and reads every byte of the files of the scope. Every damaged, truncated or missing
- * file is reported with what is wrong with it. Errors: as of chain. */
+/* Like chain, but reads every byte of the files in the range. Reports every damaged, truncated or
+ * missing file. Errors: as for chain. */
 int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *directory,
                                    uint64_t number, struct sl_checkpoint_shard_range range,
                                    const struct sl_checkpoint_report *report, char *reason,
                                    size_t reason_bytes);
 
-/* Writes the manifest: from then on, and through any crash after this has returned, the checkpoint
- * exists. manifest->base_id and id are set here. Several ps may do so at once, each with another
- * `writer`, such as its task index; whose manifest remains does not matter. The files of the scope
- * must be there. Errors: NOT_FOUND (a file, or the base's manifest), CORRUPT (another size, the
- * base's manifest), NO_MEMORY, IO; with a reason. */
+/* Writes the manifest, which makes the checkpoint exist; it survives any crash after this returned.
+ * Sets manifest->base_id and id. Several servers may publish at once, each with its own `writer`,
+ * e.g. the task index; it does not matter whose manifest remains. The files of the range must
+ * exist. Errors, with a reason: NOT_FOUND (a file, or the base's manifest), CORRUPT (a size, or the
+ * base's manifest), NO_MEMORY, IO. */
 int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *directory,
                                     struct sl_checkpoint_manifest *manifest,
                                     struct sl_checkpoint_shard_range range, uint32_t writer,
                                     char *reason, size_t reason_bytes);
 
-/* Removes complete checkpoints but the newest `keep` and those that they add to; and what is
- * without a manifest and older than the newest complete one. Those with a manifest that are damaged
- * stay, for people to look at; so do files that are none of ours, and their folder. With `newest`,
- * none above that counts as kept, and those between `above` and `below` go too, if `newest` is
- * complete here. *removed: checkpoints removed. Errors: NO_MEMORY, IO (some may be removed); with a
- * reason. */
+/* Removes complete checkpoints except the newest `keep` and their bases. Also removes those without
+ * a manifest that are older than the newest complete one. Damaged ones stay for inspection; so do
+ * foreign files and their directory. With `newest`: newer ones do not count towards keep; if
+ * `newest` is complete here, those above `above` and below `below` are removed too. *removed:
+ * number of checkpoints. Errors, with a reason: NO_MEMORY, IO (some may be removed). */
 struct sl_checkpoint_prune_options {
     struct sl_checkpoint_shard_range range;
     uint32_t keep;   /* at least 1 */
-    uint64_t newest; /* 0: the newest that is found */
-    uint64_t above;  /* with newest, not less than that: what lies between this and `below`, */
-    uint64_t below;  /* which is greater, was given up by the cluster */
+    uint64_t newest; /* 0: the newest complete one here */
+    uint64_t above;  /* with newest: at least newest. Checkpoints above this and */
+    uint64_t below;  /* below this were aborted or abandoned by the job */
 };
 int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *directory,
                                   const struct sl_checkpoint_prune_options *options,
                                   uint32_t *removed, char *reason, size_t reason_bytes);
 
-/* Removes the files of those below `below` that have no manifest: they were given up. The folders
- * of the newest `folders` of them stay: by these it is known that they were never complete, whoever
- * else has their manifests. What is set aside (see abandon) stays too, and so do files that are
- * none of ours. Several ps may do so at once. Errors: NOT_FOUND (no such directory), TOO_LARGE,
- * NO_MEMORY, IO (some may be done); with a reason. */
+/* Removes the files of aborted checkpoints: those below `below` without a manifest. The directories
+ * of the newest `folders` of them stay as markers: they never completed, even if another server has
+ * their manifest. Abandoned checkpoints and foreign files stay. Several servers may run this at
+ * once. Errors, with a reason: NOT_FOUND (no such directory), TOO_LARGE, NO_MEMORY, IO (partly
+ * done). */
 int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
                                               uint64_t below, uint32_t folders, char *reason,
                                               size_t reason_bytes);
 
-/* The name that the manifest of a checkpoint has which a job did not go on from. */
+/* Name of the manifest of an abandoned checkpoint. */
 #define SL_CHECKPOINT_ABANDONED_NAME "manifest.json.abandoned"
 
-/* Checkpoints above `above` and up to `to` are none any more: their manifests get another name, by
- * which people can have them back until they are pruned. Those whose manifests are damaged stay as
- * they are. Several ps may do so at once. *count: how many. Errors: NOT_FOUND (no such directory),
- * NO_MEMORY, IO (some may be done); with a reason. */
+/* Abandons the checkpoints above `above` and up to `to`: renames their manifests, which an operator
+ * can undo until they are pruned. Those with damaged manifests stay unchanged. Several servers may
+ * run this at once. *count: number of checkpoints. Errors, with a reason: NOT_FOUND (no such
+ * directory), NO_MEMORY, IO (partly done). */
 int sl_checkpoint_directory_abandon(const struct sl_disk *disk, const char *directory,
                                     uint64_t above, uint64_t to, uint32_t *count, char *reason,
                                     size_t reason_bytes);
 
-/* The path of a checkpoint's folder, or of a file in it (name may be NULL), in
+/* Writes the path of a checkpoint's directory, or of a file in it (name may be NULL), into
  * path[SL_DISK_PATH_BYTES]. Errors: TOO_LARGE, with a reason. */
 int sl_checkpoint_directory_path(const char *directory, uint64_t number, const char *name,
                                  char *path, char *reason, size_t reason_bytes);

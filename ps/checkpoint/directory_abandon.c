@@ -1,4 +1,4 @@
-/* Sets checkpoints aside that a job has not gone on from. */
+/* Abandons checkpoints that the job did not continue from. */
 #include "ps/checkpoint/directory_internal.h"
 
 static int abandon_one(const struct sl_disk *disk, const char *directory, uint64_t number,
@@ -16,12 +16,12 @@ static int abandon_one(const struct sl_disk *disk, const char *directory, uint64
     }
     if (err == 0) {
         err = sl_disk_rename(disk, from, to, reason, reason_bytes);
-        err = err == SL_ERR_NOT_FOUND ? 0 : err; /* another ps has done so */
+        err = err == SL_ERR_NOT_FOUND ? 0 : err; /* another server did it */
     }
     return err != 0 ? err : sl_disk_sync_folder(disk, subdir, reason, reason_bytes);
 }
 
-/* The newest first: none is left that stands on one that is gone. */
+/* Newest first: at no time does a published one lack its base. */
 int sl_checkpoint_directory_abandon(const struct sl_disk *disk, const char *directory,
                                     uint64_t above, uint64_t to, uint32_t *count, char *reason,
                                     size_t reason_bytes)

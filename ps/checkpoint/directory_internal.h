@@ -1,18 +1,18 @@
-/* What the files of folder.h share. */
+/* Declarations shared by the files of directory.h only. */
 #ifndef SL_PS_CHECKPOINT_DIRECTORY_INTERNAL_H
 #define SL_PS_CHECKPOINT_DIRECTORY_INTERNAL_H
 
 #include "ps/checkpoint/directory.h"
 
-#define SL_FOLDER_PART ".part" /* in the temporary names of files that are being written */
+#define SL_FOLDER_PART ".part" /* suffix of unfinished files */
 
-/* The numbers of all folders that are named as a checkpoint's, ascending; nothing is read. */
+/* Lists the numbers of all checkpoint directories, ascending, without reading manifests. */
 int sl_checkpoint_directory_numbers(const struct sl_disk *disk, const char *directory,
                                     struct sl_checkpoint_list *out, char *reason,
                                     size_t reason_bytes);
 
-/* Whether the files of the scope are there, with the sizes that the manifest says. Each that is not
- * is reported; the first is the reason. Errors: NOT_FOUND (the first is missing), CORRUPT, IO. */
+/* Checks that the files of the range exist with the manifest's sizes. Each deviation is reported;
+ * the first is the reason. Errors: NOT_FOUND (the first is a missing file), CORRUPT, IO. */
 int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *directory,
                                         const struct sl_checkpoint_manifest *manifest,
                                         struct sl_checkpoint_shard_range range,

@@ -1,4 +1,4 @@
-/* Removes checkpoints that nobody needs any more, and what crashes left. */
+/* Removes old checkpoints and leftovers of crashes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "core/assert.h"
 #include "ps/checkpoint/directory_internal.h"
 
-/* Those of other checkpoints that may be removed with their folder. */
+/* True for files that may be removed with a checkpoint's directory; others are foreign. */
 static bool is_ours(const char *name)
 {
     char again[SL_DISK_NAME_BYTES];
@@ -26,7 +26,7 @@ static bool is_ours(const char *name)
     return strcmp(name, again) == 0 || strcmp(name, part) == 0;
 }
 
-/* Gone is gone: another ps may remove the same. */
+/* Another server may have removed the same file. */
 static int unless_gone(int err)
 {
     return err == SL_ERR_NOT_FOUND ? 0 : err;
@@ -41,7 +41,8 @@ static bool is_abandon_one(const struct sl_disk_names *names)
     return is_found;
 }
 
-/* Of one that is set aside, only if that is asked for. *count: files removed. */
+/* Removes our files. An abandoned checkpoint keeps its files, unless abandon_one_too. *count: files
+ * removed. */
 static int remove_files(const struct sl_disk *disk, const char *subdir, bool abandon_one_too,
                         uint32_t *count, char *reason, size_t reason_bytes)
 {
@@ -64,7 +65,7 @@ static int remove_files(const struct sl_disk *disk, const char *subdir, bool aba
     return err;
 }
 
-/* Gone, or other people's files are in it. */
+/* Not an error: already removed, or foreign files are inside. */
 static int remove_subdir(const struct sl_disk *disk, const char *subdir, char *reason,
                          size_t reason_bytes)
 {
@@ -72,7 +73,7 @@ static int remove_subdir(const struct sl_disk *disk, const char *subdir, char *r
     return err == SL_ERR_EXISTS ? 0 : err;
 }
 
-/* The manifest first, for good: what is left after a crash is no checkpoint, rather than a damaged
+/* Removes the manifest first, durably: a crash then leaves an incomplete checkpoint, not a damaged
  * one. */
 static int remove_checkpoint(const struct sl_disk *disk, const char *directory, uint64_t number,
                              char *reason, size_t reason_bytes)
@@ -103,8 +104,8 @@ static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint6
     }
 }
 
-/* Marks the newest `keep` that are complete, with what they stand on, and whatever is damaged;
- * *newest: the greatest complete number, 0: none. */
+/* Marks in `kept` the newest `keep` complete checkpoints with their bases, and all damaged ones.
+ * *newest: the greatest complete number; 0: none. */
 static int choose(const struct sl_disk *disk, const char *directory,
                   const struct sl_checkpoint_list *list,
                   const struct sl_checkpoint_prune_options *options, bool *kept, uint64_t *newest,
@@ -143,7 +144,7 @@ static int choose(const struct sl_disk *disk, const char *directory,
     return 0;
 }
 
-/* Of those below `end`. What stands on others goes before them. */
+/* Removes the others below `end`, incrementals before their bases. */
 static int remove_others(const struct sl_disk *disk, const char *directory,
                          const struct sl_checkpoint_list *list, const bool *kept, uint64_t end,
                          uint32_t *removed, char *reason, size_t reason_bytes)
@@ -197,9 +198,9 @@ int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *direct
     return err;
 }
 
-/* ---- What was given up ----------------------------------------------------------------------- */
+/* Aborted checkpoints */
 
-/* Twice: another ps that shares the folder may have been about to write the manifest, late. */
+/* Removes twice: a server that shares the directory may have written its manifest late. */
 static int clear_files(const struct sl_disk *disk, const char *subdir, char *reason,
                        size_t reason_bytes)
 {

@@ -1,4 +1,4 @@
-/* Whether checkpoints are whole: chains of manifests, sizes, and every byte. */
+/* Verifies checkpoints: chains of manifests, file sizes, and every byte. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "ps/checkpoint/directory_internal.h"
 #include "ps/checkpoint/reader.h"
 
-/* What has been found so far: the first finding is the caller's error and reason. */
+/* Collects findings. The first one is the error and the reason for the caller. */
 struct findings {
     const struct sl_checkpoint_report *report;
     int err;
@@ -17,7 +17,7 @@ struct findings {
     size_t reason_bytes;
 };
 
-/* why: "path: what", or anything else that names it. */
+/* why: a text that names the path. */
 static void find(struct findings *findings, int err, const char *path, const char *why)
 {
     if (findings->err == 0) {
@@ -29,7 +29,7 @@ static void find(struct findings *findings, int err, const char *path, const cha
     }
 }
 
-/* The shards [first, end) of the scope. */
+/* Clips the range to [first, end) of the checkpoint's shards. */
 static void range_range(struct sl_checkpoint_shard_range range, uint32_t shard_count,
                         uint32_t *first, uint32_t *end)
 {
@@ -44,7 +44,7 @@ static bool range_fits(struct sl_checkpoint_shard_range range, uint32_t shard_co
            (range.first < shard_count && range.count <= shard_count - range.first);
 }
 
-/* ---- Files ----------------------------------------------------------------------------------- */
+/* Files */
 
 static int file_path(const char *directory, const struct sl_checkpoint_manifest *manifest,
                      uint32_t shard, char path[SL_DISK_PATH_BYTES], char *reason,
@@ -74,7 +74,7 @@ static int check_size(const struct sl_disk *disk, const char *path,
     return err;
 }
 
-/* Reads all of it. */
+/* Reads and checks the whole file. */
 static int check_bytes(const struct sl_disk *disk, const char *directory,
                        const struct sl_checkpoint_manifest *manifest, uint32_t shard, char *reason,
                        size_t reason_bytes)
@@ -93,7 +93,7 @@ static int check_bytes(const struct sl_disk *disk, const char *directory,
     return err;
 }
 
-/* Every file of the scope, by its size, or, in depth, by every byte. */
+/* Checks each file of the range: its size or, if deep, every byte. */
 static int check_files(const struct sl_disk *disk, const char *directory,
                        const struct sl_checkpoint_manifest *manifest,
                        struct sl_checkpoint_shard_range range, bool deep, struct findings *findings)
@@ -133,7 +133,7 @@ int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *
     return err != 0 ? err : findings.err;
 }
 
-/* ---- Chains ---------------------------------------------------------------------------------- */
+/* Chains */
 
 void sl_checkpoint_chain_fini(struct sl_checkpoint_chain *chain)
 {
@@ -166,7 +166,7 @@ static void chain_reverse(struct sl_checkpoint_chain *chain)
     }
 }
 
-/* Whether the manifest that was read is the base of the one before it in the chain. */
+/* True if the manifest is the base of the last one in the chain. */
 static bool is_base(const struct sl_checkpoint_chain *chain,
                     const struct sl_checkpoint_manifest *manifest)
 {
@@ -184,8 +184,8 @@ static void tell_no_base(struct findings *findings, const char *directory, uint6
     find(findings, SL_ERR_CORRUPT, path, why);
 }
 
-/* The manifest of the chain's next checkpoint; what is wrong with it is told. *on: there is one to
- * go on with. Errors: those that end the search. */
+/* Adds the next manifest to the chain. Damage is reported as a finding. *on: the chain can
+ * continue. Errors: those that end the search. */
 static int chain_next(const struct sl_disk *disk, const char *directory, uint64_t number,
                       struct sl_checkpoint_chain *chain, struct findings *findings, bool *on)
 {
@@ -219,7 +219,7 @@ static int chain_next(const struct sl_disk *disk, const char *directory, uint64_
     return chain_add(chain, &manifest);
 }
 
-/* The manifests from `number` down to the full one, turned round. */
+/* Reads the manifests from `number` down to the full one, then reverses them. */
 static int read_chain(const struct sl_disk *disk, const char *directory, uint64_t number,
                       struct sl_checkpoint_chain *chain, struct findings *findings)
 {
@@ -259,7 +259,7 @@ static int walk(const struct sl_disk *disk, const char *directory, uint64_t numb
     if (err != 0) {
         return err;
     }
-    /* A file that is missing is no less of a damage. */
+    /* A missing file counts as damage. */
     return findings->err == SL_ERR_NOT_FOUND ? SL_ERR_CORRUPT : findings->err;
 }
 

@@ -188,7 +188,7 @@ int sl_disk_join(const char *subdir, const char *name, char *path, char *reason,
     return 0;
 }
 
-/* All of the file, safe from a crash, under the name that it has. */
+/* Writes and syncs a new file. */
 static int write_whole(const struct sl_disk *disk, const char *path, const void *from, size_t bytes,
                        char *reason, size_t reason_bytes)
 {

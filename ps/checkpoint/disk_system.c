@@ -1,4 +1,4 @@
-/* The machine's file systems. */
+/* The file systems of this machine. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int fail(int system_errno, char *why)
     }
 }
 
-/* The descriptor is the file. */
+/* The handle is the descriptor + 1, so that it is not NULL. */
 static int descriptor(void *file)
 {
     return (int)(intptr_t)file - 1;
@@ -49,7 +49,7 @@ static int check_regular(int fd, char *why)
     return 0;
 }
 
-/* O_NONBLOCK: what is not a regular file, a pipe for one, is not waited for. */
+/* O_NONBLOCK: opening a special file, such as a pipe, must not block. */
 static int disk_open(void *ctx, const char *path, enum sl_disk_mode mode, void **file, char *why)
 {
     (void)ctx;
@@ -72,8 +72,8 @@ static int disk_open(void *ctx, const char *path, enum sl_disk_mode mode, void *
     return 0;
 }
 
-/* Of one call: a kernel that gives no core away while it is at work for a thread (PREEMPT_NONE)
- * would keep a reactor from its own for as long as it copies. */
+/* Per system call: a kernel without preemption (PREEMPT_NONE) would keep a reactor off its core for
+ * the whole copy. */
 #define WRITE_BYTES_MAX ((size_t)64 << 10)
 
 static int disk_write(void *ctx, void *file, const void *from, size_t bytes, char *why)
@@ -138,7 +138,7 @@ static int disk_sync(void *ctx, void *file, char *why)
 static int disk_close(void *ctx, void *file, char *why)
 {
     (void)ctx;
-    /* After EINTR the descriptor is gone all the same. */
+    /* After EINTR the descriptor is closed as well. */
     return close(descriptor(file)) == 0 || errno == EINTR ? 0 : fail(errno, why);
 }
 
@@ -155,7 +155,7 @@ static int disk_sync_subdir(void *ctx, const char *path, char *why)
     if (fd < 0) {
         return fail(errno, why);
     }
-    /* EINVAL: a file system that knows no such thing, and keeps names in its own way. */
+    /* EINVAL: the file system does not support this, and makes names durable in its own way. */
     int err = fsync(fd) == 0 || errno == EINVAL ? 0 : fail(errno, why);
     (void)close(fd);
     return err;

@@ -20,7 +20,7 @@ uint64_t sl_format_hash_on(uint64_t all, uint64_t next)
     return sl_hash_bytes(&next, sizeof next, all);
 }
 
-/* The hash of what stands before the last eight bytes. */
+/* Writes the hash of the preceding bytes into the last eight. */
 static uint64_t seal(uint8_t *to, size_t bytes, uint64_t seed)
 {
     uint64_t hash = sl_hash_bytes(to, bytes - HASH_BYTES, seed);
@@ -28,14 +28,14 @@ static uint64_t seal(uint8_t *to, size_t bytes, uint64_t seed)
     return hash;
 }
 
-/* Gives that hash; false: another stands there. */
+/* Returns false if the last eight bytes are not that hash. */
 static bool sealed(const uint8_t *from, size_t bytes, uint64_t seed, uint64_t *hash)
 {
     memcpy(hash, from + bytes - HASH_BYTES, sizeof *hash);
     return *hash == sl_hash_bytes(from, bytes - HASH_BYTES, seed);
 }
 
-/* Two fields of half a word, the first one first. */
+/* Two 32-bit fields; the low half comes first in the file. */
 static uint64_t both(uint32_t low, uint32_t high)
 {
     return (uint64_t)high << 32 | low;

@@ -57,7 +57,7 @@ void sl_checkpoint_manifest_fini(struct sl_checkpoint_manifest *manifest)
     *manifest = (struct sl_checkpoint_manifest){0};
 }
 
-/* ---- Writing --------------------------------------------------------------------------------- */
+/* Writing */
 
 void sl_checkpoint_manifest_seal(const char *text, size_t bytes, char to[SL_CHECKPOINT_SEAL_BYTES])
 {
@@ -116,7 +116,7 @@ char *sl_checkpoint_manifest_encode(const struct sl_checkpoint_manifest *manifes
     return text;
 }
 
-/* ---- Reading --------------------------------------------------------------------------------- */
+/* Reading */
 
 struct parser {
     char *reason;
@@ -127,7 +127,7 @@ struct parser {
 static void refuse(struct parser *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The first thing that is wrong is the one that is told. */
+/* Keeps the first error. */
 static void refuse(struct parser *parser, const char *format, ...)
 {
     if (parser->failed) {
@@ -262,7 +262,7 @@ static int take_manifest(struct parser *parser, const json_t *root,
     return 0;
 }
 
-/* Whether the last bytes are the ones that belong to those before them. */
+/* True if the last bytes are the seal of the preceding ones. */
 static bool sealed(const char *text, size_t bytes)
 {
     char seal[SL_CHECKPOINT_SEAL_BYTES];

@@ -20,20 +20,20 @@ struct sl_checkpoint_reader {
     struct sl_disk_file file;
     struct sl_checkpoint_entry entry;
     struct sl_format_header header;
-    struct sl_format_end seen; /* what its end must say, so far; file_bytes: read so far */
+    struct sl_format_end seen; /* totals so far, to compare with the end */
     uint32_t kinds;
     bool at_end;
-    int failed; /* the error that all calls give */
+    int failed; /* error that all later calls return */
     ZSTD_DCtx *zstd;
     struct buffer compressed;
-    struct sl_snapshot_block *block;       /* NULL: to be made */
+    struct sl_snapshot_block *block;       /* NULL: not allocated yet */
     char reason[SL_DISK_PATH_BYTES + 256]; /* of `failed` */
 };
 
 static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* "PATH: block 3: why". */
+/* E.g. "PATH: block 3: why". */
 static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
 {
     char why[200];
@@ -50,7 +50,7 @@ static int refuse_block(struct sl_checkpoint_reader *reader, const char *why)
     return refuse(reader, SL_ERR_CORRUPT, "block %" PRIu64 ": %s", reader->seen.blocks, why);
 }
 
-/* The next bytes of the file, all of them. */
+/* Reads the next bytes of the file; fewer are an error. */
 static int read_next(struct sl_checkpoint_reader *reader, void *to, size_t bytes)
 {
     size_t got;
@@ -148,7 +148,7 @@ int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
     return 0;
 }
 
-/* The end, of which `begun` are the first bytes, against all that was read. */
+/* Reads the end, whose first bytes are `begun`, and compares it with the totals. */
 static int read_end(struct sl_checkpoint_reader *reader, const uint8_t begun[SL_FORMAT_BLOCK_BYTES])
 {
     uint8_t bytes[SL_FORMAT_END_BYTES];
@@ -181,7 +181,7 @@ static int read_end(struct sl_checkpoint_reader *reader, const uint8_t begun[SL_
     return 0;
 }
 
-/* Room for so many packed bytes; what was there is lost. */
+/* Makes room for compressed bytes; the old content is lost. */
 static int make_room(struct sl_checkpoint_reader *reader, uint32_t bytes)
 {
     struct buffer *buffer = &reader->compressed;
@@ -190,11 +190,11 @@ static int make_room(struct sl_checkpoint_reader *reader, uint32_t bytes)
     }
     free(buffer->at);
     buffer->capacity = bytes;
-    buffer->at = malloc(bytes + 1); /* an address, for no bytes too */
+    buffer->at = malloc(bytes + 1); /* not NULL for 0 bytes either */
     return buffer->at != NULL ? 0 : refuse(reader, SL_ERR_NO_MEMORY, "no memory to read it");
 }
 
-/* Room for any block. */
+/* Makes room for any block. */
 static int make_block(struct sl_checkpoint_reader *reader)
 {
     if (reader->block != NULL) {
@@ -204,7 +204,7 @@ static int make_block(struct sl_checkpoint_reader *reader)
     return err == 0 ? 0 : refuse(reader, err, "no memory to read it");
 }
 
-/* The block's payload, as it was before it was packed, in reader->block. */
+/* Reads the payload, decompressed, into reader->block. */
 static int read_payload(struct sl_checkpoint_reader *reader, const struct sl_format_block *block)
 {
     int err = make_block(reader);
@@ -233,7 +233,7 @@ static int read_payload(struct sl_checkpoint_reader *reader, const struct sl_for
     return 0;
 }
 
-/* Goes on by one block. *taken: it is one of those that are asked for. */
+/* Reads one block. *taken: its kind was requested. */
 static int read_block(struct sl_checkpoint_reader *reader, const uint8_t *bytes, bool *taken)
 {
     struct sl_format_block block;

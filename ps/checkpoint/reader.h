@@ -1,9 +1,8 @@
-/* Reads a shard's file of a checkpoint block by block, and checks all of it: against its manifest,
- * and every byte against the file's hashes, before anything is made of it. A reason names the file,
- * the block, and what is wrong with it.
- *
- * Blocking: any thread, one at a time; in a ps an aside, or the main thread before start. Memory:
- * two blocks, of at most SL_FORMAT_RAW_BYTES_MAX each, whatever the file says. */
+/* Checkpoint reader reads a shard's file block by block. It checks the file against its manifest,
+ * and every byte against the file's hashes, before any data is used. Reasons name the file, the
+ * block and the cause. Blocks. Any thread, one at a time; in a server an offload thread, or the
+ * main thread before start. Allocates two blocks of at most SL_FORMAT_RAW_BYTES_MAX each, whatever
+ * the file contains. */
 #ifndef SL_PS_CHECKPOINT_READER_H
 #define SL_PS_CHECKPOINT_READER_H
 
@@ -18,25 +17,24 @@ struct sl_checkpoint_reader;
 
 #define SL_CHECKPOINT_ALL_KINDS UINT32_MAX
 
-/* Opens the file of `shard` < manifest->shard_count in the checkpoint's folder in the directory.
- * kinds: a bit (1U << kind) for each kind that `next` shall give; the bytes of others are passed
- * over, and not checked. manifest and disk need not outlive the reader's creation and the reader.
- * Errors: NOT_FOUND (no such file), CORRUPT (another size than the manifest's, a header that does
- * not fit), VERSION, NO_MEMORY, IO; with a reason. */
+/* Opens the file of `shard` < manifest->shard_count. kinds: bits (1U << kind) of the blocks that
+ * `next` returns; the payload of others is skipped unchecked. The manifest is only used during the
+ * call; disk outlives the reader. Errors, with a reason: NOT_FOUND, CORRUPT (the size or the header
+ * does not match), VERSION, NO_MEMORY, IO. */
 int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
                               const struct sl_checkpoint_manifest *manifest, uint32_t shard,
                               uint32_t kinds, struct sl_checkpoint_reader **out, char *reason,
                               size_t reason_bytes);
 
-/* *block: the next one, the reader's until the next call, its payload aligned to 8; NULL at the
- * end, which has been checked then: the file is whole. Errors: CORRUPT, NO_MEMORY, IO; with a
- * reason, and again whenever it is asked. */
+/* Returns the next block, owned by the reader until the next call, payload aligned to 8. NULL: the
+ * end, and the whole file is intact. Errors, with a reason, repeated on every later call: CORRUPT,
+ * NO_MEMORY, IO. */
 int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
                               const struct sl_snapshot_block **block, char *reason,
                               size_t reason_bytes);
 
-/* The block that `next` has just given is the caller's from now on. The reader reads into `other`
- * in its place, which is the reader's then: a block that it has given before, or NULL. */
+/* Transfers the last block of `next` to the caller. The reader continues with `other`, which it
+ * then owns: a block from an earlier call, or NULL. */
 struct sl_snapshot_block *sl_checkpoint_reader_take(struct sl_checkpoint_reader *reader,
                                                     struct sl_snapshot_block *other);
 

@@ -11,14 +11,14 @@
 #include "ps/checkpoint/format.h"
 
 struct sl_checkpoint_writer {
-    struct sl_disk_file file; /* under the temporary name */
+    struct sl_disk_file file; /* temporary name */
     const struct sl_disk *disk;
     struct sl_format_header header;
-    struct sl_format_end end; /* so far */
+    struct sl_format_end end; /* totals so far */
     uint32_t compression_level;
-    ZSTD_CCtx *zstd; /* NULL: blocks are not packed */
+    ZSTD_CCtx *zstd; /* NULL: no compression */
     size_t buffer_bytes;
-    uint8_t *buffer; /* a block's header and its packed bytes, written in one go */
+    uint8_t *buffer; /* a block's header and stored payload, written together */
     char directory[SL_DISK_PATH_BYTES];
     char path[SL_DISK_PATH_BYTES];
 };
@@ -29,7 +29,7 @@ static int no_memory(char *reason, size_t reason_bytes)
     return SL_ERR_NO_MEMORY;
 }
 
-/* A first block, which is not written, has the packer allocate all that it needs. */
+/* Compresses one block without writing it, so that zstd allocates all its memory now. */
 static int prepare_packer(struct sl_checkpoint_writer *writer)
 {
     writer->zstd = ZSTD_createCCtx();
@@ -43,7 +43,7 @@ static int prepare_packer(struct sl_checkpoint_writer *writer)
     return bytes == 0 || ZSTD_isError(bytes) ? SL_ERR_NO_MEMORY : 0;
 }
 
-/* All of it, touched: what is written later may be written by a thread that must not allocate
+/* Allocates and touches all memory: blocks may be written by a thread that must not allocate
  * (reactor/idle_thread.h). */
 static int make_memory(struct sl_checkpoint_writer *writer)
 {
@@ -67,7 +67,7 @@ static void free_writer(struct sl_checkpoint_writer **writer)
     *writer = NULL;
 }
 
-/* The checkpoint's folder is there, for good. */
+/* Creates the checkpoint's directory durably. */
 static int make_directory(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
                           size_t reason_bytes)
 {
@@ -116,7 +116,7 @@ static int set_paths(struct sl_checkpoint_writer *writer, const char *directory,
     return err;
 }
 
-/* What an earlier attempt left under the temporary name goes first. */
+/* Removes a temporary file of an earlier attempt, and creates a new one. */
 static int open_file(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
                      size_t reason_bytes)
 {
@@ -190,8 +190,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
     return 0;
 }
 
-/* Into the buffer, behind the header's place; as it is where packing saves nothing. Errors:
- * NO_MEMORY. */
+/* Puts the payload into the buffer, compressed if that saves bytes. Errors: NO_MEMORY. */
 static int pack(struct sl_checkpoint_writer *writer, const struct sl_snapshot_block *block,
                 struct sl_format_block *out)
 {
@@ -202,7 +201,7 @@ static int pack(struct sl_checkpoint_writer *writer, const struct sl_snapshot_bl
         const size_t bytes = ZSTD_compressCCtx(writer->zstd, to, room, block->payload, block->bytes,
                                                (int)writer->compression_level);
         if (ZSTD_isError(bytes)) {
-            return SL_ERR_NO_MEMORY; /* the room suffices: nothing else is left */
+            return SL_ERR_NO_MEMORY; /* room suffices: no other error is possible */
         }
         if (bytes < block->bytes) {
             out->compressed = true;
@@ -250,7 +249,7 @@ int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
     return 0;
 }
 
-/* The last bytes of the file, and all of it on the disk. */
+/* Writes the end and syncs the file. */
 static int end_file(struct sl_checkpoint_writer *writer, char *reason, size_t reason_bytes)
 {
     uint8_t bytes[SL_FORMAT_END_BYTES];
@@ -275,7 +274,7 @@ int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
         err = sl_disk_rename(self->disk, self->file.path, self->path, reason, reason_bytes);
     }
     if (err == 0) {
-        self->file.path[0] = '\0'; /* no longer there to be removed */
+        self->file.path[0] = '\0'; /* nothing left to remove */
         err = sl_disk_sync_folder(self->disk, self->directory, reason, reason_bytes);
     }
     if (err != 0) {

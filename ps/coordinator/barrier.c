@@ -1,3 +1,9 @@
+/* Barriers. A barrier completes when `count` members have arrived; then its name can be used again.
+ * Count 0 means all workers of the job, checked again when their number changes.
+ * - A member that repeats a request id after a reconnect gets the same answer again.
+ * - A member that arrives again under a new request id has timed out before: it counts once, and
+ *   the last request is answered.
+ * - A request with a timeout fails shortly before it, with the names of the missing members. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +12,7 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* The answer that names the missing must arrive before the sender gives up by itself. */
+/* The error that names the missing members must arrive before the client times out by itself. */
 #define EARLY_MAX_NS SL_CLOCK_NS_PER_S
 
 static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
@@ -51,8 +57,8 @@ static bool is_worker(const struct sl_coordinator_member *member)
     return member->hello.role == SL_MESSAGE_ROLE_WORKER;
 }
 
-/* The member's place among the arrivals: the one that it has, or a new one; NULL: no memory. The
- * array grows with the arrivals, not with the count that somebody asked for. */
+/* Returns the member's arrival, new or existing; NULL: no memory. The array grows with the
+ * arrivals, because `count` is chosen by a client. */
 static struct sl_coordinator_arrival *arrival_of(struct sl_coordinator_barrier *barrier,
                                                  const struct sl_coordinator_member *member)
 {
@@ -74,14 +80,14 @@ static struct sl_coordinator_arrival *arrival_of(struct sl_coordinator_barrier *
     return &barrier->arrivals[barrier->arrived++];
 }
 
-/* The caller frees the barrier when nobody is left. */
+/* The caller frees the barrier if this was the last arrival. */
 static void arrival_remove(struct sl_coordinator_barrier *barrier, uint32_t index)
 {
     barrier->workers_arrived -= is_worker(barrier->arrivals[index].member) ? 1 : 0;
     barrier->arrivals[index] = barrier->arrivals[--barrier->arrived];
 }
 
-/* ---- Done ----------------------------------------------------------------------------------- */
+/* Completion */
 
 static bool is_complete(struct sl_coordinator *coordinator,
                         const struct sl_coordinator_barrier *barrier)
@@ -135,7 +141,7 @@ static void barrier_complete(struct sl_coordinator *coordinator,
     barrier_free(coordinator, barrier);
 }
 
-/* Likewise, by the coordinator before this one. */
+/* Answered by a former leader. */
 static bool was_done_before(const struct sl_coordinator_done *done, uint64_t client_id,
                             uint64_t request)
 {
@@ -147,7 +153,7 @@ static bool was_done_before(const struct sl_coordinator_done *done, uint64_t cli
     return false;
 }
 
-/* The answer to it was on its way when the connection broke. */
+/* True if this request was answered before: the answer may be lost with the connection. */
 static bool was_done(const struct sl_coordinator *coordinator,
                      const struct sl_coordinator_member *member, uint64_t request)
 {
@@ -164,7 +170,7 @@ static bool was_done(const struct sl_coordinator *coordinator,
     return false;
 }
 
-/* ---- Coming and going ----------------------------------------------------------------------- */
+/* Arrivals and departures */
 
 static void describe_count(uint32_t count, char *text, size_t bytes)
 {
@@ -175,7 +181,7 @@ static void describe_count(uint32_t count, char *text, size_t bytes)
     }
 }
 
-/* Whether the request makes sense beside what others asked for; refuses it otherwise. */
+/* Refuses a request whose count differs from that of earlier arrivals, or is unknown. */
 static bool check_count(struct sl_coordinator *coordinator,
                         const struct sl_coordinator_member *member,
                         const struct sl_coordinator_barrier *barrier,
@@ -280,9 +286,10 @@ void sl_coordinator_barrier_update(struct sl_coordinator *coordinator)
     }
 }
 
-/* ---- Waiting --------------------------------------------------------------------------------- */
+/* Waiting */
 
-/* Names the workers of the job that have not arrived; those beyond the job's count are members. */
+/* Names the workers of the job that have not arrived. Indexes beyond worker_count count if they are
+ * members. */
 static void miss_workers(const struct sl_coordinator *coordinator,
                          const struct sl_coordinator_barrier *barrier,
                          struct sl_message_waiting *waiting)
@@ -310,7 +317,7 @@ static void miss_workers(const struct sl_coordinator *coordinator,
     }
 }
 
-/* A barrier of all workers can name those who are missing; another only their number. */
+/* Missing members have names only if the barrier is for all workers; else their number is sent. */
 static void fill_waiting(const struct sl_coordinator *coordinator,
                          const struct sl_coordinator_barrier *barrier,
                          struct sl_message_waiting *waiting)
@@ -335,7 +342,7 @@ static bool is_due(const struct sl_coordinator_barrier *barrier, uint64_t now_ns
     return false;
 }
 
-/* Answers one who gives up, and names those for whom it waited. */
+/* Fails a timed-out request, and names the missing members. */
 static void give_up(struct sl_coordinator *coordinator,
                     const struct sl_coordinator_barrier *barrier,
                     const struct sl_coordinator_arrival *arrival,
@@ -368,7 +375,7 @@ static void remind(struct sl_coordinator *coordinator, struct sl_coordinator_bar
         struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
         if (now_ns >= arrival->deadline_ns) {
             give_up(coordinator, barrier, arrival, &message.waiting);
-            arrival_remove(barrier, i); /* another has its place now */
+            arrival_remove(barrier, i); /* moves the last arrival here */
             continue;
         }
         if (now_ns >= arrival->remind_ns) {

@@ -1,5 +1,10 @@
-/* The course of checkpoints: every ps writes its files, then every ps its manifest; one at a time,
- * and any that fails is given up whole. */
+/* Checkpoints, one at a time, in two stages: every server writes the files of its shards, then
+ * every server writes the manifest. Requests are answered when all servers have acknowledged both.
+ * - Numbers ascend, even across coordinators: every server reports the greatest number that it
+ *   knows.
+ * - A server that fails, leaves, expires or restarts aborts the checkpoint. A server that
+ *   reconnects within its lease gets its pending message again.
+ * - The first checkpoint is full, and so is the next one after an abort or a server restart. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +15,7 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* Why a job that has lost values writes no checkpoint. */
+/* Why a job that lost values writes no checkpoint. */
 #define VALUES_LOST "ps/%" PRIu32 " was started again without the values of its shards"
 
 static bool is_ps(const struct sl_coordinator_member *member)
@@ -18,7 +23,7 @@ static bool is_ps(const struct sl_coordinator_member *member)
     return member->hello.role == SL_MESSAGE_ROLE_PS;
 }
 
-/* Shards of the ps before this task; of the whole cluster with server_count. */
+/* Shards of the servers before this task; ps_count: of the whole cluster. */
 static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t task)
 {
     uint32_t count = 0;
@@ -28,7 +33,7 @@ static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t
     return count;
 }
 
-/* To those whose answer is awaited. */
+/* Sends to the servers with ack_pending. */
 static void send_to_all(struct sl_coordinator *coordinator, const struct sl_message *message)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -39,7 +44,7 @@ static void send_to_all(struct sl_coordinator *coordinator, const struct sl_mess
     }
 }
 
-/* Those that serve shards: who has but backups has no part in it. */
+/* Waits for every primary. A server that has only backups takes no part. */
 static void wait_for_all(struct sl_coordinator *coordinator)
 {
     coordinator->checkpoint.owed = 0;
@@ -59,7 +64,7 @@ static void idle(struct sl_coordinator *coordinator, uint64_t now_ns)
     checkpoint->files = NULL;
 }
 
-/* ---- Its beginning -------------------------------------------------------------------------- */
+/* Start */
 
 static struct sl_message checkpoint_message(const struct sl_coordinator_checkpoint *checkpoint)
 {
@@ -71,7 +76,7 @@ static struct sl_message checkpoint_message(const struct sl_coordinator_checkpoi
     };
 }
 
-/* Those who wait for the next one are told, since it cannot begin. */
+/* Fails the requests that wait for the next checkpoint. */
 static void refuse_to_begin(struct sl_coordinator *coordinator, int err, const char *why)
 {
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error.err = err};
@@ -136,12 +141,12 @@ void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64
     }
 }
 
-/* ---- Its end -------------------------------------------------------------------------------- */
+/* End */
 
 static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Whether any ps has written the manifest is not known: nothing adds to it. */
+/* Some server may have written the manifest, so no incremental may be based on this number. */
 static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
                     const char *format, ...)
 {
@@ -193,7 +198,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_checkpoint_update(coordinator, now_ns);
 }
 
-/* ---- What the ps say ------------------------------------------------------------------------ */
+/* Messages of servers */
 
 static struct sl_message complete_message(const struct sl_coordinator_checkpoint *checkpoint)
 {
@@ -208,7 +213,7 @@ static struct sl_message complete_message(const struct sl_coordinator_checkpoint
     };
 }
 
-/* Whether it is of the checkpoint that is being made; what is late is of no use to anyone. */
+/* True if the message concerns the current checkpoint; late messages are ignored. */
 static bool is_current(struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member, const struct sl_message *message,
                        uint64_t number)
@@ -228,14 +233,14 @@ static bool is_current(struct sl_coordinator *coordinator,
     return is_known;
 }
 
-/* True: it was the last. */
+/* Returns true on the last acknowledgement. */
 static bool pay(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member)
 {
     coordinator->ps[member->hello.task_index].ack_pending = false;
     return --coordinator->checkpoint.owed == 0;
 }
 
-/* A file for each of the shards that it serves, in their order, and no others. */
+/* Accepts exactly one file for each shard that the server serves, in their order. */
 static bool take_files(struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member,
                        const struct sl_message_checkpoint_part *part)
@@ -273,7 +278,7 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
     }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_WRITING ||
         !coordinator->ps[member->hello.task_index].ack_pending) {
-        return; /* it has said so before */
+        return; /* a repeated message */
     }
     if (!take_files(coordinator, member, part)) {
         give_up(coordinator, now_ns, SL_ERR_PROTOCOL,
@@ -301,7 +306,7 @@ void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
     }
 }
 
-/* ---- Who comes and goes --------------------------------------------------------------------- */
+/* Servers that come and go */
 
 void sl_coordinator_checkpoint_formed(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
@@ -340,7 +345,8 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
     if (!is_new) {
         return;
     }
-    checkpoint->delta_base = 0; /* it may not have that one's files, nor know what it held */
+    checkpoint->delta_base =
+        0; /* a new process may lack its files, and does not know its content */
     if (coordinator->ps[member->hello.task_index].restore != checkpoint->last_on_all_servers) {
         checkpoint->last_on_all_servers = 0;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
@@ -377,8 +383,8 @@ void sl_coordinator_checkpoint_list_missing(const struct sl_coordinator *coordin
     }
 }
 
-/* Files take as long as they take: a ps whose disk stands still says so itself, and one that does
- * not say anything any more is lost. */
+/* Writing files has no timeout if there are leases: a server with a stalled disk reports it, and a
+ * silent server expires. */
 static void expire(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;

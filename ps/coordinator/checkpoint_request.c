@@ -1,4 +1,6 @@
-/* Who asks for a checkpoint: each is answered once, by the first that is begun after it asked. */
+/* Requests for a checkpoint. Each is answered once, by the first checkpoint that begins after it. A
+ * server sends one when it stops: that checkpoint begins when every server has asked, or one second
+ * later. Servers that ask later share it, and none waits for a missing server. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,11 +10,11 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* A ps asks when it ends. Where all end together, they are quiet shortly one after the other, and
- * what each has acknowledged until then shall be in the one that they share. */
+/* Time for the other servers to ask too. If all stop together, they fence writes one shortly after
+ * the other, and their shared checkpoint must hold all writes acknowledged until then. */
 #define OTHERS_NS    SL_CLOCK_NS_PER_S
 
-/* The answer that names the missing must arrive before the sender gives up by itself. */
+/* The error that names the missing servers must arrive before the client times out by itself. */
 #define EARLY_MAX_NS SL_CLOCK_NS_PER_S
 
 static bool is_ps(const struct sl_coordinator_member *member)
@@ -29,9 +31,9 @@ static void ask_remove(struct sl_coordinator *coordinator,
     free(ask);
 }
 
-/* ---- Coming and going ----------------------------------------------------------------------- */
+/* Arrivals and departures */
 
-/* It is sent again under its id when a connection breaks. */
+/* True if the request is a repetition after a reconnect: it has the same id. */
 static bool is_known(const struct sl_coordinator *coordinator,
                      const struct sl_coordinator_member *member, uint64_t request)
 {
@@ -42,7 +44,7 @@ static bool is_known(const struct sl_coordinator *coordinator,
     return ask != NULL;
 }
 
-/* False: it is refused. */
+/* Returns false if the request is refused. */
 static bool check_ask(struct sl_coordinator *coordinator,
                       const struct sl_coordinator_member *member, uint64_t request)
 {
@@ -79,7 +81,8 @@ void sl_coordinator_checkpoint_request_come(struct sl_coordinator *coordinator,
     }
     uint64_t timeout_ns = message->timeout_ms * SL_CLOCK_NS_PER_MS;
     uint64_t early_ns = timeout_ns / 8 < EARLY_MAX_NS ? timeout_ns / 8 : EARLY_MAX_NS;
-    /* Nor is there another for a ps that ends later: those that were answered are leaving. */
+    /* A server that stops later shares the last checkpoint: no other follows, because the servers
+     * that were answered are leaving. */
     bool joins =
         checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE && checkpoint->is_last && is_ps(member);
     *ask = (struct sl_coordinator_checkpoint_request){
@@ -110,7 +113,7 @@ void sl_coordinator_checkpoint_request_leave(struct sl_coordinator *coordinator,
     }
 }
 
-/* ---- Answers -------------------------------------------------------------------------------- */
+/* Answers */
 
 bool sl_coordinator_checkpoint_request_is_due(const struct sl_coordinator *coordinator,
                                               uint64_t now_ns)
@@ -175,9 +178,9 @@ void sl_coordinator_checkpoint_request_answer(struct sl_coordinator *coordinator
     }
 }
 
-/* ---- Waiting -------------------------------------------------------------------------------- */
+/* Waiting */
 
-/* Answers one who gives up, and names those for whom it waited. */
+/* Fails a timed-out request, and names the servers it waited for. */
 static void give_up(struct sl_coordinator *coordinator,
                     const struct sl_coordinator_checkpoint_request *ask,
                     const struct sl_message_waiting *waiting)

@@ -1,4 +1,5 @@
-/* Who is where: members register, and are told the cluster as soon as every ps has. */
+/* Registration: members register, and receive the cluster (addresses and roles of all servers) when
+ * every needed server has registered. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ uint32_t sl_coordinator_cluster_list_missing_ps(const struct sl_coordinator *coo
     return total;
 }
 
-/* Names those without whom nobody is told the cluster; returns how many. */
+/* Names the tasks without which the cluster is not sent. Returns their number. */
 static uint32_t find_missing(const struct sl_coordinator *coordinator,
                              struct sl_message_waiting *waiting)
 {
@@ -39,9 +40,9 @@ static uint32_t find_missing(const struct sl_coordinator *coordinator,
     return sl_coordinator_job_missing(coordinator, total, waiting);
 }
 
-/* Who serves which shards concerns a ps with replicas at once, and whoever was told before: a ps
- * that is missing keeps from them what only waits for it, and nothing else. Others begin when all
- * are there. */
+/* A server with replicas, and any member that has an older cluster, gets changes of roles at once:
+ * a missing server blocks only requests to its own shards. Other members wait until no server is
+ * missing. */
 static bool may_be_told(const struct sl_coordinator *coordinator,
                         const struct sl_coordinator_member *member, bool is_whole)
 {
@@ -50,7 +51,7 @@ static bool may_be_told(const struct sl_coordinator *coordinator,
     return is_whole || (coordinator->cluster_ready && knows);
 }
 
-/* It waits for the cluster, or knows one in which a ps was elsewhere. */
+/* True if the member waits for the cluster or has an older version, and may receive it now. */
 static bool is_owed_cluster(const struct sl_coordinator *coordinator,
                             const struct sl_coordinator_member *member, bool is_whole)
 {
@@ -78,8 +79,8 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     }
 }
 
-/* Nobody is missing. Where a ps, or a table that has an id already, is of a job that is older than
- * this coordinator, each ps is to have that job's values. */
+/* Runs when no task is missing. If a server or a table id is older than this coordinator, every
+ * server must have that job's values. */
 static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const bool is_later = !coordinator->cluster_ready && coordinator->has_older_tables;
@@ -96,11 +97,11 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
 }
 
-/* Tells the cluster to everyone who is owed it; is_whole: nobody is missing. */
+/* Sends the cluster to every member that needs it. is_whole: no task is missing. */
 static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t now_ns)
 {
     if (coordinator->never_began) {
-        return; /* nor will it */
+        return; /* the job never begins */
     }
     if (is_whole) {
         begin(coordinator, now_ns);
@@ -139,7 +140,7 @@ static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t 
     free(ps);
 }
 
-/* Do the counts that the member expects agree with what others said before? */
+/* Refuses a member that expects other counts than earlier members. */
 static bool counts_agree(struct sl_coordinator *coordinator,
                          const struct sl_coordinator_member *member,
                          const struct sl_message *message)
@@ -170,7 +171,7 @@ static bool counts_agree(struct sl_coordinator *coordinator,
     return true;
 }
 
-/* What is wrong with the place that a ps says, or NULL. */
+/* Returns the error in the registration of a server, or NULL. */
 static const char *check_ps(const struct sl_coordinator *coordinator,
                             const struct sl_coordinator_member *member,
                             const struct sl_message_register *reg)
@@ -204,8 +205,8 @@ static void log_return(const struct sl_coordinator_member *member,
     sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint, from);
 }
 
-/* A ps says where it is. One that comes back must have as many shards as before, since the keys are
- * spread over them. */
+/* Registers a server. A returning server must have as many shards as before, because the keys are
+ * partitioned over them. */
 static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                         const struct sl_message *message, uint64_t now_ns)
 {
@@ -237,7 +238,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     }
     if (coordinator->cluster_ready &&
         !sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
-        known->restore = 0; /* others serve its shards, whose backups it gets */
+        known->restore = 0; /* another server serves its shards; it becomes the backup */
     }
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
@@ -299,7 +300,7 @@ void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t no
     struct sl_message message = {.kind = SL_MESSAGE_WAITING};
     uint32_t missing = find_missing(coordinator, &message.waiting);
     sl_coordinator_job_update(coordinator, missing, now_ns);
-    /* To those who were away, or whom there was no memory to tell. */
+    /* For members that were disconnected, and after a failed allocation. */
     publish(coordinator, missing == 0, now_ns);
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];

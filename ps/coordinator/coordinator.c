@@ -14,7 +14,7 @@
 #define LEASE_DEFAULT_NS            (10 * SL_CLOCK_NS_PER_S)
 #define CHECKPOINT_DEFAULT_NS       (3600 * SL_CLOCK_NS_PER_S)
 
-/* That of the options. */
+/* Resets the worker count to that of the options. */
 static void take_worker_count(struct sl_coordinator *coordinator)
 {
     const char *source = coordinator->options.worker_count_source;
@@ -148,7 +148,7 @@ void sl_coordinator_forget(struct sl_coordinator *coordinator)
     coordinator->end_why[0] = '\0';
     coordinator->recovery_deadline_ns = 0;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
-    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* somebody has been here */
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* marks the prefix as used */
 }
 
 void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
@@ -214,7 +214,7 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
 {
     struct sl_coordinator_member *member = sl_coordinator_member_of(coordinator, peer);
     if (member == NULL) {
-        return; /* it has another connection, has left or is lost; this one is being closed */
+        return; /* a closing connection: the member reconnected, left or expired */
     }
     member->last_seen_ns = now_ns;
     switch (message->kind) {
@@ -243,7 +243,7 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
         if (message->id != 0) {
             sl_coordinator_send(coordinator, member, message);
         }
-        break; /* that it came is all that it says */
+        break; /* its arrival renewed the lease */
     case SL_MESSAGE_GOODBYE:
         sl_coordinator_member_leave(coordinator, member, now_ns);
         break;

@@ -1,115 +1,82 @@
-/* The coordinator: membership, table registry, barriers. A pure state machine: a message from a
- * member, or the passing of time, gives messages to members; the server on its reactor carries
- * them. Owner reactor (reactor 0 of ps task 0, or of the scheduler).
+/* Coordinator tracks the members, tables, barriers, checkpoints and replica groups of a job. A pure
+ * state machine: messages and ticks go in, messages to members come out. Owner reactor: reactor 0
+ * of ps/0, of the elected leader, or of the scheduler. Allocates as members, tables and barriers
+ * arrive, within SL_LIMIT_*.
  *
- * Membership: a member has a lease, renewed by whatever it sends. One whose connection breaks is
- * away, and the same process (its client_id) may take its place again until the lease ends. Then it
- * is lost: ps and workers are told, a ps that was away when it is back. Another process may take
- * the name of one that has left, is lost, or is away (which is lost at that moment); while the
- * first is heard it is refused. While any ps is gone, who registers waits for it; a ps that comes
- * back is told to the others.
- *
- * Tasks: a process that says hello with any_task gets the place that it has or had; else the lowest
- * that nobody has, or is lost from (but for that of a worker that has left, once the job has
- * begun); else the lowest that somebody is away from, who is lost then; else none yet.
- *
- * The course of a job, where the options ask for it (a scheduler): nobody is told the cluster
- * before every ps and every worker has registered once; the job ends when every worker has left or
- * is lost and none has come in its place, or when sl_coordinator_end_job says so; then every ps is
- * told, and it is over when none is left. A ps that is lost, or leaves before, and that nobody
- * replaces, makes it end badly. One that has not begun within the start timeout is over, and who
- * waits is refused.
- *
- * The job's workers are tasks 0 to worker_count - 1 and those that have joined (Hello.joins), less
- * those that have left or are lost. A barrier of count 0 is one of all of them, and is looked at
- * again when they change. Tables: a name has one id and one specification for the life of the
- * coordinator. Barriers: one of a name is complete when `count` members have come; then the name
- * may be used anew; a member that asks again under the same request id, since its connection broke
- * in between, is answered again. A member that comes again to a barrier at which it waits has given
- * up waiting before: it still counts once, and is answered under its last request. One that said
- * how long it waits is told who is missing shortly before. Allocates as members, tables and
- * barriers come, within SL_LIMIT_*; never on the data path.
- *
- * Checkpoints: one at a time, in two steps. Every ps writes the files of its shards, then every ps
- * the manifest; a checkpoint is complete when all have said so, and only then is who asked told.
- * Numbers ascend, also where a coordinator has started anew, for every ps says the greatest that it
- * knows of. A ps that fails, leaves, is lost or is started anew ends the one that is being made;
- * one that is away for less than a lease is told again what it owes. The first one is full, and so
- * is the next after one that was given up, or after a ps was started anew. Who asks while one is
- * being made waits for the next one. A ps asks since it ends: it begins when all ps have asked, or
- * a second later; who asks later is answered by the same one, and nobody waits for a ps that is
- * missing.
- *
- * Restore: before the first time that the cluster is told, every ps has said what checkpoint it can
- * begin from, or all that they have none; all are told the least. A ps that comes later is told its
- * own, and so is everyone where a ps is serving already. */
+ * A member has a lease, which every message from it renews. If its connection breaks, the same
+ * process (same client_id) may resume until the lease ends; then the member expires. Another
+ * process may replace a member that left, expired or is disconnected, but not a connected one.
+ * Registrations wait while a needed server is missing. The rules for job stages are in job.c; for
+ * barriers, checkpoints and restore in the files of those names; for task assignment in task.c. */
 #ifndef SL_PS_COORDINATOR_COORDINATOR_H
 #define SL_PS_COORDINATOR_COORDINATOR_H
 
 #include "net/control/message.h"
 
-/* Clients (members that are neither ps nor worker) whose connection broke, at most: there may be
- * any number of them, so the one that is away longest is forgotten for another. */
+/* Limit of disconnected clients (members that are neither server nor worker). Their number is
+ * unbounded, so the client that was silent longest is removed first. */
 #define SL_COORDINATOR_CLIENTS_AWAY        1024
 
 #define SL_COORDINATOR_BARRIERS            1024 /* in use at one time */
-#define SL_COORDINATOR_CHECKPOINT_REQUESTS 4096 /* that wait for a checkpoint */
+#define SL_COORDINATOR_CHECKPOINT_REQUESTS 4096 /* pending requests */
 
-/* Barriers that were complete, which a coordinator that takes over has to know: as many as a member
- * may have to ask for again. */
+/* Completed barriers that the coordinator log keeps for the next leader: as many as a member may
+ * still ask for again. */
 #define SL_COORDINATOR_DONE_BARRIERS       16
 
 struct sl_coordinator;
 
-/* A control connection, by a handle of the server's. */
+/* Handle of a control connection, chosen by the server. */
 typedef uint64_t sl_coordinator_peer;
 
-/* Of a job whose course is followed. */
+/* Stages of a job; used only if stage_changed is set. */
 enum sl_coordinator_stage {
-    SL_COORDINATOR_WAITING_FOR_MEMBERS, /* not all have come */
+    SL_COORDINATOR_WAITING_FOR_MEMBERS, /* some tasks have not registered yet */
     SL_COORDINATOR_RUNNING,
-    SL_COORDINATOR_ENDING, /* no worker is left; ps are told */
+    SL_COORDINATOR_ENDING, /* no worker is left; servers are asked to stop */
     SL_COORDINATOR_OVER,
 };
 
-/* What a coordinator must not forget, in records of a few hundred bytes (but DONE, of which each
- * member at the barrier has about twenty), by index: coordinator_record.c. */
+/* Records of the coordinator log, by index (record.c). A record has a few hundred bytes, but a DONE
+ * record has about 20 bytes for each member that was at the barrier. */
 enum sl_coordinator_record {
-    SL_COORDINATOR_RECORD_JOB,    /* one: counts, the course of the job */
-    SL_COORDINATOR_RECORD_PS,     /* [server_count], by task */
-    SL_COORDINATOR_RECORD_WORKER, /* [SL_LIMIT_WORKERS], by task */
-    SL_COORDINATOR_RECORD_TABLE,  /* [SL_LIMIT_TABLES], by id */
-    SL_COORDINATOR_RECORD_DONE,   /* [SL_COORDINATOR_DONE_BARRIERS] */
-    SL_COORDINATOR_RECORD_ALL     /* none is left: the job begins anew */
+    SL_COORDINATOR_RECORD_JOB,    /* one: counts, stage of the job */
+    SL_COORDINATOR_RECORD_PS,     /* [ps_count], by task index */
+    SL_COORDINATOR_RECORD_WORKER, /* [SL_LIMIT_WORKERS], by task index */
+    SL_COORDINATOR_RECORD_TABLE,  /* [SL_LIMIT_TABLES], by table id */
+    SL_COORDINATOR_RECORD_DONE,
+    SL_COORDINATOR_RECORD_ALL /* all records were erased: the job restarts empty */
 };
 
 struct sl_coordinator_options {
-    uint32_t ps_count;               /* that must register before anyone is told the cluster */
-    uint32_t worker_count;           /* that the job has; 0: unknown */
-    const char *worker_count_source; /* "--worker-hosts", ...: where it is from; NULL: unknown */
-    uint64_t waiting_interval_ns;    /* between two Waiting messages to who waits; 0: 3 s */
-    uint64_t lease_ns;               /* a member that is not heard for so long is lost; 0: 10 s */
-    /* Sends one message; the coordinator keeps nothing of it. */
+    uint32_t ps_count;     /* servers that must register before members receive the cluster */
+    uint32_t worker_count; /* workers of the job; 0: unknown */
+    const char *worker_count_source; /* origin, e.g. "--worker-hosts"; NULL: unknown */
+    uint64_t waiting_interval_ns;    /* between two Waiting messages to a waiting member; 0: 3 s */
+    uint64_t lease_ns;               /* a member silent for this long expires; 0: 10 s */
+    /* Sends one message. The coordinator keeps no pointer into it. */
     void (*send)(void *ctx, sl_coordinator_peer peer, const struct sl_message *message);
-    /* Closes a connection whose member has another now, or is lost; `gone` may follow, and has no
-     * effect, like whatever else still comes from it. NULL: such connections are left alone. */
+    /* Closes the connection of a member that expired or has a newer connection. Later messages and
+     * sl_coordinator_gone for this peer are ignored. NULL: such connections stay open. */
     void (*close)(void *ctx, sl_coordinator_peer peer, const char *why);
-    /* NULL: the job's course is not followed; else worker_count is known. RUNNING: why says who has
-     * come. ENDING: err is 0, and all workers have left, or nobody had come; or CLOSED, and why
-     * names those that are lost, or have not left. OVER: 0; CLOSED, when ps were lost since, and
-     * why names them; or DEADLINE when the job has not begun within the start timeout, and why
-     * names who never came, and apart from them who came and left. `why` is valid during the call.
-     */
+    /* Reports a new stage of the job. NULL: stages are not tracked; else worker_count is not 0.
+     * `why` is valid during the call.
+     * - RUNNING: why counts servers, shards and workers.
+     * - ENDING, err 0: all workers left, or no member was there. ENDING, CLOSED: the job had not
+     *   begun, or why names the workers that expired or have not left, and the servers that are
+     *   gone.
+     * - OVER, err 0; OVER, CLOSED: why names servers that expired while the job ended; OVER,
+     *   DEADLINE: the start timeout passed; why names the tasks that never registered and,
+     *   separately, those that registered and left. */
     void (*stage_changed)(void *ctx, enum sl_coordinator_stage stage, int err, const char *why);
-    uint64_t start_timeout_ns;       /* from the first tick on; 0: none */
-    uint64_t checkpoint_interval_ns; /* from the beginning of one to that of the next, at least; 0:
-                                      * only when somebody asks */
-    uint32_t incrementals_max;       /* incremental ones after each full one, at most */
-    uint64_t checkpoint_timeout_ns;  /* for the manifests of one; without leases for its files too,
-                                      * which else end when a ps says so; 0: an hour */
+    uint64_t start_timeout_ns;       /* counts from the first tick; 0: none */
+    uint64_t checkpoint_interval_ns; /* least time from start to start; 0: only on request */
+    uint32_t incrementals_max;       /* incrementals after each full checkpoint */
+    uint64_t checkpoint_timeout_ns;  /* for writing the manifests, and without leases also for the
+                                        files, which otherwise have no timeout; 0: one hour */
     uint64_t (*time_ms)(void *ctx);  /* since 1970, for the manifest; NULL: unknown */
-    /* A record is another than before: what is sent from now on may rest on it, until the record is
-     * written where the next coordinator finds it. NULL: nobody takes over from this one. */
+    /* Reports a changed record. Messages sent from now on may depend on the change: hold them until
+     * the record is in the metastore. NULL: no other process can take over. */
     void (*changed)(void *ctx, enum sl_coordinator_record kind, uint32_t index);
     void *ctx;
 };
@@ -119,70 +86,73 @@ int sl_coordinator_create(const struct sl_coordinator_options *options,
                           struct sl_coordinator **out);
 void sl_coordinator_destroy(struct sl_coordinator **coordinator);
 
-/* A member said hello. Errors, which refuse it: EXISTS (another live member has that role and
- * task, and has been heard since this process first asked; until then AGAIN: it may have died),
- * INVALID (task index outside the cluster), REFUSED (the job has ended), NO_MEMORY; reason says it.
- * One with any_task is refused AGAIN when there is no place for it. */
+/* Admits a member, or fails with a reason:
+ * - EXISTS: a live member has this role and task index. It has sent something since this process
+ *   first asked.
+ * - AGAIN: the holder of this task has not sent anything since and may be dead; or no task is free
+ *   for any_task; or records still wait for a known server.
+ * - INVALID: the task index is out of range.
+ * - REFUSED: the job has ended.
+ * - NO_MEMORY. */
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
                          size_t reason_bytes);
 
-/* The task of a member that said hello: its own, or the one that was chosen. */
+/* Returns the task index of an admitted member: its own, or the assigned one. */
 uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
                                    sl_coordinator_peer peer);
 
-/* A message of a member that said hello: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, HEARTBEAT,
- * GOODBYE, CHECKPOINT_ASK, and of a ps CHECKPOINT_PART and CHECKPOINT_DONE; others are answered
- * with an Error. */
+/* Handles a message of an admitted member: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, HEARTBEAT,
+ * GOODBYE, CHECKPOINT_ASK; from servers also CHECKPOINT_PART and CHECKPOINT_DONE. Other kinds get
+ * an Error. */
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 
-/* The connection has closed; a peer that never said hello, or was refused, is ignored. expected: we
- * closed it since we are shutting down, so that the lack of a goodbye means nothing: the member is
- * neither away nor will it be lost. */
+/* Reports a closed connection; unknown peers are ignored. expected: this process closed it during
+ * its own shutdown, so the member is removed without counting as disconnected or expired. */
 void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          bool expected, uint64_t now_ns);
 
-/* Of a job whose course is followed: it shall end now, since `why` ("SIGTERM") came. Who still
- * gathers is refused. Without effect when the job ends already. */
+/* Ends the job now, e.g. because of SIGTERM (`why`). Members that still wait for the start are
+ * refused. No effect if the job is ending already. Needs stage_changed. */
 void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why, uint64_t now_ns);
 
-/* What Welcome tells of it. */
+/* Returns the lease in force, which Welcome sends to members. */
 uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator);
 
-/* ---- Taking over from a coordinator that is no more; with `changed` only ---- */
+/* Taking over from a former leader; only with options.changed. */
 
-/* The record as it is now. *value: the caller's to free; NULL: there is none. Errors: NO_MEMORY. */
+/* Writes the current content of a record. *value: the caller frees it. Errors: NO_MEMORY. */
 int sl_coordinator_record_write(const struct sl_coordinator *coordinator,
                                 enum sl_coordinator_record kind, uint32_t index, uint8_t **value,
                                 size_t *value_bytes);
 
-/* Takes a record over, before the first hello. Errors: INVALID (another number of ps: it is of
- * another cluster), CORRUPT (it is no such record), NO_MEMORY, with reason. */
+/* Loads a record, before the first hello. Errors, with reason: INVALID (other server or worker
+ * counts, or a checkpoint number above the limit), CORRUPT, NO_MEMORY. */
 int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                                uint32_t index, const uint8_t *value, size_t value_bytes,
                                char *reason, size_t reason_bytes);
 
-/* All records have been read: every member has a lease from now to be heard in. Nobody is let in
- * before a ps is that the records know: without one in time (a lease, or 3 s where they know of no
- * worker) they are of a job that is no more, and are forgotten. */
+/* Ends loading and starts the lease of every loaded member. Hellos are refused until a server that
+ * the records name says hello. If none does within a lease (3 s if the records name no worker and
+ * no promotion), the records belong to a dead job and are erased. */
 void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* The ps of that task leaves, as if it had said goodbye: one that hosts the coordinator, and ends.
- */
+/* Removes the server with this task index as if it had said goodbye: the process that hosts the
+ * coordinator uses it when it stops. */
 void sl_coordinator_depart(struct sl_coordinator *coordinator, uint32_t ps_task, uint64_t now_ns);
 
-/* No ps and no worker is a member. */
+/* Returns true if neither a server nor a worker is a member. */
 bool sl_coordinator_is_deserted(const struct sl_coordinator *coordinator);
 
-/* Sends a message to a member, as the coordinator's own go: the Welcome, which tells what was
- * decided with the hello. */
+/* Sends a message to a member on the same path as the coordinator's own messages. Used for the
+ * Welcome, which depends on the outcome of the hello. */
 void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          const struct sl_message *message);
 
-/* To be called several times a lease: ends leases, reminds those who wait, answers those who give
- * up. A coordinator that was held up for a quarter of a lease gives every member half a lease from
- * now, since what it sent meanwhile has not been read. */
+/* Call several times a lease: expires members, sends Waiting messages, fails timed-out requests. If
+ * the coordinator did not run for a quarter of a lease, every member gets half a lease from now,
+ * because messages that arrived meanwhile are still unread. */
 void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* Announces that workers and ps were lost, and that workers have left: to whom, and when. */
+/* Notifies members that workers or servers expired, and restarted servers that workers left. */
 #include <stdio.h>
 
 #include "core/clock.h"
@@ -68,12 +68,12 @@ void sl_coordinator_expiry_notify_departures(struct sl_coordinator *coordinator,
     }
 }
 
-/* Whether a ps that has (re)connected is owed a message about the end of worker `task`:
- * - The worker has departed, and the ps is a new process (since_ns is 0).
- * - The worker has departed, a lease or more before the ps was last heard. Such old ends are sent
- *   with every connection, because the one before may have closed before the ps read them. A
- *   duplicate does no harm.
- * - The worker was lost or replaced after since_ns, and has not come back. */
+/* Decides whether a server that has (re)connected needs a message about the end of worker `task`:
+ * - The worker left the job, and the server is a new process (since_ns is 0).
+ * - The worker left the job, a lease or more before the server was last seen. Such old ends are
+ *   sent after every reconnect: the earlier connection may have closed before the server read them.
+ *   A duplicate does no harm.
+ * - The worker expired or was replaced after since_ns, and has not come back. */
 static bool owes_expiry(const struct sl_coordinator *coordinator,
                         const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
 {

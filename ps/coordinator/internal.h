@@ -1,11 +1,11 @@
-/* What the coordinator's files share; nobody else includes it. Owner reactor. */
+/* Declarations shared by the coordinator's files only. Owner reactor. */
 #ifndef SL_PS_COORDINATOR_INTERNAL_H
 #define SL_PS_COORDINATOR_INTERNAL_H
 
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
 
-/* Barriers that were done, by request id: as many as a member may have to ask for again. */
+/* Completed barriers kept per member, by request id: as many as it may have to ask for again. */
 #define SL_COORDINATOR_DONE_IDS           16
 
 #define SL_COORDINATOR_CLUSTER_OF_RECORDS UINT32_MAX
@@ -13,55 +13,57 @@
 struct sl_coordinator_member {
     struct sl_message_hello hello;
     sl_coordinator_peer peer;
-    char name[SL_MESSAGE_NAME_BYTES]; /* "ps/1", "worker/3", "client ..." */
-    bool connected;                   /* else it is away, and peer means nothing */
-    uint64_t last_seen_ns;            /* when it last sent something */
-    uint64_t lease_from_ns;           /* likewise as far as its lease goes: we read nothing then */
-    uint64_t replacement_id;          /* the process that wants its place; 0: none does */
-    uint64_t rival_ns;                /* when that one first said so */
+    char name[SL_MESSAGE_NAME_BYTES];
+    bool connected;          /* false: disconnected, and peer is invalid */
+    uint64_t last_seen_ns;   /* when its last message arrived */
+    uint64_t lease_from_ns;  /* the lease counts from the later of this and last_seen_ns: a grace
+                                period when messages could not be read or sent */
+    uint64_t replacement_id; /* client_id of a process that wants this task; 0: none */
+    uint64_t rival_ns;       /* when that process first asked */
     bool registered;
     bool waits_for_cluster;
-    uint64_t cluster_request; /* whose answer it waits for */
-    uint32_t cluster_version; /* that it was told; 0: none; OF_RECORDS: it may have been */
-    uint64_t remind_ns;       /* when to send it the next Waiting */
+    uint64_t cluster_request; /* request id of the pending Register */
+    uint32_t cluster_version; /* last one sent to it; 0: none; OF_RECORDS: unknown, loaded from
+                                 records */
+    uint64_t remind_ns;       /* when to send the next Waiting */
 
-    /* ps: losses from this time on may not have reached it. SL_CLOCK_NEVER: all have; 0: it is a
-     * new process, which has to know who does not count. */
+    /* Server: expirations since this time may not have reached it. SL_CLOCK_NEVER: it has them all;
+     * 0: it is a new process and needs every worker that no longer counts. */
     uint64_t missed_expirations_since_ns;
 
-    /* Barriers that it was told are done, in a ring; an id is not 0. */
+    /* Ring of completed barriers sent to this member; 0: unused. */
     uint64_t done_ids[SL_COORDINATOR_DONE_IDS];
     uint32_t done_next;
 };
 
-/* What is known of a ps, member or not. */
+/* State of a server task, whether or not a process holds it. */
 struct sl_coordinator_ps {
-    uint32_t shard_count;  /* since it first registered; else 0, and nothing is known */
-    uint64_t client_id;    /* of the process that registered last */
+    uint32_t shard_count;  /* 0: never registered, and the rest is unknown */
+    uint64_t client_id;    /* of the last process that registered */
     uint64_t last_seen_ns; /* of that process, when its membership ended */
-    bool restarted;        /* it is not the first process of its task */
-    bool gone;             /* that process was lost, or left before the end, and none came since */
+    bool restarted;        /* the task had an earlier process */
+    bool gone;             /* the process expired or left early, and no other replaced it */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    char host[SL_MESSAGE_NAME_BYTES];     /* as it registered */
-    bool serving;                         /* it had begun when it registered first */
-    uint64_t restore;                     /* the checkpoint that it begins from; 0: none */
-    struct sl_message_numbers complete;   /* as it registered; of use before the job begins */
-    struct sl_message_numbers unfinished; /* likewise */
-    bool ack_pending; /* its part of the one that is being made, or its manifest */
+    char host[SL_MESSAGE_NAME_BYTES];
+    bool serving;                         /* it was already serving when it first registered */
+    uint64_t restore;                     /* checkpoint it restores; 0: none */
+    struct sl_message_numbers complete;   /* restorable ones; used until the job begins */
+    struct sl_message_numbers unfinished; /* likewise; files without a manifest */
+    bool ack_pending;                     /* its CheckpointPart or CheckpointDone is outstanding */
 
-    /* Of its shards: coordinator_replica.c. */
-    uint32_t replicas;   /* as it registered */
-    uint64_t epoch;      /* 0: there are no backups, or the cluster has not come together */
-    uint32_t primary;    /* a task: itself or the one behind */
-    uint32_t backup;     /* likewise, the other; SL_MESSAGE_NO_BACKUP: none */
-    bool in_sync;        /* the backup has all that was acknowledged */
-    uint64_t deposed_id; /* the process that the last take-over was from */
-    uint64_t degraded_since_ns, degraded_told_ns; /* has no backup in step; 0: has one */
-    uint32_t failures; /* epochs since it was in step whose backup failed before it was */
-    uint64_t retry_ns; /* when the next epoch begins after such a failure; 0: none is due */
+    /* The replica group of this server's own shards: replica_group.c. */
+    uint32_t replicas;   /* backups of each shard: 0 or 1 */
+    uint64_t epoch;      /* 0: no backups, or the cluster is not ready */
+    uint32_t primary;    /* task index: this server or the next one */
+    uint32_t backup;     /* the other of the two, or SL_MESSAGE_NO_BACKUP */
+    bool in_sync;        /* the backup has all acknowledged writes */
+    uint64_t deposed_id; /* client_id of the primary that was last replaced by promotion */
+    uint64_t degraded_since_ns, degraded_told_ns; /* degraded since; last warning; 0: in sync */
+    uint32_t failures; /* failed catch-ups since the backup was last in sync */
+    uint64_t retry_ns; /* when the next epoch begins after a failure; 0: none is due */
 
-    /* What it has said of its pairs: of use before the cluster comes together here. */
+    /* Replica reports of this server; used until the cluster is ready. */
     struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
     uint32_t report_count;
 };
@@ -73,16 +75,16 @@ enum sl_coordinator_end {
     SL_COORDINATOR_END_REPLACED,
 };
 
-/* How the last process that had a worker's index and is no member any more has ended. */
+/* How the last former member with this worker index ended. */
 struct sl_coordinator_worker {
     enum sl_coordinator_end end;
     uint64_t end_ns;
     uint64_t client_id;
-    bool left_job;   /* the job does not count it until it comes again */
-    bool unnotified; /* a ps that was restarted is yet to be told that it has left */
+    bool left_job;   /* not counted in the job until the task is taken again */
+    bool unnotified; /* restarted servers must still be notified that it left */
 };
 
-/* One who waits at a barrier. */
+/* A member that waits at a barrier. */
 struct sl_coordinator_arrival {
     struct sl_coordinator_member *member;
     uint64_t request;
@@ -91,13 +93,13 @@ struct sl_coordinator_arrival {
     uint32_t timeout_ms;
 };
 
-/* A barrier that is done: who was told so, under which request. */
+/* A member that was notified that a barrier completed, and its request id. */
 struct sl_coordinator_notified {
     uint64_t client_id, request;
 };
 
 struct sl_coordinator_done {
-    uint64_t number; /* of the barrier, from 1; 0: none */
+    uint64_t number; /* serial number of the barrier, from 1; 0: unused */
     struct sl_coordinator_notified *notified;
     uint32_t told_count;
 };
@@ -106,18 +108,18 @@ struct sl_coordinator_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
     uint32_t count; /* 0: all workers of the job */
     uint32_t arrived;
-    uint32_t workers_arrived;                /* of them */
-    struct sl_coordinator_arrival *arrivals; /* [arrivals_max] */
+    uint32_t workers_arrived; /* part of `arrived` */
+    struct sl_coordinator_arrival *arrivals;
     uint32_t arrivals_max;
     struct sl_coordinator_barrier *next;
 };
 
-/* One who waits for a checkpoint. */
+/* A pending request for a checkpoint. */
 struct sl_coordinator_checkpoint_request {
     struct sl_coordinator_checkpoint_request *next;
     const struct sl_coordinator_member *member;
     uint64_t request;
-    uint64_t number; /* that answers it; 0: the next that begins */
+    uint64_t number; /* of the checkpoint that answers it; 0: the next to begin */
     uint64_t asked_ns;
     uint64_t remind_ns;
     uint64_t deadline_ns; /* SL_CLOCK_NEVER: none */
@@ -126,83 +128,84 @@ struct sl_coordinator_checkpoint_request {
 
 enum sl_coordinator_checkpoint_stage {
     SL_COORDINATOR_CHECKPOINT_IDLE,
-    SL_COORDINATOR_CHECKPOINT_WRITING,    /* the ps write their files */
-    SL_COORDINATOR_CHECKPOINT_PUBLISHING, /* all have; they write the manifest */
+    SL_COORDINATOR_CHECKPOINT_WRITING,    /* servers write the files of their shards */
+    SL_COORDINATOR_CHECKPOINT_PUBLISHING, /* all files are written; servers write the manifest */
 };
 
 struct sl_coordinator_checkpoint {
     enum sl_coordinator_checkpoint_stage stage;
-    uint64_t number, base;                    /* of the one that is being made, or was last */
-    uint64_t begun_ns, stage_ns, ended_ns;    /* stage_ns: since when it is in its stage */
-    uint64_t time_ms;                         /* when it began */
-    bool is_last;                             /* a ps has asked for it, since it ends */
-    uint32_t owed;                            /* ps that have not said what this stage waits for */
+    uint64_t number, base;                    /* of the current checkpoint, or the last one */
+    uint64_t begun_ns, stage_ns, ended_ns;    /* stage_ns: when the stage began */
+    uint64_t time_ms;                         /* wall clock at the start, since 1970 */
+    bool is_last;                             /* requested by a server that is stopping */
+    uint32_t owed;                            /* servers with ack_pending */
     struct sl_message_checkpoint_file *files; /* [file_count], by shard; NULL in IDLE */
     uint32_t file_count;
-    bool has_worker;              /* one of them is of a shard that knew a worker */
-    uint64_t max_seen;            /* the greatest number that anyone knows of */
-    uint64_t delta_base;          /* that the next may add to; 0: it has to be a full one */
-    uint64_t last_on_all_servers; /* the newest complete one, which every ps has; 0: not known */
-    uint64_t
-        job_latest; /* of the job, or that it began from: who comes later begins from none above */
-    uint32_t incrementals; /* complete ones since the last full one */
+    bool has_worker;     /* some shard in it has served a worker */
+    uint64_t max_seen;   /* greatest number known to any server */
+    uint64_t delta_base; /* complete checkpoint the next incremental is based on; 0: the next must
+                            be full */
+    uint64_t last_on_all_servers; /* newest complete checkpoint that all servers have; 0: unknown */
+    uint64_t job_latest;   /* newest complete one, or the one the job restored; servers that join
+                              later restore none above it */
+    uint32_t incrementals; /* complete incrementals since the last full one */
     uint64_t next_ns;      /* when the next is due; SL_CLOCK_NEVER: never */
 };
 
 struct sl_coordinator {
     struct sl_coordinator_options options;
-    uint64_t ticked_ns;            /* 0: never */
-    struct sl_log_limit log_limit; /* of lines about members that disconnect */
-    /* Side by side, so that a search by peer reads little memory; in no order. */
+    uint64_t ticked_ns;            /* last tick; 0: none yet */
+    struct sl_log_limit log_limit; /* for lines about disconnecting members */
+    /* Parallel arrays, so that a search by peer touches little memory; unordered. */
     sl_coordinator_peer *peers;
     struct sl_coordinator_member **members;
     uint32_t member_count, member_max;
-    struct sl_coordinator_ps *ps;                  /* [server_count] */
+    struct sl_coordinator_ps *ps;                  /* [ps_count] */
     struct sl_coordinator_worker *workers;         /* [SL_LIMIT_WORKERS] */
-    uint32_t worker_count;                         /* of the job; 0: nobody has said */
-    char worker_count_from[SL_MESSAGE_NAME_BYTES]; /* who said it first */
-    uint32_t unnotified_count;                     /* of workers */
-    bool job_workers_known;                        /* else they have to be counted anew */
+    uint32_t worker_count;                         /* of the job; 0: unknown */
+    char worker_count_from[SL_MESSAGE_NAME_BYTES]; /* the member or option that set it */
+    uint32_t unnotified_count;                     /* workers with `unnotified` */
+    bool job_workers_known;                        /* job_workers is valid */
     uint32_t job_workers;
-    uint32_t cluster_version;     /* grows when a ps has come back or moved; from 1 */
-    struct sl_table_spec *tables; /* by id; an empty name: the id is free */
-    uint32_t table_count;         /* ids below it may be in use */
+    uint32_t cluster_version;     /* from 1; grows when the cluster changes */
+    struct sl_table_spec *tables; /* by id; empty name: id is free */
+    uint32_t table_count;         /* ids in use are below it */
     uint32_t table_max;
     struct sl_coordinator_barrier *barriers;
     uint32_t barrier_count;
-    bool has_older_tables; /* the job is older than this coordinator: a ps that serves, or a worker
-                            * that keeps a table's id, has tables of it */
-    uint32_t values_lost;  /* 1 + the task of a ps that came back without its values; 0: none */
-    bool cluster_ready;    /* the cluster has been told */
-    uint64_t restore;      /* that the job began from */
-    uint64_t abandoned_to; /* those above `restore` up to this were there then */
+    bool has_older_tables; /* the job is older than this coordinator: a server that is serving, or a
+                              table opened with keep_id, proves it */
+    uint32_t values_lost;  /* 1 + index of the server that restarted without values; 0: none */
+    bool cluster_ready;    /* the cluster was complete once and sent to members */
+    uint64_t restore;      /* checkpoint that the job began from; 0: none */
+    uint64_t abandoned_to; /* checkpoints above `restore` up to this one are abandoned */
     struct sl_coordinator_checkpoint checkpoint;
-    struct sl_coordinator_checkpoint_request *asks; /* the last first */
+    struct sl_coordinator_checkpoint_request *asks; /* newest first */
     uint32_t ask_count;
-    struct sl_coordinator_done done[SL_COORDINATOR_DONE_BARRIERS]; /* where it has `changed` */
-    uint64_t done_number;                                          /* of the last */
-    uint64_t recovery_deadline_ns;   /* the records may be of another job; 0: they are not */
-    enum sl_coordinator_stage stage; /* of a job whose course is not followed: GATHERING */
-    uint64_t stage_ns;               /* since when; GATHERING: since the first tick, 0 before */
-    uint64_t remind_ns;              /* when to log the next time who is missing */
-    bool never_began;                /* it has ended before */
-    int end_err;                     /* of ENDING; DEADLINE: it was never begun */
+    struct sl_coordinator_done done[SL_COORDINATOR_DONE_BARRIERS]; /* ring; for `changed` */
+    uint64_t done_number;            /* serial number of the last one */
+    uint64_t recovery_deadline_ns;   /* of loaded records (sl_coordinator_record_end); 0: none */
+    enum sl_coordinator_stage stage; /* WAITING_FOR_MEMBERS if stages are not tracked */
+    uint64_t stage_ns;  /* when the stage began; WAITING_FOR_MEMBERS: first tick, 0 before */
+    uint64_t remind_ns; /* when to log the missing tasks again */
+    bool never_began;   /* the job ended before it began */
+    int end_err;        /* of ENDING; DEADLINE: start timeout */
     char end_why[SL_MESSAGE_TEXT_BYTES];
 };
 
-/* ---- coordinator.c ---- */
+/* coordinator.c */
 
-/* To a member that is away nothing is sent. */
+/* Sends a message, unless the member is disconnected. */
 void sl_coordinator_send(struct sl_coordinator *coordinator,
                          const struct sl_coordinator_member *member,
                          const struct sl_message *message);
 
-/* The record has changed. Whoever changes what coordinator_record.c writes says so here, before he
- * sends what rests on it. */
+/* Reports a changed record. Every change of a field that record.c writes must call it before a
+ * message that depends on the change is sent. */
 void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                          uint32_t index);
 
-/* As before the first hello, of a job that nobody has come to. */
+/* Resets the coordinator to an empty job and erases its records. */
 void sl_coordinator_forget(struct sl_coordinator *coordinator);
 
 /* Answers request `id` with an Error, and logs it. */
@@ -210,201 +213,206 @@ void sl_coordinator_refuse(struct sl_coordinator *coordinator,
                            const struct sl_coordinator_member *member, uint64_t id, int err,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* The member of that role and task, or NULL. Not for clients, which have no task. */
+/* Returns the member with this role and task index, or NULL. Clients have no task. */
 struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *coordinator,
                                                   enum sl_message_role role, uint32_t task_index);
 
-/* Appends a name; the last place of a full list says how many more there are. */
+/* Appends a name. If the list is full, its last entry becomes "N more". */
 void sl_coordinator_list_missing(struct sl_message_waiting *waiting, uint32_t *missing_total,
                                  const char *role, uint32_t task_index);
 
-/* Makes room in an array that is allocated anew when full; false: no memory. */
+/* Reallocates *items to `max` items. Returns false if there is no memory. */
 bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max);
 
-/* ---- coordinator_member.c ---- */
+/* member.c */
 
-/* The member that the connection belongs to, or NULL. */
+/* Returns the member of a connection, or NULL. */
 struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinator *coordinator,
                                                        sl_coordinator_peer peer);
 
-/* It said goodbye: it is no member any more. Frees it. */
+/* Handles a goodbye: removes and frees the member. */
 void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
                                  struct sl_coordinator_member *member, uint64_t now_ns);
 
-/* ---- coordinator_loss.c ---------------------------------------------------------------------- */
+/* expiry.c */
 
-/* Tells every ps and every worker that a member has ended; a ps that does not know the cluster
- * (yet, or since its connection broke) is told when it does. */
+/* Notifies all servers and workers that a member ended. A server that has not received the cluster
+ * on its connection is notified after it does. */
 void sl_coordinator_expiry_notify(struct sl_coordinator *coordinator,
                                   const struct sl_coordinator_member *expired,
                                   enum sl_coordinator_end end);
 
-/* Those who left have told the shards that they reached. A ps that was restarted shortly before may
- * have shards that they never reached, which wait for them: it is told when a lease has passed, for
- * then no shard that they did reach is changed by it any more. */
+/* Notifies restarted servers that workers left, one lease after they left. A leaving worker
+ * notifies the shards it is connected to, but a restarted server may have shards that it never
+ * reached and that still wait for it. After a lease its own notification can no longer be in
+ * flight. */
 void sl_coordinator_expiry_notify_departures(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Tells a ps, which knows the cluster now, of the losses that it may have missed. */
+/* Sends a server, which has just received the cluster, the expirations that it may have missed. */
 void sl_coordinator_expiry_notify_missed(struct sl_coordinator *coordinator,
                                          struct sl_coordinator_member *ps);
 
-/* A ps takes over from one that was heard last at that time: it may have missed losses since. */
+/* Records that a promoted server may have missed expirations, given when the former primary was
+ * last seen. */
 void sl_coordinator_expiry_owe(struct sl_coordinator *coordinator, struct sl_coordinator_member *ps,
                                uint64_t heard_ns);
 
-/* From when on a ps may have missed losses, when it was heard last at last_seen_ns: what was sent
- * to it less than a lease before may not have arrived. */
+/* Returns the time from which a server last seen at heard_ns may have missed expirations: messages
+ * sent up to one lease earlier may not have arrived. */
 uint64_t sl_coordinator_expiry_since(const struct sl_coordinator *coordinator, uint64_t heard_ns);
 
-/* Those whose lease has ended are lost. */
+/* member.c, continued */
+
+/* Expires members whose lease has ended. */
 void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* The record of a member has changed; not for clients, which have none. */
+/* Reports the changed record of a member. Clients have no record. */
 void sl_coordinator_member_note(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member);
 
-/* A member as the records have it: away from now on. Errors: NO_MEMORY. */
+/* Adds a member from the records, disconnected. Errors: NO_MEMORY. */
 int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
                                   uint32_t task, uint64_t client_id, bool registered);
 
-/* Workers of the job: those that a barrier of count 0 waits for. */
+/* Counts the workers of the job, i.e. those that a barrier of count 0 waits for: tasks below
+ * worker_count that have not left or expired, and joined workers beyond it. */
 uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator);
 
-/* ---- coordinator_task.c ---- */
+/* task.c */
 
-/* Gives a hello with any_task its task_index. Errors: AGAIN (no place), with reason. */
+/* Assigns a task_index to a hello with any_task. Errors: AGAIN (none is free), with reason. */
 int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
                                struct sl_message_hello *hello, char *reason, size_t reason_bytes);
 
-/* ---- coordinator_job.c ---- */
+/* job.c */
 
-/* Appends the workers without which the job does not begin; total: of those that are missing. */
+/* Appends the workers without which the job cannot begin. total: entries so far; returns the new
+ * total. */
 uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, uint32_t total,
                                     struct sl_message_waiting *waiting);
 
-/* Nobody is missing: the job runs, if it did not. */
+/* Starts the job, unless it has begun. Call when every task has registered. */
 void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Something has changed, or time has passed. missing_count: of those for whom the others wait, in
- * the latter case; else 0. */
+/* Advances the stage of the job after a change or a tick. missing_count: missing tasks on a tick,
+ * else 0. */
 void sl_coordinator_job_update(struct sl_coordinator *coordinator, uint32_t missing_count,
                                uint64_t now_ns);
 
-/* Tells a ps that the job has ended, if it has. */
+/* Sends the end of the job to a server, if the job is ending. */
 void sl_coordinator_job_notify_end(struct sl_coordinator *coordinator,
                                    const struct sl_coordinator_member *member);
 
-/* Refuses one that registers in vain, since the job has ended before it began; true: so it is. */
+/* Refuses a registration if the job ended before it began. Returns true if so. */
 bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
                                 struct sl_coordinator_member *member, uint64_t request);
 
-/* Whether it comes in time. Errors: REFUSED. */
+/* Checks that the job has not ended. Servers of the job are always admitted. Errors: REFUSED. */
 int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
                               const struct sl_message_hello *hello, char *reason,
                               size_t reason_bytes);
 
-/* ---- coordinator_cluster.c ---- */
+/* cluster.c */
 
 void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
                                      struct sl_coordinator_member *member,
                                      const struct sl_message *message, uint64_t now_ns);
 
-/* Appends the ps that are not there; returns how many. */
+/* Appends the missing servers. Returns their number. */
 uint32_t sl_coordinator_cluster_list_missing_ps(const struct sl_coordinator *coordinator,
                                                 struct sl_message_waiting *waiting);
 
-/* Tells the cluster to those who do not know it, or for whom they wait. */
+/* Sends the cluster, or Waiting messages, to members that need them. */
 void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Tells the cluster at once to those who know an older one, unless somebody is missing. */
+/* Sends the cluster to members that have an older version, as far as missing servers allow. */
 void sl_coordinator_cluster_update(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* ---- coordinator_restore.c ---- */
+/* restore.c */
 
-/* The job has not begun: whether there is one checkpoint that this ps and all that are there can
- * begin from, or all can begin with nothing; else refuses it. */
+/* Before the job begins: checks that all registered servers and this one share a restorable
+ * checkpoint, or that none has one. Otherwise refuses the registration and returns false. */
 bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
                                    const struct sl_coordinator_member *member,
                                    const struct sl_message *message);
 
-/* Every ps has registered: which one each begins from. */
+/* Chooses the checkpoint to restore, once every server has registered. */
 void sl_coordinator_restore_form(struct sl_coordinator *coordinator);
 
-/* The job runs: which one a ps begins from that comes in the place of another. */
+/* Returns the checkpoint that a replacement server restores while the job runs. */
 uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
                                       const struct sl_message_register *reg);
 
-/* Call when a ps process has started after the job's tables were created. If the ps serves shards
- * and began them without values, the function marks the values lost: checkpoints are refused from
- * then on, and every member is informed. */
+/* Call when a server process has started after the job's tables were created. If it serves shards
+ * but restored no values, the function sets values_lost: later checkpoints are refused, and every
+ * member is informed. */
 void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uint32_t task);
 
-/* ---- coordinator_replica.c ---- */
+/* replica_group.c */
 
-/* How many shards have no backup in step, though there shall be one. */
+/* Counts the degraded shards. */
 uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator);
 
-/* Says so now and then. */
+/* Retries failed catch-ups, and logs degraded shards once a minute. */
 void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* The job cannot go on without that ps: it is the primary of some shards. */
+/* Returns true if the job cannot run without this server: it is the primary of some shards. */
 bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint32_t task);
 
-/* Who serves the shards of that ps. */
+/* Returns the primary of the shards that belong to `owner`. */
 uint32_t sl_coordinator_replica_primary(const struct sl_coordinator *coordinator, uint32_t owner);
 
-/* What is wrong with the replicas of a ps that registers, or NULL. */
+/* Returns the error in the replica settings of a registering server, or NULL. */
 const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinator,
                                          const struct sl_coordinator_member *member,
                                          const struct sl_message_register *reg);
 
-/* Every ps has registered: the first epoch, where there are backups. */
+/* Creates the replica groups, once every server has registered. */
 void sl_coordinator_replica_begin(struct sl_coordinator *coordinator);
 
-/* A ps has registered, as a new process or anew: it gets the backups that nobody has, and says how
- * those of its shards get on. */
+/* Makes a registered server the backup of groups that need one, and applies its replica reports. */
 void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member,
                                      const struct sl_message_register *reg, bool is_new,
                                      uint64_t now_ns);
 
-/* A ps, heard last at that time, is no member any more. */
+/* Updates the groups of a server that is no longer a member; heard_ns: when it was last seen. */
 void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t task,
                                  uint64_t heard_ns);
 
-/* What the cluster says of the shards of that ps. */
+/* Fills in the replica group of a server for the Cluster message. */
 void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint32_t task,
                                  struct sl_message_ps *out);
 
-/* ---- coordinator_table.c ---- */
+/* table.c */
 
 void sl_coordinator_table_open(struct sl_coordinator *coordinator,
                                const struct sl_coordinator_member *member,
                                const struct sl_message *message);
 
-/* Answers with the tables by name; what they hold is known to the shards only. */
+/* Answers with table names only; the shards have their statistics. */
 void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member, uint64_t id);
 
-/* ---- coordinator_barrier.c ---- */
+/* barrier.c */
 
 void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
                                  struct sl_coordinator_member *member,
                                  const struct sl_message *message, uint64_t now_ns);
 
-/* It waits nowhere any more. */
+/* Removes the member from all barriers. */
 void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
                                   const struct sl_coordinator_member *member);
 
-/* The workers of the job are fewer: barriers of all of them may be complete. */
+/* Completes barriers of all workers after the number of workers has fallen. */
 void sl_coordinator_barrier_update(struct sl_coordinator *coordinator);
 
-/* Reminds those who wait for whom, and answers those who give up. */
+/* Sends Waiting messages and fails timed-out requests. */
 void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 void sl_coordinator_barrier_fini(struct sl_coordinator *coordinator);
 
-/* ---- coordinator_checkpoint.c ---- */
+/* checkpoint.c */
 
 void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
                                     const struct sl_coordinator_member *member,
@@ -413,90 +421,89 @@ void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
                                     const struct sl_coordinator_member *member,
                                     const struct sl_message *message, uint64_t now_ns);
 
-/* The cluster has been told for the first time. */
+/* Starts the checkpoint interval when the cluster is first ready. */
 void sl_coordinator_checkpoint_formed(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* A ps says what it knows, and is not counted as registered yet. is_new: it is another process than
- * the one before. */
+/* Takes checkpoint numbers from a Register. Call before the server counts as registered. is_new:
+ * another process than before. */
 void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
                                         const struct sl_coordinator_member *member,
                                         const struct sl_message_register *reg, bool is_new,
                                         uint64_t now_ns);
 
-/* To a ps that has registered, and may have been so before: what it was told, and what it has said,
- * may have been lost with a connection. */
+/* Repeats the pending message to a registered server: the first one, or its answer, may be lost
+ * with a connection. */
 void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
                                     const struct sl_coordinator_member *member);
 
-/* It is no member any more. */
+/* Handles the end of a membership. */
 void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member, bool is_expired,
                                      uint64_t now_ns);
 
-/* The job has lost values (values_lost): gives up the checkpoint that is being made, if there is
- * one. */
+/* Aborts the current checkpoint because the job lost values (values_lost). */
 void sl_coordinator_checkpoint_lose(struct sl_coordinator *coordinator);
 
-/* Begins the next one when it is due, or somebody waits for it, and nothing keeps it. */
+/* Begins the next checkpoint if it is due or requested and no server is missing. */
 void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Names the ps for which it waits, or without which none can begin. */
+/* Names the servers that the current checkpoint waits for, or that the next one needs. */
 void sl_coordinator_checkpoint_list_missing(const struct sl_coordinator *coordinator,
                                             struct sl_message_waiting *waiting);
 
 void sl_coordinator_checkpoint_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 void sl_coordinator_checkpoint_fini(struct sl_coordinator *coordinator);
 
-/* ---- coordinator_ask.c ---- */
+/* checkpoint_request.c */
 
 void sl_coordinator_checkpoint_request_come(struct sl_coordinator *coordinator,
                                             const struct sl_coordinator_member *member,
                                             const struct sl_message *message, uint64_t now_ns);
 
-/* It waits for nothing any more. */
+/* Drops the requests of a former member. */
 void sl_coordinator_checkpoint_request_leave(struct sl_coordinator *coordinator,
                                              const struct sl_coordinator_member *member);
 
-/* Somebody waits for the next one; a ps only when all ps do, or it has waited for them a while. */
+/* Returns true if a request is waiting. Requests of stopping servers count when every server has
+ * asked, or after one second. */
 bool sl_coordinator_checkpoint_request_is_due(const struct sl_coordinator *coordinator,
                                               uint64_t now_ns);
 
-/* A ps that asks since it ends does not wait for another to be started again. */
+/* Refuses requests of stopping servers: they do not wait for a missing server to restart. */
 void sl_coordinator_checkpoint_request_refuse_ps(struct sl_coordinator *coordinator,
                                                  const char *missing);
 
-/* That one begins: it answers those who wait. True: a ps is among them. */
+/* Assigns waiting requests to a checkpoint that begins. Returns true if one is from a server. */
 bool sl_coordinator_checkpoint_request_take(struct sl_coordinator *coordinator, uint64_t number);
 
-/* Answers those who wait for that one; 0: for the next. */
+/* Answers the requests of a checkpoint; number 0: those that wait for the next one. */
 void sl_coordinator_checkpoint_request_answer(struct sl_coordinator *coordinator, uint64_t number,
                                               const struct sl_message *answer);
 
-/* Reminds those who wait for whom, and answers those who give up. */
+/* Sends Waiting messages and fails timed-out requests. */
 void sl_coordinator_checkpoint_request_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 void sl_coordinator_checkpoint_request_fini(struct sl_coordinator *coordinator);
-/* ---- coordinator_record.c ---- */
+/* record.c */
 
-/* Whether the records are still in doubt for it. Errors: AGAIN. */
+/* While loaded records await a known server: admits only such a server. Errors: AGAIN. */
 int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
                                  const struct sl_message_hello *hello, char *reason,
                                  size_t reason_bytes);
 
-/* Forgets records that have been in doubt for too long. */
+/* Erases loaded records whose recovery deadline has passed. */
 void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Frees what the records had. */
 void sl_coordinator_record_fini(struct sl_coordinator *coordinator);
 
-/* ---- coordinator_table.c, for the records ---- */
+/* table.c, for the records */
 
-/* Puts a table under its id, above all others or not. Errors: NO_MEMORY. */
+/* Stores a table under a given id. Errors: NO_MEMORY. */
 int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id,
                                  const struct sl_table_spec *spec);
 
-/* ---- coordinator_barrier.c, for the records ---- */
+/* barrier.c, for the records */
 
-/* A barrier is done: it goes where the one of SL_COORDINATOR_DONE_BARRIERS before was. */
+/* Records a completed barrier in the ring, and reports the changed record. */
 void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
                                       const struct sl_coordinator_barrier *barrier);
 

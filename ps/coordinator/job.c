@@ -1,5 +1,10 @@
-/* The course of a job whose coordinator runs in a process of its own: it begins when all are there,
- * ends when no worker is left, or when it is told to, and is over when every ps knows. */
+/* Stages of a job, if options.stage_changed is set (a scheduler).
+ * - The job begins when every server and every worker has registered. If this takes longer than the
+ *   start timeout, the job is over, and waiting members are refused.
+ * - It ends when each worker has left, or expired without a replacement, or on
+ *   sl_coordinator_end_job. Then every server is notified.
+ * - It is over when no server is left. It ends with an error if a server expired or left early, and
+ *   was not replaced. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,14 +12,14 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* A list of names: two of them, and what is said around them, have their place in a text. */
+/* Two lists of names and the words around them fit in SL_MESSAGE_TEXT_BYTES. */
 #define NAMES_BYTES  (SL_MESSAGE_TEXT_BYTES / 2 - 64)
 
-/* Likewise of those who are missing at the beginning: less is said around them, and a full list of
+/* The same for tasks that are missing at the start: fewer words surround them, and a full list of
  * the longest names fits. */
 #define ABSENT_BYTES (SL_MESSAGE_TEXT_BYTES / 2 - 32)
 
-/* "ps/1, worker/3, 4 more". */
+/* E.g. "ps/1, worker/3, 4 more". */
 static void write_names(const struct sl_message_waiting *names, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -73,8 +78,8 @@ void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_n
     enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
 }
 
-/* Those who are missing: who never came, and who has come and given up, or broken off, before the
- * others were there. It is the former whom an operator looks for. */
+/* Missing tasks: those that never registered, and those that registered and then left or
+ * disconnected before the start. An operator looks for the former. */
 struct absent {
     struct sl_message_waiting never, left;
     uint32_t never_count, left_count;
@@ -105,7 +110,7 @@ static void find_absent(const struct sl_coordinator *coordinator, enum sl_messag
     }
 }
 
-/* "ps/1, worker/3; came and left: worker/0". */
+/* E.g. "ps/1, worker/3; came and left: worker/0". */
 static void write_absent(const struct sl_coordinator *coordinator, char *text, size_t bytes)
 {
     struct absent absent = {0};
@@ -133,7 +138,7 @@ void sl_coordinator_job_notify_end(struct sl_coordinator *coordinator,
     }
 }
 
-/* Those that are lost, and nobody has come in their place. */
+/* Names the workers that expired and were not replaced. */
 static uint32_t name_expired_workers(const struct sl_coordinator *coordinator, char *text,
                                      size_t bytes)
 {
@@ -148,7 +153,7 @@ static uint32_t name_expired_workers(const struct sl_coordinator *coordinator, c
     return count;
 }
 
-/* Those of the job's that have not said goodbye. */
+/* Names the workers of the job that have not said goodbye. */
 static uint32_t name_other_workers(const struct sl_coordinator *coordinator, char *text,
                                    size_t bytes)
 {
@@ -167,7 +172,7 @@ static uint32_t name_other_workers(const struct sl_coordinator *coordinator, cha
     return count;
 }
 
-/* Those that are gone for good; with_away: those without a connection are, too. */
+/* Names the needed servers that are gone. with_away: also disconnected ones. */
 static uint32_t name_gone_ps(const struct sl_coordinator *coordinator, bool with_away, char *text,
                              size_t bytes)
 {
@@ -193,7 +198,7 @@ static void add_gone_ps(char *why, size_t bytes, const char *names, uint32_t cou
                    count == 1 ? "is" : "are", count == 1 ? "its" : "their");
 }
 
-/* Every ps is told end_why. */
+/* Enters ENDING and sends end_why to every server. */
 static void conclude(struct sl_coordinator *coordinator, int err, uint64_t now_ns)
 {
     coordinator->end_err = err;
@@ -203,7 +208,7 @@ static void conclude(struct sl_coordinator *coordinator, int err, uint64_t now_n
     }
 }
 
-/* No worker is left. */
+/* Ends the job after its last worker. */
 static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     char *why = coordinator->end_why;
@@ -225,7 +230,7 @@ static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
     conclude(coordinator, expired_count + gone_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
 }
 
-/* Those that were told have gone, or nothing is heard of them. */
+/* Enters OVER when every server has left, or after one lease. */
 static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const struct sl_coordinator_member *left = NULL;
@@ -233,7 +238,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
         bool is_ps = coordinator->members[i]->hello.role == SL_MESSAGE_ROLE_PS;
         left = is_ps ? coordinator->members[i] : NULL;
     }
-    /* What they ask for at their end takes its time, and ends by itself. */
+    /* A checkpoint that stopping servers requested may take longer; it has its own timeout. */
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     uint64_t since_ns =
         checkpoint->ended_ns > coordinator->stage_ns ? checkpoint->ended_ns : coordinator->stage_ns;
@@ -263,8 +268,8 @@ static const char *end_word(const struct sl_coordinator *coordinator)
     return coordinator->end_err == SL_ERR_DEADLINE ? "the job has not begun" : "the job has ended";
 }
 
-/* DEADLINE says to a ps that others may be waited for anew: one that is in the middle of a job
- * whose scheduler was started again, and in vain, goes on with it. */
+/* Servers get DEADLINE, which lets a server that is serving a job register again later: a restarted
+ * scheduler may time out while that job runs. */
 bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
                                 struct sl_coordinator_member *member, uint64_t request)
 {
@@ -279,7 +284,7 @@ bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
     return coordinator->never_began;
 }
 
-/* A ps that was told the end needs no answer. */
+/* A server that was notified of the end needs no answer. */
 static void refuse_waiting(struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -293,7 +298,8 @@ static void refuse_waiting(struct sl_coordinator *coordinator)
     }
 }
 
-/* Whoever has come is told: nobody has to wait for a timeout of his own. */
+/* Ends a job that did not begin in time. Refuses waiting members at once, before their own
+ * timeouts. */
 static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, const char *names,
                     uint64_t now_ns)
 {
@@ -305,7 +311,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, cons
     refuse_waiting(coordinator);
 }
 
-/* Not all have come yet: says who has not, and gives up in the end. */
+/* Logs the missing tasks, and ends the job after the start timeout. */
 static void gather(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const struct sl_coordinator_options *options = &coordinator->options;

@@ -1,4 +1,4 @@
-/* Who is a member: hellos, leases, goodbyes. */
+/* Membership: hello, resume, replacement, lease, expiry and goodbye. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static bool is_worker(const struct sl_coordinator_member *member)
     return member->hello.role == SL_MESSAGE_ROLE_WORKER;
 }
 
-/* ---- The end of a membership ---------------------------------------------------------------- */
+/* End of a membership */
 
 static const char *what_others_do(const struct sl_coordinator *coordinator,
                                   const struct sl_coordinator_member *member)
@@ -65,7 +65,7 @@ static const char *what_others_do(const struct sl_coordinator *coordinator,
     case SL_MESSAGE_ROLE_PS:
         return coordinator->ps[member->hello.task_index].epoch == 0
                    ? "; the job waits for it to be started again"
-                   : ""; /* coordinator_replica.c has its own lines */
+                   : ""; /* replica_group.c logs its own lines */
     case SL_MESSAGE_ROLE_WORKER:
         return "; the others go on without it";
     default:
@@ -93,7 +93,7 @@ void sl_coordinator_member_note(struct sl_coordinator *coordinator,
     }
 }
 
-/* What outlives the membership. */
+/* Keeps the part of the member's state that outlives its membership. */
 static void remember(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                      enum sl_coordinator_end end, uint64_t now_ns)
 {
@@ -119,7 +119,7 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
     }
 }
 
-/* Takes the member out, tells whom it concerns, frees it. */
+/* Removes the member, notifies the other members, and frees it. */
 static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                        enum sl_coordinator_end end, uint64_t now_ns)
 {
@@ -151,7 +151,7 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     }
 }
 
-/* From now on nothing is sent to the connection, or taken from it. */
+/* Stops using the member's connection. */
 static void close_connection(struct sl_coordinator *coordinator,
                              struct sl_coordinator_member *member, const char *why)
 {
@@ -164,7 +164,7 @@ static void close_connection(struct sl_coordinator *coordinator,
     }
 }
 
-/* A client that connects and breaks without end must not fill the log. */
+/* A client that connects and disconnects in a loop must not fill the log. */
 static bool may_log(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                     uint64_t now_ns)
 {
@@ -230,9 +230,9 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
     }
 }
 
-/* When this reactor was held up, so was the reading of heartbeats: members get half a lease to be
- * heard again. A quarter, which is two ticks, is enough: at its end a lease may have as little
- * left, and what has come meanwhile is read only after this tick. */
+/* If this reactor was delayed, heartbeats were not read: members get half a lease from now. The
+ * threshold is a quarter of a lease (two ticks): a lease may have no more than that left, and
+ * messages that arrived meanwhile are read only after this tick. */
 static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     uint64_t lease_ns = coordinator->options.lease_ns;
@@ -244,7 +244,7 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
     }
     sl_log_warn("the coordinator was held up for %.1f s: members have half a lease to be heard",
                 seconds(since_ns));
-    /* The clock counts from the machine's start, which may be less than half a lease ago. */
+    /* The clock starts when the machine boots, possibly less than half a lease ago. */
     const uint64_t excused_ns = now_ns > lease_ns / 2 ? now_ns - lease_ns / 2 : 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
@@ -256,7 +256,7 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
 void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     forgive_own_delay(coordinator, now_ns);
-    /* The last takes the place of one that is lost: from the end, everyone is looked at. */
+    /* Iterates backwards: removing a member moves the last one into its place. */
     for (uint32_t i = coordinator->member_count; i-- > 0;) {
         if (lease_left_ns(coordinator, coordinator->members[i], now_ns) == 0) {
             lose(coordinator, coordinator->members[i], now_ns);
@@ -283,9 +283,10 @@ uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator)
     return count;
 }
 
-/* ---- Its beginning -------------------------------------------------------------------------- */
+/* Start of a membership */
 
-/* The one whose place the hello is for: of that role and task, or the very client. */
+/* Returns the member that holds the requested role and task index; for a client, the one with the
+ * same client_id. */
 static struct sl_coordinator_member *find_place(const struct sl_coordinator *coordinator,
                                                 const struct sl_message_hello *hello)
 {
@@ -325,8 +326,8 @@ static int check_task(const struct sl_coordinator *coordinator,
     return 0;
 }
 
-/* Another process has that place, and is connected. It is alive for certain when it is heard after
- * the second one came; until then its connection may only look so. */
+/* Another process holds the task and is connected. It is certainly alive if it sent something after
+ * the second process first asked; until then its connection may be half-open. */
 static int refuse_second(const struct sl_coordinator *coordinator,
                          struct sl_coordinator_member *first, uint64_t rival_id, uint64_t now_ns,
                          char *reason, size_t reason_bytes)
@@ -349,7 +350,7 @@ static int refuse_second(const struct sl_coordinator *coordinator,
     return SL_ERR_AGAIN;
 }
 
-/* The same process on another connection. */
+/* Resumes a member on another connection of the same process. */
 static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                       sl_coordinator_peer peer, const struct sl_message_hello *hello,
                       uint64_t now_ns)
@@ -368,7 +369,7 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
     member->hello = *hello;
     member->connected = true;
     member->last_seen_ns = now_ns;
-    member->waits_for_cluster = false; /* it asks again */
+    member->waits_for_cluster = false; /* it registers again */
 }
 
 static bool members_grow(struct sl_coordinator *coordinator)
@@ -387,7 +388,7 @@ static bool members_grow(struct sl_coordinator *coordinator)
     return grown;
 }
 
-/* The very ps that was lost before: it still has its shards. */
+/* True if this very server process was registered before: it still has its shards. */
 static bool is_known_ps(const struct sl_coordinator *coordinator,
                         const struct sl_message_hello *hello)
 {
@@ -448,12 +449,13 @@ int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_me
     member->connected = false;
     member->registered = registered;
     member->cluster_version = registered ? SL_COORDINATOR_CLUSTER_OF_RECORDS : 0;
-    member->missed_expirations_since_ns = 1; /* whoever told it before may have died of it */
+    member->missed_expirations_since_ns =
+        1; /* the former leader may have died before it sent them */
     add_member(coordinator, member);
     return 0;
 }
 
-/* One that was lost before, or another in its place; another ps has yet to say where it is. */
+/* Logs a returned or replaced member. A new server process is logged when it registers. */
 static void log_return(const struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member)
 {

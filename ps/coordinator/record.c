@@ -1,9 +1,9 @@
-/* What the next coordinator has to know, as records of a cluster store: JSON, so that an operator
- * can read them, and TableOpen messages, which have a table's whole specification. What is read is
- * checked like what a peer sends: whoever can write to the store may have written it.
+/* Records for the next leader: JSON, which an operator can read, and TableOpen messages, which hold
+ * a table's whole specification. Input is checked like that of a peer: other programs may write to
+ * the metastore.
  *
- * Not in the records: connections, and when members were heard; barriers at which somebody waits,
- * since he asks again; clients, who have no place that another could take. */
+ * Not recorded: connections, times of last messages, waiting barriers (members ask again), and
+ * clients (they hold no task). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -17,9 +17,10 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* Without a worker or take-over in the records, a live ps says hello within this: every 1.5 s. */
+/* Recovery deadline if the records name no worker and no promotion. A live server retries its hello
+ * every 1.5 s. */
 #define DOUBT_WITHOUT_WORKERS_NS (3 * SL_CLOCK_NS_PER_S)
-#define TOLD_BYTES               (2 * (16 + 1)) /* "client:request " */
+#define TOLD_BYTES               (2 * (16 + 1)) /* at most; "client:request " */
 
 static const char *const ENDS[] = {
     [SL_COORDINATOR_END_NONE] = "none",
@@ -37,7 +38,7 @@ static const char *const STAGES[] = {
 };
 #define STAGE_COUNT (sizeof STAGES / sizeof STAGES[0])
 
-/* ---- Writing --------------------------------------------------------------------------------- */
+/* Writing */
 
 static json_t *id_json(uint64_t id)
 {
@@ -63,7 +64,7 @@ static json_t *job_json(const struct sl_coordinator *coordinator)
                      coordinator->end_err, "end_why", coordinator->end_why);
 }
 
-/* The member of that place, where there is one. */
+/* Adds the member that holds the task, if any. */
 static int add_member_json(const struct sl_coordinator *coordinator, enum sl_message_role role,
                            uint32_t task, json_t *record)
 {
@@ -171,7 +172,7 @@ int sl_coordinator_record_write(const struct sl_coordinator *coordinator,
     return text == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
-/* ---- Reading --------------------------------------------------------------------------------- */
+/* Reading */
 
 static bool read_id(const json_t *record, const char *name, uint64_t *out)
 {
@@ -200,7 +201,7 @@ static bool read_flag(const json_t *record, const char *name, bool *out)
     return json_is_boolean(value);
 }
 
-/* Without characters that would spoil a log. */
+/* Rejects control characters, which would corrupt a log. */
 static bool read_text(const json_t *record, const char *name, char *to, size_t bytes)
 {
     const char *text = json_string_value(json_object_get(record, name));
@@ -273,7 +274,7 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
     return 0;
 }
 
-/* The member of that place, where the record has one. */
+/* Adds the member that the record names, if any. */
 static int read_member(struct sl_coordinator *coordinator, enum sl_message_role role, uint32_t task,
                        const json_t *record)
 {
@@ -295,7 +296,7 @@ static bool is_endpoint(const char *text)
     return sl_endpoint_parse(text, &endpoint, NULL, 0) == 0;
 }
 
-/* Who serves its shards, and has their backups. */
+/* Reads the replica group of a server. */
 static bool read_group(const struct sl_coordinator *coordinator, const json_t *record,
                        struct sl_coordinator_ps *out)
 {
@@ -346,7 +347,7 @@ static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const 
     return read_member(coordinator, SL_MESSAGE_ROLE_WORKER, task, record);
 }
 
-/* "client:request client:request"; false: it is none. */
+/* Parses "client:request client:request". Returns false if malformed. */
 static bool read_told(const char *text, struct sl_coordinator_done *done)
 {
     uint32_t count = 0;
@@ -436,7 +437,7 @@ static int read_json(struct sl_coordinator *coordinator, enum sl_coordinator_rec
                                                 : read_worker(coordinator, index, record);
 }
 
-/* The numbers of checkpoints in a record of the job or of a ps. */
+/* Checks the checkpoint numbers in a record of the job or of a server. */
 static int check_numbers(const json_t *record, char *reason, size_t reason_bytes)
 {
     uint64_t number;
@@ -467,7 +468,7 @@ int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coord
     return err;
 }
 
-/* ---- Taking over ----------------------------------------------------------------------------- */
+/* Taking over */
 
 static bool knows_a_worker(const struct sl_coordinator *coordinator)
 {
@@ -479,7 +480,7 @@ static bool knows_a_worker(const struct sl_coordinator *coordinator)
     return false;
 }
 
-/* Nor may a job that has outlived a ps be forgotten in haste, whose clients come and go. */
+/* A job that has survived a promotion also gets a full lease: its clients are not recorded. */
 static bool knows_a_take_over(const struct sl_coordinator *coordinator)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
@@ -490,7 +491,7 @@ static bool knows_a_take_over(const struct sl_coordinator *coordinator)
     return false;
 }
 
-/* It was a ps of the records' job, or is one. */
+/* True if this process is, or was, a server of the recorded job. */
 static bool is_known_ps(const struct sl_coordinator *coordinator, uint64_t client_id)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
@@ -516,7 +517,7 @@ static bool knows_a_ps(const struct sl_coordinator *coordinator)
     return false;
 }
 
-/* Whoever left before may not be known to a ps that was started anew. */
+/* A restarted server may not know which workers left earlier. */
 static void settle_ends(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     bool restarted = false;
@@ -532,7 +533,7 @@ static void settle_ends(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
 }
 
-/* It has a lease to be heard. A worker has two: it has to find the coordinator first. */
+/* Starts the member's lease. A worker gets two: it must first find the new leader. */
 static void await(const struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                   uint64_t now_ns)
 {
@@ -548,7 +549,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
         await(coordinator, member, now_ns);
-        /* Which checkpoints a ps can begin from is not in the records: it says so again. */
+        /* The records lack the checkpoints that a server can restore: it must register again. */
         member->registered = member->registered && (coordinator->cluster_ready ||
                                                     member->hello.role != SL_MESSAGE_ROLE_PS);
     }

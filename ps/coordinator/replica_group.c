@@ -1,6 +1,6 @@
-/* Who serves the shards of each ps, and who has their backups. The shards of ps p live on p and on
- * the ps behind it: one of the two is their primary, the other may be their backup. What changes
- * that begins a new epoch, which only the coordinator issues. */
+/* Replica groups: the primary and the backup of each server's shards. The shards of ps/N live on
+ * ps/N and on the next server: one is their primary, the other may be their backup. Every change of
+ * roles begins a new epoch, which only the coordinator issues. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,18 +9,18 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* How often it is said that shards have no backup in step. */
+/* Interval of the warnings about degraded shards. */
 #define ALONE_TOLD_NS (60 * SL_CLOCK_NS_PER_S)
 
-/* A backup that fails before it is in step gets another epoch: at once the first time, then after a
- * pause that doubles. */
+/* A backup that fails before it is in sync gets a new epoch: at once the first time, then after a
+ * pause that doubles up to RETRY_DOUBLED times. */
 #define RETRY_NS      SL_CLOCK_NS_PER_S
 #define RETRY_DOUBLED 2
 
-/* A ps that says more has not counted. */
+/* No real epoch gets this far: reports from here on are ignored. */
 #define EPOCHS_MAX    ((uint64_t)1 << 63)
 
-/* The two pairs that a ps is one of: of its own shards, and of those of the ps before it. */
+/* A server is in two groups: that of its own shards and that of the previous server's. */
 #define PAIRS_OF_A_PS 2
 
 static uint32_t behind(const struct sl_coordinator *coordinator, uint32_t task)
@@ -28,7 +28,7 @@ static uint32_t behind(const struct sl_coordinator *coordinator, uint32_t task)
     return (task + 1) % coordinator->options.ps_count;
 }
 
-/* The pair's number, by whose shards it has. */
+/* A group has the index of the server that its shards belong to. */
 static uint32_t group_of(const struct sl_coordinator *coordinator, uint32_t task, uint32_t which)
 {
     const uint32_t ps_count = coordinator->options.ps_count;
@@ -93,7 +93,7 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
                : NULL;
 }
 
-/* What the cluster says of it is another from now on. */
+/* Marks the group as changed: members need a new cluster. */
 static void moved(struct sl_coordinator *coordinator, const struct sl_coordinator_ps *group)
 {
     coordinator->cluster_version++;
@@ -101,7 +101,7 @@ static void moved(struct sl_coordinator *coordinator, const struct sl_coordinato
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(group - coordinator->ps));
 }
 
-/* A new epoch, in which the backup, if there is one, has nothing yet. */
+/* Begins a new epoch. Its backup, if any, is not in sync. */
 static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinator_ps *group,
                         uint32_t primary, uint32_t backup)
 {
@@ -118,7 +118,7 @@ static bool is_primary(const struct sl_message_replica_report *report)
     return report != NULL && report->role == SL_MESSAGE_REPLICA_PRIMARY;
 }
 
-/* The backup was not brought in step, or fell out of step: a new epoch gives it a new snapshot. */
+/* Begins a new epoch after a failed catch-up or a loss of sync: the backup gets a new snapshot. */
 static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinator_ps *group)
 {
     const uint32_t owner = (uint32_t)(group - coordinator->ps);
@@ -128,13 +128,13 @@ static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinat
                 owner, group->backup, (unsigned long long)group->epoch, group->primary);
 }
 
-/* The pause is short: a shard that is in step, while others of its ps are not, lets replies wait
- * for its backup until the next epoch. */
+/* The pause is short: a shard that is already in sync holds its replies for the backup until the
+ * next epoch, while other shards of the server are not in sync. */
 static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinator_ps *group,
                          uint64_t now_ns)
 {
     if (group->retry_ns != 0) {
-        return; /* the same report again */
+        return; /* a repeated report */
     }
     group->failures++;
     if (group->failures == 1) {
@@ -176,15 +176,14 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
     }
 }
 
-/* ---- A coordinator that begins ----------------------------------------------------------------
- */
+/* Groups of a new coordinator */
 
-/* What is said of a pair by the processes that have its seats, its own ps and the one behind: where
- * they served already, the coordinator has begun anew. */
+/* Reports on one group from its two servers. If they are already serving, the coordinator
+ * restarted. */
 struct claims {
     uint32_t tasks[PAIRS_OF_A_PS];
-    const struct sl_message_replica_report *of[PAIRS_OF_A_PS]; /* NULL: nothing */
-    uint64_t epoch;                                            /* the newest that they know */
+    const struct sl_message_replica_report *of[PAIRS_OF_A_PS]; /* NULL: none */
+    uint64_t epoch;                                            /* newest that they report */
 };
 
 static const struct sl_message_replica_report *find_report(const struct sl_coordinator_ps *ps,
@@ -216,10 +215,10 @@ static bool is_whole_backup(const struct sl_message_replica_report *report)
     return report != NULL && report->role == SL_MESSAGE_REPLICA_BACKUP && report->in_sync;
 }
 
-/* The seat that has what was acknowledged: that of the last primary, and where its process is gone,
- * that of the backup that was in step with it; PAIRS_OF_A_PS: none. A process of the primary's that
- * lives on, unheard, acknowledges nothing without that backup, which from its next epoch on refuses
- * it. */
+/* Returns the replica that has all acknowledged writes: the last primary or, if its process is
+ * gone, the backup that was in sync with it. PAIRS_OF_A_PS: none. If the primary's process still
+ * runs unnoticed, it acknowledges nothing without that backup, which rejects it from the next
+ * epoch. */
 static uint32_t find_heir(const struct claims *claims)
 {
     uint32_t heir = PAIRS_OF_A_PS;
@@ -237,7 +236,7 @@ static uint32_t find_heir(const struct claims *claims)
     return heir;
 }
 
-/* Both are as they were, and have nothing to change. */
+/* True if both replicas can keep their roles and their epoch. */
 static bool goes_on(const struct sl_message_replica_report *primary,
                     const struct sl_message_replica_report *backup)
 {
@@ -245,7 +244,8 @@ static bool goes_on(const struct sl_message_replica_report *primary,
            backup->role == SL_MESSAGE_REPLICA_BACKUP && backup->epoch == primary->epoch;
 }
 
-/* The values are gone: a new process begins, as it can restore a checkpoint. */
+/* The values of the group are lost. Prefers a new process as primary, because it can restore a
+ * checkpoint. */
 static uint32_t find_beginner(const struct sl_coordinator *coordinator, const struct claims *claims)
 {
     if (claims->epoch != 0) {
@@ -291,12 +291,13 @@ void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
     }
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         if (!sl_coordinator_replica_needs(coordinator, task)) {
-            coordinator->ps[task].restore = 0; /* others serve its shards, whose backups it gets */
+            coordinator->ps[task].restore =
+                0; /* another server serves its shards; it becomes the backup */
         }
     }
 }
 
-/* ---- As they come and go --------------------------------------------------------------------- */
+/* Servers that come and go */
 
 void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member,
@@ -311,7 +312,7 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
         struct sl_coordinator_ps *group = &coordinator->ps[owner];
         const uint32_t other = owner == task ? behind(coordinator, task) : owner;
         if (group->epoch == 0) {
-            continue; /* the cluster has not come together */
+            continue; /* the cluster is not ready */
         }
         if (group->primary == task && is_new) {
             const bool has_other = is_here(coordinator, other);
@@ -330,7 +331,7 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
     }
 }
 
-/* The backup goes on; it has to know who was lost meanwhile. */
+/* Promotes the backup. It may lack expirations that the former primary did not receive. */
 static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64_t heard_ns)
 {
     struct sl_coordinator_ps *group = &coordinator->ps[owner];
@@ -394,8 +395,8 @@ uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator)
     return shards;
 }
 
-/* Begins the epochs of backups whose pause is over; who looks at the last lines of the log sees
- * that there are none in step. */
+/* Begins new epochs for backups whose pause is over. The warning is repeated so that the tail of
+ * the log shows degraded shards. */
 void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {

@@ -1,10 +1,13 @@
-/* Which checkpoint a job begins from: the newest that every ps has whole. */
+/* Chooses the checkpoint that a job begins from: the newest that every server has complete. Before
+ * the cluster is first sent, every server has registered its complete checkpoints, or all have
+ * none. A server that joins later restores the newest one of the job that it has; so does each new
+ * server if another is already serving, because then only the coordinator restarted. */
 #include <inttypes.h>
 
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* Those who have to agree: the ps that are there, before the job has begun. */
+/* The servers that must agree: those present before the job begins. */
 struct parties {
     const struct sl_coordinator_ps *ps[SL_LIMIT_PS];
     uint32_t tasks[SL_LIMIT_PS];
@@ -21,13 +24,13 @@ static bool has(const struct sl_message_numbers *numbers, uint64_t number)
     return false;
 }
 
-/* It has it whole, and is not to begin from an older one. */
+/* True if the server has the checkpoint complete and may restore one that new. */
 static bool can_begin_from(const struct sl_coordinator_ps *ps, uint64_t number)
 {
     return number <= ps->restore && (number == ps->restore || has(&ps->complete, number));
 }
 
-/* The newest that the first can begin from, below `below`; 0: none. */
+/* The newest checkpoint below `below` that the first server can restore; 0: none. */
 static uint64_t next_of_first(const struct parties *parties, uint64_t below)
 {
     const struct sl_coordinator_ps *first = parties->ps[0];
@@ -42,7 +45,7 @@ static uint64_t next_of_first(const struct parties *parties, uint64_t below)
     return 0;
 }
 
-/* The newest that all can begin from; 0: none. */
+/* The newest checkpoint that all can restore; 0: none. */
 static uint64_t choose(const struct parties *parties)
 {
     uint64_t number = parties->count == 0 ? 0 : next_of_first(parties, UINT64_MAX);
@@ -59,9 +62,9 @@ static uint64_t choose(const struct parties *parties)
     return 0;
 }
 
-/* Every ps has its files on disk before one writes the manifest, and nobody is told that a
- * checkpoint is complete before all have written theirs. So one whose files a ps has without the
- * manifest was never complete, whoever else has that. */
+/* A server writes the manifest only after every server has its files on disk, and a checkpoint
+ * counts as complete only after every server has its manifest. So if one server has files without a
+ * manifest, the checkpoint never completed, even if others have its manifest. */
 static bool was_never_complete(const struct parties *parties, uint64_t number)
 {
     for (uint32_t i = 0; i < parties->count; i++) {
@@ -72,7 +75,8 @@ static bool was_never_complete(const struct parties *parties, uint64_t number)
     return false;
 }
 
-/* Which of them has one that may have been complete; count: none. *number: that one. */
+/* Finds a server with a checkpoint that may have completed, and its *number. Returns parties->count
+ * if there is none. */
 static uint32_t find_complete(const struct parties *parties, uint64_t *number)
 {
     for (uint32_t i = 0; i < parties->count; i++) {
@@ -91,7 +95,7 @@ static uint32_t find_complete(const struct parties *parties, uint64_t *number)
     return parties->count;
 }
 
-/* One that cannot begin from that number: there is one. */
+/* Finds a server that cannot restore that checkpoint. One exists. */
 static uint32_t find_other(const struct parties *parties, uint64_t number)
 {
     uint32_t i = 0;
@@ -149,7 +153,7 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
     return who == parties.count;
 }
 
-/* Somebody is told why he does not begin from the newest that he has. */
+/* Logs why servers do not restore their newest checkpoint. */
 static void log_passed_over(const struct parties *parties, uint64_t number)
 {
     for (uint32_t i = 0; i < parties->count; i++) {
@@ -162,7 +166,7 @@ static void log_passed_over(const struct parties *parties, uint64_t number)
     }
 }
 
-/* The newest of one's own that the job may go on from; 0: none. */
+/* The newest of a server's own checkpoints up to `latest`; 0: none. */
 static uint64_t newest_up_to(uint64_t latest, uint64_t restore,
                              const struct sl_message_numbers *complete)
 {
@@ -181,8 +185,7 @@ uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
     return newest_up_to(coordinator->checkpoint.job_latest, reg->restore, &reg->complete);
 }
 
-/* It is the coordinator that has started anew: those that do not serve come in the place of others
- * that are gone. */
+/* Only the coordinator restarted: servers that do not serve are replacements. */
 static void come_later(struct sl_coordinator *coordinator)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
@@ -195,7 +198,7 @@ static void come_later(struct sl_coordinator *coordinator)
     }
 }
 
-/* All begin from it. What is above is of a future that does not come. */
+/* All servers restore this checkpoint. Newer ones are abandoned. */
 static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool restores)
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
@@ -221,7 +224,7 @@ void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uin
                  "and no checkpoint of it is written any more; start the job again",
                  task);
     coordinator->values_lost = 1 + task;
-    coordinator->cluster_version++; /* so that every member is informed */
+    coordinator->cluster_version++; /* informs every member */
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     sl_coordinator_checkpoint_lose(coordinator);
 }

@@ -1,4 +1,4 @@
-/* The registry of tables: a name has one id and one specification. */
+/* Table registry: a name has one id and one specification for the life of the coordinator. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static bool is_used(const struct sl_coordinator *coordinator, uint32_t id)
     return id < coordinator->table_count && coordinator->tables[id].name[0] != '\0';
 }
 
-/* The table's id, or SL_LIMIT_TABLES when there is none of that name. */
+/* Returns the table's id; SL_LIMIT_TABLES: not found. */
 static uint32_t find(const struct sl_coordinator *coordinator, const char *name)
 {
     for (uint32_t id = 0; id < coordinator->table_count; id++) {
@@ -22,8 +22,8 @@ static uint32_t find(const struct sl_coordinator *coordinator, const char *name)
     return SL_LIMIT_TABLES;
 }
 
-/* An id for a new table: above all others first, since what lies free below them may be that of a
- * table whose clients have not come back yet. SL_LIMIT_TABLES: none is left. */
+/* Chooses an id above all others first: a free id below may belong to a table whose clients have
+ * not reconnected yet. SL_LIMIT_TABLES: none is left. */
 static uint32_t choose(const struct sl_coordinator *coordinator)
 {
     uint32_t id = coordinator->table_count;
@@ -34,7 +34,7 @@ static uint32_t choose(const struct sl_coordinator *coordinator)
     return id;
 }
 
-/* Makes `id` one that table_count covers. Errors: NO_MEMORY. */
+/* Makes room for `id`. Errors: NO_MEMORY. */
 static int reserve(struct sl_coordinator *coordinator, uint32_t id)
 {
     if (id >= coordinator->table_max) {
@@ -67,7 +67,7 @@ int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id
     return err;
 }
 
-/* Decides on a table that is not known: *id is the one that it has had (keep_id), or a new one. */
+/* Adds an unknown table, under the id that it had (keep_id) or a new one. */
 static int place(struct sl_coordinator *coordinator, const struct sl_message_table_open *open,
                  uint32_t *id, char *reason, size_t reason_bytes)
 {
@@ -90,7 +90,7 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     }
     coordinator->tables[*id] = open->spec;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
-    /* A table that has an id already is of a job that is older than this coordinator. */
+    /* A table that has an id already belongs to a job older than this coordinator. */
     coordinator->has_older_tables = coordinator->has_older_tables || open->keep_id;
     for (uint32_t task = 0;
          open->keep_id && coordinator->cluster_ready && task < coordinator->options.ps_count;
@@ -100,7 +100,7 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     return 0;
 }
 
-/* Compares with the table of that name. */
+/* Compares the request with the known table of that name. */
 static int compare(const struct sl_coordinator *coordinator,
                    const struct sl_message_table_open *open, uint32_t id, char *reason,
                    size_t reason_bytes)
@@ -113,7 +113,7 @@ static int compare(const struct sl_coordinator *coordinator,
     return sl_message_compare_specs(&coordinator->tables[id], &open->spec, reason, reason_bytes);
 }
 
-/* A tool that knows a table's name can open it with what it is told. */
+/* Answers a tool that knows only the table's name with all it needs to open the table. */
 static void tell(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                  const struct sl_message *message)
 {

@@ -1,20 +1,26 @@
-/* Which task a process gets that has not said which one it is. */
+/* Assigns a task index to a process that says hello with any_task:
+ * 1. the index that it has or had;
+ * 2. the lowest free one, or that of an expired process; but not of a worker that left a job that
+ *    has begun;
+ * 3. the lowest one of a disconnected member, which is then replaced;
+ * 4. none yet.
+ * With join_running, a worker may also get an index beyond the job's count. */
 #include <assert.h>
 #include <stdio.h>
 
 #include "ps/coordinator/internal.h"
 
-/* What is to be known of each place of a role. */
+/* State of each task index of a role. */
 struct places {
-    uint32_t count; /* of the job; 0: nobody has said */
-    uint32_t limit; /* places that there could be */
+    uint32_t count; /* tasks of the job; 0: unknown */
+    uint32_t limit; /* greatest possible number of tasks */
     bool taken[SL_LIMIT_WORKERS];
-    bool away[SL_LIMIT_WORKERS]; /* taken, by one that is away */
+    bool away[SL_LIMIT_WORKERS]; /* taken by a disconnected member */
 };
 
 static_assert(SL_LIMIT_PS <= SL_LIMIT_WORKERS, "places of ps");
 
-/* It has had that place before, and has been taken for lost. */
+/* True if this process held the index before its membership ended. */
 static bool had_place(const struct sl_coordinator *coordinator,
                       const struct sl_message_hello *hello, uint32_t task)
 {
@@ -26,7 +32,7 @@ static bool had_place(const struct sl_coordinator *coordinator,
     return worker->end != SL_COORDINATOR_END_NONE && worker->client_id == hello->client_id;
 }
 
-/* Nobody can take the place of one that has finished, once the job has begun. */
+/* Once the job has begun, no process can replace a worker that left. */
 static bool is_finished(const struct sl_coordinator *coordinator, enum sl_message_role role,
                         uint32_t task)
 {
@@ -35,7 +41,7 @@ static bool is_finished(const struct sl_coordinator *coordinator, enum sl_messag
            coordinator->workers[task].end == SL_COORDINATOR_END_LEFT;
 }
 
-/* Fills the places; true when the very process has one already, or had one before: *task. */
+/* Fills in the places. Returns true, with *task, if this process has or had one. */
 static bool look(const struct sl_coordinator *coordinator, const struct sl_message_hello *hello,
                  struct places *places, uint32_t *task)
 {
@@ -60,7 +66,7 @@ static bool look(const struct sl_coordinator *coordinator, const struct sl_messa
     return false;
 }
 
-/* The lowest place from `first` on that nobody has, else that somebody is away from. */
+/* Finds the lowest free index in [first, end), else the lowest one of a disconnected member. */
 static bool find(const struct sl_coordinator *coordinator, const struct sl_message_hello *hello,
                  const struct places *places, uint32_t first, uint32_t end, uint32_t *task)
 {
@@ -94,7 +100,7 @@ int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
     }
     hello->any_task = false;
     if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
-        return 0; /* it has none */
+        return 0; /* clients have no task */
     }
     struct places places = {0};
     set_limits(coordinator, hello->role, &places);

@@ -9,12 +9,13 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-#define WRITE_BYTES_MAX    (700U << 10) /* of one; etcd takes 1.5 MiB, and base64 makes 4 of 3 */
+#define WRITE_BYTES_MAX                                                                            \
+    (700U << 10) /* per write; etcd's limit is 1.5 MiB, and base64 adds a third */
 #define READ_TIMEOUTS      10
 #define KEPT_BYTES_DEFAULT ((size_t)256 << 20)
-#define VALUE_BYTES        640 /* of the term's key */
+#define VALUE_BYTES        640 /* of the term key */
 
-/* Of each kind: its part of the key, and of how many it is. */
+/* Key component and number of records of each kind. */
 static const struct {
     const char *name;
     uint32_t count;
@@ -27,39 +28,40 @@ static const struct {
 };
 #define KIND_COUNT (sizeof KINDS / sizeof KINDS[0])
 
-/* A message that is kept back until all changes up to `needs` are written. */
+/* A message that is held until all changes up to `needs` are written. */
 struct kept {
     struct kept *next;
     uint64_t needs;
     sl_coordinator_peer peer;
-    bool is_dropped; /* the peer is gone */
+    bool is_dropped; /* its connection is closed */
     size_t bytes;
     uint8_t message[]; /* encoded */
 };
 
 struct sl_coordinator_log {
     struct sl_coordinator_log_options options;
-    char prefix[SL_METASTORE_KEY_BYTES]; /* of the records, with a slash at its end */
+    char prefix[SL_METASTORE_KEY_BYTES]; /* of the records, with a trailing slash */
     char key[SL_METASTORE_KEY_BYTES];
     struct sl_coordinator *coordinator;
     bool is_ready, has_failed, is_destroyed;
 
-    char won[VALUE_BYTES];   /* of the key of the term, as it was at first */
-    char value[VALUE_BYTES]; /* likewise, as it is */
-    uint64_t turn;           /* of the writes, in it */
+    char won[VALUE_BYTES];   /* first value of the term key */
+    char value[VALUE_BYTES]; /* current value of the term key */
+    uint64_t turn;           /* number of this term's last write; part of value */
 
-    bool *changed[KIND_COUNT]; /* [count]: the record is to be written */
+    bool *changed[KIND_COUNT]; /* [count]: the record must be written */
     uint32_t changed_count;
-    bool erases;             /* all records are to be removed first */
-    uint64_t change_number;  /* grows with every change */
-    uint64_t written_number; /* all changes up to this are written */
+    bool erases;             /* all records must be removed first */
+    uint64_t change_number;  /* of the last change */
+    uint64_t written_number; /* of the last change written */
 
     struct kept *kept_first, *kept_last;
     size_t kept_bytes;
 
     struct sl_metastore_request ask;
     bool asking;
-    uint64_t asking_number; /* all changes up to this are in what is being written; 0: not all */
+    uint64_t asking_number; /* of the last change covered by the write in flight; 0: it does not
+                               cover all */
     struct sl_metastore_change changes[SL_METASTORE_CHANGES_MAX];
 };
 
@@ -71,8 +73,7 @@ static void fail(struct sl_coordinator_log *log, const char *why)
     }
 }
 
-/* ---- What the coordinator sends ---------------------------------------------------------------
- */
+/* Outgoing messages */
 
 static void keep(struct sl_coordinator_log *log, sl_coordinator_peer peer,
                  const struct sl_message *message)
@@ -167,8 +168,7 @@ void sl_coordinator_log_gone(struct sl_coordinator_log *log, sl_coordinator_peer
     }
 }
 
-/* ---- Writing ----------------------------------------------------------------------------------
- */
+/* Writing */
 
 static void on_changed(void *ctx, enum sl_coordinator_record kind, uint32_t index)
 {
@@ -195,7 +195,7 @@ static void free_changes(struct sl_coordinator_log *log)
     log->ask.change_count = 0;
 }
 
-/* The key of the term, first of what a write changes; false: no memory. */
+/* Adds the change of the term key, the first of each write. Returns false if there is no memory. */
 static bool take_turn(struct sl_coordinator_log *log)
 {
     struct sl_metastore_change *change = &log->changes[0];
@@ -214,7 +214,7 @@ static bool take_turn(struct sl_coordinator_log *log)
     return true;
 }
 
-/* One record; false: no memory. */
+/* Adds one record. Returns false if there is no memory. */
 static bool take_change(struct sl_coordinator_log *log, enum sl_coordinator_record kind,
                         uint32_t index)
 {
@@ -231,7 +231,7 @@ static bool take_change(struct sl_coordinator_log *log, enum sl_coordinator_reco
     return true;
 }
 
-/* As many as fit; false: no memory. */
+/* Adds as many records as fit. Returns false if there is no memory. */
 static bool take_changes(struct sl_coordinator_log *log)
 {
     size_t bytes = 0;
@@ -254,7 +254,8 @@ static bool take_changes(struct sl_coordinator_log *log)
     return true;
 }
 
-/* A range that is removed and a key in it that is set exclude each other in one write. */
+/* etcd rejects a transaction that deletes a range and sets a key inside it, so erasing is a write
+ * of its own. */
 static void take_erasure(struct sl_coordinator_log *log)
 {
     struct sl_metastore_change *change = &log->changes[log->ask.change_count++];
@@ -277,7 +278,7 @@ void sl_coordinator_log_run(struct sl_coordinator_log *log)
         return;
     }
     if (log->ask.change_count > 0) {
-        ask_metastore(log); /* it was not answered: the same again */
+        ask_metastore(log); /* unanswered: repeat it */
         return;
     }
     if (!log->erases && log->changed_count == 0) {
@@ -308,7 +309,7 @@ void sl_coordinator_log_run(struct sl_coordinator_log *log)
     ask_metastore(log);
 }
 
-/* It holds, or did when it was asked for before, and not answered. */
+/* True if the write took effect, now or in an earlier unanswered attempt. */
 static bool is_written(const struct sl_coordinator_log *log,
                        const struct sl_metastore_answer *answer)
 {
@@ -323,7 +324,7 @@ static void written(struct sl_coordinator_log *log, const struct sl_metastore_re
     const struct sl_metastore_answer *answer = &ask->answer;
     bool is_out = answer->err == SL_ERR_DEADLINE || answer->err == SL_ERR_IO;
     if (is_out) {
-        log->options.wake(log->options.ctx); /* the election knows when it is too late */
+        log->options.wake(log->options.ctx); /* the election decides when to give up */
         return;
     }
     const bool is_done = answer->err == 0 && is_written(log, answer);
@@ -342,10 +343,9 @@ static void written(struct sl_coordinator_log *log, const struct sl_metastore_re
     log->options.wake(log->options.ctx);
 }
 
-/* ---- Reading ----------------------------------------------------------------------------------
- */
+/* Loading */
 
-/* "worker/00012" */
+/* E.g. "worker/00012". */
 static bool parse_key(const char *text, enum sl_coordinator_record *kind, uint32_t *index)
 {
     for (size_t k = 0; k < KIND_COUNT; k++) {
@@ -381,7 +381,7 @@ static int read_item(struct sl_coordinator_log *log, const struct sl_metastore_i
     return err;
 }
 
-/* What was read into the coordinator counts as no change. */
+/* Loaded records do not count as changes. */
 static void forget_changes(struct sl_coordinator_log *log)
 {
     for (size_t k = 0; k < KIND_COUNT; k++) {
@@ -396,7 +396,7 @@ static void read_all(struct sl_coordinator_log *log, const struct sl_metastore_r
     const struct sl_metastore_answer *answer = &ask->answer;
     int err = answer->err;
     if (err == SL_ERR_DEADLINE || err == SL_ERR_IO) {
-        ask_metastore(log); /* as long as the lease lasts */
+        ask_metastore(log); /* retries while the lease lasts */
         return;
     }
     if (err != 0) {
@@ -441,7 +441,7 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
         free_log(log);
         return;
     }
-    struct sl_metastore_request answered = *ask; /* the ask may be used again in here */
+    struct sl_metastore_request answered = *ask; /* the callback may reuse the request */
     if (log->has_failed) {
         free_changes(log);
     } else if (ask->kind == SL_METASTORE_READ) {
@@ -452,8 +452,7 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
     sl_metastore_answer_fini(&answered.answer);
 }
 
-/* ---- Life -------------------------------------------------------------------------------------
- */
+/* Create and destroy */
 
 static int create_coordinator(struct sl_coordinator_log *log)
 {

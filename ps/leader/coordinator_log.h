@@ -1,13 +1,12 @@
-/* The coordinator's memory in a cluster store (ps/metastore/metastore.h): its records, under
- * PREFIX/state/. At the beginning they are read, into a coordinator that has had no hello yet.
- * Then each that changes is written, and what the coordinator sends meanwhile is kept back, in its
- * order, until all that had changed before is written: nobody is told what the next coordinator
- * would not know. Every write compares the key of the term (ps/leader/election.h) and happens only
- * in this one; and it changes that key's value, which the next one compares: what a server of the
- * store was asked for, and did not answer, cannot happen later, over what was written since.
+/* Coordinator log keeps the coordinator's records in the metastore (ps/metastore/metastore.h),
+ * under PREFIX/state/. At first it loads them into a new coordinator. Then it writes every changed
+ * record, and holds outgoing messages, in order, until all earlier changes are written: no member
+ * learns anything that the next leader would not know.
  *
- * Owner: the store's reactor. Allocates as messages are kept back; what waits is limited.
- */
+ * Every write compares the term key (ps/leader/election.h), so writes of former terms fail. Every
+ * write also changes that key's value, which the next write compares: an unanswered write cannot
+ * take effect late and overwrite newer records. Owner: the metastore's reactor. Allocates for held
+ * messages, up to bytes_max. */
 #ifndef SL_PS_LEADER_COORDINATOR_LOG_H
 #define SL_PS_LEADER_COORDINATOR_LOG_H
 
@@ -17,52 +16,49 @@
 struct sl_coordinator_log_options {
     struct sl_metastore *metastore;
     const char *prefix;                        /* copied */
-    const char *key;                           /* of the term; copied */
-    const char *value;                         /* that it has: a JSON object; copied */
-    uint64_t lease;                            /* that it hangs on */
-    uint64_t term;                             /* the revision at which it was created */
-    uint64_t timeout_ns;                       /* of one write; that of reading is ten times it */
-    size_t bytes_max;                          /* of messages kept back; 0: 256 MiB */
-    struct sl_coordinator_options coordinator; /* `send`, `close` and others as they are to be
-                                                * called; `changed` is set here */
-    /* The records are read: sl_coordinator_record_end, then the coordinator can take hellos. anew:
-     * there were none. */
+    const char *key;                           /* the term key; copied */
+    const char *value;                         /* its value, a JSON object; copied */
+    uint64_t lease;                            /* the lease of the term key */
+    uint64_t term;                             /* creation revision of the term key */
+    uint64_t timeout_ns;                       /* of one write; loading gets ten times as much */
+    size_t bytes_max;                          /* of held messages; 0: 256 MiB */
+    struct sl_coordinator_options coordinator; /* as without a log; `changed` is set here */
+    /* All records are loaded. Call sl_coordinator_record_end; then the coordinator takes hellos.
+     * anew: there were none. */
     void (*ready)(void *ctx, bool anew);
-    /* This term is over, or cannot go on, as a write or a record says. From then on nothing is
-     * sent. Not from inside sl_coordinator_log_create. */
+    /* The term cannot continue: a write was rejected, a record is invalid, or memory is short.
+     * Nothing is sent afterwards. Not called inside sl_coordinator_log_create. */
     void (*failed)(void *ctx, const char *why);
-    /* sl_coordinator_log_run is to be called soon, but not from inside. */
+    /* Requests a call of sl_coordinator_log_run soon, but not from inside this callback. */
     void (*wake)(void *ctx);
-    /* May anything be sent now? The lease of the term lasts. */
+    /* Returns true while the term's lease lasts, so messages may be sent. */
     bool (*may_act)(void *ctx);
     void *ctx;
 };
 
 struct sl_coordinator_log;
 
-/* Makes the coordinator, and begins to read. Errors: NO_MEMORY, INVALID (the prefix is too long).
- */
+/* Creates the coordinator and starts loading. Errors: NO_MEMORY, INVALID (prefix too long). */
 int sl_coordinator_log_create(const struct sl_coordinator_log_options *options,
                               struct sl_coordinator_log **out);
 
-/* The coordinator; its `send` goes through the ledger. Valid as long as that. */
+/* The coordinator, whose messages go through the log. Owned by the log. */
 struct sl_coordinator *sl_coordinator_log_coordinator(struct sl_coordinator_log *log);
 
-/* Writes what has changed. */
+/* Writes changed records. */
 void sl_coordinator_log_run(struct sl_coordinator_log *log);
 
-/* The peer's connection is gone: what was kept back for it is dropped. Before the server frees it.
- */
+/* Drops the messages held for a closed connection. Call before the server frees it. */
 void sl_coordinator_log_gone(struct sl_coordinator_log *log, sl_coordinator_peer peer);
 
-/* All is written. */
+/* Returns true if all changes are written. */
 bool sl_coordinator_log_is_clean(const struct sl_coordinator_log *log);
 
-/* The job is over: the records are removed, as the last write. */
+/* Removes all records, as the last write: the job is over. */
 void sl_coordinator_log_erase(struct sl_coordinator_log *log);
 
-/* Nothing is sent or written any more. With something under way at the store it is freed when that
- * has been answered. Nulls *ledger. */
+/* Stops sending and writing. If a request is in flight, memory is freed when its answer arrives.
+ * Nulls *log. */
 void sl_coordinator_log_destroy(struct sl_coordinator_log **log);
 
 #endif

@@ -18,16 +18,17 @@
 
 #define TOO_LATE       "the cluster store has not prolonged its lease in time"
 
-/* What two clocks may differ by in a lease, and more: a winner gives up so much earlier. */
+/* Safety margin: a winner gives up a fifth of the lease early, more than two clocks can differ by
+ * in one lease. */
 #define MARGIN_DIVISOR 5
 
 enum state {
-    WATCHING, /* looks at the key now and then */
+    WATCHING, /* reads the key from time to time */
     READING,
     GRANTING,
     CLAIMING,
     HOLDING,
-    REVOKING, /* a lease that did not win, or has lost */
+    REVOKING, /* of a lease that did not win, or whose term ended */
     RESIGNED
 };
 
@@ -35,24 +36,24 @@ struct sl_election {
     struct sl_election_options options;
     char key[SL_METASTORE_KEY_BYTES];
     enum state state;
-    struct sl_metastore_request ask;  /* all but KEEP */
-    struct sl_metastore_request keep; /* of its lease, once it has won */
-    bool asking, keeping;             /* they are the store's */
+    struct sl_metastore_request ask;  /* all kinds but LEASE_RENEW */
+    struct sl_metastore_request keep; /* LEASE_RENEW, after winning */
+    bool asking, keeping;             /* the request is in flight */
     struct sl_metastore_change claim;
     char value[512];
     uint64_t lease;
     uint64_t ttl_ns;
-    uint64_t asked_ns;      /* when what is under way was asked */
+    uint64_t asked_ns;      /* when the request in flight was sent */
     uint64_t keep_asked_ns; /* likewise */
-    uint64_t until_ns;      /* the lease, at least */
+    uint64_t until_ns;      /* the lease lasts at least until then */
     uint64_t keep_at_ns;
     uint64_t look_at_ns;
-    uint64_t pause_ns; /* behind a revocation */
+    uint64_t pause_ns; /* before the next attempt after a revocation */
     uint64_t term;
     struct sl_election_leader leader;
-    bool unreachable; /* the store is, and that was said */
-    bool refuses;     /* at that, of a change: what is read says nothing of it */
-    bool *over;       /* of resign */
+    bool unreachable; /* a failure of the metastore was logged */
+    bool refuses;     /* the failure concerned a change, so a successful read does not clear it */
+    bool *over;       /* argument of sl_election_resign */
 };
 
 static uint64_t now_of(const struct sl_election *election)
@@ -60,15 +61,16 @@ static uint64_t now_of(const struct sl_election *election)
     return election->options.now_ns(election->options.ctx);
 }
 
-/* ---- The store's reach ----------------------------------------------------------------------- */
+/* Reachability of the metastore */
 
 static bool changes(enum sl_metastore_kind kind)
 {
     return kind == SL_METASTORE_LEASE_GRANT || kind == SL_METASTORE_WRITE;
 }
 
-/* Says so once. A store that is full answers who reads, and refuses who writes: it does what it is
- * asked for again when it takes a change, or another leads and none is asked for. */
+/* Logs a failure once. A full metastore answers reads and refuses changes. So a failed change
+ * counts as repaired when a change succeeds, or when a read shows another leader and no change is
+ * needed. */
 static void note_answer(struct sl_election *election, enum sl_metastore_kind kind,
                         const struct sl_metastore_answer *answer)
 {
@@ -89,7 +91,7 @@ static void note_answer(struct sl_election *election, enum sl_metastore_kind kin
     }
 }
 
-/* ---- Who leads ------------------------------------------------------------------------------- */
+/* The leader's value */
 
 static bool read_string(const json_t *root, const char *name, char *to, size_t bytes)
 {
@@ -101,7 +103,7 @@ static bool read_string(const json_t *root, const char *name, char *to, size_t b
     return true;
 }
 
-/* What stands in the key is of whoever may write there: it is checked like what a peer sends. */
+/* Other programs can write to the key: the value is checked like a peer's message. */
 static bool parse_leader(const struct sl_metastore_item *item, struct sl_election_leader *out)
 {
     struct sl_election_leader leader = {.term = item->created};
@@ -149,7 +151,7 @@ static void set_leader(struct sl_election *election, const struct sl_election_le
     }
 }
 
-/* The pair of the key, or none. */
+/* Takes the leader from the answer to a read; no item: no leader. */
 static void see_leader(struct sl_election *election, const struct sl_metastore_answer *answer)
 {
     struct sl_election_leader leader = {0};
@@ -160,7 +162,7 @@ static void see_leader(struct sl_election *election, const struct sl_metastore_a
     set_leader(election, &leader);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* Requests */
 
 static void on_answer(void *ctx, struct sl_metastore_request *ask);
 
@@ -187,7 +189,7 @@ static void ask_metastore(struct sl_election *election, enum state state,
     election->state = state;
     election->asking = true;
     if (kind != SL_METASTORE_WRITE) {
-        election->asked_ns = now_of(election); /* a lease counts from when it was asked for */
+        election->asked_ns = now_of(election); /* a lease counts from its request */
     }
     sl_metastore_request(election->options.metastore, ask);
 }
@@ -201,7 +203,7 @@ static void watch_again(struct sl_election *election, uint64_t pause_ns)
 static void revoke(struct sl_election *election, uint64_t pause_ns)
 {
     election->pause_ns = pause_ns;
-    if (!election->asking) { /* else it ends by itself */
+    if (!election->asking) { /* else the lease expires by itself */
         ask_metastore(election, REVOKING, SL_METASTORE_LEASE_REVOKE);
     }
 }
@@ -233,11 +235,11 @@ static void lose(struct sl_election *election, const char *why, uint64_t pause_n
     set_leader(election, &nobody);
     election->options.lost(election->options.ctx, why);
     if (election->state == WATCHING) {
-        revoke(election, pause_ns); /* the next need not wait for its end */
+        revoke(election, pause_ns); /* other candidates need not wait for its expiry */
     }
 }
 
-/* ---- Answers --------------------------------------------------------------------------------- */
+/* Answers */
 
 static void read_came(struct sl_election *election, const struct sl_metastore_answer *answer)
 {
@@ -262,7 +264,7 @@ static void grant_came(struct sl_election *election, const struct sl_metastore_a
 
 static void claim_came(struct sl_election *election, const struct sl_metastore_answer *answer)
 {
-    /* What did not hold may be our own claim, that was asked twice. */
+    /* etcd may have run our claim twice: then the guard fails on our own key. */
     const struct sl_metastore_item *item = answer->item_count == 0 ? NULL : &answer->pairs[0];
     watch_again(election, RETRY_NS);
     if (answer->err == 0 && answer->held) {
@@ -277,7 +279,7 @@ static void claim_came(struct sl_election *election, const struct sl_metastore_a
     }
 }
 
-/* What has been asked for is there, and nobody wants it any more. */
+/* Revokes the lease that a request in flight created before sl_election_resign. */
 static void answer_resigned(struct sl_election *election, const struct sl_metastore_answer *answer)
 {
     if (election->ask.kind == SL_METASTORE_LEASE_GRANT && answer->err == 0) {
@@ -300,11 +302,11 @@ static void look_over(struct sl_election *election)
 static void on_answer(void *ctx, struct sl_metastore_request *ask)
 {
     struct sl_election *election = ctx;
-    struct sl_metastore_answer answer = ask->answer; /* the ask may be used again in here */
+    struct sl_metastore_answer answer = ask->answer; /* the callback may reuse the request */
     election->asking = false;
     note_answer(election, ask->kind, &answer);
     if (answer.err == SL_ERR_CANCELLED) {
-        election->state = RESIGNED; /* the store is being closed: nothing more is asked */
+        election->state = RESIGNED; /* the metastore is closing: send no more requests */
         look_over(election);
         return;
     }
@@ -332,17 +334,17 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
     look_over(election);
 }
 
-/* The store has answered about the lease of this term. */
+/* Handles an answer to LEASE_RENEW in this term. */
 static void kept(struct sl_election *election, int err)
 {
     if (now_of(election) >= election->until_ns) {
-        lose(election, TOO_LATE, RETRY_NS); /* what was to be sent since then is lost */
+        lose(election, TOO_LATE, RETRY_NS); /* messages sent since until_ns were dropped */
     } else if (err == 0) {
         set_until(election, election->keep_asked_ns);
     } else if (err == SL_ERR_NOT_FOUND) {
         lose(election, "the cluster store has ended its lease", RETRY_NS);
     } else {
-        election->keep_at_ns = now_of(election) + RETRY_NS; /* until_ns decides */
+        election->keep_at_ns = now_of(election) + RETRY_NS; /* until_ns decides when to give up */
     }
 }
 
@@ -354,15 +356,15 @@ static void on_kept(void *ctx, struct sl_metastore_request *ask)
         election->state = RESIGNED;
     }
     note_answer(election, ask->kind, &ask->answer);
-    /* The answer may be about the lease of an earlier term, which was revoked when that was lost:
-     * it says nothing of this one. */
+    /* An answer about the lease of an earlier term, revoked when that term ended, does not concern
+     * this one. */
     if (election->state == HOLDING && ask->lease == election->lease) {
         kept(election, ask->answer.err);
     }
     look_over(election);
 }
 
-/* ---- Time ------------------------------------------------------------------------------------ */
+/* Time */
 
 static void keep(struct sl_election *election, uint64_t now_ns)
 {
@@ -417,11 +419,11 @@ uint64_t sl_election_lease(const struct sl_election *election)
 void sl_election_depose(struct sl_election *election, const char *why)
 {
     if (election->state == HOLDING) {
-        lose(election, why, election->ttl_ns); /* so that others may try it */
+        lose(election, why, election->ttl_ns); /* gives other candidates time to win */
     }
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* Create and destroy */
 
 int sl_election_create(const struct sl_election_options *options, struct sl_election **out)
 {

@@ -16,15 +16,15 @@ struct sl_leader {
     struct sl_leader_options options;
     char prefix[SL_METASTORE_KEY_BYTES];
     struct sl_election *election;
-    struct sl_coordinator_log *log; /* NULL: the seat is not ours */
+    struct sl_coordinator_log *log; /* NULL: not the leader */
     uint64_t term;
-    bool is_seated;                          /* the owner has been told */
-    char failure[SL_METASTORE_REASON_BYTES]; /* of the ledger, which may not go from inside; "":
-                                                none */
+    bool is_seated;                          /* the owner was notified by `seated` */
+    char failure[SL_METASTORE_REASON_BYTES]; /* of the log, which cannot be destroyed inside its
+                                                callback; "": none */
 
     enum ending ending;
     uint64_t ending_until_ns;
-    bool has_left; /* the election is over */
+    bool has_left; /* the election has finished */
     void (*done)(void *ctx);
     void *done_ctx;
 };
@@ -39,8 +39,7 @@ static uint64_t on_now(void *ctx)
     return now_of(ctx);
 }
 
-/* ---- A term -----------------------------------------------------------------------------------
- */
+/* Term */
 
 static void on_ready(void *ctx, bool anew)
 {
@@ -101,7 +100,7 @@ static void on_won(void *ctx, uint64_t epoch)
     }
 }
 
-/* Of the ledger, when nobody is inside it. */
+/* Destroys the log. Not from inside one of its callbacks. */
 static void end_term(struct sl_leader *self, const char *why)
 {
     if (self->is_seated) {
@@ -128,8 +127,7 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
     self->options.leader(self->options.ctx, leader);
 }
 
-/* ---- The end ----------------------------------------------------------------------------------
- */
+/* Resignation */
 
 static void finish(struct sl_leader *self)
 {
@@ -166,15 +164,14 @@ void sl_leader_resign(struct sl_leader *self, bool erases, uint64_t timeout_ns,
     self->options.wake(self->options.ctx);
 }
 
-/* ---- Time -------------------------------------------------------------------------------------
- */
+/* Time */
 
 void sl_leader_run(struct sl_leader *self)
 {
     if (self->failure[0] != '\0' && self->ending == NOT_ENDING) {
         char why[sizeof self->failure];
         memcpy(why, self->failure, sizeof why);
-        sl_election_depose(self->election, why); /* `lost` follows */
+        sl_election_depose(self->election, why); /* calls on_lost */
     }
     if (self->log != NULL) {
         sl_coordinator_log_run(self->log);
@@ -202,8 +199,7 @@ const struct sl_election_leader *sl_leader_leader(const struct sl_leader *self)
     return sl_election_leader(self->election);
 }
 
-/* ---- Life -------------------------------------------------------------------------------------
- */
+/* Create and destroy */
 
 int sl_leader_create(const struct sl_leader_options *options, struct sl_leader **out)
 {

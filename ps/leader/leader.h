@@ -1,10 +1,9 @@
-/* The coordinator's seat, where a cluster store says who has it (ps/leader/election.h): the process
- * that wins reads the records of the one before and runs the coordinator
- * (ps/leader/coordinator_log.h), until it has lost. Then all its members are to be disconnected:
- * they look for the next.
+/* Leader runs the coordinator in the process that the election chose (ps/leader/election.h). The
+ * elected process reads the coordinator log (ps/leader/coordinator_log.h) and runs the coordinator
+ * until its term ends. Then the owner disconnects all members, and they look for the next leader.
  *
- * Pure but for the store; time comes from now_ns, and by sl_leader_tick. Owner: the store's
- * reactor, which is that of the server that has the members' connections. */
+ * Pure except for the metastore; time comes from now_ns and sl_leader_tick. Owner: the metastore's
+ * reactor, which is also that of the server with the members' connections. */
 #ifndef SL_PS_LEADER_LEADER_H
 #define SL_PS_LEADER_LEADER_H
 
@@ -13,23 +12,23 @@
 
 struct sl_leader_options {
     struct sl_metastore *metastore;
-    const char *prefix; /* of this job; copied */
-    bool campaigns;     /* else it only says who has the seat */
+    const char *prefix; /* key prefix of this job; copied */
+    bool campaigns;     /* false: only reports the leader */
     uint64_t id;        /* of this process, random; not 0 */
     char name[SL_MESSAGE_NAME_BYTES];
-    char endpoint[SL_LIMIT_ENDPOINT_BYTES];    /* where its control connections come in */
-    uint32_t ttl_s;                            /* of the lease of the seat; at least 2 */
-    size_t coordinator_log_bytes_max;          /* as in struct sl_coordinator_log_options */
-    struct sl_coordinator_options coordinator; /* as for one without a store */
+    char endpoint[SL_LIMIT_ENDPOINT_BYTES];    /* listens for control connections */
+    uint32_t ttl_s;                            /* of the leader's lease; at least 2 */
+    size_t coordinator_log_bytes_max;          /* bytes_max of struct sl_coordinator_log_options */
+    struct sl_coordinator_options coordinator; /* as without a metastore */
     uint64_t (*now_ns)(void *ctx);
-    /* The coordinator runs here from now on. anew: the store had no records of the job. */
+    /* The coordinator runs here from now on. anew: the metastore had no records of the job. */
     void (*seated)(void *ctx, struct sl_coordinator *coordinator, bool anew);
-    /* It does not any more: no call may touch it, and sl_leader_gone has no effect. Only after
-     * `seated`. */
+    /* Follows `seated` when the term ends. The coordinator must not be used any more, and
+     * sl_leader_gone has no effect. */
     void (*unseated)(void *ctx, const char *why);
-    /* Somebody else has it, or this process, or nobody (epoch 0). */
+    /* Reports a change of leader: another process, this process, or none (term 0). */
     void (*leader)(void *ctx, const struct sl_election_leader *leader);
-    /* sl_leader_run is to be called soon, but not from inside. */
+    /* Requests a call of sl_leader_run soon, but not from inside this callback. */
     void (*wake)(void *ctx);
     void *ctx;
 };
@@ -39,23 +38,23 @@ struct sl_leader;
 /* Errors: NO_MEMORY, INVALID (the prefix is too long). */
 int sl_leader_create(const struct sl_leader_options *options, struct sl_leader **out);
 
-/* To be called some ten times a second; and where `wake` has asked for it. */
+/* Call tick about ten times a second, and run when `wake` requests it. */
 void sl_leader_tick(struct sl_leader *self);
 void sl_leader_run(struct sl_leader *self);
 
-/* A connection of the coordinator's server is gone; before that is told to the coordinator. */
+/* Drops messages held for a closed connection. Call before sl_coordinator_gone. */
 void sl_leader_gone(struct sl_leader *self, sl_coordinator_peer peer);
 
 const struct sl_election_leader *sl_leader_leader(const struct sl_leader *self);
 
-/* The end, in good order: what has changed is written, or, erases, all is removed, since the job is
- * over; then the seat is free. `done(ctx)` follows when that is so, or timeout_ns has passed; until
- * then tick and run go on. The coordinator, where it was here, is gone when this returns, without a
- * word. */
+/* Stops in order: writes pending changes, or with `erases` removes all records because the job is
+ * over; then frees the leadership. Then, or after timeout_ns, calls done(ctx); until then keep
+ * calling tick and run. The coordinator must not be used after this call; `unseated` does not
+ * follow. */
 void sl_leader_resign(struct sl_leader *self, bool erases, uint64_t timeout_ns,
                       void (*done)(void *ctx), void *ctx);
 
-/* The store has answered all, or been destroyed. Nulls *seat. */
+/* Call when no metastore request is in flight. Nulls *self. */
 void sl_leader_destroy(struct sl_leader **self);
 
 #endif

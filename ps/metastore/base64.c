@@ -19,7 +19,7 @@ void sl_base64_encode(const uint8_t *from, size_t bytes, char *to)
     *to = '\0';
 }
 
-/* 64: not of the alphabet. */
+/* Returns 64 for characters outside the alphabet. */
 static uint32_t value_of(char c)
 {
     if (c >= 'A' && c <= 'Z') {
@@ -34,7 +34,7 @@ static uint32_t value_of(char c)
     return c == '+' ? 62 : c == '/' ? 63 : 64;
 }
 
-/* Padding stands at the end of the last group only. */
+/* Only the last group may have padding. */
 static uint32_t padding_of(const char *group, bool is_last)
 {
     if (!is_last || group[3] != '=') {

@@ -12,7 +12,7 @@
 #define TOKEN_BYTES    4096
 #define CONNECT_MS     1000
 #define ATTEMPT_MS_MIN 200
-#define PAUSE_MS       100 /* when all servers have failed, before they are tried again */
+#define PAUSE_MS       100 /* before the next round, after all servers failed */
 #define STATUS_OK      200
 
 struct body {
@@ -24,15 +24,15 @@ struct body {
 struct sl_etcd {
     struct sl_etcd_options options;
     CURL *curl;
-    struct curl_slist *headers; /* with the token, where there is one */
-    struct body body;           /* of the last answer; its memory is kept */
-    uint32_t server;            /* that answered last */
+    struct curl_slist *headers; /* with the token, if any */
+    struct body body;           /* of the last answer; memory is reused */
+    uint32_t server;            /* last one tried */
     char token[TOKEN_BYTES];    /* "": none */
     char error[CURL_ERROR_SIZE];
     uint64_t deadline_ns;
 };
 
-/* ---- One exchange ---------------------------------------------------------------------------- */
+/* One exchange */
 
 static size_t on_body(char *from, size_t size, size_t count, void *ctx)
 {
@@ -62,7 +62,7 @@ static uint64_t left_ms(const struct sl_etcd *etcd)
     return now_ns < etcd->deadline_ns ? (etcd->deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS : 0;
 }
 
-/* Builds the headers anew: the token is one of them. */
+/* Rebuilds the headers after a change of the token. */
 static int set_headers(struct sl_etcd *etcd)
 {
     curl_slist_free_all(etcd->headers);
@@ -77,8 +77,8 @@ static int set_headers(struct sl_etcd *etcd)
     return last == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
-/* Sends the request to a server; the status of its answer, whose body is in etcd->body. Errors:
- * DEADLINE, IO, TOO_LARGE, with the reason in etcd->error. */
+/* Sends a request to one server. Returns the HTTP status; the body is in etcd->body. Errors, with a
+ * reason in etcd->error: DEADLINE, IO, TOO_LARGE. */
 static int exchange(struct sl_etcd *etcd, uint32_t server, const char *path, const char *request,
                     uint64_t timeout_ms, long *status)
 {
@@ -108,9 +108,9 @@ static int exchange(struct sl_etcd *etcd, uint32_t server, const char *path, con
     return code == CURLE_OPERATION_TIMEDOUT ? SL_ERR_DEADLINE : SL_ERR_IO;
 }
 
-/* ---- One server ------------------------------------------------------------------------------ */
+/* One server */
 
-/* What a server's turn came to. */
+/* Result of trying one server. */
 enum outcome { ANSWERED, TRY_ANOTHER };
 
 static uint64_t attempt_ms(const struct sl_etcd *etcd, const struct sl_metastore_request *ask)
@@ -119,7 +119,7 @@ static uint64_t attempt_ms(const struct sl_etcd *etcd, const struct sl_metastore
     uint64_t most_ms = left_ms(etcd);
     uint64_t wish_ms = third_ms < ATTEMPT_MS_MIN ? ATTEMPT_MS_MIN : third_ms;
     uint64_t out_ms = wish_ms < most_ms ? wish_ms : most_ms;
-    return out_ms == 0 ? 1 : out_ms; /* 0 would be none */
+    return out_ms == 0 ? 1 : out_ms; /* for curl, 0 means no timeout */
 }
 
 static void fail_at(const struct sl_etcd *etcd, uint32_t server, struct sl_metastore_answer *answer,
@@ -128,7 +128,7 @@ static void fail_at(const struct sl_etcd *etcd, uint32_t server, struct sl_metas
     sl_metastore_answer_fail(answer, err, "%s: %s", etcd->options.servers[server], why);
 }
 
-/* Gets a token. False: answer says why not. */
+/* Gets a token. Returns false with the error in the answer. */
 static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_metastore_request *ask)
 {
     struct sl_metastore_answer *answer = &ask->answer;
@@ -160,7 +160,7 @@ static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_metastore_req
     return false;
 }
 
-/* Asks one server for one page. */
+/* Requests one page from one server. */
 static enum outcome ask_page(struct sl_etcd *etcd, uint32_t server,
                              struct sl_metastore_request *ask, const char *path,
                              const char *request, bool *more)
@@ -194,7 +194,7 @@ static enum outcome ask_page(struct sl_etcd *etcd, uint32_t server,
     }
 }
 
-/* ---- All servers ----------------------------------------------------------------------------- */
+/* All servers */
 
 static void pause_a_while(void)
 {
@@ -202,7 +202,7 @@ static void pause_a_while(void)
     (void)nanosleep(&pause, NULL);
 }
 
-/* Asks the servers in turn for one page, until one has answered. */
+/* Requests one page from the servers in turn, until one answers. */
 static void ask_all(struct sl_etcd *etcd, struct sl_metastore_request *ask, const char *after,
                     bool *more)
 {
@@ -257,7 +257,7 @@ void sl_etcd_perform(struct sl_etcd *etcd, struct sl_metastore_request *ask)
     }
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* Create and destroy */
 
 static void set_options(struct sl_etcd *etcd)
 {
@@ -265,7 +265,7 @@ static void set_options(struct sl_etcd *etcd)
     const struct sl_etcd_options *options = &etcd->options;
     (void)curl_easy_setopt(curl, CURLOPT_POST, 1L);
     (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* whatever http_proxy says */
+    (void)curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* ignores http_proxy */
     (void)curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     (void)curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, options->tls ? "https" : "http");
     (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);

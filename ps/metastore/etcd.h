@@ -1,10 +1,10 @@
-/* A client of etcd, over libcurl and the JSON gateway: asks, and waits for the answer. One thread
- * at a time, which may wait; allocates as it asks. The servers of one etcd are tried in turn,
- * beginning with the one that answered last, until one answers or the ask's timeout has passed. So
- * a write may happen twice, or though an error is reported; that is for the asker to bear: every
- * write of ours is the same when it happens again, and compares. A server that does not answer is
- * left after a third of the timeout. What comes is checked, and read up to SL_ETCD_BODY_BYTES_MAX.
- */
+/* Etcd client sends one request to etcd over its JSON gateway (libcurl), and blocks for the answer.
+ * One thread at a time. Allocates per request.
+ *
+ * It tries the servers in turn, from the one used last, until one answers or the request times out.
+ * A server that does not answer is left after a third of the timeout. So a write may happen twice,
+ * or happen although an error is reported: callers must send writes that compare a key and can be
+ * repeated. Answers are validated, and limited to SL_ETCD_BODY_BYTES_MAX. */
 #ifndef SL_PS_METASTORE_ETCD_H
 #define SL_PS_METASTORE_ETCD_H
 
@@ -12,16 +12,16 @@
 #include "ps/metastore/metastore.h"
 
 #define SL_ETCD_SERVERS_MAX      9
-#define SL_ETCD_BODY_BYTES_MAX   (16U << 20) /* of one answer */
-#define SL_ETCD_READ_BYTES_MAX   (64U << 20) /* of all pages of a READ */
+#define SL_ETCD_BODY_BYTES_MAX   (16U << 20) /* per answer */
+#define SL_ETCD_READ_BYTES_MAX   (64U << 20) /* all pages of one READ */
 #define SL_ETCD_CREDENTIAL_BYTES 128
 
 struct sl_etcd_options {
     uint32_t server_count;
     char servers[SL_ETCD_SERVERS_MAX][SL_LIMIT_ENDPOINT_BYTES]; /* "host:port" */
-    bool tls;                                                   /* by https */
-    const char *authority; /* files; outlive the client; NULL: the system's, or none. Without tls
-                            * nothing counts */
+    bool tls;                                                   /* use https */
+    const char *authority; /* file names; outlive the client; NULL: the system's, or none. Used only
+                              with tls */
     const char *certificate;
     const char *key;
     char user[SL_ETCD_CREDENTIAL_BYTES]; /* "": none */
@@ -30,11 +30,11 @@ struct sl_etcd_options {
 
 struct sl_etcd;
 
-/* Errors: NO_MEMORY. Before other threads are there, the first time in a process. */
+/* Errors: NO_MEMORY. The first call of a process must come before other threads start. */
 int sl_etcd_create(const struct sl_etcd_options *options, struct sl_etcd **out);
 void sl_etcd_destroy(struct sl_etcd **etcd);
 
-/* Fills ask->answer, within ask->timeout_ns and a little more. Does not call `done`. */
+/* Fills in ask->answer, within slightly more than ask->timeout_ns. Does not call `done`. */
 void sl_etcd_perform(struct sl_etcd *etcd, struct sl_metastore_request *ask);
 
 #endif

@@ -10,7 +10,7 @@
 #include "core/assert.h"
 #include "ps/metastore/base64.h"
 
-/* Codes of gRPC. */
+/* gRPC status codes. */
 #define CODE_DEADLINE        4
 #define CODE_NOT_FOUND       5
 #define CODE_REFUSED         7
@@ -18,7 +18,7 @@
 #define CODE_UNAVAILABLE     14
 #define CODE_UNAUTHENTICATED 16
 
-/* ---- Requests -------------------------------------------------------------------------------- */
+/* Requests */
 
 static json_t *bytes_json(const uint8_t *bytes, size_t count)
 {
@@ -37,14 +37,14 @@ static json_t *key_json(const char *key)
     return bytes_json((const uint8_t *)key, strlen(key));
 }
 
-/* The first key behind all that begin with it. */
+/* The end of the range of keys with this prefix, exclusive. */
 static json_t *behind_json(const char *prefix)
 {
     char behind[SL_METASTORE_KEY_BYTES];
     size_t length = strlen(prefix);
     sl_assert(length > 0);
     memcpy(behind, prefix, length);
-    behind[length - 1]++; /* keys are of ASCII */
+    behind[length - 1]++; /* keys are ASCII */
     return bytes_json((const uint8_t *)behind, length);
 }
 
@@ -60,7 +60,7 @@ static json_t *range_json(const struct sl_metastore_request *ask, const char *af
     if (!ask->is_prefix) {
         return json_pack("{so}", "key", key_json(ask->key));
     }
-    /* From behind `after`: a NUL is the least that can follow it. */
+    /* Starts after `after`: appending a NUL gives the next possible key. */
     json_t *from =
         after == NULL ? key_json(ask->key) : bytes_json((const uint8_t *)after, strlen(after) + 1);
     return json_pack("{so so so}", "key", from, "range_end", behind_json(ask->key), "limit",
@@ -152,7 +152,7 @@ int sl_etcd_json_login(const char *user, const char *password, char **body)
     return dump(json_pack("{ss ss}", "name", user, "password", password), body);
 }
 
-/* ---- Answers --------------------------------------------------------------------------------- */
+/* Answers */
 
 static int malformed(struct sl_metastore_answer *answer, const char *what)
 {
@@ -160,7 +160,7 @@ static int malformed(struct sl_metastore_answer *answer, const char *what)
     return SL_ERR_PROTOCOL;
 }
 
-/* A number, or a string of digits; what lacks is 0. */
+/* Reads an integer or a string of digits; a missing field is 0. */
 static bool read_number(const json_t *object, const char *name, uint64_t *out)
 {
     const json_t *value = json_object_get(object, name);
@@ -337,9 +337,9 @@ int sl_etcd_json_answer(const struct sl_metastore_request *ask, const char *body
     return err;
 }
 
-/* ---- Failures -------------------------------------------------------------------------------- */
+/* Failures */
 
-/* The text is somebody else's: what is no character of a line is left out. */
+/* Removes control characters from a foreign text. */
 static void copy_text(const char *from, char *to, size_t bytes)
 {
     size_t used = 0;
@@ -353,7 +353,7 @@ static void copy_text(const char *from, char *to, size_t bytes)
 
 static enum sl_etcd_json_remedy remedy_of(long status, uint64_t code, const char *text, int *err)
 {
-    /* etcd says "invalid auth token" with this code, and "user name is empty" with another. */
+    /* etcd uses this code for "invalid auth token", but another for "user name is empty". */
     if (code == CODE_UNAUTHENTICATED || status == 401 || strstr(text, "auth token") != NULL ||
         strstr(text, "user name is empty") != NULL) {
         *err = SL_ERR_REFUSED;

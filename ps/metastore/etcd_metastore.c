@@ -5,14 +5,14 @@
 #include "core/assert.h"
 #include "reactor/offload.h"
 
-#define ASIDES 2 /* for leases that are kept; for the rest */
+#define ASIDES 2 /* [0] renews leases, [1] does the rest */
 
 struct sl_etcd_metastore;
 
 struct job {
     struct sl_offload_job base;
     struct sl_etcd_metastore *metastore;
-    struct job *next; /* of the store's that are not answered, in no order */
+    struct job *next; /* unanswered jobs, unordered */
     struct sl_etcd *etcd;
     struct sl_metastore_request *ask;
 };
@@ -21,7 +21,7 @@ struct sl_etcd_metastore {
     struct sl_metastore base;
     struct job *jobs;
     struct sl_offload *asides[ASIDES];
-    struct sl_etcd *etcds[ASIDES]; /* each its aside's thread's */
+    struct sl_etcd *etcds[ASIDES]; /* [i] belongs to the thread of asides[i] */
 };
 
 static void work(struct sl_offload_job *base)
@@ -52,7 +52,7 @@ static void done(struct sl_offload_job *base)
     answer((struct job *)base, base->err);
 }
 
-/* Without memory for a job there is nothing to answer later with. */
+/* Asserts on a failed allocation: without a job no answer is possible. */
 static void ask(struct sl_metastore *base, struct sl_metastore_request *ask)
 {
     struct sl_etcd_metastore *metastore = (struct sl_etcd_metastore *)base;
@@ -114,7 +114,7 @@ bool sl_etcd_metastore_destroy(struct sl_etcd_metastore **metastore, uint64_t ti
         ended = ended && this_ended;
     }
     while (ended && gone->jobs != NULL) {
-        answer(gone->jobs, SL_ERR_CANCELLED); /* it was under way */
+        answer(gone->jobs, SL_ERR_CANCELLED); /* in flight when the thread ended */
     }
     if (ended) {
         free(gone);

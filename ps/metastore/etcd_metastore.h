@@ -1,6 +1,6 @@
-/* etcd as a cluster store: the client of ps/metastore/etcd.h on threads of its own, beside the
- * reactor (reactor/offload.h): one that only keeps leases, so that no long write delays that, and
- * one for the rest. Owner reactor. */
+/* Etcd metastore implements the metastore with etcd clients (ps/metastore/etcd.h) on two offload
+ * threads (reactor/offload.h): one only renews leases, so that long writes do not delay renewals;
+ * the other does the rest. Owner reactor. */
 #ifndef SL_PS_METASTORE_ETCD_METASTORE_H
 #define SL_PS_METASTORE_ETCD_METASTORE_H
 
@@ -15,10 +15,10 @@ int sl_etcd_metastore_create(struct sl_reactor *reactor, const struct sl_etcd_op
 
 struct sl_metastore *sl_etcd_metastore_base(struct sl_etcd_metastore *metastore);
 
-/* What is under way is waited for, up to timeout_ns on each thread; all that is not answered yet
- * is, CANCELLED. False: something hangs, so that memory of asks that were not answered must stay
- * until the process ends. Nothing is asked meanwhile. Owner, or after the reactor was joined. Nulls
- * *store. */
+/* Waits up to timeout_ns per thread for requests in flight, then answers all others with CANCELLED.
+ * False: a thread hangs, so the memory of unanswered requests must stay valid until the process
+ * exits. Send no requests meanwhile. Owner, or any thread after the reactor was joined. Nulls
+ * *metastore. */
 bool sl_etcd_metastore_destroy(struct sl_etcd_metastore **metastore, uint64_t timeout_ns);
 
 #endif

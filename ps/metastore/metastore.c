@@ -17,7 +17,7 @@ void sl_metastore_answer_fini(struct sl_metastore_answer *answer)
 struct sl_metastore_item *sl_metastore_answer_add(struct sl_metastore_answer *answer,
                                                   size_t value_bytes)
 {
-    /* A power of two is full. */
+    /* The array is full if the count is 0 or a power of two. */
     if ((answer->item_count & (answer->item_count - 1)) == 0) {
         size_t max = answer->item_count == 0 ? 1 : 2 * answer->item_count;
         void *grown = reallocarray(answer->pairs, max, sizeof *answer->pairs);

@@ -1,14 +1,13 @@
-/* A cluster store: a few small values under keys, which outlive every process of the cluster and
- * are the same for all of them. They change by comparison: a write may ask that a key is absent, or
- * still the one that it was, and then happens as a whole or not at all. A key may hang on a lease,
- * with whose end it vanishes.
+/* Metastore is the interface to a small key-value store (etcd) that outlives all processes of a
+ * job. A write can compare a key: it must be absent, or unchanged; the write then happens
+ * completely or not at all. A key can hang on a lease and is removed when the lease ends.
  *
- * What is asked is answered later, in the order of asking for what one asker asks (but for KEEP,
- * which goes before the rest), by `done` on the reactor that owns the store, never from inside
- * `ask`. Every ask has a timeout, and an answer by then. Nothing here is on the data path: a job
- * asks a few times a second.
+ * Requests are asynchronous: `done` runs on the owner reactor, never inside sl_metastore_request.
+ * Answers come in the order of the requests, but LEASE_RENEW may overtake other kinds. Every
+ * request has a timeout and is answered by then. Not on the data path: a job sends a few requests a
+ * second.
  *
- * Implementations: ps/metastore/etcd_metastore.h; one in memory for tests,
+ * Implementations: ps/metastore/etcd_metastore.h; in memory, for tests:
  * tests/support/memory_store.h. */
 #ifndef SL_PS_METASTORE_METASTORE_H
 #define SL_PS_METASTORE_METASTORE_H
@@ -21,72 +20,68 @@
 
 #define SL_METASTORE_KEY_BYTES       256
 #define SL_METASTORE_VALUE_BYTES_MAX (512U << 10)
-#define SL_METASTORE_CHANGES_MAX     100 /* of one write; etcd takes 128 operations */
+#define SL_METASTORE_CHANGES_MAX     100 /* per write; etcd allows 128 operations */
 #define SL_METASTORE_REASON_BYTES    256
 
 enum sl_metastore_kind {
-    SL_METASTORE_LEASE_GRANT = 1, /* a lease of ttl_s: answer.lease, answer.ttl_s */
-    SL_METASTORE_LEASE_RENEW,     /* prolongs `lease`: answer.ttl_s; NOT_FOUND: it has ended */
-    SL_METASTORE_LEASE_REVOKE, /* ends `lease`, and removes what hangs on it. No error when it has
-                                  ended */
-    SL_METASTORE_READ,         /* the pair under `key`, or all pairs whose keys begin with it */
-    SL_METASTORE_WRITE         /* all changes, if the guard holds for `key` */
+    SL_METASTORE_LEASE_GRANT = 1, /* creates a lease of ttl_s: answer.lease, answer.ttl_s */
+    SL_METASTORE_LEASE_RENEW,     /* extends `lease`: answer.ttl_s; NOT_FOUND: it has ended */
+    SL_METASTORE_LEASE_REVOKE,    /* ends `lease` and removes its keys; no error if it has ended */
+    SL_METASTORE_READ, /* the item with this key, or all items whose keys have this prefix */
+    SL_METASTORE_WRITE /* applies all changes if the guard holds for `key` */
 };
 
 enum sl_metastore_guard {
     SL_METASTORE_ALWAYS,
-    SL_METASTORE_ABSENT, /* there is no such key */
-    SL_METASTORE_CREATED /* it is there, was created at `revision`, and still has the value `was` */
+    SL_METASTORE_ABSENT, /* the key does not exist */
+    SL_METASTORE_CREATED /* the key exists, was created at `revision`, and has the value `was` */
 };
 
 struct sl_metastore_change {
     char key[SL_METASTORE_KEY_BYTES];
-    bool removes;   /* the key is removed; else it is set */
-    bool is_prefix; /* with removes: every key that begins so */
-    uint8_t *value; /* the asker's until the answer */
+    bool removes;   /* removes the key; else sets it */
+    bool is_prefix; /* with removes: every key with this prefix */
+    uint8_t *value; /* owned by the caller, valid until `done` */
     size_t value_bytes;
-    uint64_t lease; /* that it hangs on; 0: none */
+    uint64_t lease; /* removed with this lease; 0: none */
 };
 
 struct sl_metastore_item {
     char key[SL_METASTORE_KEY_BYTES];
-    uint8_t *value; /* NUL follows; may hold others inside */
+    uint8_t *value; /* a NUL follows; may contain NULs */
     size_t value_bytes;
-    uint64_t created; /* the revision: it grows with every write to the store */
-    uint64_t lease;   /* that it hangs on; 0: none */
+    uint64_t created; /* creation revision; revisions grow with every write to the store */
+    uint64_t lease;   /* 0: none */
 };
 
 struct sl_metastore_answer {
-    int err; /* 0; NOT_FOUND; DEADLINE, IO: the store is out of reach, and what was asked may or may
-              * not have happened; REFUSED: it does not let us; PROTOCOL: what came is no answer;
-              * TOO_LARGE; NO_MEMORY; CANCELLED */
-    char reason[SL_METASTORE_REASON_BYTES]; /* where err is not 0: what, and of whom */
-    bool held;                              /* WRITE: the guard did, and all is written */
-    uint64_t revision;                      /* WRITE that held: of it */
+    int err; /* 0; NOT_FOUND; DEADLINE, IO: unreachable, the request may or may not have happened;
+                REFUSED: access denied; PROTOCOL: invalid answer; TOO_LARGE; NO_MEMORY; CANCELLED */
+    char reason[SL_METASTORE_REASON_BYTES]; /* if err is not 0: names the server and the cause */
+    bool held;                              /* WRITE: the guard held, and all changes are written */
+    uint64_t revision;                      /* of a WRITE that held */
     uint64_t lease;
     uint32_t ttl_s;
-    struct sl_metastore_item
-        *pairs; /* READ, by key; WRITE whose guard did not hold: what is there */
+    struct sl_metastore_item *pairs; /* READ: by key; WRITE whose guard failed: the current item */
     size_t item_count;
 };
 
-/* Caller's storage from `ask` until `done`. */
+/* Caller's storage, from sl_metastore_request until `done`. */
 struct sl_metastore_request {
     enum sl_metastore_kind kind;
     uint64_t timeout_ns;
-    uint32_t ttl_s; /* GRANT */
-    uint64_t lease; /* KEEP, REVOKE */
+    uint32_t ttl_s; /* LEASE_GRANT */
+    uint64_t lease; /* LEASE_RENEW, LEASE_REVOKE */
     char key[SL_METASTORE_KEY_BYTES];
     bool is_prefix; /* READ */
     enum sl_metastore_guard guard;
     uint64_t revision; /* CREATED */
-    const char *was;   /* CREATED; NULL: whatever it has. The asker's until the answer */
+    const char *was;   /* CREATED; NULL: any value. Owned by the caller, valid until `done` */
     struct sl_metastore_change *changes;
     size_t change_count;
     void (*done)(void *ctx, struct sl_metastore_request *ask);
     void *ctx;
-    struct sl_metastore_answer
-        answer; /* since `done`; sl_metastore_answer_fini gives its memory back */
+    struct sl_metastore_answer answer; /* from `done` on; free with sl_metastore_answer_fini */
 };
 
 struct sl_metastore;
@@ -95,12 +90,12 @@ struct sl_metastore_ops {
     void (*ask)(struct sl_metastore *metastore, struct sl_metastore_request *ask);
 };
 
-/* Implementations begin with it. */
+/* First member of every implementation. */
 struct sl_metastore {
     const struct sl_metastore_ops *ops;
 };
 
-/* Owner reactor. */
+/* Sends a request. Owner reactor. */
 static inline void sl_metastore_request(struct sl_metastore *metastore,
                                         struct sl_metastore_request *ask)
 {
@@ -108,15 +103,14 @@ static inline void sl_metastore_request(struct sl_metastore *metastore,
     metastore->ops->ask(metastore, ask);
 }
 
-/* Frees the pairs. */
+/* Frees the items. */
 void sl_metastore_answer_fini(struct sl_metastore_answer *answer);
 
-/* Makes room for one more pair, with value_bytes of value and the NUL behind it; NULL: no memory.
- */
+/* Appends an item with room for value_bytes and a NUL. NULL: no memory. */
 struct sl_metastore_item *sl_metastore_answer_add(struct sl_metastore_answer *answer,
                                                   size_t value_bytes);
 
-/* Fails it, with a reason. */
+/* Sets the error and its reason. */
 void sl_metastore_answer_fail(struct sl_metastore_answer *answer, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,5 +1,5 @@
-/* Checkpoints of a process: the member is told of one, every core writes its shard's file, and when
- * the whole cluster has its files, the manifest is written and what is too old is removed. */
+/* Checkpoints of a process: on the coordinator's message each core writes its shard's file; when
+ * all servers have their files, the process writes the manifest and removes old checkpoints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +13,16 @@
 #include "ps/server/checkpoint.h"
 #include "reactor/offload.h"
 
-/* How long the end of a process waits for a disk. */
+/* How long shutdown waits for a disk. */
 #define DISK_WAIT_NS (2 * SL_CLOCK_NS_PER_S)
 
-/* The last checkpoint takes as long as this process's files take; for the others, so many times the
- * drain timeout are waited. */
+/* The last checkpoint has no time limit while this process writes its files. For the other servers
+ * it waits this many times the drain timeout. */
 #define LAST_ASKS    3
 
-/* The manifest of a checkpoint: the thread's while it is posted. */
+/* Writes a manifest. Owned by the offload thread while posted. */
 struct sl_process_manifest {
-    struct sl_offload_job job; /* first */
+    struct sl_offload_job job; /* must be first */
     struct sl_process *process;
     const struct sl_disk *disk;
     const char *directory;
@@ -33,28 +33,28 @@ struct sl_process_manifest {
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
 
-/* What is removed when another one begins: likewise. */
+/* Removes old checkpoints. Owned by the offload thread while posted. */
 struct prune {
-    struct sl_offload_job job; /* first */
+    struct sl_offload_job job; /* must be first */
     const struct sl_disk *disk;
     const char *directory;
-    struct sl_checkpoint_prune_options options; /* newest 0: none is known to be complete */
+    struct sl_checkpoint_prune_options options; /* newest 0: no complete one is known */
     int err;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
 
-/* What the cores of the process have of the checkpoint that is in the making. Reactor 0's. */
+/* State of the current checkpoint. Reactor 0. */
 struct sl_process_checkpoints {
     struct sl_offload *offload;
     uint64_t number; /* 0: none yet */
-    uint32_t seats;  /* that it is of: bits */
-    uint32_t waited; /* shards whose part has not come */
-    bool has_worker; /* one of those whose part has come says that the job goes on */
+    uint32_t seats;  /* bit set of the servers that take part */
+    uint32_t waited; /* shards whose result is outstanding */
+    bool has_worker; /* some shard reported that the job continues */
     uint64_t begun_ns;
-    struct sl_message_checkpoint_file *files; /* [reactor_count], with replicas twice: by shard */
-    uint32_t asks_left;                       /* for the last one */
-    uint32_t quiet_waited;                    /* cores that are not quiet yet, for the last one */
-    bool holds_all;                           /* those that are have nothing to save */
+    struct sl_message_checkpoint_file *files; /* by shard; [2 * reactor_count] */
+    uint32_t asks_left;                       /* requests left for the last checkpoint */
+    uint32_t quiet_waited; /* last checkpoint: cores that have not fenced writes */
+    bool holds_all;        /* the cores that have fenced writes have nothing to save */
 };
 
 const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options)
@@ -62,21 +62,21 @@ const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *option
     return options->disk != NULL ? options->disk : sl_disk_system();
 }
 
-/* Since 1970. */
+/* Unix time. */
 static int64_t now_s(const struct sl_process *process)
 {
     const struct sl_process_sim_hooks *stand_in = process->stand_in;
     return stand_in != NULL ? stand_in->time_s(stand_in->ctx) : (int64_t)time(NULL);
 }
 
-/* ---- Parts ----------------------------------------------------------------------------------- */
+/* Results of the shards */
 
 struct part {
     const struct sl_process_hosted *leader;
     struct sl_server_checkpoint_result result;
 };
 
-/* Behind those of the seat whose shards come first, where there are both. */
+/* Returns the index of the first file of home or partner shards; files are in shard order. */
 static uint32_t place_of(const struct sl_process *process, uint32_t seats, uint32_t which)
 {
     const bool has_both = seats == (1U << SL_PROCESS_HOME | 1U << SL_PROCESS_PARTNER);
@@ -91,8 +91,8 @@ static uint32_t file_count(const struct sl_process *process, uint32_t seats)
     return process->options.reactor_count * ((seats & 1U) + (seats >> 1 & 1U));
 }
 
-/* Whose files are in this process's folder for sure: of the shards that it serves; where they do
- * not lie side by side, of its own. */
+/* Returns the shards whose files are certainly in this process's directory: those that it serves.
+ * If these are not adjacent, only its home shards. */
 static struct sl_checkpoint_shard_range range_of(const struct sl_process *process, uint32_t seats)
 {
     const uint32_t count = process->options.reactor_count;
@@ -108,7 +108,7 @@ static struct sl_checkpoint_shard_range range_of(const struct sl_process *proces
                : (struct sl_checkpoint_shard_range){.first = own, .count = count};
 }
 
-/* Reactor 0: the coordinator is told; nothing of it is waited for any more. */
+/* Reactor 0: aborts the checkpoint and reports that to the coordinator. */
 static void give_up(struct sl_process *process, uint64_t number, int err, const char *why)
 {
     sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
@@ -116,7 +116,7 @@ static void give_up(struct sl_process *process, uint64_t number, int err, const 
     sl_agent_checkpoint_fail(process->member, number, err, why);
 }
 
-/* Reactor 0: there was no memory to say what became of one shard's. */
+/* Reactor 0: there was no memory to pass on the result of a shard. */
 static void part_expired(void *ctx, uint64_t number, uint64_t b)
 {
     (void)b;
@@ -127,7 +127,7 @@ static void part_expired(void *ctx, uint64_t number, uint64_t b)
     }
 }
 
-/* Reactor 0: what became of one shard's. */
+/* Reactor 0: handles the result of a shard. */
 static void part_came(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -138,7 +138,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     struct sl_process_checkpoints *all = process->checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->member == NULL || result->number != all->number || all->waited == 0) {
-        free(part); /* of one that was given up */
+        free(part); /* of an aborted checkpoint */
         return;
     }
     if (result->err != 0) {
@@ -189,7 +189,7 @@ static void leader_checkpoint(void *ctx, uint64_t number, uint64_t base)
     sl_server_checkpoint_begin(server_of(leader), number, base, now_s(leader->core->process));
 }
 
-/* A mail to each of these shards. */
+/* Posts a mail to each of these shards. */
 static void post_seats(struct sl_process *process, uint32_t seats, struct sl_mail mail)
 {
     for (uint32_t i = 0; i < file_count(process, seats); i++) {
@@ -222,10 +222,10 @@ static void prune_done(struct sl_offload_job *job)
     free(work);
 }
 
-/* What is too old goes when it is known that every ps has the newest, not before: with folders of
- * their own they would be left with nothing that all have. What was given up since goes too; what
- * the job has gone back from, when it has one of its own. The files of what has no manifest go in
- * any case: where none becomes complete, they would fill the disk. */
+/* Old checkpoints are removed only when every server has the newest complete one: otherwise servers
+ * with their own directories could end without a common one. Checkpoints aborted since are removed
+ * too, and abandoned ones once this job has a complete one. Files without a manifest are removed in
+ * any case: if no checkpoint completes, they would fill the disk. */
 static void prune(struct sl_process *process, const struct sl_message_checkpoint *begun)
 {
     uint64_t above;
@@ -235,7 +235,7 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
     const bool is_known = begun->complete != 0 && above < begun->number;
     struct prune *work = calloc(1, sizeof *work);
     if (work == NULL) {
-        return; /* the next time */
+        return; /* retried with the next checkpoint */
     }
     work->job = (struct sl_offload_job){.work = prune_work, .done = prune_done, .allocates = true};
     work->disk = sl_process_disk(&process->options.checkpoint);
@@ -274,7 +274,7 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
                (struct sl_mail){.run = leader_checkpoint, .a = begun->number, .b = begun->base});
 }
 
-/* ---- The manifest ---------------------------------------------------------------------------- */
+/* Manifest */
 
 static void manifest_work(struct sl_offload_job *job)
 {
@@ -308,7 +308,7 @@ static void report(const struct sl_process *process, const struct sl_checkpoint_
                 (double)took_ns / (double)SL_CLOCK_NS_PER_S);
 }
 
-/* The member is told, and the cores: those that come may add to it. */
+/* Notifies the coordinator and the cores; later checkpoints may be based on this one. */
 static void manifest_done(struct sl_offload_job *job)
 {
     struct sl_process_manifest *work = (struct sl_process_manifest *)job;
@@ -316,13 +316,13 @@ static void manifest_done(struct sl_offload_job *job)
     const uint64_t number = work->manifest.number;
     const int err = job->err != 0 ? job->err : work->err;
     if (process->member == NULL) {
-        /* the process ends */
+        /* the process is stopping */
     } else if (err != 0) {
         const char *why = job->err != 0 ? "there is no thread to write the manifest" : work->reason;
         sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
         sl_agent_checkpoint_fail(process->member, number, err, why);
     } else {
-        if (process->coordinator == NULL) { /* else that says so */
+        if (process->coordinator == NULL) { /* else the coordinator logs it */
             report(process, &work->manifest);
         }
         post_seats(process, process->checkpoints->seats,
@@ -377,7 +377,7 @@ void sl_process_on_checkpoint_complete(void *ctx,
     sl_offload_post(process->checkpoints->offload, &work->job);
 }
 
-/* ---- The last one ---------------------------------------------------------------------------- */
+/* Last checkpoint */
 
 static void ask_for_last(struct sl_process *process);
 
@@ -386,7 +386,7 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
     struct sl_process *process = ctx;
     struct sl_process_checkpoints *all = process->checkpoints;
     if (err == SL_ERR_DEADLINE && all->waited > 0) {
-        all->asks_left = LAST_ASKS; /* it goes on */
+        all->asks_left = LAST_ASKS; /* still writing */
     }
     if (err == SL_ERR_DEADLINE && all->asks_left > 0) {
         ask_for_last(process);
@@ -394,7 +394,7 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
     }
     if (err == 0) {
         sl_log_info("checkpoint %" PRIu64 " is the last one", answer->checkpoint_number);
-    } else if (all->holds_all && err != SL_ERR_CORRUPT) { /* not where values are lost */
+    } else if (all->holds_all && err != SL_ERR_CORRUPT) { /* CORRUPT: the job has lost values */
         sl_log_info("no last checkpoint: %s; nothing was written since the last complete one",
                     reason);
     } else {
@@ -412,8 +412,9 @@ static void ask_for_last(struct sl_process *process)
                             process);
 }
 
-/* Reactor 0: all cores are quiet. Only a ps that is the only one does without, where it has nothing
- * to save: others may have, and a checkpoint is one of all, for which this one has to be there. */
+/* Reactor 0: all cores have fenced writes. Only a server that is alone in its cluster skips the
+ * checkpoint if it has nothing to save: otherwise the other servers may need one, and every server
+ * must take part. */
 static void all_quiet(struct sl_process *process, bool holds_all)
 {
     const bool is_degraded = process->options.ps_count == 1;
@@ -464,7 +465,7 @@ void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
     sl_process_replica_end(process, core_quiet);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* Open and close */
 
 int sl_process_checkpoint_open(struct sl_process_core *core)
 {

@@ -1,4 +1,4 @@
-/* The orderly end of a process: it leaves the cluster, and each core drains its servers. */
+/* Orderly shutdown: the process leaves the cluster, and each core drains its servers. */
 #include "ps/process/internal.h"
 
 static void core_drained(void *ctx)
@@ -32,7 +32,7 @@ static void core_drain(void *ctx, uint64_t handovers, uint64_t b)
     }
 }
 
-/* Reactor 0: what the shards do is what the coordinator does when it is told goodbye. */
+/* Reactor 0. The switchover decision matches the coordinator's at the Goodbye that follows. */
 void sl_process_drain(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;

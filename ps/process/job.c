@@ -1,5 +1,5 @@
-/* How a process learns that it is over: from a signal; in a job with a scheduler, from the
- * scheduler, from the scheduler's absence, or, being the scheduler, from its coordinator. */
+/* Ends the process: on a signal; in a job with a scheduler, on its message or its absence; in a
+ * scheduler, when its coordinator ends the job. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/signalfd.h>
@@ -14,10 +14,9 @@ const char *sl_process_signal_name(int signal)
     return signal == SIGINT ? "SIGINT" : "SIGTERM";
 }
 
-/* ---- Signals: on the main thread ------------------------------------------------------------- */
+/* Signals: on the main thread */
 
-/* On any thread, whatever the others do: no core is dumped, which would be as large as the tables.
- */
+/* Runs on any thread. Writes no core dump, which would be as large as the tables. */
 static void on_quit(int number)
 {
     _exit(128 + number);
@@ -31,8 +30,8 @@ int sl_process_block_signals(struct sl_process *process)
     (void)sigaddset(&set, SIGINT);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGQUIT, on_quit);
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader of our output that is gone shall not end us, */
-    (void)signal(SIGXFSZ, SIG_IGN); /* nor a checkpoint that is longer than a file may be */
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
+    (void)signal(SIGXFSZ, SIG_IGN); /* nor must a checkpoint beyond the file size limit */
     process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return process->signal_fd < 0 ? SL_ERR_IO : 0;
 }
@@ -43,17 +42,17 @@ void sl_process_take_signal(struct sl_process *process)
     if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
         return;
     }
-    /* A repeated one changes nothing: a control group, timeout(1) and a launcher all send it. */
+    /* A repeated signal has no effect: control groups, timeout(1) and launchers all send one. */
     process->signal = process->signal != 0 ? process->signal : (int)info.ssi_signo;
 }
 
-/* ---- The scheduler --------------------------------------------------------------------------- */
+/* End of the job */
 
 static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, uint64_t b)
 {
     struct sl_mail mail = {.run = run, .ctx = process, .a = a, .b = b};
     int err = sl_mailbox_post(process->cores[0].to_main, mail);
-    sl_assert(err == 0); /* a job has a few stages */
+    sl_assert(err == 0); /* a job has only a few stages */
 }
 
 static void main_ended(void *ctx, uint64_t a, uint64_t b)
@@ -91,14 +90,14 @@ void sl_process_on_stage(void *ctx, enum sl_coordinator_stage stage, int err, co
     tell_main(process, main_stage, (uint64_t)stage, (uint64_t)(int64_t)err);
 }
 
-/* No connection to the scheduler for long: asks the cores, one after the other, for a worker. */
+/* After a long absence of the scheduler: checks one core after the other for a worker. */
 static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     if (sl_server_has_worker(core->server) ||
         (core->partner != NULL && sl_server_has_worker(core->partner))) {
-        return; /* it is asked again in a second */
+        return; /* checked again in a second */
     }
     if (core->index + 1 < process->options.reactor_count) {
         sl_reactor_post(core->reactor, core->index + 1,

@@ -1,4 +1,4 @@
-/* The coordinator's seat, where a cluster store says which process has it: this one, sometimes. */
+/* Leadership: with a metastore, this process may be elected to host the coordinator. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +11,17 @@
 #include "ps/metastore/etcd_metastore.h"
 #include "ps/process/internal.h"
 
-/* Of the seat's lease: a part of the members' own, so that who has it is known before they end. */
+/* Bounds of the leader's lease: half of the members' lease, so that a new leader is known before
+ * members expire. */
 #define TTL_MIN_S           2
 #define TTL_MAX_S           5
 #define TICKS_A_TTL         50
 
-/* How long the end may take for what is to be written; then for what hangs. */
+/* How long shutdown waits for the last writes, and then for a thread that hangs. */
 #define END_NS              (2 * SL_CLOCK_NS_PER_S)
 #define CLOSE_NS            (1 * SL_CLOCK_NS_PER_S)
 
-/* A Waiting must come well before the deadline that it explains. */
+/* A Waiting must arrive well before the deadline that it explains. */
 #define WAITING_INTERVAL_NS (2 * SL_CLOCK_NS_PER_S)
 
 struct sl_process_store {
@@ -30,7 +31,7 @@ struct sl_process_store {
     struct sl_timer tick, wake;
     uint64_t tick_ns;
     bool ends;
-    bool saw_another; /* another process had the seat */
+    bool saw_another; /* another process was leader before */
     struct sl_process_core *core;
     void (*done)(void *core);
 };
@@ -79,8 +80,7 @@ struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *
     };
 }
 
-/* ---- The seat's upcalls -----------------------------------------------------------------------
- */
+/* Callbacks of the leader */
 
 static uint64_t on_now(void *ctx)
 {
@@ -93,7 +93,7 @@ static void on_wake(void *ctx)
     sl_timer_arm(timers_of(metastore), &metastore->wake, now_of(metastore));
 }
 
-/* Who led has removed all that was known of the job, and gone. */
+/* The former leader erased the records and stopped. */
 static void job_is_over(struct sl_process_store *metastore)
 {
     sl_log_info("the job is over: the cluster store knows no more of it");
@@ -140,8 +140,7 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
     }
 }
 
-/* ---- Time -------------------------------------------------------------------------------------
- */
+/* Timers */
 
 static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -159,8 +158,7 @@ static void on_woken(struct sl_timer *timer, uint64_t now_ns)
     sl_leader_run(metastore->leader);
 }
 
-/* ---- For the process ---------------------------------------------------------------------------
- */
+/* Calls of the process */
 
 static uint32_t choose_ttl(const struct sl_process_options *options)
 {
@@ -249,7 +247,7 @@ void sl_process_store_gone(void *ctx, uint64_t peer)
     }
 }
 
-/* The server has nothing to do with it any more. True: it was here. */
+/* Detaches the coordinator from the server. Returns true if it was on this process. */
 static bool detach(struct sl_process *process)
 {
     if (process->coordinator == NULL) {
@@ -295,7 +293,7 @@ void sl_process_store_close(struct sl_process *process)
     sl_timer_disarm(timers_of(metastore), &metastore->tick);
     sl_timer_disarm(timers_of(metastore), &metastore->wake);
     if (!sl_etcd_metastore_destroy(&metastore->metastore, CLOSE_NS)) {
-        return; /* something hangs, and has the seat's memory: until the process ends */
+        return; /* a thread hangs and uses the leader's memory, which stays allocated until exit */
     }
     sl_timer_disarm(timers_of(metastore), &metastore->wake);
     sl_leader_destroy(&metastore->leader);

@@ -1,6 +1,6 @@
-/* Where a process is reached: by the network at its control and data endpoints, by workers of its
- * host through shared memory, and over RDMA or DPDK. What is offered beside a data endpoint may
- * fail: those who would have come that way come by the data endpoint. */
+/* Listens at the endpoints of a process: control and data over the network, shared memory for local
+ * workers, and RDMA or DPDK. Shared memory and bypass endpoints are optional: if one fails, workers
+ * fall back to the data endpoint. */
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/process/internal.h"
@@ -12,19 +12,19 @@ static bool is_bypass(const struct sl_endpoint *endpoint)
     return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
 }
 
-/* RDMA, or DPDK, is the only way to the shards. */
+/* True if the data endpoint itself is RDMA or DPDK, so there is no fallback. */
 static bool needs_bypass(const struct sl_process_options *options)
 {
     return options->kind != SL_PROCESS_SCHEDULER && is_bypass(&options->data);
 }
 
-/* Of the endpoint that is beside the data endpoint, or is it. */
+/* Scheme of the bypass endpoint, or of a data endpoint that is one. */
 static enum sl_endpoint_scheme bypass_scheme(const struct sl_process_options *options)
 {
     return options->has_bypass ? options->bypass.scheme : options->data.scheme;
 }
 
-/* Why it cannot be used here; NULL: nothing is known against it. */
+/* Returns why it cannot be used here; NULL: no known reason. */
 static const char *why_not_bypass(const struct sl_process_options *options)
 {
     const enum sl_endpoint_scheme scheme = bypass_scheme(options);
@@ -90,12 +90,12 @@ void sl_process_listen_created(struct sl_process_core *core, int err)
     if (err != 0 && needs_bypass(&process->options)) {
         explain_failure(process, sl_err_name(err));
     } else if (err == 0 && process->options.has_bypass && !sl_server_has_bypass(core->server)) {
-        drop_bypass(process, "it cannot be used"); /* the next cores do not try; none listens yet */
+        drop_bypass(process, "it cannot be used"); /* other cores skip it; none listens yet */
     }
 }
 
-/* Where workers of this host come through shared memory: at the data endpoint's own address, which
- * they know already. */
+/* Listens for local workers over shared memory, at the data endpoint's address, which they know
+ * already. */
 static void listen_preferred(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;

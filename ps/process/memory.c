@@ -1,4 +1,4 @@
-/* How a process divides its memory limit among its servers. */
+/* Connects the memory plan with the options of a process and of its servers. */
 #include "ps/process/internal.h"
 
 int sl_process_memory_plan(const struct sl_process_options *options, struct sl_memory_plan *out,

@@ -9,38 +9,38 @@
 #define KIB              ((size_t)1 << 10)
 #define MIB              ((size_t)1 << 20)
 
-/* Of the process: program and libraries (10 MiB of files), heap, stacks, the coordinator; with RDMA
- * or DPDK their libraries too. */
+/* Per process: program and libraries (10 MiB of files), heap, stacks, the coordinator;
+ * LIBRARIES_BYTES: those of RDMA or DPDK. */
 #define PROCESS_BYTES    (24 * MIB)
 #define LIBRARIES_BYTES  (32 * MIB)
 #define LEDGER_LEAST     (8 * MIB)
 #define LEDGER_MOST      (256 * MIB)
 
-/* Of a server, whatever the limit: an idle one has 2.6 MiB; the working memory of a push of the
- * most keys has 15; the rest is the heap's, entries of the log among it. */
+/* Per server, for any limit: 2.6 MiB when idle; 15 MiB of working memory for a push with the most
+ * keys; the rest is for the heap, including log entries. */
 #define SERVER_BYTES     (24 * MIB)
-#define RECEIVE_BYTES    (2 * MIB) /* receive buffers end with a huge page */
-#define LOCAL_BYTES      (1 * MIB) /* a shared outbox is larger than a quarter of the least buffers */
-#define FAST_BYTES       (16 * MIB) /* blocks of RDMA or DPDK */
-#define CHECKPOINT_BYTES (4 * MIB)  /* of its thread: two blocks, and to read one back */
+#define RECEIVE_BYTES    (2 * MIB)  /* receive buffers are rounded up to a huge page */
+#define LOCAL_BYTES      (1 * MIB)  /* the least outbox exceeds a quarter of the least buffers */
+#define FAST_BYTES       (16 * MIB) /* RDMA or DPDK blocks */
+#define CHECKPOINT_BYTES (4 * MIB)  /* of its thread: two blocks, and one to read back */
 #define TABLES_LEAST     (16 * MIB)
 #define STAGING_LEAST    (8 * MIB)
 #define STAGING_MOST     (256 * MIB)
 
-/* Of a connection: its transport's, and the sessions of clients that are connected or away. */
+/* Per connection: its transport, and the sessions of connected and disconnected clients. */
 #define TCP_BYTES        (34 * KIB)
 #define SHM_BYTES        (36 * KIB)
 #define FAST_CONN_BYTES  (68 * KIB)
-#define TLS_BYTES        (300 * KIB) /* struct sl_tcp_tls, and OpenSSL's own */
+#define TLS_BYTES        (300 * KIB) /* struct sl_tcp_tls and OpenSSL's memory */
 #define SESSION_BYTES    (5 * KIB)
-#define SESSIONS_AWAY    3U /* for each connection, with a backup; else one */
+#define SESSIONS_AWAY    3U /* per connection with replicas; else one */
 
 #define RECEIVE_BUFFER   (32 * KIB)
-#define STAGED_FRAME     (17 * KIB) /* that a receive buffer of TCP has beside it */
-#define WAITING_BYTES    640        /* struct sl_server_request, and its number */
+#define STAGED_FRAME     (17 * KIB) /* beside each TCP receive buffer */
+#define WAITING_BYTES    640        /* struct sl_server_request and its index */
 
-/* A pool grows from the least to the most number of units, by so many 64ths of the memory beyond
- * the least limit. */
+/* A pool has between `least` and `most` units. It grows by `share` 64ths of the memory beyond the
+ * least limit. */
 struct pool {
     size_t least, most, unit_bytes;
     uint32_t share;
@@ -52,7 +52,9 @@ enum pool_index { BUFFERS, KEPT, LOG, CUT, ASIDE, CONNECTIONS, RECEIVE, WAITING,
 static size_t writer_bytes(const struct sl_memory_plan_options *options)
 {
     const uint32_t level = options->checkpoint_level;
-    const size_t packer = level <= 6 ? 4 * MIB : level <= 9 ? 13 * MIB : 18 * MIB; /* of 1 MiB */
+    const size_t packer = level <= 6   ? 4 * MIB
+                          : level <= 9 ? 13 * MIB
+                                       : 18 * MIB; /* for 1 MiB blocks */
     return options->has_checkpoints ? CHECKPOINT_BYTES + packer : 0;
 }
 
@@ -116,7 +118,7 @@ size_t sl_memory_plan_least(const struct sl_memory_plan_options *options)
     return (bytes + MIB - 1) / MIB * MIB;
 }
 
-/* As people write them: "31M", "31". */
+/* Formats a size as "31M" or "31". */
 static const char *size_text(size_t bytes, char text[static 32])
 {
     static const char suffixes[] = "\0KMGT";
@@ -138,7 +140,7 @@ static uint32_t power_of_two_below(size_t number)
     return power;
 }
 
-/* What of a server's part is not in the pools is for tables. */
+/* Tables get all memory that the pools do not take. */
 static void divide(const struct sl_memory_plan_options *options, size_t surplus,
                    struct sl_memory_plan *out)
 {

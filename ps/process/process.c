@@ -14,10 +14,10 @@
 #include "ps/process/internal.h"
 #include "reactor/topology.h"
 
-/* How long an idle reactor spins: about what waking it up would cost. */
+/* How long an idle reactor spins: about the cost of a wake-up. */
 #define SPIN_US 50
 
-/* ---- On the reactors ------------------------------------------------------------------------- */
+/* On the reactors */
 
 static void on_answer(void *ctx, uint64_t a, uint64_t b)
 {
@@ -45,7 +45,7 @@ void sl_process_answer(struct sl_process_core *core, int result)
         sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
                                                         .ctx = core->process,
                                                         .a = (uint64_t)(int64_t)result});
-    sl_assert(err == 0); /* a core has at most a few things to say */
+    sl_assert(err == 0); /* a core sends only a few answers */
 }
 
 static bool is_scheduler(const struct sl_process *process)
@@ -131,7 +131,7 @@ static int set_shard(const struct sl_process *process, struct sl_server *server,
     return sl_server_set_shard(server, shard, process->shard_count);
 }
 
-/* Its reactor knows which shard it has: the last step of the start. */
+/* Last step of the start: the core learns its shards and restores them. */
 static void core_set_shard(void *ctx, uint64_t restore, uint64_t seats)
 {
     struct sl_process_core *core = ctx;
@@ -147,8 +147,8 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t seats)
     sl_process_restore_core(core, restore, (uint32_t)seats);
 }
 
-/* Reactor 0 tells the others, and itself, in its own order: nobody hears of a loss before he knows
- * his shard. */
+/* Reactor 0 posts to all cores, itself included, in order: a core knows its shard before it handles
+ * an expiration. */
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct sl_process *process = ctx;
@@ -202,9 +202,11 @@ int sl_process_join(struct sl_process *process)
     }
     const struct sl_process_options *options = &process->options;
     struct sl_endpoint data = options->data;
-    data.port = process->bound_data.port; /* by its own name, at the port that was free */
+    data.port = process->bound_data.port; /* the configured host with the bound port */
     if (data.scheme == SL_ENDPOINT_DPDK) {
-        data = process->bound_data; /* "any" is the device's, of which the others know nothing */
+        data =
+            process
+                ->bound_data; /* "any" stands for the device's address, which peers do not know */
     }
     struct sl_endpoint bypass = options->bypass;
     bypass.port = process->bound_bypass.port;
@@ -255,8 +257,8 @@ int sl_process_join(struct sl_process *process)
     return sl_agent_open(&member, &process->member);
 }
 
-/* Reactor 0: listens, and joins the cluster; each core answers when it knows its shard. A scheduler
- * has no more to do. */
+/* Reactor 0: listens and joins the cluster. Each core answers when it knows its shard; a scheduler
+ * answers at once. */
 static void core_join(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -276,15 +278,15 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
-/* ---- On the main thread ---------------------------------------------------------------------- */
+/* On the main thread */
 
 static void post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a)
 {
     int err = sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a});
-    sl_assert(err == 0); /* the main thread posts a few mails in a process's life */
+    sl_assert(err == 0); /* the main thread sends only a few mails */
 }
 
-/* Sleeps until a mail or a signal has come, and sees to them. */
+/* Sleeps until a mail or a signal arrives, and handles it. */
 static void wait_once(struct sl_process *process)
 {
     struct pollfd fds[] = {
@@ -301,8 +303,8 @@ static void wait_once(struct sl_process *process)
     }
 }
 
-/* Waits for the answers of the cores. Errors: theirs, or CANCELLED when a signal came first, CLOSED
- * when the job has ended before. */
+/* Waits for answers of the cores. Errors: theirs; CANCELLED: a signal came first; CLOSED: the job
+ * ended first. */
 static int wait_answers(struct sl_process *process)
 {
     while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0 &&
@@ -315,8 +317,8 @@ static int wait_answers(struct sl_process *process)
                                          : 0;
 }
 
-/* A connection is a descriptor: the system's customary 1024 would be few. What RDMA registers
- * counts as locked. */
+/* Each connection needs a descriptor, and the usual limit of 1024 is too low. Memory registered for
+ * RDMA counts as locked. */
 static void raise_limits(void)
 {
     sl_rlimit_raise(RLIMIT_NOFILE);
@@ -363,7 +365,7 @@ static int create_coordinator(struct sl_process *process)
     const struct sl_process_options *options = &process->options;
     if (options->kind == SL_PROCESS_SERVER || options->task_index != 0 ||
         options->metastore != NULL) {
-        return 0; /* it is another's, or whose it is will be seen */
+        return 0; /* hosted elsewhere, or by the elected leader */
     }
     const struct sl_coordinator_options coordinator = sl_process_coordinator_options(process);
     return sl_coordinator_create(&coordinator, &process->coordinator);
@@ -412,8 +414,8 @@ static int start(struct sl_process *process)
     return wait_answers(process);
 }
 
-/* Before anything is closed, since all ps take part in it. Not when another process has this one's
- * place, and may write the same files; nor when a core has failed. */
+/* Runs before anything closes, because all servers take part. Skipped if a core failed, or if
+ * another process holds this task and may write the same files. */
 static void make_last_checkpoint(struct sl_process *process)
 {
     if (process->checkpoints == NULL || process->result != 0) {
@@ -426,7 +428,7 @@ static void make_last_checkpoint(struct sl_process *process)
     }
 }
 
-/* Lets the servers answer what they have. */
+/* Lets the servers finish accepted requests. */
 static void drain(struct sl_process *process)
 {
     sl_log_info("%s: draining", process->signal != 0 ? sl_process_signal_name(process->signal)
@@ -440,7 +442,7 @@ static void drain(struct sl_process *process)
     }
 }
 
-/* Reactor 0 hands connections to the others: it stops first. */
+/* Reactor 0 migrates connections to the others, so it stops first. */
 static void stop(struct sl_process *process)
 {
     for (uint32_t i = 0; i < process->started_count; i++) {
@@ -479,8 +481,8 @@ static void destroy(struct sl_process *process)
     free(process->cores);
 }
 
-/* Until a signal comes, the job ends, or a core fails. A scheduler that gets a signal ends its job
- * first, so that nobody looks for it afterwards. */
+/* Waits for a signal, the end of the job, or a failed core. A scheduler that gets a signal first
+ * ends its job, so that no process looks for it afterwards. */
 static void serve(struct sl_process *process)
 {
     while (process->signal == 0 && process->result == 0 && !process->over) {

@@ -1,6 +1,5 @@
-/* Where this process stands among those that have backups of each other's shards: it has its own
- * shards, and, behind them, the backups of those of the ps before it; each as the primary or not,
- * as the coordinator says. */
+/* Replica groups of this process. Its home servers have its own shards, its partner servers those
+ * of the previous server. In each group the coordinator makes this process primary or backup. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,7 +23,7 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options)
                : NULL;
 }
 
-/* On its way to a core. */
+/* A message to a core. */
 struct told {
     struct sl_server *server;
     struct sl_replica_config config;
@@ -62,8 +61,8 @@ uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t whi
     return which == OWN ? process->first_shard : process->partner_first_shard;
 }
 
-/* Where the backup of a primary here is: on the ps behind it among its guests, or on the one before
- * it among its own. */
+/* Sets the address of the backup of a primary here: a partner on the next server, or a home server
+ * on the previous one. */
 static bool fill_backup(const struct sl_process *process, uint32_t which, uint32_t core,
                         const struct sl_message_ps *at, struct sl_replica_config *config)
 {
@@ -86,7 +85,7 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     if (told == NULL) {
         sl_log_error("no memory to tell shard %u who has its backup: this ps ends", core);
         sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
-        return; /* another epoch may never come; the backups go on */
+        return; /* the process stops: the next epoch may never come, but the backups continue */
     }
     *told = (struct told){.server = sl_process_replica_server(process, which, core)};
     told->config.epoch = config->ps.epoch;
@@ -133,7 +132,7 @@ static uint32_t first_shard_of(const struct sl_message_cluster *cluster, uint32_
     return first;
 }
 
-/* False: what it says of that ps cannot be. */
+/* Returns false if the coordinator's data about that server is inconsistent. */
 static bool take_config(struct sl_process_replica_group *config,
                         const struct sl_message_cluster *cluster, uint32_t task)
 {
@@ -173,7 +172,7 @@ static struct sl_message_replica_report report_of(const struct sl_process *proce
     };
 }
 
-/* A coordinator that begins anew has it from those who have the shards. */
+/* Sets the replica reports, from which a new coordinator learns the roles. */
 static void tell_member(const struct sl_process *process, bool is_news)
 {
     struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
@@ -203,7 +202,7 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
     tell_member(process, false);
 }
 
-/* Reactor 0: how the backup of one shard gets on. */
+/* Reactor 0: handles the replication state of one shard. */
 static void config_moved(void *ctx, uint64_t local_index, uint64_t epoch)
 {
     struct sl_process *process = ctx;
@@ -235,8 +234,8 @@ void sl_process_on_replica_state_changed(void *ctx, uint32_t local_index, uint64
                                      .b = epoch});
 }
 
-/* Reactor 0. The coordinator knows that the pair is in step, or will read it before this ps's
- * goodbye: the report was sent first, on the same connection. */
+/* Reactor 0. True if the coordinator knows that the group is in sync, or will know before it reads
+ * this server's Goodbye: the report was sent earlier on the same connection. */
 static bool is_known_in_sync(const struct sl_process *process,
                              const struct sl_process_replica_group *config)
 {
@@ -244,9 +243,8 @@ static bool is_known_in_sync(const struct sl_process *process,
            (config->ps.in_sync || (process->member != NULL && !sl_agent_has_news(process->member)));
 }
 
-/* Reactor 0: as bits. The coordinator promotes the backups of all shards of a pair, or none, by
- * what it knows of the pair: so it is not for each shard to say, one of which may be out of step.
- */
+/* Reactor 0: a bit set. The coordinator promotes the backups of all shards of a group or of none,
+ * by its own state of the group. A single shard, which may not be in sync, cannot decide it. */
 static uint64_t handovers_of(const struct sl_process *process)
 {
     uint64_t handovers = 0;

@@ -54,7 +54,7 @@ void sl_process_report_failure(const struct sl_process *process, int err)
 {
     const struct sl_process_options *options = &process->options;
     char told[160] = "";
-    if (err == SL_ERR_INVALID) { /* the coordinator was told otherwise */
+    if (err == SL_ERR_INVALID) { /* the coordinator has other counts */
         (void)snprintf(told, sizeof told, "; it was told %u ps and %u worker%s%s%s",
                        options->ps_count, options->worker_count,
                        options->worker_count == 1 ? "" : "s",
@@ -82,7 +82,7 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
     (void)fflush(stdout);
 }
 
-/* Rows of one table over all shards, "emb 1000"; each table once. */
+/* Prints the rows of each table over all shards, e.g. "emb 1000 rows". */
 static void print_tables(const struct sl_process *process)
 {
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {

@@ -1,6 +1,9 @@
-/* How a process begins from a checkpoint: before it registers it finds out which one it can begin
- * from; the coordinator says which one all begin from; every core loads its shard; the coordinator
- * is told the tables; then clients are welcomed. All on reactor 0 but where it is said. */
+/* Restores a checkpoint at start, on reactor 0 unless noted:
+ * 1. the process searches its directory, and registers the checkpoints it can restore;
+ * 2. the coordinator chooses one for all servers;
+ * 3. every core loads its shards;
+ * 4. the tables are registered with the coordinator;
+ * 5. clients are welcomed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,7 @@
 #include "ps/server/restore.h"
 #include "reactor/offload.h"
 
-/* How long the end of a process waits for a disk. */
+/* How long shutdown waits for a disk. */
 #define DISK_WAIT_NS  SL_CLOCK_NS_PER_S
 
 #define TABLE_WAIT_NS (60 * SL_CLOCK_NS_PER_S)
@@ -21,22 +24,22 @@
 #define FALL_BACK_HINT                                                                             \
     "; with --restore-fallback it begins from the newest checkpoint before it that is whole"
 
-/* What is looked for, and found. The thread's while it is posted. */
+/* The search and its result. Owned by the offload thread while posted. */
 struct find {
-    struct sl_offload_job job; /* first */
+    struct sl_offload_job job; /* must be first */
     struct sl_process *process;
     struct sl_process_checkpoint options;
-    struct sl_checkpoint_shard_range
-        own;              /* where the shards are as many as now; count 0: not known */
-    uint32_t shard_count; /* as many as now */
+    struct sl_checkpoint_shard_range own; /* shards of this process, if the checkpoint has as many
+                                             shards as the job; count 0: unknown */
+    uint32_t shard_count;                 /* of the job */
     int err;
     struct sl_process_restore_candidate found;
     char reason[SL_SERVER_RESTORE_REASON_BYTES];
 };
 
-/* What is set aside: likewise. */
+/* Renames manifests of abandoned checkpoints. Owned by the offload thread while posted. */
 struct abandon {
-    struct sl_offload_job job; /* first */
+    struct sl_offload_job job; /* must be first */
     const struct sl_disk *disk;
     const char *directory;
     uint64_t above, to;
@@ -49,14 +52,14 @@ struct sl_process_restore {
     struct sl_offload *offload;
     struct find *find;
     struct sl_process_restore_candidate found;
-    uint32_t waited; /* cores that are not loaded */
+    uint32_t waited; /* servers that are still loading */
     bool failed;
-    uint32_t table;       /* the next that the coordinator is told */
-    uint32_t expirations; /* of the coordinator, when it was told the first */
+    uint32_t table;       /* next table to register with the coordinator */
+    uint32_t expirations; /* sl_agent_losses when the first table was registered */
     bool is_closing;
 };
 
-/* ---- On the thread: which one ---------------------------------------------------------------- */
+/* Search, on the offload thread */
 
 static void log_finding(void *ctx, const char *path, const char *why)
 {
@@ -64,7 +67,7 @@ static void log_finding(void *ctx, const char *path, const char *why)
     sl_log_error("%s: %s", path, why);
 }
 
-/* Whose files have to be there, for this process: its own where it has its own shards. */
+/* Returns the shards whose files this process needs: its own if shard counts match, else all. */
 static int find_range(const struct find *find, uint64_t number,
                       struct sl_checkpoint_shard_range *range, char *reason, size_t reason_bytes)
 {
@@ -80,7 +83,7 @@ static int find_range(const struct find *find, uint64_t number,
     return err;
 }
 
-/* Its manifests are as they were written, and its files are there. */
+/* Checks manifests and file sizes. */
 static int check_complete(const struct find *find, uint64_t number,
                           struct sl_checkpoint_shard_range range,
                           const struct sl_checkpoint_report *report, char *reason,
@@ -96,7 +99,7 @@ static int check_complete(const struct find *find, uint64_t number,
     return err;
 }
 
-/* That it is complete; where damage is to be gone round, that every byte of it is right. */
+/* Checks that the checkpoint is complete; with fall_back, every byte of it. */
 static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
 {
     static const struct sl_checkpoint_report report = {.find = log_finding};
@@ -121,8 +124,9 @@ static bool is_damage(int err)
     return err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
 }
 
-/* One that is begun from where others do not have the newest: damage of it is reported then. What
- * cannot be read now may be whole: a job that goes on from it must not take it for lost. */
+/* Adds a checkpoint to restore in case other servers lack the newest. Damage is not reported here,
+ * but when it is restored. A read error is returned: the checkpoint may be intact, and a job that
+ * continues from here must not treat it as lost. */
 static int add_if_complete(struct find *find, uint64_t number)
 {
     char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
@@ -142,7 +146,7 @@ static int add_if_complete(struct find *find, uint64_t number)
     return 0;
 }
 
-/* Whether it can be begun from what comes next; damage that is not passed over is an error. */
+/* Tests the next candidate for found.number. Damage is an error, unless fall_back. */
 static int look_at(struct find *find, uint64_t number, uint32_t *damaged)
 {
     char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
@@ -162,7 +166,7 @@ static int look_at(struct find *find, uint64_t number, uint32_t *damaged)
     return 0;
 }
 
-/* From the newest on; that which is begun from is not above the one that was asked for. */
+/* Goes from the newest to the oldest. found.number is at most restore_number, if that is set. */
 static int look_through(struct find *find, const struct sl_checkpoint_list *list)
 {
     const struct sl_process_checkpoint *options = &find->options;
@@ -237,7 +241,7 @@ static void find_done(struct sl_offload_job *job)
     int err = job->err != 0 ? job->err : find->err;
     if (restore->is_closing) {
         free(find);
-        return; /* the process ends, and joins nothing, whatever was found */
+        return; /* the process stops and does not join */
     }
     if (err != 0) {
         sl_log_error("nothing can be restored: %s",
@@ -257,7 +261,7 @@ static void find_done(struct sl_offload_job *job)
     }
 }
 
-/* ---- On the thread: what the job does not go on from ----------------------------------------- */
+/* Abandoned checkpoints, on the offload thread */
 
 static void abandon_work(struct sl_offload_job *job)
 {
@@ -282,9 +286,9 @@ static void abandon_done(struct sl_offload_job *job)
     free(work);
 }
 
-/* So that nobody falls back to one of them, or takes one for the newest, when this job's are not
- * there or not whole. It need not be done before clients are welcomed: who dies before is told
- * again. */
+/* Abandons the checkpoints that the job does not continue from: a later restore must not fall back
+ * to one, or take one for the newest. Clients may be welcomed earlier: a process that dies before
+ * gets the same range again. */
 static void abandon(struct sl_process *process)
 {
     uint64_t above;
@@ -302,7 +306,7 @@ static void abandon(struct sl_process *process)
     sl_offload_post(process->restore->offload, &work->job);
 }
 
-/* ---- All cores are loaded -------------------------------------------------------------------- */
+/* All cores have loaded */
 
 static void core_open_up(void *ctx, uint64_t a, uint64_t b)
 {
@@ -326,8 +330,8 @@ static void open_up(struct sl_process *process)
     }
 }
 
-/* One table after the other is told to the coordinator, which may have been started anew too:
- * clients find the ids there under which the shards have them. */
+/* Registers one table after the other with the coordinator, which may be new too: clients must find
+ * the ids there under which the shards have the tables. */
 static void keep_tables(struct sl_process *process);
 
 static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -352,7 +356,8 @@ static void keep_tables(struct sl_process *process)
                                : SL_PROCESS_PARTNER;
     const struct sl_server_restore_table *tables =
         sl_server_restore_tables(sl_process_replica_server(process, which, 0), &count);
-    /* The one that was told the others is gone, perhaps, and this one gives their ids away. */
+    /* After a reconnect the coordinator may be another, which could assign the earlier ids to new
+     * tables: start again. */
     if (process->restore->expirations != sl_agent_losses(process->member)) {
         process->restore->expirations = sl_agent_losses(process->member);
         process->restore->table = 0;
@@ -394,7 +399,7 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
-/* ---- A core ---------------------------------------------------------------------------------- */
+/* One core */
 
 static void on_loaded(void *ctx, int err, const char *reason)
 {
@@ -410,8 +415,8 @@ static void on_loaded(void *ctx, int err, const char *reason)
                     (struct sl_mail){.run = core_came, .ctx = loaded, .drop = free});
 }
 
-/* With replicas a guest that is a backup is open from the beginning, too: nobody but its primary
- * comes there. */
+/* Servers that load nothing start serving at once. A partner that is a backup does too: only its
+ * primary connects to it. */
 static void open_others(struct sl_process_core *core)
 {
     const uint32_t seats = core->partner == NULL ? 1 : SL_PROCESS_HOSTED_MAX;
@@ -453,7 +458,7 @@ void sl_process_restore_core(struct sl_process_core *core, uint64_t number, uint
     }
 }
 
-/* ---- Reactor 0 ------------------------------------------------------------------------------- */
+/* Calls from reactor 0 */
 
 static uint32_t count_seats(const struct sl_process *process)
 {
