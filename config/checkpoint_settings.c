@@ -140,7 +140,7 @@ int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags
         dir.value == NULL ? find_lonely(&settings, flags->fall_back, orders) : (struct setting){0};
     if (dir.value != NULL && (dir.value[0] == '\0' || strlen(dir.value) >= PATH_BYTES)) {
         (void)snprintf(reason, reason_bytes,
-                       "%s=%.80s: accepts the path of a folder, of 1 to %d bytes", dir.source,
+                       "%s=%.80s: accepts the path of a directory, of 1 to %d bytes", dir.source,
                        dir.value, PATH_BYTES - 1);
         return SL_ERR_INVALID;
     }
@@ -262,7 +262,7 @@ int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *chosen, uin
     (void)snprintf(
         reason, reason_bytes,
         "--checkpoint-dir %s: ps %u of another job, or of an earlier start, writes there (%s): end "
-        "it, or use another folder; if its machine is gone, remove %s",
+        "it, or use another directory; if its machine is gone, remove %s",
         chosen->dir, task_index, holder, path);
     return SL_ERR_IN_USE;
 }

@@ -29,46 +29,47 @@ struct sl_checkpoint_settings_flags {
          .name = "checkpoint-dir",                                                                 \
          .target = &(flags).dir,                                                                   \
          .metavar = "DIR",                                                                         \
-         .help = "Where checkpoints are written, and found: a folder of all ps, or one of each "   \
-                 "ps's own. It is made where it is missing. Else STARLING_CHECKPOINT_DIR; else "   \
-                 "there are none."},                                                               \
+         .help = "Directory of the checkpoints: shared by all servers, or one for each "           \
+                 "server. It is created if it is missing. Default: "                               \
+                 "STARLING_CHECKPOINT_DIR; else no checkpoints."},                                 \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "checkpoint-every",                                                               \
          .target = &(flags).every,                                                                 \
          .metavar = "SECONDS",                                                                     \
-         .help = "How long from one checkpoint to the next; what ps 0, or the scheduler, says "    \
-                 "counts. 0: only when a client asks, and at an orderly end. Else "                \
-                 "STARLING_CHECKPOINT_EVERY; else 600."},                                          \
+         .help = "Time between checkpoints; 0: only when a client asks, and at an "                \
+                 "orderly end. The coordinator's value applies. Default: "                         \
+                 "STARLING_CHECKPOINT_EVERY, else 600."},                                          \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "checkpoint-adds",                                                                \
          .target = &(flags).incrementals_max,                                                      \
          .metavar = "N",                                                                           \
-         .help = "How many checkpoints in a row hold only what has changed since the one before, " \
-                 "until one holds everything again; 0: each does. What ps 0, or the scheduler, "   \
-                 "says counts. Else STARLING_CHECKPOINT_ADDS; else 7."},                           \
+         .help = "Incremental checkpoints after each full one; 0: every checkpoint is "            \
+                 "full. The coordinator's value applies. Default: "                                \
+                 "STARLING_CHECKPOINT_ADDS, else 7."},                                             \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "checkpoint-keep",                                                                \
          .target = &(flags).keep,                                                                  \
          .metavar = "N",                                                                           \
-         .help = "How many complete checkpoints are kept, and with them those that they add to. "  \
-                 "Else STARLING_CHECKPOINT_KEEP; else 2."},                                        \
+         .help = "Complete checkpoints to keep, with those that they are based on. "               \
+                 "Default: STARLING_CHECKPOINT_KEEP, else 2."},                                    \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "checkpoint-level",                                                               \
          .target = &(flags).compression_level,                                                     \
          .metavar = "N",                                                                           \
-         .help = "zstd's level, 1 (fast) to 19 (small); 0: not compressed. Else "                  \
-                 "STARLING_CHECKPOINT_LEVEL; else 1."},                                            \
+         .help = "Level of zstd compression, 1 (fast) to 19 (small); 0: not compressed. "          \
+                 "Default: STARLING_CHECKPOINT_LEVEL, else 1."},                                   \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "restore",                                                                        \
          .target = &(flags).restore,                                                               \
          .metavar = "newest|N",                                                                    \
-         .help = "Begins from the newest complete checkpoint in the folder, or from the one of "   \
-                 "this number. With newest, a folder that holds none begins empty. Else "          \
-                 "STARLING_RESTORE."},                                                             \
+         .help = "Start from the newest complete checkpoint in the directory, or from "            \
+                 "the one with this number. With newest, a directory without one starts "          \
+                 "empty. Default: STARLING_RESTORE."},                                             \
     {                                                                                              \
         .kind = SL_CLI_FLAG, .name = "restore-fallback", .target = &(flags).fall_back,             \
-        .help = "Where the checkpoint is damaged, begins from the newest before it that is not. "  \
-                "Every byte of it is read before. Without the flag damage ends the start."         \
+        .help = "If the checkpoint is damaged, restore the newest older one that is "              \
+                "intact. Every byte is verified before. Without this flag, damage is an "          \
+                "error."                                                                           \
     }
 
 enum sl_checkpoint_restore {

@@ -20,10 +20,11 @@
     {                                                                                              \
         .kind = SL_CLI_STRING, .name = "cluster-store", .target = &(flag),                         \
         .metavar = "etcd://HOST:PORT,.../PREFIX",                                                  \
-        .help = "An etcd by which the coordinator outlives the process that hosts it: whichever "  \
-                "ps, or scheduler, wins it goes on. All processes of the job have the same, and "  \
-                "no other job has this PREFIX. etcds:// for TLS. Else STARLING_CLUSTER_STORE; "    \
-                "else the coordinator is on ps 0, or in the scheduler."                            \
+        .help = "URL of an etcd for leader election: if the process that hosts the "               \
+                "coordinator dies, another one takes over. The same URL for all "                  \
+                "processes of the job; one PREFIX per job; etcds:// for TLS. Default: "            \
+                "STARLING_CLUSTER_STORE; else the coordinator is on server 0, or in the "          \
+                "scheduler."                                                                       \
     }
 
 struct sl_cluster_store_settings {

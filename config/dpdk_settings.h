@@ -17,11 +17,11 @@
     {                                                                                              \
         .kind = SL_CLI_STRINGS, .name = "dpdk-device", .target = &(list),                          \
         .metavar = "DEVICE?addr=A[/PREFIX]...",                                                    \
-        .help = "A device of DPDK's that this process polls, and its address there: "              \
-                "0000:3b:00.0?addr=10.0.0.1/24, or, made here, "                                   \
+        .help = "DPDK device that this process polls, and its address: "                           \
+                "0000:3b:00.0?addr=10.0.0.1/24, or, for a virtual device, "                        \
                 "net_memif0,role=client,socket=/run/m.sock,socket-abstract=no?addr=10.0.0.2. "     \
-                "Behind the address &gateway=G, &mtu=N, &queues=N. May be repeated. Else "         \
-                "STARLING_DPDK_DEVICE, with ; between several."                                    \
+                "After the address: &gateway=G, &mtu=N, &queues=N. May be repeated. "              \
+                "Default: STARLING_DPDK_DEVICE, several separated by ;."                           \
     }
 
 struct sl_dpdk_settings {

@@ -24,14 +24,14 @@ struct sl_rdma_settings_flags {
          .name = "rdma-device",                                                                    \
          .target = &(flags).device,                                                                \
          .metavar = "NAME,...",                                                                    \
-         .help = "The devices that may be used, such as mlx5_0. Else STARLING_RDMA_DEVICE; else "  \
-                 "any: the address that is listened at, or connected to, decides."},               \
+         .help = "RDMA devices to use, such as mlx5_0. Default: STARLING_RDMA_DEVICE; "            \
+                 "else the device of the address that is listened on, or connected to."},          \
     {                                                                                              \
         .kind = SL_CLI_STRING, .name = "rdma-gid-index", .target = &(flags).gid_index,             \
         .metavar = "N",                                                                            \
-        .help = "The entry of the device's GID table that is its address, from 0. Else "           \
-                "STARLING_RDMA_GID_INDEX, MC_GID_INDEX or NCCL_IB_GID_INDEX; else the endpoint's " \
-                "address decides."                                                                 \
+        .help = "Index in the device's GID table, from 0. Default: "                               \
+                "STARLING_RDMA_GID_INDEX, MC_GID_INDEX or NCCL_IB_GID_INDEX; else the "            \
+                "GID of the endpoint's address."                                                   \
     }
 
 struct sl_rdma_settings {

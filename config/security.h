@@ -26,14 +26,15 @@ struct sl_security_flags {
          .name = "secret-file",                                                                    \
          .target = &(flags).secret_file,                                                           \
          .metavar = "FILE",                                                                        \
-         .help = "The cluster's shared secret, 16 to 1024 bytes, readable by its owner only; the " \
-                 "same for all processes. Else the file that STARLING_SECRET_FILE names."},        \
+         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its "              \
+                 "owner only; the same for all processes. Default: the file that "                 \
+                 "STARLING_SECRET_FILE names."},                                                   \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "tls-cert",                                                                       \
          .target = &(flags).tls_cert,                                                              \
          .metavar = "FILE",                                                                        \
-         .help = "Encrypts every connection by TLS: this process's certificate in PEM, with the "  \
-                 "chain that leads to an authority. With --tls-key and --tls-ca."},                \
+         .help = "Encrypt every connection with TLS: this process's certificate in PEM, "          \
+                 "with its chain. Needs --tls-key and --tls-ca."},                                 \
         {.kind = SL_CLI_STRING,                                                                    \
          .name = "tls-key",                                                                        \
          .target = &(flags).tls_key,                                                               \
@@ -43,11 +44,12 @@ struct sl_security_flags {
          .name = "tls-ca",                                                                         \
          .target = &(flags).tls_ca,                                                                \
          .metavar = "FILE",                                                                        \
-         .help = "The authorities in PEM that have signed the certificates of all processes."},    \
+         .help = "Certificates in PEM of the authorities that signed the certificates of "         \
+                 "all processes."},                                                                \
     {                                                                                              \
         .kind = SL_CLI_STRING, .name = "tls-name", .target = &(flags).tls_name, .metavar = "NAME", \
-        .help = "The name that the certificate of every ps must have, whatever its address; "      \
-                "without it, the host that the process connects to."                               \
+        .help = "Name that the certificate of every server must have. Default: the host "          \
+                "that the process connects to."                                                    \
     }
 
 struct sl_security {

@@ -116,7 +116,7 @@ bool sl_log_limit_allows(struct sl_log_limit *limit, uint64_t now_ns)
     const uint64_t second = now_ns / 1000000000;
     if (second != limit->second) {
         if (limit->suppressed > 0) {
-            sl_log_warn("%u more lines like these were left out", limit->suppressed);
+            sl_log_warn("%u more lines like these were not logged", limit->suppressed);
         }
         *limit = (struct sl_log_limit){.second = second};
     }

@@ -128,8 +128,8 @@ static void note_failure(struct sl_engine *engine, const struct sl_engine_call *
         (void)snprintf(text, sizeof text, "%s", sl_step_error(call->step));
     } else if (call->err == SL_ERR_CORRUPT) {
         (void)snprintf(text, sizeof text,
-                       "ps/%d was started again without the values that it had: start the job "
-                       "again, or from a checkpoint",
+                       "ps/%d was restarted without the values that it had: start the job again, "
+                       "or from a checkpoint",
                        sl_client_values_lost(engine->client));
     }
     sl_engine_note_failure(engine, call->timestamp, call->err,

@@ -102,7 +102,7 @@ int sl_join_read(struct sl_join *join)
     }
     (void)pthread_once(&log_once, set_up_log);
     if (join->rdma.flaw[0] != '\0' && env.rdma && sl_builtin_missing(SL_ENDPOINT_RDMA) == NULL) {
-        sl_log_warn("kv: %s; goes on without RDMA", join->rdma.flaw);
+        sl_log_warn("kv: %s; continues without RDMA", join->rdma.flaw);
     }
     fill_options(join, &env, &dmlc);
     return 0;

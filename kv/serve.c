@@ -87,53 +87,53 @@ static const struct sl_cli_option OPTIONS[] = {
      .name = "ps-hosts",
      .target = &flags.cluster.ps_hosts,
      .metavar = "HOST:PORT,...",
-     .help = "Control endpoints of all ps, by task index."},
+     .help = "Control endpoints of all servers, by task index, comma-separated."},
     {.kind = SL_CLI_STRING,
      .name = "worker-hosts",
      .target = &flags.cluster.worker_hosts,
      .metavar = "HOST,...",
-     .help = "The workers; only their number counts."},
+     .help = "Worker hosts, comma-separated. Only the count is used."},
     {.kind = SL_CLI_STRING,
      .name = "job-name",
      .target = &flags.cluster.job_name,
      .metavar = "NAME",
-     .help = "This process's job: ps, or scheduler: only the coordinator. The cluster is then said "
-             "by ps-lite's variables, DMLC_PS_ROOT_URI and others."},
+     .help = "This process's job: ps, or scheduler (the coordinator only; then ps-lite's "
+             "variables, DMLC_PS_ROOT_URI and others, name the cluster)."},
     {.kind = SL_CLI_I64,
      .name = "task-index",
      .target = &flags.cluster.task_index,
      .metavar = "N",
-     .help = "This process's index among the ps.",
+     .help = "This process's index among the servers.",
      .least = 0,
      .most = SL_LIMIT_PS - 1},
     {.kind = SL_CLI_STRING,
      .name = "endpoint-map",
      .target = &flags.cluster.endpoint_map,
      .metavar = "FILE",
-     .help =
-         "Lines control_host:port=data_uri; without the flag .endpoint_map, where there is "
-         "one. The cluster may also come from TF_CONFIG, or from ps-lite's variables (DMLC_ROLE "
-         "and others)."},
+     .help = "File of lines control_host:port=data_uri. Default: .endpoint_map, if it exists. The "
+             "cluster may also come from TF_CONFIG, or from ps-lite's variables (DMLC_ROLE and "
+             "others)."},
     SL_CLUSTER_STORE_SETTINGS_OPTION(flags.store),
     {.kind = SL_CLI_SECTION, .help = "This process"},
     {.kind = SL_CLI_STRING,
      .name = "memory-limit",
      .target = &flags.memory_limit,
      .metavar = "BYTES",
-     .help = "Of all memory of this process, in bytes or with K, M, G or T behind the number; 0 "
-             "sets no limit. Rows beyond it are refused; a limit below the least is an error."},
+     .help = "Limit for all memory of this process, in bytes or with K, M, G or T; 0: no limit. "
+             "Rows beyond it are refused. A limit below the minimum is an error."},
     {.kind = SL_CLI_U64,
      .name = "start-timeout",
      .target = &flags.start_timeout_s,
      .metavar = "SECONDS",
-     .help = "How long to wait for the coordinator and the other ps; a scheduler, for all.",
+     .help = "How long to wait for the coordinator and the other servers; a scheduler waits for "
+             "all processes.",
      .least = 1,
      .most = 86400},
     {.kind = SL_CLI_U64,
      .name = "drain-timeout",
      .target = &flags.drain_timeout_s,
      .metavar = "SECONDS",
-     .help = "How long to wait, after SIGTERM or SIGINT, for the answers that are due.",
+     .help = "After SIGTERM or SIGINT: how long to finish accepted requests.",
      .least = 1,
      .most = 3600},
     {.kind = SL_CLI_U64,
@@ -141,37 +141,35 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &flags.lease_s,
      .metavar = "SECONDS",
      .help =
-         "How long a process of the job may be silent, or without a connection, before it "
-         "is lost and the others go on without it. What ps 0, or the scheduler, says counts. 0: "
-         "PS_HEARTBEAT_TIMEOUT, or 10 where it is not set.",
+         "How long a process may send no heartbeat before it expires and the job continues without "
+         "it. The coordinator's value applies. 0: PS_HEARTBEAT_TIMEOUT, or 10 if that is not set.",
      .least = 0,
      .most = 3600},
     {.kind = SL_CLI_U64,
      .name = "replicas",
      .target = &flags.replicas,
      .metavar = "N",
-     .help =
-         "Backups of each shard, 0 or 1; the same for all ps. With 1 each shard has a backup on "
-         "the next ps: a push is acknowledged once both have it, and the backup takes over when "
-         "the ps is lost.",
+     .help = "Backups of each shard, 0 or 1; the same for all servers. With 1, each shard has a "
+             "backup on the next server: a push is acknowledged when both have it, and the backup "
+             "is promoted when the server expires.",
      .least = 0,
      .most = 1},
     {.kind = SL_CLI_FLAG,
      .name = "checksum",
      .target = &flags.checksum,
-     .help = "Puts a CRC-32C on every frame that this process sends."},
+     .help = "Adds a CRC-32C to every frame that this process sends."},
     SL_SECURITY_OPTIONS(flags.security),
     {.kind = SL_CLI_FLAG,
      .name = "insecure",
      .target = &flags.insecure,
-     .help = "Listens on a network without a secret: whoever reaches the endpoints may read "
+     .help = "Listens on a network without a secret: everyone who reaches the endpoints can read "
              "and change the parameters."},
     SL_RDMA_SETTINGS_OPTIONS(flags.rdma),
     {.kind = SL_CLI_FLAG,
      .name = "rdma",
      .target = &flags.offers_rdma,
-     .help = "Serves by RDMA beside TCP, at the same host and a free port. An endpoint map may say "
-             "the port, or leave TCP out. `starling-ps doctor` says what is missing."},
+     .help = "Serves over RDMA beside TCP, on the same host and a free port. An endpoint map can "
+             "name the port, or leave out TCP. `starling-ps doctor` tells what is missing."},
     SL_DPDK_SETTINGS_OPTIONS(flags.dpdk),
     SL_CHECKPOINT_SETTINGS_OPTIONS(flags.checkpoint),
 };
@@ -326,7 +324,7 @@ static int find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYT
     int err = sl_dmlc_find_host(dmlc, host, reason, REASON_BYTES);
     for (uint32_t i = 0; err == SL_ERR_NOT_FOUND && sl_clock_now_ns(clock) < until_ns; i++) {
         if (i % 4 == 0) {
-            sl_log_info("%s; trying on", reason);
+            sl_log_info("%s; retrying", reason);
         }
         (void)usleep(FIND_HOST_PAUSE_US);
         err = sl_dmlc_find_host(dmlc, host, reason, REASON_BYTES);
@@ -505,7 +503,7 @@ static int settle_dpdk(struct sources *sources, struct sl_process_options *optio
                    "DEVICE?addr=%s, or the endpoint dpdk://DEVICE?addr=%s&port=%u",
                    text, endpoint->host, endpoint->host, endpoint->port);
     if (is_bypass) {
-        sl_log_warn("%s: workers come by the other data endpoint", reason);
+        sl_log_warn("%s: workers connect over the other data endpoint", reason);
         options->has_bypass = false;
         return 0;
     }

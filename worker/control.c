@@ -34,7 +34,7 @@ static void cluster_came(void *ctx, const struct sl_message *answer, int err, co
     if (err != 0) {
         sl_control_op_fail(op, err, "%s: %s", name, sl_control_op_reason(name, reason));
     } else if (answer->kind != SL_MESSAGE_CLUSTER || answer->cluster.ps_count == 0) {
-        sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it did not say what the cluster is", name);
+        sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it did not send the cluster", name);
     } else if (copy_cluster(&answer->cluster, op->cluster) != 0) {
         sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for the list of ps processes");
     } else {
@@ -91,7 +91,8 @@ static void table_kept(void *ctx, const struct sl_message *answer, int err, cons
     struct sl_client_io *io = ctx;
     (void)answer;
     if (err != 0 && err != SL_ERR_CANCELLED) {
-        sl_log_warn("%s: a table is not known to it again: %s", io->options->coordinator_name,
+        sl_log_warn("%s: cannot reopen a table after reconnecting: %s",
+                    io->options->coordinator_name,
                     sl_control_op_reason(io->options->coordinator_name, reason));
     }
 }
@@ -187,7 +188,7 @@ static void told(void *ctx, struct sl_session *session, const struct sl_message 
         take_cluster(io, &message->cluster);
     } else if (message->kind == SL_MESSAGE_EXPIRED) {
         const struct sl_message_expired *lost = &message->expired;
-        sl_log_warn("%s/%u is lost: %s", lost->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker",
+        sl_log_warn("%s/%u expired: %s", lost->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker",
                     lost->task_index, lost->why);
     }
 }
@@ -197,7 +198,7 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
     (void)session;
     (void)err;
     struct sl_client_io *io = ctx;
-    sl_log_warn("%s: connection lost: %s; it is tried again", io->options->coordinator_name,
+    sl_log_warn("%s: connection lost: %s; retrying", io->options->coordinator_name,
                 sl_control_op_reason(io->options->coordinator_name, reason));
 }
 

@@ -151,7 +151,7 @@ static const char *flaw_of(const struct sl_shard_conn *conn,
                            const struct sl_message_welcome *welcome)
 {
     if (welcome->shard != conn->shard || welcome->shard_count != conn->io->shard_count) {
-        return "it says that it is another shard, of another cluster";
+        return "it reports another shard, of another cluster";
     }
     return grants_enough(welcome) ? NULL
                                   : "the credit that it grants is less than one request may need";
@@ -284,7 +284,7 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
         return;
     }
     set_reason(conn, reason);
-    sl_log_warn("%s: connection lost: %s; it is tried again", conn->name, conn->reason);
+    sl_log_warn("%s: connection lost: %s; retrying", conn->name, conn->reason);
     conn->state = SL_SHARD_CONN_AWAY;
     sl_shard_conn_keep(conn);
 }

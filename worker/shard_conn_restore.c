@@ -54,7 +54,7 @@ static void joined(void *ctx, const struct sl_message *answer, int err, const ch
         return;
     }
     if (answer->clock != conn->clock) {
-        sl_shard_conn_break(conn, "the others went on without this worker", true);
+        sl_shard_conn_break(conn, "the others continued without this worker", true);
         return;
     }
     conn->counts = true;

@@ -528,10 +528,10 @@ static int next_stage(struct sl_client *client, struct sl_thread_ctx *thread_ctx
         return agree_on_clock(client, thread_ctx);
     case SL_CLIENT_BEGINNING:
         if (client->start_clock == SL_REQUEST_CLOCK_FINISHED) {
-            sl_log_info("client: worker/%d had finished: its clock counts no more",
+            sl_log_info("client: worker/%d had finished: its clock no longer counts",
                         client->task_index);
         } else if (client->start_clock > 0) {
-            sl_log_info("client: worker/%d begins at iteration %u", client->task_index,
+            sl_log_info("client: worker/%d starts at iteration %u", client->task_index,
                         client->start_clock);
         }
         client->stage = SL_CLIENT_RUNNING;

@@ -30,8 +30,8 @@ static const char *last_error_name(const struct sl_session *session, int err)
     case SL_ERR_REFUSED:
         return session->is_preferred ? "refused"
                : session->options.transport->secure
-                   ? "refused: nobody listens there yet, or TLS failed, as the log says then"
-                   : "refused: nobody listens there yet";
+                   ? "refused: no process listens there yet, or TLS failed, as the log says then"
+                   : "refused: no process listens there yet";
     case SL_ERR_DEADLINE:
         return "no answer from the host";
     case SL_ERR_CLOSED:
@@ -135,8 +135,8 @@ static void attempt_by(struct sl_session *session, bool preferred)
     int err = sl_resolve_start(session->reactor, path, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
                                resolved, session, &session->resolve);
     if (err != SL_OK) {
-        attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being looked up at a time"
-                                                    : "no memory or thread to look its name up");
+        attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being resolved at a time"
+                                                    : "no memory or thread to resolve its name");
         return;
     }
     session->state = SL_SESSION_RESOLVING;
@@ -184,7 +184,7 @@ static void report(struct sl_timer *timer, uint64_t now_ns)
     const char *colon = session->last_error[0] == '\0' ? "" : ": ";
     const uint64_t left_ns = session->deadline_ns > now_ns ? session->deadline_ns - now_ns : 0;
     if (session->was_welcomed || left_ns > NO_END_NS) {
-        sl_log_info("%s %s at %s%s%s; trying on", what, session->peer_name, session->peer, colon,
+        sl_log_info("%s %s at %s%s%s; retrying", what, session->peer_name, session->peer, colon,
                     session->last_error);
         session->report_wait_ns *= session->report_wait_ns < REPORT_MAX_NS ? 2 : 1;
     } else {
@@ -360,7 +360,7 @@ static void closed_early(struct sl_session *session, int err)
                        SL_FRAME_PROTOCOL_VERSION);
         reject_closed(session, err, why);
     } else {
-        reject_closed(session, err, "what answers there does not speak Starling's protocol");
+        reject_closed(session, err, "the process there does not speak Starling's protocol");
     }
 }
 

@@ -114,7 +114,7 @@ static void challenged(struct sl_session *session, const struct sl_message_chall
         return;
     }
     if (session->challenged) {
-        sl_session_reject(session, SL_ERR_PROTOCOL, "it challenges twice");
+        sl_session_reject(session, SL_ERR_PROTOCOL, "it sent two challenges");
         return;
     }
     session->challenged = true;

@@ -88,9 +88,8 @@ void sl_session_path_lost(struct sl_session *session, int err)
     if (session->preferred_losses >= LOSSES_MAX) {
         session->preferred_losses = 0;
         leave_degraded(session);
-        sl_log_warn("%s: connections by %s do not last: it is left alone for %llu s",
-                    session->peer_name, session->peer,
-                    session->preferred_pause_ns / SL_CLOCK_NS_PER_S);
+        sl_log_warn("%s: connections over %s do not last: paused for %llu s", session->peer_name,
+                    session->peer, session->preferred_pause_ns / SL_CLOCK_NS_PER_S);
     }
 }
 
@@ -186,7 +185,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     } else if (may_go_back(session)) {
         session->preferred_from_ns = 0;
         session->preferred_found = true;
-        sl_session_break(session, SL_ERR_CLOSED, "it can be reached by a nearer way again");
+        sl_session_break(session, SL_ERR_CLOSED, "the preferred path works again");
     }
     sl_session_leave(session);
 }

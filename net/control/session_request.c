@@ -85,7 +85,7 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     struct sl_session_request *request =
         (void *)((char *)timer - offsetof(struct sl_session_request, deadline));
     struct sl_session *session = request->session;
-    const char *more = session->waited_for[0] == '\0' ? "" : ": it still waits for ";
+    const char *more = session->waited_for[0] == '\0' ? "" : ": still waiting for ";
     const char *what = session->waited_for;
     if (!is_up(session)) {
         more = ": it is not connected: ";

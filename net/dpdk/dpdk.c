@@ -21,7 +21,7 @@ bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
     }
     dpdk->log_next_ns = now_ns + LOG_INTERVAL_NS;
     if (dpdk->log_dropped > 0) {
-        sl_log_warn("dpdk: %u more lines about peers were left out", dpdk->log_dropped);
+        sl_log_warn("dpdk: %u more lines about peers were not logged", dpdk->log_dropped);
         dpdk->log_dropped = 0;
     }
     return true;

@@ -213,8 +213,8 @@ void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (sl_dpdk_may_log(dpdk)) {
         char text[SL_LIMIT_ENDPOINT_BYTES];
         sl_dpdk_route_format(&packet->from, text);
-        sl_log_warn("%s turned away: it speaks version %u of the protocol on the wire, we version "
-                    "%u: both sides must run releases that go together",
+        sl_log_warn("%s refused: it speaks version %u of the protocol on the wire, we version %u: "
+                    "both sides must run releases that go together",
                     text, packet->version, SL_DPDK_VERSION);
     }
     refuse(dpdk, netif, packet, &asked, SL_ERR_VERSION, "");
@@ -228,7 +228,7 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                    dpdk->connections_max);
     if (sl_dpdk_may_log(dpdk)) {
         sl_dpdk_route_format(&packet->from, text);
-        sl_log_warn("%s turned away: %s", text, words);
+        sl_log_warn("%s refused: %s", text, words);
     }
     refuse(dpdk, netif, packet, asked, SL_ERR_TOO_LARGE, words);
 }
@@ -239,7 +239,7 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 {
     const struct sl_dpdk_listener *listener = find_listener(dpdk, &packet->to);
     if (listener == NULL) {
-        refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "nobody listens there");
+        refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "no process listens there");
         return;
     }
     if (dpdk->stats.connections >= dpdk->connections_max) {

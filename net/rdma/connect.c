@@ -208,7 +208,7 @@ static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
         [SL_RDMA_NOT_SANE] = "it takes no such credit"};
     const char *why = reason < sizeof words / sizeof words[0] ? words[reason] : NULL;
     if (sl_rdma_may_log(conn->rdma)) {
-        sl_log_warn("%s: turned us away: %s", conn->base.peer,
+        sl_log_warn("%s: refused the connection: %s", conn->base.peer,
                     why != NULL ? why : "it did not say why");
     }
 }

@@ -27,7 +27,7 @@ static void turn_away(struct sl_rdma *rdma, struct rdma_cm_id *id, const char *p
                       enum sl_rdma_reason reason, const char *why)
 {
     if (sl_rdma_may_log(rdma)) {
-        sl_log_warn("%s: turned away: %s", peer, why);
+        sl_log_warn("%s: refused: %s", peer, why);
     }
     sl_rdma_cm_reject(rdma, id, reason);
 }

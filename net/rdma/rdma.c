@@ -25,7 +25,7 @@ bool sl_rdma_may_log(struct sl_rdma *rdma)
     }
     rdma->log_next_ns = now_ns + LOG_INTERVAL_NS;
     if (rdma->log_dropped > 0) {
-        sl_log_warn("rdma: %u more lines about peers were left out", rdma->log_dropped);
+        sl_log_warn("rdma: %u more lines about peers were not logged", rdma->log_dropped);
         rdma->log_dropped = 0;
     }
     return true;

@@ -41,7 +41,7 @@ static void handle_error(struct sl_shm_listener *listener, int error)
         return;
     }
     if (sl_shm_may_log(shm)) {
-        sl_log_warn("shm: cannot accept a connection: %s; trying again", strerror(error));
+        sl_log_warn("shm: cannot accept a connection: %s; retrying", strerror(error));
     }
     (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, listener->fd, NULL);
     uint64_t due_ns = sl_reactor_now_ns(shm->base.reactor) + RETRY_NS;
@@ -51,7 +51,7 @@ static void handle_error(struct sl_shm_listener *listener, int error)
 static void turn_away(struct sl_shm *shm, int fd, int pid, const char *why)
 {
     if (sl_shm_may_log(shm)) {
-        sl_log_warn("shm: process %d turned away: %s", pid, why);
+        sl_log_warn("shm: process %d refused: %s", pid, why);
     }
     close(fd);
 }

@@ -27,7 +27,7 @@ bool sl_shm_may_log(struct sl_shm *shm)
     }
     shm->log_next_ns = now_ns + LOG_INTERVAL_NS;
     if (shm->log_dropped > 0) {
-        sl_log_warn("shm: %u more lines about peers were left out", shm->log_dropped);
+        sl_log_warn("shm: %u more lines about peers were not logged", shm->log_dropped);
         shm->log_dropped = 0;
     }
     return true;

@@ -53,7 +53,7 @@ static void take(struct sl_tcp_listener *listener, int fd)
     sl_endpoint_format(&peer, text, sizeof text);
     if (tcp->stats.connections >= tcp->connections_max) {
         if (sl_tcp_may_log(tcp)) {
-            sl_log_warn("%s turned away: %u connections are open, which is the limit", text,
+            sl_log_warn("%s refused: %u connections are open, which is the limit", text,
                         tcp->stats.connections);
         }
         close(fd);
@@ -63,7 +63,7 @@ static void take(struct sl_tcp_listener *listener, int fd)
     struct sl_tcp_conn *conn = sl_tcp_conn_create(tcp, fd, listener->events, listener->ctx);
     if (conn == NULL) {
         if (sl_tcp_may_log(tcp)) {
-            sl_log_warn("%s turned away: no memory for another connection", text);
+            sl_log_warn("%s refused: no memory for another connection", text);
         }
         close(fd);
         return;
@@ -96,7 +96,7 @@ static void handle_error(struct sl_tcp_listener *listener, int error)
         return;
     }
     if (sl_tcp_may_log(tcp)) {
-        sl_log_warn("tcp: cannot accept a connection: %s; trying again", strerror(error));
+        sl_log_warn("tcp: cannot accept a connection: %s; retrying", strerror(error));
     }
     uint64_t due = sl_reactor_now_ns(tcp->base.reactor) + RETRY_NS;
     sl_timer_arm(sl_reactor_timers(tcp->base.reactor), &listener->timer, due);

@@ -24,7 +24,7 @@ bool sl_tcp_may_log(struct sl_tcp *tcp)
     }
     tcp->log_next_ns = now_ns + LOG_INTERVAL_NS;
     if (tcp->log_dropped > 0) {
-        sl_log_warn("tcp: %u more lines about peers were left out", tcp->log_dropped);
+        sl_log_warn("tcp: %u more lines about peers were not logged", tcp->log_dropped);
         tcp->log_dropped = 0;
     }
     return true;

@@ -89,7 +89,7 @@ static void cluster_came(struct sl_agent *member, const struct sl_message_cluste
         return; /* the owner rejected the cluster */
     }
     if (member->is_expired) {
-        sl_log_info("the coordinator is back");
+        sl_log_info("the coordinator is reachable again");
         member->is_expired = false;
     }
     if (!member->joined) {
@@ -251,8 +251,8 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
     member->registered = false;
     member->expirations++;
     if (!member->is_expired) {
-        sl_log_warn("lost the coordinator: %s; %strying again", reason,
-                    member->joined ? "serving goes on, " : "");
+        sl_log_warn("lost the coordinator: %s; %sretrying", reason,
+                    member->joined ? "serving continues, " : "");
         member->is_expired = true;
     }
 }
@@ -269,7 +269,7 @@ static void told_loss(const struct sl_agent *member, const struct sl_message_exp
         member->options.expired(member->options.ctx, expired); /* the server logs it */
     } else if (member->options.task_index != 0 || member->options.peer_name != NULL) {
         /* If the coordinator is on this process, it has logged this. */
-        sl_log_warn("ps/%" PRIu32 " is lost: %s", expired->task_index, expired->why);
+        sl_log_warn("ps/%" PRIu32 " expired: %s", expired->task_index, expired->why);
     }
 }
 

@@ -70,7 +70,7 @@ void sl_agent_checkpoint_notified(struct sl_agent *member, const struct sl_messa
     checkpoint->is_complete = false;
     if (member->options.checkpoint == NULL) {
         sl_agent_checkpoint_fail(member, told->number, SL_ERR_UNSUPPORTED,
-                                 "it was started without a folder for checkpoints");
+                                 "it was started without a directory for checkpoints");
         return;
     }
     member->options.checkpoint(member->options.ctx, told);

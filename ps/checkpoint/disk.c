@@ -94,7 +94,7 @@ int sl_disk_sync_folder(const struct sl_disk *disk, const char *path, char *reas
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->sync_subdir(disk->ctx, path, why);
-    return refuse(err, "sync the folder", path, why, reason, reason_bytes);
+    return refuse(err, "sync the directory", path, why, reason, reason_bytes);
 }
 
 int sl_disk_make_folder(const struct sl_disk *disk, const char *path, char *reason,
@@ -102,7 +102,7 @@ int sl_disk_make_folder(const struct sl_disk *disk, const char *path, char *reas
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->make_subdir(disk->ctx, path, why);
-    return refuse(err, "make the folder", path, why, reason, reason_bytes);
+    return refuse(err, "make the directory", path, why, reason, reason_bytes);
 }
 
 int sl_disk_remove(const struct sl_disk *disk, const char *path, char *reason, size_t reason_bytes)
@@ -117,7 +117,7 @@ int sl_disk_remove_folder(const struct sl_disk *disk, const char *path, char *re
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->remove_subdir(disk->ctx, path, why);
-    return refuse(err, "remove the folder", path, why, reason, reason_bytes);
+    return refuse(err, "remove the directory", path, why, reason, reason_bytes);
 }
 
 static int by_name(const void *one, const void *other)
@@ -134,7 +134,7 @@ int sl_disk_list(const struct sl_disk *disk, const char *path, struct sl_disk_na
     int err = disk->ops->list(disk->ctx, path, &names, why);
     if (err != 0) {
         sl_disk_names_fini(&names);
-        return refuse(err, "list the folder", path, why, reason, reason_bytes);
+        return refuse(err, "list the directory", path, why, reason, reason_bytes);
     }
     if (names.count > 1) {
         qsort(names.items, names.count, sizeof names.items[0], by_name);

@@ -200,8 +200,8 @@ static bool check_count(struct sl_coordinator *coordinator,
     }
     if (asked->count == 0 && coordinator->worker_count == 0) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "barrier %s: nobody has said how many workers the job has: "
-                              "start the ps with --worker-hosts, or give the barrier a count",
+                              "barrier %s: the number of workers of the job is unknown: start the "
+                              "ps with --worker-hosts, or give the barrier a count",
                               asked->name);
         return false;
     }
@@ -355,13 +355,13 @@ static void give_up(struct sl_coordinator *coordinator,
     };
     char *text = message.error.text;
     const size_t bytes = sizeof message.error.text;
-    int at = snprintf(text, bytes, "barrier %s: after %u ms it still waits for", barrier->name,
+    int at = snprintf(text, bytes, "barrier %s: still waiting after %u ms for", barrier->name,
                       arrival->timeout_ms);
     for (uint32_t i = 0; i < waiting->missing_count && (size_t)at < bytes; i++) {
         at += snprintf(text + at, bytes - (size_t)at, "%s %s", i == 0 ? "" : ",",
                        waiting->missing[i]);
     }
-    sl_log_warn("%s gives up: %s", arrival->member->name, text);
+    sl_log_warn("%s timed out: %s", arrival->member->name, text);
     sl_coordinator_send(coordinator, arrival->member, &message);
 }
 

@@ -16,7 +16,7 @@
 #include "ps/coordinator/internal.h"
 
 /* Why a job that lost values writes no checkpoint. */
-#define VALUES_LOST "ps/%" PRIu32 " was started again without the values of its shards"
+#define VALUES_LOST "ps/%" PRIu32 " was restarted without the values of its shards"
 
 static bool is_ps(const struct sl_coordinator_member *member)
 {
@@ -100,7 +100,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
     if (checkpoint->max_seen >= SL_LIMIT_CHECKPOINT_NUMBER) {
         refuse_to_begin(coordinator, SL_ERR_TOO_LARGE,
-                        "number 999999999999 is taken, and numbers end there: move the folder "
+                        "number 999999999999 is taken, and numbers end there: move the directory "
                         "checkpoint-999999999999 away and start the job again");
         return;
     }
@@ -158,7 +158,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
     (void)vsnprintf(why, sizeof why, format, args);
     va_end(args);
     (void)snprintf(message.error.text, sizeof message.error.text,
-                   "checkpoint %" PRIu64 " is given up: %s", checkpoint->number, why);
+                   "checkpoint %" PRIu64 " is aborted: %s", checkpoint->number, why);
     sl_log_warn("%s", message.error.text);
     checkpoint->delta_base = 0;
     idle(coordinator, now_ns);
@@ -182,7 +182,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
         bytes += checkpoint->files[i].bytes;
     }
     sl_log_info("checkpoint %" PRIu64 " is complete: %s%" PRIu32 " shard%s, %.1f MB in %.1f s",
-                checkpoint->number, checkpoint->base == 0 ? "" : "what was added, ",
+                checkpoint->number, checkpoint->base == 0 ? "" : "changes only, ",
                 checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s", (double)bytes / 1e6,
                 (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
     checkpoint->delta_base = checkpoint->last_on_all_servers = checkpoint->job_latest =
@@ -352,7 +352,7 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
-        give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s was started anew", member->name);
+        give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s was restarted", member->name);
     }
 }
 
@@ -363,7 +363,7 @@ void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
     sl_coordinator_checkpoint_request_leave(coordinator, member);
     if (is_ps(member) && coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
         give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s %s", member->name,
-                is_expired ? "is lost" : "has left");
+                is_expired ? "expired" : "has left");
     }
     sl_coordinator_checkpoint_update(coordinator, now_ns);
 }
@@ -397,7 +397,7 @@ static void expire(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
     struct sl_message_waiting waiting = {0};
     sl_coordinator_checkpoint_list_missing(coordinator, &waiting);
-    give_up(coordinator, now_ns, SL_ERR_DEADLINE, "after %llu s it still waits for %s%s",
+    give_up(coordinator, now_ns, SL_ERR_DEADLINE, "still waiting after %llu s for %s%s",
             timeout_ns / SL_CLOCK_NS_PER_S, waiting.missing[0],
             waiting.missing_count > 1 ? " and others" : "");
 }

@@ -143,7 +143,7 @@ void sl_coordinator_checkpoint_request_refuse_ps(struct sl_coordinator *coordina
         const struct sl_coordinator_checkpoint_request *ask = *at;
         if (ask->number == 0 && is_ps(ask->member)) {
             sl_coordinator_refuse(coordinator, ask->member, ask->request, SL_ERR_CLOSED,
-                                  "%s is not there any more", missing);
+                                  "%s has left", missing);
             ask_remove(coordinator, at);
         } else {
             at = &(*at)->next;
@@ -192,13 +192,13 @@ static void give_up(struct sl_coordinator *coordinator,
     };
     char *text = message.error.text;
     const size_t bytes = sizeof message.error.text;
-    int at = snprintf(text, bytes, "the checkpoint: after %" PRIu32 " ms it still waits for",
+    int at = snprintf(text, bytes, "the checkpoint: after %" PRIu32 " ms still waiting for",
                       ask->timeout_ms);
     for (uint32_t i = 0; i < waiting->missing_count && (size_t)at < bytes; i++) {
         at += snprintf(text + at, bytes - (size_t)at, "%s %s", i == 0 ? "" : ",",
                        waiting->missing[i]);
     }
-    sl_log_warn("%s gives up: %s", ask->member->name, text);
+    sl_log_warn("%s timed out: %s", ask->member->name, text);
     sl_coordinator_send(coordinator, ask->member, &message);
 }
 

@@ -116,7 +116,7 @@ static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t 
     uint32_t count = coordinator->options.ps_count;
     struct sl_message_ps *ps = calloc(count, sizeof *ps);
     if (ps == NULL) {
-        sl_log_error("no memory to tell the members the cluster; trying again");
+        sl_log_error("no memory to send the cluster to the members; retrying");
         return;
     }
     for (uint32_t task = 0; task < count; task++) {
@@ -189,7 +189,7 @@ static const char *check_ps(const struct sl_coordinator *coordinator,
            : reg->shard_count > SL_LIMIT_SHARDS - others
                ? "the cluster would have more shards than the limit of 4096"
            : known != 0 && known != reg->shard_count
-               ? "it came back with another number of shards"
+               ? "it restarted with another number of shards"
                : sl_coordinator_replica_check(coordinator, member, reg);
 }
 
@@ -198,11 +198,11 @@ static void log_return(const struct sl_coordinator_member *member,
 {
     char from[64] = "";
     if (is_new && restore != 0) {
-        (void)snprintf(from, sizeof from, "; it begins from checkpoint %" PRIu64, restore);
+        (void)snprintf(from, sizeof from, "; it starts from checkpoint %" PRIu64, restore);
     } else if (is_new) {
-        (void)snprintf(from, sizeof from, "; its tables begin anew");
+        (void)snprintf(from, sizeof from, "; its tables start empty");
     }
-    sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint, from);
+    sl_log_warn("%s restarted at %s%s", member->name, reg->data_endpoint, from);
 }
 
 /* Registers a server. A returning server must have as many shards as before, because the keys are

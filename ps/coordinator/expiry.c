@@ -18,7 +18,7 @@ static void send_expired(struct sl_coordinator *coordinator, const struct sl_coo
         (void)snprintf(why, bytes, "no heartbeat for %g s",
                        (double)coordinator->options.lease_ns / (double)SL_CLOCK_NS_PER_S);
     } else if (end == SL_COORDINATOR_END_REPLACED) {
-        (void)snprintf(why, bytes, "another process has taken its place");
+        (void)snprintf(why, bytes, "another process has its task now");
     } else {
         (void)snprintf(why, bytes, "it has left");
     }

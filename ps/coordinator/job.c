@@ -194,8 +194,8 @@ static uint32_t name_gone_ps(const struct sl_coordinator *coordinator, bool with
 static void add_gone_ps(char *why, size_t bytes, const char *names, uint32_t count)
 {
     size_t used = strlen(why);
-    (void)snprintf(why + used, bytes - used, "; %s %s lost, and nobody came in %s place", names,
-                   count == 1 ? "is" : "are", count == 1 ? "its" : "their");
+    (void)snprintf(why + used, bytes - used, "; %s expired, and no process replaced %s", names,
+                   count == 1 ? "it" : "them");
 }
 
 /* Enters ENDING and sends end_why to every server. */
@@ -216,8 +216,7 @@ static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
     char names[NAMES_BYTES];
     uint32_t expired_count = name_expired_workers(coordinator, names, sizeof names);
     if (expired_count != 0) {
-        (void)snprintf(why, bytes, "%s %s lost, and nobody else is left", names,
-                       expired_count == 1 ? "is" : "are");
+        (void)snprintf(why, bytes, "%s expired, and no process is left", names);
     } else if (coordinator->worker_count == 1) {
         (void)snprintf(why, bytes, "its worker has left");
     } else {
@@ -306,7 +305,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, cons
     coordinator->never_began = true;
     coordinator->end_err = SL_ERR_DEADLINE;
     (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
-                   "after %llu s it still waits for %s", waited_ns / SL_CLOCK_NS_PER_S, names);
+                   "still waiting after %llu s for %s", waited_ns / SL_CLOCK_NS_PER_S, names);
     enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE, coordinator->end_why, now_ns);
     refuse_waiting(coordinator);
 }

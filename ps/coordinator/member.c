@@ -64,10 +64,10 @@ static const char *what_others_do(const struct sl_coordinator *coordinator,
     switch (member->hello.role) {
     case SL_MESSAGE_ROLE_PS:
         return coordinator->ps[member->hello.task_index].epoch == 0
-                   ? "; the job waits for it to be started again"
+                   ? "; the job waits until it is restarted"
                    : ""; /* replica_group.c logs its own lines */
     case SL_MESSAGE_ROLE_WORKER:
-        return "; the others go on without it";
+        return "; the others continue without it";
     default:
         return "";
     }
@@ -176,7 +176,7 @@ static void lose(struct sl_coordinator *coordinator, struct sl_coordinator_membe
                  uint64_t now_ns)
 {
     if (may_log(coordinator, member, now_ns)) {
-        sl_log_warn("%s is lost: no heartbeat for %g s%s", member->name,
+        sl_log_warn("%s expired: no heartbeat for %g s%s", member->name,
                     seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
     }
     close_connection(coordinator, member, "its lease has ended");
@@ -203,7 +203,7 @@ static void limit_clients_away(struct sl_coordinator *coordinator, uint64_t now_
         }
     }
     if (away_count > SL_COORDINATOR_CLIENTS_AWAY) {
-        sl_log_debug("%s is forgotten: too many clients are away", longest->name);
+        sl_log_debug("%s expired: too many clients are disconnected", longest->name);
         end_member(coordinator, longest, SL_COORDINATOR_END_EXPIRED, now_ns);
     }
 }
@@ -222,7 +222,7 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
         return;
     }
     if (sl_log_limit_allows(&coordinator->log_limit, now_ns)) {
-        sl_log_warn("%s is away: its connection broke; it has %.1f s to come back", member->name,
+        sl_log_warn("%s is disconnected; it has %.1f s to reconnect", member->name,
                     seconds(lease_left_ns(coordinator, member, now_ns)));
     }
     if (member->hello.role == SL_MESSAGE_ROLE_CLIENT) {
@@ -242,8 +242,9 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
     if (!is_late) {
         return;
     }
-    sl_log_warn("the coordinator was held up for %.1f s: members have half a lease to be heard",
-                seconds(since_ns));
+    sl_log_warn(
+        "the coordinator was delayed by %.1f s: members have half a lease to send a heartbeat",
+        seconds(since_ns));
     /* The clock starts when the machine boots, possibly less than half a lease ago. */
     const uint64_t excused_ns = now_ns > lease_ns / 2 ? now_ns - lease_ns / 2 : 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -338,14 +339,15 @@ static int refuse_second(const struct sl_coordinator *coordinator,
     }
     double silent_s = seconds(now_ns > first->last_seen_ns ? now_ns - first->last_seen_ns : 0);
     if (first->last_seen_ns > first->rival_ns) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s is a member already, heard %.1f s ago: it is started twice", first->name,
-                       silent_s);
+        (void)snprintf(
+            reason, reason_bytes,
+            "%s is a member already (last heartbeat %.1f s ago): the task is started twice",
+            first->name, silent_s);
         return SL_ERR_EXISTS;
     }
     (void)snprintf(reason, reason_bytes,
-                   "%s is a member already, heard %.1f s ago: its lease ends in %.1f s if it has "
-                   "died; else it is started twice",
+                   "%s is a member already (last heartbeat %.1f s ago): if that process died, its "
+                   "lease ends in %.1f s; else the task is started twice",
                    first->name, silent_s, seconds(lease_left_ns(coordinator, first, now_ns)));
     return SL_ERR_AGAIN;
 }
@@ -356,10 +358,10 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
                       uint64_t now_ns)
 {
     if (may_log(coordinator, member, now_ns)) {
-        sl_log_info("%s is back%s", member->name,
+        sl_log_info("%s reconnected%s", member->name,
                     member->connected ? " on another connection" : "");
     }
-    close_connection(coordinator, member, "it has another connection now");
+    close_connection(coordinator, member, "it reconnected");
     if (member->missed_expirations_since_ns == SL_CLOCK_NEVER) {
         member->missed_expirations_since_ns =
             sl_coordinator_expiry_since(coordinator, member->last_seen_ns);
@@ -465,11 +467,11 @@ static void log_return(const struct sl_coordinator *coordinator,
                        worker->end != SL_COORDINATOR_END_LEFT;
     if (is_known_ps(coordinator, &member->hello) ||
         (was_expired && worker->client_id == member->hello.client_id)) {
-        sl_log_info("%s is back", member->name);
+        sl_log_info("%s reconnected", member->name);
     } else if (!was_expired) {
         sl_log_debug("%s joined (%s)", member->name, member->hello.software);
     } else {
-        sl_log_info("%s was replaced: another process goes on in its place", member->name);
+        sl_log_info("%s was replaced: another process has its task now", member->name);
     }
 }
 

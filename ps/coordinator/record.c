@@ -579,18 +579,17 @@ int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
     }
     if (hello->role == SL_MESSAGE_ROLE_PS && is_known_ps(coordinator, hello->client_id)) {
         coordinator->recovery_deadline_ns = 0;
-        sl_log_info("the job goes on: %u of its processes are known", coordinator->member_count);
+        sl_log_info("the job continues: %u of its processes are known", coordinator->member_count);
         return 0;
     }
-    (void)snprintf(reason, reason_bytes,
-                   "the coordinator has taken over, and waits for a ps of the job that it knows");
+    (void)snprintf(reason, reason_bytes, "a new leader waits for a ps of the job that it knows");
     return SL_ERR_AGAIN;
 }
 
 void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     if (coordinator->recovery_deadline_ns != 0 && now_ns >= coordinator->recovery_deadline_ns) {
-        sl_log_warn("the cluster store knew of a job whose ps are all gone: it is forgotten");
+        sl_log_warn("the cluster store has records of a job without a living ps: they are dropped");
         sl_coordinator_forget(coordinator);
     }
 }

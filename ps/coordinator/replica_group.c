@@ -73,20 +73,20 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
             return "it has other --replicas than the others";
         }
         if (reg->replicas > 0 && ps->shard_count != reg->shard_count) {
-            return "with --replicas all ps have the same number of shards";
+            return "with --replicas all ps need the same number of shards";
         }
     }
     for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
         const struct sl_coordinator_ps *group =
             &coordinator->ps[group_of(coordinator, task, which)];
         if (group->deposed_id == member->hello.client_id && group->primary != task) {
-            return "it was lost, and its backup serves its shards now: start it anew";
+            return "it expired, and its backup serves its shards now: restart it";
         }
     }
     const struct sl_coordinator_ps *known = &coordinator->ps[task];
     if (coordinator->cluster_ready && reg->replicas > 0 && reg->serving &&
         known->shard_count != 0 && known->client_id != member->hello.client_id) {
-        return "another process has had its place since: start it anew";
+        return "another process has its task now: restart it";
     }
     return reg->replicas > 0 && coordinator->options.ps_count < 2
                ? "--replicas needs another ps to have them"
@@ -123,8 +123,8 @@ static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinat
 {
     const uint32_t owner = (uint32_t)(group - coordinator->ps);
     begin_epoch(coordinator, group, group->primary, group->backup);
-    sl_log_warn("the backups of the shards of ps/%u on ps/%u are out of step (epoch %llu): until "
-                "they are in step again, what is pushed to ps/%u is there only",
+    sl_log_warn("the backups of the shards of ps/%u on ps/%u are not in sync (epoch %llu): until "
+                "they are, writes to ps/%u are acknowledged while degraded",
                 owner, group->backup, (unsigned long long)group->epoch, group->primary);
 }
 
@@ -165,7 +165,7 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
         group->failures = 0;
         group->retry_ns = 0;
         moved(coordinator, group);
-        sl_log_info("ps/%u has the backups of the shards of ps/%u: they are in step (epoch %llu)",
+        sl_log_info("ps/%u has the backups of the shards of ps/%u: they are in sync (epoch %llu)",
                     group->backup, report->task_index, (unsigned long long)group->epoch);
         return;
     }
@@ -250,7 +250,7 @@ static uint32_t find_beginner(const struct sl_coordinator *coordinator, const st
 {
     if (claims->epoch != 0) {
         sl_log_error("the shards of ps/%u were lost with the coordinator, and ps/%u and ps/%u have "
-                     "no backup that was in step: they begin anew",
+                     "no backup in sync: the shards restart empty",
                      claims->tasks[0], claims->tasks[0], claims->tasks[1]);
     }
     return coordinator->ps[claims->tasks[0]].serving && !coordinator->ps[claims->tasks[1]].serving;
@@ -275,10 +275,9 @@ static void begin_group(struct sl_coordinator *coordinator, uint32_t owner)
     }
     begin_epoch(coordinator, group, primary, backup);
     if (!is_expired && !is_primary(claims.of[leader])) {
-        sl_log_warn(
-            "ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which was lost "
-            "with the coordinator (epoch %llu)",
-            primary, owner, backup, (unsigned long long)group->epoch);
+        sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which expired "
+                    "with the coordinator (epoch %llu)",
+                    primary, owner, backup, (unsigned long long)group->epoch);
     }
 }
 
@@ -319,8 +318,8 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
             begin_epoch(coordinator, group, task, has_other ? other : SL_MESSAGE_NO_BACKUP);
         } else if (group->primary != task && (is_new || group->backup != task)) {
             begin_epoch(coordinator, group, group->primary, task);
-            sl_log_info("ps/%u gets the backups of the shards of ps/%u (epoch %llu)", task, owner,
-                        (unsigned long long)group->epoch);
+            sl_log_info("ps/%u receives the backups of the shards of ps/%u (epoch %llu)", task,
+                        owner, (unsigned long long)group->epoch);
         } else if (group->primary == task && group->backup == SL_MESSAGE_NO_BACKUP &&
                    is_here(coordinator, other)) {
             begin_epoch(coordinator, group, task, other);
@@ -365,7 +364,7 @@ void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t ta
             take_over(coordinator, owner, heard_ns);
         } else if (group->primary == task) {
             begin_epoch(coordinator, group, task, group->backup);
-            sl_log_error("ps/%u had the shards of ps/%u without a backup in step", task, owner);
+            sl_log_error("ps/%u had the shards of ps/%u without a backup in sync", task, owner);
         }
     }
 }
@@ -410,8 +409,8 @@ void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t no
             group->degraded_since_ns = group->degraded_told_ns = now_ns;
         } else if (now_ns - group->degraded_told_ns >= ALONE_TOLD_NS) {
             group->degraded_told_ns = now_ns;
-            sl_log_warn("the shards of ps/%u have had no backup in step for %llu s: what ps/%u "
-                        "acknowledges is there only",
+            sl_log_warn("the shards of ps/%u have had no backup in sync for %llu s: ps/%u "
+                        "acknowledges writes while degraded",
                         task, (now_ns - group->degraded_since_ns) / SL_CLOCK_NS_PER_S,
                         group->primary);
         }

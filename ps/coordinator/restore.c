@@ -111,15 +111,15 @@ static void refuse(struct sl_coordinator *coordinator, const struct sl_coordinat
     const uint32_t other = find_other(parties, number);
     const uint64_t others = parties->ps[other]->restore;
     if (others == 0) {
-        sl_coordinator_refuse(coordinator, member, id, SL_ERR_INVALID,
-                              "ps/%u has checkpoint %" PRIu64
-                              " to begin from, ps/%u has none: either all begin from one, or none "
-                              "does",
-                              parties->tasks[who], number, parties->tasks[other]);
+        sl_coordinator_refuse(
+            coordinator, member, id, SL_ERR_INVALID,
+            "ps/%u has checkpoint %" PRIu64
+            " to start from, ps/%u has none: either all start from one, or none does",
+            parties->tasks[who], number, parties->tasks[other]);
     } else {
         sl_coordinator_refuse(coordinator, member, id, SL_ERR_INVALID,
                               "ps/%u has checkpoint %" PRIu64
-                              " to begin from, the newest of ps/%u is %" PRIu64
+                              " to start from, the newest of ps/%u is %" PRIu64
                               ": there is none that all ps have",
                               parties->tasks[who], number, parties->tasks[other], others);
     }
@@ -159,8 +159,8 @@ static void log_passed_over(const struct parties *parties, uint64_t number)
     for (uint32_t i = 0; i < parties->count; i++) {
         const uint64_t newest = parties->ps[i]->restore;
         if (newest > number) {
-            sl_log_warn("checkpoint %" PRIu64 " of ps/%u is passed over: not all ps have it%s",
-                        newest, parties->tasks[i],
+            sl_log_warn("checkpoint %" PRIu64 " of ps/%u is skipped: not all ps have it%s", newest,
+                        parties->tasks[i],
                         was_never_complete(parties, newest) ? ", and it was never complete" : "");
         }
     }
@@ -203,7 +203,7 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (number != 0) {
-        sl_log_info("the job begins from checkpoint %" PRIu64, number);
+        sl_log_info("the job starts from checkpoint %" PRIu64, number);
     }
     coordinator->restore = checkpoint->last_on_all_servers = checkpoint->job_latest = number;
     coordinator->abandoned_to = restores ? checkpoint->max_seen : 0;
@@ -220,8 +220,8 @@ void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uin
         !sl_coordinator_replica_needs(coordinator, task)) {
         return;
     }
-    sl_log_error("ps/%u was started again without the values of its shards: the job has lost them, "
-                 "and no checkpoint of it is written any more; start the job again",
+    sl_log_error("ps/%u was restarted without the values of its shards: the job has lost them, and "
+                 "no further checkpoint of it is written; start the job again",
                  task);
     coordinator->values_lost = 1 + task;
     coordinator->cluster_version++; /* informs every member */

@@ -121,7 +121,7 @@ static void tell(struct sl_coordinator *coordinator, const struct sl_coordinator
     const uint32_t id = name[0] == '\0' ? SL_LIMIT_TABLES : find(coordinator, name);
     if (id == SL_LIMIT_TABLES) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NOT_FOUND,
-                              "nobody has opened a table of the name \"%s\"", name);
+                              "no client has opened a table of the name \"%s\"", name);
         return;
     }
     const struct sl_message answer = {

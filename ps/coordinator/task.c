@@ -113,8 +113,7 @@ int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
     }
     const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : end == 1 ? "worker" : "workers";
     (void)snprintf(reason, reason_bytes,
-                   "the job has %u %s, and %s there: another waits for the place of one that is "
-                   "lost",
+                   "the job has %u %s, and %s there: a further process waits until one expires",
                    end, role, end == 1 ? "it is" : "all of them are");
     return SL_ERR_AGAIN;
 }

@@ -16,7 +16,7 @@
 #define KEEPS_A_TTL    4
 #define RETRY_NS       (200 * SL_CLOCK_NS_PER_MS)
 
-#define TOO_LATE       "the cluster store has not prolonged its lease in time"
+#define TOO_LATE       "the cluster store did not renew its lease in time"
 
 /* Safety margin: a winner gives up a fifth of the lease early, more than two clocks can differ by
  * in one lease. */
@@ -78,7 +78,7 @@ static void note_answer(struct sl_election *election, enum sl_metastore_kind kin
     bool is_out = answer->err == SL_ERR_DEADLINE || answer->err == SL_ERR_IO;
     if (answer->err != 0 && answer->err != SL_ERR_NOT_FOUND && answer->err != SL_ERR_CANCELLED) {
         if (!election->unreachable) {
-            sl_log_warn("the cluster store %s: %s; serving goes on, membership waits",
+            sl_log_warn("the cluster store %s: %s; serving continues, membership waits",
                         is_out ? "is out of reach" : "does not do what it is asked for",
                         answer->reason);
         }

@@ -48,7 +48,7 @@ static void on_ready(void *ctx, bool anew)
     sl_coordinator_record_end(coordinator, now_of(self));
     if (self->ending == NOT_ENDING) {
         self->is_seated = true;
-        sl_log_info("hosts the coordinator from now on (term %" PRIu64 ")", self->term);
+        sl_log_info("is elected leader and hosts the coordinator (term %" PRIu64 ")", self->term);
         self->options.seated(self->options.ctx, coordinator, anew);
     }
 }

@@ -111,7 +111,7 @@ static struct sl_checkpoint_shard_range range_of(const struct sl_process *proces
 /* Reactor 0: aborts the checkpoint and reports that to the coordinator. */
 static void give_up(struct sl_process *process, uint64_t number, int err, const char *why)
 {
-    sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
+    sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number, why);
     process->checkpoints->waited = 0;
     sl_agent_checkpoint_fail(process->member, number, err, why);
 }
@@ -301,7 +301,7 @@ static void report(const struct sl_process *process, const struct sl_checkpoint_
         sl_reactor_now_ns(process->reactors[0]) - process->checkpoints->begun_ns;
     char base[48] = "";
     if (manifest->base != 0) {
-        (void)snprintf(base, sizeof base, " adds to %" PRIu64 " and", manifest->base);
+        (void)snprintf(base, sizeof base, " is based on %" PRIu64 " and", manifest->base);
     }
     sl_log_info("checkpoint %" PRIu64 "%s is complete: %" PRIu64 " rows, %.1f MiB in %.1f s",
                 manifest->number, base, rows, (double)bytes / (1 << 20),
@@ -319,7 +319,7 @@ static void manifest_done(struct sl_offload_job *job)
         /* the process is stopping */
     } else if (err != 0) {
         const char *why = job->err != 0 ? "there is no thread to write the manifest" : work->reason;
-        sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
+        sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number, why);
         sl_agent_checkpoint_fail(process->member, number, err, why);
     } else {
         if (process->coordinator == NULL) { /* else the coordinator logs it */

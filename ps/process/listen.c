@@ -40,7 +40,7 @@ static void drop_bypass(struct sl_process *process, const char *why)
     struct sl_process_options *options = &process->options;
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&options->bypass, text, sizeof text);
-    sl_log_warn("%s: %s: workers come by the other data endpoint%s%s", text, why,
+    sl_log_warn("%s: %s: workers connect over the other data endpoint%s%s", text, why,
                 options->tls != NULL ? "" : "; ", options->tls != NULL ? "" : DOCTOR);
     options->has_bypass = false;
 }
@@ -111,7 +111,8 @@ static void listen_preferred(struct sl_process_core *core)
         if (err != 0) {
             char text[SL_LIMIT_ENDPOINT_BYTES];
             sl_endpoint_format(&preferred, text, sizeof text);
-            sl_log_warn("%s: %s: workers of this host come by the network", text, sl_err_name(err));
+            sl_log_warn("%s: %s: workers of this host connect over the network", text,
+                        sl_err_name(err));
             return;
         }
     }

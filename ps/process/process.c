@@ -432,7 +432,7 @@ static void make_last_checkpoint(struct sl_process *process)
 static void drain(struct sl_process *process)
 {
     sl_log_info("%s: draining", process->signal != 0 ? sl_process_signal_name(process->signal)
-                                : process->result == SL_ERR_DEADLINE ? "nobody is left"
+                                : process->result == SL_ERR_DEADLINE ? "no process is left"
                                 : process->over                      ? "the job has ended"
                                                                      : "no longer a member");
     process->answers_wanted = process->options.reactor_count;

@@ -144,7 +144,7 @@ static bool take_config(struct sl_process_replica_group *config,
         return false;
     }
     if (ps->epoch < config->ps.epoch) {
-        sl_log_error("the coordinator has begun anew, and does not know who has the shards of "
+        sl_log_error("the coordinator has restarted, and does not know who has the shards of "
                      "ps/%u: it says epoch %llu, and was at %llu",
                      task, (unsigned long long)ps->epoch, (unsigned long long)config->ps.epoch);
         return false;

@@ -121,7 +121,7 @@ void sl_process_report_totals(const struct sl_process *process)
                  " bytes out, %" PRIu64 " stalls",
                  process->name, total.requests, total.bytes_in, total.bytes_out, total.stalls);
     if (process->options.replicas > 0) {
-        (void)printf(", %" PRIu64 " writes acknowledged alone", total.degraded_writes);
+        (void)printf(", %" PRIu64 " writes acknowledged while degraded", total.degraded_writes);
     }
     print_tables(process);
     (void)printf("\n");

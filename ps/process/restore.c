@@ -22,7 +22,7 @@
 #define TABLE_WAIT_NS (60 * SL_CLOCK_NS_PER_S)
 
 #define FALL_BACK_HINT                                                                             \
-    "; with --restore-fallback it begins from the newest checkpoint before it that is whole"
+    "; with --restore-fallback it starts from the newest intact checkpoint before it"
 
 /* The search and its result. Owned by the offload thread while posted. */
 struct find {
@@ -161,7 +161,7 @@ static int look_at(struct find *find, uint64_t number, uint32_t *damaged)
                        why, is_damage(err) ? FALL_BACK_HINT : "");
         return err;
     }
-    sl_log_warn("checkpoint %" PRIu64 " is passed over: %s", number, why);
+    sl_log_warn("checkpoint %" PRIu64 " is skipped: %s", number, why);
     (*damaged)++;
     return 0;
 }
@@ -186,8 +186,8 @@ static int look_through(struct find *find, const struct sl_checkpoint_list *list
     }
     if (err == 0 && find->found.number == 0 && damaged > 0) {
         (void)snprintf(find->reason, sizeof find->reason,
-                       "of the checkpoints in %s that come into question none is whole; without "
-                       "--restore the tables begin empty",
+                       "of the checkpoints in %s that qualify none is intact; without --restore "
+                       "the tables begin empty",
                        options->directory);
         return SL_ERR_CORRUPT;
     }
@@ -199,8 +199,9 @@ static void drop_strays(const char *directory, struct sl_checkpoint_list *list)
     uint64_t first;
     const uint32_t count = sl_checkpoint_list_drop_strays(list, &first);
     if (count > 0) {
-        sl_log_warn("%s/checkpoint-%" PRIu64 "%s is ignored: it has no manifest, and its number is "
-                    "far above those of the job; remove the folder if nobody needs it",
+        sl_log_warn("%s/checkpoint-%" PRIu64
+                    "%s is ignored: it has no manifest, and its number is far above those of the "
+                    "job; remove the directory if nobody needs it",
                     directory, first, count > 1 ? ", like others above it," : "");
     }
 }
@@ -247,8 +248,7 @@ static void find_done(struct sl_offload_job *job)
         sl_log_error("nothing can be restored: %s",
                      find->err != 0 ? find->reason : "no thread to look for a checkpoint");
     } else if (find->options.restores && find->found.number == 0) {
-        sl_log_info("%s holds no complete checkpoint: begins with nothing",
-                    find->options.directory);
+        sl_log_info("%s holds no complete checkpoint: starts empty", find->options.directory);
     }
     restore->found = find->found;
     free(find);
@@ -274,11 +274,11 @@ static void abandon_done(struct sl_offload_job *job)
 {
     struct abandon *work = (struct abandon *)job;
     if (job->err == 0 && work->err != 0) {
-        sl_log_warn("checkpoints above %" PRIu64 " are not all set aside: %s", work->above,
+        sl_log_warn("checkpoints above %" PRIu64 " are not all abandoned: %s", work->above,
                     work->reason);
     } else if (job->err == 0 && work->count > 0) {
         sl_log_warn("%" PRIu32 " checkpoint%s of %s above %" PRIu64
-                    " %s set aside, since the job does not go on from there: " //
+                    " %s abandoned, since the job does not continue from there: " //
                     SL_CHECKPOINT_ABANDONED_NAME,
                     work->count, work->count == 1 ? "" : "s", work->directory, work->above,
                     work->count == 1 ? "is" : "are");
@@ -476,10 +476,10 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
         sl_log_info("restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
                     number, process->options.checkpoint.directory);
     } else if (restore != NULL && count_seats(process) == 0) {
-        sl_log_info("restores nothing: others serve its shards now, whose backups it gets");
+        sl_log_info("restores nothing: others serve its shards now; it receives their backups");
     } else if (restore != NULL && restore->found.number != 0) {
-        sl_log_warn("begins with nothing, although %s holds checkpoint %" PRIu64
-                    ": the job does not go on from there",
+        sl_log_warn("starts empty, although %s holds checkpoint %" PRIu64
+                    ": the job does not continue from there",
                     process->options.checkpoint.directory, restore->found.number);
     }
     if (restore != NULL && process->options.checkpoint.restores) {

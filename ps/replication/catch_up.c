@@ -37,7 +37,7 @@ static void again(struct sl_timer *timer, uint64_t now_ns)
                (replica->link == SL_REPLICATION_FOLLOWS && replica->block_count > 0)) {
         look_at_time(replica->server, now_ns);
     } else if (replica->link == SL_REPLICATION_NONE && replica->session != NULL) {
-        sl_session_reconnect(replica->session, "the image begins anew");
+        sl_session_reconnect(replica->session, "the snapshot restarts");
     }
 }
 
@@ -54,8 +54,8 @@ void sl_replication_catch_up_want(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     replica->link = SL_REPLICATION_WANTED;
     replica->snapshot_waits = false;
-    sl_log_info("shard %u: its backup on ps/%u gets an image; until it is in step, what is pushed "
-                "is acknowledged by this ps alone",
+    sl_log_info("shard %u: its backup on ps/%u receives a snapshot; until it is in sync, writes "
+                "are acknowledged while degraded",
                 server->options.shard.index, replica->config.backup_task);
 }
 
@@ -79,7 +79,7 @@ void sl_replication_catch_up_end(struct sl_server *server)
 /* It is tried again, from the beginning. */
 static void fail_for(struct sl_server *server, const char *why, uint64_t wait_ns)
 {
-    sl_log_warn("shard %u: the image for its backup: %s; it is tried again in %llu s",
+    sl_log_warn("shard %u: the snapshot for its backup: %s; retrying in %llu s",
                 server->options.shard.index, why, (unsigned long long)wait_ns / SL_CLOCK_NS_PER_S);
     sl_replication_log_abort(server);
     wait(server, wait_ns);

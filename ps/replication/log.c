@@ -154,8 +154,8 @@ static void look_at_step(struct sl_server *server)
     replica->is_in_sync = true;
     replica->catch_up_failures = 0;
     replica->degraded_since_ns = 0;
-    sl_log_info("shard %u: its backup on ps/%u is in step (epoch %" PRIu64
-                "); acknowledged alone so far: %" PRIu64 " writes",
+    sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64
+                "); acknowledged while degraded so far: %" PRIu64 " writes",
                 server->options.shard.index, replica->config.backup_task, replica->config.epoch,
                 replica->degraded_writes);
     sl_replication_report(server, true);

@@ -35,11 +35,11 @@ void sl_replication_receiver_admit(struct sl_server_conn *conn)
     struct sl_server *server = conn->server;
     struct sl_replication *replica = server->replica;
     if (sl_replication_receiver_waits(server)) {
-        sl_server_refuse(conn, SL_ERR_AGAIN, "the backup carries out what came before");
+        sl_server_refuse(conn, SL_ERR_AGAIN, "the backup executes earlier entries");
         return;
     }
     if (replica->feed != NULL) {
-        sl_server_drop(replica->feed, SL_ERR_CLOSED, "its primary has connected anew");
+        sl_server_drop(replica->feed, SL_ERR_CLOSED, "its primary reconnected");
     }
     const bool resumed = replica->state == conn->hello.state && !replica->is_loading;
     if (!resumed) {
@@ -188,7 +188,7 @@ static void fail(struct sl_server *server, const char *format, ...)
     (void)vsnprintf(what, sizeof what, format, args);
     va_end(args);
     char text[SL_MESSAGE_TEXT_BYTES];
-    (void)snprintf(text, sizeof text, "the backup is out of step at entry %" PRIu64 ": %s",
+    (void)snprintf(text, sizeof text, "the backup is not in sync at entry %" PRIu64 ": %s",
                    replica->position + 1, what);
     sl_log_error("shard %u: %s", server->options.shard.index, text);
     replica->is_broken = true;
@@ -344,7 +344,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
                         const struct sl_replication_entry_head *head)
 {
     struct sl_replication *replica = server->replica;
-    char reason[SL_MESSAGE_TEXT_BYTES] = "an image of what is there already";
+    char reason[SL_MESSAGE_TEXT_BYTES] = "a snapshot of what is there already";
     const bool is_first = request->id == 1;
     if (is_first != !replica->is_loading) {
         fail(server, "%.200s", reason);
@@ -405,7 +405,7 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
         return begin_block(server, request, &head);
     }
     if (server->replica->is_loading) {
-        fail(server, "it comes before the image is complete");
+        fail(server, "it comes before the snapshot is complete");
         return false;
     }
     switch (head.kind) {

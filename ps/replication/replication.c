@@ -70,10 +70,9 @@ void sl_replication_expired(struct sl_server *server, const struct sl_message_ex
     }
     struct sl_server_expiry *expiry = malloc(sizeof *expiry);
     if (expiry == NULL) {
-        sl_log_error(
-            "shard %u: no memory to remember that worker/%u is lost, for whose clock others "
-            "would wait for ever; this ps ends: start it anew",
-            server->options.shard.index, expired->task_index);
+        sl_log_error("shard %u: no memory to record that worker/%u expired: others would wait for "
+                     "its clock for ever; this ps ends: restart it",
+                     server->options.shard.index, expired->task_index);
         server->options.replica_failed(server->options.replica_ctx, SL_ERR_NO_MEMORY);
         return;
     }
@@ -133,9 +132,8 @@ void sl_replication_forget(struct sl_server *server)
         replica->is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
     }
     if (server->shard == NULL) {
-        sl_log_error(
-            "shard %u: no memory to have the backup; with the next epoch it is tried again",
-            server->options.shard.index);
+        sl_log_error("shard %u: no memory for the backup; retrying in the next epoch",
+                     server->options.shard.index);
     }
     replica->position = replica->acked = replica->received = 0;
     replica->is_loading = false;
@@ -146,10 +144,10 @@ void sl_replication_forget(struct sl_server *server)
  * knows that the shard is lost. It goes on to be about to take over: clients are refused. */
 static void fail_to_take_over(struct sl_server *server)
 {
-    sl_log_error("shard %u: cannot be promoted (epoch %" PRIu64
-                 "): its backup is out of step; this ps ends, and the shard is lost: start the ps "
-                 "anew",
-                 server->options.shard.index, server->replica->config.epoch);
+    sl_log_error(
+        "shard %u: cannot be promoted (epoch %" PRIu64
+        "): its backup is not in sync; this ps ends, and the shard is lost: restart the ps",
+        server->options.shard.index, server->replica->config.epoch);
     server->replica->is_broken = true;
     sl_replication_receiver_drop(server);
     server->options.replica_failed(server->options.replica_ctx, SL_ERR_CORRUPT);
@@ -166,7 +164,7 @@ void sl_replication_promoted(struct sl_server *server)
     replica->is_touched = true;
     sl_server_sessions_await(server, TAKE_OVER_LEASES);
     hear_expirations(server);
-    sl_log_info("shard %u: the backup takes over (epoch %" PRIu64 ")", server->options.shard.index,
+    sl_log_info("shard %u: the backup is promoted (epoch %" PRIu64 ")", server->options.shard.index,
                 replica->config.epoch);
     sl_replication_sender_open(server);
 }
@@ -177,7 +175,7 @@ static void take_over(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     replica->promoting = true;
     if (replica->feed != NULL) {
-        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup takes over");
+        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup is promoted");
     }
     if (replica->is_loading || !sl_replication_receiver_waits(server)) {
         sl_replication_promoted(server);
@@ -282,13 +280,13 @@ bool sl_replication_admits(struct sl_server_conn *conn)
         return may_wait || sl_replication_serves(server) ||
                (replica->config.epoch == 0 &&
                 server->options.local_index < server->options.server_count) ||
-               refuse(conn, SL_ERR_AGAIN, "it has the backup, or is about to take over");
+               refuse(conn, SL_ERR_AGAIN, "it has the backup, or is being promoted");
     }
     if (replica == NULL) {
         return refuse(conn, SL_ERR_REFUSED, "it was started without --replicas");
     }
     if (conn->hello.epoch > replica->config.epoch) {
-        return refuse(conn, SL_ERR_AGAIN, "it has not heard of that epoch yet");
+        return refuse(conn, SL_ERR_AGAIN, "it does not know that epoch yet");
     }
     if (replica->config.is_primary) {
         return refuse(conn, SL_ERR_EXISTS, "it is the primary now");
@@ -297,5 +295,5 @@ bool sl_replication_admits(struct sl_server_conn *conn)
         return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
     }
     return (server->shard != NULL || refuse(conn, SL_ERR_AGAIN, "it has no memory for it")) &&
-           (!replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is out of step"));
+           (!replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is not in sync"));
 }

@@ -61,7 +61,7 @@ static void on_silence(struct sl_timer *timer, uint64_t now_ns)
         (struct sl_replication *)(void *)((uint8_t *)timer -
                                           offsetof(struct sl_replication, silence));
     if (replica->session == NULL) {
-        sl_replication_sender_give_up(replica->server, "it cannot be reached");
+        sl_replication_sender_give_up(replica->server, "it is unreachable");
     } else if (sl_session_conn(replica->session) == NULL) {
         sl_replication_sender_give_up(replica->server, sl_session_last_error(replica->session));
     } else {
@@ -106,10 +106,10 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     replica->credit =
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     if (!is_it) {
-        sl_replication_sender_give_up(server, "it says that it is another shard");
+        sl_replication_sender_give_up(server, "it reports another shard");
     } else if (replica->link == SL_REPLICATION_IN_SYNC) {
         if (!welcome->resumed) {
-            sl_replication_sender_give_up(server, "it has forgotten what it had");
+            sl_replication_sender_give_up(server, "it has lost its state");
             return;
         }
         sl_replication_log_acknowledged(server, welcome->position);
@@ -161,8 +161,8 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
     (void)session;
     (void)err;
     struct sl_server *server = ctx;
-    sl_log_warn("shard %u: its backup: connection lost: %s; it is tried again",
-                server->options.shard.index, reason);
+    sl_log_warn("shard %u: its backup: connection lost: %s; retrying", server->options.shard.index,
+                reason);
     if (server->replica->link != SL_REPLICATION_IN_SYNC) {
         sl_replication_log_abort(server);
     }
@@ -178,13 +178,13 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
     sl_session_close(&server->replica->session);
     sl_timer_disarm(timers_of(server), &server->replica->silence);
     if (err == SL_ERR_EXISTS) {
-        sl_log_error("shard %u: %s: this ps was lost, and ends: start it anew",
+        sl_log_error("shard %u: %s: this ps expired, and ends: restart it",
                      server->options.shard.index, reason);
         sl_replication_fenced(server);
         return;
     }
     if (err == SL_ERR_REFUSED) {
-        sl_log_error("shard %u: nothing is acknowledged any more: %s", server->options.shard.index,
+        sl_log_error("shard %u: writes are no longer acknowledged: %s", server->options.shard.index,
                      reason);
     }
     sl_replication_sender_give_up(server, reason);

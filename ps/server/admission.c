@@ -35,7 +35,7 @@ static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
     if (conn->unsent_checks >= looks_max) {
         conn->unsent_checks = 0;
         sl_server_drop(conn, SL_ERR_DEADLINE,
-                       "it does not read: nothing of %u frames was sent for %u s", conn->out.count,
+                       "it does not read: none of %u frames was sent for %u s", conn->out.count,
                        looks_max);
     } else if (conn->frame_looks >= LOOKS_MAX_FRAME) {
         conn->frame_looks = 0;

@@ -456,7 +456,8 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
     if (checkpoint->stage == WANTED && is_for_catch_up(checkpoint)) {
         (void)snprintf(reason, sizeof reason,
-                       "the image of the shard's backup has been made for %" PRIu64 " s", waited_s);
+                       "the snapshot for the shard's backup has been running for %" PRIu64 " s",
+                       waited_s);
     } else if (checkpoint->stage == WANTED && checkpoint->jobs_away == 0) {
         (void)snprintf(reason, sizeof reason,
                        "a push has been in progress for %" PRIu64 " s without an end", waited_s);

@@ -130,7 +130,7 @@ static void send_elsewhere(struct sl_server_conn *conn)
     char *text = message.error.text;
     if (server->leader_endpoint[0] == '\0') {
         (void)snprintf(text, sizeof message.error.text,
-                       "nobody hosts the coordinator at the moment");
+                       "no process hosts the coordinator at the moment");
     } else {
         (void)snprintf(text, sizeof message.error.text, "%s hosts the coordinator, at %s",
                        server->leader_name, server->leader_endpoint);
@@ -138,7 +138,7 @@ static void send_elsewhere(struct sl_server_conn *conn)
     memcpy(message.error.coordinator, server->leader_endpoint, sizeof server->leader_endpoint);
     sl_server_send(conn, &message);
     conn->kind = SL_SERVER_CONN_REFUSED;
-    sl_log_debug("%s (%s) is sent elsewhere: %s", conn->name, conn->conn->peer, text);
+    sl_log_debug("%s (%s) is redirected: %s", conn->name, conn->conn->peer, text);
     sl_transport_disconnect(conn->conn);
 }
 

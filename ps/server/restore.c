@@ -302,7 +302,7 @@ static void report(const struct sl_server_restore *restore, bool goes_on)
                  server->options.shard.index, restore->options.number,
                  (double)restore->bytes / (1 << 20), (double)took_ns / (double)SL_CLOCK_NS_PER_S,
                  restore->is_same ? "" : "; from another number of shards",
-                 goes_on ? "" : "; a new job begins with its values, at iteration 0");
+                 goes_on ? "" : "; a new job starts with its values, at iteration 0");
 }
 
 /* The job was not over when the checkpoint was made: all shards agree on that, although each was

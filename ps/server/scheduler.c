@@ -156,7 +156,7 @@ static bool refuse_to_park(struct sl_server_request *request)
         sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
     } else {
         sl_server_request_fail(request, SL_ERR_NO_MEMORY,
-                               "the ps has no room for more requests that wait for clocks");
+                               "the ps has no room for more parked requests");
     }
     return true;
 }

@@ -146,8 +146,8 @@ static void end(struct sl_server_session *session, enum ending ending)
 static void lose(struct sl_server_session *session, const char *why)
 {
     char text[SL_MESSAGE_TEXT_BYTES];
-    (void)snprintf(text, sizeof text, "is lost: %s%s", why,
-                   session->role == SL_MESSAGE_ROLE_WORKER ? "; its clock counts no more" : "");
+    (void)snprintf(text, sizeof text, "expired: %s%s", why,
+                   session->role == SL_MESSAGE_ROLE_WORKER ? "; its clock no longer counts" : "");
     report(session, text);
     end(session, LOST);
 }
@@ -177,7 +177,8 @@ static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
         (struct sl_server_session *)(void *)((uint8_t *)timer -
                                              offsetof(struct sl_server_session, lease));
     char why[SL_MESSAGE_NAME_BYTES];
-    (void)snprintf(why, sizeof why, "it has not come back within %.3g s", lease_s(session->server));
+    (void)snprintf(why, sizeof why, "it has not reconnected within %.3g s",
+                   lease_s(session->server));
     lose(session, why);
 }
 
@@ -230,13 +231,13 @@ static void make_room_away(struct sl_server *server)
         return;
     }
     if (server->is_open) {
-        lose(first, "too many others are away");
+        lose(first, "too many others are disconnected");
         return;
     }
     if (first->role == SL_MESSAGE_ROLE_WORKER) {
         lose_early(sessions, first->task_index);
     }
-    report(first, "is lost: more clients are to be restored than may be connected");
+    report(first, "expired: the checkpoint has more clients than may be connected");
     away_remove(first);
     unlink_and_free(first);
 }
@@ -285,7 +286,7 @@ static int replace_worker(const struct sl_server_conn *conn, char *reason, size_
                        other->conn->conn->peer);
         return SL_ERR_AGAIN;
     }
-    lose(other, "another process has taken its place");
+    lose(other, "another process has its task now");
     return 0;
 }
 
@@ -311,7 +312,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
         if (session->conn != NULL) {
             struct sl_server_conn *old = session->conn;
             conn_release(session);
-            sl_server_drop(old, SL_ERR_CLOSED, "it has connected anew, from %s", conn->conn->peer);
+            sl_server_drop(old, SL_ERR_CLOSED, "it reconnected, from %s", conn->conn->peer);
         } else {
             away_remove(session);
         }
@@ -355,7 +356,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     make_room_away(server);
     wait_for(session);
     char text[SL_MESSAGE_TEXT_BYTES];
-    (void)snprintf(text, sizeof text, "is away: its connection broke; it has %.3g s to come back",
+    (void)snprintf(text, sizeof text, "is disconnected; it has %.3g s to reconnect",
                    lease_s(server));
     report(session, text);
 }
@@ -391,7 +392,8 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
     struct sl_server_conn *conn = session->conn;
     lose(session, expired->why);
     if (conn != NULL) {
-        sl_server_drop(conn, SL_ERR_CLOSED, "the coordinator has lost it: %s", expired->why);
+        sl_server_drop(conn, SL_ERR_CLOSED, "the coordinator declared it expired: %s",
+                       expired->why);
     }
 }
 
@@ -403,7 +405,7 @@ void sl_server_sessions_number(struct sl_server *server)
             continue;
         }
         if (session != NULL) {
-            lose(session, "it was lost while the shard was loaded");
+            lose(session, "it expired while the shard was loaded");
         } else {
             sl_shard_worker_expired(server->shard, worker);
         }

@@ -265,7 +265,7 @@ static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table
     for (uint32_t i = 0; i < count; i++) {
         if (arrays[i] == NULL) {
             return sl_shard_fail(shard, work, slice, SL_ERR_NOT_FOUND,
-                                 "nobody has pushed key %" PRIu64, keys[i]);
+                                 "no client has pushed key %" PRIu64, keys[i]);
         }
         if (arrays[i]->length != part_of(&work->view, work->key + i).whole) {
             return fail_length(shard, work, slice, work->key + i, arrays[i]->length);

@@ -31,7 +31,7 @@ int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *
                        sl_snapshot_kind_name(block->kind), named ? " of table " : "",
                        named ? table->spec.name : "");
     }
-    (void)snprintf(slice->reason, slice->reason_bytes, "image of shard %u of %u%s: %s",
+    (void)snprintf(slice->reason, slice->reason_bytes, "snapshot of shard %u of %u%s: %s",
                    load->stream_shard, load->stream_shard_count, where, what);
     return err;
 }
@@ -60,8 +60,9 @@ int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint
                         uint32_t stream_shard_count, char *reason, size_t reason_bytes)
 {
     if (stream_shard_count > SL_LIMIT_SHARDS || stream_shard >= stream_shard_count) {
-        (void)snprintf(reason, reason_bytes, "an image of shard %u of %u: accepts up to %d shards",
-                       stream_shard, stream_shard_count, SL_LIMIT_SHARDS);
+        (void)snprintf(reason, reason_bytes,
+                       "an snapshot of shard %u of %u: accepts up to %d shards", stream_shard,
+                       stream_shard_count, SL_LIMIT_SHARDS);
         return SL_ERR_CORRUPT;
     }
     sl_assert(shard->snapshot == NULL);

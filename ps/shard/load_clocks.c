@@ -96,7 +96,7 @@ static int begin_buffered(struct sl_shard_load *load, struct sl_shard_table *tab
                                  is_sparse ? head->count * table->spec.dim : head->count);
     if (load->buffered == NULL) {
         return sl_shard_load_fail(load, slice, SL_ERR_NO_MEMORY,
-                                  "pushes that wait for other workers fill the %zu bytes set aside",
+                                  "pushes that wait for other workers fill the %zu bytes reserved",
                                   shard->push_buffer.bytes_max);
     }
     load->buffered->clock = head->clock;
@@ -231,7 +231,7 @@ int sl_shard_load_clocks_end(struct sl_shard_load *load, struct sl_shard_slice *
     struct sl_shard *shard = load->shard;
     sl_clocks_load_end(&shard->clocks);
     if (load->buffered != NULL) {
-        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a staged push is not complete");
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a buffered push is not complete");
     }
     for (uint32_t i = 0; i < shard->table_count; i++) {
         struct sl_shard_table *table = shard->tables[i];

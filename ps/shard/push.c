@@ -26,7 +26,7 @@ static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *tabl
     }
     if (work->caller.worker >= table->queue_count) {
         return sl_shard_fail(shard, work, slice, SL_ERR_NO_MEMORY,
-                             "no memory to keep pushes of worker/%u aside", work->caller.worker);
+                             "no memory to buffer pushes of worker/%u", work->caller.worker);
     }
     uint64_t floats =
         table->sparse != NULL ? (uint64_t)section->key_count * table->spec.dim : section->count;
@@ -37,7 +37,7 @@ static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *tabl
     }
     if (buffered == NULL) {
         return sl_shard_fail(shard, work, slice, SL_ERR_NO_MEMORY,
-                             "pushes that wait for other workers fill the %zu bytes set aside",
+                             "pushes that wait for other workers fill the %zu bytes reserved",
                              shard->push_buffer.bytes_max);
     }
     sl_clocks_pushed(&shard->clocks, work->caller.worker);

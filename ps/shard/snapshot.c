@@ -12,7 +12,7 @@
 #define TABLES_BESIDES    2 /* clocks and buffered pushes count as tables */
 #define HEAD_COST         16
 
-static const char FULL[] = "the blocks that wait to be written fill the memory set aside for them";
+static const char FULL[] = "the blocks that wait to be written fill the memory reserved for them";
 
 /* Each table may have an open block. Together these take at most a quarter of the memory. */
 static uint32_t block_bytes_for(size_t bytes_max, uint32_t table_count)

@@ -139,7 +139,7 @@ class Flags(CheckpointTest):
         with self.client(coordinator) as client:
             Model(client, 1).push()
         self.drain(ps)
-        self.assertIn("holds no complete checkpoint: begins with nothing", ps[0].output)
+        self.assertIn("holds no complete checkpoint: starts empty", ps[0].output)
 
     def test_ps_without_a_folder_is_asked(self):
         ps, flags = self.start_ps()
@@ -147,7 +147,7 @@ class Flags(CheckpointTest):
         with self.client(flags[1]) as client:
             with self.assertRaises(protocol_client.Refused) as refused:
                 self.ask(client)
-        self.assertIn("started without a folder for checkpoints", refused.exception.text)
+        self.assertIn("started without a directory for checkpoints", refused.exception.text)
 
 
 class SaveAndRestore(CheckpointTest):
@@ -352,7 +352,7 @@ class FoldersOfTheirOwn(CheckpointTest):
                 os.makedirs(in_the_way)
                 with self.assertRaises(protocol_client.Refused) as refused:
                     self.ask(client)
-                self.assertIn(f"checkpoint {number} is given up: ps/1", str(refused.exception))
+                self.assertIn(f"checkpoint {number} is aborted: ps/1", str(refused.exception))
                 os.rmdir(in_the_way)
         self.kill(ps)
         self.assertEqual(self.restored("--checkpoint-keep", "1"), (state, 4))
@@ -384,7 +384,7 @@ class FoldersOfTheirOwn(CheckpointTest):
         self.save(2)
         shutil.rmtree(f"{self.checkpoints}-1")
         ps, _ = self.begin("--restore", "newest")
-        ps[0].wait_line("ps/0 has checkpoint 2 to begin from, ps/1 has none")
+        ps[0].wait_line("ps/0 has checkpoint 2 to start from, ps/1 has none")
         self.kill(ps)
 
 
@@ -412,7 +412,7 @@ class Damage(CheckpointTest):
         self.assertEqual(harness.visible(self.checkpoints),
                          [f"checkpoint-{n:06d}" for n in (1, 2, 3)])
         ps, coordinator = self.cluster(more=["--restore", "newest", "--restore-fallback"])
-        for word in (*words, "checkpoint 3 is passed over", f"checkpoint {to} is restored"):
+        for word in (*words, "checkpoint 3 is skipped", f"checkpoint {to} is restored"):
             self.assertIn(word, ps[0].output)
         with self.client(coordinator) as client:
             self.assertEqual(Model(client, 1).state(), self.states[to - 1])
@@ -453,7 +453,7 @@ class Damage(CheckpointTest):
             said = self.refused(*self.flags("--restore", which, "--restore-fallback"))
             self.assertIn("none is whole", said)
             for number in (1, 2, 3):
-                self.assertIn(f"checkpoint {number} is passed over", said)
+                self.assertIn(f"checkpoint {number} is skipped", said)
 
     def test_what_was_gone_back_from(self):
         """It is set aside: neither the newest, nor what is fallen back to."""
@@ -705,16 +705,16 @@ class Lost(CheckpointTest):
         self.assertFalse(os.path.exists(os.path.join(self.folder_of(1), "manifest.json")))
 
     def test_ps_that_returns_with_nothing(self):
-        self.lose(self.launch(), 1, "ps/1 was started again without the values of its shards",
+        self.lose(self.launch(), 1, "ps/1 was restarted without the values of its shards",
                   "no last checkpoint: ps/1 was started again")
 
     def test_workers_that_are_started_again(self):
         self.lose(self.launch("--restart-workers", 3), 1,
-                  "ps/1 was started again without the values that it had: start the job again")
+                  "ps/1 was restarted without the values that it had: start the job again")
 
     def test_ps_of_the_coordinator(self):
         self.lose(self.launch("--restart-workers", 3), 0,
-                  "ps/0 was started again without the values that it had: start the job again")
+                  "ps/0 was restarted without the values that it had: start the job again")
 
     def test_last_checkpoint_that_cannot_be_made(self):
         ps, coordinator = self.cluster()
@@ -764,14 +764,14 @@ class Stopped(CheckpointTest):
         for stopped in (True, False):
             if stopped:
                 launcher = self.start("starling-launch", *command)
-                launcher.wait_line("goes on with iteration")
+                launcher.wait_line("continues with iteration")
                 self.stop_in_the_middle(launcher)
             else:
                 epochs = max(done) // self.BATCHES + 2
                 launcher = self.start("starling-launch", *self.command(consistency, epochs))
                 self.assertEqual(launcher.wait(), 0, launcher.output)
             for count in done:
-                self.assertIn(f"goes on with iteration {count}, where the job is", launcher.output)
+                self.assertIn(f"continues with iteration {count}, where the job is", launcher.output)
             done = [before + now for before, now in zip(done, self.batches())]
         self.assertEqual(done, [epochs * self.BATCHES] * 2)
         self.assertIn("test AUC", launcher.output)
@@ -852,7 +852,7 @@ class Launched(CheckpointTest):
 
 class Disks(CheckpointTest):
     def test_full_disk(self):
-        """The checkpoint is given up in words, the job goes on, and what there was stays whole."""
+        """The checkpoint is aborted in words, the job goes on, and what there was stays whole."""
         os.mkdir(self.checkpoints)
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none",
                                   self.checkpoints], check=False, capture_output=True)

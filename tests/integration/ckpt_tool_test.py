@@ -304,7 +304,7 @@ for name, tensor in load_file(sys.argv[1]).items():
         self.make()
         ckpts = self.path("ckpts")
         for words, code, why in (
-                (("ls", self.path("none")), 1, "cannot list the folder"),
+                (("ls", self.path("none")), 1, "cannot list the directory"),
                 (("ls", self.folder, "1"), 1, "cannot open"),
                 (("ls", ckpts, "x"), 1, '"x" is no checkpoint'),
                 (("ls", ckpts, "9"), 1, "checkpoint-000009/manifest.json: No such file"),

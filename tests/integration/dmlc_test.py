@@ -218,7 +218,7 @@ class Failures(DmlcTest):
         def begin():
             return [self.start_role(role, "--start-timeout", "600") for role in ["server"] + ["worker"] * 3]
 
-        why = r"(?m)the job has not begun: after \d+ s it still waits for ps/1, worker/3$"
+        why = r"(?m)the job has not begun: after \d+ s still waiting for ps/1, worker/3$"
         others = self.gives_up(begin, "waiting for ps/1, worker/3", why)
         for process in others:
             self.assertEqual(process.wait(), 1, process.output)
@@ -235,24 +235,24 @@ class Failures(DmlcTest):
             servers[1].wait()
             return servers
 
-        servers = self.gives_up(begin, r"after \d+ s it still waits for worker/0, worker/1, worker/2, "
+        servers = self.gives_up(begin, r"after \d+ s still waiting for worker/0, worker/1, worker/2, "
                                    "worker/3; came and left: ps/1")
         self.assertEqual(servers[0].wait(), 1, servers[0].output)
 
     def test_without_a_scheduler(self):
         worker = self.start_role("worker", "--start-timeout", "5")
         self.assertEqual(worker.wait(), 1, worker.output)
-        self.assertIn("nobody listens there yet", worker.output)
+        self.assertIn("no process listens there yet", worker.output)
 
     def test_a_worker_is_lost_for_good(self):
         scheduler, servers, workers = self.endless({"PS_HEARTBEAT_TIMEOUT": "6"})
         workers[0].signal(signal.SIGKILL)
         workers[0].wait()
-        line = scheduler.wait_line("is lost: no heartbeat for 6 s")
+        line = scheduler.wait_line("expired: no heartbeat for 6 s")
         name = re.search(r"worker/\d", line).group()
         self.stop(workers[1:])
         self.assertEqual(scheduler.wait(), 1, scheduler.output)
-        self.assertIn(f"the job has ended: {name} is lost, and nobody else is left", scheduler.output)
+        self.assertIn(f"the job has ended: {name} expired, and no process is left", scheduler.output)
         for server in servers:
             self.assertEqual(server.wait(), 0, server.output)
 
@@ -260,7 +260,7 @@ class Failures(DmlcTest):
         scheduler, servers, workers = self.endless({"PS_HEARTBEAT_TIMEOUT": "60"})
         workers[0].signal(signal.SIGKILL)
         workers[0].wait()
-        line = scheduler.wait_line("is away")
+        line = scheduler.wait_line("is disconnected")
         name = re.search(r"worker/\d", line).group()
         workers[0] = self.start_role("worker")
         scheduler.wait_line(f"{name} was replaced")
@@ -322,12 +322,12 @@ class Failures(DmlcTest):
         scheduler, servers, workers = self.endless({"PS_HEARTBEAT_TIMEOUT": "6"})
         servers[0].signal(signal.SIGKILL)
         servers[0].wait()
-        line = scheduler.wait_line("is lost: no heartbeat for 6 s")
+        line = scheduler.wait_line("expired: no heartbeat for 6 s")
         name = re.search(r"ps/\d", line).group()
         for worker in workers:
             worker.signal(signal.SIGTERM)
         self.assertEqual(scheduler.wait(), 1, scheduler.output)
-        self.assertIn(f"{name} is lost, and nobody came in its place", scheduler.output)
+        self.assertIn(f"{name} expired, and no process replaced it", scheduler.output)
         self.assertEqual(servers[1].wait(), 0, servers[1].output)
 
     def test_a_scheduler_that_cannot_be_found(self):

@@ -94,7 +94,7 @@ class Refused(dpdk_jobs.DpdkTest):
     def test_beside_tcp_it_is_done_without(self):
         server = self.start_one("tcp://127.0.0.1:{port}", "--dpdk-device", self.NOWHERE)
         self.assertNotIn("dpdk", server.wait_line("ready"))
-        told = [line for line in server.lines if "workers come by the other data endpoint" in line]
+        told = [line for line in server.lines if "workers connect over the other data endpoint" in line]
         self.assertEqual(len(told), 1, server.output)
         self.assertIn("dpdk://10.77.0.1:9200: ", told[0])
         self.drain([server])

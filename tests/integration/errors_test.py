@@ -146,7 +146,7 @@ class EnvironmentErrors(harness.StarlingTest):
 
     def test_empty_paths(self):
         self.refuses("STARLING_SECRET_FILE", "", "path of a file")
-        self.refuses("STARLING_CHECKPOINT_DIR", "", "path of a folder")
+        self.refuses("STARLING_CHECKPOINT_DIR", "", "path of a directory")
 
     def test_restore_without_a_folder(self):
         self.refuses("STARLING_RESTORE", "latest", "--checkpoint-dir")

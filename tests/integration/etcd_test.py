@@ -23,7 +23,7 @@ ETCD = os.environ.get("STARLING_ETCD") or shutil.which("etcd") or "/usr/bin/etcd
 PREFIX = "/jobs/test"
 LEASE_S = 10  # of which the seat has half: who stands still for 3 s keeps it
 GONE = "does not host the coordinator any more"
-HOSTS = "hosts the coordinator from now on"
+HOSTS = "is elected leader and hosts the coordinator"
 
 
 class Etcd:
@@ -235,7 +235,7 @@ class KilledHost(StoreTest):
         cluster.ps[1 - host].wait_line(HOSTS)
         cluster.ps[host].signal(signal.SIGCONT)
         cluster.ps[host].wait_line(GONE)
-        cluster.ps[1 - host].wait_line(f"ps/{host} is back")
+        cluster.ps[1 - host].wait_line(f"ps/{host} reconnected")
         job.open_gate()
         self.end_well(workers)
         job.check()
@@ -247,14 +247,14 @@ class KilledHost(StoreTest):
         cluster, job, workers = self.sum_job(Etcd(self), "bsp", ps_count=3, iterations=60,
                                              extra=["--replicas", 1])
         for ps in cluster.ps:
-            ps.wait_line("is in step")
+            ps.wait_line("is in sync")
         host = cluster.host()
         cluster.ps[host].signal(signal.SIGSTOP)
         heir = cluster.ps[cluster.host(f"ps/{host}")]
         heir.wait_line(f"serves the shards of ps/{host} from now on")
         for index, worker in enumerate(workers):
             worker.wait_line("connected again")
-            self.assertNotIn(f"worker/{index} is lost", heir.output)
+            self.assertNotIn(f"worker/{index} expired", heir.output)
         job.open_gate()
         self.end_well(workers)
         job.check()
@@ -289,7 +289,7 @@ class KilledStore(StoreTest):
         cluster.drain()
 
     def test_all_of_etcd(self):
-        """Serving goes on without it; the coordinator waits, and goes on when it is back."""
+        """Serving goes on without it; the coordinator waits, and goes on when it reconnected."""
         etcd = Etcd(self)
         cluster, job, workers = self.sum_job(etcd, iterations=1500, pause_ms=10)
         host = cluster.ps[cluster.host()]
@@ -316,7 +316,7 @@ class KilledStore(StoreTest):
                                      "--start-timeout", "3"])
         self.assertEqual(ps[0].wait(), 1, ps[0].output)
         self.assertIn("the cluster store is out of reach: ", ps[0].output)
-        self.assertIn("nobody hosts the coordinator at the moment", ps[0].output)
+        self.assertIn("no process hosts the coordinator at the moment", ps[0].output)
 
 
 class OtherJobs(StoreTest):
@@ -331,7 +331,7 @@ class OtherJobs(StoreTest):
         self.end_well(workers)
         job.check()
         said = "".join(ps.output for ps in cluster.ps)
-        self.assertIn("the cluster store knew of a job whose ps are all gone: it is forgotten", said)
+        self.assertIn("the cluster store has records of a job without a living ps: they are dropped", said)
         cluster.drain()
 
     def test_of_another_shape(self):
@@ -382,7 +382,7 @@ class Scheduler(dmlc_test.DmlcTest):
         """Those beside it end with it, and may host the coordinator for a moment then."""
         heir.wait_line(HOSTS)
         for server in servers:
-            server.wait_line("the coordinator is back")
+            server.wait_line("the coordinator is reachable again")
         for worker in workers:
             worker.wait_line("): connected again")
         self.stop(workers)
@@ -399,7 +399,7 @@ class Scheduler(dmlc_test.DmlcTest):
         scheduler.wait()
         heir = self.start_role("scheduler", "--lease", LEASE_S)
         self.goes_on(servers, workers, heir)
-        self.assertIn("the job goes on", heir.output)
+        self.assertIn("the job continues", heir.output)
         self.assertNotIn("the job has begun", heir.output)
 
     def test_a_standby_takes_over(self):

@@ -72,7 +72,7 @@ class KilledWorker(FaultTest):
         self.wait_middle(workers[victim], workers)
         workers[victim].signal(signal.SIGKILL)
         self.assert_ends(workers[victim], status=-signal.SIGKILL)
-        cluster.ps[0].wait_line(f"worker/{victim} is away")
+        cluster.ps[0].wait_line(f"worker/{victim} is disconnected")
         if replaced:
             workers[victim] = job.start(victim)
             workers[victim].wait_line("begins with iteration")
@@ -82,7 +82,7 @@ class KilledWorker(FaultTest):
         for worker in workers:
             self.assert_ends(worker)
         self.assertGreater(job.check(), 3 * job.iterations)
-        said = f"worker/{victim} was replaced" if replaced else f"worker/{victim} is lost: no heartbeat"
+        said = f"worker/{victim} was replaced" if replaced else f"worker/{victim} expired: no heartbeat"
         cluster.ps[0].wait_line(said)
         cluster.drain()
 
@@ -142,7 +142,7 @@ class Network(FaultTest):
         for worker in workers:
             self.assert_ends(worker)
         self.assertGreater(cuts, 0)
-        cluster.ps[1].wait_line("the coordinator is back")
+        cluster.ps[1].wait_line("the coordinator is reachable again")
         cluster.drain()
 
     def test_away_for_longer_than_the_lease(self):
@@ -156,7 +156,7 @@ class Network(FaultTest):
         cluster.data[1].cut()
         job.open_gate()
         for index in range(4):
-            cluster.ps[1].wait_line(f"worker/{index} is lost: it has not come back")
+            cluster.ps[1].wait_line(f"worker/{index} expired: it has not reconnected")
         cluster.data[1].restore()
         for worker in workers:
             worker.wait_line("it has forgotten this client, which was away for too long")
@@ -232,7 +232,7 @@ class KilledPs(FaultTest):
         for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):
             self.assert_ends(worker, "ends without goodbye, as lost", status=128 + number)
         for index in range(2):
-            cluster.ps[0].wait_line(f"worker/{index} is away")
+            cluster.ps[0].wait_line(f"worker/{index} is disconnected")
 
 
 class StoppedProcess(FaultTest):
@@ -268,7 +268,7 @@ class StoppedProcess(FaultTest):
                 stopped = workers.pop(1)
                 stopped.signal(signal.SIGSTOP)
                 job.open_gate()
-                cluster.ps[1].wait_line("worker/1 is lost")
+                cluster.ps[1].wait_line("worker/1 expired")
                 for worker in workers:
                     self.assert_ends(worker)
                 stopped.signal(signal.SIGCONT)

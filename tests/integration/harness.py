@@ -44,7 +44,7 @@ def adult(kind):
 
 
 def visible(folder):
-    """The names in the folder, sorted, without hidden ones such as the locks of checkpoint folders."""
+    """The names in the directory, sorted, without hidden ones such as the locks of checkpoint folders."""
     return sorted(name for name in os.listdir(folder) if not name.startswith("."))
 
 
@@ -200,7 +200,7 @@ class Process:
 
 
 class StarlingTest(unittest.TestCase):
-    """A test with a folder of its own, whose processes end with it."""
+    """A test with a directory of its own, whose processes end with it."""
 
     maxDiff = None
 

@@ -67,7 +67,7 @@ class Impostor(harness.StarlingTest):
                 self.assertTrue(answer_next(listener, parts), servers[1].output)
                 self.assertTrue(servers[1].running(), servers[1].output)
         servers[0] = self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", 0, *extra)
-        servers[1].wait_line("the coordinator is back")
+        servers[1].wait_line("the coordinator is reachable again")
         self.drain(servers)
 
 

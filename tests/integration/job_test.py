@@ -226,7 +226,7 @@ class LossyJob(Generated):
         launcher = self.start_job(consistency, index, "--restart-workers", 1)
         self.assert_ended(launcher)
         self.assertIn(f"worker/{index} failed: {KILLED}; it is started again", launcher.output)
-        line = launcher.wait_line("goes on with iteration")
+        line = launcher.wait_line("continues with iteration")
         self.assertIn(f"[worker/{index}]", line)
         whole = self.read_report(1 if index != 1 else 2)["batches"]
         self.assertLess(self.read_report(index)["batches"], whole, "it has not begun anew")
@@ -245,7 +245,7 @@ class LossyJob(Generated):
         launcher = self.start_job("bsp", 0, "--on-worker-loss", "continue")
         self.assert_ended(launcher, evaluator=1)
         self.assertIn("the job ends without worker/0", launcher.output)
-        self.assertIn("evaluates the model, since the workers before it are lost", launcher.output)
+        self.assertIn("evaluates the model, since the workers before it expired", launcher.output)
         self.assertIn("test AUC", launcher.output)
         self.assertFalse(os.path.exists(self.report), "worker 0 has left a report")
 
@@ -268,7 +268,7 @@ class LossyJob(Generated):
         self.drain(servers)
         came = "nothing to train" not in joins.output
         if came and consistency == "bsp":
-            self.assertIn("goes on with iteration", joins.output)
+            self.assertIn("continues with iteration", joins.output)
         return came
 
     def test_failing_worker_can_be_replaced(self):
@@ -284,7 +284,7 @@ class LossyJob(Generated):
         self.assertEqual(failing.wait(), 1, failing.output)
         self.assertIn("broken:", failing.output)
         again = self.start("starling-worker", *flags, "--data", self.data[1], "--epochs", 2, *args)
-        again.wait_line("goes on with iteration")
+        again.wait_line("continues with iteration")
         self.assertEqual(again.wait(), 0, again.output)
         self.drain(servers)
 
@@ -308,9 +308,9 @@ class Lines(Secured):
         for server in servers:
             server.wait_line("ready")
         servers[1].signal(signal.SIGSTOP)
-        servers[0].wait_line("ps/1 is lost")
+        servers[0].wait_line("ps/1 expired")
         servers[1].signal(signal.SIGCONT)
-        servers[0].wait_line("ps/1 is back")
+        servers[0].wait_line("ps/1 reconnected")
         self.drain(servers)
 
     def test_tls_is_not_insecure(self):

@@ -86,7 +86,7 @@ class LaunchTest(harness.StarlingTest):
         self.script("starling-worker", UP + body)
 
     def forget(self):
-        """Removes what the fake ps of an earlier job left in the folder."""
+        """Removes what the fake ps of an earlier job left in the directory."""
         for name in os.listdir(self.folder):
             if name == "ps.pid" or name.startswith("up-"):
                 os.unlink(os.path.join(self.folder, name))
@@ -433,7 +433,7 @@ class Losses(LaunchTest):
 
     def test_job_goes_on_without_the_lost(self):
         output = self.lossy("--on-worker-loss", "continue", times=9)
-        self.assertIn("worker/1 is lost: killed by signal 9 (Killed); the job goes on without it",
+        self.assertIn("worker/1 failed: killed by signal 9 (Killed); the job continues without it",
                       output)
         self.assertIn("the job ends without worker/1: lost on the way", output)
         self.assertIn("worker 0 is done", output)
@@ -448,8 +448,8 @@ class Losses(LaunchTest):
     def test_job_fails_when_all_are_lost(self):
         self.worker("exit 1\n")
         output = self.launched("--workers", 2, "--on-worker-loss", "continue", status=1)
-        self.assertIn("worker/0 is lost: exit status 1", output)
-        self.assertIn("worker/1 is lost: exit status 1", output)
+        self.assertIn("worker/0 failed: exit status 1", output)
+        self.assertIn("worker/1 failed: exit status 1", output)
         self.assertIn("no worker is left", output)
         self.ps_is_gone()
 
@@ -528,7 +528,7 @@ class Replicas(LaunchTest):
 
     def test_the_job_goes_on_without_one(self):
         process = self.lossy("--restart-ps", 1, end="exit 1", times=9)
-        process.wait_line("ps/1 is lost: exit status 1; the job goes on without it")
+        process.wait_line("ps/1 failed: exit status 1; the job continues without it")
         output = self.ends(process)
         self.assertIn("(restart 1 of 1)", output)
         self.assertIn("the job ends without ps/1: lost on the way", output)
@@ -544,8 +544,8 @@ class Replicas(LaunchTest):
 
     def test_two_that_are_not_side_by_side(self):
         process = self.lossy(victims="1 3", ps=5)
-        process.wait_line("ps/1 is lost: killed by signal 9 (Killed); the job goes on without it")
-        process.wait_line("ps/3 is lost: killed by signal 9 (Killed); the job goes on without it")
+        process.wait_line("ps/1 failed: killed by signal 9 (Killed); the job continues without it")
+        process.wait_line("ps/3 failed: killed by signal 9 (Killed); the job continues without it")
         self.ends(process)
 
     def test_ps_0_hosts_the_coordinator(self):
@@ -659,7 +659,7 @@ class Ssh(LaunchTest):
     def test_missing_working_folder_ends_the_start(self):
         self.worker("echo started\n")
         output = self.by_ssh("a ps\nbare worker\n", status=1)
-        self.assertIn(f"cannot enter the working folder {os.path.realpath(self.folder)}/not-there on bare",
+        self.assertIn(f"cannot enter the working directory {os.path.realpath(self.folder)}/not-there on bare",
                       output)
         self.assertIn("worker/0 on bare failed: exit status 127", output)
         self.assertNotIn("started", output)
@@ -787,10 +787,10 @@ class Slurm(LaunchTest):
         processes = self.start_step(3, "--port-base", harness.free_ports(1)[0], "--on-worker-loss",
                                     "continue")
         self.assertEqual([process.wait() for process in processes], [0, 0, 1])
-        self.assertIn("worker/1 is lost: its launcher says status 1", processes[0].output)
+        self.assertIn("worker/1 ended: its launcher reports status 1", processes[0].output)
         self.assertIn("the job ends without worker/1", processes[0].output)
         self.assertIn("[ps/0] drained", processes[0].output)
-        self.assertIn("worker/1 is lost", processes[2].output)
+        self.assertIn("worker/1 expired", processes[2].output)
         self.assertNotIn("all were lost", processes[2].output)
 
     def test_bad_environment(self):

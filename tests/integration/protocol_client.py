@@ -587,7 +587,7 @@ class Connection:
         return self.last_control_id
 
     def answer(self, message_id, body, wait_s=WAIT_S):
-        """Waits for the answer; a Waiting before it is passed over."""
+        """Waits for the answer; a Waiting before it is skipped."""
         end = time.monotonic() + wait_s
         while True:
             for message in self.messages:

@@ -373,7 +373,7 @@ class Parameters(ClusterTest):
         return found
 
     def test_credit_comes_back(self):
-        """Far more work than the first credit pays for; at rest all of it is back."""
+        """Far more work than the first credit pays for; at rest all of it reconnected."""
         self.cluster()
         client = self.client()
         table = client.open(name="wide", dim=4096)
@@ -472,7 +472,7 @@ class Members(ClusterTest):
         shard = other.shards[0]
         again = shard.ask("table_open", "table_opened", spec=told["spec"], table_id=table.id)
         self.assertEqual(again["table_id"], table.id)
-        with self.refused(pc.NOT_FOUND, "nobody has opened a table"):
+        with self.refused(pc.NOT_FOUND, "no client has opened a table"):
             self.connection().ask("table_open", "table_open", spec={"name": "summ"}, ask=1)
         with self.refused(pc.INVALID, "the coordinator is"):
             shard.ask("table_open", "table_open", spec={"name": "sum"}, ask=1)

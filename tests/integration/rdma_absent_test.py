@@ -28,7 +28,7 @@ class RdmaAbsent(job_test.Generated):
     def assert_dropped(self, server, endpoint, why):
         """Said once, whatever the number of reactors; and what is left is ready."""
         self.assertNotIn("rdma", server.wait_line("ready"))
-        told = [line for line in server.lines if "workers come by the other data endpoint" in line]
+        told = [line for line in server.lines if "workers connect over the other data endpoint" in line]
         self.assertEqual(len(told), 1, server.output)
         self.assertIn(endpoint, told[0])
         self.assertRegex(told[0], why)

@@ -289,7 +289,7 @@ class Faults(FaultsTest):
         self.end(cluster, job, workers, restarted=(1,))
 
     def test_device_goes_and_comes_back(self):
-        """Who comes when it is back is connected over RDMA."""
+        """Who comes when it reconnected is connected over RDMA."""
         cluster, job, workers = self.begin(count=3, iterations=400)
         self.lose_device(workers)
         self.bring_device_back(cluster)
@@ -315,7 +315,7 @@ class MoreFaults(FaultsTest):
         self.lose_device(workers)
         self.bring_device_back(cluster)
         for worker in workers:
-            worker.wait_line("it can be reached by a nearer way again")
+            worker.wait_line("the preferred path works again")
         self.wait_connected(cluster.ps, 16)
         self.assertEqual(self.end(cluster, job, workers), 4 * job.iterations)
 

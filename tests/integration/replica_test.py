@@ -48,7 +48,7 @@ class ReplicaTest(harness.StarlingTest):
     def wait_in_step(self, more):
         """So many more pairs of a ps and its backup are in step."""
         self.in_step += more
-        wait_count(self.cluster.ps[0], ": they are in step", self.in_step)
+        wait_count(self.cluster.ps[0], ": they are in sync", self.in_step)
 
     def start_job(self, consistency, **options):
         self.job = sum_job.SumJob(self, self.cluster, consistency, gated=True, **options)
@@ -114,7 +114,7 @@ class TakeOver(ReplicaTest):
         ps = [self.cluster.ps[i] for i in (1, 2, 0)]
         self.drain(ps)
         told = sum(int(word) for process in ps for word in
-                   re.findall(r"(\d+) writes acknowledged alone", process.output))
+                   re.findall(r"(\d+) writes acknowledged while degraded", process.output))
         self.assertGreaterEqual(told, alone)
 
     def test_of_several_shards(self):
@@ -128,7 +128,7 @@ class TakeOver(ReplicaTest):
         self.wait_served(1, 2)
         held.signal(signal.SIGCONT)
         self.assertEqual(held.wait(), 1, held.output)
-        self.assertIn("start it anew", held.output)
+        self.assertIn("restart it", held.output)
         self.end_job()
 
 
@@ -338,7 +338,7 @@ class Checkpoints(ReplicaTest):
         self.ask()
         self.kill(2)
         self.wait_served(2, 0)
-        self.cluster.ps[0].wait_line("ps/2 had the shards of ps/1 without a backup in step")
+        self.cluster.ps[0].wait_line("ps/2 had the shards of ps/1 without a backup in sync")
         self.cluster.ps[2] = self.cluster.start_ps(2)
         self.cluster.ps[2].wait_line("shard 1: checkpoint 1 is restored")
         self.job.open_gate()
@@ -371,13 +371,13 @@ class Scheduler(dmlc_test.DmlcTest):
         servers = [self.start_role("server", "--replicas", 1, env={"DMLC_RANK": str(rank)})
                    for rank in range(3)]
         workers = [self.start_role("worker") for _ in range(dmlc_test.WORKERS)]
-        wait_count(scheduler, ": they are in step", 3)
+        wait_count(scheduler, ": they are in sync", 3)
         self.wait_trains(workers)
         servers[0].signal(signal.SIGKILL)
         servers[0].wait()
         servers[0] = self.start_role("server", "--replicas", 1, env={"DMLC_RANK": "0"})
         scheduler.wait_line("ps/1 serves the shards of ps/0 from now on")
-        wait_count(scheduler, ": they are in step", 5)
+        wait_count(scheduler, ": they are in sync", 5)
         servers[1].signal(signal.SIGKILL)
         servers[1].wait()
         scheduler.wait_line("ps/0 serves the shards of ps/0 from now on")
@@ -398,7 +398,7 @@ class Scheduler(dmlc_test.DmlcTest):
         scheduler = start_scheduler()
         servers = [start_server(rank) for rank in range(3)]
         workers = [self.start_role("worker") for _ in range(dmlc_test.WORKERS)]
-        wait_count(scheduler, ": they are in step", 3)
+        wait_count(scheduler, ": they are in sync", 3)
         self.wait_trains(workers)
         for process in (scheduler, servers[1]):
             process.signal(signal.SIGKILL)
@@ -406,7 +406,7 @@ class Scheduler(dmlc_test.DmlcTest):
         scheduler = start_scheduler()
         servers[1] = start_server(1)
         scheduler.wait_line("ps/2 serves the shards of ps/1 from now on")
-        wait_count(scheduler, ": they are in step", 2)
+        wait_count(scheduler, ": they are in sync", 2)
         self.end(scheduler, servers, workers)
 
 
@@ -418,7 +418,7 @@ class Launched(harness.StarlingTest):
         launcher = self.start("starling-launch", "--ps", 3, "--workers", 2, "--replicas", 1,
                               "--lease", LEASE_S, *flags, "--", "--data", data, "--model", "lr",
                               "--epochs", 100000, "--timeout", 60, "--batch-size", 100)
-        wait_count(launcher, ": they are in step", 3)
+        wait_count(launcher, ": they are in sync", 3)
         launcher.wait_line("starling-worker/milestones has id")  # a worker is connected
         return launcher
 
@@ -444,10 +444,10 @@ class Launched(harness.StarlingTest):
         self.kill(launcher, 1)
         launcher.wait_line("ps/1 failed: killed by signal 9 (Killed); it is started again in 1 s")
         launcher.wait_line("ps/2 serves the shards of ps/1 from now on")
-        wait_count(launcher, ": they are in step", 5)
+        wait_count(launcher, ": they are in sync", 5)
         self.kill(launcher, 2)
         launcher.wait_line("ps/1 serves the shards of ps/1 from now on")
-        wait_count(launcher, ": they are in step", 7)
+        wait_count(launcher, ": they are in sync", 7)
         self.end(launcher)
 
     def test_ps_0_is_started_again_with_the_coordinator(self):
@@ -460,14 +460,14 @@ class Launched(harness.StarlingTest):
                     launcher.wait_line("checkpoint 1 is complete")
                 self.kill(launcher, 0)
                 launcher.wait_line("ps/1 serves the shards of ps/0 from now on")
-                wait_count(launcher, ": they are in step", 5)
+                wait_count(launcher, ": they are in sync", 5)
                 self.assertNotIn("is restored", launcher.output)
                 self.end(launcher)
 
     def test_the_job_goes_on_without_a_ps(self):
         launcher = self.launch()
         self.kill(launcher, 2)
-        launcher.wait_line("ps/2 is lost: killed by signal 9 (Killed); the job goes on without it")
+        launcher.wait_line("ps/2 failed: killed by signal 9 (Killed); the job continues without it")
         launcher.wait_line("ps/0 serves the shards of ps/2 from now on")
         launcher.wait_line("connected again")
         self.end(launcher)

@@ -301,7 +301,7 @@ class Soak:
             for line in ps.lines:
                 for owner in range(others + 1):
                     if f"the shards of ps/{owner}" in line:
-                        last[owner] = ": they are in step (" in line
+                        last[owner] = ": they are in sync (" in line
             if len(last) > others and all(last.values()):
                 return
             if time.monotonic() > end:

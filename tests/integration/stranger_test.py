@@ -114,7 +114,7 @@ class StrangerTest(dpdk_jobs.DpdkTest):
         if not SANITIZED:  # AddressSanitizer keeps what has been freed
             self.assertLess(cost, MEMORY_MAX, "resident bytes for the stranger")
         self.drain([server])
-        self.assertNotIn("worker/0 is away", server.output)
+        self.assertNotIn("worker/0 is disconnected", server.output)
 
 
 

@@ -343,7 +343,7 @@ REPLICA_MUTATIONS = [
      "        return refuse("),
     ("replicas: the backup keeps what it had in another epoch", "ps/replication/replication.c",
      "    } else {\n        sl_replication_forget(server);\n    }\n", "    }\n"),
-    ("replicas: a backup out of step is promoted", "ps/replication/replication.c",
+    ("replicas: a backup not in sync is promoted", "ps/replication/replication.c",
      "    if (replica->is_broken || replica->is_loading) {", "    if (replica->is_loading) {"),
     ("replicas: an epoch during a promotion is that of a primary", "ps/replication/replication.c",
      "    if (replica->promoting) {\n"

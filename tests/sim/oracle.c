@@ -162,7 +162,7 @@ void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint
     struct sl_sim_instance *started = &oracle->instances[instance];
     started->first_clock = started->ticks = started->ticks_acked = clock;
     started->counts = started->has_clock && !started->tainted && clock != UINT32_MAX;
-    sl_sim_oracle_note(oracle, "worker/%d begins at iteration %d", (int)started->task, (int)clock);
+    sl_sim_oracle_note(oracle, "worker/%d starts at iteration %d", (int)started->task, (int)clock);
 }
 
 void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance)

@@ -124,7 +124,7 @@ class Archive:
             raise Missing(f"cannot find the package {package}: {missing}") from None
 
     def fetch(self, package, version=None):
-        """The package's file, which stays in the folder: an attempt that fails later finds it there."""
+        """The package's file, which stays in the directory: an attempt that fails later finds it there."""
         wanted = f"{package}={version}" if version else package
 
         def held():

@@ -33,7 +33,7 @@ static void list_published(const struct sl_checkpoint_manifest *manifest, FILE *
     if (manifest->base == 0) {
         (void)fprintf(to, "%-16s", "full");
     } else {
-        (void)fprintf(to, "adds to %06" PRIu64 "  ", manifest->base);
+        (void)fprintf(to, "is based on %06" PRIu64 "  ", manifest->base);
     }
     (void)fprintf(to, "  %-20s  %6u  %12" PRIu64 "  %14" PRIu64 "\n", time_text,
                   manifest->shard_count, rows, bytes);
@@ -127,7 +127,7 @@ static int verify_one(const char *directory, uint64_t number,
     int err = sl_checkpoint_directory_verify(sl_disk_system(), directory, number, range, &report,
                                              reason, reason_bytes);
     if (err == 0) {
-        (void)fprintf(to, "whole    checkpoint %06" PRIu64 " and what it adds to\n", number);
+        (void)fprintf(to, "whole    checkpoint %06" PRIu64 " and its base\n", number);
     }
     return err;
 }

@@ -35,8 +35,8 @@ static const struct sl_cli_option verify_options[] = {
      .name = "first-shard",
      .target = &flags.first_shard,
      .most = SL_LIMIT_SHARDS,
-     .help = "With --shards: of the files of these shards only, as where each ps has a folder of "
-             "its own."},
+     .help = "With --shards: of the files of these shards only, as where each ps has a directory "
+             "of its own."},
     {.kind = SL_CLI_U64,
      .name = "shards",
      .target = &flags.shards,
@@ -70,12 +70,12 @@ static const struct sl_cli_option import_options[] = {
      .name = "out",
      .target = &flags.out,
      .metavar = "DIR",
-     .help = "The folder of checkpoints, which is made unless it is there."},
+     .help = "The directory of checkpoints, which is made unless it is there."},
     {.kind = SL_CLI_U64,
      .name = "number",
      .target = &flags.number,
      .most = (double)SL_LIMIT_CHECKPOINT_NUMBER,
-     .help = "The checkpoint's number; 0: the one after the last in the folder."},
+     .help = "The checkpoint's number; 0: the one after the last in the directory."},
     {.kind = SL_CLI_U64,
      .name = "shards",
      .target = &flags.shards,
@@ -214,14 +214,14 @@ static int run_import(const struct words *words, char *reason, size_t reason_byt
 
 static const struct command commands[] = {
     {.name = "ls",
-     .summary = "Lists the checkpoints of a folder, or the tables of one of them.",
+     .summary = "Lists the checkpoints of a directory, or the tables of one of them.",
      .usage = "DIR [N|newest]",
      .words_least = 1,
      .words_most = 2,
      .run = run_ls},
     {.name = "verify",
-     .summary = "Reads every byte of a checkpoint, or of all in a folder, and names each file that "
-                "is damaged, cut short or missing.",
+     .summary = "Reads every byte of a checkpoint, or of all in a directory, and names each file "
+                "that is damaged, cut short or missing.",
      .usage = "DIR [N|newest] [options]",
      .options = verify_options,
      .option_count = LENGTH(verify_options),

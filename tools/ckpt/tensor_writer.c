@@ -273,7 +273,7 @@ static int sync_directory(const struct sl_tensor_writer *archive, char *reason, 
     (void)snprintf(path, sizeof path, "%s", archive->path);
     int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    int err = done ? 0 : refuse(archive, "sync the folder of", reason, reason_bytes);
+    int err = done ? 0 : refuse(archive, "sync the directory of", reason, reason_bytes);
     if (fd >= 0) {
         (void)close(fd);
     }

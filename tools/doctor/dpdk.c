@@ -233,7 +233,7 @@ static void check_memif(struct sl_doctor *doctor, const struct sl_endpoint_devic
         char what[256];
         (void)snprintf(what, sizeof what, "%s: %s", is_server ? directory : socket, strerror(err));
         sl_doctor_advise(missing(doctor, "dpdk device", device, what),
-                         "make the folder, and let the user write to it");
+                         "make the directory, and let the user write to it");
     } else {
         sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_WARNING, 0, "dpdk device",
                                         "%s: nobody is at %s yet", device->name, socket),

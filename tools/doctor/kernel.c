@@ -147,14 +147,14 @@ static void check_shm(struct sl_doctor *doctor)
     if (system->no_memfd != NULL) {
         sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_MISSING, shm, "shm",
                                         "no memory to share (memfd_create): %s", system->no_memfd),
-                         "allow memfd_create in the container's seccomp profile; workers of this "
-                         "machine come over tcp until then");
+                         "allow memfd_create in the container's seccomp profile; workers on this "
+                         "host connect over tcp until then");
     } else if (system->no_abstract != NULL) {
         sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_MISSING, shm, "shm",
                                         "no unix sockets with abstract names: %s",
                                         system->no_abstract),
-                         "allow unix sockets in the sandbox's profile; workers of this machine "
-                         "come over tcp until then");
+                         "allow unix sockets in the sandbox's profile; workers on this host "
+                         "connect over tcp until then");
     } else {
         (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "shm",
                              "with processes of the same user and network namespace");

@@ -43,141 +43,141 @@ static const struct sl_cli_option table[] = {
      .name = "ps-reactors",
      .target = &options.ps_reactors,
      .most = SL_LIMIT_REACTORS,
-     .help = "Reactor threads of each ps, by NETWORK_PS_CORE_NUMBER; 0: as the environment says."},
+     .help =
+         "Reactor threads of each server (NETWORK_PS_CORE_NUMBER); 0: as the environment says."},
     {.kind = SL_CLI_U64,
      .name = "worker-reactors",
      .target = &options.worker_reactors,
      .most = SL_LIMIT_REACTORS,
-     .help = "The same of each worker, by NETWORK_WORKER_CORE_NUMBER."},
+     .help = "Reactor threads of each worker (NETWORK_WORKER_CORE_NUMBER); 0: as the environment "
+             "says."},
     {.kind = SL_CLI_U64,
      .name = "replicas",
      .target = &options.replicas,
      .metavar = "N",
      .most = 1,
-     .help = "Backups of each shard, 0 or 1, on another ps, so that a ps may die: --ps 2 at least. "
-             "The job goes on without one that ends badly, or, with --restart-ps, with another in "
-             "its place; but for ps 0, which hosts the coordinator, with --cluster-store or "
-             "--restart-ps only."},
+     .help =
+         "Backups of each shard, 0 or 1, each on another server: needs --ps 2 or more. If a server "
+         "fails, the job continues on its backups; with --restart-ps, the server is restarted too. "
+         "Server 0 hosts the coordinator: it may fail only with --cluster-store or --restart-ps."},
     {.kind = SL_CLI_STRING,
      .name = "ps-args",
      .target = &options.ps_args,
      .metavar = "ARGS",
-     .help = "More arguments for every ps, in one word; quotes and backslashes as in a shell."},
+     .help = "More arguments for every server, as one word; quotes and backslashes work as in a "
+             "shell."},
     {.kind = SL_CLI_FLAG,
      .name = "rdma",
      .target = &options.rdma,
-     .help = "Every ps serves by RDMA beside TCP: workers of other machines that have it come that "
-             "way. On one machine they come through shared memory, and need none."},
+     .help = "Every server also serves over RDMA. Workers on other hosts use it; workers on the "
+             "same host use shared memory."},
     {.kind = SL_CLI_STRING,
      .name = "ps-dpdk-device",
      .target = &options.ps_devices,
      .metavar = "DEVICE?addr=A;...",
-     .help = "DPDK's devices of each ps, as its --dpdk-device has them: it serves by them beside "
-             "TCP. {task} stands for its index, {task+N} for that plus N; a device with {worker} "
-             "or {worker+N} in it is had once for each worker."},
+     .help = "DPDK devices of each server, as in its --dpdk-device. {task} stands for the server's "
+             "index, {task+N} for that plus N; a device with {worker} or {worker+N} is repeated "
+             "for each worker."},
     {.kind = SL_CLI_STRING,
      .name = "worker-dpdk-device",
      .target = &options.worker_devices,
      .metavar = "DEVICE?addr=A;...",
-     .help = "The same of each worker, by which it comes to such ps: "
+     .help = "DPDK devices of each worker, with which it reaches such servers: "
              "0000:3b:00.0?addr=10.0.0.{task+10}/24."},
     {.kind = SL_CLI_STRING,
      .name = "bin-dir",
      .target = &options.bin_dir,
      .metavar = "DIR",
-     .help = "Where starling-ps and starling-worker are, on every machine. Without it: beside this "
-             "program, else on the PATH."},
-    {.kind = SL_CLI_SECTION,
-     .name = "Where it runs: on this machine, unless one of these is given"},
+     .help = "Directory of starling-ps and starling-worker on every host. Default: the directory "
+             "of this program, else the PATH."},
+    {.kind = SL_CLI_SECTION, .name = "Where to run: on this host, unless one of these is given"},
     {.kind = SL_CLI_STRING,
      .name = "host-list",
      .target = &options.host_list,
      .metavar = "FILE",
-     .help = "On other machines, by ssh: lines \"[user@]host[:slots] ps|worker\"."},
+     .help = "Run on other hosts over ssh: lines \"[user@]host[:slots] ps|worker\"."},
     {.kind = SL_CLI_FLAG,
      .name = "slurm",
      .target = &options.slurm,
-     .help = "On the machines of the Slurm allocation that this runs in."},
+     .help = "Run on the hosts of the current Slurm allocation."},
     {.kind = SL_CLI_STRING,
      .name = "bind",
      .target = &options.bind,
      .metavar = "ADDRESS",
-     .help = "This machine: the address that the ps listen at, 127.0.0.1 or ::1."},
+     .help = "Address that the servers listen on, on this host: 127.0.0.1 or ::1."},
     {.kind = SL_CLI_STRING,
      .name = "ssh",
      .target = &options.ssh,
      .metavar = "COMMAND",
-     .help = "What is run with a host and a command."},
+     .help = "Command that is run with a host and a command."},
     {.kind = SL_CLI_U64,
      .name = "port-base",
      .target = &options.port_base,
      .metavar = "PORT",
      .most = 65535,
-     .help =
-         "Other machines: ps 0 listens at this port, ps 1 at the next, and so on; 0: 20000, or, "
-         "under Slurm, a port made from the number of the job."},
-    {.kind = SL_CLI_SECTION, .name = "Workers that end badly"},
+     .help = "On other hosts: server 0 listens on this port, server 1 on the next, and so on; 0: "
+             "20000, or, under Slurm, a port derived from the job's number."},
+    {.kind = SL_CLI_SECTION, .name = "Failures"},
     {.kind = SL_CLI_U64,
      .name = "restart-workers",
      .target = &options.restarts,
      .metavar = "N",
      .most = 1e9,
-     .help = "A worker that ends by a signal or with an exit status other than 0 is started again, "
-             "up to N times in all. It goes on where the job is."},
+     .help = "Restart a worker that a signal or an exit status other than 0 ended, up to N times "
+             "in all. It continues where the job is."},
     {.kind = SL_CLI_CHOICE,
      .name = "on-worker-loss",
      .target = &options.on_worker_loss,
      .choices = "fail|continue",
-     .help = "What becomes of the job when a worker has ended badly and is not started again."},
+     .help = "What happens to the job when a worker failed and is not restarted."},
     {.kind = SL_CLI_U64,
      .name = "lease",
      .target = &options.lease_s,
      .metavar = "S",
      .most = 3600,
-     .help = "How long a process may be silent before the others take it for lost; 0: as "
-             "starling-ps has it."},
+     .help =
+         "How long a process may send no heartbeat before it expires; 0: as starling-ps decides."},
     SL_CLUSTER_STORE_SETTINGS_OPTION(options.store),
     SL_SECURITY_OPTIONS(options.security),
     {.kind = SL_CLI_FLAG,
      .name = "insecure",
      .target = &options.insecure,
-     .help =
-         "Goes without a secret on a network too: whoever reaches the ps may read and change the "
-         "parameters."},
+     .help = "Runs on a network without a secret: everyone who reaches the servers can read and "
+             "change the parameters."},
     SL_CHECKPOINT_SETTINGS_OPTIONS(options.checkpoint),
     {.kind = SL_CLI_U64,
      .name = "restart-ps",
      .target = &options.ps_restarts,
      .metavar = "N",
      .most = 1e9,
-     .help = "A ps that ends by a signal or with an exit status other than 0 is started again, up "
-             "to N times in all: with --replicas 1 it becomes the backup of what its backup serves "
-             "now; with --restore newest it begins from the newest checkpoint, for which the "
-             "workers wait, for their --timeout. With one of the two only."},
-    {.kind = SL_CLI_SECTION, .name = "Watching over it"},
+     .help =
+         "Restart a server that a signal or an exit status other than 0 ended, up to N times in "
+         "all. Needs --replicas 1 (the server then receives backups again) or --restore newest (it "
+         "loads the newest checkpoint; workers wait for it, up to their --timeout)."},
+    {.kind = SL_CLI_SECTION, .name = "Supervision"},
     {.kind = SL_CLI_STRING,
      .name = "log-dir",
      .target = &options.log_dir,
      .metavar = "DIR",
-     .help = "Output goes to DIR/ps-0.log, DIR/worker-3.log and so on, instead of here with the "
+     .help = "Write output to DIR/ps-0.log, DIR/worker-3.log and so on, instead of here with the "
              "process's name before each line. Worker 0's standard output is still shown."},
     {.kind = SL_CLI_U64,
      .name = "timeout",
      .target = &options.timeout_s,
      .metavar = "S",
      .most = 1e9,
-     .help = "Stop the job after so many seconds; 0: never."},
+     .help = "Stop the job after S seconds; 0: never."},
     {.kind = SL_CLI_U64,
      .name = "grace",
      .target = &options.grace_s,
      .metavar = "S",
      .most = 1e6,
-     .help = "Seconds that a process has to end by itself before it is killed."},
+     .help = "Seconds that a process has to exit before it is killed."},
 };
 
 static const struct sl_cli cli = {
     .program = "starling-launch",
-    .summary = "Starts a Starling job, watches over it, and ends it.",
+    .summary = "Starts a Starling job, supervises it, and ends it.",
     .usage = "[options] -- [arguments of starling-worker]",
     .options = table,
     .option_count = sizeof table / sizeof table[0],
@@ -230,7 +230,7 @@ static int plan_job(struct sl_plan *plan, struct sl_completion *report, char *re
         checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
         snprintf(reason, reason_bytes,
                  "--restart-ps says nothing without --checkpoint-dir and --restore newest, or "
-                 "--replicas 1: a ps that is started again would begin with nothing");
+                 "--replicas 1: a ps that is started again would start empty");
         err = SL_ERR_INVALID;
     }
     const char *store = getenv(SL_CLUSTER_STORE_SETTINGS_VARIABLE);

@@ -15,14 +15,11 @@
  * at its end asks the program to end, and later kills it. $1 is the working folder, $2 the host as
  * ssh was told it, $3 the seconds between the two, the rest the command. */
 static const char script[] =
-    "cd \"$1\" || { echo \"starling-launch: cannot enter the working folder $1 on $2: start from a "
-    "folder that every host has\" >&2; exit 127; }; "
-    "g=$3; shift 3; exec 3<&0; "
-    "\"$@\" 3<&- </dev/null & p=$!; "
-    "{ while read -r x; do :; done <&3; kill -TERM $p; "
-    "while [ $g -gt 0 ] && kill -0 $p; do sleep 1; g=$((g-1)); done; kill -KILL $p; } "
-    ">/dev/null 2>&1 & w=$!; "
-    "exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
+    "cd \"$1\" || { echo \"starling-launch: cannot enter the working directory $1 on $2: start "
+    "from a directory that every host has\" >&2; exit 127; }; g=$3; shift 3; exec 3<&0; \"$@\" "
+    "3<&- </dev/null & p=$!; { while read -r x; do :; done <&3; kill -TERM $p; while [ $g -gt 0 ] "
+    "&& kill -0 $p; do sleep 1; g=$((g-1)); done; kill -KILL $p; } >/dev/null 2>&1 & w=$!; exec "
+    "3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
 
 /* The host list as read: one entry a process, "user@host" as ssh takes it, by role. */
 struct host_list {
@@ -262,7 +259,7 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
     char *directory = getcwd(NULL, 0);
     if (directory == NULL) {
         snprintf(list->reason, list->reason_bytes,
-                 "the working folder has no path that the other machines could enter: %s",
+                 "the working directory has no path that the other machines could enter: %s",
                  strerror(errno));
         return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_NOT_FOUND;
     }

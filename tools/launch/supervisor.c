@@ -192,7 +192,7 @@ static void rest(struct supervisor *all, struct sl_launch_process *process,
     all->resting[process->task->role]++;
     sl_launch_process_describe_end(process, "failed", text, sizeof text);
     sl_log_warn(
-        "%s; it is started again in %llu s (restart %llu of %llu)", text,
+        "%s; restarting in %llu s (restart %llu of %llu)", text,
         (unsigned long long)(sl_restart_policy_delay_ns(process->restarts) / SL_CLOCK_NS_PER_S),
         (unsigned long long)policy->restarts, (unsigned long long)policy->restarts_max);
 }
@@ -231,8 +231,8 @@ static bool has_backup(const struct supervisor *all, const struct sl_launch_proc
 static void lose(struct supervisor *all, const struct sl_launch_process *process)
 {
     char text[512];
-    sl_launch_process_describe_end(process, "is lost", text, sizeof text);
-    sl_log_warn("%s; the job goes on without it", text);
+    sl_launch_process_describe_end(process, "failed", text, sizeof text);
+    sl_log_warn("%s; the job continues without it", text);
     go_on_without(all, process->task->name);
 }
 
@@ -245,8 +245,8 @@ static void judge_ps(struct supervisor *all, struct sl_launch_process *process, 
         all->ps_policy.continues = has_backup(all, process) && !is_coordinator;
         verdict = sl_restart_policy_judge(&all->ps_policy, process->wait_status);
         if (is_coordinator && all->options->replicas != 0 && all->ps_policy.restarts_max == 0) {
-            sl_log_error("ps/0 hosts the coordinator: it may die with --cluster-store, or with "
-                         "--restart-ps, only");
+            sl_log_error("ps/0 died and hosted the coordinator: the job ends; use --cluster-store "
+                         "or --restart-ps to survive this");
         }
     }
     switch (verdict) {
@@ -289,13 +289,13 @@ static void end_job(struct supervisor *all)
 {
     if (all->done_well == 0) {
         if (all->running[SL_CLUSTER_PS] > 0) { /* else it knows of its own worker only */
-            sl_log_error("no worker is left: all were lost");
+            sl_log_error("no worker is left: all expired");
         }
         stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
         return;
     }
     if (all->lost[0] != '\0') {
-        sl_log_warn("the job ends without %s: lost on the way", all->lost);
+        sl_log_warn("the job ends without %s, which failed", all->lost);
     }
     all->phase = DRAINING;
     all->resting[SL_CLUSTER_PS] = 0;
@@ -415,11 +415,11 @@ static void take_reports(struct supervisor *all)
         if (all->policy.continues) {
             char name[24];
             snprintf(name, sizeof name, "worker/%u", worker);
-            sl_log_warn("%s is lost: its launcher says status %d; the job goes on without it", name,
-                        status);
+            sl_log_warn("%s ended: its launcher reports status %d; the job continues without it",
+                        name, status);
             go_on_without(all, name);
         } else {
-            sl_log_error("worker/%u failed: its launcher says status %d", worker, status);
+            sl_log_error("worker/%u failed: its launcher reports status %d", worker, status);
             stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
         }
     }

@@ -61,12 +61,12 @@ static const struct sl_cli_option OPTIONS[] = {
      .name = "ps-hosts",
      .target = &raw.cluster.ps_hosts,
      .metavar = "HOST:PORT,...",
-     .help = "Control endpoints of all ps, in the order of their task indices."},
+     .help = "Control endpoints of all servers, by task index, comma-separated."},
     {.kind = SL_CLI_STRING,
      .name = "worker-hosts",
      .target = &raw.cluster.worker_hosts,
      .metavar = "HOST,...",
-     .help = "One for each worker; only their number counts."},
+     .help = "Worker hosts, comma-separated. Only the count is used."},
     {.kind = SL_CLI_STRING,
      .name = "job-name",
      .target = &raw.cluster.job_name,
@@ -86,8 +86,9 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_FLAG,
      .name = "join",
      .target = &raw.cluster.joins,
-     .help = "Comes to a job that runs: the task index may be beyond the job's workers. It trains,"
-             " from where the job is, on the part of the data of index modulo workers."},
+     .help = "Joins a running job: the task index may be beyond the job's worker count. The worker "
+             "continues at the job's iteration, on the part of the data of its index modulo the "
+             "worker count."},
     SL_CLUSTER_STORE_SETTINGS_OPTION(raw.store),
     SL_SECURITY_OPTIONS(raw.security),
     SL_RDMA_SETTINGS_OPTIONS(raw.rdma),
@@ -98,7 +99,8 @@ static const struct sl_cli_option OPTIONS[] = {
      .name = "data",
      .target = &raw.data,
      .metavar = "FILE...",
-     .help = "Training data, the same list for every worker: each reads its share of the bytes."},
+     .help = "Training data, the same list for every worker: each worker reads its share of the "
+             "bytes."},
     {.kind = SL_CLI_STRING,
      .name = "test",
      .target = &raw.test,
@@ -151,7 +153,7 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_U64,
      .name = "seed",
      .target = &raw.seed,
-     .help = "Of the parameters' first values; the same for every worker.",
+     .help = "Seed of the parameters' first values; the same for every worker.",
      .least = 0,
      .most = SEED_MAX},
 
@@ -249,8 +251,8 @@ static const struct sl_cli_option OPTIONS[] = {
      .name = "consistency",
      .target = &raw.consistency,
      .metavar = "asp|bsp|ssp[:N]",
-     .help = "Whether a pull waits for slower workers: never; for all of the step before; or for"
-             " those more than N steps behind."},
+     .help = "How long a pull waits for slower workers: asp: never; bsp: for all of the iteration "
+             "before; ssp: for workers more than N iterations behind."},
     {.kind = SL_CLI_U64,
      .name = "staleness",
      .target = &raw.staleness,
@@ -265,7 +267,7 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_FLAG,
      .name = "checksum",
      .target = &raw.checksum,
-     .help = "Protects every frame by CRC-32C."},
+     .help = "Adds a CRC-32C to every frame."},
     {.kind = SL_CLI_U64,
      .name = "timeout",
      .target = &raw.timeout_s,

@@ -68,8 +68,8 @@ static void on_quit(int number)
 static void on_alarm(int number)
 {
     (void)number;
-    static const char text[] = "starling-worker: told to end, but what it waits for does not come: "
-                               "ends without goodbye, as lost\n";
+    static const char text[] = "starling-worker: asked to stop, but its pending operations do not "
+                               "complete: exits without a goodbye\n";
     ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
     (void)written; /* no further way to report */
     _exit(EXIT_SIGNAL + caught_signal);
@@ -326,10 +326,10 @@ static void warn_without_rdma(const struct job *job)
     const bool is_flawed = job->rdma.flaw[0] != '\0' && job->env.rdma;
     const char *why = is_asked || is_flawed ? sl_builtin_missing(SL_ENDPOINT_RDMA) : NULL;
     if (is_flawed && why == NULL) {
-        sl_log_warn("%s; goes on without RDMA", job->rdma.flaw);
+        sl_log_warn("%s; continues without RDMA", job->rdma.flaw);
     } else if (is_asked && why != NULL) {
-        sl_log_warn("DMLC_ENABLE_RDMA=%s, but there is no RDMA here: %s; goes over tcp",
-                    job->dmlc.rdma, why);
+        sl_log_warn("DMLC_ENABLE_RDMA=%s, but there is no RDMA here: %s; uses tcp", job->dmlc.rdma,
+                    why);
     }
 }
 

@@ -285,7 +285,7 @@ static void log_begin(const struct trainer *trainer)
         sl_log_info("the job is at iteration %u, behind the end of this worker's share of the data",
                     trainer->begin);
     } else if (trainer->begin > 0) {
-        sl_log_info("goes on with iteration %u, where the job is: epoch %u, batch %u",
+        sl_log_info("continues with iteration %u, where the job is: epoch %u, batch %u",
                     trainer->begin, first->batch->epoch + 1, first->batch->index + 1);
     }
 }
@@ -313,8 +313,7 @@ static int check_values(struct trainer *trainer)
         return 0;
     }
     (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
-                   "ps/%d was started again without the values that it had: start the job again",
-                   ps);
+                   "ps/%d was restarted without the values that it had: start the job again", ps);
     return SL_ERR_CORRUPT;
 }
 
@@ -470,7 +469,7 @@ static int evaluate_in_turn(struct trainer *trainer)
         }
         if (turn == options->worker_index) {
             if (turn > 0) {
-                sl_log_info("evaluates the model, since the workers before it are lost");
+                sl_log_info("evaluates the model, since the workers before it expired");
             }
             failed = evaluate(trainer);
         }
@@ -489,7 +488,7 @@ static int train_and_evaluate(struct trainer *trainer)
     int err = 0;
     if (trainer->begin == NOTHING_TO_TRAIN) {
         sl_log_warn("nothing to train: the worker in whose place this one is had finished (another "
-                    "job needs ps that are started anew)");
+                    "job needs ps that are restarted)");
     } else {
         err = meet_at_start(trainer);
         err = err != 0 ? err : train(trainer);

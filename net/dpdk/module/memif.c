@@ -225,7 +225,7 @@ static const char *let_in(struct sl_module_memif *memif, struct sl_module_memif_
         (void)snprintf(text, sizeof text,
                        "queues differ: the client has %u and %u, the server %u each way",
                        guest->c2s, guest->s2c, memif->queues);
-        note_refused(memif, "a client is turned away", text);
+        note_refused(memif, "a client is refused", text);
         return text;
     }
     memif->inner = sl_module_memif_private_dial(&memif->private);

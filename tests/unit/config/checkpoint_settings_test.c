@@ -122,7 +122,7 @@ static void read__of_a_scheduler_needs_no_folder(void **state)
 static void read__refuses_what_is_out_of_range(void **state)
 {
     (void)state;
-    refuse(FLAGS(.dir = ""), WORDS("--checkpoint-dir", "path of a folder"));
+    refuse(FLAGS(.dir = ""), WORDS("--checkpoint-dir", "path of a directory"));
     refuse(FLAGS(.dir = "/c", .every = "often"),
            WORDS("--checkpoint-every=often", "seconds from 0 to"));
     refuse(FLAGS(.dir = "/c", .every = "-1"), WORDS("--checkpoint-every=-1"));
@@ -157,7 +157,7 @@ static void read__refuses_an_empty_variable(void **state)
 {
     (void)state;
     set("STARLING_CHECKPOINT_DIR", "");
-    refuse(FLAGS(0), WORDS("STARLING_CHECKPOINT_DIR=: ", "path of a folder"));
+    refuse(FLAGS(0), WORDS("STARLING_CHECKPOINT_DIR=: ", "path of a directory"));
     set("STARLING_CHECKPOINT_DIR", "/c");
     set("STARLING_RESTORE", "");
     refuse(FLAGS(0), WORDS("STARLING_RESTORE=: ", "newest"));

@@ -380,7 +380,7 @@ static void begin__fails_when_a_server_has_lost_values(void **state)
     assert_int_equal(sl_kv_begin(kv, &call, &timestamp), 0);
     assert_int_equal(sl_kv_wait(kv, timestamp), SL_ERR_CORRUPT);
     sl_kv_error(kv, timestamp, text, sizeof text);
-    assert_non_null(strstr(text, "ps/1 was started again without the values"));
+    assert_non_null(strstr(text, "ps/1 was restarted without the values"));
     *values_lost = 0;
     sl_kv_destroy(&kv);
 }

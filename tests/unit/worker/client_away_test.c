@@ -392,7 +392,7 @@ SL_CASE_WITH(link__ends_when_the_others_went_on, peer_setup, peer_teardown)
     world->welcome.counts = false;
     world->joined = 9;
     peer_hang_up(world);
-    peer_expect(world, push(world), SL_ERR_CLOSED, "the others went on without this worker");
+    peer_expect(world, push(world), SL_ERR_CLOSED, "the others continued without this worker");
     assert_int_equal(link_of(world)->state, SL_SHARD_CONN_CLOSED);
 }
 
@@ -469,7 +469,7 @@ SL_CASE_WITH(control__moves_links, peer_setup, peer_teardown)
     peer_hang_up(world);
     peer_expect(world, push(world), SL_ERR_DEADLINE,
                 "ps/0 shard 0 (tcp://127.0.0.1:9): deadline of 500 ms passed: not connected: "
-                "refused: nobody listens there");
+                "refused: no process listens there");
     snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", world->endpoint);
     world->welcome.resumed = true;
     peer_tell(world, &message);
@@ -538,7 +538,7 @@ SL_CASE_WITH(control__asks_for_checkpoints, peer_setup, peer_teardown)
     assert_int_equal(good.number, 77);
     world->checkpoint_answer = (struct sl_message){
         .kind = SL_MESSAGE_ERROR,
-        .error = {.err = SL_ERR_IO, .text = "checkpoint 78 is given up: ps/1: No space left"}};
+        .error = {.err = SL_ERR_IO, .text = "checkpoint 78 is aborted: ps/1: No space left"}};
     struct sl_control_op bad = {.run = sl_control_checkpoint};
     run_call(world, &bad);
     assert_int_equal(bad.err, SL_ERR_IO);

@@ -246,7 +246,7 @@ static void client_checkpoint__fails_where_ps_have_no_folder(void **state)
     (void)start(state);
     int err = sl_client_checkpoint(fixture.client, TIMEOUT_MS, &number);
     (void)stop(state);
-    capture_end(&capture, "it was started without a folder for checkpoints");
+    capture_end(&capture, "it was started without a directory for checkpoints");
     assert_int_equal(err, SL_ERR_UNSUPPORTED);
     assert_int_equal(number, 5);
 }

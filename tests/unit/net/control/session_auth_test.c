@@ -258,7 +258,7 @@ SL_CASE(session_auth__answers_one_challenge)
     challenge(&fixture);
     const struct sl_message other = challenge_of(0x5b);
     session_fixture_send_message(&fixture, &other);
-    assert_is_a_last_error(&fixture, "it challenges twice");
+    assert_is_a_last_error(&fixture, "it sent two challenges");
 }
 
 SL_CASE(session_auth__ends_on_a_challenge_after_the_proof)

@@ -95,7 +95,7 @@ static void comes_back(struct path_fixture *fixture)
                          (uint32_t)(SL_SESSION_PATH_PAUSE_NS / SL_CLOCK_NS_PER_MS) - 1000);
     fixture->base.lost_count = 0;
     session_fixture_until(&fixture->base, session_fixture_is_lost);
-    assert_non_null(strstr(fixture->base.lost_reason, "it can be reached by a nearer way again"));
+    assert_non_null(strstr(fixture->base.lost_reason, "the preferred path works again"));
     path_greeted(fixture, true);
 }
 
@@ -139,7 +139,7 @@ SL_CASE(session_path__is_tried_again_as_long_as_the_endpoint_fails_too)
     path_setup(&fixture);
     session_fixture_pass(&fixture.base, 3000);
     assert_non_null(
-        strstr(sl_session_last_error(fixture.base.session), "nobody listens there yet"));
+        strstr(sl_session_last_error(fixture.base.session), "no process listens there yet"));
     path_listen(&fixture);
     path_greeted(&fixture, true);
     path_listen_far(&fixture);

@@ -253,7 +253,7 @@ SL_CASE_WITH(coordinator_barrier__names_the_missing_to_who_gives_up, fixture_set
     expect_nothing(f);
     f->now_ns = 2200 * SL_CLOCK_NS_PER_MS;
     sl_coordinator_tick(f->coordinator, f->now_ns);
-    expect(f, "1#1 error deadline: barrier b: after 2400 ms it still waits for worker/2");
+    expect(f, "1#1 error deadline: barrier b: after 2400 ms still waiting for worker/2");
     expect_nothing(f);
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect_nothing(f);
@@ -267,7 +267,7 @@ SL_CASE_WITH(coordinator_barrier__names_the_missing_to_who_gives_up, fixture_set
     say(f, 1, patient("b", 3, 3, 1000));
     f->now_ns += SECOND;
     sl_coordinator_tick(f->coordinator, f->now_ns);
-    expect(f, "1#3 error deadline: barrier b: after 1000 ms it still waits for worker/1, worker/2");
+    expect(f, "1#3 error deadline: barrier b: after 1000 ms still waiting for worker/1, worker/2");
     say(f, 1, barrier_message("b", 1, 4));
     expect(f, "1#4 done");
 }

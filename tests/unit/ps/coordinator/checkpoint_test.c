@@ -164,7 +164,7 @@ SL_CASE_WITH(checkpoint__that_fails_is_given_up_and_the_next_is_full, fixture_se
     expect_of_both(f, "checkpoint 2 on 1");
     part(f, 11, 2);
     part_fails(f, 12, 2, SL_ERR_IO, "No space left on device");
-    expect(f, "21#2 error i/o: checkpoint 2 is given up: ps/1: No space left on device");
+    expect(f, "21#2 error i/o: checkpoint 2 is aborted: ps/1: No space left on device");
     part(f, 12, 2); /* too late */
     expect_nothing(f);
     ask(f, 21, 3, 0);
@@ -174,7 +174,7 @@ SL_CASE_WITH(checkpoint__that_fails_is_given_up_and_the_next_is_full, fixture_se
     f->sent_count = 0;
     done(f, 12, 3);
     part_fails(f, 11, 3, SL_ERR_NO_MEMORY, ""); /* the manifest */
-    expect(f, "21#3 error no memory: checkpoint 3 is given up: ps/0: no memory");
+    expect(f, "21#3 error no memory: checkpoint 3 is aborted: ps/0: no memory");
     ask(f, 21, 4, 0);
     expect_of_both(f, "checkpoint 4 on 0");
     make_it(f, 4);
@@ -223,7 +223,7 @@ SL_CASE_WITH(checkpoint__that_takes_too_long_is_given_up, fixture_setup, fixture
     }
     expect_nothing(f);
     pass(f, SECOND, everyone);
-    expect(f, "21#1 error deadline: checkpoint 1 is given up: after 60 s it still waits for ps/1");
+    expect(f, "21#1 error deadline: checkpoint 1 is aborted: after 60 s still waiting for ps/1");
     ask(f, 21, 2, 0);
     expect_of_both(f, "checkpoint 2 on 0");
 }
@@ -271,7 +271,7 @@ SL_CASE_WITH(ask__waits_for_a_ps_that_is_missing_and_is_told_so, fixture_setup, 
     expect(f, "21#1 waiting for ps/1");
     expect_nothing(f);
     pass(f, SECOND, alive);
-    expect(f, "21#2 error deadline: the checkpoint: after 4000 ms it still waits for ps/1");
+    expect(f, "21#2 error deadline: the checkpoint: after 4000 ms still waiting for ps/1");
     expect_nothing(f);
     assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
     register_ps(f, 32, 1, 2);
@@ -348,7 +348,7 @@ SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves, fixture_setup,
     expect(f, "21#1 waiting for ps/0");
     expect(f, "21#1 waiting for ps/0");
     expect(f, "12 closed");
-    expect(f, "21#1 error closed: checkpoint 1 is given up: ps/1 is lost");
+    expect(f, "21#1 error closed: checkpoint 1 is aborted: ps/1 expired");
     f->sent_count = 0;
     assert_int_equal(hello_as(f, 12, PS, 1, 99), 0);
     register_ps(f, 12, 1, 2);
@@ -359,7 +359,7 @@ SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves, fixture_setup,
     part(f, 12, 2);
     f->sent_count = 0;
     goodbye(f, 11);
-    expect(f, "21#2 error closed: checkpoint 2 is given up: ps/0 has left");
+    expect(f, "21#2 error closed: checkpoint 2 is aborted: ps/0 has left");
 }
 
 SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_replaced, fixture_setup, fixture_teardown)
@@ -372,7 +372,7 @@ SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_replaced, fixture_setup, fixtu
     snapshot(f, 12);
     expect_nothing(f);
     assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
-    expect_part(f, "21#1 error closed: checkpoint 1 is given up: ps/1 is lost");
+    expect_part(f, "21#1 error closed: checkpoint 1 is aborted: ps/1 expired");
 }
 
 SL_CASE_WITH(checkpoint__after_a_ps_was_started_anew_is_full, fixture_setup, fixture_teardown)

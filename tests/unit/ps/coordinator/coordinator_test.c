@@ -125,7 +125,7 @@ static void coordinator_register__waits_for_a_ps_that_is_lost(void **state)
     expect_nothing(f);
     assert_int_equal(hello(f, 13, SL_MESSAGE_ROLE_PS, 1), 0);
     register_ps(f, 13, 1, 3);
-    expect(f, "13#1 error invalid: ps/1 with 3 shards: it came back with another number of shards");
+    expect(f, "13#1 error invalid: ps/1 with 3 shards: it restarted with another number of shards");
     expect_nothing(f);
     register_ps(f, 13, 2, 2);
     const char *cluster = "cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host13:1 x2";
@@ -151,9 +151,9 @@ coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back(vo
     snapshot(f, 5); /* away when it happens */
     snapshot(f, 12);
     assert_int_equal(hello(f, 13, SL_MESSAGE_ROLE_PS, 1), 0);
-    expect(f, "11#0 lost ps/1 of 12: another process has taken its place");
-    expect(f, "1#0 lost ps/1 of 12: another process has taken its place");
-    expect(f, "2#0 lost ps/1 of 12: another process has taken its place");
+    expect(f, "11#0 lost ps/1 of 12: another process has its task now");
+    expect(f, "1#0 lost ps/1 of 12: another process has its task now");
+    expect(f, "2#0 lost ps/1 of 12: another process has its task now");
     register_ps(f, 13, 1, 2);
     /* In no order. */
     bool told[3] = {false};
@@ -330,7 +330,7 @@ static void coordinator_table_open__tells_what_a_table_is(void **state)
     /* What has another name, or none, is nothing; and nothing is made. */
     question.table_open.spec.name[0] = 'c';
     say(f, 2, question);
-    expect(f, "2#3 error not found: nobody has opened a table of the name \"c\"");
+    expect(f, "2#3 error not found: no client has opened a table of the name \"c\"");
     question.table_open.spec.name[0] = '\0';
     say(f, 2, question);
     expect_part(f, "2#3 error not found");

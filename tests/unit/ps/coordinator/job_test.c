@@ -62,7 +62,7 @@ SL_CASE_WITH(coordinator_hello__any_task_takes_the_place_of_one_that_is_away, fi
     assert_int_equal(hello_any(f, 4, WORKER, 74), SL_ERR_AGAIN);
     snapshot(f, 3);
     assert_int_equal(hello_any(f, 4, WORKER, 74), 2);
-    expect_part(f, "lost worker/2 of 3: another process has taken its place");
+    expect_part(f, "lost worker/2 of 3: another process has its task now");
 }
 
 SL_CASE_WITH(coordinator_hello__any_task_may_join_beyond_the_workers, fixture_setup,
@@ -136,12 +136,12 @@ SL_CASE_WITH(coordinator_job__gives_up_when_not_all_come, fixture_setup, fixture
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){1, 0});
     expect(f, "1#5 waiting for ps/0 worker/1");
-    expect(f, "stage 3 err deadline: after 60 s it still waits for ps/0, worker/1");
-    expect(f, "1#5 error refused: the job has not begun: "
-              "after 60 s it still waits for ps/0, worker/1");
+    expect(f, "stage 3 err deadline: after 60 s still waiting for ps/0, worker/1");
+    expect(f,
+           "1#5 error refused: the job has not begun: after 60 s still waiting for ps/0, worker/1");
     expect_nothing(f);
     assert_int_equal(hello_any(f, 9, WORKER, 9), SL_ERR_REFUSED);
-    assert_non_null(strstr(f->reason, "it still waits for ps/0, worker/1"));
+    assert_non_null(strstr(f->reason, "still waiting for ps/0, worker/1"));
 }
 
 SL_CASE_WITH(coordinator_job__one_that_leaves_before_it_begins_is_missing, fixture_setup,
@@ -239,8 +239,8 @@ SL_CASE_WITH(coordinator_job__names_who_is_lost_for_good, fixture_setup, fixture
     }
     expect_nothing(f); /* somebody may still come in its place */
     goodbye(f, 1);
-    expect(f, "stage 2 err closed: worker/1 is lost, and nobody else is left");
-    expect_part(f, "ended: worker/1 is lost");
+    expect(f, "stage 2 err closed: worker/1 expired, and no process is left");
+    expect_part(f, "ended: worker/1 expired");
 }
 
 SL_CASE_WITH(coordinator_job__goes_on_with_another_in_the_place_of_the_lost, fixture_setup,
@@ -280,8 +280,8 @@ SL_CASE_WITH(coordinator_job__tells_a_ps_that_it_gives_up, fixture_setup, fixtur
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 0});
     expect(f, "11#2 waiting for worker/0");
-    expect(f, "stage 3 err deadline: after 60 s it still waits for worker/0");
-    expect(f, "11#2 error deadline: the job has not begun: after 60 s it still waits for worker/0");
+    expect(f, "stage 3 err deadline: after 60 s still waiting for worker/0");
+    expect(f, "11#2 error deadline: the job has not begun: after 60 s still waiting for worker/0");
     expect_nothing(f);
     say(f, 11, register_2_shards());
     expect_part(f, "11#2 error deadline");
@@ -305,8 +305,8 @@ SL_CASE_WITH(coordinator_job__names_apart_who_came_and_left, fixture_setup, fixt
     snapshot(f, 2);
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){0});
-    expect(f, "stage 3 err deadline: after 60 s it still waits for ps/1, worker/2; "
-              "came and left: ps/0, worker/0, worker/1");
+    expect(f, "stage 3 err deadline: after 60 s still waiting for ps/1, worker/2; came and left: "
+              "ps/0, worker/0, worker/1");
     expect_nothing(f);
 }
 
@@ -325,7 +325,7 @@ SL_CASE_WITH(coordinator_job__names_who_left_where_all_had_come, fixture_setup, 
     while (f->sent_count > 0 && strncmp(f->sent[0], "stage", 5) != 0) {
         expect_part(f, "waiting for worker/1");
     }
-    expect(f, "stage 3 err deadline: after 60 s it still waits for worker/1, which came and left");
+    expect(f, "stage 3 err deadline: after 60 s still waiting for worker/1, which came and left");
 }
 
 /* ps/1, peer 12, is lost; what was sent of it is forgotten. */
@@ -343,9 +343,9 @@ SL_CASE_WITH(coordinator_job__names_a_ps_that_is_lost_for_good, fixture_setup, f
     lose_ps(f);
     goodbye(f, 1);
     goodbye(f, 2);
-    expect(f, "stage 2 err closed: all 2 workers have left; ps/1 is lost, and nobody came in its "
-              "place");
-    expect_part(f, "11#0 ended: all 2 workers have left; ps/1 is lost");
+    expect(f,
+           "stage 2 err closed: all 2 workers have left; ps/1 expired, and no process replaced it");
+    expect_part(f, "11#0 ended: all 2 workers have left; ps/1 expired");
     goodbye(f, 11);
     expect_part(f, "stage 3 err ok");
     expect_nothing(f);
@@ -358,8 +358,8 @@ SL_CASE_WITH(coordinator_job__names_a_ps_that_left_before_its_end, fixture_setup
     goodbye(f, 12);
     goodbye(f, 1);
     goodbye(f, 2);
-    expect(f, "stage 2 err closed: all 2 workers have left; ps/1 is lost, and nobody came in its "
-              "place");
+    expect(f,
+           "stage 2 err closed: all 2 workers have left; ps/1 expired, and no process replaced it");
 }
 
 SL_CASE_WITH(coordinator_job__a_ps_that_was_replaced_is_fine, fixture_setup, fixture_teardown)
@@ -391,8 +391,8 @@ SL_CASE_WITH(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost,
     expect(f, "stage 2 err ok: all 2 workers have left");
     expect_part(f, "11#0 ended");
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){0});
-    expect(f, "stage 3 err closed: all 2 workers have left; ps/1 is lost, and nobody came in its "
-              "place");
+    expect(f,
+           "stage 3 err closed: all 2 workers have left; ps/1 expired, and no process replaced it");
     expect_nothing(f);
 }
 

@@ -112,8 +112,8 @@ SL_CASE_WITH(coordinator_lease__a_client_does_not_fill_the_log, fixture_setup, f
     rewind(file);
     while (fgets(line, sizeof line, file) != NULL) {
         count++;
-        away += strstr(line, " is away: ") != NULL;
-        back += strstr(line, " is back") != NULL;
+        away += strstr(line, " is disconnected") != NULL;
+        back += strstr(line, " reconnected") != NULL;
     }
     (void)fclose(file);
     assert_in_range(count, 1, 8);
@@ -206,10 +206,10 @@ SL_CASE_WITH(coordinator_hello__another_process_replaces_one_that_is_away, fixtu
     workers_join(f);
     snapshot(f, 2);
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), 0);
-    expect(f, "11#0 lost worker/1 of 2: another process has taken its place");
-    expect(f, "12#0 lost worker/1 of 2: another process has taken its place");
-    expect_part(f, "lost worker/1 of 2: another process has taken its place");
-    expect_part(f, "lost worker/1 of 2: another process has taken its place");
+    expect(f, "11#0 lost worker/1 of 2: another process has its task now");
+    expect(f, "12#0 lost worker/1 of 2: another process has its task now");
+    expect_part(f, "lost worker/1 of 2: another process has its task now");
+    expect_part(f, "lost worker/1 of 2: another process has its task now");
     expect_nothing(f); /* not to the new one, which has not been welcomed */
     /* The old one is not lost once more, and cannot come back while the new one is here. */
     pass(f, 15 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 9, 0});

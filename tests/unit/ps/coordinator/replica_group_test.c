@@ -146,7 +146,7 @@ SL_CASE_WITH(coordinator_replica__who_serves_writes_the_checkpoint, fixture_setu
     expect(f, "13#0 checkpoint 1 on 0");
     part_of(f, 11, 1, 0, 1);
     part_of(f, 13, 1, 2, 1); /* its own only */
-    expect(f, "1#5 error protocol: checkpoint 1 is given up: ps/2 has written other files than "
+    expect(f, "1#5 error protocol: checkpoint 1 is aborted: ps/2 has written other files than "
               "those of the shards that it serves");
     ask(f, 1, 6, 0);
     expect(f, "11#0 checkpoint 2 on 0");
@@ -220,7 +220,7 @@ SL_CASE_WITH(coordinator_replica__one_that_was_deposed_is_refused, fixture_setup
     f->sent_count = 0;
     assert_int_equal(hello_as(f, 32, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     register_with(f, 32, (struct sl_message_replica_report){.epoch = 0}, 1);
-    expect_part(f, "its backup serves its shards now: start it anew");
+    expect_part(f, "its backup serves its shards now: restart it");
 }
 
 /* Replaced long ago, and still as it was then: its shards are not those that were served since. */
@@ -241,7 +241,7 @@ SL_CASE_WITH(coordinator_replica__one_that_was_replaced_is_refused, fixture_setu
     register_as(f, 32,
                 (struct sl_message_replica_report){.task_index = 1, .epoch = 1, .in_sync = true}, 1,
                 true);
-    expect_part(f, "another process has had its place since: start it anew");
+    expect_part(f, "another process has its task now: restart it");
 }
 
 /* Nobody is told that another serves what it does not have. */
@@ -551,7 +551,7 @@ SL_CASE_WITH(coordinator_replica__what_cannot_be_is_refused, fixture_setup, fixt
     assert_int_equal(hello(f, 12, SL_MESSAGE_ROLE_PS, 1), 0);
     f->sent_count = 0;
     register_with(f, 12, (struct sl_message_replica_report){.epoch = 0}, 2);
-    expect_part(f, "with --replicas all ps have the same number of shards");
+    expect_part(f, "with --replicas all ps need the same number of shards");
     register_ps(f, 12, 1, 1);
     expect_part(f, "it has other --replicas than the others");
     fixture_remake(f, 1, 1);

@@ -34,7 +34,7 @@ SL_CASE_WITH(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows, fix
     ask(f, 21, 1, 0);
     expect_of_both(f, "checkpoint 10 on 0");
     part_fails(f, 11, 10, SL_ERR_IO, "x");
-    expect_part(f, "checkpoint 10 is given up");
+    expect_part(f, "checkpoint 10 is aborted");
     ask(f, 21, 2, 0);
     expect_of_both(f, "checkpoint 11 on 0"); /* a number is used once */
     make_it(f, 11);
@@ -144,16 +144,16 @@ SL_CASE_WITH(register__either_all_begin_from_a_checkpoint_or_none_does, fixture_
     two_ps(f);
     register_restoring(f, 11, 1, 7, 7, false);
     register_restoring(f, 12, 1, 0, 9, false);
-    expect(f, "12#1 error invalid: ps/0 has checkpoint 7 to begin from, ps/1 has none: either all "
-              "begin from one, or none does");
+    expect(f, "12#1 error invalid: ps/0 has checkpoint 7 to start from, ps/1 has none: either all "
+              "start from one, or none does");
     expect_nothing(f);
     goodbye(f, 11);
     assert_int_equal(hello_as(f, 31, PS, 0, 99), 0);
     register_restoring(f, 12, 2, 0, 9, false);
     expect_nothing(f);
     register_restoring(f, 31, 1, 6, 6, false);
-    expect(f, "31#1 error invalid: ps/0 has checkpoint 6 to begin from, ps/1 has none: either all "
-              "begin from one, or none does");
+    expect(f, "31#1 error invalid: ps/0 has checkpoint 6 to start from, ps/1 has none: either all "
+              "start from one, or none does");
     register_restoring(f, 31, 2, 0, 6, false);
     expect_part(f, "12#2 cluster of 3 workers: ");
     expect_part(f, "31#2 cluster of 3 workers: ");
@@ -175,7 +175,7 @@ SL_CASE_WITH(register__what_no_two_have_is_not_gone_below, fixture_setup, fixtur
     two_ps(f);
     register_having(f, 11, 1, 7, "7 4", "");
     register_having(f, 12, 1, 6, "6 5", "7"); /* 7 was never complete, but 4 was */
-    expect(f, "12#1 error invalid: ps/1 has checkpoint 6 to begin from, the newest of ps/0 is 7: "
+    expect(f, "12#1 error invalid: ps/1 has checkpoint 6 to start from, the newest of ps/0 is 7: "
               "there is none that all ps have");
     expect_nothing(f);
 }
@@ -200,8 +200,8 @@ SL_CASE_WITH(register__what_was_never_complete_is_not_waited_for, fixture_setup,
     two_ps(f);
     register_having(f, 11, 1, 2, "2 1", "");
     register_having(f, 12, 1, 0, "", "2");
-    expect(f, "12#1 error invalid: ps/0 has checkpoint 1 to begin from, ps/1 has none: either all "
-              "begin from one, or none does");
+    expect(f, "12#1 error invalid: ps/0 has checkpoint 1 to start from, ps/1 has none: either all "
+              "start from one, or none does");
     expect_nothing(f);
 }
 
@@ -308,9 +308,9 @@ SL_CASE_WITH(end__of_one_ps_waits_for_the_others_a_second, fixture_setup, fixtur
     f->sent_count = 0;
     ask(f, 12, 9, 0);
     goodbye(f, 11); /* without: a full cluster may never come again */
-    expect(f, "12#9 error closed: ps/0 is not there any more");
+    expect(f, "12#9 error closed: ps/0 has left");
     ask(f, 12, 10, 0);
-    expect(f, "12#10 error closed: ps/0 is not there any more");
+    expect(f, "12#10 error closed: ps/0 has left");
     expect_nothing(f);
 }
 
@@ -322,7 +322,7 @@ SL_CASE_WITH(end__does_not_wait_when_it_fails, fixture_setup, fixture_teardown)
     pass(f, SECOND, everyone);
     expect_of_both(f, "checkpoint 1 on 0");
     goodbye(f, 12); /* without */
-    expect(f, "11#7 error closed: checkpoint 1 is given up: ps/1 has left");
+    expect(f, "11#7 error closed: checkpoint 1 is aborted: ps/1 has left");
     goodbye(f, 11);
     expect_part(f, "stage 3 err ok");
     expect_nothing(f);
@@ -508,7 +508,7 @@ SL_CASE_WITH(values__that_are_lost_end_the_checkpoint_that_is_made, fixture_setu
     f->sent_count = 0;
     struct sl_message keep = table_message(1, true);
     say(f, 1, keep);
-    expect_part(f, "21#2 error corrupt: checkpoint 1 is given up: ps/0 was started again without");
+    expect_part(f, "21#2 error corrupt: checkpoint 1 is aborted: ps/0 was started again without");
     f->sent_count = 0;
     part(f, 12, 1); /* too late */
     expect_nothing(f);

@@ -69,7 +69,7 @@ SL_CASE_WITH(shard_run__a_section_that_fails_has_changed_nothing, kv_setup, kv_t
     for (uint8_t op = SL_REQUEST_KV_PUSH; op <= SL_REQUEST_KV_PUSH_PULL; op++) {
         kv_request(f, FLOATS, op, keys, 3, other, op == SL_REQUEST_KV_PULL ? NULL : six, 6);
         if (op == SL_REQUEST_KV_PULL) {
-            assert_fails(f, SL_ERR_NOT_FOUND, "table floats): nobody has pushed key 2");
+            assert_fails(f, SL_ERR_NOT_FOUND, "table floats): no client has pushed key 2");
         } else {
             assert_fails(f, SL_ERR_INVALID, "key 5 has 3 values, asked for are 2");
         }
@@ -224,7 +224,7 @@ SL_CASE_WITH(shard_run__a_push_of_many_keys_claims_them_first, kv_setup, kv_tear
     struct sl_shard_exec other;
     assert_int_equal(kv_length(f, FLOATS, 3), 0);
     kv_request(f, FLOATS, SL_REQUEST_KV_PULL, many + 1, 1, NULL, NULL, 2);
-    assert_fails(f, SL_ERR_NOT_FOUND, "nobody has pushed key 3");
+    assert_fails(f, SL_ERR_NOT_FOUND, "no client has pushed key 3");
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, many + 1, 1, NULL, values, 1);
     assert_fails(f, SL_ERR_INVALID, "key 3 has 2 values, asked for are 1");
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, many + 1, 1, NULL, six, 2);

@@ -217,7 +217,7 @@ static void shard_load__a_push_that_lacks_a_piece(void **state)
     append_buffered(&stream, 0, 1, 4, 10, 0, 4);
     append_clock(&stream, 1, 4);
     append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "a staged push is not complete");
+    assert_corrupt(&stream, "a buffered push is not complete");
 
     stream = (struct shard_stream){0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
