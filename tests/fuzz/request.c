@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
+#include "ps/process/coordinator_ops.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
 #include "tests/fuzz/request_kv.h"
@@ -28,6 +29,7 @@ static struct sl_coordinator *start(struct fuzz_world *world)
     for (uint32_t i = 0; i < SHARDS; i++) {
         struct sl_server_options options = fuzz_world_options(world, i);
         options.coordinator = i == 0 ? coordinator : NULL;
+        options.coordinator_ops = &sl_process_coordinator_ops;
         options.shard.kv_handler = i == 1 ? &fuzz_request_kv_handler : NULL;
         sl_assert(sl_server_create(&options, &world->servers[i]) == 0);
         sl_assert(sl_server_set_shard(world->servers[i], i, SHARDS) == 0);

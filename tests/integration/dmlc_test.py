@@ -218,7 +218,7 @@ class Failures(DmlcTest):
         def begin():
             return [self.start_role(role, "--start-timeout", "600") for role in ["server"] + ["worker"] * 3]
 
-        why = r"(?m)the job has not begun: after \d+ s still waiting for ps/1, worker/3$"
+        why = r"(?m)the job has not begun: still waiting after \d+ s for ps/1, worker/3$"
         others = self.gives_up(begin, "waiting for ps/1, worker/3", why)
         for process in others:
             self.assertEqual(process.wait(), 1, process.output)
@@ -235,7 +235,7 @@ class Failures(DmlcTest):
             servers[1].wait()
             return servers
 
-        servers = self.gives_up(begin, r"after \d+ s still waiting for worker/0, worker/1, worker/2, "
+        servers = self.gives_up(begin, r"still waiting after \d+ s for worker/0, worker/1, worker/2, "
                                    "worker/3; came and left: ps/1")
         self.assertEqual(servers[0].wait(), 1, servers[0].output)
 

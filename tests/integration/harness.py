@@ -76,7 +76,7 @@ def _is_free(port, host):
 
 
 def wait_unheard(host, port):
-    """Until nobody listens there. The kernel takes the rings of a process that was killed down on its
+    """Until no process listens there. The kernel takes the rings of a process that was killed down on its
     own time: a socket on which one waited can outlive it by a while."""
     end = time.monotonic() + DEADLINE_S
     while True:

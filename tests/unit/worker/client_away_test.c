@@ -455,7 +455,7 @@ SL_CASE_WITH(control__beats_several_times_a_lease, peer_setup, peer_teardown)
     assert_in_range(world->heartbeats - before, 3, 5);
 }
 
-/* The ps is somewhere else now; nobody listens there, which the error names. */
+/* The ps is somewhere else now; no process listens there, which the error names. */
 SL_CASE_WITH(control__moves_links, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;

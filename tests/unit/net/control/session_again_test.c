@@ -466,7 +466,7 @@ SL_CASE(session_set_endpoint__leads_the_next_attempts)
     sl_session_set_endpoint(fixture.session, &elsewhere);
     session_fixture_lose(&fixture);
     fixture.received_count = 0;
-    session_fixture_pass(&fixture, 5000); /* nobody listens there */
+    session_fixture_pass(&fixture, 5000); /* no process listens there */
     assert_int_equal(fixture.received_count, 0);
     assert_non_null(strstr(sl_session_last_error(fixture.session), "refused"));
     assert_null(strstr(sl_session_last_error(fixture.session), "TLS"));
@@ -476,7 +476,7 @@ SL_CASE(session_set_endpoint__leads_the_next_attempts)
     session_fixture_ask(&fixture);
     session_fixture_until(&fixture, session_fixture_is_answered);
     assert_non_null(strstr(fixture.answer_reason, "(tcp://127.0.0.1:4001)"));
-    assert_non_null(strstr(fixture.answer_reason, "nobody listens"));
+    assert_non_null(strstr(fixture.answer_reason, "no process listens"));
     elsewhere.port = 4000;
     sl_session_set_endpoint(fixture.session, &elsewhere);
     session_fixture_pass(&fixture, 120); /* the pause does not have to pass */

@@ -200,7 +200,7 @@ SL_CASE_WITH(member_checkpoint__cannot_be_made_without_a_directory, fixture_setu
     tell(f, 1, 0);
     until(f, &f->part_count, 1);
     assert_int_equal(f->part.err, SL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(f->part.text, "folder"));
+    assert_non_null(strstr(f->part.text, "directory"));
 }
 
 SL_CASE_WITH(member_register__says_what_it_can_restore_and_learns_what_it_shall, fixture_setup,

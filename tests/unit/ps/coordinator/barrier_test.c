@@ -232,7 +232,7 @@ SL_CASE_WITH(coordinator_barrier__of_all_needs_to_know_how_many_there_are, fixtu
     fixture_remake(f, 1, 0);
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     say(f, 1, barrier_message("b", 0, 1));
-    expect_part(f, "1#1 error invalid: barrier b: nobody has said how many workers");
+    expect_part(f, "1#1 error invalid: barrier b: the number of workers");
 }
 
 static struct sl_message patient(const char *name, uint32_t count, uint64_t id, uint32_t timeout_ms)
@@ -253,7 +253,7 @@ SL_CASE_WITH(coordinator_barrier__names_the_missing_to_who_gives_up, fixture_set
     expect_nothing(f);
     f->now_ns = 2200 * SL_CLOCK_NS_PER_MS;
     sl_coordinator_tick(f->coordinator, f->now_ns);
-    expect(f, "1#1 error deadline: barrier b: after 2400 ms still waiting for worker/2");
+    expect(f, "1#1 error deadline: barrier b: still waiting after 2400 ms for worker/2");
     expect_nothing(f);
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect_nothing(f);
@@ -267,7 +267,7 @@ SL_CASE_WITH(coordinator_barrier__names_the_missing_to_who_gives_up, fixture_set
     say(f, 1, patient("b", 3, 3, 1000));
     f->now_ns += SECOND;
     sl_coordinator_tick(f->coordinator, f->now_ns);
-    expect(f, "1#3 error deadline: barrier b: after 1000 ms still waiting for worker/1, worker/2");
+    expect(f, "1#3 error deadline: barrier b: still waiting after 1000 ms for worker/1, worker/2");
     say(f, 1, barrier_message("b", 1, 4));
     expect(f, "1#4 done");
 }

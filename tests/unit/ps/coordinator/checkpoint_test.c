@@ -223,7 +223,7 @@ SL_CASE_WITH(checkpoint__that_takes_too_long_is_given_up, fixture_setup, fixture
     }
     expect_nothing(f);
     pass(f, SECOND, everyone);
-    expect(f, "21#1 error deadline: checkpoint 1 is aborted: after 60 s still waiting for ps/1");
+    expect(f, "21#1 error deadline: checkpoint 1 is aborted: still waiting after 60 s for ps/1");
     ask(f, 21, 2, 0);
     expect_of_both(f, "checkpoint 2 on 0");
 }
@@ -271,7 +271,7 @@ SL_CASE_WITH(ask__waits_for_a_ps_that_is_missing_and_is_told_so, fixture_setup, 
     expect(f, "21#1 waiting for ps/1");
     expect_nothing(f);
     pass(f, SECOND, alive);
-    expect(f, "21#2 error deadline: the checkpoint: after 4000 ms still waiting for ps/1");
+    expect(f, "21#2 error deadline: the checkpoint: still waiting after 4000 ms for ps/1");
     expect_nothing(f);
     assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
     register_ps(f, 32, 1, 2);

@@ -136,9 +136,9 @@ SL_CASE_WITH(coordinator_job__gives_up_when_not_all_come, fixture_setup, fixture
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){1, 0});
     expect(f, "1#5 waiting for ps/0 worker/1");
-    expect(f, "stage 3 err deadline: after 60 s still waiting for ps/0, worker/1");
+    expect(f, "stage 3 err deadline: still waiting after 60 s for ps/0, worker/1");
     expect(f,
-           "1#5 error refused: the job has not begun: after 60 s still waiting for ps/0, worker/1");
+           "1#5 error refused: the job has not begun: still waiting after 60 s for ps/0, worker/1");
     expect_nothing(f);
     assert_int_equal(hello_any(f, 9, WORKER, 9), SL_ERR_REFUSED);
     assert_non_null(strstr(f->reason, "still waiting for ps/0, worker/1"));
@@ -280,8 +280,8 @@ SL_CASE_WITH(coordinator_job__tells_a_ps_that_it_gives_up, fixture_setup, fixtur
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 0});
     expect(f, "11#2 waiting for worker/0");
-    expect(f, "stage 3 err deadline: after 60 s still waiting for worker/0");
-    expect(f, "11#2 error deadline: the job has not begun: after 60 s still waiting for worker/0");
+    expect(f, "stage 3 err deadline: still waiting after 60 s for worker/0");
+    expect(f, "11#2 error deadline: the job has not begun: still waiting after 60 s for worker/0");
     expect_nothing(f);
     say(f, 11, register_2_shards());
     expect_part(f, "11#2 error deadline");
@@ -305,7 +305,7 @@ SL_CASE_WITH(coordinator_job__names_apart_who_came_and_left, fixture_setup, fixt
     snapshot(f, 2);
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){0});
-    expect(f, "stage 3 err deadline: after 60 s still waiting for ps/1, worker/2; came and left: "
+    expect(f, "stage 3 err deadline: still waiting after 60 s for ps/1, worker/2; came and left: "
               "ps/0, worker/0, worker/1");
     expect_nothing(f);
 }
@@ -325,7 +325,7 @@ SL_CASE_WITH(coordinator_job__names_who_left_where_all_had_come, fixture_setup, 
     while (f->sent_count > 0 && strncmp(f->sent[0], "stage", 5) != 0) {
         expect_part(f, "waiting for worker/1");
     }
-    expect(f, "stage 3 err deadline: after 60 s still waiting for worker/1, which came and left");
+    expect(f, "stage 3 err deadline: still waiting after 60 s for worker/1, which came and left");
 }
 
 /* ps/1, peer 12, is lost; what was sent of it is forgotten. */

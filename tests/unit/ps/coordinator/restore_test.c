@@ -387,7 +387,7 @@ static void ps_1_returns(struct fixture *f, uint64_t restore)
 static void expect_no_checkpoint(struct fixture *f, const char *ps)
 {
     char text[96];
-    (void)snprintf(text, sizeof text, "21#9 error corrupt: %s was started again without", ps);
+    (void)snprintf(text, sizeof text, "21#9 error corrupt: %s was restarted without", ps);
     f->sent_count = 0;
     ask(f, 21, 9, 0);
     expect_part(f, text);
@@ -508,7 +508,7 @@ SL_CASE_WITH(values__that_are_lost_end_the_checkpoint_that_is_made, fixture_setu
     f->sent_count = 0;
     struct sl_message keep = table_message(1, true);
     say(f, 1, keep);
-    expect_part(f, "21#2 error corrupt: checkpoint 1 is aborted: ps/0 was started again without");
+    expect_part(f, "21#2 error corrupt: checkpoint 1 is aborted: ps/0 was restarted without");
     f->sent_count = 0;
     part(f, 12, 1); /* too late */
     expect_nothing(f);
