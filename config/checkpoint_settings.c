@@ -19,9 +19,9 @@
 #define LEVEL_MAX  19
 #define PATH_BYTES 512
 
-/* What is set, by a flag or else by a variable, and which of them it is. */
+/* A setting and its source, a flag or else a variable. */
 struct setting {
-    const char *source, *value; /* value NULL: neither */
+    const char *source, *value; /* value NULL: not set */
 };
 
 static struct setting setting_of(const char *flag_value, const char *flag, const char *variable)
@@ -66,7 +66,7 @@ static int read_restore(struct setting setting, struct sl_checkpoint_settings *o
     return SL_ERR_INVALID;
 }
 
-/* Every setting but the folder, by a flag or else by a variable. */
+/* All settings except the directory. */
 struct settings {
     struct setting every, incrementals_max, keep, compression_level, restore;
 };
@@ -84,8 +84,8 @@ static struct settings settings_of(const struct sl_checkpoint_settings_flags *fl
     };
 }
 
-/* A setting that has no effect without a folder; source NULL: there is none. A scheduler has no
- * folder, but orders checkpoints, and shares its environment with servers that have one. */
+/* Finds a setting that has no effect without a directory; source NULL: none. A scheduler has no
+ * directory but starts checkpoints, and shares its environment with servers that have one. */
 static struct setting find_lonely(const struct settings *settings, bool fall_back, bool orders)
 {
     const struct setting *const all[] = {&settings->keep, &settings->compression_level,
@@ -166,12 +166,12 @@ int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags
     return err;
 }
 
-/* By writing: what a folder's mode says is not all. Returns 0 or errno. */
+/* Checks by writing a file: the directory's mode alone does not tell. Returns 0 or errno. */
 static int try_writing(const char *dir)
 {
     char path[PATH_BYTES + 32];
     (void)snprintf(path, sizeof path, "%s/.starling-%ld", dir, (long)getpid());
-    (void)unlink(path); /* of a process of this number, long ago */
+    (void)unlink(path); /* left by an earlier process with this id */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) {
         return errno;
@@ -204,7 +204,7 @@ int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *chosen, ch
     return 0;
 }
 
-/* The holder's own words, "host, process 123", or "another process". */
+/* Reads the holder's text, "host, process 123", or "another process". */
 static void read_holder(int fd, char *text, size_t text_bytes)
 {
     const ssize_t got = pread(fd, text, text_bytes - 1, 0);
@@ -221,11 +221,11 @@ static void write_holder(int fd)
     (void)gethostname(host, sizeof host - 1);
     const int bytes = snprintf(text, sizeof text, "%s, process %ld\n", host, (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)bytes, 0) != bytes) {
-        return; /* the lock counts, its text only helps */
+        return; /* the text is only informative; the lock counts */
     }
 }
 
-/* Another user's lock file, which may be read only, can be locked all the same. */
+/* A lock file of another user may be read-only; it can still be locked. */
 static int open_lock(const char *path)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);

@@ -1,5 +1,5 @@
-/* Where and how often a ps writes checkpoints, and which one it begins from: flags of starling-ps,
- * which starling-launch passes on, or variables. Before start. */
+/* Checkpoint settings of a ps: directory, interval, and the checkpoint to restore. Set by flags of
+ * starling-ps, which starling-launch passes on, or by variables. Before start. */
 #ifndef SL_CONFIG_CHECKPOINT_SETTINGS_H
 #define SL_CONFIG_CHECKPOINT_SETTINGS_H
 
@@ -10,7 +10,7 @@
 #include "config/cli.h"
 #include "core/err.h"
 
-/* What the flags said; NULL where they said nothing. */
+/* Values of the flags; NULL: not given. */
 struct sl_checkpoint_settings_flags {
     const char *dir, *every, *incrementals_max, *keep, *compression_level, *restore;
     bool fall_back;
@@ -21,8 +21,7 @@ struct sl_checkpoint_settings_flags {
 #define SL_CHECKPOINT_KEEP_DEFAULT         2
 #define SL_CHECKPOINT_LEVEL_DEFAULT        1
 
-/* Rows of a program's table of options (config/cli.h); `flags` is a struct
- * sl_checkpoint_settings_flags. */
+/* Rows of a table of options (config/cli.h); `flags` is a struct sl_checkpoint_settings_flags. */
 #define SL_CHECKPOINT_SETTINGS_OPTIONS(flags)                                                      \
     {.kind = SL_CLI_SECTION, .name = "Checkpoints"},                                               \
         {.kind = SL_CLI_STRING,                                                                    \
@@ -79,34 +78,34 @@ enum sl_checkpoint_restore {
 };
 
 struct sl_checkpoint_settings {
-    const char *dir;  /* of the flags, or the environment; NULL: there are no checkpoints */
-    uint32_t every_s; /* 0: only when asked */
+    const char *dir;            /* of the flags or the environment; NULL: no checkpoints */
+    uint32_t every_s;           /* 0: only on request */
     uint32_t incrementals_max;  /* between two full ones */
-    uint32_t keep;              /* 1 at least */
-    uint32_t compression_level; /* of zstd; 0: not packed */
+    uint32_t keep;              /* at least 1 */
+    uint32_t compression_level; /* of zstd; 0: not compressed */
     enum sl_checkpoint_restore restore;
     uint64_t number; /* RESTORE_NUMBER */
     bool fall_back;
 };
 
-/* Flags, else the environment: STARLING_CHECKPOINT_DIR, _EVERY, _ADDS, _KEEP, _LEVEL,
- * STARLING_RESTORE. An empty variable is an error; unset it instead. Without a folder any other
- * setting is an error too, except how often, for `orders`: a scheduler has no folder but orders
- * checkpoints. On error, reason names the flag or variable and what is accepted. Errors: INVALID.
- */
+/* Reads flags, else the environment: STARLING_CHECKPOINT_DIR, _EVERY, _ADDS, _KEEP, _LEVEL,
+ * STARLING_RESTORE. An empty variable is an error; unset it instead. Without a directory every
+ * other setting is an error. Exception: `every` and incrementals_max with `orders`, for a
+ * scheduler, which has no directory but starts checkpoints. reason: the flag or variable and what
+ * is accepted. Errors: INVALID. */
 int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags, bool orders,
                                 struct sl_checkpoint_settings *out, char *reason,
                                 size_t reason_bytes);
 
-/* Makes the folder where it is missing, and looks whether files can be written in it. Errors:
- * INVALID; reason names it and says why. */
+/* Creates the directory if needed, and checks that files can be written there. reason: the
+ * directory and the cause. Errors: INVALID. */
 int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *chosen, char *reason,
                                  size_t reason_bytes);
 
-/* Takes the folder for ps `task_index`, so that no other job writes there: a lock (flock) on
- * FOLDER/.ps-N.lock, which stays behind. The lock lasts until *lock, a descriptor, is closed; -1
- * where the file system has no locks, or there is no folder. Before start. Errors: IN_USE, INVALID;
- * reason names the folder and the holder. */
+/* Locks the directory for ps task_index against other jobs, with flock on DIR/.ps-N.lock, which is
+ * not removed. The lock lasts until the descriptor *lock is closed; -1: the file system has no
+ * locks, or there is no directory. Before start. reason: the directory and the holder. Errors:
+ * IN_USE, INVALID. */
 int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *chosen, uint32_t task_index,
                                 int *lock, char *reason, size_t reason_bytes);
 

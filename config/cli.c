@@ -12,16 +12,15 @@
 #include "config/env.h"
 #include "core/assert.h"
 
-#define SUGGESTION_BYTES_MIN 3 /* a shorter name is near to many flags */
+#define SUGGESTION_BYTES_MIN 3 /* shorter names resemble many flags */
 
-#define NAME_BYTES_MAX       64 /* no flag of ours is longer: a longer one is like none of them */
+#define NAME_BYTES_MAX       64 /* longer than any flag */
 
-/* The arguments being read. */
 struct parser {
     const struct sl_cli *cli;
     int argc;
     char **argv;
-    int next; /* index of the argument after the one in hand */
+    int next; /* index of the next argument */
     char *reason;
     size_t reason_bytes;
 };
@@ -40,7 +39,7 @@ static int refuse(const struct parser *parser, const struct sl_cli_option *optio
     return SL_ERR_INVALID;
 }
 
-/* The option that "--name" or "--name=value" spells; *value is what follows =, or NULL. */
+/* Finds the option of "--name" or "--name=value". *value: the part after =, or NULL. */
 static const struct sl_cli_option *find(const struct sl_cli *cli, const char *argument,
                                         const char **value)
 {
@@ -60,7 +59,7 @@ static const struct sl_cli_option *find(const struct sl_cli *cli, const char *ar
     return NULL;
 }
 
-/* Levenshtein's distance between two names, by one row of the matrix. */
+/* Levenshtein distance, with one row of the matrix. */
 static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     size_t row[NAME_BYTES_MAX + 1];
@@ -83,7 +82,7 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
     return row[b_length];
 }
 
-/* The option whose name is nearest to an unknown one, or NULL when none is near. */
+/* Returns the option with the most similar name; NULL: none is similar. */
 static const struct sl_cli_option *nearest(const struct sl_cli *cli, const char *name,
                                            size_t length)
 {
@@ -127,7 +126,7 @@ static int refuse_unknown(const struct parser *parser, const char *argument)
     return SL_ERR_INVALID;
 }
 
-/* The argument after the flag, unless it spells a flag itself. */
+/* Takes the next argument as a value, unless it spells a flag. */
 static const char *take_value(struct parser *parser)
 {
     const char *ignored;
@@ -138,7 +137,7 @@ static const char *take_value(struct parser *parser)
     return parser->argv[parser->next++];
 }
 
-/* "from 1 to 256", "from 0", or nothing, into text. */
+/* Writes "a whole number from 1 to 256" or similar. */
 static void write_range(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     const bool bounded = option->least != 0 || option->most != 0;
@@ -159,7 +158,7 @@ static bool in_range(const struct sl_cli_option *option, double value)
     return !bounded || (value >= option->least && value <= option->most);
 }
 
-/* strtoull and its like skip blanks and take signs and hexadecimal: only these bytes may come. */
+/* strtoull and the like skip blanks and accept signs and hexadecimal: allow only these bytes. */
 static bool is_spelt_with(const char *text, const char *accepted)
 {
     return text[0] != '\0' && text[strspn(text, accepted)] == '\0';
@@ -239,7 +238,7 @@ static int parse_flag(const struct parser *parser, const struct sl_cli_option *o
     return refuse(parser, option, value, "0, 1, true or false, or no value at all");
 }
 
-/* The list has room for every argument from its first use on: no list can grow longer. */
+/* The first append allocates room for all arguments, more than any list needs. */
 static int append(const struct parser *parser, struct sl_cli_list *list, const char *value)
 {
     if (list->items == NULL) {
@@ -255,7 +254,7 @@ static int append(const struct parser *parser, struct sl_cli_list *list, const c
     return 0;
 }
 
-/* Values up to the next argument that looks like a flag; "--name=value" is that one value. */
+/* Appends values up to the next argument that looks like a flag; after "--name=" one value only. */
 static int parse_strings(struct parser *parser, const struct sl_cli_option *option,
                          const char *value, bool spelt_with_equals)
 {
@@ -302,7 +301,7 @@ static int parse_argument(struct parser *parser, const char *argument)
     }
 }
 
-/* --help or --version anywhere. */
+/* Handles --help or --version at any position. */
 static bool print_and_exit(const struct sl_cli *cli, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {

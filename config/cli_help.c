@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define LINE_COLUMNS 100
-#define TEXT_COLUMN  30 /* where the explanations begin */
+#define TEXT_COLUMN  30 /* of the explanations */
 
 bool sl_cli_help_choice(const char *choices, int index, char *text, size_t text_bytes)
 {
@@ -19,7 +19,7 @@ bool sl_cli_help_choice(const char *choices, int index, char *text, size_t text_
     return true;
 }
 
-/* "--name METAVAR" into text. */
+/* Writes "--name METAVAR". */
 static void write_synopsis(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     static const char *const metavars[] = {
@@ -33,7 +33,7 @@ static void write_synopsis(const struct sl_cli_option *option, char *text, size_
     snprintf(text, text_bytes, "--%s%s%s", option->name, metavar[0] != '\0' ? " " : "", metavar);
 }
 
-/* " Default: 5." into text, or nothing where the target's value says nothing. */
+/* Writes " Default: 5.", or nothing if the target has no default. */
 static void write_default(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     char settings[64];
@@ -52,7 +52,7 @@ static void write_default(const struct sl_cli_option *option, char *text, size_t
         }
         break;
     case SL_CLI_U64:
-        /* A value below the range stands for "not given"; the help text then has the default. */
+        /* Below the range: "not given"; the help text has the default. */
         if ((double)*(const uint64_t *)option->target >= option->least) {
             snprintf(text, text_bytes, " Default: %" PRIu64, *(const uint64_t *)option->target);
         }
@@ -75,7 +75,7 @@ static void write_default(const struct sl_cli_option *option, char *text, size_t
     }
 }
 
-/* Prints the words of `text` from `column` on, in lines that all begin at TEXT_COLUMN. */
+/* Prints words from `column` on; lines start at TEXT_COLUMN. Returns the column reached. */
 static size_t print_wrapped(const char *text, size_t column, FILE *file)
 {
     bool first_in_line = column <= TEXT_COLUMN;
@@ -112,7 +112,7 @@ static void print_option(const struct sl_cli_option *option, FILE *file)
     write_default(option, standard, sizeof standard);
     size_t column = 2 + strlen(synopsis);
     fprintf(file, "  %s", synopsis);
-    /* At least two columns apart, else the explanation has a line of its own. */
+    /* Less than two columns apart: the explanation starts on a new line. */
     if (column + 2 > TEXT_COLUMN) {
         fputc('\n', file);
         column = 0;

@@ -1,4 +1,4 @@
-/* What --help prints: the options in two columns, 100 wide. Before start. */
+/* Prints --help: the options in two columns, 100 characters wide. Before start. */
 #ifndef SL_CONFIG_CLI_HELP_H
 #define SL_CONFIG_CLI_HELP_H
 
@@ -6,10 +6,10 @@
 
 #include "config/cli.h"
 
-/* Targets must still hold their defaults, which are printed. */
+/* Prints the targets' values as defaults: call before parsing. */
 void sl_cli_help_print(const struct sl_cli *cli, FILE *file);
 
-/* The i-th choice of "a|b|c" copied into text[text_bytes]; false when there are not as many. */
+/* Copies the index-th choice of "a|b|c" into text; false: there are fewer. */
 bool sl_cli_help_choice(const char *choices, int index, char *text, size_t text_bytes);
 
 #endif

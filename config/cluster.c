@@ -19,27 +19,27 @@ static const char *const role_names[] = {
     [SL_CLUSTER_SCHEDULER] = "scheduler",
 };
 
-/* What the sources say, gathered before it is weighed. */
+/* The contents of all sources. */
 struct sources {
     const struct sl_cluster_flags *flags;
     struct sl_hosts flag_ps;
-    uint32_t flag_workers; /* 0: not said */
-    int64_t flag_index;    /* in Starling's numbering; -1: not said */
-    int flag_role;         /* of enum sl_cluster_role; -1: not said */
+    uint32_t flag_workers; /* 0: not given */
+    int64_t flag_index;    /* Starling's numbering; -1: not given */
+    int flag_role;         /* enum sl_cluster_role; -1: not given */
     bool has_tf;
     struct sl_tf_config tf;
     const struct sl_dmlc *dmlc; /* NULL: not in use */
-    struct sl_endpoint_map map; /* empty where there is none */
+    struct sl_endpoint_map map; /* empty without a file */
     const char *map_path;
     char *reason;
     size_t reason_bytes;
 };
 
-/* One source's word on an item. */
+/* An item's value in one source. */
 struct said {
-    const char *by; /* "DMLC_RANK is" */
-    int64_t value;  /* -1: nothing */
-    const char *of; /* behind the value: what it counts; or NULL */
+    const char *by; /* start of the text: "DMLC_RANK is" */
+    int64_t value;  /* -1: none */
+    const char *of; /* end of the text, after the value: what it counts; or NULL */
 };
 
 static int refuse(const struct sources *sources, const char *format, ...)
@@ -74,13 +74,13 @@ static int parse_job_name(const char *job, int *role)
     return SL_ERR_INVALID;
 }
 
-/* A scheduler runs in the ps program. */
+/* The ps program also runs a scheduler. */
 static bool runs(enum sl_cluster_role program, int role)
 {
     return role == (int)program || (program == SL_CLUSTER_PS && role == (int)SL_CLUSTER_SCHEDULER);
 }
 
-/* --job-name says what the program knows already; a chief is worker 0. */
+/* Checks --job-name against the program. A chief is worker 0. */
 static int read_job_name(struct sources *sources, enum sl_cluster_role program)
 {
     const char *job = sources->flags->job_name;
@@ -191,7 +191,7 @@ static int read_dmlc(struct sources *sources, enum sl_cluster_role program,
     return 0;
 }
 
-/* ---- Sources that say the same item must agree ----------------------------------------------- */
+/* Sources that have the same item must agree */
 
 static int compare_ps(const struct sources *sources)
 {
@@ -217,7 +217,7 @@ static int compare_ps(const struct sources *sources)
     return 0;
 }
 
-/* With a scheduler the coordinator is there, and not where a list of ps has it. */
+/* With a scheduler, the coordinator is there and not on a listed ps. */
 static int compare_places(const struct sources *sources)
 {
     const struct sl_dmlc *dmlc = sources->dmlc;
@@ -241,7 +241,7 @@ static int compare_places(const struct sources *sources)
                   other);
 }
 
-/* The value that is said, -1 for none, into *out. */
+/* Sets *out to the value that all sources agree on; -1: none has it. */
 static int agree(const struct sources *sources, const struct said *said, uint32_t count,
                  int64_t *out)
 {
@@ -304,7 +304,7 @@ static int agree_on_index(const struct sources *sources, int64_t *out)
     return agree(sources, said, sizeof said / sizeof said[0], out);
 }
 
-/* ps or scheduler: else the program says it. */
+/* Chooses ps or scheduler; the default is the program's role. */
 static int agree_on_role(const struct sources *sources, enum sl_cluster_role program,
                          enum sl_cluster_role *out)
 {
@@ -343,10 +343,10 @@ static int agree_on_role(const struct sources *sources, enum sl_cluster_role pro
     return 0;
 }
 
-/* ---- The choice ------------------------------------------------------------------------------ */
+/* The choice */
 
-/* The source of the ps hosts: flags, else TF_CONFIG, else the map's control endpoints. With a
- * scheduler nobody knows them before they come. */
+/* Takes the ps hosts from the flags, else TF_CONFIG, else the map's control endpoints. With a
+ * scheduler they are unknown until they register. */
 static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
 {
     if (sources->dmlc != NULL) {
@@ -389,7 +389,7 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
     return 0;
 }
 
-/* A map that leaves this ps out would silently make its control endpoint the data endpoint. */
+/* Without this error, a ps missing in the map would silently use its control endpoint for data. */
 static int check_map(const struct sources *sources, const struct sl_cluster *cluster)
 {
     if (cluster->role != SL_CLUSTER_PS || sources->map_path == NULL || cluster->ps == NULL) {
@@ -407,7 +407,7 @@ static int check_map(const struct sources *sources, const struct sl_cluster *clu
                   sources->map_path, cluster->task_index, text + strlen("tcp://"));
 }
 
-/* What to call the index that a process was given. */
+/* Returns the source of the index, for an error text. */
 static const char *index_source(const struct sources *sources)
 {
     const bool by_dmlc = sources->flag_index < 0 && !sources->tf.has_task &&
@@ -421,7 +421,7 @@ static int choose_task(const struct sources *sources, int64_t index, struct sl_c
     const bool is_ps = cluster->role == SL_CLUSTER_PS;
     const uint32_t count = is_ps ? cluster->ps_count : cluster->worker_count;
     if (cluster->role == SL_CLUSTER_SCHEDULER) {
-        return 0; /* there is one */
+        return 0; /* there is only one */
     }
     if (index < 0 && cluster->has_scheduler) {
         cluster->any_task = true;
@@ -433,7 +433,7 @@ static int choose_task(const struct sources *sources, int64_t index, struct sl_c
                       "TF_CONFIG",
                       role, count);
     }
-    /* The only one of its role, as far as anyone has said. */
+    /* The only task of its role, as far as known. */
     index = index < 0 ? 0 : index;
     if (count != 0 && index >= count && !sources->flags->joins) {
         return refuse(sources, "%s=%lld: there %s %u %s task%s, so it accepts 0 to %u%s",

@@ -11,7 +11,7 @@
 #define ACCEPTED "accepts etcd://host:port,host:port/prefix, or etcds:// for TLS"
 
 struct reading {
-    const char *by; /* the flag, or the variable */
+    const char *by; /* the flag or variable */
     const char *text;
     char *reason;
     size_t reason_bytes;
@@ -24,7 +24,7 @@ static int refuse(const struct reading *reading, const char *what)
     return SL_ERR_INVALID;
 }
 
-/* "host:port" up to a comma; checked as an endpoint, kept as it is written. */
+/* Reads "host:port" up to a comma. Validates it as an endpoint, keeps it as written. */
 static int read_server(const struct reading *reading, const char *text, size_t length,
                        struct sl_cluster_store_settings *out)
 {
@@ -96,7 +96,7 @@ static int read_url(const struct reading *reading, struct sl_cluster_store_setti
     return err != 0 ? err : read_prefix(reading, end, out);
 }
 
-/* The first line of an open file, without its end. */
+/* Reads the first line without its end. False: none, or too long. */
 static bool read_line(FILE *file, char *line, size_t bytes)
 {
     if (fgets(line, (int)bytes, file) == NULL) {

@@ -1,5 +1,5 @@
-/* The cluster store, which says where the coordinator is and keeps what it must not forget: a flag
- * that starling-ps, starling-worker and starling-launch share, or a variable. Before start. */
+/* Settings of the metastore, which elects the coordinator's leader and keeps its records: a flag of
+ * starling-ps, starling-worker and starling-launch, or a variable. Before start. */
 #ifndef SL_CONFIG_CLUSTER_STORE_SETTINGS_H
 #define SL_CONFIG_CLUSTER_STORE_SETTINGS_H
 
@@ -15,7 +15,7 @@
 #define SL_CLUSTER_STORE_SETTINGS_VARIABLE  "STARLING_CLUSTER_STORE"
 #define SL_CLUSTER_STORE_SETTINGS_USER_FILE "STARLING_CLUSTER_STORE_USER_FILE"
 
-/* A row of a program's table of options (config/cli.h); `flag` is a const char *. */
+/* A row of a table of options (config/cli.h); `flag` is a const char *. */
 #define SL_CLUSTER_STORE_SETTINGS_OPTION(flag)                                                     \
     {                                                                                              \
         .kind = SL_CLI_STRING, .name = "cluster-store", .target = &(flag),                         \
@@ -36,10 +36,10 @@ struct sl_cluster_store_settings {
     char user[128], password[128];                                            /* "": none */
 };
 
-/* flag: NULL: it said nothing. An empty variable is an error; unset it instead. The user and
- * password, "user:password", are the first line of the file that STARLING_CLUSTER_STORE_USER_FILE
- * names, which nobody else may read. On error, reason names the flag or variable and what is
- * accepted. Errors: INVALID, NOT_FOUND, IO. */
+/* Reads the flag (NULL: not given), else the variable. An empty variable is an error; unset it
+ * instead. User and password, "user:password", are the first line of the file named by
+ * STARLING_CLUSTER_STORE_USER_FILE; the file must be private. reason: the flag or variable and what
+ * is accepted. Errors: INVALID, NOT_FOUND, IO. */
 int sl_cluster_store_settings_read(const char *flag, struct sl_cluster_store_settings *out,
                                    char *reason, size_t reason_bytes);
 

@@ -16,7 +16,6 @@ static const char *const role_names[] = {
     [SL_DMLC_WORKER] = "worker",
 };
 
-/* What all variables are read with. */
 struct reader {
     char *reason;
     size_t reason_bytes;
@@ -40,7 +39,7 @@ static const char *value_of(const char *name)
     return value == NULL || value[0] == '\0' ? NULL : value;
 }
 
-/* Leaves *out as it is where the variable is not set. */
+/* Leaves *out unchanged if the variable is not set. */
 static int read_number(const struct reader *reader, const char *name, uint32_t least, uint32_t most,
                        uint32_t *out)
 {
@@ -67,7 +66,7 @@ static int read_role(const struct reader *reader, enum sl_dmlc_role *out)
     return refuse(reader, "DMLC_ROLE=%.80s: accepts scheduler, server or worker", value);
 }
 
-/* A name, or an address with or without the brackets of IPv6. */
+/* Accepts a name or an address; brackets around IPv6 are optional. */
 static int read_host(const struct reader *reader, const char *name,
                      char out[SL_LIMIT_ENDPOINT_BYTES])
 {
@@ -119,7 +118,7 @@ static int read_rdma(const struct reader *reader, const char **out)
     return refuse(reader, "DMLC_ENABLE_RDMA=%.80s: accepts 0, 1, ibverbs or rdma", value);
 }
 
-/* DMLC_RANK is ps-lite's for every role; DMLC_WORKER_ID BytePS's, for workers. */
+/* DMLC_RANK is ps-lite's, for all roles; DMLC_WORKER_ID is BytePS's, for workers. */
 static int read_rank(const struct reader *reader, struct sl_dmlc *dmlc)
 {
     uint32_t rank = UINT32_MAX;
@@ -142,7 +141,7 @@ static int read_rank(const struct reader *reader, struct sl_dmlc *dmlc)
     return err;
 }
 
-/* ps-lite's own "no heartbeats" is 0, which here says nothing. */
+/* 0 means "no heartbeats" in ps-lite, and "unset" here. */
 static int read_heartbeats(const struct reader *reader, struct sl_dmlc *dmlc)
 {
     int err =
@@ -170,7 +169,7 @@ static int check_set(const struct reader *reader, const char *name, bool is_set,
                         value_of("DMLC_ROLE") != NULL ? "DMLC_ROLE" : "DMLC_PS_ROOT_URI", accepted);
 }
 
-/* The job: who it consists of, and where its scheduler is. */
+/* Reads the size of the job and the endpoint of its scheduler. */
 static int read_job(const struct reader *reader, struct sl_dmlc *dmlc)
 {
     uint32_t port = 0;
@@ -202,7 +201,7 @@ static int read_job(const struct reader *reader, struct sl_dmlc *dmlc)
     return err;
 }
 
-/* This process in it. */
+/* Reads the variables of this process. */
 static int read_self(const struct reader *reader, struct sl_dmlc *dmlc)
 {
     uint32_t port = 0;

@@ -1,4 +1,4 @@
-/* Which of this machine's addresses the other processes of a job reach it by. */
+/* Chooses the address of this machine by which other processes of a job reach it. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -9,8 +9,7 @@
 
 #include "config/dmlc.h"
 
-/* How well peers can reach it: IPv4 before IPv6, one of this link alone (which needs a zone to be
- * named) not at all. */
+/* Ranks an address: IPv4 before IPv6; link-local addresses, which need a zone, never. */
 static int rank_address(const struct sockaddr *address)
 {
     if (address == NULL) {
@@ -37,7 +36,7 @@ static int write_address(const struct sockaddr *address, char host[SL_LIMIT_ENDP
     return err;
 }
 
-/* "lo, eth0": each once, as many as there is room for. */
+/* Lists interfaces once each, "lo, eth0", as far as they fit. */
 static void name_interfaces(const struct ifaddrs *all, char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -86,7 +85,7 @@ static int find_interface(const char *name, char host[SL_LIMIT_ENDPOINT_BYTES], 
     return err;
 }
 
-/* A datagram socket that is connected, by which nothing is sent, knows the way. */
+/* Connects a datagram socket, which sends nothing, to find the local address of the route. */
 static int find_route(const struct sl_endpoint *root, char host[SL_LIMIT_ENDPOINT_BYTES],
                       char *reason, size_t reason_bytes)
 {

@@ -6,7 +6,7 @@
 
 #define VARIABLE "STARLING_DPDK_DEVICE"
 
-/* The names that were read, to find one twice. */
+/* Device names so far, to detect duplicates. */
 struct names {
     const char *source;
     char items[SL_DPDK_SETTINGS_DEVICES][sizeof((struct sl_endpoint_device *)0)->name];
@@ -32,7 +32,7 @@ static int add_name(struct names *names, const struct sl_endpoint_device *device
     return 0;
 }
 
-/* One device, or several with ';' between; they go behind what is there. */
+/* Appends one or several ';'-separated devices. */
 static int take(struct names *names, const char *text, struct sl_dpdk_settings *out, char *reason,
                 size_t reason_bytes)
 {

@@ -1,5 +1,5 @@
-/* The packet devices of a process: --dpdk-device, which starling-ps and starling-worker share, and
- * the variable STARLING_DPDK_DEVICE. Before start. */
+/* The DPDK devices of a process: the flag --dpdk-device of starling-ps and starling-worker, or the
+ * variable STARLING_DPDK_DEVICE. Before start. */
 #ifndef SL_CONFIG_DPDK_SETTINGS_H
 #define SL_CONFIG_DPDK_SETTINGS_H
 
@@ -9,9 +9,9 @@
 #include "core/endpoint_device.h"
 #include "core/err.h"
 
-#define SL_DPDK_SETTINGS_DEVICES 64 /* as many as a process may have */
+#define SL_DPDK_SETTINGS_DEVICES 64 /* maximum per process */
 
-/* A row of a program's table of options (config/cli.h); `list` is a struct sl_cli_list. */
+/* Rows of a table of options (config/cli.h); `list` is a struct sl_cli_list. */
 #define SL_DPDK_SETTINGS_OPTIONS(list)                                                             \
     {.kind = SL_CLI_SECTION, .name = "DPDK"},                                                      \
     {                                                                                              \
@@ -25,12 +25,12 @@
     }
 
 struct sl_dpdk_settings {
-    char text[SL_DPDK_SETTINGS_DEVICES * SL_LIMIT_ENDPOINT_BYTES]; /* with ';' between; "": none */
-    struct sl_endpoint_device first;                               /* where there is one */
+    char text[SL_DPDK_SETTINGS_DEVICES * SL_LIMIT_ENDPOINT_BYTES]; /* ';'-separated; "": none */
+    struct sl_endpoint_device first;                               /* if there is one */
 };
 
-/* The flags, else the variable. On error, reason names the flag or the variable and what is
- * accepted. Errors: INVALID (also: a device twice), TOO_LARGE. */
+/* Reads the flags, else the variable. reason: the flag or variable and what is accepted. Errors:
+ * INVALID (also a duplicate device), TOO_LARGE. */
 int sl_dpdk_settings_read(const struct sl_cli_list *flags, struct sl_dpdk_settings *out,
                           char *reason, size_t reason_bytes);
 

@@ -11,18 +11,18 @@
 #include "config/hosts.h"
 #include "core/limits.h"
 
-/* Ample for SL_LIMIT_PS lines of three endpoints each, and for comments. */
+/* Enough for SL_LIMIT_PS lines of three endpoints each, and comments. */
 #define FILE_BYTES_MAX ((size_t)4 * SL_LIMIT_PS * SL_LIMIT_ENDPOINT_BYTES)
 
 #define DATA_ACCEPTED                                                                              \
     "accepts one endpoint, or one of rdma and one of tcp, such as "                                \
     "rdma://10.0.0.1:5556,tcp://10.0.0.1:5555, or one of dpdk and one of tcp"
 
-/* A file being read: for errors, and to grow the map. */
+/* State of reading a file. */
 struct reader {
     const char *path;
     uint32_t line;
-    uint32_t *entry_lines; /* where each entry was, to name both of two that clash */
+    uint32_t *entry_lines; /* line of each entry, for errors about duplicates */
     char *reason;
     size_t reason_bytes;
 };
@@ -47,7 +47,7 @@ static int read_failure(const struct reader *reader, int system_errno)
     return system_errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
 }
 
-/* The file's bytes with a NUL after them, to be freed by the caller. */
+/* Returns the file's bytes with a NUL at the end. The caller frees them. */
 static int read_file(const struct reader *reader, char **out, size_t *out_bytes)
 {
     FILE *file = fopen(reader->path, "re");
@@ -79,7 +79,7 @@ static int read_file(const struct reader *reader, char **out, size_t *out_bytes)
     return 0;
 }
 
-/* `text` without white space at both ends; cut in place. */
+/* Removes white space at both ends, in place. */
 static char *trim(char *text)
 {
     while (isspace((unsigned char)*text)) {
@@ -98,7 +98,7 @@ static bool same_data(const struct sl_endpoint *a, const struct sl_endpoint *b)
     return a->port != 0 && a->scheme == b->scheme && sl_hosts_same(a, b);
 }
 
-/* One of the entry's data endpoints that the other entry has too, or NULL. */
+/* Returns a data endpoint of the entry that the other one has too; NULL: none. */
 static const struct sl_endpoint *find_shared(const struct sl_endpoint_map_entry *entry,
                                              const struct sl_endpoint_map_entry *other)
 {
@@ -141,8 +141,8 @@ static int parse_endpoint(struct reader *reader, char *text, struct sl_endpoint 
                : refuse(reader, SL_ERR_INVALID, "data endpoint %s", why);
 }
 
-/* The comma between two endpoints. Of dpdk, a device may have arguments, with commas between; there
- * are none behind its question mark. */
+/* Finds the comma between two endpoints. A dpdk device may have arguments with commas, but only
+ * before its question mark. */
 static char *find_comma(char *text)
 {
     const bool is_dpdk = strncasecmp(trim(text), "dpdk://", strlen("dpdk://")) == 0;
@@ -155,7 +155,7 @@ static bool is_bypass(const struct sl_endpoint *endpoint)
     return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
 }
 
-/* "uri", or "uri,uri". */
+/* Parses "uri" or "uri,uri". */
 static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_entry *entry)
 {
     text = trim(text);

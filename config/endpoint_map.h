@@ -1,7 +1,7 @@
-/* StarServer's endpoint map: lines "control_host:port=data_uri". Blank lines and lines that begin
- * with # are skipped, white space around an endpoint too. A control endpoint is tcp and named once;
- * so is a data endpoint, unless its port is 0. In the place of one data endpoint there may be two
- * with a comma between, one of rdma or dpdk and one of tcp, in either order. Before start. */
+/* StarServer's endpoint map: lines "control_host:port=data_uri". Blank lines, lines that start with
+ * # and white space around endpoints are ignored. Control endpoints are tcp. Each endpoint occurs
+ * once, except data endpoints with port 0. A line may have two comma-separated data endpoints in
+ * any order, one of tcp and one of rdma or dpdk. Before start. */
 #ifndef SL_CONFIG_ENDPOINT_MAP_H
 #define SL_CONFIG_ENDPOINT_MAP_H
 
@@ -10,13 +10,13 @@
 #include "core/endpoint.h"
 #include "core/err.h"
 
-/* Where it is when nobody says where. */
+/* The default path. */
 #define SL_ENDPOINT_MAP_DEFAULT ".endpoint_map"
 
 struct sl_endpoint_map_entry {
     struct sl_endpoint control;
-    struct sl_endpoint data;   /* of two: the one of tcp */
-    struct sl_endpoint bypass; /* of two: the one of rdma or dpdk */
+    struct sl_endpoint data;   /* the tcp endpoint, if there are two */
+    struct sl_endpoint bypass; /* the rdma or dpdk endpoint, if there are two */
     bool has_bypass;
 };
 
@@ -25,14 +25,13 @@ struct sl_endpoint_map {
     uint32_t count;
 };
 
-/* Reads the file whole; the entries are in the order of its lines. On error writes "FILE:LINE:
- * what, accepted" into reason. Errors: NOT_FOUND, INVALID, TOO_LARGE (more than SL_LIMIT_PS lines,
- * or 1 MiB), IO, NO_MEMORY. */
+/* Reads the whole file, in the order of its lines. reason: "FILE:LINE: what, accepted". Errors:
+ * NOT_FOUND, INVALID, TOO_LARGE (more than SL_LIMIT_PS lines, or 1 MiB), IO, NO_MEMORY. */
 int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, char *reason,
                          size_t reason_bytes);
 void sl_endpoint_map_fini(struct sl_endpoint_map *map);
 
-/* The entry of a control endpoint, or NULL when the map does not name it. */
+/* Returns the entry of a control endpoint; NULL: none. */
 const struct sl_endpoint_map_entry *sl_endpoint_map_find(const struct sl_endpoint_map *map,
                                                          const struct sl_endpoint *control);
 

@@ -53,7 +53,6 @@ bool sl_env_parse_u32(const char *text, uint32_t least, uint32_t most, uint32_t 
     return true;
 }
 
-/* What all variables are read with. */
 struct reader {
     char *reason;
     size_t reason_bytes;
@@ -66,7 +65,7 @@ static int refuse(const struct reader *reader, const char *name, const char *val
     return SL_ERR_INVALID;
 }
 
-/* Each leaves *out as it is where the variable is not set. */
+/* The read functions leave *out unchanged if the variable is not set. */
 static int read_bool(const struct reader *reader, const char *name, bool *out)
 {
     const char *value = getenv(name);
@@ -97,7 +96,7 @@ static int read_log_level(const struct reader *reader, const char *name, enum sl
     return refuse(reader, name, value, "debug, info, warn, error or off");
 }
 
-/* A name that the kernel may know; whether it does is seen when a socket is given it. */
+/* Checks the form of the name only: the kernel checks the name when a socket uses it. */
 static int read_congestion_control(const struct reader *reader, const char *name,
                                    char out[static sizeof((struct sl_env *)0)->congestion_control])
 {

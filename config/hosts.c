@@ -37,7 +37,7 @@ int sl_hosts_parse_control(const char *text, struct sl_endpoint *out, char *reas
     return 0;
 }
 
-/* Room for one more; the array doubles whenever the count is a power of two. */
+/* Makes room for one more; doubles the array when the count is a power of two. */
 static int grow(struct sl_hosts *hosts)
 {
     if (hosts->count != 0 && (hosts->count & (hosts->count - 1)) != 0) {
@@ -83,8 +83,8 @@ int sl_hosts_append(struct sl_hosts *hosts, const char *text, const char *source
     return 0;
 }
 
-/* Copies the item that *list begins with into item[], and moves *list behind it and its comma, to
- * NULL after the last. An item that does not fit is cut: longer than any host, it is refused. */
+/* Copies the first item of *list and advances *list after its comma; NULL after the last. An item
+ * that does not fit is truncated: it is longer than any host, so it is refused. */
 static void take_item(const char **list, char *item, size_t item_bytes)
 {
     const size_t length = strcspn(*list, ",");

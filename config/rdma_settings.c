@@ -6,7 +6,7 @@
 
 #include "config/env.h"
 
-/* Beyond every table that a device has. */
+/* Beyond the GID table of any device. */
 #define GID_INDEX_MAX UINT16_MAX
 
 static const char *value_of(const char *name)
@@ -15,7 +15,7 @@ static const char *value_of(const char *name)
     return value == NULL || value[0] == '\0' ? NULL : value;
 }
 
-/* "name" or "name,name": what the kernel would call a device. */
+/* Returns true for "name" or "name,name" with characters of kernel device names. */
 static bool is_device_list(const char *text)
 {
     static const char letters[] =
@@ -71,8 +71,8 @@ static bool is_own(const char *name)
     return strncmp(name, "STARLING_", 9) == 0;
 }
 
-/* Without an index the address decides, which need not be what the variables mean: whoever finds a
- * flaw does without RDMA. */
+/* On a flaw RDMA is off: without an index the address would decide, against the variables'
+ * intent. */
 static int read_gid_variables(struct sl_rdma_settings *out, char *reason, size_t reason_bytes)
 {
     static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",

@@ -1,6 +1,6 @@
-/* Which RDMA device a process uses, and by which of its addresses: flags that starling-ps and
- * starling-worker share, and variables, some of them of other programs, which cluster scripts set
- * anyway. Before start. */
+/* The RDMA device of a process and its address: flags of starling-ps and starling-worker, and
+ * variables. Some variables belong to other programs, whose cluster scripts set them. Before
+ * start. */
 #ifndef SL_CONFIG_RDMA_SETTINGS_H
 #define SL_CONFIG_RDMA_SETTINGS_H
 
@@ -11,13 +11,12 @@
 #include "config/cli.h"
 #include "core/err.h"
 
-/* What the flags said; NULL where they said nothing. */
+/* Values of the flags; NULL: not given. */
 struct sl_rdma_settings_flags {
     const char *device, *gid_index;
 };
 
-/* Rows of a program's table of options (config/cli.h); `flags` is a struct sl_rdma_settings_flags.
- */
+/* Rows of a table of options (config/cli.h); `flags` is a struct sl_rdma_settings_flags. */
 #define SL_RDMA_SETTINGS_OPTIONS(flags)                                                            \
     {.kind = SL_CLI_SECTION, .name = "RDMA"},                                                      \
         {.kind = SL_CLI_STRING,                                                                    \
@@ -35,21 +34,20 @@ struct sl_rdma_settings_flags {
     }
 
 struct sl_rdma_settings {
-    char device[256]; /* names with commas between; "": any */
+    char device[256]; /* comma-separated names; "": any */
     uint32_t gid;     /* index + 1; 0: the endpoint's address decides */
-    char flaw[320];   /* what is wrong with a variable of other programs, with which there is no
-                       * RDMA; "": nothing */
+    char flaw[320];   /* Problem of another program's variable, which disables RDMA; "": none. */
 };
 
-/* Flags, else the environment: STARLING_RDMA_DEVICE; STARLING_RDMA_GID_INDEX, MC_GID_INDEX and
- * NCCL_IB_GID_INDEX (where -1 says nothing, as NCCL has it), of which several must agree. A
- * variable that is empty says nothing. On error, reason names the flag or variable and what is
- * accepted. What MC_GID_INDEX and NCCL_IB_GID_INDEX have wrong, or do not agree in, is no error but
- * `flaw`: they may be meant for another program, in a job without RDMA. Errors: INVALID. */
+/* Reads the flags, else the environment: STARLING_RDMA_DEVICE; STARLING_RDMA_GID_INDEX,
+ * MC_GID_INDEX and NCCL_IB_GID_INDEX, which must agree. Empty variables, and -1 in NCCL's, count as
+ * unset. A problem of MC_GID_INDEX or NCCL_IB_GID_INDEX is reported in `flaw` only, because they
+ * may be meant for another program in a job without RDMA. reason: the flag or variable and what is
+ * accepted. Errors: INVALID. */
 int sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags, struct sl_rdma_settings *out,
                           char *reason, size_t reason_bytes);
 
-/* Where RDMA is asked for, the flaw is an error. Errors: INVALID, with the flaw as the reason. */
+/* Turns the flaw into an error if RDMA was requested. Errors: INVALID, with the flaw as reason. */
 int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked, char *reason,
                            size_t reason_bytes);
 

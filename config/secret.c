@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Room for line ends behind the longest secret. */
+/* The longest secret and some line ends. */
 #define FILE_BYTES_MAX (SL_SECRET_BYTES_MAX + 64)
 
 static int fail_errno(const char *path, const char *what, int system_errno, char *reason,
@@ -19,7 +19,7 @@ static int fail_errno(const char *path, const char *what, int system_errno, char
     return system_errno == ENOENT || system_errno == ENOTDIR ? SL_ERR_NOT_FOUND : SL_ERR_IO;
 }
 
-/* Who else may read the file knows the secret; who else may write it chooses it. */
+/* Read access would expose the secret to other users; write access would let them replace it. */
 static int check_file(int fd, const char *path, char *reason, size_t reason_bytes)
 {
     struct stat status;
@@ -76,7 +76,7 @@ static int check_length(const char *path, size_t count, char *reason, size_t rea
 
 int sl_secret_read(const char *path, struct sl_secret *out, char *reason, size_t reason_bytes)
 {
-    /* Opening a pipe that nobody writes to shall not wait. */
+    /* Do not block on a pipe without a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return fail_errno(path, "cannot be opened", errno, reason, reason_bytes);

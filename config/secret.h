@@ -1,4 +1,5 @@
-/* The file with the cluster's shared secret, which every process of the job reads. Before start. */
+/* Reads the file with the cluster's shared secret, the same for all processes of the job. Before
+ * start. */
 #ifndef SL_CONFIG_SECRET_H
 #define SL_CONFIG_SECRET_H
 
@@ -7,10 +8,10 @@
 #include "core/err.h"
 #include "core/secret.h"
 
-/* Reads a regular file that nobody but its owner may use (mode & 077 is an error), and cuts the
- * line ends at its end; SL_SECRET_BYTES_MIN to SL_SECRET_BYTES_MAX bytes of any value remain. On
- * error, reason names the file, what is wrong and what helps; it never shows the secret. Errors:
- * NOT_FOUND, IO, INVALID (not a regular file, open to others, too short), TOO_LARGE. */
+/* The file must be regular and private (mode & 077 is an error). Line ends at its end are removed;
+ * SL_SECRET_BYTES_MIN to SL_SECRET_BYTES_MAX bytes of any value remain. reason: the file, the
+ * problem and the remedy, never the secret. Errors: NOT_FOUND, IO, INVALID (not regular, not
+ * private, too short), TOO_LARGE. */
 int sl_secret_read(const char *path, struct sl_secret *out, char *reason, size_t reason_bytes);
 
 #endif

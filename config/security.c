@@ -46,7 +46,7 @@ static int check_readable(const char *flag, const char *path, char *reason, size
     return SL_ERR_NOT_FOUND;
 }
 
-/* What is in the files is looked at by who uses them. */
+/* The TLS library checks the contents of the files. */
 static int resolve_tls(const struct sl_security_flags *flags, struct sl_security *out, char *reason,
                        size_t reason_bytes)
 {

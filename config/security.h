@@ -1,5 +1,5 @@
-/* The flags by which a process of the cluster is told how to trust its peers; starling-ps,
- * starling-worker and starling-launch have the same ones. Before start. */
+/* Flags for secret and TLS, shared by starling-ps, starling-worker and starling-launch. Before
+ * start. */
 #ifndef SL_CONFIG_SECURITY_H
 #define SL_CONFIG_SECURITY_H
 
@@ -13,13 +13,13 @@
 
 #define SL_SECURITY_SECRET_VARIABLE "STARLING_SECRET_FILE"
 
-/* What the flags said; NULL where they said nothing. */
+/* Values of the flags; NULL: not given. */
 struct sl_security_flags {
     const char *secret_file;
     const char *tls_cert, *tls_key, *tls_ca, *tls_name;
 };
 
-/* Rows of a program's table of options (config/cli.h); `flags` is a struct sl_security_flags. */
+/* Rows of a table of options (config/cli.h); `flags` is a struct sl_security_flags. */
 #define SL_SECURITY_OPTIONS(flags)                                                                 \
     {.kind = SL_CLI_SECTION, .name = "Security"},                                                  \
         {.kind = SL_CLI_STRING,                                                                    \
@@ -53,28 +53,28 @@ struct sl_security_flags {
     }
 
 struct sl_security {
-    struct sl_secret secret; /* byte_count 0: the cluster has none */
-    bool tls;                /* certificate, key, authority: paths, as the flags' strings live */
+    struct sl_secret secret; /* byte_count 0: no secret */
+    bool tls;                /* the paths below are set; they are the flags' strings */
     const char *certificate, *key, *authority;
     const char *peer_name; /* NULL: the host */
 };
 
-/* That the TLS files are all given, or none; looks at no file. On error, reason says which flag is
- * missing. Errors: INVALID. */
+/* Checks that all TLS files are given, or none; does not open them. reason: the missing flag.
+ * Errors: INVALID. */
 int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
                             size_t reason_bytes);
 
-/* The same; then that the TLS files can be read, and the secret from the flag's file, else from the
- * one that the variable names (getenv's SL_SECURITY_SECRET_VARIABLE; NULL: not set; empty is an
- * error). On error, reason says which flag or file, and what is accepted. Errors: INVALID,
- * NOT_FOUND (a TLS file), and those of sl_secret_read. */
+/* Like check_flags; also checks that the TLS files are readable, and reads the secret from the
+ * flag's file, else from the file `variable` (value of SL_SECURITY_SECRET_VARIABLE; NULL: unset;
+ * empty is an error). reason: the flag or file and what is accepted. Errors: INVALID, NOT_FOUND (a
+ * TLS file), those of sl_secret_read. */
 int sl_security_resolve(const struct sl_security_flags *flags, const char *variable,
                         struct sl_security *out, char *reason, size_t reason_bytes);
 
-/* Whether only processes of this machine reach the endpoint: 127.0.0.0/8, ::1 or localhost. */
+/* Returns true for 127.0.0.0/8, ::1 and localhost: only this machine reaches the endpoint. */
 bool sl_security_is_loopback(const struct sl_endpoint *endpoint);
 
-/* Without a secret nobody but this machine's processes shall reach a ps, unless the user says so
+/* Without a secret, refuses an endpoint that other machines can reach, unless the user allows it
  * (insecure). what: "control" or "data", for the reason. Errors: INVALID. */
 int sl_security_check_exposure(const struct sl_security *security, bool insecure, const char *what,
                                const struct sl_endpoint *endpoint, char *reason,

@@ -1,4 +1,4 @@
-/* Sizes as people write them: 0, 500M, 64G. Pure. */
+/* Sizes with a unit: 0, 500M, 64G. Pure. */
 #ifndef SL_CONFIG_SIZE_H
 #define SL_CONFIG_SIZE_H
 
@@ -6,7 +6,7 @@
 
 #include "core/err.h"
 
-/* "64G" -> bytes. name: "--memory-limit", for the reason. Errors: INVALID. */
+/* "64G" -> bytes (powers of 1024). name: "--memory-limit", for the reason. Errors: INVALID. */
 int sl_size_parse(const char *name, const char *text, size_t *out, char *reason,
                   size_t reason_bytes);
 

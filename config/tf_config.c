@@ -7,10 +7,9 @@
 
 #include "core/limits.h"
 
-/* More than SL_LIMIT_WORKERS hosts of any usual length; above what an environment can hold. */
+/* Exceeds SL_LIMIT_WORKERS hosts of usual length, and the limits of an environment. */
 #define TEXT_BYTES_MAX ((size_t)8 << 20)
 
-/* The document being read, and where its errors go. */
 struct parser {
     char *reason;
     size_t reason_bytes;
@@ -121,7 +120,7 @@ static int parse_cluster(struct parser *parser, const json_t *cluster)
             err = each_host(parser, job, hosts, take_worker);
         } else if (strcmp(job, "chief") == 0) {
             err = each_host(parser, job, hosts, take_chief);
-        } else if (strcmp(job, "evaluator") != 0) { /* an evaluator is no part of the cluster */
+        } else if (strcmp(job, "evaluator") != 0) { /* an evaluator is not part of the cluster */
             err = refuse(parser, "\"cluster\" has a job \"%.40s\"; accepted are ps, worker, chief",
                          job);
         }
@@ -132,7 +131,7 @@ static int parse_cluster(struct parser *parser, const json_t *cluster)
     return 0;
 }
 
-/* The role and, for a worker, how many workers come before those of its kind. */
+/* Sets the role, the number of tasks of this type and, for workers, how many precede them. */
 static int parse_task_type(struct parser *parser, const char *type, uint32_t *count,
                            uint32_t *first)
 {

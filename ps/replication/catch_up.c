@@ -1,27 +1,28 @@
-/* The image for a backup that comes when there is something already: the shard is cut as it serves,
- * and its blocks are the first entries that the backup gets. What ends meanwhile is logged behind
- * them, and answered at once. When the backup has the last block, replies begin to wait; when it
- * has all that was answered before, the two are in step. */
+/* Catch-up: sends a snapshot to a backup when the shard is not empty. The shard takes it while
+ * serving; its blocks are the first entries of the log. Later entries follow them, and their
+ * replies do not wait. When the backup has the last block, replies start to wait. When it has
+ * everything answered before, it is in sync. */
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/shard/snapshot.h"
 
-/* Blocks that are under way. */
+/* Blocks in flight. */
 #define BLOCKS_MAX     8
 
-/* Of a turn. */
+/* Turn cost. */
 #define IMAGE_KEYS     SL_SERVER_SLICED_KEYS
 
-/* Before another try, while the shard is cut for somebody else, and after a cut that has failed. */
+/* Pause before a retry: while another snapshot of the shard is in progress, and after a failed
+ * one. */
 #define PAUSE_NS       (SL_CLOCK_NS_PER_S / 20)
 #define FAIL_WAIT_NS   (5 * SL_CLOCK_NS_PER_S)
 
-/* Likewise after one that was late: twice as long each time, up to five minutes. */
+/* After a snapshot that was too slow, FAIL_WAIT_NS doubles each time, up to about five minutes. */
 #define LATE_DOUBLINGS 6
 
-/* Between two looks at those who wait for it. */
+/* Interval of the checks for waiting requests. */
 #define LOOK_NS        (SL_CLOCK_NS_PER_S / 10)
 
 static void look_at_time(struct sl_server *server, uint64_t now_ns);
@@ -76,7 +77,7 @@ void sl_replication_catch_up_end(struct sl_server *server)
     replica->snapshot_asked = false;
 }
 
-/* It is tried again, from the beginning. */
+/* Aborts the snapshot and starts over later. */
 static void fail_for(struct sl_server *server, const char *why, uint64_t wait_ns)
 {
     sl_log_warn("shard %u: the snapshot for its backup: %s; retrying in %llu s",
@@ -99,7 +100,7 @@ static bool has_late(const struct sl_server_conn *conn, uint64_t now_ns)
     return request != NULL;
 }
 
-/* Somebody has waited for room in the log for half of his time. */
+/* Returns true when a request has waited for room in the log for half of its time. */
 static bool is_late(const struct sl_server *server, uint64_t now_ns)
 {
     const struct sl_server_conn *conn = server->replica->is_full ? server->conns : NULL;
@@ -109,8 +110,8 @@ static bool is_late(const struct sl_server *server, uint64_t now_ns)
     return conn != NULL;
 }
 
-/* What is logged behind the image is limited, and then requests that write wait for it: but not so
- * long that they fail. They go on without a backup, as they have until now. */
+/* The log behind the snapshot is limited; then requests that write wait. Before they fail, the
+ * snapshot is aborted, and they continue without a backup as before. */
 static void look_at_time(struct sl_server *server, uint64_t now_ns)
 {
     uint32_t *late = &server->replica->catch_up_failures;
@@ -126,7 +127,7 @@ static void look_at_time(struct sl_server *server, uint64_t now_ns)
              wait_ns);
 }
 
-/* The moment of the image: shard, sessions, and the beginning of the log. */
+/* Starts the snapshot of the shard and the sessions, and the log. */
 static void begin(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
@@ -151,7 +152,7 @@ static void begin(struct sl_server *server)
     }
 }
 
-/* The next block, also of the sessions, which come first; NULL: none now. */
+/* Returns the next block, sessions first; NULL: none now. */
 static struct sl_snapshot_block *take_block(struct sl_server *server, bool *is_snapshot)
 {
     *is_snapshot = sl_server_session_snapshot_is_over(server);
@@ -179,7 +180,7 @@ static void send_blocks(struct sl_server *server)
     }
 }
 
-/* The sessions, then the tables. */
+/* Sessions first, then tables. */
 static uint32_t walk(struct sl_server *server, uint32_t keys)
 {
     return sl_server_session_snapshot_is_over(server)

@@ -1,4 +1,4 @@
-/* The primary's log: entries wait in it until the backup has them, and replies with them. */
+/* The primary's log holds entries, and the replies to them, until the backup acknowledges them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +9,15 @@
 #include "ps/replication/internal.h"
 #include "ps/shard/snapshot.h"
 
-/* A body up to here is copied behind its head, so that small entries leave as one piece. */
+/* Bodies up to this size are copied behind their head, so that small entries are sent in one
+ * piece. */
 #define COPIED_BYTES_MAX (4U << 10)
 
-/* Beyond these, requests that write wait: a quarter of the memory for requests. */
+/* Beyond these limits requests that write wait: entries, and one part in MEMORY_PART of the memory
+ * for requests. */
 #define ENTRIES_MAX      4096
 
-/* Beyond these no message is carried out that the backup has to carry out too. */
+/* Beyond this limit no message is executed that the backup must execute too. */
 #define MESSAGES_MAX     (2 * ENTRIES_MAX)
 #define MEMORY_PART      4
 
@@ -24,7 +26,7 @@ static struct sl_timer_wheel *timers_of(const struct sl_server *server)
     return sl_reactor_timers(server->options.reactor);
 }
 
-/* ---- Entries --------------------------------------------------------------------------------- */
+/* Entries */
 
 static void look_at_room(struct sl_server *server)
 {
@@ -59,7 +61,7 @@ static void drop_block(struct sl_replication_entry *entry)
     }
 }
 
-/* One that was allocated. */
+/* Frees an entry that was allocated separately. */
 static void free_entry(struct sl_replication_entry *entry)
 {
     struct sl_server *server = entry->server;
@@ -76,7 +78,7 @@ static void free_entry(struct sl_replication_entry *entry)
     free(entry);
 }
 
-/* Nothing needs the entry any more: who waits for it is answered. */
+/* Ends an entry that nothing needs any more: answers its request or message. */
 static void finish(struct sl_replication_entry *entry)
 {
     struct sl_server *server = entry->server;
@@ -105,7 +107,7 @@ static void end(struct sl_replication_entry *entry)
     replica->over = entry;
 }
 
-/* It was over before the transport had let it go. */
+/* Finishes an entry that ended before the transport released it. */
 static void finish_over(struct sl_replication_entry *entry)
 {
     struct sl_server *server = entry->server;
@@ -143,7 +145,7 @@ static void replies_wait(struct sl_server *server)
     replica->answered = replica->appended;
 }
 
-/* Says so when the backup has all that was answered without it. */
+/* Reports "in sync" when the backup has everything that was answered without it. */
 static void look_at_step(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
@@ -183,7 +185,7 @@ void sl_replication_log_acknowledged(struct sl_server *server, uint64_t number)
     look_at_step(server);
 }
 
-/* ---- Sending --------------------------------------------------------------------------------- */
+/* Sending */
 
 static void body_sent(void *ctx)
 {
@@ -195,7 +197,7 @@ static void body_sent(void *ctx)
     }
 }
 
-/* False: no credit, or no room, now. */
+/* False: no credit or no room now. */
 static bool send_entry(struct sl_replication *replica, struct sl_replication_entry *entry)
 {
     const uint32_t body_bytes = entry->head.body_bytes;
@@ -259,9 +261,9 @@ static void append(struct sl_server *server, struct sl_replication_entry *entry)
     sl_replication_sender_listen(server);
 }
 
-/* ---- Its end ------------------------------------------------------------------------------- */
+/* End of the log */
 
-/* What was logged behind the image goes where the rest is. */
+/* Moves the entries logged during the snapshot behind it. */
 static void join_lists(struct sl_replication *replica)
 {
     if (replica->behind_first == NULL) {
@@ -280,7 +282,7 @@ void sl_replication_log_follow_snapshot(struct sl_server *server)
     sl_replication_log_pump(server->replica);
 }
 
-/* What waited for the backup is answered without it. */
+/* Returns true for a write that will be acknowledged without its waiting backup. */
 static bool is_acknowledged_degraded(const struct sl_replication *replica,
                                      const struct sl_replication_entry *entry)
 {
@@ -303,7 +305,8 @@ void sl_replication_log_abort(struct sl_server *server)
     join_lists(replica);
     while (replica->first != NULL) {
         replica->first->conn =
-            server->draining ? NULL : replica->first->conn; /* it does not know */
+            server->draining ? NULL
+                             : replica->first->conn; /* the backup may not have it: no answer */
         end(take_first(replica));
     }
     look_at_room(server);
@@ -345,7 +348,7 @@ void sl_replication_log_forget(struct sl_server_conn *conn)
     forget_in(replica->over, conn);
 }
 
-/* ---- What is logged -------------------------------------------------------------------------- */
+/* Logged events */
 
 static void name_client(struct sl_replication_entry_head *head,
                         const struct sl_server_session *session)
@@ -355,8 +358,8 @@ static void name_client(struct sl_replication_entry_head *head,
     head->client_id = session->client_id;
 }
 
-/* An entry that is no request, of so many bytes, a body behind it included; NULL: no memory, and
- * there is no backup in step any more. */
+/* Allocates an entry of `bytes` including its body; NULL: no memory, and no backup is in sync any
+ * more. */
 static struct sl_replication_entry *make(struct sl_server *server, size_t bytes)
 {
     struct sl_replication_entry *entry = malloc(bytes);
@@ -368,8 +371,7 @@ static struct sl_replication_entry *make(struct sl_server *server, size_t bytes)
     return entry;
 }
 
-/* What a request does not check of the values that shared memory brought, their padding, is as it
- * should be. */
+/* Clears the padding of values from shared memory, which the request did not check. */
 static void clean(const struct sl_server *server, struct sl_server_request *request)
 {
     if (request->work.out_of_line) {
@@ -400,7 +402,8 @@ static struct sl_replication_entry_head head_of(struct sl_server_request *reques
     return head;
 }
 
-/* The request becomes an entry: it is in no list, of no session, and may be waited for. */
+/* Turns the request into an entry: it leaves its list and session, and its client may wait for
+ * it. */
 static void take_request(struct sl_server_request *request, uint32_t section_end, int err)
 {
     struct sl_server *server = request->server;
@@ -420,7 +423,7 @@ static void take_request(struct sl_server_request *request, uint32_t section_end
     append(server, entry);
 }
 
-/* Its reply does not wait: only its payload is kept. */
+/* The reply does not wait: keeps only the payload. */
 static void take_payload(struct sl_server_request *request, uint32_t section_end)
 {
     struct sl_server *server = request->server;

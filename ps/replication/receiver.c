@@ -1,6 +1,6 @@
-/* The backup: entries of the primary's log come, and are carried out in their order, as far as they
- * write. What fails here and did not there, or the other way round, means that the two are out of
- * step: this one says so, and is no backup any more. */
+/* The backup receives entries of the primary's log and executes their writes in order. If the
+ * result differs from the primary's, success or failure, the replicas have diverged: the backup
+ * reports this and stops being one. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "ps/server/request_list.h"
 #include "ps/server/session_snapshot.h"
 
-/* What the primary may send ahead. Small entries take a least block each, long ones up to twice
- * their size. The longest one must fit. */
+/* Limits of entries that the primary sends ahead. A small entry takes a smallest block, a long one
+ * up to twice its size. The longest entry must fit. */
 #define AHEAD_ENTRIES     2048
 #define AHEAD_PART        4
 #define AHEAD_BYTES_LEAST (2 * (size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
@@ -52,7 +52,7 @@ void sl_replication_receiver_admit(struct sl_server_conn *conn)
     replica->state = conn->hello.state;
     replica->feed = conn;
     replica->received = replica->acked = replica->position;
-    replica->credit_bytes = replica->credit_requests = 0; /* of what an earlier one brought */
+    replica->credit_bytes = replica->credit_requests = 0; /* from an earlier connection */
     conn->kind = SL_SERVER_CONN_PRIMARY;
     const size_t ahead = server->buffers.bytes / AHEAD_PART;
     conn->credit = (struct sl_credit){
@@ -101,9 +101,9 @@ void sl_replication_receiver_drop(struct sl_server *server)
     }
 }
 
-/* ---- Arriving -------------------------------------------------------------------------------- */
+/* Receiving */
 
-/* Its memory; NULL: there is none. */
+/* Returns the payload in memory that the request owns; NULL: no memory. */
 static uint8_t *take_payload(struct sl_server_conn *conn,
                              const struct sl_transport_message *message)
 {
@@ -153,7 +153,7 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
     sl_server_request_list_append(&replica->entries, request);
 }
 
-/* ---- Carrying out ---------------------------------------------------------------------------- */
+/* Executing */
 
 static void answer(struct sl_server *server)
 {
@@ -176,7 +176,7 @@ static void answer(struct sl_server *server)
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
-/* Says why it is out of step, and is no backup any more. */
+/* Reports the divergence and stops being a backup. */
 static void fail(struct sl_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void fail(struct sl_server *server, const char *format, ...)
@@ -207,7 +207,7 @@ static bool is_client(const struct sl_replication_entry_head *head)
            (head->role == SL_MESSAGE_ROLE_PS && head->task_index < SL_LIMIT_PS);
 }
 
-/* NULL: it is out of step now. */
+/* NULL: diverged. */
 static struct sl_server_session *session_of(struct sl_server *server,
                                             const struct sl_replication_entry_head *head)
 {
@@ -223,10 +223,10 @@ static struct sl_server_session *session_of(struct sl_server *server,
     return session;
 }
 
-/* The write is done: what the session remembers of it. */
+/* Records a completed or failed write in its session. */
 static bool end_write(struct sl_server *server, const struct sl_replication_entry_head *head)
 {
-    if (head->error > (uint32_t)-SL_ERR_CANCELLED) { /* the last one */
+    if (head->error > (uint32_t)-SL_ERR_CANCELLED) { /* the last error code */
         fail(server, "it has failed with %u, which is no error", head->error);
         return false;
     }
@@ -246,7 +246,8 @@ static bool end_write(struct sl_server *server, const struct sl_replication_entr
     return true;
 }
 
-/* What the image that the backup began with has of the request already. */
+/* Returns the first section to apply. The snapshot that this backup started from may contain
+ * earlier ones. */
 static uint32_t written_before(const struct sl_server *server,
                                const struct sl_replication_entry_head *head)
 {
@@ -339,7 +340,7 @@ static bool do_heard(struct sl_server *server, const struct sl_replication_entry
     return true;
 }
 
-/* A block of the image: the first begins it. */
+/* Starts a snapshot block. The first block starts the load. */
 static bool begin_block(struct sl_server *server, const struct sl_server_request *request,
                         const struct sl_replication_entry_head *head)
 {
@@ -372,7 +373,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
     return err == 0;
 }
 
-/* Goes on with it: as sl_shard_run. */
+/* Continues loading a block; like sl_shard_run. */
 static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent, char *reason,
                       size_t reason_bytes)
 {
@@ -393,7 +394,7 @@ static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent, 
     return result;
 }
 
-/* False: it is out of step. */
+/* Starts an entry. False: diverged. */
 static bool begin(struct sl_server *server, struct sl_server_request *request)
 {
     const struct sl_replication_entry_head head = head_of(request);
@@ -436,7 +437,7 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     return false;
 }
 
-/* The first entry is carried out; false: it is out of step. */
+/* The first entry was executed. False: diverged. */
 static bool finish(struct sl_server *server, const struct sl_server_request *request)
 {
     struct sl_replication *replica = server->replica;
@@ -452,7 +453,7 @@ static bool finish(struct sl_server *server, const struct sl_server_request *req
     return true;
 }
 
-/* One slice of the first entry, and what it spent; false: that is all for now. */
+/* Runs one slice of the first entry. *spent: its cost. False: stop for now. */
 static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
 {
     struct sl_replication *replica = server->replica;

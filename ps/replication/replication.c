@@ -7,8 +7,8 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-/* For clients to come: they learn from the coordinator where to, which may just move, too. Who is
- * lost, it says long before. */
+/* Leases for clients to reconnect after a promotion: they learn the new server from the
+ * coordinator, which may be moving too. The coordinator reports expired workers long before. */
 #define TAKE_OVER_LEASES  3
 
 #define LOG_BYTES_DEFAULT ((size_t)16 << 20)
@@ -84,7 +84,7 @@ void sl_replication_expired(struct sl_server *server, const struct sl_message_ex
     *last = expiry;
 }
 
-/* It serves now. */
+/* The server serves now: applies deferred expirations. */
 static void hear_expirations(struct sl_server *server)
 {
     struct sl_server_expiry *next = server->replica->expirations;
@@ -100,7 +100,7 @@ static void hear_expirations(struct sl_server *server)
 void sl_replication_open(struct sl_server *server)
 {
     if (server->replica->waits_for_backup && server->is_restored) {
-        sl_server_sessions_await(server, 1); /* they could not come while it waited */
+        sl_server_sessions_await(server, 1); /* they could not connect during the wait */
     }
     server->replica->waits_for_backup = false;
     hear_expirations(server);
@@ -111,12 +111,11 @@ void sl_replication_open(struct sl_server *server)
     }
 }
 
-/* What this server has is of no use any more: it begins as an empty one. */
+/* The state of this backup is obsolete: it starts empty. */
 void sl_replication_forget(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    /* Nothing was carried out: another shard, whose memory takes milliseconds, would be the same.
-     */
+    /* Nothing was executed: keep the empty shard, because creating one takes milliseconds. */
     const bool is_empty = replica->position == 0 && !replica->is_loading && !replica->has_begun &&
                           !replica->is_broken;
     sl_replication_receiver_drop(server);
@@ -140,8 +139,8 @@ void sl_replication_forget(struct sl_server *server)
     replica->state = 0;
 }
 
-/* A backup that is not what its primary was never serves: the process ends, so that the coordinator
- * knows that the shard is lost. It goes on to be about to take over: clients are refused. */
+/* A backup that differs from its primary never serves: the process ends, so that the coordinator
+ * learns that the shard is lost. `promoting` stays set, so that clients are refused. */
 static void fail_to_take_over(struct sl_server *server)
 {
     sl_log_error(
@@ -169,7 +168,7 @@ void sl_replication_promoted(struct sl_server *server)
     sl_replication_sender_open(server);
 }
 
-/* From backup to primary. */
+/* Promotes the backup. */
 static void take_over(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
@@ -190,7 +189,7 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
         return;
     }
     if (replica->promoting) {
-        return; /* still: it will be the primary of this epoch, not of the last */
+        return; /* still: becomes the primary of this epoch instead */
     }
     sl_replication_sender_close(server);
     if (!was_told && replica->config.has_backup) {
@@ -201,7 +200,7 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
     sl_replication_sender_open(server);
 }
 
-/* Another epoch begins without a backup in step. */
+/* An epoch starts without a backup in sync. */
 static void note_degraded(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;

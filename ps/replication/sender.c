@@ -1,6 +1,6 @@
-/* The primary's connection to the backup: made again when it breaks; what the log has unsent goes
- * on it. A backup that cannot be reached for a lease is given up, as far as this side may: the
- * coordinator is told. */
+/* The primary's connection to the backup. After a failure it reconnects and sends the rest of the
+ * log. If the backup is unreachable for one lease, the sender reports to the coordinator that it
+ * will not be in sync. */
 #include <stdio.h>
 
 #include "core/assert.h"
@@ -9,7 +9,7 @@
 
 #define SILENT        "it does not answer"
 
-/* TCP looks how much its peer has taken in a quarter of its timeout (net/tcp/liveness.c). */
+/* TCP checks its peer's progress at a quarter of its timeout (net/tcp/liveness.c). */
 #define TAKEN_LOOK_NS (3 * SL_CLOCK_NS_PER_S)
 
 static struct sl_timer_wheel *timers_of(const struct sl_server *server)
@@ -28,7 +28,8 @@ void sl_replication_sender_give_up(struct sl_server *server, const char *why)
 
 static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns);
 
-/* An entry has several MiB: on a slow link it takes longer than a lease until it is answered. */
+/* Returns true while the backup makes progress: an entry has several MiB, so on a slow link its
+ * acknowledgement takes longer than a lease. */
 static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
 {
     const uint64_t taken_bytes = sl_session_conn(replica->session)->taken_bytes;
@@ -37,12 +38,13 @@ static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
     return took_more && now_ns - replica->last_seen_ns < SL_SERVER_FRAME_NS;
 }
 
-/* It is connected, and owes answers: for a lease now? Before it is in step it begins anew. */
+/* Checks whether acknowledgements have been missing for one lease. Before the backup is in sync,
+ * the connection is restarted. */
 static void look_at_answers(struct sl_server *server, uint64_t now_ns)
 {
     struct sl_replication *replica = server->replica;
     if (replica->first == NULL) {
-        return; /* with the next entry, again */
+        return; /* checked again with the next entry */
     }
     if (now_ns - replica->last_seen_ns < server->lease_ns) {
         await(server, replica->last_seen_ns, 0);
@@ -69,7 +71,7 @@ static void on_silence(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-/* For a lease, and for least_ns at least. */
+/* Arms the timer for one lease, at least least_ns. */
 static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
 {
     struct sl_replication *replica = server->replica;
@@ -119,7 +121,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     } else if (!replica->is_touched) {
         sl_replication_log_begin(server);
     } else if (welcome->position != 0) {
-        sl_replication_sender_give_up(server, "it is not empty"); /* in another epoch it is */
+        sl_replication_sender_give_up(server, "it is not empty"); /* a new epoch empties it */
     } else {
         replica->number = 0;
         sl_replication_catch_up_want(server);
@@ -141,7 +143,7 @@ static void on_received(void *ctx, struct sl_session *session,
     sl_replication_log_pump(replica);
 }
 
-/* Its frames have no payload. */
+/* The backup's frames have no payload. */
 static void *on_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
     (void)ctx;
@@ -224,7 +226,7 @@ void sl_replication_sender_open(struct sl_server *server)
         .events = &events,
         .ctx = server,
         .peer_name = name,
-        .start_timeout_ns = UINT64_MAX / 4, /* the silence is looked at here */
+        .start_timeout_ns = UINT64_MAX / 4, /* on_silence limits the wait instead */
         .persistent = true,
         .secret = server->options.secret,
     };

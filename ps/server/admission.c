@@ -1,28 +1,44 @@
-/* Who gets memory when it is short, and who is closed because he holds it and does not get on.
+/* Admission decides which connection gets memory when it is short, and closes connections that hold
+ * memory without progress.
  *
- * Looks are a second apart, and count what they see instead of reading a clock: a server that was
- * itself held up has not looked meanwhile. */
+ * Memory: half of buffer_bytes_max is for replies (the outbox), half for waiting requests and
+ * multi-turn replies (buffers.h).
+ * - Outbox: half is left to connections without unsent replies.
+ * - Long requests are not read until there is room. They get it in the order of asking, while a
+ *   quarter of the buffers is free; while half is free, for a connection with another one in
+ *   memory.
+ * - Short requests without room, and parked requests beyond half of the buffers, are answered
+ *   NO_MEMORY. Parked requests of disconnected clients may use a quarter of that half.
+ * - Control messages have their own outbox and wait for room there (control_out.c).
+ *
+ * Stalled peers: a connection with unsent frames of which nothing was taken for 10 s is closed;
+ * after 4 s if others wait for the memory. The transport closes a connection whose incomplete frame
+ * makes no progress for 10 s. A frame on a slow link may take SL_SERVER_FRAME_NS in total, from
+ * when it has room; the wait for room is unlimited. A closed peer reconnects and continues.
+ *
+ * Checks run once a second and count what they find instead of reading a clock: a server that was
+ * itself delayed has made no checks meanwhile. */
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 
 #define LOOK_NS         SL_CLOCK_NS_PER_S
-#define LOOK_CONNS      4096 /* in one turn */
+#define LOOK_CONNS      4096 /* per turn */
 #define LOOKS_MAX       10
-#define LOOKS_MAX_SHORT 4 /* while others wait for the memory that stopped readers hold */
+#define LOOKS_MAX_SHORT 4 /* while others wait for memory of stalled readers */
 
 #define LOOKS_MAX_FRAME ((uint32_t)(SL_SERVER_FRAME_NS / LOOK_NS))
 
-/* What waits behind a reply that is not complete holds memory too. */
+/* Frames that wait behind an incomplete reply hold memory too. */
 static bool has_unsent(const struct sl_server_conn *conn)
 {
     return conn->out.count > 0;
 }
 
-/* ---- Looks ----------------------------------------------------------------------------------- */
+/* Checks */
 
-/* A frame may take long on a slow link; but a peer that takes a byte now and then does not hold the
- * memory for ever. */
+/* A frame may take long on a slow link, but a peer that takes one byte now and then must not hold
+ * memory forever. */
 static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
 {
     const uint64_t taken_bytes = conn->conn->taken_bytes;
@@ -44,8 +60,8 @@ static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
     }
 }
 
-/* A peer of which nothing comes is the transport's to close: it alone knows what the system has
- * received. This bounds how long a peer that sends a byte now and then holds the memory. */
+/* The transport closes silent peers: only it knows what the kernel has received. This check limits
+ * peers that send one byte now and then. */
 static void look_at_sink(struct sl_server_conn *conn)
 {
     if (conn->sink != NULL && ++conn->sink_checks >= LOOKS_MAX_FRAME) {
@@ -68,10 +84,10 @@ void sl_server_admission_check(struct sl_server *server)
         conn = next;
     }
     server->watch_next = conn;
-    server->is_short = server->is_short && conn != NULL; /* one round, one limit */
+    server->is_short = server->is_short && conn != NULL; /* one limit per round */
 }
 
-/* Memory that a burst has left behind. True: there is more, for later looks. */
+/* Returns memory left by a burst to the system. True: more is left for later checks. */
 static bool give_back(struct sl_server *server)
 {
     bool has_more = sl_outbox_give_back(&server->replies);
@@ -89,7 +105,7 @@ static void look_again(struct sl_timer *timer, uint64_t now_ns)
     sl_server_admission_check(server);
     const bool has_more = server->watch_next == NULL && give_back(server);
     if (server->conns != NULL || has_more) {
-        /* A round that is not at its end goes on in the next turn. */
+        /* An unfinished round continues in the next turn. */
         uint64_t wait_ns = server->watch_next == NULL ? LOOK_NS : 0;
         sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + wait_ns);
     }
@@ -104,9 +120,9 @@ void sl_server_admission(struct sl_server *server)
     }
 }
 
-/* ---- Long payloads --------------------------------------------------------------------------- */
+/* Long payloads */
 
-/* Clients behind all others, and the rest before them. */
+/* Clients queue at the end, other peers at the front. */
 static void sink_wait(struct sl_server_conn *conn)
 {
     struct sl_server_line *line = &conn->server->sink_waiters;
@@ -140,8 +156,8 @@ static void sink_wait_no_more(struct sl_server_conn *conn)
     }
 }
 
-/* Who is next to get room. One that is being closed, perhaps because its client has come back, asks
- * no more. */
+/* Returns the next connection to get memory. A connection that is being closed, perhaps replaced by
+ * its client, no longer waits. */
 static const struct sl_server_conn *sink_first(struct sl_server *server)
 {
     struct sl_server_line *line = &server->sink_waiters;
@@ -151,19 +167,19 @@ static const struct sl_server_conn *sink_first(struct sl_server *server)
     return line->first;
 }
 
-/* Of all that is in use, so that there is room for this connection. */
+/* Limit of all buffers in use after a grant to this connection. */
 static size_t used_bytes_max(const struct sl_server_conn *conn)
 {
     const size_t bytes = conn->server->buffers.bytes;
     if (conn->kind != SL_SERVER_CONN_DATA) {
         return bytes / 8 * 7;
     }
-    /* Replies in the making must always find room, or nothing would get on: a quarter. */
+    /* A quarter is kept for multi-turn replies: without them no request completes. */
     return conn->long_requests == 0 ? bytes / 4 * 3 : bytes / 2;
 }
 
-/* Heartbeats come on a member's connection, and a backup's clients wait for what the primary sends:
- * neither waits for clients, of which there may be thousands. */
+/* Members send heartbeats, and a backup's clients wait for the primary's entries: neither waits
+ * behind clients, of which there may be thousands. */
 uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes)
 {
     struct sl_server *server = conn->server;
@@ -177,15 +193,15 @@ uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes)
         conn->sink_checks = 0;
     } else if (conn->long_requests == 0) {
         sink_wait(conn);
-        /* Readers are hurried only where it is them who hold the memory. */
+        /* Slow readers get less time only if they hold the memory. */
         server->is_short = server->is_short || server->reply_bytes > server->buffers.bytes / 8;
     }
     return sink;
 }
 
-/* ---- Replies --------------------------------------------------------------------------------- */
+/* Replies */
 
-/* Who has unsent replies already leaves half of the outbox to others. */
+/* A connection with unsent replies leaves half of the outbox to others. */
 static bool may_reserve(const struct sl_server_conn *conn)
 {
     return !has_unsent(conn) || !sl_outbox_is_half_full(conn->outbox);
@@ -222,7 +238,7 @@ uint8_t *sl_server_admission_reserve_part(struct sl_server_conn *conn, uint32_t 
     return room;
 }
 
-/* Requests wait in the one kind of buffers too; in the other there are only replies. */
+/* `buffers` also holds waiting requests; the shared ones hold only replies. */
 static bool has_spare_room(const struct sl_server *server, const struct sl_server_buffers *buffers,
                            size_t bytes)
 {

@@ -1,5 +1,5 @@
-/* The server's side of the proof that both ends have the cluster's secret: net/control/auth.h. On
- * the reactor that owns the connection, since nothing may be on its way while it is handed over. */
+/* Server side of the proof that both ends have the cluster's secret (net/control/auth.h). Runs
+ * after the migration, on the owning reactor: no frame may be in flight during a migration. */
 #include <string.h>
 
 #include "core/assert.h"

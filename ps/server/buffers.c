@@ -10,13 +10,13 @@
 #define TOP_ORDER   (SL_SERVER_BUFFERS_ORDERS - 1)
 #define TOP_BYTES   ((size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
 
-/* Looks that find a block free before its memory goes back, in pieces; and pieces that go back in
- * one look, which takes 0.2 ms. */
+/* Checks that find a block free before its memory is returned; pieces per block; pieces returned
+ * per check, which takes 0.2 ms. */
 #define QUIET_LOOKS 5
 #define PIECES      4
 #define GIVEN_MAX   2
 
-/* What a map entry says: nothing begins here, or a block of the order in the low bits. */
+/* Map entries: no block starts here, or a free or used block with its order in the low bits. */
 #define MAP_NOTHING 0
 #define MAP_FREE    0x40
 #define MAP_USED    0x80
@@ -69,7 +69,7 @@ static size_t whole_bytes(size_t bytes)
     return bytes < TOP_BYTES ? TOP_BYTES : bytes / TOP_BYTES * TOP_BYTES;
 }
 
-/* Over the mapping that there is. */
+/* Builds the allocator over the existing mapping. */
 static int init(struct sl_server_buffers *buffers)
 {
     size_t past = (uintptr_t)buffers->mapping % TOP_BYTES;
@@ -82,7 +82,7 @@ static int init(struct sl_server_buffers *buffers)
         return SL_ERR_NO_MEMORY;
     }
     memset(buffers->looks, SL_SERVER_BUFFERS_COLD, top_count);
-    /* From the last, so that the first is taken first. */
+    /* From the last block, so that the first is allocated first. */
     for (size_t at = buffers->bytes; at > 0; at -= TOP_BYTES) {
         free_push(buffers, buffers->base + at - TOP_BYTES, TOP_ORDER);
     }
@@ -198,8 +198,8 @@ void sl_server_buffers_put(struct sl_server_buffers *buffers, uint8_t *block)
     free_push(buffers, block, order);
 }
 
-/* A look at a free block. Its first page stays: it links the free blocks. True when a piece has
- * gone back. */
+/* Checks a free block. Its first page stays, since it links the free blocks. True: a piece was
+ * returned. */
 static bool look_at_free(uint8_t *block, uint8_t *looks)
 {
     const uint8_t look = (*looks)++;

@@ -1,7 +1,7 @@
-/* Memory of one server for requests that must wait and for replies that take several turns: a
- * buddy allocator (Knowlton 1965) over one lazily mapped region, so that a parked request of a few
- * keys costs a page and not a whole frame. Blocks of 4 KiB to SL_LIMIT_FRAME_PAYLOAD_BYTES, aligned
- * to their size. Owner reactor. */
+/* Server buffers hold waiting requests and replies that take several turns: a buddy allocator
+ * (Knowlton 1965) over one lazily mapped region. A parked request of a few keys takes one page, not
+ * a whole frame. Blocks have 4 KiB to SL_LIMIT_FRAME_PAYLOAD_BYTES and are aligned to their size.
+ * Owner reactor. */
 #ifndef SL_PS_SERVER_BUFFERS_H
 #define SL_PS_SERVER_BUFFERS_H
 
@@ -20,59 +20,58 @@ static_assert((1U << (SL_SERVER_BUFFERS_LEAST_BITS + SL_SERVER_BUFFERS_ORDERS - 
                   SL_LIMIT_FRAME_PAYLOAD_BYTES,
               "the largest block holds the largest payload");
 
-/* Its memory is the system's. */
+/* Value of `looks`: the memory was returned to the system. */
 #define SL_SERVER_BUFFERS_COLD UINT8_MAX
 
 struct sl_server_buffers_free;
 struct sl_transport;
 
 struct sl_server_buffers {
-    struct sl_shared shared; /* the mapping, when it is shared */
+    struct sl_shared shared; /* of init_shared */
     uint8_t *mapping;
     size_t mapping_bytes;
     uint8_t *base; /* aligned to the largest block */
     size_t bytes;
     size_t used_bytes;
-    uint8_t *map; /* of each least block: what begins there */
-    uint8_t
-        *looks; /* of each largest block: that found it free in a row, or SL_SERVER_BUFFERS_COLD */
-    bool is_registered; /* the memory is, or is shared: all of it stays */
+    uint8_t *map; /* [smallest blocks]: kind and order of the block that starts there; 0: none */
+    /* [largest blocks]: consecutive checks that found it free, or SL_SERVER_BUFFERS_COLD */
+    uint8_t *looks;
+    bool is_registered; /* registered or shared: memory is never returned */
     struct sl_server_buffers_free *free[SL_SERVER_BUFFERS_ORDERS];
 };
 
 /* bytes: rounded down to whole largest blocks, at least one. Errors: NO_MEMORY. */
 int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes);
 
-/* As above, in memory that is registered with a transport that SHARES, and must be closed before
- * fini. Peers can read all of it. Errors: IO too. */
+/* Like init, with memory registered with a transport that has MAPS_MEMORY. Peers can read all of
+ * it. Close the transport before fini. Errors: IO too. */
 int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t bytes,
                                   struct sl_transport *transport);
 
-/* Registers the memory with a transport that REGISTERS, which must be closed before fini. Errors:
- * those of sl_transport_memory_register; then it works as before. */
+/* Registers the memory with a transport that has REGISTERS. Close the transport before fini.
+ * Errors: of sl_transport_memory_register; then the buffers work as before. */
 int sl_server_buffers_register(struct sl_server_buffers *buffers, struct sl_transport *transport);
 
 void sl_server_buffers_fini(struct sl_server_buffers *buffers);
 
-/* To be called once a second: largest blocks that have been free for some seconds go back to the
- * system, a few at a time; not those of memory that is shared or registered. False: there is none
- * to give back. */
+/* Call once a second: returns memory of largest blocks that were free for some seconds to the
+ * system, a few at a time; never of shared or registered buffers. False: none left to return. */
 bool sl_server_buffers_give_back(struct sl_server_buffers *buffers);
 
-/* Room for `bytes`, 1 to SL_LIMIT_FRAME_PAYLOAD_BYTES, while no more than `used_bytes_max` are in
- * use afterwards; NULL when there is none. */
+/* Allocates 1 to SL_LIMIT_FRAME_PAYLOAD_BYTES bytes if afterwards at most used_bytes_max are in
+ * use; else NULL. */
 uint8_t *sl_server_buffers_get(struct sl_server_buffers *buffers, size_t bytes,
                                size_t used_bytes_max);
 void sl_server_buffers_put(struct sl_server_buffers *buffers, uint8_t *buffer);
 
-/* True when the memory is of this region. */
+/* Returns true when the memory belongs to this region. */
 static inline bool sl_server_buffers_hold(const struct sl_server_buffers *buffers,
                                           const uint8_t *memory)
 {
     return (uintptr_t)memory - (uintptr_t)buffers->base < buffers->bytes;
 }
 
-/* What the buffer takes of the region. */
+/* Returns the size of the buffer's block. */
 size_t sl_server_buffers_size(const struct sl_server_buffers *buffers, const uint8_t *buffer);
 
 #endif

@@ -14,16 +14,15 @@
 #include "ps/shard/snapshot.h"
 #include "reactor/offload.h"
 
-/* Blocks on their way to the disk at a time: enough to keep it busy while a turn takes long. */
+/* Blocks in flight to the disk: enough to keep it busy during a long turn. */
 #define BLOCKS_AWAY         4
 
-/* What the walk may spend of a turn that has no requests, of one that has some, and of one that has
- * spent its budget on them. */
+/* Turn cost of the walk: in a turn without requests, with some, and with its budget spent. */
 #define IDLE_KEYS           512
 #define BUSY_KEYS           256
 #define LEAST_KEYS          128
 
-/* How long the end of a server waits for a disk. */
+/* Maximum wait for the disk when the server is destroyed. */
 #define DISK_WAIT_NS        (2 * SL_CLOCK_NS_PER_S)
 
 #define PATIENCE_DEFAULT_NS (120 * SL_CLOCK_NS_PER_S)
@@ -31,8 +30,8 @@
 
 enum step { STEP_CREATE, STEP_WRITE, STEP_FINISH, STEP_ABANDON };
 
-/* One shard's file in the making: the thread's, but for `owner`. It outlives a server whose disk
- * hangs. */
+/* One shard's file in progress. Belongs to the offload thread, except `owner` and `jobs`. Outlives
+ * a server whose disk hangs. */
 struct sl_server_checkpoint_file {
     struct sl_server_checkpoint *owner;
     const struct sl_disk *disk;
@@ -40,9 +39,9 @@ struct sl_server_checkpoint_file {
     struct sl_checkpoint_writer_options options;
     struct sl_checkpoint_writer *writer;
     struct sl_checkpoint_entry entry;
-    int err; /* of what failed first: nothing is done after it */
+    int err; /* the first failure; the remaining jobs do nothing */
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
-    uint32_t jobs; /* the reactor's: that are posted */
+    uint32_t jobs; /* posted; the reactor's */
 };
 
 struct sl_server_checkpoint_job {
@@ -50,7 +49,7 @@ struct sl_server_checkpoint_job {
     struct sl_server_checkpoint_file *file;
     struct sl_snapshot_block *block; /* WRITE */
     enum step step;
-    int err; /* that the file has had by then */
+    int err; /* of the file at that time */
 };
 
 enum stage { NONE, WANTED, CUTTING, FINISHING };
@@ -59,27 +58,27 @@ struct sl_server_checkpoint {
     struct sl_server *server;
     struct sl_server_checkpoint_options options;
     struct sl_offload *offload;
-    struct sl_timer watch; /* armed while there is one in the making */
+    struct sl_timer watch; /* armed while a checkpoint is in progress */
 
     enum stage stage;
     uint64_t number, base;
     int64_t time_s;
-    struct sl_server_checkpoint_file *file; /* NULL: none, or it is left to its thread */
-    uint64_t begun_ns, moved_ns;            /* moved: when something last went on */
-    uint64_t writes;                        /* server->write_count at the cut */
-    bool goes_on;                           /* sl_server_job_continues, when it was cut */
-    bool has_end;                           /* the last block has been taken */
-    uint32_t jobs_away;                     /* of any file: those of one left to its thread too */
-    struct sl_snapshot_block *returned;     /* from the thread */
+    struct sl_server_checkpoint_file *file; /* NULL: none, or left to the thread */
+    uint64_t begun_ns, moved_ns;            /* moved_ns: last progress */
+    uint64_t writes;                        /* server->write_count at the snapshot */
+    bool goes_on;                           /* sl_server_job_continues at the snapshot */
+    bool has_end;                           /* the last block was taken */
+    uint32_t jobs_away;                     /* of all files, also of aborted ones */
+    struct sl_snapshot_block *returned;     /* by the thread */
 
-    /* What later ones may add to: `newest` is of the last that was made, which need not be complete
-     * everywhere; `complete` is. */
+    /* Bases of later incrementals. `newest`: the last one made, perhaps not complete in the whole
+     * cluster; `complete`: the last complete one. */
     struct sl_shard_snapshot_base *newest_base, *complete_base;
     uint64_t newest, complete;
     uint64_t newest_writes, complete_writes;
 };
 
-/* ---- On the thread --------------------------------------------------------------------------- */
+/* Offload thread */
 
 static int file_step(struct sl_server_checkpoint_file *file,
                      const struct sl_server_checkpoint_job *job)
@@ -112,7 +111,7 @@ static void job_work(struct sl_offload_job *work)
     job->err = file->err;
 }
 
-/* ---- Ends ------------------------------------------------------------------------------------ */
+/* Ends */
 
 static void file_free(struct sl_server_checkpoint_file *file)
 {
@@ -144,8 +143,8 @@ static void put_returned(struct sl_server_checkpoint *checkpoint)
 static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
                  struct sl_snapshot_block *block);
 
-/* The shard may be cut for its backup's image, which goes on. A wish may be that one's too: it is
- * wished again. */
+/* A running snapshot may belong to the catch-up of a backup; it continues. A PENDING one may too:
+ * the catch-up requests it again. */
 static void end_own_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_shard *shard = checkpoint->server->shard;
@@ -160,7 +159,7 @@ static void end_own_snapshot(struct sl_server_checkpoint *checkpoint)
     }
 }
 
-/* Nothing is in the making any more; the thread may still have jobs of its file. */
+/* Ends the checkpoint in progress. The thread may still have jobs for its file. */
 static void reset(struct sl_server_checkpoint *checkpoint)
 {
     sl_timer_disarm(sl_reactor_timers(checkpoint->server->options.reactor), &checkpoint->watch);
@@ -201,7 +200,7 @@ static void finished(struct sl_server_checkpoint *checkpoint)
     tell(checkpoint, &result);
 }
 
-/* ---- Jobs ------------------------------------------------------------------------------------ */
+/* Jobs */
 
 static void job_done(struct sl_offload_job *work)
 {
@@ -217,7 +216,7 @@ static void job_done(struct sl_offload_job *work)
     free(job);
     if (file != checkpoint->file) {
         if (file->jobs == 0) {
-            file_free(file); /* of one that was given up */
+            file_free(file); /* of an aborted checkpoint */
         }
         return;
     }
@@ -229,7 +228,7 @@ static void job_done(struct sl_offload_job *work)
     }
 }
 
-/* False: no memory, and nothing was done. */
+/* Posts a job for the current file. False: no memory, no effect. */
 static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
                  struct sl_snapshot_block *block)
 {
@@ -249,7 +248,7 @@ static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
     return true;
 }
 
-/* ---- The cut --------------------------------------------------------------------------------- */
+/* Snapshot */
 
 static const struct sl_shard_snapshot_base *base_of(const struct sl_server_checkpoint *checkpoint)
 {
@@ -282,23 +281,23 @@ static bool make_file(struct sl_server_checkpoint *checkpoint)
     return post(checkpoint, STEP_CREATE, NULL);
 }
 
-/* While the checkpoint's own cut has not begun: the one that there is makes a backup's image. */
+/* Before the checkpoint's own snapshot starts: an existing one belongs to a backup's catch-up. */
 static bool is_for_catch_up(const struct sl_server_checkpoint *checkpoint)
 {
     const enum sl_shard_snapshot_state state = sl_shard_snapshot_state(checkpoint->server->shard);
     return state != SL_SHARD_SNAPSHOT_NONE && state != SL_SHARD_SNAPSHOT_PENDING;
 }
 
-/* The image of a backup is made, or the shard, which is about to be the primary, has yet to carry
- * out what the one before has acknowledged. */
+/* Returns true while a backup's snapshot is in progress, or while a backup that will be promoted
+ * has acknowledged entries left to execute. */
 static bool has_to_wait(const struct sl_server_checkpoint *checkpoint)
 {
-    return checkpoint->jobs_away > 0 /* of one that was given up */ ||
+    return checkpoint->jobs_away > 0 /* of an aborted checkpoint */ ||
            is_for_catch_up(checkpoint) || sl_replication_receiver_waits(checkpoint->server);
 }
 
-/* Where no push is left by half: what is in the shard now, and what the sessions say now, is in the
- * checkpoint. */
+/* Starts the snapshot if no push is partly applied: it holds the shard and the sessions as they are
+ * now. */
 static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_server *server = checkpoint->server;
@@ -325,7 +324,7 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
     sl_server_unblock(server);
 }
 
-/* The next block for the file, whose first ones are those of the sessions; NULL: none now. */
+/* Returns the next block for the file, sessions first; NULL: none now. */
 static struct sl_snapshot_block *take_block(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_server *server = checkpoint->server;
@@ -333,7 +332,7 @@ static struct sl_snapshot_block *take_block(struct sl_server_checkpoint *checkpo
                                                       : sl_server_session_snapshot_take(server);
 }
 
-/* Hands blocks out, as many as may be away. False: it was given up. */
+/* Posts blocks up to the limit in flight. False: the checkpoint was aborted. */
 static bool hand_out(struct sl_server_checkpoint *checkpoint)
 {
     while (checkpoint->jobs_away < BLOCKS_AWAY) {
@@ -350,13 +349,13 @@ static bool hand_out(struct sl_server_checkpoint *checkpoint)
     return true;
 }
 
-/* All blocks are away: the file ends behind them. */
+/* All blocks were posted: ends the file. */
 static void end_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
     sl_server_session_snapshot_end(checkpoint->server);
     sl_shard_snapshot_end(checkpoint->server->shard, &checkpoint->newest_base);
-    checkpoint->newest = 0; /* until the file is there */
+    checkpoint->newest = 0; /* until the file is complete */
     checkpoint->stage = FINISHING;
     if (!post(checkpoint, STEP_FINISH, NULL)) {
         checkpoint->stage = CUTTING; /* so that the file is abandoned */
@@ -364,7 +363,7 @@ static void end_snapshot(struct sl_server_checkpoint *checkpoint)
     }
 }
 
-/* The sessions, then the tables. */
+/* Sessions first, then tables. */
 static uint32_t walk(struct sl_server *server, uint32_t keys)
 {
     return sl_server_session_snapshot_is_over(server)
@@ -440,7 +439,7 @@ bool sl_server_checkpoint_is_idle(const struct sl_server *server)
     return checkpoint->jobs_away >= BLOCKS_AWAY || sl_shard_snapshot_waits(server->shard);
 }
 
-/* ---- A disk that takes nothing --------------------------------------------------------------- */
+/* Stalled disk */
 
 static void look(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -468,7 +467,7 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     give_up(checkpoint, SL_ERR_DEADLINE, reason);
 }
 
-/* ---- From outside ---------------------------------------------------------------------------- */
+/* Interface */
 
 int sl_server_checkpoint_open(struct sl_server *server,
                               const struct sl_server_checkpoint_options *options)
@@ -535,7 +534,7 @@ bool sl_server_checkpoint_holds_all(const struct sl_server *server)
     const struct sl_server_checkpoint *checkpoint = server->checkpoint;
     sl_reactor_assert_owner(server->options.reactor);
     return checkpoint != NULL && checkpoint->complete_writes == server->write_count &&
-           sl_server_scheduler_is_empty(server); /* what waits there may write yet */
+           sl_server_scheduler_is_empty(server); /* waiting requests may still write */
 }
 
 void sl_server_fence_writes(struct sl_server *server)
@@ -545,7 +544,7 @@ void sl_server_fence_writes(struct sl_server *server)
     server->writes_fenced = true;
 }
 
-/* Blocks that come back when the shard is about to go are freed with it. */
+/* Blocks returned later are freed with the shard. */
 void sl_server_checkpoint_fini(struct sl_server *server)
 {
     struct sl_server_checkpoint *checkpoint = server->checkpoint;
@@ -562,5 +561,5 @@ void sl_server_checkpoint_fini(struct sl_server *server)
     server->checkpoint = NULL;
     if (checkpoint->jobs_away == 0) {
         free(checkpoint);
-    } /* else a disk hangs: it is left with its file, until the process ends */
+    } /* else the disk hangs: leaked with its file until the process exits */
 }

@@ -1,14 +1,16 @@
-/* Checkpoints of a server's shard, written while it serves: a cut of the shard
- * (ps/shard/snapshot.h) and, of the same moment, its sessions; whose blocks are compressed and
- * written beside the reactor.
+/* A server writes checkpoints of its shard while it serves: a snapshot of the shard
+ * (ps/shard/snapshot.h) and of its sessions at the same moment. An offload thread compresses and
+ * writes the blocks.
  *
- *     wanted -> cutting -> finishing -> none
+ *   WANTED -> CUTTING -> FINISHING -> NONE
  *
- * Wanted: the cut begins between two requests, when none is left by half but such as wait for
- * clocks; until then no long one begins. Cutting: a part of each turn's budget, little while there
- * are requests, goes into the walk; so many blocks may be on their way to the disk, then the walk
- * waits. A disk that fails, or has taken nothing for a while, and a cut that finds no memory, give
- * the checkpoint up: the serving goes on. Owner reactor. */
+ * - WANTED: the snapshot starts between two requests, when no request is half done, except those
+ *   that wait for clocks. Until then no long request starts.
+ * - CUTTING: part of each turn's budget goes into the walk, little while there are requests. The
+ *   number of blocks in flight to the disk is limited; then the walk waits.
+ *
+ * A checkpoint is aborted, and serving continues, if the disk fails or makes no progress for
+ * patience_ns, or if the snapshot runs out of memory. Owner reactor. */
 #ifndef SL_PS_SERVER_CHECKPOINT_H
 #define SL_PS_SERVER_CHECKPOINT_H
 
@@ -19,47 +21,45 @@ struct sl_disk;
 
 #define SL_SERVER_CHECKPOINT_REASON_BYTES 1024
 
-/* What became of one. */
 struct sl_server_checkpoint_result {
     uint64_t number;
     int err;
-    struct sl_checkpoint_entry file; /* err 0: it would survive a crash */
-    bool goes_on;                    /* likewise: the job was not over when it was cut */
+    struct sl_checkpoint_entry file; /* if err is 0: durable, survives a crash */
+    bool goes_on;                    /* if err is 0: the job was not over at the snapshot */
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
 
 struct sl_server_checkpoint_options {
     const struct sl_disk *disk; /* outlives the server */
-    const char *directory;      /* likewise */
-    uint32_t compression_level; /* of zstd; 0: not packed */
-    uint32_t snapshot_budget;   /* that a turn spends on the walk; 0: by what else is to be done */
-    uint64_t patience_ns;       /* for a disk that takes nothing; 0: 120 s */
-    /* In a later turn than the one in which it was begun. */
+    const char *directory;      /* outlives the server */
+    uint32_t compression_level; /* of zstd; 0: not compressed */
+    uint32_t snapshot_budget; /* turn cost of the walk; 0: depends on the other work of the turn */
+    uint64_t patience_ns; /* without progress of the disk until the checkpoint aborts; 0: 120 s */
+    /* Called once per checkpoint, in a later turn than sl_server_checkpoint_begin. */
     void (*ended)(void *ctx, const struct sl_server_checkpoint_result *result);
     void *ctx;
 };
 
-/* The server can make checkpoints from now on. Once, before sl_server_set_shard. Errors:
- * NO_MEMORY, IO, TOO_LARGE. */
+/* Enables checkpoints. Once, before sl_server_set_shard. Errors: NO_MEMORY, IO, TOO_LARGE. */
 int sl_server_checkpoint_open(struct sl_server *server,
                               const struct sl_server_checkpoint_options *options);
 
-/* Begins the checkpoint of that number; `ended` follows, unless the server is destroyed before. One
- * that is in the making is given up, and ends first. base: that which it adds to; where the shard
- * does not know what has changed since that, its file holds everything, which is as good. There is
- * a shard. */
+/* Starts a checkpoint of the shard, which must exist. `ended` follows, unless the server is
+ * destroyed first. Aborts a checkpoint in progress, whose `ended` is called at once. base: the
+ * checkpoint that an incremental one is based on. If the shard does not know the changes since
+ * then, the file is full instead, which is equivalent. */
 void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint64_t base,
                                 int64_t time_s);
 
-/* The checkpoint of that number is complete, in the whole cluster: others may add to it. */
+/* The checkpoint is complete in the whole cluster: later ones may be based on it. */
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number);
 
-/* Nothing was written since the cut of the last complete one; without one, since the server began.
- * False: it has to be made. */
+/* Returns true when nothing was written since the snapshot of the last complete checkpoint, or
+ * without one since the server started. False: another checkpoint is needed. */
 bool sl_server_checkpoint_holds_all(const struct sl_server *server);
 
-/* From now on no request writes: it is answered CANCELLED, as after sl_server_drain, which is to
- * follow; so that a checkpoint begun now is the last. */
+/* From now on requests that write are answered CANCELLED, as after sl_server_drain, which must
+ * follow. So a checkpoint that starts now is the last. */
 void sl_server_fence_writes(struct sl_server *server);
 
 #endif

@@ -1,4 +1,4 @@
-/* Control messages: the hello and its welcome, tables, counters, goodbyes. */
+/* Control messages: hello and welcome, tables, counters, goodbye. */
 #include <stdio.h>
 #include <string.h>
 
@@ -121,7 +121,7 @@ static void admit_data(struct sl_server_conn *conn)
     }
 }
 
-/* It may be here in a moment, or is at another place. */
+/* Redirects a member: the coordinator may start here soon, or is elsewhere. */
 static void send_elsewhere(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
@@ -208,7 +208,8 @@ void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version)
     sl_server_refuse(conn, SL_ERR_VERSION, text);
 }
 
-/* The connection belongs to the reactor that owns the shard it names; an error is told here. */
+/* Returns the server on the reactor that owns the requested shard, or this one if it must answer
+ * with an error. */
 static struct sl_server *owner_of(const struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
@@ -237,7 +238,7 @@ static void on_hello(struct sl_server_conn *conn, const struct sl_message *messa
         sl_server_greet(conn);
         return;
     }
-    /* When it fails, `closed` follows. */
+    /* On failure `closed` follows. */
     int err = sl_server_migrate(conn, owner);
     if (err != 0) {
         sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name, conn->hello.shard,
@@ -253,7 +254,7 @@ void sl_server_greet(struct sl_server_conn *conn)
         return;
     }
     if (conn->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
-        /* Before the first frame: it cannot change under one. */
+        /* Before the first frame: the outbox must not change while frames are unsent. */
         conn->outbox = conn->uses_shm ? &server->shm_replies : &server->replies;
     }
     sl_server_authenticate(conn);
@@ -381,7 +382,7 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
         }
         break;
     case SL_SERVER_CONN_PRIMARY:
-        break; /* it says goodbye, and nothing else */
+        break; /* only a goodbye is expected */
     }
     if (message->kind == SL_MESSAGE_GOODBYE) {
         on_goodbye(conn);

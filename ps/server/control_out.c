@@ -1,5 +1,5 @@
-/* Control messages on their way out. One that finds no room in the outbox waits on the heap, where
- * equal ones lie once: the coordinator tells thousands of members the same. */
+/* Sends control messages. Messages that find no room in the outbox wait on the heap, where equal
+ * ones share a payload: the coordinator sends the same message to thousands of members. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void text_put(struct sl_server *server, struct sl_server_shared_payload *
     }
 }
 
-/* The message, encoded; the one that was kept last if it is equal. NULL: no memory. */
+/* Encodes the message, or shares the last kept payload if it is equal. NULL: no memory. */
 static struct sl_server_shared_payload *text_get(struct sl_server *server,
                                                  const struct sl_message *message, uint32_t bytes)
 {
@@ -154,7 +154,7 @@ void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, con
     sl_server_send(conn, &message);
 }
 
-/* Takes the first message of the connection off. */
+/* Removes the connection's first message. */
 static void forget_first(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;

@@ -1,4 +1,4 @@
-/* The orderly end: what was received is answered, then everybody is told goodbye. */
+/* Orderly shutdown: answers what was received, then says goodbye. */
 #include <stddef.h>
 
 #include "core/log.h"
@@ -40,8 +40,8 @@ void sl_server_drain_conn(struct sl_server_conn *conn)
     }
 }
 
-/* Says goodbye to whoever has been welcomed, and closes all; those who have yet to read their
- * answers, when they have. */
+/* Says goodbye to welcomed peers and closes all connections; those with unread answers once these
+ * are read. */
 static void say_goodbye(struct sl_server *server)
 {
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
@@ -76,7 +76,8 @@ void sl_server_drain_refuse(struct sl_server_request *request)
     }
 }
 
-/* The backup goes on: nothing more is done or answered here, and clients go there at once. */
+/* The backup will be promoted: stops executing and answering, so that clients connect to it at
+ * once. */
 static void hand_over(struct sl_server *server)
 {
     server->replica->switching_over = true;
@@ -87,7 +88,7 @@ static void hand_over(struct sl_server *server)
     say_goodbye(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
         if (conn->kind == SL_SERVER_CONN_DATA) {
-            sl_transport_disconnect(conn->conn); /* also in the middle of an answer */
+            sl_transport_disconnect(conn->conn); /* also within a reply */
         }
     }
 }

@@ -1,4 +1,4 @@
-/* Reports of lost workers, from the thread that has them from the coordinator to the servers. */
+/* Posts expirations of workers from the thread of the coordinator's client to the servers. */
 #include <stdlib.h>
 
 #include "ps/server/server.h"
@@ -17,7 +17,7 @@ static void deliver(void *ctx, uint64_t a, uint64_t b)
     free(expiry);
 }
 
-/* All but the reason fits into the mail itself. */
+/* Without memory: everything except the reason fits into the mail. */
 static void deliver_briefly(void *ctx, uint64_t client_id, uint64_t who)
 {
     const struct sl_message_expired expired = {.role = (enum sl_message_role)(who >> 32),

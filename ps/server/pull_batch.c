@@ -1,7 +1,7 @@
-/* Small pulls. One by itself costs less than what it waits for: a line of the table's index, and
- * then a record, that are in no cache. So those that arrive in a turn are collected, and their keys
- * looked up together. Nothing else happens on a connection while pulls of it are here, and nothing
- * that moves clocks; so each is answered as it would have been at once. */
+/* Batches small pulls. A single pull costs less than its cache misses: a line of the table's index,
+ * then a row. So the pulls of a turn are collected and their keys looked up together. Meanwhile
+ * nothing else happens on their connections and no clock moves, so each reply is the same as an
+ * immediate one. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -38,7 +38,7 @@ static void append(struct sl_server_conn *conn, const struct sl_transport_messag
     conn->has_pulls = true;
 }
 
-/* What the pulls may spend of the turn. */
+/* Returns the cost that further pulls may spend in this turn. */
 static uint32_t keys_left(const struct sl_server *server)
 {
     uint32_t taken = server->pulls.cost + (server->crowded_count > 0 ? SL_SERVER_BACKLOG_COST : 0);
@@ -63,7 +63,7 @@ bool sl_server_pull_batch_take(struct sl_server_conn *conn,
     return true;
 }
 
-/* One that cannot be answered with the others. */
+/* Answers a pull that cannot be answered with the batch. */
 static void answer_degraded(struct sl_server *server, struct sl_server_pull *pull)
 {
     struct sl_server_conn *conn = pull->conn;
@@ -72,7 +72,7 @@ static void answer_degraded(struct sl_server *server, struct sl_server_pull *pul
     char reason[SL_MESSAGE_TEXT_BYTES];
     int err = sl_shard_begin(server->shard, &caller, pull->message.payload,
                              pull->message.header.payload_bytes, &work, reason, sizeof reason);
-    sl_assert(err == 0); /* it has been checked when it arrived */
+    sl_assert(err == 0); /* validated on arrival */
     struct sl_server_incoming incoming = {
         .message = &pull->message,
         .payload = pull->message.payload,
@@ -81,7 +81,8 @@ static void answer_degraded(struct sl_server *server, struct sl_server_pull *pul
     sl_server_request_serve(conn, &incoming, &work, credit_of(pull));
 }
 
-/* How many of the pulls are of one connection and have replies that make a run; *run_bytes long. */
+/* Returns how many of the first pulls belong to one connection and have replies that fit into one
+ * run of *run_bytes. */
 static uint32_t run_length(const struct sl_server_pull *pulls, uint32_t count, uint32_t *run_bytes)
 {
     uint32_t bytes = 0;
@@ -97,7 +98,7 @@ static uint32_t run_length(const struct sl_server_pull *pulls, uint32_t count, u
     return length;
 }
 
-/* False: the outbox has no room, or an earlier one of the connection found none. */
+/* False: no room in the outbox, or an earlier pull of the connection found none. */
 static bool answer_run(struct sl_server *server, const struct sl_server_pull *pulls, uint32_t count,
                        uint32_t run_bytes, const float *const *rows)
 {
@@ -111,7 +112,7 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
     for (const struct sl_server_pull *pull = pulls; pull != pulls + count; pull++) {
         struct sl_frame header = sl_server_reply_header(conn, pull->message.header.request_id,
                                                         credit_of(pull), pull->reply_bytes);
-        header.flags = 0; /* the checksum comes with the whole run */
+        header.flags = 0; /* the run as a whole gets its checksums */
         sl_frame_encode(&header, frame);
         sl_shard_pull_read(server->shard, pull->table_id, rows, pull->key_count,
                            frame + SL_FRAME_HEADER_BYTES);
@@ -132,7 +133,7 @@ static uint32_t keys_of(const struct sl_server_pull *pulls, uint32_t count)
     return key_count;
 }
 
-/* Answers pulls of one table; rows NULL: they were not found. */
+/* Answers pulls of one table; rows NULL: the lookup failed. */
 static void answer_found(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
                          const float *const *rows)
 {
@@ -154,7 +155,7 @@ static void answer_found(struct sl_server *server, struct sl_server_pull *pulls,
     }
 }
 
-/* Answers the first pulls, those that are of one table; returns how many. */
+/* Answers the leading pulls of one table; returns how many. */
 static uint32_t answer_table(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
                              const uint64_t *keys)
 {

@@ -1,14 +1,14 @@
-/* Replies that are made as they are sent: long pulls of dense arrays. What is copied into a part is
- * read by the kernel while it is in the cache, and the few parts that are under way lie in the same
- * memory again and again; no reply fills a buffer of its own. */
+/* Replies that are made while they are sent: long pulls of dense arrays. The kernel reads each
+ * chunk while it is cached. The few chunks in flight reuse the same memory, so no reply needs a
+ * buffer of its own. */
 #include "core/assert.h"
 #include "ps/server/internal.h"
 
-/* Four of these and their bookkeeping fill a block of the outbox. */
+/* Four chunks and their bookkeeping fill a block of the outbox. */
 #define PART_BYTES (60U << 10)
 
-/* What one connection has under way, about a second-level cache: with half of it, a reactor that
- * polls sends too little at a time; with twice, the kernel reads from further away. */
+/* Chunks in flight per connection: about a second-level cache. With half of it, a polling reactor
+ * sends too little at a time; with twice, the kernel reads from a farther cache. */
 #define PARTS_MAX  8
 
 bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
@@ -19,7 +19,7 @@ bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
            !conn->hello.checksum && !conn->outbox->checksum;
 }
 
-/* A write of the session has begun and is not done: it may tick at its end. */
+/* A write of the session has started and is not done: its end may tick a clock. */
 static bool is_written_beside(const struct sl_server_conn *conn)
 {
     const struct sl_server_request *first = conn->queue.first;
@@ -27,8 +27,8 @@ static bool is_written_beside(const struct sl_server_conn *conn)
            (first != NULL && first->started && sl_server_request_writes(&first->work));
 }
 
-/* Of the frames of a connection one at a time may be sent in parts: a pull that was parked, or that
- * passed others, comes to its turn while another's reply is under way, and takes a buffer then. */
+/* A connection sends one frame at a time in chunks. A pull that was parked, or that overtook
+ * others, may find another reply open; it uses a buffer then. */
 bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
 {
     return !request->conn->out.is_open &&
@@ -36,7 +36,7 @@ bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
            !(request->overtaken && is_written_beside(request->conn));
 }
 
-/* Later writes that could overtake it wait, as behind a write. */
+/* Later writes that could overtake this reply wait, as behind a write. */
 static void begin(struct sl_server_request *request)
 {
     request->started = request->streams = true;
@@ -44,12 +44,12 @@ static void begin(struct sl_server_request *request)
     request->server->request_count++;
 }
 
-/* Makes and sends the next part; false: no room for it now. */
+/* Makes and sends the next chunk; false: no room now. */
 static bool send_part(struct sl_server_request *request, uint32_t *spent)
 {
     struct sl_server_conn *conn = request->conn;
     struct sl_shard_exec *work = &request->work;
-    sl_assert(request->streams == conn->out.is_open); /* or its parts were another's */
+    sl_assert(request->streams == conn->out.is_open); /* else the open frame is another reply */
     const uint32_t header_bytes = request->streams ? 0 : SL_FRAME_HEADER_BYTES;
     const uint64_t left = work->reply_bytes - work->reply_done;
     const uint32_t room_bytes = PART_BYTES - header_bytes;
@@ -73,8 +73,8 @@ enum sl_server_outcome sl_server_reply_chunks_run(struct sl_server_request *requ
                                                   uint32_t *spent)
 {
     struct sl_server_conn *conn = request->conn;
-    sl_assert(conn != NULL); /* it writes nothing, and so is nobody's orphan */
-    /* Those behind the reply are waiting for it. */
+    sl_assert(conn != NULL); /* it writes nothing, so it is never an orphan */
+    /* Frames behind this reply wait for it, and do not count. */
     while (*spent < keys && conn->out.count - conn->out.behind_count < PARTS_MAX &&
            send_part(request, spent)) {
         if (request->work.reply_done == request->work.reply_bytes) {

@@ -1,4 +1,4 @@
-/* Requests: from the frame to the reply. */
+/* Requests, from the frame to the reply. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 #include "ps/server/session_snapshot.h"
 #include "ps/server/turn.h"
 
-/* An error reply is short: when not even that finds room, the connection is given up. */
+/* Sends an error reply. Such replies are short: if even this one finds no room, the connection is
+ * closed. */
 static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
                         const char *text)
 {
@@ -25,7 +26,8 @@ static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credi
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
-/* A request that is not queued fails; its session remembers that, since later ones may be done. */
+/* Fails a request that is not queued. Its session records a failed write, since later writes may
+ * succeed. */
 static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, uint64_t id,
                  uint64_t credit_bytes, int err, const char *text)
 {
@@ -36,18 +38,18 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, 
     reply_error(conn, id, credit_bytes, err, text);
 }
 
-/* An answer of a handler's up to here goes behind its header. */
+/* A handler's answer up to this size is copied behind its header. */
 #define ANSWER_COPIED_BYTES (4U << 10)
 
 enum run {
-    RUN_NO_ROOM,  /* for the reply, now: nothing was done */
+    RUN_NO_ROOM,  /* for the reply now: nothing was done */
     RUN_ANSWERED, /* also with an error */
     RUN_PARKED,   /* by its handler: nothing was done */
 };
 
-/* Where the rest of the reply lies, behind its header: what a handler had ready leaves from there,
- * unless the sender wants it elsewhere, or one short piece is better than two. NULL: it is all in
- * the frame. */
+/* Returns the part of the reply that does not follow its header in the frame; NULL: none. A
+ * handler's ready answer is sent from its place, unless the client has a direct reply buffer or one
+ * short piece is better than two. */
 static const void *tail_of_reply(const struct sl_shard_exec *work, uint8_t *reply_buffer,
                                  uint8_t *frame)
 {
@@ -62,8 +64,8 @@ static const void *tail_of_reply(const struct sl_shard_exec *work, uint8_t *repl
     return reply_buffer;
 }
 
-/* Runs a request that sl_shard_ready vouches for, straight into the outgoing block, or where its
- * sender wants the reply. */
+/* Runs a request that sl_shard_ready allows. The reply goes straight into the outgoing block, or
+ * into the client's direct reply buffer. */
 static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *work, uint64_t id,
                              uint64_t credit_bytes, uint8_t *reply_buffer, uint32_t *spent)
 {
@@ -100,7 +102,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
     return RUN_ANSWERED;
 }
 
-/* Where the reply is made, when that takes several turns. */
+/* Returns the memory of a multi-turn reply. */
 static uint8_t *reply_of(const struct sl_server_request *request)
 {
     return request->reply_buffer != NULL ? request->reply_buffer : request->reply;
@@ -116,7 +118,7 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     bool waits = request->list == &server->parked;
     bool has_reply = reply_of(request) != NULL || request->streams || !request->work.reply_bytes;
     if (request->started && has_reply && !waits) {
-        return; /* it has begun, and is about to be done, or to be parked: see there */
+        return; /* started: it will finish or park, and park checks the deadline */
     }
     sl_server_request_fail_late(request, waits);
     sl_server_drain_update(server);
@@ -135,7 +137,7 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
     sl_server_request_fail(request, SL_ERR_DEADLINE, text);
 }
 
-/* A queued request of its own, its payload in a buffer; NULL: no memory. */
+/* Creates a request to be queued, with its payload in a buffer; NULL: no memory. */
 static struct sl_server_request *request_make(struct sl_server_conn *conn,
                                               struct sl_server_incoming *incoming)
 {
@@ -181,7 +183,7 @@ static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
 
 enum waits_for { WAITS_FOR_OTHERS, WAITS_FOR_ITS_TURN, WAITS_FOR_CLOCKS };
 
-/* In one go, given so many keys. */
+/* Returns true when the request can run in one go within a cost of `keys`. */
 static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_shard_exec *work,
                             uint32_t keys)
 {
@@ -194,14 +196,13 @@ static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_s
     return work->push_cost <= SL_SERVER_PUSH_KEYS && sl_shard_ready(shard, work, keys);
 }
 
-/* Those of the connection that came before wait for their turn only. */
+/* Returns true when earlier requests of the connection wait only for their turn. */
 static bool has_crowd(const struct sl_server_conn *conn)
 {
     return conn->queue.last != NULL && conn->queue.last->is_runnable;
 }
 
-/* Checks the request as a whole, whose payload, but for values that stay where they are, is at
- * `payload`. */
+/* Validates the whole request. payload: its bytes, without values that stay in place. */
 static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *incoming,
                  const uint8_t *payload, struct sl_shard_exec *work, char *reason,
                  size_t reason_bytes)
@@ -217,7 +218,7 @@ static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *i
                                       reason_bytes);
 }
 
-/* What could not run at once: queues it, with its own copy of the bytes. */
+/* Queues a request that could not run at once, with a copy of its bytes. */
 static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
                     const struct sl_shard_exec *work, uint64_t credit_bytes, enum waits_for what)
 {
@@ -233,7 +234,7 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *inco
     request->credit_bytes = credit_bytes;
     char reason[SL_MESSAGE_TEXT_BYTES];
     int err = begin(conn, incoming, request->payload, &request->work, reason, sizeof reason);
-    sl_assert(err == 0); /* the same bytes have been checked in their first place */
+    sl_assert(err == 0); /* the same bytes were validated on arrival */
     if (work->replayed) {
         sl_shard_skip_writes(&request->work);
     } else if (work->written_before > 0) {
@@ -247,8 +248,8 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *inco
     sl_server_scheduler_add(request, what == WAITS_FOR_CLOCKS);
 }
 
-/* Checks what the frame's header says; false: the connection is being closed. *comes_again: the
- * session has had the id before, on an earlier connection. */
+/* Validates a request's header; false: the connection is being closed. *comes_again: the session
+ * received this id on an earlier connection. */
 static bool check_header(struct sl_server_conn *conn, const struct sl_frame *header,
                          bool *comes_again)
 {
@@ -266,7 +267,7 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
     return true;
 }
 
-/* A write that has failed, fails again. */
+/* Repeats the error of a write that failed before. */
 static void fail_again(struct sl_server_conn *conn, const struct sl_shard_exec *work, uint64_t id,
                        uint64_t credit_bytes, int err)
 {
@@ -276,8 +277,8 @@ static void fail_again(struct sl_server_conn *conn, const struct sl_shard_exec *
     fail(conn, work, id, credit_bytes, err, text);
 }
 
-/* A request that has come before, on an earlier connection. True: that is all. False: it is to be
- * carried out, as far as it was not. */
+/* Handles a request that was received on an earlier connection. True: answered. False: run the part
+ * that was not applied. */
 static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
                    struct sl_shard_exec *work, uint64_t credit_bytes)
 {
@@ -306,7 +307,8 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
     return false;
 }
 
-/* It has an effect beyond its reply, or has had it, and is not answered before the backup knows. */
+/* Returns true when the request has or had an effect beyond its reply, so that its answer waits for
+ * the backup. */
 static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_exec *work)
 {
     return work->writes && sl_replication_logs(server);
@@ -318,7 +320,8 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
     struct sl_server *server = conn->server;
     uint64_t id = incoming->message->header.request_id;
     if (server->draining || (server->writes_fenced && sl_server_request_writes(work))) {
-        if (!sl_replication_may_switch_over(server)) { /* else it comes again, to the backup */
+        /* Else: no answer, the client retries at the backup. */
+        if (!sl_replication_may_switch_over(server)) {
             fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         }
         return;
@@ -339,7 +342,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
             return;
         }
         if (run == RUN_PARKED) {
-            sl_shard_abandon(server->shard, work); /* it begins anew, to wait as others do */
+            sl_shard_abandon(server->shard, work); /* restarts later, parked like others */
         }
     }
     bool is_behind = !is_free && has_crowd(conn) && !is_held;
@@ -352,14 +355,14 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
     enqueue(conn, incoming, work, credit_bytes, what);
 }
 
-/* Where the reply shall lie, if it fits there. */
+/* Returns the client's direct reply buffer if the reply fits exactly; else NULL. */
 static uint8_t *reply_buffer_for(const struct sl_conn *conn, uint64_t reply_bytes)
 {
     bool fits = conn->reply_buffer_bytes == reply_bytes && (uintptr_t)conn->reply_buffer % 8 == 0;
     return fits && reply_bytes > 0 ? conn->reply_buffer : NULL;
 }
 
-/* Checks the request as a whole, then has it carried out as far as it was not. */
+/* Validates the request, then executes the part that was not executed before. */
 static void arrive(struct sl_server_conn *conn, const struct sl_transport_message *message,
                    bool comes_again)
 {
@@ -371,7 +374,7 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     sl_server_shm_read(conn, message, &incoming);
     int err = begin(conn, &incoming, incoming.payload, &work, reason, sizeof reason);
     if (err != 0) {
-        /* What it cost is unknown to both sides now: there is no going on. */
+        /* Neither side knows the request's credit now, so the connection cannot continue. */
         reply_error(conn, header->request_id, 0, err, reason);
         sl_server_drop(conn, err, "%s", reason);
         return;
@@ -404,13 +407,13 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
     sl_server_release(conn, message);
 }
 
-/* The reply has been sent, or its connection has closed. */
+/* The reply was sent, or its connection has closed. */
 static void reply_sent(void *ctx)
 {
     sl_server_request_free(ctx);
 }
 
-/* The reply is made: what the request came with is not needed any more. */
+/* The reply is complete: frees the payload. */
 static void put_payload(struct sl_server_request *request)
 {
     if (request->payload != NULL) {
@@ -423,7 +426,7 @@ static void put_payload(struct sl_server_request *request)
     request->is_long = false;
 }
 
-/* Sends a reply that was made in a buffer; false: no room for its header now. */
+/* Sends a reply from its buffer; false: no room for its header now. */
 static bool reply_from_buffer(struct sl_server_request *request)
 {
     struct sl_server_conn *conn = request->conn;
@@ -507,7 +510,7 @@ void sl_server_request_free(struct sl_server_request *request)
     sl_server_unblock(server);
 }
 
-/* A request that has not begun: in place if it fits, else with a buffer for the reply. */
+/* Runs a request that has not started: in place if possible, else with a buffer for the reply. */
 static enum sl_server_outcome run_first(struct sl_server_request *request, uint32_t keys,
                                         uint32_t *spent)
 {
@@ -538,7 +541,7 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     return sl_server_request_run(request, keys, spent);
 }
 
-/* What would run at once, if its reply could be made where it is sent from, is not cut. */
+/* A logged write that could otherwise run at once is not sliced. */
 static uint32_t slice_of(const struct sl_server_request *request)
 {
     const struct sl_shard_exec *work = &request->work;
@@ -564,7 +567,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
     }
     if (!request->done) {
         if (!sl_server_admission_reply(request)) {
-            return SL_SERVER_CONTINUES; /* it was parked, and gave it back */
+            return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
         }
         char reason[SL_MESSAGE_TEXT_BYTES];
         sl_server_session_writes(request);

@@ -1,11 +1,11 @@
-/* Lists of requests. Owner reactor. */
+/* Doubly linked lists of requests. Owner reactor. */
 #ifndef SL_PS_SERVER_REQUEST_LIST_H
 #define SL_PS_SERVER_REQUEST_LIST_H
 
 #include "core/assert.h"
 #include "ps/server/internal.h"
 
-/* It is in no list. */
+/* The request must be in no list. */
 static inline void sl_server_request_list_append(struct sl_server_request_list *list,
                                                  struct sl_server_request *request)
 {

@@ -13,61 +13,60 @@
 #include "ps/shard/load.h"
 #include "reactor/offload.h"
 
-/* Blocks that are read in one go, and how often so many are on their way: what is read and not
- * loaded is small enough to stay in a cache that cores share, and neither side waits for the other
- * for the sake of a block that takes longer. */
+/* Blocks per read, and reads in flight. Unloaded blocks should stay in a shared cache, and neither
+ * side should wait because one block takes longer. */
 #define BATCH_BLOCKS 2
 #define BATCHES      6
 
-/* How long the end of a server waits for a disk. */
+/* Maximum wait for the disk when the server is destroyed. */
 #define DISK_WAIT_NS (2 * SL_CLOCK_NS_PER_S)
 
 struct restore_files;
 
-/* Blocks of one file, one behind the other. The thread's from its post until it is done, then the
- * reactor's. */
+/* Consecutive blocks of one file. Belongs to the thread from its post until it is done, then to the
+ * reactor. */
 struct batch {
     struct sl_offload_job job; /* first */
     struct restore_files *files;
-    struct sl_server_restore *owner;                /* not looked at there */
-    struct sl_snapshot_block *blocks[BATCH_BLOCKS]; /* the reader's own, in exchange; used again */
+    struct sl_server_restore *owner;                /* used by the reactor only */
+    struct sl_snapshot_block *blocks[BATCH_BLOCKS]; /* reused: swapped with the reader's block */
     uint32_t count;
     uint32_t stream_shard, stream_shard_count;
     enum sl_checkpoint_workers workers;
-    bool begins, ends; /* with the file */
-    bool is_newest;    /* it is of the checkpoint itself, not of one that it adds to */
-    bool is_last;      /* nothing is to be read behind it */
+    bool begins, ends; /* at the start or end of a file */
+    bool is_newest;    /* of the checkpoint itself, not of a base */
+    bool is_last;      /* nothing is left to read after it */
     int err;
 };
 
-/* What is read where. The thread's while a batch is posted; `reason` once it is over. Outlives a
- * server whose disk hangs. */
+/* The files to read. Belongs to the thread while a batch is posted, except `reason` after is_over.
+ * Outlives a server whose disk hangs. */
 struct restore_files {
     const struct sl_disk *disk;
     char directory[SL_DISK_PATH_BYTES];
     uint64_t number;
-    uint32_t shard, shard_count; /* that are to be loaded */
+    uint32_t shard, shard_count; /* to be loaded */
     struct sl_checkpoint_chain chain;
     struct sl_checkpoint_reader *reader;
-    bool is_open; /* the chain was read */
-    bool is_over; /* all is read, or reading has failed: what is posted has nothing */
-    uint32_t stream_shard, item; /* that the reader stands on */
+    bool is_open;                /* the chain was read */
+    bool is_over;                /* read completely or failed: later posted batches are empty */
+    uint32_t stream_shard, item; /* position of the reader */
     char reason[SL_SERVER_RESTORE_REASON_BYTES];
     struct batch batches[BATCHES];
 };
 
-struct sl_server_restore { /* the reactor's */
+struct sl_server_restore { /* belongs to the reactor */
     struct sl_server *server;
     struct sl_server_restore_options options;
     struct sl_offload *offload;
     struct restore_files *files;
     bool is_over;
-    bool is_same; /* the shard goes on as the one that it was */
+    bool is_same; /* same index and count as in the checkpoint */
 
-    uint32_t first; /* of the batches, in the order of a ring: the next to be loaded */
-    uint32_t ready; /* so many from it on are read; all others are posted */
-    uint32_t block; /* of the first */
-    bool has_begun; /* the block has: it takes several slices */
+    uint32_t first; /* ring index of the batch to load next */
+    uint32_t ready; /* batches read, from `first` on; all others are posted */
+    uint32_t block; /* of the first batch */
+    bool has_begun; /* the block was started; it takes several slices */
     struct sl_shard_load load;
     struct sl_server_session_load session_load;
     uint64_t bytes, begun_ns;
@@ -76,14 +75,14 @@ struct sl_server_restore { /* the reactor's */
     uint32_t table_count;
 };
 
-/* ---- On the thread --------------------------------------------------------------------------- */
+/* Offload thread */
 
 static bool is_same_numbering(const struct restore_files *files, uint32_t shard_count)
 {
     return shard_count == files->shard_count;
 }
 
-/* All manifests, before the first file. */
+/* Reads all manifests before the first file. */
 static int open_chain(struct restore_files *files)
 {
     struct sl_checkpoint_manifest manifest;
@@ -109,7 +108,7 @@ static const struct sl_checkpoint_manifest *current(const struct restore_files *
     return &files->chain.items[files->item];
 }
 
-/* Behind the file that the reader stands on. False: there is none. */
+/* Moves to the file after the reader's. False: none left. */
 static bool to_next_file(struct restore_files *files)
 {
     if (files->item + 1 < files->chain.count) {
@@ -125,7 +124,7 @@ static bool to_next_file(struct restore_files *files)
     return true;
 }
 
-/* From the file that is open, or is to be opened. */
+/* Reads from the open file, or from the next one. */
 static int read_batch(struct batch *batch)
 {
     struct restore_files *files = batch->files;
@@ -187,7 +186,7 @@ static void files_free(struct restore_files *files)
     free(files);
 }
 
-/* ---- On the reactor -------------------------------------------------------------------------- */
+/* Reactor */
 
 static void batch_done(struct sl_offload_job *job);
 
@@ -221,7 +220,7 @@ static void batch_done(struct sl_offload_job *job)
     restore->ready++;
 }
 
-/* The checkpoint's tables are those of its own files: what it adds to has no others. */
+/* Records the checkpoint's tables. Its bases have no others. */
 static int note_table(struct sl_server_restore *restore, const struct sl_snapshot_block *block,
                       char *reason, size_t reason_bytes)
 {
@@ -239,7 +238,7 @@ static int note_table(struct sl_server_restore *restore, const struct sl_snapsho
     return err;
 }
 
-/* Once, when its first slice is about to be loaded. */
+/* Called once per block, before its first slice. */
 static int begin_block(struct sl_server_restore *restore, const struct sl_snapshot_block *block,
                        char *reason, size_t reason_bytes)
 {
@@ -261,7 +260,8 @@ static int load_some(struct sl_server_restore *restore, const struct batch *batc
     return sl_shard_load_block(&restore->load, block, SL_LIMIT_TURN_COST, reason, reason_bytes);
 }
 
-/* Loads of the batch what the budget allows: SL_SHARD_DONE, SL_SHARD_AGAIN or an error. */
+/* Loads as much of the batch as the budget allows. Returns SL_SHARD_DONE, SL_SHARD_AGAIN or an
+ * error. */
 static int load_slice(struct sl_server_restore *restore, struct batch *batch, char *reason,
                       size_t reason_bytes)
 {
@@ -292,7 +292,7 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch, ch
     return SL_SHARD_DONE;
 }
 
-/* That a job does not go on is said aloud: its workers begin with iteration 0. */
+/* A job that does not continue is a warning: its workers restart at iteration 0. */
 static void report(const struct sl_server_restore *restore, bool goes_on)
 {
     const struct sl_server *server = restore->server;
@@ -305,8 +305,8 @@ static void report(const struct sl_server_restore *restore, bool goes_on)
                  goes_on ? "" : "; a new job starts with its values, at iteration 0");
 }
 
-/* The job was not over when the checkpoint was made: all shards agree on that, although each was
- * cut at a moment of its own. */
+/* Returns true when the job was not over at the checkpoint. All shards must agree, although each
+ * took its snapshot at another moment; so the manifest decides if it can. */
 static bool goes_on(const struct sl_server_restore *restore, const struct batch *batch)
 {
     return batch->workers == SL_CHECKPOINT_WORKERS_UNKNOWN
@@ -314,7 +314,7 @@ static bool goes_on(const struct sl_server_restore *restore, const struct batch 
                : batch->workers == SL_CHECKPOINT_WORKERS_SOME;
 }
 
-/* The batch is loaded: its memory is for what comes behind all others. */
+/* The batch is loaded: reuses its memory for the next read. */
 static void next_batch(struct sl_server_restore *restore, struct batch *batch)
 {
     restore->first = (restore->first + 1) % BATCHES;
@@ -365,7 +365,7 @@ bool sl_server_restore_is_idle(const struct sl_server *server)
     return server->restore == NULL || server->restore->ready == 0;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* Interface */
 
 int sl_server_restore_begin(struct sl_server *server,
                             const struct sl_server_restore_options *options)
@@ -404,7 +404,7 @@ int sl_server_restore_begin(struct sl_server *server,
     restore->begun_ns = sl_reactor_now_ns(server->options.reactor);
     server->restore = restore;
     if (server->replica != NULL) {
-        server->replica->is_touched = true; /* its backup needs an image */
+        server->replica->is_touched = true; /* its backup needs a snapshot */
     }
     for (uint32_t i = 0; i < BATCHES; i++) {
         batch_post(restore, &files->batches[i]);
@@ -428,12 +428,12 @@ void sl_server_restore_fini(struct sl_server *server)
     restore->is_over = true;
     if (sl_offload_destroy(&restore->offload, DISK_WAIT_NS)) {
         files_free(restore->files);
-    } /* else they are the thread's, until the process ends */
+    } /* else they belong to the thread until the process exits */
     free(restore);
     server->restore = NULL;
 }
 
-/* In the order in which they came: the later one of a client takes the earlier one's place. */
+/* Admits connections in order of arrival: a client's later connection replaces its earlier one. */
 void sl_server_start_serving(struct sl_server *server)
 {
     sl_reactor_assert_owner(server->options.reactor);

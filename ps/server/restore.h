@@ -1,8 +1,8 @@
-/* A server's shard begins from a checkpoint: files are read beside the reactor and loaded in
- * slices, before anybody is welcomed. Where the shard has the index and the count that it had when
- * the checkpoint was written, it goes on as the one that it was: clocks, what BSP keeps aside and
- * sessions too; the sessions' clients are away, and have a lease to come back. Else it takes what
- * it owns from the files of all shards. Owner reactor. */
+/* A server restores its shard from a checkpoint before it welcomes clients. An offload thread reads
+ * the files; the reactor loads them in slices. If the shard's index and the shard count are those
+ * of the checkpoint, clocks, buffered BSP pushes and sessions are restored too, and the sessions'
+ * clients have one lease to reconnect. Otherwise the shard loads the rows that it owns from the
+ * files of all shards. Owner reactor. */
 #ifndef SL_PS_SERVER_RESTORE_H
 #define SL_PS_SERVER_RESTORE_H
 
@@ -17,20 +17,20 @@ struct sl_server_restore;
 
 struct sl_server_restore_options {
     const struct sl_disk *disk; /* outlives the server */
-    const char *directory;      /* likewise */
+    const char *directory;      /* outlives the server */
     uint64_t number;
-    /* It is loaded, or not: err and reason say it. Then comes sl_server_start_serving, or the
-     * server's end. In a later turn. */
+    /* Loading has ended; err and reason say whether it succeeded. Then call sl_server_start_serving
+     * or destroy the server. In a later turn. */
     void (*ended)(void *ctx, int err, const char *reason);
     void *ctx;
 };
 
-/* In place of sl_server_set_shard's welcomes: to be called right behind it, of a server whose
- * options say `restores`. Errors: NO_MEMORY, IO, TOO_LARGE. */
+/* Starts the restore. Call right after sl_server_set_shard, for a server with option `restores`.
+ * Errors: NO_MEMORY, IO, TOO_LARGE. */
 int sl_server_restore_begin(struct sl_server *server,
                             const struct sl_server_restore_options *options);
 
-/* The tables that the checkpoint has, by id; `count` of them, since `ended`. The server's. */
+/* The tables of the checkpoint, `count` of them, available after `ended`. Owned by the server. */
 struct sl_server_restore_table {
     uint32_t id;
     struct sl_table_spec spec;
@@ -38,8 +38,8 @@ struct sl_server_restore_table {
 const struct sl_server_restore_table *sl_server_restore_tables(const struct sl_server *server,
                                                                uint32_t *count);
 
-/* Of a server whose options say `restores`: whoever waits is welcomed, and whoever comes from now
- * on. Once; after `ended`, or with nothing to restore. */
+/* Welcomes clients that wait and clients that connect later. For a server with option `restores`;
+ * once, after `ended`, or when there is nothing to restore. */
 void sl_server_start_serving(struct sl_server *server);
 
 #endif

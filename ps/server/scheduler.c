@@ -1,4 +1,8 @@
-/* Requests that wait, and whose turn it is. */
+/* The scheduler orders the requests of all connections. A request that can be answered at once is
+ * answered in the upcall that received it. Other requests are queued: too long for the rest of the
+ * turn, behind others of their connection, or waiting for clocks. A reactor source visits
+ * connections in turn, one slice each. A queued or parked request is answered DEADLINE when its
+ * deadline passes; a started one is finished. */
 #include <stdio.h>
 
 #include "core/assert.h"
@@ -8,10 +12,10 @@
 #include "ps/server/turn.h"
 #include "ps/shard/snapshot.h"
 
-/* Of a turn, for what the primary sends: rows of an image, which are new here, take long. */
+/* Cost per turn for entries of the primary: the rows of a snapshot are new here and take long. */
 #define FEED_KEYS (SL_LIMIT_TURN_COST / 8)
 
-/* The first request of the connection's queue may run, as far as the others are concerned. */
+/* Returns true when no other request keeps the first of the connection's queue from running. */
 static bool head_may_run(const struct sl_server_conn *conn)
 {
     const struct sl_server_request *first = conn->queue.first;
@@ -78,13 +82,13 @@ static size_t buffer_bytes(const struct sl_server_request *request)
            (reply == NULL ? 0 : sl_server_buffers_size(sl_server_shm_owner(server, reply), reply));
 }
 
-/* Later writes of the session wait for it. */
+/* Returns true when later writes of the session wait for this request. */
 static bool holds_writes(const struct sl_server_request *request)
 {
     return request->overtaken && (request->streams || sl_server_request_writes(&request->work));
 }
 
-/* The request stands in the way of later ones that write no more. */
+/* The request no longer holds later writes back. */
 static void unpass(struct sl_server_request *request)
 {
     struct sl_server_session *session = request->session;
@@ -105,8 +109,8 @@ static void pass(struct sl_server_request *request)
     request->overtaken = true;
 }
 
-/* What a request in the middle has done already, and the room for a reply that it has not begun,
- * shall not lie about while it waits. */
+/* A partly done request should hold little memory while it waits: frees an unused reply buffer and
+ * the executed part of the payload. */
 static void shrink(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
@@ -114,12 +118,12 @@ static void shrink(struct sl_server_request *request)
         sl_server_admission_put_reply(request);
     }
     if (server->replica != NULL && request->work.writes) {
-        return; /* all of it may have to be logged */
+        return; /* the log may need all of it */
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
     size_t size = sl_server_buffers_size(&server->buffers, request->payload);
     if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
-        return; /* it would not get a smaller one */
+        return; /* a block for the rest would not be smaller */
     }
     uint8_t *tail = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
     if (tail != NULL) {
@@ -130,7 +134,7 @@ static void shrink(struct sl_server_request *request)
     }
 }
 
-/* Nobody may fill the room for those who wait and go away. */
+/* Disconnected clients must not fill the room for parked requests. */
 static bool has_room_to_park(const struct sl_server_request *request)
 {
     const struct sl_server *server = request->server;
@@ -141,12 +145,11 @@ static bool has_room_to_park(const struct sl_server_request *request)
     return server->parked_bytes + bytes <= server->buffers.bytes / 2;
 }
 
-/* True when a request that would have to wait for clocks has been answered with an error instead.
- */
+/* Answers a request that cannot park with an error; false: it can park. */
 static bool refuse_to_park(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    bool late = !sl_timer_armed(&request->deadline); /* it passed in the middle of the request */
+    bool late = !sl_timer_armed(&request->deadline); /* it passed during execution */
     if (!late && !server->draining && has_room_to_park(request)) {
         return false;
     }
@@ -161,12 +164,12 @@ static bool refuse_to_park(struct sl_server_request *request)
     return true;
 }
 
-/* Puts a request, which is in no list, aside until clocks move. */
+/* Parks a request, which is in no list, until clocks move. */
 static void park(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     if (request->session == NULL) {
-        sl_server_request_end(request); /* and nothing of it is left by half */
+        sl_server_request_end(request); /* at a section boundary: nothing is partly applied */
         return;
     }
     shrink(request);
@@ -188,10 +191,10 @@ void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
     request->server->crowded_count += request->is_runnable;
     sl_server_request_list_append(&request->conn->queue, request);
     ready_append(request->conn);
-    sl_server_unblock(request->server); /* this one may be content with less memory */
+    sl_server_unblock(request->server); /* this request may need less memory */
 }
 
-/* Out of its list, with the accounts of that list. */
+/* Removes the request from its list and updates the totals. */
 static void unlist(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
@@ -240,7 +243,7 @@ static void resume(struct sl_server_request *request)
     sl_server_unblock(server);
 }
 
-/* Clocks have moved: those that wait no more may go on. */
+/* Clocks have moved: resumes requests that need not wait any longer. */
 static void resume_parked(struct sl_server *server)
 {
     struct sl_server_request *next;
@@ -272,13 +275,13 @@ static void leave_conn(struct sl_server_request *request)
     request->conn = NULL;
 }
 
-/* The request loses its connection. What has begun to write is finished, and may be asked for
- * again; everything else can begin anew. */
+/* The request loses its connection. A write in progress is completed, and its client may retry it.
+ * Everything else can restart. */
 static void orphan(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     if (request->session == NULL) {
-        unlist(request); /* the backup has it, and its answer is not wanted any more */
+        unlist(request); /* the backup has it; nobody needs the answer */
         sl_server_scheduler_leave(request);
         sl_server_request_free(request);
         return;
@@ -297,7 +300,7 @@ static void orphan(struct sl_server_request *request)
         sl_server_request_free(request);
         return;
     }
-    sl_assert(session->orphan == NULL); /* the next write begins when this one is done */
+    sl_assert(session->orphan == NULL); /* the next write starts after this one */
     pass(request);
     session->orphan = request;
     if (is_parked) {
@@ -353,7 +356,7 @@ void sl_server_scheduler_abandon(struct sl_server_session *session)
     bool ends = sl_shard_stop_writes(&request->work);
     session->orphan = NULL;
     request->session = NULL;
-    request->effect_end = ends ? done : done + 1; /* the push in its middle will be done */
+    request->effect_end = ends ? done : done + 1; /* the push in progress will be completed */
     if (ends) {
         unlist(request);
         sl_server_request_end(request);
@@ -398,8 +401,8 @@ bool sl_server_scheduler_is_empty(const struct sl_server *server)
     return true;
 }
 
-/* Whose turn it is: resumed requests and connections alternate, each line in turn. NULL: nobody's.
- * A connection is out of its line until run_next puts it back. */
+/* Returns the next request to run; NULL: none. Alternates between resumed requests and connections.
+ * Takes a connection out of the ring until run_next puts it back. */
 static struct sl_server_request *take_next(struct sl_server *server)
 {
     bool resumed =
@@ -420,8 +423,8 @@ static struct sl_server_request *take_next(struct sl_server *server)
     return NULL;
 }
 
-/* One slice of one request; returns what it spent, 0: no progress. *sliced_keys are left for those
- * that are done in slices. */
+/* Runs one slice of a request. Returns its cost; 0: no progress. *sliced_keys: budget left for
+ * sliced requests. */
 static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint32_t *sliced_keys)
 {
     struct sl_server_conn *conn = request->conn;
@@ -447,7 +450,7 @@ static struct sl_server *server_of(struct sl_reactor_source *source)
     return (struct sl_server *)(void *)((uint8_t *)source - offsetof(struct sl_server, source));
 }
 
-/* What was kept aside until an iteration was complete comes before everything. */
+/* Applies complete iterations of buffered pushes before all requests. */
 static uint32_t commit(struct sl_server *server, uint32_t keys)
 {
     uint32_t slice = keys < SL_SERVER_SLICED_KEYS ? keys : SL_SERVER_SLICED_KEYS;
@@ -460,7 +463,7 @@ static uint32_t commit(struct sl_server *server, uint32_t keys)
     return spent;
 }
 
-/* Requests run at once must not starve those that wait. */
+/* Guarantees waiting requests a share, so that requests run at once do not starve them. */
 static uint32_t queue_keys(const struct sl_server *server)
 {
     uint32_t least =
@@ -468,7 +471,7 @@ static uint32_t queue_keys(const struct sl_server *server)
     return server->budget_left < least ? least : server->budget_left;
 }
 
-/* True when slices are left to the next turn, which comes at once and does them. */
+/* Returns true when slices are left to the next turn, which follows at once and runs them. */
 static bool yields(struct sl_server *server)
 {
     uint32_t spent = SL_LIMIT_TURN_COST - server->budget_left;
@@ -479,7 +482,7 @@ static bool yields(struct sl_server *server)
     return server->yielded;
 }
 
-/* What a cut has left behind is freed little by little. */
+/* Frees what a snapshot has left, bit by bit. */
 static uint32_t clean(struct sl_server *server)
 {
     const bool has_sessions = sl_server_session_snapshot_has_spare(server);
@@ -494,7 +497,7 @@ static uint32_t clean(struct sl_server *server)
 
 static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)budget; /* in events; this counts keys */
+    (void)budget; /* counts events; this source counts cost */
     struct sl_server *server = server_of(source);
     if (server->shard == NULL) {
         return 0;
@@ -591,7 +594,7 @@ void sl_server_scheduler_init(struct sl_server *server)
 void sl_server_scheduler_fini(struct sl_server *server)
 {
     sl_reactor_remove_source(server->options.reactor, &server->source);
-    /* What outlived its connection. */
+    /* Requests that outlived their connection. */
     while (server->resumed.first != NULL) {
         struct sl_server_request *request = server->resumed.first;
         unlist(request);

@@ -12,8 +12,8 @@
 #define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 #define BUFFER_BYTES_LEAST   ((size_t)32 << 20)
 
-/* Requests that wait, of all connections: thousands of workers have a few each, waiting for clocks;
- * 256 connections may use their credit up. Memory that no request has needed yet is not touched. */
+/* Thousands of workers have a few requests each that wait for clocks, or 256 connections use all of
+ * their credit. Memory that was never used is not touched. */
 #define REQUESTS_MAX         65536
 
 #define TICKS_PER_LEASE      8 /* of the coordinator */
@@ -30,7 +30,7 @@ static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
     sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + pause_ns);
 }
 
-/* It is not the coordinator's any more: whatever else comes by it is dropped. */
+/* Disconnects a member of the former coordinator; later frames from it are dropped. */
 static void dismiss(struct sl_server_conn *conn)
 {
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
@@ -304,7 +304,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     struct sl_server *server = ctx;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn != NULL) {
-        /* Handed over by the reactor that listens, with its hello read. */
+        /* Migrated by the listening reactor, with its hello read. */
         conn->conn = transport_conn;
         conn_link(server, conn);
         sl_timer_arm(sl_reactor_timers(server->options.reactor), &conn->hello_timer,
@@ -329,7 +329,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
                  conn->hello_until_ns);
 }
 
-/* The server makes no connections. */
+/* The server opens no connections. */
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
     (void)ctx;
@@ -347,7 +347,7 @@ int sl_server_migrate(struct sl_server_conn *conn, struct sl_server *to)
     }
     sl_timer_disarm(sl_reactor_timers(from->options.reactor), &conn->hello_timer);
     conn_unlink(conn);
-    /* From the call on, the connection is the other reactor's, unless it fails. */
+    /* Unless the call fails, the connection now belongs to the other reactor. */
     struct sl_conn *transport_conn = conn->conn;
     conn->server = NULL;
     int err = sl_transport_migrate(transport_conn, transport, &sl_server_events, to, conn);
@@ -372,13 +372,13 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
                        header->payload_bytes);
         return NULL;
     }
-    /* What has a checksum is checked where nobody can change it any more. */
+    /* A checksum is verified only on memory that no peer can change: copy the frame. */
     bool stays = conn->uses_shm && header->type == SL_FRAME_REQUEST && header->flags == 0 &&
                  header->payload_bytes <= SL_SERVER_SHM_BYTES;
     if (stays && sl_server_shm_is_late(conn, header->payload_bytes)) {
         return NULL;
     }
-    if (conn->sink == NULL) { /* else it is asked again, of the same frame */
+    if (conn->sink == NULL) { /* else: second call for the same frame */
         conn->sink = sl_server_admission_sink(conn, header->payload_bytes);
     }
     return stays && conn->sink != NULL ? SL_TRANSPORT_IN_PLACE : conn->sink;
@@ -466,7 +466,7 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     struct sl_server *server = ctx;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn == NULL || conn->server == NULL) {
-        free(conn); /* refused, or closed before the handing over was complete */
+        free(conn); /* refused, or closed during the migration */
         return;
     }
     sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));

@@ -40,7 +40,7 @@ static struct sl_server_session *find(const struct sl_server_sessions *sessions,
     return session;
 }
 
-/* One line for each process; where the coordinator is, it writes its own. */
+/* Logs one line per process. The coordinator's process leaves it to the coordinator. */
 static void report(const struct sl_server_session *session, const char *what)
 {
     struct sl_server *server = session->server;
@@ -83,8 +83,8 @@ static void away_remove(struct sl_server_session *session)
     sl_timer_disarm(sl_reactor_timers(session->server->options.reactor), &session->lease);
 }
 
-/* The connection is the session's no more; what it had begun to write may go on. What came before
- * is answered, or queued, while it is: queues end with sessions. */
+/* Separates the connection from the session. A write in progress may continue. Earlier pulls are
+ * answered or queued first, because queues end with sessions. */
 static void conn_release(struct sl_server_session *session)
 {
     struct sl_server_conn *conn = session->conn;
@@ -207,15 +207,14 @@ static struct sl_server_session *create(struct sl_server *server,
     return session;
 }
 
-/* The shard is not open yet: what is loaded behind the sessions would bring a worker's clock back.
- */
+/* The shard is not open yet: records loaded after the sessions would restore the worker's clock. */
 static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
 {
     sessions->expired_early[worker / 8] |= (uint8_t)(1U << (worker % 8));
 }
 
-/* So many may be away. At a backup all are, those that its primary has connected too; and they are
- * when it has taken over, until they come. */
+/* Returns the limit of disconnected sessions. On a backup all sessions are disconnected, including
+ * those connected to the primary; after a promotion they stay so until the clients reconnect. */
 static uint32_t away_max(const struct sl_server *server)
 {
     const uint32_t connections_max = server->options.transport_options.connections_max;
@@ -272,7 +271,7 @@ void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
     }
 }
 
-/* Another process had the worker's name. */
+/* A new process takes a worker's index: ends the session of the previous one. */
 static int replace_worker(const struct sl_server_conn *conn, char *reason, size_t reason_bytes)
 {
     struct sl_server_session *other = conn->hello.role == SL_MESSAGE_ROLE_WORKER
@@ -323,7 +322,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
     return 0;
 }
 
-/* It has a lease to come back. */
+/* The client has one lease to reconnect. */
 static void wait_for(struct sl_server_session *session)
 {
     struct sl_server *server = session->server;
@@ -341,7 +340,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     }
     if (sl_replication_switches_over(server) && !conn->said_goodbye) {
         conn_release(session);
-        away_append(session); /* it goes on at the backup */
+        away_append(session); /* continues at the backup */
         return;
     }
     if (conn->said_goodbye || server->draining) {
@@ -373,9 +372,9 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
     }
     struct sl_server_session *session = server->sessions.workers[expired->task_index];
     if (session != NULL && session->client_id != expired->client_id) {
-        return; /* another has its place already */
+        return; /* already replaced by another client */
     }
-    if (server->shard == NULL || !server->is_open) { /* what is loaded yet would bring it back */
+    if (server->shard == NULL || !server->is_open) { /* loading would restore the worker */
         lose_early(&server->sessions, expired->task_index);
         return;
     }
@@ -486,8 +485,7 @@ bool sl_server_job_continues(const struct sl_server *server)
            (sl_replication_serves(server) && sl_shard_is_unfinished(server->shard));
 }
 
-/* ---- Of a backup ------------------------------------------------------------------------------
- */
+/* Of a backup */
 
 struct sl_server_session *sl_server_session_follow(struct sl_server *server, uint64_t client_id,
                                                    enum sl_message_role role, uint32_t task_index,
@@ -528,7 +526,7 @@ void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
         end(session, ending);
         return;
     }
-    /* It has done nothing that the log tells of, and yet the primary waits for it no more. */
+    /* The session did nothing that was logged, but the primary no longer waits for its worker. */
     const struct sl_server_session unknown = {
         .server = server, .role = role, .task_index = task_index};
     clock_ends(&unknown, ending);

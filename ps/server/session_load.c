@@ -1,5 +1,5 @@
-/* Sessions of an image: what a shard that is made of it has to know of its clients, so that what
- * they send again is carried out as far as it was not. server_session_cut.c puts them there. */
+/* Loads sessions from a snapshot, so that the shard executes the clients' retries only as far as
+ * needed. Written by session_snapshot.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 
 /* In units of a turn's budget. */
 #define SESSION_COST      8
-#define FAILURES_COST     24 /* the memory for them */
+#define FAILURES_COST     24 /* of allocating the array */
 #define FAILURES_PER_COST 16
 
-/* As sl_server_session_failed would one by one. */
+/* Same result as repeated sl_server_session_failed. */
 static void load_failures(struct sl_server_session *session,
                           const struct sl_snapshot_session *snapshot)
 {

@@ -2,13 +2,13 @@
 
 #include "core/assert.h"
 
-/* Short enough to be freed at no cost, and to be sent early; the longest session fits. */
+/* Small enough to be cheap to free and to be sent early; large enough for the longest session. */
 #define BLOCK_BYTES       (64U << 10)
 
-/* That wait to be taken before the walk waits. */
+/* Blocks to be taken, beyond which the walk waits. */
 #define BLOCKS_WAITING    4
 
-/* That are freed at a time. */
+/* Blocks freed at a time. */
 #define BLOCKS_CLEANED    16
 
 /* In units of a turn's budget. */
@@ -16,7 +16,7 @@
 #define SESSION_COST      4
 #define FAILURES_PER_COST 16
 
-/* ---- One session ----------------------------------------------------------------------------- */
+/* One session */
 
 static void fill(const struct sl_server_session *session, struct sl_snapshot_session *out)
 {
@@ -51,7 +51,7 @@ static void close_block(struct sl_server_session_snapshot *snapshot)
     snapshot->waiting_count++;
 }
 
-/* The open block, or an empty one. NULL: no memory. */
+/* Returns the open block, or a new one; NULL: no memory. */
 static struct sl_snapshot_block *block_of(struct sl_server_session_snapshot *snapshot)
 {
     if (snapshot->open != NULL || sl_snapshot_block_create(BLOCK_BYTES, &snapshot->open) != 0) {
@@ -66,7 +66,7 @@ static void append(struct sl_server_session_snapshot *snapshot,
 {
     struct sl_snapshot_block *block;
     while ((block = block_of(snapshot)) != NULL && !sl_snapshot_put_session(block, session)) {
-        sl_assert(block->count > 0); /* an empty one has room for it */
+        sl_assert(block->count > 0); /* the session fits into an empty block */
         close_block(snapshot);
     }
     if (block == NULL) {
@@ -75,15 +75,15 @@ static void append(struct sl_server_session_snapshot *snapshot,
     }
 }
 
-/* One that does not know all of its failures ends with its connection; and of a peer that is
- * neither a worker nor a client nobody expects that it comes back. */
+/* Sessions to be saved. A session that lacks some of its failures ends with its connection; only
+ * workers and clients reconnect. */
 static bool is_lasting(const struct sl_server_session *session)
 {
     return !session->forgets &&
            (session->role == SL_MESSAGE_ROLE_WORKER || session->role == SL_MESSAGE_ROLE_CLIENT);
 }
 
-/* Returns what it cost. */
+/* Copies the session; returns the cost. */
 static uint32_t put(struct sl_server_session_snapshot *snapshot, struct sl_server_session *session)
 {
     struct sl_snapshot_session record;
@@ -111,7 +111,7 @@ void sl_server_session_snapshot_before(struct sl_server_session *session)
     }
 }
 
-/* ---- All of them ----------------------------------------------------------------------------- */
+/* All sessions */
 
 void sl_server_session_snapshot_begin(struct sl_server *server, bool for_backup)
 {

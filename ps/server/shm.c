@@ -1,12 +1,16 @@
-/* Connections that share memory with their peers: what they send is read where it lies here, and
- * what they receive may be read where it lies there. The peer can write to that at any time: only
- * values are left in it, on which nothing rests; and only while the message is being delivered,
- * since a peer that ends the connection uses its memory for other things. */
+/* Connections over shared memory. They have an outbox and reply buffers of their own, which their
+ * peers read in place, in addition to buffer_bytes_max: half as much again. A long push that runs
+ * at once is read in the client's memory. Only its structure, everything except values, is copied
+ * first, because the peer can change its memory at any time and no check may depend on that. If the
+ * client has a direct reply buffer, the reply is made there.
+ *
+ * Values are read in place only while the message is being delivered: a peer that ends the
+ * connection reuses its memory. */
 #include <string.h>
 
 #include "ps/server/internal.h"
 
-#define BYTES_PER_KEY 256 /* of the turn's budget: see ps/shard/shard.h */
+#define BYTES_PER_KEY 256 /* of the turn's budget: ps/shard/shard.h */
 #define SPARE_KEYS    16
 
 int sl_server_shm_begin(struct sl_server *server)
@@ -44,14 +48,14 @@ struct head {
     struct sl_request_section section;
 };
 
-/* A payload in one place or two, which its sender may write to. */
+/* A payload in one or two parts, which its sender can change. */
 struct pieces {
     const uint8_t *first, *tail;
     uint32_t first_bytes, tail_bytes;
 };
 
-/* Copies what comes before the values of a request that is one push; returns how much that is, 0:
- * it is another. What has been copied is looked at, never what it was copied from. */
+/* Copies the part before the values if the request is a single push. Returns its size; 0: another
+ * request. Validates only the copy, never the sender's memory. */
 static uint32_t copy_structure(const struct pieces *from, uint8_t *copy)
 {
     struct head head;
@@ -79,8 +83,7 @@ static void copy_whole(const struct pieces *from, uint8_t *copy)
     }
 }
 
-/* Where the values are, behind the structure: all in one place, aligned to 8; NULL: they are not.
- */
+/* Returns the values behind the structure; NULL: not contiguous, or not aligned to 8. */
 static const uint8_t *values_of(const struct pieces *from, uint32_t structure_bytes)
 {
     if (from->tail_bytes == 0) {
@@ -100,7 +103,7 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
         .payload_bytes = bytes,
     };
     if (!conn->uses_shm || message->token == NULL || conn->sink == NULL) {
-        return; /* it lies in memory of this process already */
+        return; /* already in memory of this process */
     }
     const uint32_t tail_bytes = conn->conn->tail == NULL ? 0 : conn->conn->tail_bytes;
     const struct pieces from = {.first = message->payload,
@@ -122,7 +125,7 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
 bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 {
     const struct sl_server *server = conn->server;
-    const uint32_t keys_left = server->budget_left; /* when it has not begun: all */
+    const uint32_t keys_left = server->budget_left; /* all, if the turn has not started */
     const uint32_t keys = bytes / BYTES_PER_KEY;
     return keys_left < SL_LIMIT_TURN_COST && keys_left < keys + keys / 4 + SPARE_KEYS;
 }

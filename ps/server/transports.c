@@ -1,10 +1,11 @@
-/* The ways on which peers come to a server: its first transport, and those beside it. */
+/* The transports of a server: the first one, and optionally shared memory and kernel bypass. Bypass
+ * connections use the outbox and the buffers of the first transport, registered with the bypass. */
 #include <string.h>
 
 #include "core/log.h"
 #include "ps/server/internal.h"
 
-/* One beside the first; there is no TLS on it. */
+/* Opens an additional transport, without TLS. */
 static int open_beside(struct sl_server *server, const struct sl_transport_ops *ops,
                        const char *what, struct sl_transport **out)
 {
@@ -19,8 +20,7 @@ static int open_beside(struct sl_server *server, const struct sl_transport_ops *
     return err;
 }
 
-/* What goes to peers that are reached by a device is sent from where it was made, and their long
- * requests are received where they wait. */
+/* Registers memory, so that the device sends replies and receives long requests without a copy. */
 static void register_memory(struct sl_server *server)
 {
     if ((server->bypass->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {

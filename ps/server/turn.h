@@ -1,19 +1,19 @@
-/* How long a turn has been. Its budget counts keys (SL_LIMIT_TURN_COST), and what a key costs is
- * not always the same: a row that is in no cache, beside another busy core, takes ten times as long
- * as a warm one, and a push that has to copy rows for a cut twice as long as otherwise. So a turn
- * that has taken long leaves larger requests to the next, which comes at once. Owner reactor; in a
- * stepped reactor no turn is ever long, since its clock stands still. */
+/* Turn limits by time. The budget of a turn counts cost (SL_LIMIT_TURN_COST), but the time per unit
+ * varies: an uncached row beside another busy core takes ten times as long as a cached one; a push
+ * that copies rows for a snapshot twice as long as usual. So after a long time a turn leaves larger
+ * requests to the next turn, which follows at once. Owner reactor. In a stepped reactor turns are
+ * never long, since its clock stands still. */
 #ifndef SL_PS_SERVER_TURN_H
 #define SL_PS_SERVER_TURN_H
 
 #include "ps/server/internal.h"
 
-/* Behind this no request of so many keys begins: with one more of the longest that are not cut into
- * slices it is a millisecond, about. */
+/* After this time no request of at least this cost starts. With one more of the longest unsliced
+ * requests, a turn lasts about a millisecond. */
 #define SL_SERVER_TURN_LONG_NS   (300 * SL_CLOCK_NS_PER_US)
 #define SL_SERVER_TURN_LONG_KEYS 512
 
-/* Reads the clock: not for every small request. */
+/* Reads the clock: too slow for every small request. */
 static inline bool sl_server_turn_is_long(const struct sl_server *server)
 {
     const struct sl_reactor *reactor = server->options.reactor;
@@ -21,14 +21,15 @@ static inline bool sl_server_turn_is_long(const struct sl_server *server)
     return now_ns - sl_reactor_now_ns(reactor) > SL_SERVER_TURN_LONG_NS;
 }
 
-/* What costs so many keys of the turn is left to the next one. */
+/* Returns true when work of this cost must wait for the next turn. */
 static inline bool sl_server_turn_is_over(const struct sl_server *server, uint64_t cost)
 {
     return cost > server->budget_left ||
            (cost >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server));
 }
 
-/* This turn has answered enough; who waits for nothing but his turn comes first in the next. */
+/* Returns true when this turn has answered enough and runnable requests should come first in the
+ * next one. */
 static inline bool sl_server_turn_is_enough(const struct sl_server *server)
 {
     return server->crowded_count > 0 &&

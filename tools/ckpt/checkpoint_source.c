@@ -10,7 +10,7 @@
 
 #define NO_TABLE UINT32_MAX
 
-/* Of one file: its number for a table -> ours. */
+/* Maps the table ids of one file to table indices. */
 struct numbers {
     uint32_t tables[SL_LIMIT_TABLES];
 };
@@ -48,7 +48,8 @@ static void describe(struct sl_checkpoint_source_table *table)
     table->slot_floats = (uint32_t)sl_optimizer_slot_floats(optimizer, values);
 }
 
-/* A table that is new, or the same as in the files before. Steps differ from shard to shard. */
+/* Adds a table, or checks that its specification is the same as in earlier files. Steps differ
+ * between shards. */
 static int take_table(struct sl_checkpoint_source *source, const struct sl_snapshot_table *info,
                       uint64_t number, uint32_t *at, char *why, size_t why_bytes)
 {
@@ -77,7 +78,7 @@ static int take_table(struct sl_checkpoint_source *source, const struct sl_snaps
     return 0;
 }
 
-/* Whether the block's kind is that of its table. */
+/* Returns true if the block's kind matches its table. */
 static bool kind_fits(const struct sl_checkpoint_source_table *table, uint8_t kind)
 {
     static const uint8_t kinds[] = {[SL_TABLE_SPARSE] = SL_SNAPSHOT_ROWS,
@@ -86,7 +87,7 @@ static bool kind_fits(const struct sl_checkpoint_source_table *table, uint8_t ki
     return kinds[table->info.spec.kind] == kind;
 }
 
-/* *visits: it is one for the visitor. */
+/* Validates a block. *visits: pass it to the visitor. */
 static int take_block(struct sl_checkpoint_source *source,
                       const struct sl_checkpoint_manifest *manifest,
                       const struct sl_snapshot_block *block, struct numbers *numbers, bool *visits,
@@ -190,7 +191,7 @@ int sl_checkpoint_source_walk(const struct sl_checkpoint_source *source,
                               sl_checkpoint_source_visit_fn visit, void *ctx, char *reason,
                               size_t reason_bytes)
 {
-    struct sl_checkpoint_source known = *source; /* all tables are known: none is added */
+    struct sl_checkpoint_source known = *source; /* all tables are known, so none is added */
     return walk(&known,
                 1U << SL_SNAPSHOT_TABLE | 1U << SL_SNAPSHOT_ROWS | 1U << SL_SNAPSHOT_DENSE |
                     1U << SL_SNAPSHOT_KV,

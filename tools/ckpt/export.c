@@ -69,7 +69,7 @@ static int write_block(void *ctx, uint32_t table, const struct sl_snapshot_block
                : sl_export_table_write(export, block, job->archive, reason, reason_bytes);
 }
 
-/* What the tables are besides their values, by which an import makes the same tables again. */
+/* Defines tensors, and metadata from which an import restores the table properties. */
 static int describe(struct job *job, char *reason, size_t reason_bytes)
 {
     const enum sl_tensor_type keys =

@@ -33,7 +33,7 @@ static uint32_t row_floats(const struct sl_export_table *export)
     return export->table->info.spec.dim + export->table->slot_floats;
 }
 
-/* Floats of a dense table's block, its slots included; 0: there is no such block. */
+/* Returns the floats of a dense block with its slots; 0: no such block. */
 static uint32_t block_floats(const struct sl_export_table *export, uint64_t number,
                              uint32_t *elements)
 {
@@ -43,9 +43,9 @@ static uint32_t block_floats(const struct sl_export_table *export, uint64_t numb
                : *elements * (1 + export->table->slots_per_value) + export->table->slots_per_row;
 }
 
-/* ---- First: which keys there are ------------------------------------------------------------- */
+/* First pass: keys */
 
-/* Takes one record, and counts it. */
+/* Reads and counts one record. */
 typedef int (*count_fn)(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
                         size_t reason_bytes);
 
@@ -63,7 +63,7 @@ static int count_row(struct sl_export_table *export, struct sl_bytes *cursor, ch
                : no_memory(export, reason, reason_bytes);
 }
 
-/* The number of a dense record's block; its bytes depend on it. */
+/* Reads a dense record, whose size depends on its block number. */
 static bool take_dense(const struct sl_export_table *export, struct sl_bytes *cursor,
                        struct sl_snapshot_record *record, uint32_t *elements)
 {
@@ -139,8 +139,7 @@ int sl_export_table_count(struct sl_export_table *export, const struct sl_snapsh
     return cursor.left == 0 ? 0 : malformed(export, reason, reason_bytes);
 }
 
-/* ---- Then: what tensors that makes ------------------------------------------------------------
- */
+/* Tensors */
 
 struct describer {
     const struct sl_export_table *export;
@@ -150,7 +149,7 @@ struct describer {
     size_t reason_bytes;
 };
 
-/* A tensor of one length, or of two where the second is not 0. Returns its number. */
+/* Adds a tensor [rows], or [rows][columns] if columns is not 0. Returns its index. */
 static uint32_t add(struct describer *describer, const char *suffix, enum sl_tensor_type type,
                     uint64_t rows, uint64_t columns)
 {
@@ -207,7 +206,7 @@ static void describe_kv(struct describer *describer, struct sl_export_table *exp
     export->keys = add(describer, ".keys", keys, n, 0);
     export->lengths = add(describer, ".lens", SL_TENSOR_I64, n, 0);
     export->values = add(describer, ".values", type, export->value_count, 0);
-    /* Lengths become the places at which the arrays begin; the last ends at value_count. */
+    /* Turns lengths into offsets; the last array ends at value_count. */
     uint64_t at = 0;
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t length = export->lens[i];
@@ -252,8 +251,7 @@ int sl_export_table_describe(struct sl_export_table *export, bool slots, enum sl
     return describer.err;
 }
 
-/* ---- Last: the values -------------------------------------------------------------------------
- */
+/* Second pass: values */
 
 struct output {
     struct sl_tensor_writer *archive;
@@ -262,7 +260,7 @@ struct output {
     size_t reason_bytes;
 };
 
-/* Items [first, first + count) of a tensor; nothing where there is no such tensor. */
+/* Writes items [first, first + count) of a tensor, if it exists. */
 static void put(struct output *output, uint32_t tensor, uint64_t first, const void *from,
                 uint64_t count, size_t item_bytes)
 {
@@ -289,7 +287,7 @@ static void write_row(struct output *output, const struct sl_export_table *expor
     const uint32_t slots = export->table->slot_floats;
     uint64_t at = 0;
     const bool found = sl_row_index_find(&export->rows, record->key, &at);
-    sl_assert(found); /* the files have been read before, and have checksums */
+    sl_assert(found); /* the first pass has read the same files, with checksums */
     put(output, export->keys, at, &record->key, 1, sizeof record->key);
     put(output, export->values, at * dim, record->floats, dim, sizeof(float));
     put(output, export->slots, at * slots, record->floats + dim, slots, sizeof(float));

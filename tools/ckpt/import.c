@@ -29,8 +29,8 @@ static bool has(const struct sl_safetensors *file, const char *name, const char 
     return sl_tensor_find(&file->tensors, whole) != NULL;
 }
 
-/* The table that the tensor is a part of: the one of its name, or, where it is a companion of
- * others, the one of theirs. */
+/* Returns the name of the tensor's table: its own, or without the suffix if it is a companion of
+ * other tensors. */
 static void table_name(const struct sl_safetensors *file, const struct sl_tensor *tensor,
                        char name[SL_TENSOR_NAME_BYTES])
 {
@@ -95,7 +95,7 @@ static int find_tables(struct job *job, char *reason, size_t reason_bytes)
     return 0;
 }
 
-/* ---- What the tables are besides ------------------------------------------------------------- */
+/* Table properties */
 
 static int read_metadata(const struct job *job, struct sl_import_table *table, char *reason,
                          size_t reason_bytes)
@@ -111,7 +111,7 @@ static int read_metadata(const struct job *job, struct sl_import_table *table, c
     return err;
 }
 
-/* "NAME:text" of one, "text" of all. */
+/* "NAME:text" for one table, "text" for all. */
 static int read_with(struct job *job, const char *with, char *reason, size_t reason_bytes)
 {
     char name[SL_TABLE_NAME_BYTES] = "";
@@ -128,7 +128,7 @@ static int read_with(struct job *job, const char *with, char *reason, size_t rea
         }
         found = true;
         if (colon == NULL && table->info.spec.kind == SL_TABLE_KV) {
-            continue; /* has an optimizer of its own */
+            continue; /* KV tables have a fixed optimizer */
         }
         char why[512];
         int err = sl_spec_text_read(text, &table->info, why, sizeof why);
@@ -165,7 +165,7 @@ static int specify(struct job *job, char *reason, size_t reason_bytes)
     return err;
 }
 
-/* ---- The checkpoint -------------------------------------------------------------------------- */
+/* Checkpoint */
 
 static int write_end(struct sl_import_sink *sink, char *reason, size_t reason_bytes)
 {
@@ -207,7 +207,7 @@ static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block
     return err;
 }
 
-/* What was written before an error. */
+/* Removes the files written before an error. */
 static void remove_files(const struct job *job)
 {
     char path[SL_DISK_PATH_BYTES];

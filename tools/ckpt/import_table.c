@@ -10,10 +10,10 @@
 #include "tools/ckpt/row_index.h"
 #include "tools/ckpt/spec_text.h"
 
-#define CHUNK_BYTES (1U << 20) /* of one tensor, read at a time */
+#define CHUNK_BYTES (1U << 20) /* read at a time, of one tensor */
 #define CHUNK_KEYS  (CHUNK_BYTES / sizeof(uint64_t))
 
-/* ---- Which tensors --------------------------------------------------------------------------- */
+/* Tensors */
 
 static const struct sl_tensor *find(const struct sl_safetensors *file, const char *name,
                                     const char *suffix)
@@ -39,7 +39,7 @@ static int refuse(const struct sl_tensor *tensor, const char *why, char *reason,
     return SL_ERR_INVALID;
 }
 
-/* A tensor of i64, [n], or none. */
+/* Checks that the tensor is i64 [n], or NULL. */
 static int check_numbers(const struct sl_tensor *tensor, uint64_t n, const char *why, char *reason,
                          size_t reason_bytes)
 {
@@ -127,7 +127,7 @@ int sl_import_table_find(const struct sl_safetensors *file, const char *name,
         table.keys = NULL;
         table.lens = NULL;
         table.values = find(file, name, "");
-        sl_assert(table.values != NULL); /* a tensor of that name led here */
+        sl_assert(table.values != NULL); /* a tensor with this name was found */
         err = find_dense(&table, reason, reason_bytes);
     }
     if (err == 0) {
@@ -136,7 +136,7 @@ int sl_import_table_find(const struct sl_safetensors *file, const char *name,
     return err;
 }
 
-/* ---- What the optimizer keeps ---------------------------------------------------------------- */
+/* Optimizer state */
 
 static uint64_t block_count(const struct sl_import_table *table)
 {
@@ -144,7 +144,8 @@ static uint64_t block_count(const struct sl_import_table *table)
            SL_PARTITION_BLOCK_ELEMENTS;
 }
 
-/* An f32 tensor of rows and columns, or none where the optimizer has no such slots. */
+/* Checks that the tensor is f32 [rows][columns], or NULL. It must be NULL if the optimizer has no
+ * such slots. */
 static int check_slots(const struct sl_import_table *table, const struct sl_tensor *slots,
                        uint64_t rows, uint64_t columns, char *reason, size_t reason_bytes)
 {
@@ -203,7 +204,7 @@ int sl_import_table_check(struct sl_import_table *table, char *reason, size_t re
         err = check_state(table, reason, reason_bytes);
     }
     if (err == 0 && table->steps == NULL) {
-        info->step = 0; /* it begins anew */
+        info->step = 0; /* starts anew */
         sl_optimizer_state_init(&info->spec.optimizer, &info->state);
     }
     return err;

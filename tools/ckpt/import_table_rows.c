@@ -1,4 +1,4 @@
-/* The records of an import's tables. */
+/* Writes the records of imported tables. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #define CHUNK_BYTES (1U << 20) /* of values, read at a time */
 #define CHUNK_ROWS  1024U
 
-/* One table on its way into one shard's file. */
+/* Writing one table to one shard's file. */
 struct pour {
     const struct sl_safetensors *file;
     const struct sl_import_table *table;
@@ -21,10 +21,10 @@ struct pour {
     size_t reason_bytes;
     uint64_t *keys;  /* [CHUNK_ROWS] */
     float *values;   /* of a chunk */
-    float *slots;    /* likewise */
+    float *slots;    /* of a chunk */
     int64_t *steps;  /* [CHUNK_ROWS] */
-    int64_t *counts; /* likewise */
-    float *record;   /* one record's floats */
+    int64_t *counts; /* [CHUNK_ROWS] */
+    float *record;   /* of one record */
 };
 
 static int send(struct pour *pour, enum sl_snapshot_kind next)
@@ -54,7 +54,7 @@ static int put_record(struct pour *pour, enum sl_snapshot_kind kind,
     return err;
 }
 
-/* Items of a tensor, nothing where there is no such tensor. */
+/* Reads items of a tensor, if it exists. */
 static int read_items(const struct pour *pour, const struct sl_tensor *tensor, uint64_t first,
                       void *to, uint64_t count, size_t item_bytes)
 {
@@ -64,7 +64,7 @@ static int read_items(const struct pour *pour, const struct sl_tensor *tensor, u
                                      (size_t)count * item_bytes, pour->reason, pour->reason_bytes);
 }
 
-/* A step or a count: 0 where there is none. */
+/* Validates a step or count; 0 without a tensor. */
 static int take_number(const struct pour *pour, const struct sl_tensor *tensor, int64_t value,
                        uint32_t *out)
 {
@@ -88,7 +88,7 @@ static int take_visits(const struct pour *pour, uint32_t at, struct sl_snapshot_
                     : take_number(pour, pour->table->counts, pour->counts[at], &record->count);
 }
 
-/* As the optimizer begins. */
+/* Sets the optimizer's initial slots. */
 static void init_slots(const struct sl_import_table *table, uint32_t values, float *slots)
 {
     memset(slots, 0, sl_optimizer_slot_floats(table->optimizer, values) * sizeof(float));
@@ -97,7 +97,7 @@ static void init_slots(const struct sl_import_table *table, uint32_t values, flo
     }
 }
 
-/* ---- Sparse ---------------------------------------------------------------------------------- */
+/* Sparse */
 
 static int read_rows(struct pour *pour, uint64_t first, uint32_t count)
 {
@@ -153,7 +153,7 @@ static int pour_rows(struct pour *pour)
     return err;
 }
 
-/* ---- Dense ----------------------------------------------------------------------------------- */
+/* Dense */
 
 static int pour_block(struct pour *pour, uint64_t number)
 {
@@ -203,9 +203,9 @@ static int pour_dense(struct pour *pour)
     return err;
 }
 
-/* ---- KV -------------------------------------------------------------------------------------- */
+/* KV */
 
-/* The array of a key, whose values begin at `at`. */
+/* Writes the array of a key, whose values start at `at`. */
 static int pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t at)
 {
     const uint32_t value_bytes = pour->table->info.spec.dim;
@@ -223,7 +223,7 @@ static int pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t
         if (err != 0) {
             break;
         }
-        /* As many as there is room for; the rest is read again. */
+        /* Writes as many as fit; the rest is read again. */
         const uint32_t put = sl_snapshot_put_kv(pour->sink->block, &piece, value_bytes);
         done += put;
         if (put < count) {
@@ -271,7 +271,7 @@ static int pour_kv(struct pour *pour)
     return err != 0 || at == table->values->count ? err : check_length(pour, 0, at);
 }
 
-/* ---- All ------------------------------------------------------------------------------------- */
+/* All tables */
 
 static bool make_memory(struct pour *pour)
 {
@@ -328,7 +328,7 @@ int sl_import_table_write(const struct sl_safetensors *file, const struct sl_imp
         err = pour_table(&pour);
     }
     if (err == 0) {
-        err = send(&pour, SL_SNAPSHOT_END); /* what is left in the block */
+        err = send(&pour, SL_SNAPSHOT_END); /* writes the rest of the block */
     }
     free(pour.keys);
     free(pour.values);

@@ -8,7 +8,7 @@
 #include "tools/ckpt/checkpoint_source.h"
 #include "tools/ckpt/spec_text.h"
 
-/* ---- ls -------------------------------------------------------------------------------------- */
+/* ls */
 
 static void format_time(int64_t time_s, char text[32])
 {
@@ -111,11 +111,11 @@ int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, char *re
     return 0;
 }
 
-/* ---- verify ---------------------------------------------------------------------------------- */
+/* verify */
 
 static void print_finding(void *ctx, const char *path, const char *why)
 {
-    (void)path; /* why names it */
+    (void)path; /* part of why */
     (void)fprintf(ctx, "DAMAGED  %s\n", why);
 }
 
@@ -132,7 +132,7 @@ static int verify_one(const char *directory, uint64_t number,
     return err;
 }
 
-/* Whether another checkpoint adds to it, and is verified with it. */
+/* Returns true if another checkpoint is based on it; it is verified with that one. */
 static bool is_base(const struct sl_checkpoint_list *list, uint64_t number)
 {
     for (uint32_t i = 0; i < list->count; i++) {

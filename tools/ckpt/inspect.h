@@ -1,4 +1,4 @@
-/* What `ls` and `verify` print. One thread; blocks. */
+/* Output of `ls` and `verify`. One thread; blocks. */
 #ifndef SL_TOOLS_CKPT_INSPECT_H
 #define SL_TOOLS_CKPT_INSPECT_H
 
@@ -7,21 +7,21 @@
 #include "ps/checkpoint/directory.h"
 #include "ps/snapshot/block.h"
 
-/* All checkpoints of a directory, a line each. Errors: as of sl_checkpoint_directory_list. */
+/* Prints one line per checkpoint of a directory. Errors: of sl_checkpoint_directory_list. */
 int sl_inspect_list(const char *directory, FILE *to, char *reason, size_t reason_bytes);
 
-/* The tables of a checkpoint, number 0: of the newest. Errors: as of sl_checkpoint_source_open. */
+/* Prints the tables of a checkpoint; number 0: the newest. Errors: of sl_checkpoint_source_open. */
 int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, char *reason,
                       size_t reason_bytes);
 
-/* Reads every byte of a checkpoint and of those that it adds to; number 0: of all in the
- * directory. A line for each that is whole, and for each file that is not. Errors: CORRUPT (what
- * was found is printed), and those of sl_checkpoint_directory_verify. */
+/* Reads every byte of a checkpoint and its bases; number 0: of all in the directory. Prints a line
+ * for each intact checkpoint and each damaged file. Errors: CORRUPT (printed), and those of
+ * sl_checkpoint_directory_verify. */
 int sl_inspect_verify(const char *directory, uint64_t number,
                       struct sl_checkpoint_shard_range range, FILE *to, char *reason,
                       size_t reason_bytes);
 
-/* A line about a table: name, kind, shape, and what it is besides. */
+/* Prints a line about a table: name, kind, shape, properties. */
 void sl_inspect_table(const struct sl_snapshot_table *table, FILE *to);
 
 #endif

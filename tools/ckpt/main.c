@@ -1,4 +1,4 @@
-/* starling-ckpt: looks at checkpoints, and turns them into files of tensors and back. */
+/* starling-ckpt inspects checkpoints and converts them to tensor files and back. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static struct {
     struct sl_cli_list with;
 } flags;
 
-/* What stands before the flags. */
+/* Arguments before the flags. */
 struct words {
     const char *items[POSITIONALS_MAX];
     uint32_t count;
@@ -106,7 +106,7 @@ struct command {
     int (*run)(const struct words *words, char *reason, size_t reason_bytes);
 };
 
-/* "12", "000012"; "newest", or none: 0. */
+/* Parses "12" or "000012"; "newest" or none: 0. */
 static int take_number(const struct words *words, uint64_t *number, char *reason,
                        size_t reason_bytes)
 {
@@ -267,7 +267,7 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-/* Takes the words that stand behind the command, and leaves the flags in argv from *at on. */
+/* Takes the arguments after the command. *at: index of the first flag in argv. */
 static int take_words(const struct command *command, int argc, char **argv, int *at,
                       struct words *words, char *reason, size_t reason_bytes)
 {
@@ -329,7 +329,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
     const struct command *command = find_command(name);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error, not an end */
+    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error */
     if (command != NULL) {
         return run(command, argc, argv);
     }

@@ -17,7 +17,7 @@
 #define END64_BYTES        56
 #define END_BYTES          (END64_BYTES + 20 + 22)
 #define VERSION            45     /* ZIP64 */
-#define DATE_1980          0x0021 /* the 1st of January: the same file for the same tensors */
+#define DATE_1980          0x0021 /* 1 January: same tensors, same file */
 #define ARRAY_HEAD_ALIGNED 64
 
 static void put_u16(struct sl_bytes_writer *writer, uint16_t value)
@@ -59,7 +59,8 @@ size_t sl_npz_array_head(const struct sl_tensor *tensor, uint8_t *to)
                            tensor->shape[i], i + 1 < tensor->rank ? " " : "");
     }
     length += snprintf(text + length, sizeof text - (size_t)length, "), }");
-    /* Magic, version 1.0, a length; spaces up to a multiple of 64, a line's end. */
+    /* Magic, version 1.0 and length; then the text, padded with spaces to a multiple of 64, and a
+     * newline. */
     const size_t whole = (10 + (size_t)length + 1 + ARRAY_HEAD_ALIGNED - 1) / ARRAY_HEAD_ALIGNED *
                          ARRAY_HEAD_ALIGNED;
     sl_assert(whole <= sizeof text);
@@ -95,7 +96,8 @@ uint64_t sl_npz_layout(struct sl_tensors *tensors)
     return at;
 }
 
-/* What the local header and the directory's entry have in common; the sizes stand behind. */
+/* Writes the common part of local header and directory entry. The ZIP64 extra field has the
+ * sizes. */
 static void put_common(struct sl_bytes_writer *writer, uint32_t crc, const struct sl_tensor *tensor,
                        uint16_t extra_bytes)
 {
@@ -145,7 +147,7 @@ static void put_entry(struct sl_bytes_writer *writer, const struct sl_tensor *te
     put_u16(writer, 0); /* one disk */
     put_u16(writer, 0);
     put_u32(writer, 0);
-    put_u32(writer, UINT32_MAX); /* where it is: behind */
+    put_u32(writer, UINT32_MAX); /* offset: in the ZIP64 extra field */
     put_name(writer, tensor);
     put_u16(writer, 1);
     put_u16(writer, ENTRY_EXTRA_BYTES - 4);
@@ -166,11 +168,11 @@ static void put_end(struct sl_bytes_writer *writer, uint64_t count, uint64_t at,
     put_u64(writer, count);
     put_u64(writer, bytes);
     put_u64(writer, at);
-    put_u32(writer, 0x07064b50); /* where that is */
+    put_u32(writer, 0x07064b50); /* ZIP64 end locator */
     put_u32(writer, 0);
     put_u64(writer, at + bytes);
     put_u32(writer, 1);
-    put_u32(writer, 0x06054b50); /* the end of old, which refers to it */
+    put_u32(writer, 0x06054b50); /* classic end record, which refers to the ZIP64 one */
     put_u32(writer, 0);
     put_u16(writer, UINT16_MAX);
     put_u16(writer, UINT16_MAX);

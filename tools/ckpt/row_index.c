@@ -4,7 +4,7 @@
 
 #include "core/hash.h"
 
-/* Where the key is, or would be. */
+/* Returns the slot of the key, or a free slot for it. */
 static struct sl_row_index_place *seek(const struct sl_row_index *rows, uint64_t key)
 {
     uint64_t at = sl_hash_key(key);

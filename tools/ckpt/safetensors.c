@@ -21,7 +21,7 @@ static const char *type_text(enum sl_tensor_type type)
     }
 }
 
-/* Offsets from the first byte behind the head. */
+/* Sets offsets from the end of the header. */
 static void set_places(struct sl_tensors *tensors)
 {
     static const uint32_t sizes[] = {8, 4, 1};

@@ -1,4 +1,4 @@
-/* Reading a safetensors file that anyone may have made. */
+/* Reads safetensors files from untrusted sources. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -68,7 +68,7 @@ static enum sl_tensor_type type_of(const char *name)
     return SL_TENSOR_OTHER;
 }
 
-/* A number that is not negative; false: it is none. */
+/* False: not a number, or negative. */
 static bool take_number(const json_t *value, uint64_t *out)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0) {
@@ -175,7 +175,7 @@ static int by_place(const void *one, const void *other)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* No gap, nothing twice, nothing behind. */
+/* Checks that the tensors neither overlap nor leave gaps, also at the end. */
 static int check_places(const struct parser *parser)
 {
     const struct sl_tensors *tensors = &parser->file->tensors;
@@ -261,7 +261,7 @@ int sl_safetensors_open(const char *path, struct sl_safetensors *out, char *reas
     struct parser parser = {.file = out, .reason = reason, .reason_bytes = reason_bytes};
     *out = (struct sl_safetensors){0};
     (void)snprintf(out->path, sizeof out->path, "%s", path);
-    /* O_NONBLOCK: what is not a regular file, a pipe for one, is not waited for. */
+    /* O_NONBLOCK: do not wait on a pipe or another special file. */
     out->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (out->fd < 0 || fstat(out->fd, &info) != 0) {
         const int said = errno;

@@ -67,7 +67,7 @@ static const char *optimizer_name(uint32_t kind)
     return sl_optimizer_find((enum sl_optimizer_kind)kind, SL_OPTIMIZER_SIMD_SCALAR)->name;
 }
 
-/* ---- Writing --------------------------------------------------------------------------------- */
+/* Writing */
 
 static void write_value(const struct word *word, const struct sl_snapshot_table *table, char *text,
                         size_t text_bytes)
@@ -113,7 +113,7 @@ void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC
     }
 }
 
-/* ---- Reading --------------------------------------------------------------------------------- */
+/* Reading */
 
 void sl_spec_text_init(struct sl_snapshot_table *table)
 {
@@ -121,7 +121,7 @@ void sl_spec_text_init(struct sl_snapshot_table *table)
     sl_optimizer_state_init(&table->spec.optimizer, &table->state);
 }
 
-/* Its index among them, or -1. */
+/* Returns the index in names, or -1. */
 static int choose(const char *text, const char *const *names, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -147,7 +147,7 @@ static int read_f32(const struct word *word, const char *text, void *at, char *r
     if (end == text || *end != '\0' || !isfinite(value)) {
         return refuse(word, text, "a number", reason, reason_bytes);
     }
-    if (word->kind == WORD_POWER && !(value >= 0 && value < 1)) { /* as sl_snapshot_take_table */
+    if (word->kind == WORD_POWER && !(value >= 0 && value < 1)) { /* as in sl_snapshot_take_table */
         return refuse(word, text, "a number from 0 to below 1", reason, reason_bytes);
     }
     memcpy(at, &value, sizeof value);
@@ -221,7 +221,7 @@ static int read_value(const struct word *word, const char *text, struct sl_snaps
     return err;
 }
 
-/* The powers follow from the betas, unless they are said. */
+/* The powers follow from the betas, unless given. */
 static void follow(const struct word *word, struct sl_snapshot_table *table)
 {
     if (strcmp(word->name, "beta1") == 0 || strcmp(word->name, "beta2") == 0) {

@@ -1,4 +1,4 @@
-/* Arrays with names, as files of tensors have them. Any thread; allocates. */
+/* Named arrays of a tensor file. Any thread; allocates. */
 #ifndef SL_TOOLS_CKPT_TENSOR_H
 #define SL_TOOLS_CKPT_TENSOR_H
 
@@ -15,13 +15,13 @@ enum sl_tensor_type { SL_TENSOR_F32, SL_TENSOR_I64, SL_TENSOR_U64, SL_TENSOR_U8,
 
 struct sl_tensor {
     char name[SL_TENSOR_NAME_BYTES];
-    char type_name[16]; /* as the file spells it: of OTHER */
+    char type_name[16]; /* as in the file; of OTHER */
     enum sl_tensor_type type;
     uint32_t rank;
     uint64_t shape[SL_TENSOR_RANK_MAX];
-    uint64_t count; /* elements: the product of the shape */
+    uint64_t count; /* elements: product of the shape */
     uint64_t bytes;
-    uint64_t at; /* of its first byte in the file */
+    uint64_t at; /* offset of its first byte in the file */
 };
 
 struct sl_tensors {
@@ -29,15 +29,15 @@ struct sl_tensors {
     uint32_t count, capacity;
 };
 
-/* Bytes of an element; 0 of OTHER. */
+/* Returns the size of an element; 0 for OTHER. */
 uint32_t sl_tensor_type_bytes(enum sl_tensor_type type);
 
-/* Appends a copy, whose count and bytes are set here (bytes not of OTHER). Errors: EXISTS (one of
- * that name), TOO_LARGE (too many; more than 2^62 bytes), NO_MEMORY; with a reason. */
+/* Appends a copy and sets its count and bytes (not bytes of OTHER). Errors: EXISTS (duplicate
+ * name), TOO_LARGE (too many, or over 2^62 bytes), NO_MEMORY; with a reason. */
 int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor, char *reason,
                   size_t reason_bytes);
 
-/* NULL: there is none. */
+/* Returns NULL if there is none. */
 const struct sl_tensor *sl_tensor_find(const struct sl_tensors *tensors, const char *name);
 
 void sl_tensor_fini(struct sl_tensors *tensors);

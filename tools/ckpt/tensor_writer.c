@@ -13,16 +13,16 @@
 #include "tools/ckpt/npz.h"
 #include "tools/ckpt/safetensors.h"
 
-#define RUN_BYTES  (256U << 10) /* adjoining pieces are written together */
+#define RUN_BYTES  (256U << 10) /* adjacent pieces are written together */
 #define RUNS       16
 #define PATH_BYTES 1024
 
-/* Bytes of a tensor that wait to be written. */
+/* Buffered data of a tensor. */
 struct run {
     uint32_t tensor;
     uint64_t first;
     size_t bytes;
-    uint8_t *held; /* [RUN_BYTES]; NULL: none yet */
+    uint8_t *held; /* [RUN_BYTES]; NULL: not allocated */
 };
 
 struct sl_tensor_writer {
@@ -96,7 +96,8 @@ static int open_part(struct sl_tensor_writer *archive, char *reason, size_t reas
     return archive->fd < 0 ? refuse(archive, "create", reason, reason_bytes) : 0;
 }
 
-/* What stands before the tensors, and their places. The zip's heads come last: they have sums. */
+/* Sets offsets and writes the header. The zip's headers are written at the end, since they contain
+ * checksums. */
 static int begin(struct sl_tensor_writer *archive, const json_t *metadata, char *reason,
                  size_t reason_bytes)
 {
@@ -120,7 +121,7 @@ static int begin(struct sl_tensor_writer *archive, const json_t *metadata, char 
             return err;
         }
     }
-    /* What is never written is zeros. */
+    /* Unwritten bytes are zero. */
     return ftruncate(archive->fd, (off_t)archive->end) == 0
                ? 0
                : refuse(archive, "write", reason, reason_bytes);
@@ -196,7 +197,7 @@ int sl_tensor_writer_write(struct sl_tensor_writer *archive, uint32_t tensor, ui
     return 0;
 }
 
-/* Of the npy header and of what lies in the file. */
+/* Computes the CRC-32 of the npy header and the data in the file. */
 static int sum(struct sl_tensor_writer *archive, const struct sl_tensor *tensor, uint8_t *buffer,
                uint32_t *crc, char *reason, size_t reason_bytes)
 {

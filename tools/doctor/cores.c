@@ -1,4 +1,4 @@
-/* Cores and their quota, NUMA, the clock, pages. */
+/* Cores, CPU quota, NUMA, clock, huge pages. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -12,7 +12,7 @@ struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_docto
 {
     sl_assert(doctor->count < SL_DOCTOR_FINDINGS_MAX);
     struct sl_doctor_finding *finding = &doctor->findings[doctor->count];
-    /* The last one is overwritten for ever. */
+    /* The last element is overwritten when the array is full. */
     doctor->count += doctor->count + 1 < SL_DOCTOR_FINDINGS_MAX;
     *finding = (struct sl_doctor_finding){
         .verdict = verdict,

@@ -1,6 +1,6 @@
-/* `starling-ps doctor`: what a ps needs of its machine for each transport, whether it is there, and
- * what to do where it is not. It changes nothing, and starts no ps. What it sees of the machine it
- * sees through struct sl_doctor_system, so that tests can show it another one. One thread. */
+/* `starling-ps doctor` checks what each transport needs of this host, and prints remedies. It
+ * changes nothing and starts no ps. It sees the host only through struct sl_doctor_system, so that
+ * tests can simulate one. One thread. */
 #ifndef SL_TOOLS_DOCTOR_DOCTOR_H
 #define SL_TOOLS_DOCTOR_DOCTOR_H
 
@@ -18,15 +18,14 @@
 
 #define SL_DOCTOR_DEVICES_MAX 32
 
-/* What is asked for. */
 struct sl_doctor_options {
-    uint32_t transports;     /* that must run: a set, not empty */
-    const char *rdma_device; /* names with commas between; NULL: any */
+    uint32_t transports;     /* required: a set, not empty */
+    const char *rdma_device; /* comma-separated names; NULL: any */
     uint32_t rdma_gid;       /* index + 1; 0: the address decides */
-    /* Endpoints of rdma that the cluster has, this machine's among them. */
+    /* The cluster's RDMA endpoints, including this host's. */
     const struct sl_endpoint *endpoints;
     uint32_t endpoint_count;
-    const struct sl_endpoint_device *dpdk_devices; /* that a ps would have */
+    const struct sl_endpoint_device *dpdk_devices; /* devices of a ps */
     uint32_t dpdk_device_count;
     uint32_t reactors;
     bool pin, polling;
@@ -34,31 +33,30 @@ struct sl_doctor_options {
     bool json;
 };
 
-/* What the kernel's io_uring can do. */
+/* Features of the kernel's io_uring. */
 struct sl_doctor_ring {
     bool deferred_taskrun, multishot_recv, provided_buffer_rings;
 };
 
-/* The machine. */
+/* The host. */
 struct sl_doctor_system {
-    const char *root;        /* before every path that is read: "" */
-    uint32_t cores;          /* that the affinity mask leaves */
-    uint64_t files_max;      /* the hard limits of the process; UINT64_MAX: none */
+    const char *root;        /* prefix of all paths read: "" */
+    uint32_t cores;          /* in the affinity mask */
+    uint64_t files_max;      /* hard limits of the process; UINT64_MAX: none */
     uint64_t memlock_max;    /* bytes */
-    const char *no_memfd;    /* why there is no shared memory; NULL: there is */
-    const char *no_abstract; /* the same of unix sockets in the abstract name space */
+    const char *no_memfd;    /* why shared memory is missing; NULL: available */
+    const char *no_abstract; /* the same for unix sockets with abstract names */
     int (*probe_ring)(struct sl_doctor_ring *out); /* 0, or a negative errno */
-    /* Why the program has no such transport, or NULL. */
+    /* Returns why this program lacks the transport; NULL: available. */
     const char *(*missing)(enum sl_endpoint_scheme scheme);
-    /* Names of the devices for which the RDMA libraries have a provider; returns their number. NULL
-     * where nobody can say. */
+    /* Lists devices with a provider in the RDMA libraries; returns their number. NULL: unknown. */
     uint32_t (*rdma_devices)(char names[][SL_RDMA_DEVICE_NAME_BYTES], uint32_t most);
 };
 
-/* This machine. */
+/* Reads this host. */
 void sl_doctor_system_read(struct sl_doctor_system *out);
 
-/* Makes every check and writes the result. True when all transports that were asked for can run. */
+/* Runs all checks and prints the result. True: all required transports can run. */
 bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doctor_system *system,
                    FILE *out);
 

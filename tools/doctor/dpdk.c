@@ -1,5 +1,5 @@
-/* What DPDK needs: the plug-in, memory for packets, and of each device that was named what its kind
- * needs. No device is opened, nor DPDK started. */
+/* DPDK: the plug-in, packet memory, and the needs of each named device. Opens no device and does
+ * not start DPDK. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 #define CAP_SYS_ADMIN 21U
 #define CAP_BPF       39U
 
-/* What a process wants, and what each of its reactors does for each device, as the plug-in counts;
- * frames of 1500 bytes. */
+/* Memory of a process, and of each reactor per device, as in the plug-in; for frames of 1500
+ * bytes. */
 #define MIB           ((uint64_t)1 << 20)
 #define PROCESS_BYTES (64 * MIB)
 #define DEVICE_BYTES  (17 * MIB)
@@ -38,7 +38,7 @@ static bool check_plug_in(struct sl_doctor *doctor)
         (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "dpdk plug-in", "it loads");
         return true;
     }
-    /* What to do may be in it. */
+    /* The text may contain the remedy. */
     const char *advice = strstr(why, ": install");
     const int length = advice == NULL ? (int)strlen(why) : (int)(advice - why);
     sl_doctor_advise(
@@ -47,7 +47,7 @@ static bool check_plug_in(struct sl_doctor *doctor)
     return false;
 }
 
-/* ---- Memory ---- */
+/* Memory */
 
 static uint64_t free_huge_bytes(const struct sl_doctor *doctor)
 {
@@ -83,7 +83,7 @@ static void check_memory(struct sl_doctor *doctor, uint32_t device_count)
                      (wanted + 2 * MIB - 1) / (2 * MIB));
 }
 
-/* ---- Devices on the PCI bus ---- */
+/* PCI devices */
 
 static bool is_pci(const char *name)
 {
@@ -105,7 +105,7 @@ static void check_node(struct sl_doctor *doctor, const struct sl_endpoint_device
     }
 }
 
-/* vfio gives a device to a program by its group of the IOMMU. */
+/* vfio assigns a device to a program by its IOMMU group. */
 static void check_vfio(struct sl_doctor *doctor, const struct sl_endpoint_device *device)
 {
     char group[64], path[128];
@@ -132,7 +132,7 @@ static void check_vfio(struct sl_doctor *doctor, const struct sl_endpoint_device
     }
 }
 
-/* A network interface of the kernel's: a device that is shared with it, or stands on it. */
+/* Checks a network interface that shares the device with the kernel, or that the device uses. */
 static void check_interface(struct sl_doctor *doctor, const struct sl_endpoint_device *device,
                             const char *name)
 {
@@ -192,9 +192,9 @@ static void check_pci(struct sl_doctor *doctor, const struct sl_endpoint_device 
     }
 }
 
-/* ---- Devices that are made ---- */
+/* Virtual devices */
 
-/* The value of `key` among "key=value,key=value"; false: it is not there. */
+/* Finds the value of `key` in "key=value,key=value"; false: none. */
 static bool find_argument(const struct sl_endpoint_device *device, const char *key, char *value,
                           size_t value_bytes)
 {
@@ -279,7 +279,7 @@ static void check_made(struct sl_doctor *doctor, const struct sl_endpoint_device
     }
 }
 
-/* ---- All ---- */
+/* All devices */
 
 static void check_device(struct sl_doctor *doctor, const struct sl_endpoint_device *device)
 {

@@ -1,4 +1,4 @@
-/* Reads what the kernel shows of the machine. */
+/* Reads the kernel's files about the host. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -1,23 +1,23 @@
-/* The addresses of RDMA devices: tables of GIDs, one a port. */
+/* Addresses of RDMA devices: one GID table per port. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
 #include "tools/doctor/internal.h"
 
-#define GIDS_MAX      1024 /* entries of a table that are looked at */
-#define GIDS_SAID_MAX 64   /* a line each, of all devices; and the chosen one */
-#define ENDPOINTS_MAX 16   /* likewise */
+#define GIDS_MAX      1024 /* entries read per table */
+#define GIDS_SAID_MAX 64   /* printed for all devices, besides the chosen one */
+#define ENDPOINTS_MAX 16   /* printed for all devices */
 
 static const uint32_t rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
 
 struct gid {
-    char address[INET6_ADDRSTRLEN]; /* as an endpoint has it */
+    char address[INET6_ADDRSTRLEN]; /* as in an endpoint */
     char type[32];                  /* "RoCE v2" */
     char netdev[32];                /* "": none */
 };
 
-/* False: the table is shorter. An entry that is not used has the address "". */
+/* False: end of the table. An unused entry has the address "". */
 static bool read_gid(const struct sl_doctor *doctor, const struct sl_doctor_port *port,
                      uint32_t index, struct gid *out)
 {
@@ -43,7 +43,7 @@ static bool read_gid(const struct sl_doctor *doctor, const struct sl_doctor_port
     return true;
 }
 
-/* The one type of RoCE that has addresses of IP, and that routers pass on. */
+/* RoCE v2 is the only RoCE type with IP addresses, and routable. */
 static bool is_usable(const struct sl_doctor_port *port, const struct gid *gid)
 {
     return gid->address[0] != '\0' && (!port->is_ethernet || strcmp(gid->type, "RoCE v2") == 0);

@@ -1,14 +1,14 @@
-/* What the kernel gives to every ps: io_uring and descriptors; and to TCP and shared memory. */
+/* Kernel features: io_uring and descriptors for every ps; TCP and shared memory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "tools/doctor/internal.h"
 
-/* Ample for a ps of some hundred workers; each connection takes a descriptor. */
+/* Enough for a ps with some hundred workers; each connection takes a descriptor. */
 #define FILES_AMPLE 4096
 
-/* "without a, b" of what is not there, into text. Returns how many. */
+/* Lists the missing features; returns how many. */
 static uint32_t list_lacks(const struct sl_doctor_ring *ring, char *text, size_t text_bytes)
 {
     const struct {

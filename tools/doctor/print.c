@@ -1,4 +1,4 @@
-/* What the doctor says: lines for people, or JSON for programs. */
+/* Prints findings as text or JSON. */
 #include <string.h>
 
 #include "tools/doctor/internal.h"
@@ -49,8 +49,8 @@ void sl_doctor_print(const struct sl_doctor *doctor, FILE *out)
     }
 }
 
-/* The bytes of the character of UTF-8 (RFC 3629) that begins here; 0: none does. Never looks beyond
- * the NUL. */
+/* Returns the length of the UTF-8 character (RFC 3629) at text; 0: invalid. Does not read past the
+ * NUL. */
 static uint32_t utf8_bytes(const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -69,7 +69,7 @@ static uint32_t utf8_bytes(const char *text)
     return is_overlong || is_surrogate || is_beyond ? 0 : more + 1;
 }
 
-/* What is in files and names may be anything. What is no UTF-8 becomes U+FFFD, byte by byte. */
+/* Files and names may have any bytes: each invalid UTF-8 byte becomes U+FFFD. */
 static void print_string(const char *text, FILE *out)
 {
     (void)fputc('"', out);

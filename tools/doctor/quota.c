@@ -1,4 +1,4 @@
-/* How much of the processor the control groups above this process leave to it. */
+/* CPU quota of the control groups above this process. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define GROUP_BYTES 512
 
-/* "MAX PERIOD" of version 2, where MAX may be "max"; thousandths of a core. */
+/* Parses "MAX PERIOD" of version 2, where MAX may be "max", to 1/1000 core. */
 static uint64_t parse_max(const char *line)
 {
     uint64_t quota, period;
@@ -21,7 +21,7 @@ static uint64_t read_group(const struct sl_doctor *doctor, const char *mount, co
     if (sl_doctor_files_line(doctor, line, sizeof line, "%s%s/cpu.max", mount, group)) {
         return parse_max(line);
     }
-    /* Version 1; no limit is -1. */
+    /* Version 1: -1 is no limit. */
     if (!sl_doctor_files_line(doctor, quota, sizeof quota, "%s%s/cpu.cfs_quota_us", mount, group) ||
         !sl_doctor_files_line(doctor, period, sizeof period, "%s%s/cpu.cfs_period_us", mount,
                               group) ||
@@ -32,8 +32,8 @@ static uint64_t read_group(const struct sl_doctor *doctor, const char *mount, co
     return parse_max(line);
 }
 
-/* The least of a group and of all above it. Within a container the names may be those outside, and
- * only the top be there. */
+/* Returns the smallest quota of a group and its ancestors. In a container, group names may be those
+ * of the host, with only the root visible. */
 static uint64_t read_groups(const struct sl_doctor *doctor, const char *mount, char *group)
 {
     uint64_t least = UINT64_MAX;
@@ -49,7 +49,8 @@ static uint64_t read_groups(const struct sl_doctor *doctor, const char *mount, c
     }
 }
 
-/* Of lines "4:cpu,cpuacct:/group", and "0::/group" of version 2, the one of the controller. */
+/* Finds the controller's group in lines like "4:cpu,cpuacct:/group", or "0::/group" in version
+ * 2. */
 static void find_group(const char *lines, const char *controller, char *group, size_t group_bytes)
 {
     group[0] = '\0';

@@ -1,5 +1,4 @@
-/* What RDMA needs: libraries, devices that they know, ports that are up, memory that may be locked.
- */
+/* RDMA: libraries, devices known to them, active ports, lockable memory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,8 +10,8 @@
 #define PORTS_MAX        8
 #define CAP_IPC_LOCK_BIT 14
 
-/* What a reactor registers when it has much to do: memory for requests and replies (256 MiB), the
- * transport's own. It begins with little; with less than the least no connection can be made. */
+/* Memory that a busy reactor registers: requests and replies (256 MiB) and the transport's own. It
+ * starts with little; below LEAST_BYTES no connection is possible. */
 #define KIB              ((uint64_t)1 << 10)
 #define MIB              ((uint64_t)1 << 20)
 #define REACTOR_BYTES    (320 * MIB)
@@ -21,7 +20,7 @@
 static const uint32_t rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
 
 struct devices {
-    char names[SL_DOCTOR_DEVICES_MAX][SL_RDMA_DEVICE_NAME_BYTES]; /* in the order of choice */
+    char names[SL_DOCTOR_DEVICES_MAX][SL_RDMA_DEVICE_NAME_BYTES]; /* by preference */
     uint32_t count;
 };
 
@@ -32,7 +31,7 @@ static bool check_libraries(struct sl_doctor *doctor)
         (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "rdma library", "libibverbs, librdmacm");
         return true;
     }
-    /* What to do may be in it. */
+    /* The text may contain the remedy. */
     const char *advice = strstr(why, ": install");
     const int length = advice == NULL ? (int)strlen(why) : (int)(advice - why);
     sl_doctor_advise(
@@ -61,7 +60,7 @@ static void join_names(const struct devices *devices, char *text, size_t text_by
     }
 }
 
-/* Those of the machine that were asked for, in the order in which they were. */
+/* Selects the requested devices that exist, in the requested order. */
 static void choose_devices(struct sl_doctor *doctor, const struct devices *all,
                            struct devices *chosen)
 {
@@ -122,7 +121,7 @@ static void check_node(struct sl_doctor *doctor, const char *path, const char *m
     }
 }
 
-/* The kernel's entrances, of the connection manager and of each device. */
+/* Device nodes of the connection manager and of each device. */
 static void check_nodes(struct sl_doctor *doctor, const struct devices *devices)
 {
     static const char directory[] = "/sys/class/infiniband_verbs";
@@ -139,7 +138,7 @@ static void check_nodes(struct sl_doctor *doctor, const struct devices *devices)
     }
 }
 
-/* A device that the kernel has and the libraries do not know. */
+/* Devices of the kernel that the libraries do not support. */
 static void check_providers(struct sl_doctor *doctor, const struct devices *devices)
 {
     struct devices known = {0};
@@ -213,7 +212,7 @@ static void say_port(struct sl_doctor *doctor, const char *device, uint32_t numb
     }
 }
 
-/* Returns how many ports are up. */
+/* Returns the number of active ports. */
 static uint32_t check_ports(struct sl_doctor *doctor, const char *device, bool is_first)
 {
     char type[32];
@@ -224,7 +223,7 @@ static uint32_t check_ports(struct sl_doctor *doctor, const char *device, bool i
     for (uint32_t i = 1; i <= PORTS_MAX && read_port(doctor, device, i, &port); i++) {
         say_port(doctor, device, i, &port);
         active += port.is_active;
-        /* Of iWARP the address is the network interface's; its GIDs say nothing. */
+        /* iWARP uses the network interface's address, not GIDs. */
         if (port.is_active && !is_iwarp) {
             const struct sl_doctor_port table = {
                 .device = device,

@@ -1,4 +1,4 @@
-/* This machine, as the doctor looks at it. */
+/* Reads this host for the doctor. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,8 +12,7 @@
 #include "reactor/topology.h"
 #include "tools/doctor/doctor.h"
 
-/* Reactors see the same: sl_ring_init. Which it does not tell, why there is none, the system call
- * does. */
+/* sl_ring_init reports the features as reactors see them; the system call gives the errno. */
 static int probe_ring(struct sl_doctor_ring *out)
 {
     struct io_uring_params params = {0};
@@ -45,7 +44,7 @@ static const char *why_no_memfd(void)
     return NULL;
 }
 
-/* A unix socket that is bound to nothing gets an abstract name. */
+/* Binding a unix socket without a name assigns an abstract name. */
 static const char *why_no_abstract(void)
 {
     const struct sockaddr none = {.sa_family = AF_UNIX};
@@ -67,7 +66,7 @@ static uint64_t hard_limit(__rlimit_resource_t resource)
     return has_one ? limit.rlim_max : UINT64_MAX;
 }
 
-/* Devices are looked at one by one. */
+/* Devices are checked separately. */
 static const char *missing(enum sl_endpoint_scheme scheme)
 {
     return sl_builtin_find(scheme) == NULL ? sl_builtin_missing(scheme) : NULL;

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A pipe, or two times -1. */
+/* A pipe, or -1 twice. */
 struct ends {
     int read, write;
 };
@@ -62,7 +62,7 @@ static bool open_pipes(const struct sl_child_options *options, struct ends pipes
     return true;
 }
 
-/* In the child, until it is another program. Only what is safe after fork. */
+/* Runs in the child until exec: async-signal-safe calls only. */
 static _Noreturn void become(const struct sl_child_options *options, const struct ends *pipes,
                              pid_t launcher)
 {
@@ -71,7 +71,7 @@ static _Noreturn void become(const struct sl_child_options *options, const struc
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) {
-        _exit(1); /* it died before the kernel knew what to do then */
+        _exit(1); /* the launcher died before PR_SET_PDEATHSIG took effect */
     }
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -115,7 +115,7 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
     close_fd(&pipes[OUT].write);
     close_fd(&pipes[ERR].write);
     close_fd(&pipes[STATUS].write);
-    /* Ends without a byte when the program runs: the pipe closes at exec. */
+    /* Returns 0 bytes when the program runs, because exec closes the pipe. */
     int failure = 0;
     const ssize_t got = read(pipes[STATUS].read, &failure, sizeof failure);
     close_fd(&pipes[STATUS].read);
@@ -123,7 +123,7 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
         .pid = pid, .in = pipes[IN].write, .out = pipes[OUT].read, .err = pipes[ERR].read};
     if (got == (ssize_t)sizeof failure) {
         close_pipes(pipes);
-        waitpid(pid, NULL, 0); /* it has nothing left to do but to end */
+        waitpid(pid, NULL, 0); /* it is about to exit */
         *out = (struct sl_child){.in = -1, .out = -1, .err = -1};
         return fail("run", program, failure, reason, reason_bytes);
     }

@@ -14,7 +14,7 @@
 #define REPEAT_MS   200
 #define REPEATS_MAX 50
 
-/* Takes IPv4 as well, in its mapped form; only IPv4 where the kernel has no IPv6. */
+/* Binds to IPv6 and mapped IPv4, or to IPv4 only if the kernel lacks IPv6. */
 static bool bind_any(int *fd, uint16_t port)
 {
     const struct sockaddr_in6 six = {
@@ -53,7 +53,7 @@ int sl_completion_fd(const struct sl_completion *report)
     return report->fd;
 }
 
-/* One datagram, answered when it is of this job; false when it is not. */
+/* Parses a datagram; false: not of this job. */
 static bool parse(const struct sl_completion *report, const char *text, uint32_t *worker,
                   int *status)
 {
@@ -89,7 +89,7 @@ bool sl_completion_take(struct sl_completion *report, uint32_t *worker, int *sta
     return false;
 }
 
-/* A datagram socket connected to the peer, or -1. */
+/* Returns a datagram socket connected to the peer, or -1. */
 static int connect_to(const char *peer, char *reason, size_t reason_bytes)
 {
     struct sl_endpoint endpoint;
@@ -110,8 +110,7 @@ static int connect_to(const char *peer, char *reason, size_t reason_bytes)
     return fd;
 }
 
-/* True once the peer has answered, or nobody listens there any more: then the job is over for it.
- */
+/* True: the peer has acknowledged, or no longer listens: its job is over. */
 static bool tell(int fd, const char *text)
 {
     char answer[128];

@@ -9,7 +9,7 @@
 
 #define NUMBER_MAX 1000000U
 
-/* "{task}" or "{task+12}" at `at`, of this name: its length, or 0; *plus is 12. */
+/* Matches "{task}" or "{task+12}" at `at`. Returns its length or 0; *plus: 12. */
 static size_t match(const char *at, const char *name, uint32_t *plus)
 {
     const size_t length = strlen(name);
@@ -41,7 +41,7 @@ static bool has_worker(const char *pattern)
     return false;
 }
 
-/* False: it does not fit, or a brace is left. */
+/* False: too long, or an unmatched brace. */
 static bool expand(const char *pattern, uint32_t task, uint32_t worker, char *text,
                    size_t text_bytes)
 {

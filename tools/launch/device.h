@@ -1,5 +1,5 @@
-/* DPDK's devices of the processes of a job: each has its own, with an address of its own, so that
- * what is said of them is a pattern. Before start. */
+/* Expands patterns for the DPDK devices of processes, since each needs its own device and address.
+ * Before start. */
 #ifndef SL_TOOLS_LAUNCH_DEVICE_H
 #define SL_TOOLS_LAUNCH_DEVICE_H
 
@@ -8,11 +8,10 @@
 
 #include "tools/launch/shell_split.h"
 
-/* Appends "--dpdk-device" and a device for each that the patterns, with ';' between, stand for. In
- * a pattern {task} and {task+N} stand for the process's index, and that plus N. One with {worker}
- * or {worker+N} in it stands for `worker_count` devices, one for the index of each worker: memif,
- * and cables, lead to one peer each. patterns may be NULL. Errors: INVALID, with the reason, which
- * begins with `flag`; NO_MEMORY. */
+/* Appends "--dpdk-device" and a device for each of the ';'-separated patterns (may be NULL). {task}
+ * stands for the process's index, {task+N} for that plus N. A pattern with {worker} or {worker+N}
+ * stands for worker_count devices, one per worker index: memif and cables connect one peer each.
+ * Errors: INVALID, with a reason that starts with `flag`; NO_MEMORY. */
 int sl_device_append(const char *flag, const char *patterns, uint32_t task, uint32_t worker_count,
                      struct sl_shell_words *argv, char *reason, size_t reason_bytes);
 

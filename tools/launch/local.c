@@ -14,10 +14,10 @@
 #include "core/log.h"
 
 #define EPHEMERAL_FILE "/proc/sys/net/ipv4/ip_local_port_range"
-#define PORT_FIRST     10000U /* below are services with names */
+#define PORT_FIRST     10000U /* well-known services are below */
 #define PORT_LAST      65535U
 
-/* The range of ports for outgoing connections; Linux's default where it cannot be read. */
+/* Reads the kernel's port range for outgoing connections; default: Linux's. */
 static void read_ephemeral(unsigned *first, unsigned *last)
 {
     *first = 32768;
@@ -34,7 +34,7 @@ static void read_ephemeral(unsigned *first, unsigned *last)
     fclose(file);
 }
 
-/* A socket bound to the port, or the negative errno that tells why not. */
+/* Returns a socket bound to the port, or a negative errno. */
 static int hold_port(const char *address, uint16_t port)
 {
     struct sl_endpoint endpoint = {.port = port};
@@ -55,17 +55,15 @@ static int hold_port(const char *address, uint16_t port)
     return -failure;
 }
 
-/* Goes through the ports from a start of its own, so that two launchers that start together seldom
- * meet; holds those that are free until all are found. Returns how many it found; *failure: the
- * errno that ended the search early, or 0. */
+/* Searches ports from a random start, so that simultaneous launchers rarely collide, and holds free
+ * ones until all are found. Returns how many; *failure: errno that stopped the search, or 0. */
 static uint32_t hold_ports(const char *address, unsigned first, unsigned last, uint32_t count,
                            int *held, uint16_t *ports, int *failure)
 {
     uint64_t seed = (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
     const unsigned range = PORT_LAST - PORT_FIRST + 1;
     unsigned start = 0;
-    /* Drawn anew while it falls into the kernel's range, or every second launcher would begin
-     * right behind it. */
+    /* Redraw while in the kernel's range; otherwise many launchers would start right after it. */
     for (int draw = 0; draw < 64; draw++) {
         start = (unsigned)(sl_hash_random(&seed) % range);
         if (PORT_FIRST + start < first || PORT_FIRST + start > last) {
@@ -142,8 +140,8 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
     return err;
 }
 
-/* A reactor that polls holds a core: more of them than cores take turns, and everything waits.
- * Errors: INVALID, of a variable. */
+/* Warns if polling reactors exceed the cores: they would take turns and delay everything. Errors:
+ * INVALID, of a variable. */
 static int check_polling(const struct sl_launch_options *options, char *reason, size_t reason_bytes)
 {
     cpu_set_t set;

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIPE_READS_MAX 256 /* 1 MiB, the most that a pipe may hold */
-#define ASK_MS         50  /* how often `waits_on` is asked */
+#define PIPE_READS_MAX 256 /* 1 MiB, the maximum size of a pipe */
+#define ASK_MS         50  /* interval of `waits_on` calls */
 
 void sl_log_forward_init(struct sl_log_forward *forward, int from, int to, int copy,
                          const char *name)
@@ -26,7 +26,7 @@ void sl_log_forward_init(struct sl_log_forward *forward, int from, int to, int c
     fcntl(from, F_SETFL, O_NONBLOCK);
 }
 
-/* Whether a write of a line to fd, PIPE_BUF bytes at most, does not block. */
+/* Waits until a write of up to PIPE_BUF bytes does not block; false: drop the line. */
 static bool wait_for_room(const struct sl_log_forward *forward, int fd)
 {
     struct pollfd polled = {.fd = fd, .events = POLLOUT};
@@ -40,8 +40,8 @@ static bool wait_for_room(const struct sl_log_forward *forward, int fd)
     return true;
 }
 
-/* A write that fails does not end the job. A reader or a terminal that has gone wants no more; any
- * other failure has lost output, and is remembered. */
+/* A failed write does not end the job. EPIPE and EIO mean that the reader or terminal is gone; any
+ * other error has lost output and is recorded. */
 static void write_all(struct sl_log_forward *forward, int fd, const char *bytes, size_t count)
 {
     while (count > 0 && wait_for_room(forward, fd)) {
@@ -59,7 +59,7 @@ static void write_all(struct sl_log_forward *forward, int fd, const char *bytes,
     }
 }
 
-/* Writes out `end` bytes of the buffer as one line; what follows them becomes the next. */
+/* Writes `end` bytes of the buffer as one line; the rest starts the next line. */
 static void write_line(struct sl_log_forward *forward, size_t end)
 {
     write_all(forward, forward->to, forward->line, end);
@@ -70,7 +70,7 @@ static void write_line(struct sl_log_forward *forward, size_t end)
     forward->used -= end - forward->start;
 }
 
-/* Writes out the complete lines; `fresh` is where the bytes begin that have not been looked at. */
+/* Writes all complete lines. fresh: offset of the bytes not yet searched. */
 static void write_lines(struct sl_log_forward *forward, size_t fresh)
 {
     char *newline;
@@ -87,7 +87,7 @@ static void write_lines(struct sl_log_forward *forward, size_t fresh)
 enum sl_log_forward_result sl_log_forward_pump(struct sl_log_forward *forward)
 {
     const size_t fresh = forward->used;
-    /* One byte stays free for the newline that breaks a line too long. */
+    /* One byte is reserved for the newline that splits a long line. */
     const ssize_t got =
         read(forward->from, forward->line + fresh, sizeof forward->line - 1 - fresh);
     if (got > 0) {
@@ -104,7 +104,7 @@ void sl_log_forward_fini(struct sl_log_forward *forward)
     if (forward->from < 0) {
         return;
     }
-    /* A full pipe gives this many reads; a grandchild could give endlessly many. */
+    /* Enough for a full pipe; a grandchild could write without end. */
     for (int i = 0; i < PIPE_READS_MAX && sl_log_forward_pump(forward) == SL_LOG_FORWARD_MORE;
          i++) {
     }

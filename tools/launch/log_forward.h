@@ -1,41 +1,41 @@
-/* Passes the output of a child on, whole lines at a time, each after the child's name. Where the
- * launcher's own output has no room, since nobody reads it now, `waits_on` is asked over and over
- * whether to go on waiting; else the line is dropped. Owned by the supervisor. */
+/* Forwards the output of a child in whole lines, prefixed with the child's name. While the
+ * launcher's own output is full, because its reader is slow, `waits_on` is called repeatedly: false
+ * drops the line. Owned by the supervisor. */
 #ifndef SL_TOOLS_LAUNCH_LOG_FORWARD_H
 #define SL_TOOLS_LAUNCH_LOG_FORWARD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SL_LOG_FORWARD_LINE_BYTES 4096 /* a longer line is broken */
+#define SL_LOG_FORWARD_LINE_BYTES 4096 /* a longer line is split */
 
 struct sl_log_forward {
     int from;                    /* non-blocking read end; owned; -1: closed */
-    int to;                      /* the launcher's own stdout or stderr */
-    int copy;                    /* also there, without prefix; -1: nowhere */
-    int lost_errno;              /* of the first write that failed and lost output; 0: none */
-    size_t start;                /* length of the prefix, which begins `line` */
-    size_t used;                 /* of `line`, prefix included */
-    bool (*waits_on)(void *ctx); /* may be NULL: waits for ever */
+    int to;                      /* the launcher's stdout or stderr */
+    int copy;                    /* second output, without prefix; -1: none */
+    int lost_errno;              /* first write error that lost output; 0: none */
+    size_t start;                /* length of the prefix at the start of `line` */
+    size_t used;                 /* of `line`, with prefix */
+    bool (*waits_on)(void *ctx); /* may be NULL: wait forever */
     void *ctx;
     char line[SL_LOG_FORWARD_LINE_BYTES];
 };
 
-/* name: "worker/3", or NULL for no prefix. waits_on may be set afterwards. lost_errno stays as it
- * is, over all children of a task: zero it once before. */
+/* name: "worker/3"; NULL: no prefix. Set waits_on afterwards if needed. Keeps lost_errno, which
+ * covers all children of a task: zero it once before. */
 void sl_log_forward_init(struct sl_log_forward *forward, int from, int to, int copy,
                          const char *name);
 
 enum sl_log_forward_result {
-    SL_LOG_FORWARD_MORE, /* something was passed on; there may be more */
-    SL_LOG_FORWARD_IDLE, /* nothing is there now */
-    SL_LOG_FORWARD_END,  /* everybody who could write has closed */
+    SL_LOG_FORWARD_MORE, /* forwarded something; there may be more */
+    SL_LOG_FORWARD_IDLE, /* nothing to read now */
+    SL_LOG_FORWARD_END,  /* all writers have closed */
 };
 
-/* Reads once and passes on the lines that are complete. */
+/* Reads once and forwards the complete lines. */
 enum sl_log_forward_result sl_log_forward_pump(struct sl_log_forward *forward);
 
-/* Passes on what the pipe still holds, ends an unfinished line, closes. Does not wait for a
+/* Forwards the rest of the pipe, terminates an unfinished line, and closes. Does not wait for a
  * grandchild that keeps the pipe open. */
 void sl_log_forward_fini(struct sl_log_forward *forward);
 

@@ -1,5 +1,5 @@
-/* starling-launch: starts the processes of a job, here or on other machines, watches over them, and
- * ends them. */
+/* starling-launch starts the processes of a job, here or on other hosts, supervises and ends
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,7 +183,7 @@ static const struct sl_cli cli = {
     .option_count = sizeof table / sizeof table[0],
 };
 
-/* Secrets and keys are looked at only where this is the machine that they must be on. */
+/* Secrets and keys are read only if the job runs on this host: they must be here then. */
 static int check_security(char *reason, size_t reason_bytes)
 {
     if (options.host_list != NULL || options.slurm) {
@@ -196,7 +196,7 @@ static int check_security(char *reason, size_t reason_bytes)
     return err;
 }
 
-/* `report` is filled where this is one of many launchers. */
+/* Fills `report` if this is one of several launchers. */
 static int plan_job(struct sl_plan *plan, struct sl_completion *report, char *reason,
                     size_t reason_bytes)
 {

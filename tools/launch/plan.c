@@ -87,8 +87,8 @@ int sl_plan_append_variables(struct sl_shell_words *words)
     return err;
 }
 
-/* The program's path: in --bin-dir, else beside this executable, else its bare name, which the
- * PATH finds. The caller's to free; NULL: no memory. */
+/* Returns the program's path: in --bin-dir, else beside this executable, else the bare name for the
+ * PATH. The caller frees it. NULL: no memory. */
 static char *find_program(const char *name, const char *bin_dir)
 {
     char *path;
@@ -126,7 +126,7 @@ static int append_ps_args(struct sl_shell_words *argv, const char *ps_args, char
     return err;
 }
 
-/* "--name value", where there is a value. */
+/* Appends "--name value" if there is a value. */
 static int append_flag(struct sl_shell_words *argv, const char *name, const char *value)
 {
     if (value == NULL) {
@@ -136,7 +136,7 @@ static int append_flag(struct sl_shell_words *argv, const char *name, const char
     return err != 0 ? err : sl_shell_split_append(argv, value);
 }
 
-/* "--name 3", where it is not 0. */
+/* Appends "--name 3" if the number is not 0. */
 static int append_number(struct sl_shell_words *argv, const char *name, uint64_t number)
 {
     char text[24];
@@ -156,7 +156,7 @@ static int append_checkpoint(struct sl_shell_words *argv,
     return err == 0 && flags->fall_back ? sl_shell_split_append(argv, "--restore-fallback") : err;
 }
 
-/* What the launcher was told for all processes. */
+/* Appends the options that all processes share. */
 static int append_shared(struct sl_plan_task *task, const struct sl_launch_options *options)
 {
     const struct sl_security_flags *security = &options->security;

@@ -1,5 +1,5 @@
-/* The processes of a job, before any of them runs: who they are, what to execute, how to end them.
- * Before start. */
+/* The plan lists the processes of a job: their roles, commands, and how to end them. Before
+ * start. */
 #ifndef SL_TOOLS_LAUNCH_PLAN_H
 #define SL_TOOLS_LAUNCH_PLAN_H
 
@@ -7,11 +7,11 @@
 #include "tools/launch/options.h"
 #include "tools/launch/shell_split.h"
 
-/* How a process is asked to end. */
+/* How to ask a process to end. */
 enum sl_plan_stop {
-    SL_PLAN_STOP_SIGNAL, /* the signal that the launcher was sent itself, else SIGTERM */
-    SL_PLAN_STOP_TERM,   /* always SIGTERM: what stands between passes only that on */
-    SL_PLAN_STOP_STDIN, /* by closing its standard input: what stands between passes no signal on */
+    SL_PLAN_STOP_SIGNAL, /* the launcher's own signal, else SIGTERM */
+    SL_PLAN_STOP_TERM,   /* always SIGTERM: the wrapper forwards no other */
+    SL_PLAN_STOP_STDIN,  /* close its standard input: the wrapper forwards no signals */
 };
 
 struct sl_plan_task {
@@ -19,12 +19,12 @@ struct sl_plan_task {
     uint32_t index;
     char name[24];              /* "worker/3" */
     char where[280];            /* "" or " on node7", for messages */
-    struct sl_shell_words argv; /* without the terminating NULL */
+    struct sl_shell_words argv; /* without terminating NULL */
     enum sl_plan_stop stop;
 };
 
 struct sl_plan {
-    struct sl_plan_task *tasks; /* ps first, each role in the order of indices */
+    struct sl_plan_task *tasks; /* servers first, each role by index */
     uint32_t task_count;
 };
 
@@ -34,31 +34,31 @@ struct sl_plan_hosts {
     char *workers;
 };
 
-/* Makes room for all tasks, numbered and named. Errors: NO_MEMORY. */
+/* Allocates all tasks, with indices and names. Errors: NO_MEMORY. */
 int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count);
 void sl_plan_fini(struct sl_plan *plan);
 
-/* Appends to the task's argv the program, the cluster flags, and the user's arguments for its role:
- * the same whatever way leads to the machine. Errors: INVALID (--ps-args, --replicas), NO_MEMORY,
- * with reason. */
+/* Appends the program, the cluster flags and the user's arguments for the role to the task's argv;
+ * independent of how the host is reached. Errors, with reason: INVALID (--ps-args, --replicas),
+ * NO_MEMORY. */
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
 
-/* A ps that listens where other machines reach it needs a secret, or --insecure. hosts: the ps are
- * filled in. Errors: INVALID, and those of config/hosts.h, with reason. */
+/* Checks that a ps reachable from other hosts has a secret, or --insecure. hosts->ps must be set.
+ * Errors, with reason: INVALID, and those of config/hosts.h. */
 int sl_plan_check_security(const struct sl_launch_options *options,
                            const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
 
-/* Appends "item" to a list joined by commas; *list begins as NULL and is the caller's to free.
+/* Appends "item" to a comma-separated list; *list is NULL at first, and the caller frees it.
  * Errors: NO_MEMORY. */
 int sl_plan_join(char **list, const char *item);
 
-/* Sets the variables that --ps-reactors and --worker-reactors stand for, and removes TF_CONFIG: the
- * launcher says the cluster by flags. */
+/* Sets the variables for --ps-reactors and --worker-reactors, and removes TF_CONFIG: flags describe
+ * the cluster. */
 void sl_plan_environment(const struct sl_launch_options *options);
 
-/* Appends NAME=VALUE, for env(1), of every variable of the job that is set here: what a process
- * needs that does not inherit this environment. Errors: NO_MEMORY. */
+/* Appends NAME=VALUE, for env(1), for each of the job's variables that is set: for processes that
+ * do not inherit this environment. Errors: NO_MEMORY. */
 int sl_plan_append_variables(struct sl_shell_words *words);
 
 #endif

@@ -50,7 +50,7 @@ void sl_launch_process_log_path(const struct sl_launch_process *run, const char 
              run->task->role == SL_CLUSTER_PS ? "ps" : "worker", run->task->index);
 }
 
-/* The log, opened anew but for a child that is started again, or -1 where there is none. */
+/* Opens the log: truncated at the first start, appended at a restart. *out: -1 without logs. */
 static int open_log(const struct sl_launch_process *run, const char *log_dir, int *out)
 {
     *out = -1;
@@ -95,7 +95,7 @@ static int start_child(struct sl_launch_process *run, int log, bool shown)
 int sl_launch_process_start(struct sl_launch_process *run, const char *log_dir,
                             bool (*waits_on)(void *ctx), void *ctx)
 {
-    /* Worker 0 prints the job's report: it is shown in any case. */
+    /* Worker 0 prints the job's report, so its output is always shown. */
     const bool shown = run->task->role == SL_CLUSTER_WORKER && run->task->index == 0;
     int log;
     int err = open_log(run, log_dir, &log);

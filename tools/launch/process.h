@@ -1,6 +1,5 @@
-/* One task of the plan as it runs, and runs again when it is started again: its child, its log, and
- * what passes its output on. What follows from its end is for the supervisor to judge. Main
- * thread. */
+/* A running task of the plan, also across restarts: its child, its log and its forwarded output.
+ * The supervisor decides what its end means. Main thread. */
 #ifndef SL_TOOLS_LAUNCH_PROCESS_H
 #define SL_TOOLS_LAUNCH_PROCESS_H
 
@@ -14,13 +13,13 @@
 
 struct sl_launch_process {
     const struct sl_plan_task *task;
-    struct sl_child child; /* pid 0: has ended, or never began */
+    struct sl_child child; /* pid 0: ended or never started */
     struct sl_log_forward out, err;
-    int shown_log;       /* the log that shown output is copied to; -1: none */
-    bool fresh;          /* ended since the supervisor last judged */
-    int wait_status;     /* once it has ended */
+    int shown_log;       /* log with a copy of shown output; -1: none */
+    bool fresh;          /* ended since the supervisor last checked */
+    int wait_status;     /* after its end */
     uint32_t restarts;   /* so far */
-    uint64_t restart_ns; /* when it is started again; SL_CLOCK_NEVER: it is not */
+    uint64_t restart_ns; /* time of the next restart; SL_CLOCK_NEVER: none */
 };
 
 #define SL_LAUNCH_PROCESS_NAME_BYTES 320
@@ -30,28 +29,28 @@ void sl_launch_process_init(struct sl_launch_process *run, const struct sl_plan_
 /* Closes the log. The child must have ended. */
 void sl_launch_process_fini(struct sl_launch_process *run);
 
-/* "worker/3 on node7"; returns text. */
+/* Writes "worker/3 on node7"; returns text. */
 const char *sl_launch_process_name(const struct sl_launch_process *run,
                                    char text[static SL_LAUNCH_PROCESS_NAME_BYTES]);
 
-/* Where its log is, in that folder. */
+/* Writes the path of its log in log_dir. */
 void sl_launch_process_log_path(const struct sl_launch_process *run, const char *log_dir,
                                 char *path, size_t path_bytes);
 
-/* Starts the child, its output relayed or written to a log in log_dir (NULL: there are no logs);
- * waits_on as struct sl_log_forward has it. The reason of an error is logged. */
+/* Starts the child. Its output is forwarded, or written to a log in log_dir (NULL: no logs).
+ * waits_on: see struct sl_log_forward. Logs the reason of an error. */
 int sl_launch_process_start(struct sl_launch_process *run, const char *log_dir,
                             bool (*waits_on)(void *ctx), void *ctx);
 
-/* Asks a child that runs to end, in the way that the task says. */
+/* Asks a running child to end, as the task specifies. */
 void sl_launch_process_ask_to_end(struct sl_launch_process *run, int signal_number);
 
-/* Whether the child has just ended; the rest of its output has then been passed on. */
+/* Returns true if the child has just ended; the rest of its output was then forwarded. */
 bool sl_launch_process_reap(struct sl_launch_process *run);
 
 bool sl_launch_process_ended_well(const struct sl_launch_process *run);
 
-/* "worker/3 on node7 failed: exit status 1", where what is "failed". */
+/* Writes "worker/3 on node7 failed: exit status 1"; what: "failed". */
 void sl_launch_process_describe_end(const struct sl_launch_process *run, const char *what,
                                     char *text, size_t text_bytes);
 

@@ -1,5 +1,4 @@
-/* What becomes of a job whose worker has ended badly: it is started again, the rest goes on without
- * it, or the job fails. Pure. */
+/* Decides about a failed process: restart it, continue without it, or fail the job. Pure. */
 #ifndef SL_TOOLS_LAUNCH_RESTART_POLICY_H
 #define SL_TOOLS_LAUNCH_RESTART_POLICY_H
 
@@ -7,9 +6,9 @@
 #include <stdint.h>
 
 struct sl_restart_policy {
-    uint64_t restarts_max; /* of all workers together */
-    uint64_t restarts;     /* used up */
-    bool continues;        /* without a worker that is not started again */
+    uint64_t restarts_max; /* of all processes of the role together */
+    uint64_t restarts;     /* used so far */
+    bool continues;        /* without a process that is not restarted */
 };
 
 enum sl_restart_policy_verdict {
@@ -18,14 +17,14 @@ enum sl_restart_policy_verdict {
     SL_RESTART_POLICY_CONTINUE
 };
 
-/* wait_status: as waitpid gives it, of an end other than exit status 0. A bad flag or variable
- * (exit status 2) fails the job in any case: it would be as bad the next time, and for every
- * worker. A restart is used up by the call. */
+/* wait_status: of waitpid, for an end other than exit status 0. Exit status 2 (bad flag or
+ * variable) always fails the job: a restart would fail too, as would every other worker. Each
+ * RESTART uses up one restart. */
 enum sl_restart_policy_verdict sl_restart_policy_judge(struct sl_restart_policy *policy,
                                                        int wait_status);
 
-/* How long to wait before the restart-th (from 1) of one worker: 1 s, then twice as long each time,
- * 32 s at most. */
+/* Returns the pause before the restart-th (from 1) restart of a process: 1 s, doubled each time up
+ * to 32 s. */
 uint64_t sl_restart_policy_delay_ns(uint32_t restart);
 
 #endif

@@ -29,8 +29,8 @@ void sl_shell_split_fini(struct sl_shell_words *words)
     *words = (struct sl_shell_words){0};
 }
 
-/* Copies one word of *text, unquoted, to `word`, which is as long as the text, and moves *text
- * behind it. False when a quote is not closed. */
+/* Copies one unquoted word to `word`, which is as long as the text, and advances *text. False:
+ * unterminated quote. */
 static bool take_word(const char **text, char *word)
 {
     const char *at = *text;
@@ -76,8 +76,7 @@ int sl_shell_split_words(const char *text, struct sl_shell_words *out)
     return err;
 }
 
-/* A word goes into single quotes, where only the single quote itself is special: it ends the
- * quotes, is written as \', and opens them again. */
+/* Puts a word in single quotes. A single quote in it becomes '\'': end quotes, \', start quotes. */
 static char *quote_word(char *to, const char *word)
 {
     *to++ = '\'';

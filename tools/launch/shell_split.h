@@ -1,4 +1,4 @@
-/* Shell words, both ways: splitting what the user quoted, quoting what a shell will split. */
+/* Shell words: splits quoted text, and quotes words for a shell. */
 #ifndef SL_TOOLS_LAUNCH_SHELL_SPLIT_H
 #define SL_TOOLS_LAUNCH_SHELL_SPLIT_H
 
@@ -12,15 +12,14 @@ struct sl_shell_words {
     uint32_t count;
 };
 
-/* Splits at white space; '...', "..." and \ quote as in a shell, nothing is expanded. Errors:
- * INVALID (a quote is not closed), NO_MEMORY; *out is then empty. */
+/* Splits at white space; '...', "..." and \ quote as in a shell, without expansion. Errors: INVALID
+ * (unterminated quote), NO_MEMORY; *out is then empty. */
 int sl_shell_split_words(const char *text, struct sl_shell_words *out);
 
 /* Appends a copy of the word. Errors: NO_MEMORY. */
 int sl_shell_split_append(struct sl_shell_words *words, const char *word);
 
-/* The words as one string, allocated, that any POSIX shell splits into the same words again; NULL
- * when there is no memory. */
+/* Returns an allocated string that any POSIX shell splits into the same words; NULL: no memory. */
 char *sl_shell_split_quote(char *const *words, uint32_t count);
 
 void sl_shell_split_fini(struct sl_shell_words *words);

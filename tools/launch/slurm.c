@@ -7,13 +7,13 @@
 #include "config/env.h"
 #include "core/limits.h"
 
-/* Ports below the kernel's usual range for outgoing connections, for jobs to share by number. */
+/* Ports below the kernel's usual range for outgoing connections, chosen by job number. */
 #define PORTS_FIRST 10000U
 #define PORTS_COUNT 20000U
 
 #define NODES_MAX   SL_LIMIT_WORKERS
 
-/* What Slurm says, and what follows from it. */
+/* Slurm's variables and the resulting plan. */
 struct slurm {
     const struct sl_launch_options *options;
     struct sl_shell_words nodes;
@@ -45,7 +45,7 @@ static int read_number(const struct slurm *slurm, const char *name, uint32_t mos
     return 0;
 }
 
-/* Asks scontrol to expand "node[1-3,7]": its own rules, its own program. */
+/* Expands "node[1-3,7]" with scontrol, which knows Slurm's rules. */
 static int expand_nodes(struct slurm *slurm, const char *variable)
 {
     const char *list = getenv(variable);
@@ -73,8 +73,8 @@ static int expand_nodes(struct slurm *slurm, const char *variable)
     return err;
 }
 
-/* Jobs that share a machine differ in their numbers, so in their ports; --port-base settles the
- * rest. Each ps has two, one of them its launcher's. */
+/* Jobs on one host usually get different ports, by job number; --port-base resolves conflicts. Each
+ * ps uses two ports, one for its launcher. */
 static int choose_port(struct slurm *slurm)
 {
     const unsigned needed = 2 * slurm->ps_count;
@@ -90,7 +90,7 @@ static int choose_port(struct slurm *slurm)
     return 0;
 }
 
-/* How many of `tasks` are ps and how many workers. */
+/* Splits `tasks` into servers and workers. */
 static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
 {
     const uint64_t ps = slurm->options->ps_count == 0 ? 1 : slurm->options->ps_count;
@@ -118,15 +118,14 @@ static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
                  slurm->port + i);
         err = sl_plan_join(&hosts->ps, item);
     }
-    /* Only their number counts, and where Slurm puts them is its own affair. */
+    /* Only the count is used; Slurm places the workers. */
     for (uint32_t i = 0; err == 0 && i < slurm->worker_count; i++) {
         err = sl_plan_join(&hosts->workers, "worker");
     }
     return err;
 }
 
-/* The variables are named: srun passes the environment on only where --export=NONE was not said to
- * it or to sbatch. */
+/* Passes variables explicitly: srun passes no environment after --export=NONE to srun or sbatch. */
 static int wrap_srun(struct sl_plan_task *task, const char *node)
 {
     char where[320];
@@ -185,7 +184,8 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     return err;
 }
 
-/* The next run of "4(x3),2": *tasks on each of *nodes nodes. False at the end or at nonsense. */
+/* Parses the next run of "4(x3),2": *tasks on each of *nodes nodes. False: at the end, or
+ * invalid. */
 static bool take_run(const char **text, uint32_t *tasks, uint32_t *nodes)
 {
     int used = 0;
@@ -202,8 +202,8 @@ static bool take_run(const char **text, uint32_t *tasks, uint32_t *nodes)
     return true;
 }
 
-/* Where Slurm has put the first server_count tasks. "block" fills one node after the other as its
- * list of tasks per node says; "cyclic" deals them out, passing over the nodes that are full. */
+/* Computes where Slurm placed the first ps_count tasks. "block" fills one node after the other, by
+ * the list of tasks per node; "cyclic" deals them out and skips full nodes. */
 static int place_ps(struct slurm *slurm)
 {
     const char *variable = "SLURM_STEP_TASKS_PER_NODE";
@@ -261,7 +261,7 @@ static int plan_report(struct slurm *slurm, const struct sl_plan_task *task, uin
     return err;
 }
 
-/* Task `proc` of the step: the first are ps, the rest workers. */
+/* Plans task `proc` of the step: servers first, then workers. */
 static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
 {
     const bool is_ps = proc < slurm->ps_count;
@@ -313,7 +313,7 @@ int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
 {
     struct slurm slurm = {.options = options, .reason = reason, .reason_bytes = reason_bytes};
     snprintf(reason, reason_bytes, "out of memory");
-    /* salloc's shell and the batch script are no steps, or steps of one task. */
+    /* salloc's shell and the batch script are not steps, or steps of one task. */
     uint32_t tasks = 0;
     const bool is_step = getenv("SLURM_STEP_ID") != NULL;
     int err = read_number(&slurm, "SLURM_JOB_ID", UINT32_MAX, &slurm.job);

@@ -10,10 +10,10 @@
 #include "core/endpoint.h"
 #include "core/limits.h"
 
-/* What runs on the other machine, around the program. ssh passes no signal on, and does not end
- * what it started when it dies; but standard input ends in both cases. So a watcher reads it, and
- * at its end asks the program to end, and later kills it. $1 is the working folder, $2 the host as
- * ssh was told it, $3 the seconds between the two, the rest the command. */
+/* Runs around the program on the remote host. ssh forwards no signals, and does not end the remote
+ * command when it dies, but standard input ends in both cases. A watcher reads it, asks the program
+ * to end at EOF, and kills it after the grace period. $1: working directory; $2: host for ssh; $3:
+ * grace period in seconds; the rest: command. */
 static const char script[] =
     "cd \"$1\" || { echo \"starling-launch: cannot enter the working directory $1 on $2: start "
     "from a directory that every host has\" >&2; exit 127; }; g=$3; shift 3; exec 3<&0; \"$@\" "
@@ -21,7 +21,7 @@ static const char script[] =
     "&& kill -0 $p; do sleep 1; g=$((g-1)); done; kill -KILL $p; } >/dev/null 2>&1 & w=$!; exec "
     "3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
 
-/* The host list as read: one entry a process, "user@host" as ssh takes it, by role. */
+/* The parsed host list: one "user@host" per process, by role. */
 struct host_list {
     const char *path;
     uint32_t line;
@@ -38,7 +38,7 @@ static int refuse(const struct host_list *list, const char *text, const char *wh
     return SL_ERR_INVALID;
 }
 
-/* The host part of "user@host", for endpoints; an IPv6 address gets its brackets. */
+/* Writes the host part of "user@host" for an endpoint, with brackets for IPv6. */
 static void host_of(const char *target, char *host, size_t host_bytes)
 {
     const char *at = strrchr(target, '@');
@@ -51,7 +51,7 @@ static unsigned first_port(const struct sl_launch_options *options)
     return options->port_base != 0 ? (unsigned)options->port_base : SL_SSH_PORT_BASE;
 }
 
-/* Nothing that ssh could take for an option, and a host that an endpoint can name. */
+/* Returns true for a valid host that ssh cannot mistake for an option. */
 static bool is_target(const char *target)
 {
     static const char user[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -66,7 +66,8 @@ static bool is_target(const char *target)
     return host[0] != '-' && sl_endpoint_parse(with_port, &endpoint, NULL, 0) == 0;
 }
 
-/* Cuts ":slots" off, and the brackets of an IPv6 address. False when slots is no number. */
+/* Removes ":slots" and the brackets of IPv6. False: slots is not a number, or a bracket is
+ * missing. */
 static bool take_slots(char *target, uint32_t *out)
 {
     *out = 1;
@@ -135,7 +136,7 @@ static int read_list(struct host_list *list)
     int err = 0;
     while (err == 0 && fgets(line, sizeof line, file) != NULL) {
         list->line++;
-        /* A NUL hides the newline too, so that binary files end here. */
+        /* A NUL also hides the newline, so binary files are rejected. */
         if (strchr(line, '\n') == NULL && !feof(file)) {
             err = refuse(list, line, "too long, or a NUL byte");
         } else {
@@ -150,7 +151,7 @@ static int read_list(struct host_list *list)
     return err;
 }
 
-/* The list must name both roles, and as many as --ps and --workers say, where they say it. */
+/* The list must have both roles, and match --ps and --workers if given. */
 static int check_counts(const struct sl_launch_options *options, const struct host_list *list)
 {
     const uint32_t ps = list->targets[SL_CLUSTER_PS].count;
@@ -209,7 +210,7 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
     return err;
 }
 
-/* sh -c SCRIPT starling FOLDER TARGET GRACE env NAME=VALUE... */
+/* Builds: sh -c SCRIPT starling DIRECTORY TARGET GRACE env NAME=VALUE... */
 static int begin_remote(const struct sl_launch_options *options, const char *directory,
                         const char *target, struct sl_shell_words *words)
 {
@@ -223,7 +224,7 @@ static int begin_remote(const struct sl_launch_options *options, const char *dir
     return err != 0 ? err : sl_plan_append_variables(words);
 }
 
-/* Turns the task's command, as it is at home, into ssh's: the command, the target, one string. */
+/* Wraps the task's local command: ssh's command, the target, one string. */
 static int wrap(const struct sl_launch_options *options, const char *directory, const char *target,
                 struct sl_plan_task *task)
 {

@@ -17,39 +17,39 @@
 #include "tools/launch/restart_policy.h"
 
 #define UNREAD_NS                                                                                  \
-    SL_CLOCK_NS_PER_S /* a job that is stopped waits so long for who reads its output */
+    SL_CLOCK_NS_PER_S /* when the job stops, blocked output is dropped after this time */
 
-/* A worker that is asked to end finishes its step, for which it needs the ps: they are asked when
- * the workers have ended. Who still waits after this may wait for a worker that has failed, which
- * only the end of the ps cuts short. */
+/* A worker that is asked to end finishes its step and needs the servers for that, so servers are
+ * asked after the workers have ended. A worker that is left after this time may be waiting for a
+ * failed one: ending the servers releases it. */
 #define PS_STAY_NS (5 * SL_CLOCK_NS_PER_S)
 
 enum phase {
-    RUNNING,  /* workers work */
-    DRAINING, /* all workers are done; the ps have been asked to end */
-    STOPPING, /* somebody failed, or the user wants it: the workers have been asked to end */
+    RUNNING,  /* workers run */
+    DRAINING, /* all workers are done; the servers were asked to end */
+    STOPPING, /* after a failure or a signal: the workers were asked to end */
 };
 
 struct supervisor {
     const struct sl_launch_options *options;
     struct sl_completion *report;
     struct sl_launch_process *processes;
-    struct pollfd *polled; /* the signals, the reports, then two of each process */
+    struct pollfd *polled; /* signals, reports, then two per process */
     uint32_t count;
     uint32_t running[2]; /* by role */
-    uint32_t resting[2]; /* that will be started again, by role */
+    uint32_t resting[2]; /* to be restarted, by role */
     uint32_t done_well;  /* workers */
     struct sl_restart_policy policy, ps_policy;
-    char lost[256]; /* "worker/1, worker/3": went on without them */
+    char lost[256]; /* "worker/1, worker/3": the job continued without these */
     int signal_fd;
     enum phase phase;
-    int status;          /* what the launcher will exit with */
-    uint64_t timeout_ns; /* when the job's time is up */
-    uint64_t kill_ns;    /* when those that were asked to end are killed */
-    uint64_t unread_ns;  /* STOPPING: when output that has no room is dropped */
-    uint64_t ps_stop_ns; /* STOPPING: when the ps are asked too; SL_CLOCK_NEVER: they have been */
-    int stop_signal;     /* STOPPING: by which they are asked */
-    bool child_ended;    /* a signal said so that no reap has followed */
+    int status;          /* exit status of the launcher */
+    uint64_t timeout_ns; /* end of the job's time */
+    uint64_t kill_ns;    /* when processes that were asked to end are killed */
+    uint64_t unread_ns;  /* STOPPING: when blocked output is dropped */
+    uint64_t ps_stop_ns; /* STOPPING: when the servers are asked; SL_CLOCK_NEVER: done */
+    int stop_signal;     /* STOPPING: signal to ask with */
+    bool child_ended;    /* SIGCHLD arrived after the last reap */
 };
 
 static uint64_t now_ns(void)
@@ -76,7 +76,7 @@ static void stop_ps_when_due(struct supervisor *all, uint64_t now)
     }
 }
 
-/* Asks the workers, then the ps, and gives all of them the grace period. */
+/* Asks the workers, later the servers, and gives all the grace period. */
 static void stop(struct supervisor *all, int status, int signal_number)
 {
     if (all->status == 0) {
@@ -116,7 +116,7 @@ static void take_signal(struct supervisor *all)
     while (read(all->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         const int number = (int)info.ssi_signo;
         if (number == SIGCHLD) {
-            all->child_ended = true; /* several may share one: reap looks at every process */
+            all->child_ended = true; /* children can share a signal: reap checks every process */
             continue;
         }
         if (number == SIGQUIT) {
@@ -126,7 +126,7 @@ static void take_signal(struct supervisor *all)
         } else if (all->phase != STOPPING) {
             sl_log_warn("%s: the job is stopped (SIGQUIT kills it)", strsignal(number));
             stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
-        } /* else it comes by another way too: from a control group, timeout(1), a batch system */
+        } /* else a duplicate: from a control group, timeout(1), a batch system */
     }
 }
 
@@ -145,7 +145,7 @@ static void check_time(struct supervisor *all)
     }
 }
 
-/* A relay finds no room for its line: the job goes on as far as it can without it. */
+/* Called while forwarded output is blocked: handles signals and timeouts. */
 static bool waits_on(void *ctx)
 {
     struct supervisor *all = ctx;
@@ -182,7 +182,7 @@ static void go_on_without(struct supervisor *all, const char *name)
     snprintf(all->lost + used, sizeof all->lost - used, "%s%s", used == 0 ? "" : ", ", name);
 }
 
-/* policy: that has allowed it. */
+/* policy: the one that allowed the restart. */
 static void rest(struct supervisor *all, struct sl_launch_process *process,
                  const struct sl_restart_policy *policy)
 {
@@ -212,7 +212,7 @@ static uint32_t count_ps(const struct supervisor *all)
     return count;
 }
 
-/* Its shards have their backups on the next ps, and it has those of the one before. */
+/* The next ps has the backups of its shards, and it has those of the previous ps. */
 static bool has_backup(const struct supervisor *all, const struct sl_launch_process *process)
 {
     const uint32_t count = count_ps(all), index = process->task->index;
@@ -236,7 +236,7 @@ static void lose(struct supervisor *all, const struct sl_launch_process *process
     go_on_without(all, process->task->name);
 }
 
-/* One that has ended well before the workers was told to by somebody else. */
+/* A ps that ended with 0 before the workers was asked to end by another program. */
 static void judge_ps(struct supervisor *all, struct sl_launch_process *process, bool early)
 {
     enum sl_restart_policy_verdict verdict = SL_RESTART_POLICY_FAIL;
@@ -277,19 +277,19 @@ static void judge_worker(struct supervisor *all, struct sl_launch_process *proce
     }
 }
 
-/* Workers that are not done, here and with other launchers. */
+/* Counts unfinished workers, here and at other launchers. */
 static uint32_t workers_left(const struct supervisor *all)
 {
     return all->running[SL_CLUSTER_WORKER] + all->resting[SL_CLUSTER_WORKER] +
            all->report->workers_left;
 }
 
-/* The last worker has ended: the ps drain, unless there is nothing that a worker has finished. */
+/* The last worker has ended: drains the servers; fails if no worker has finished. */
 static void end_job(struct supervisor *all)
 {
     if (all->done_well == 0) {
-        if (all->running[SL_CLUSTER_PS] > 0) { /* else it knows of its own worker only */
-            sl_log_error("no worker is left: all expired");
+        if (all->running[SL_CLUSTER_PS] > 0) { /* else this launcher sees only its own worker */
+            sl_log_error("no worker is left: all failed");
         }
         stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
         return;
@@ -303,8 +303,8 @@ static void end_job(struct supervisor *all)
     ask_role(all, SL_CLUSTER_PS, SIGTERM);
 }
 
-/* What the ends that were just read mean. The whole batch is in before any is judged: a ps that
- * ended after the last worker did not end early, whichever was read first. */
+/* Evaluates the processes that have ended. All ends are collected first: a ps that ended after the
+ * last worker did not end early, in whatever order the two were reaped. */
 static void judge(struct supervisor *all)
 {
     const bool early = workers_left(all) > 0;
@@ -378,8 +378,8 @@ static uint64_t next_due(const struct supervisor *all)
     return due;
 }
 
-/* Until the earliest deadline, rounded up so that it has then passed; not at all when a process
- * ended while the others were looked at. */
+/* Returns the time to the next deadline, rounded up so that it has then passed; 0 if a child ended
+ * meanwhile. */
 static int poll_ms(const struct supervisor *all)
 {
     if (all->child_ended) {
@@ -396,13 +396,13 @@ static int poll_ms(const struct supervisor *all)
 
 static void pump(struct sl_log_forward *forward, const struct pollfd *polled)
 {
-    /* At its end the pipe is readable for ever: it is closed now. */
+    /* At its end a pipe stays readable, so it is closed. */
     if (polled->revents != 0 && sl_log_forward_pump(forward) == SL_LOG_FORWARD_END) {
         sl_log_forward_fini(forward);
     }
 }
 
-/* Workers that other launchers have seen end. */
+/* Handles workers that ended at other launchers. */
 static void take_reports(struct supervisor *all)
 {
     uint32_t worker;
@@ -464,7 +464,7 @@ static bool open_signals(int *out)
     return *out >= 0;
 }
 
-/* Two pipes a process: the soft limit of open files is soon reached, the hard one seldom. */
+/* Two pipes per process soon exceed the soft limit of open files, rarely the hard one. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -503,7 +503,7 @@ static bool set_up(struct supervisor *all, const struct sl_plan *plan)
     return make_log_dir(all->options->log_dir);
 }
 
-/* A job whose report could not be written has not ended well. */
+/* A job whose output could not be written has failed. */
 static void check_output(struct supervisor *all, const struct sl_launch_process *run)
 {
     const int failure = run->out.lost_errno != 0 ? run->out.lost_errno : run->err.lost_errno;

@@ -1,6 +1,6 @@
-/* Runs a plan: starts every process, passes their output on, waits for the workers, drains the ps,
- * and stops everybody when somebody fails, when time is up, or when the launcher is told to. Main
- * thread; takes SIGINT, SIGTERM, SIGHUP and SIGCHLD over. */
+/* The supervisor runs a plan: starts every process, forwards their output, waits for the workers,
+ * then drains the servers. It stops the job on a failure, a timeout or a signal. Main thread;
+ * handles SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD. */
 #ifndef SL_TOOLS_LAUNCH_SUPERVISOR_H
 #define SL_TOOLS_LAUNCH_SUPERVISOR_H
 
@@ -8,13 +8,12 @@
 #include "tools/launch/plan.h"
 
 #define SL_SUPERVISOR_FAILED   1
-#define SL_SUPERVISOR_TIMEOUT  124 /* as timeout(1) has it */
+#define SL_SUPERVISOR_TIMEOUT  124 /* as in timeout(1) */
 #define SL_SUPERVISOR_SIGNALED 128 /* plus the signal */
 
-/* report: of the workers that other launchers run, which are waited for too; inactive where there
- * are none. Returns the launcher's exit status: 0 when every worker and then every ps ended with 0,
- * else one of the above; the reason is logged and names the process. No child is left when it
- * returns. */
+/* report: workers of other launchers, which are awaited too; inactive without any. Returns the exit
+ * status: 0 if all workers and then all servers ended with 0, else one of the above, with the
+ * process and the reason logged. No child is left. */
 int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options *options,
                       struct sl_completion *report);
 
