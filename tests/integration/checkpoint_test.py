@@ -451,7 +451,7 @@ class Damage(CheckpointTest):
             os.truncate(os.path.join(self.folder_of(number), self.files_of(number)[0]), 100)
         for which in ("3", "newest"):
             said = self.refused(*self.flags("--restore", which, "--restore-fallback"))
-            self.assertIn("none is whole", said)
+            self.assertIn("none is intact", said)
             for number in (1, 2, 3):
                 self.assertIn(f"checkpoint {number} is skipped", said)
 
@@ -706,7 +706,7 @@ class Lost(CheckpointTest):
 
     def test_ps_that_returns_with_nothing(self):
         self.lose(self.launch(), 1, "ps/1 was restarted without the values of its shards",
-                  "no last checkpoint: ps/1 was started again")
+                  "no last checkpoint: ps/1 was restarted")
 
     def test_workers_that_are_started_again(self):
         self.lose(self.launch("--restart-workers", 3), 1,
@@ -791,7 +791,7 @@ class Stopped(CheckpointTest):
         self.run_to_end("starling-launch", *command)
         self.batches()
         output = self.run_to_end("starling-launch", *command)
-        self.assertRegex(output, r" W ps/0 .*a new job begins with its values, at iteration 0")
+        self.assertRegex(output, r" W ps/0 .*a new job starts with its values, at iteration 0")
         self.assertEqual(self.batches(), [self.BATCHES] * 2)
 
 
@@ -814,7 +814,7 @@ class Launched(CheckpointTest):
             check=True).stdout.splitlines() if "starling-ps" in line]
         self.assertEqual(len(ps), 2)
         os.kill(self.random.choice(ps), signal.SIGKILL)
-        launcher.wait_line("it is started again in 1 s (restart 1 of 1)")
+        launcher.wait_line("restarting in 1 s (restart 1 of 1)")
         launcher.wait_line("is restored")
         launcher.wait_line("the ps was restarted from a checkpoint")
         launcher.signal(signal.SIGTERM)

@@ -230,7 +230,7 @@ class KilledPs(FaultTest):
             worker.wait_line("ps/1 shard 0")
             worker.signal(number)
         for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):
-            self.assert_ends(worker, "ends without goodbye, as lost", status=128 + number)
+            self.assert_ends(worker, "exits without a goodbye", status=128 + number)
         for index in range(2):
             cluster.ps[0].wait_line(f"worker/{index} is disconnected")
 
@@ -365,7 +365,7 @@ class Strangers(FaultTest):
         first = self.start_workers(flags, 1, args)[0]
         first.wait_line("loss")
         second = self.start_workers(flags, 1, args)[0]
-        self.assert_ends(second, "worker/0 is a member already", "it is started twice", status=1)
+        self.assert_ends(second, "worker/0 is a member already", "is started twice", status=1)
         first.signal(signal.SIGTERM)
         self.assert_ends(first, status=128 + signal.SIGTERM)
         self.drain(servers)

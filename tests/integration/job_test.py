@@ -225,7 +225,7 @@ class LossyJob(Generated):
     def replaced(self, consistency, index):
         launcher = self.start_job(consistency, index, "--restart-workers", 1)
         self.assert_ended(launcher)
-        self.assertIn(f"worker/{index} failed: {KILLED}; it is started again", launcher.output)
+        self.assertIn(f"worker/{index} failed: {KILLED}; restarting", launcher.output)
         line = launcher.wait_line("continues with iteration")
         self.assertIn(f"[worker/{index}]", line)
         whole = self.read_report(1 if index != 1 else 2)["batches"]

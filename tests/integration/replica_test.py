@@ -442,7 +442,7 @@ class Launched(harness.StarlingTest):
     def test_a_ps_is_started_again_and_becomes_the_backup(self):
         launcher = self.launch("--restart-ps", 2)
         self.kill(launcher, 1)
-        launcher.wait_line("ps/1 failed: killed by signal 9 (Killed); it is started again in 1 s")
+        launcher.wait_line("ps/1 failed: killed by signal 9 (Killed); restarting in 1 s")
         launcher.wait_line("ps/2 serves the shards of ps/1 from now on")
         wait_count(launcher, ": they are in sync", 5)
         self.kill(launcher, 2)
@@ -499,7 +499,7 @@ class Refused(harness.StarlingTest):
         other = self.start("starling-ps", *flags, "--task-index", 1, "--replicas", 1,
                            env={"NETWORK_PS_CORE_NUMBER": "2"})
         self.assertEqual(other.wait(), 1)
-        self.assertIn("all ps have the same number of shards", other.output)
+        self.assertIn("all ps need the same number of shards", other.output)
         other = self.start("starling-ps", *flags, "--task-index", 1,
                            env={"NETWORK_PS_CORE_NUMBER": "1"})
         self.assertEqual(other.wait(), 1)

@@ -372,7 +372,7 @@ REPLICA_MUTATIONS = [
     ("replicas: nobody connects again to a backup in step", "ps/replication/sender.c",
      "        replica->unsent = replica->first;\n", ""),
     ("replicas: credit of another connection is given back", "ps/replication/receiver.c",
-     "    replica->credit_bytes = replica->credit_requests = 0; /* of what an earlier one brought */\n", ""),
+     "    replica->credit_bytes = replica->credit_requests = 0; /* from an earlier connection */\n", ""),
 ]
 
 # Where seeds do not get there, or seldom: the unit test that fails.

@@ -110,7 +110,7 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx; /* it is tried again in each turn */
+    (void)ctx; /* retrying in each turn */
     (void)conn;
 }
 
