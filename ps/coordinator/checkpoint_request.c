@@ -192,7 +192,7 @@ static void give_up(struct sl_coordinator *coordinator,
     };
     char *text = message.error.text;
     const size_t bytes = sizeof message.error.text;
-    int at = snprintf(text, bytes, "the checkpoint: after %" PRIu32 " ms still waiting for",
+    int at = snprintf(text, bytes, "the checkpoint: still waiting after %" PRIu32 " ms for",
                       ask->timeout_ms);
     for (uint32_t i = 0; i < waiting->missing_count && (size_t)at < bytes; i++) {
         at += snprintf(text + at, bytes - (size_t)at, "%s %s", i == 0 ? "" : ",",
