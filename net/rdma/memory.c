@@ -190,13 +190,10 @@ static bool make_chunks(struct sl_rdma_nic *nic, const struct sl_rdma_region *re
     return true;
 }
 
-/* What peers may write anyhow is registered once. On iWARP what we read from a peer is written by
- * it. */
-static enum level level_of(const struct sl_rdma_nic *nic, const struct sl_rdma_region *region,
-                           enum sl_rdma_use use)
+/* What peers may write anyhow is registered once. */
+static enum level level_of(const struct sl_rdma_region *region, enum sl_rdma_use use)
 {
-    const bool is_written = region->peers_write || use == SL_RDMA_USE_REPLY_BUFFER ||
-                            (use == SL_RDMA_USE_SINK && nic->caps.is_iwarp);
+    const bool is_written = region->peers_write || use == SL_RDMA_USE_REPLY_BUFFER;
     return is_written ? WRITABLE : use == SL_RDMA_USE_READ ? READABLE : LOCAL;
 }
 
@@ -225,7 +222,7 @@ static struct ibv_mr *chunk_get(struct sl_rdma_nic *nic, const struct sl_rdma_re
         [LOCAL] = IBV_ACCESS_LOCAL_WRITE,
         [READABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
         [WRITABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
-    const enum level level = level_of(nic, region, use);
+    const enum level level = level_of(region, use);
     struct ibv_mr **chunk = place_of(&all->regions[index], number, level);
     if (*chunk != NULL) {
         return *chunk;
@@ -266,7 +263,7 @@ static uint32_t find_in_region(struct sl_rdma_nic *nic, const struct sl_rdma_reg
     return count;
 }
 
-static int access_needed(const struct sl_rdma_nic *nic, enum sl_rdma_use use)
+static int access_needed(enum sl_rdma_use use)
 {
     switch (use) {
     case SL_RDMA_USE_SEND:
@@ -278,7 +275,7 @@ static int access_needed(const struct sl_rdma_nic *nic, enum sl_rdma_use use)
     case SL_RDMA_USE_REPLY_BUFFER:
         sl_assert(false); /* never for the occasion */
     }
-    return IBV_ACCESS_LOCAL_WRITE | (nic->caps.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
+    return IBV_ACCESS_LOCAL_WRITE;
 }
 
 uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
@@ -300,7 +297,7 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t b
     }
     struct sl_rdma_hold *hold = NULL;
     if (for_the_occasion) {
-        hold = sl_rdma_cache_get(nic->cache, at, bytes, access_needed(nic, use));
+        hold = sl_rdma_cache_get(nic->cache, at, bytes, access_needed(use));
     }
     if (hold == NULL) {
         return 0;

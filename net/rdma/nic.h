@@ -34,7 +34,6 @@ struct sl_rdma_block {
     uint32_t counted;          /* RECEIVE: credit that its release gives back, 0 or 1 */
     struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
     uint64_t conn_serial;
-    struct sl_rdma_conn *posted_to; /* without a shared receive queue; NULL: not posted */
     struct sl_rdma_nic *nic;
     struct sl_rdma_block *next; /* while free; SEND: of those of one work request */
     uint8_t *at;                /* aligned to 64 */
@@ -55,7 +54,7 @@ struct sl_rdma_pool {
     struct sl_rdma_block *again;   /* receive buffers that wait to be posted */
     uint32_t again_count;
     uint32_t reserved;                  /* receive buffers that connections may count on */
-    uint32_t posted;                    /* to the shared receive queue, or to queue pairs */
+    uint32_t posted;                    /* to the shared receive queue */
     uint32_t total[3];                  /* by kind */
     uint32_t lent;                      /* STAGING blocks that hold what peers are to read */
     struct sl_rdma_refusal refusals[3]; /* by kind */
@@ -64,13 +63,12 @@ struct sl_rdma_pool {
 
 /* What the device can; decided once, by asking or trying. */
 struct sl_rdma_caps {
-    bool is_iwarp;       /* no immediate data; the target of a read must be writable by peers */
     bool on_demand;      /* registering pins nothing */
     bool relaxed_order;  /* IBV_ACCESS_RELAXED_ORDERING is taken */
     uint32_t inline_max; /* bytes in a work request */
     uint32_t sge_max;    /* pieces of a SEND, at most SL_RDMA_REMOTE_SGES + 2 */
     uint32_t reads_max;  /* outstanding, of a queue pair */
-    uint32_t srq_max;    /* entries of a shared receive queue; 0: it has none */
+    uint32_t srq_max;    /* entries of a shared receive queue, at least 1 */
     uint32_t cqe_max;
     bool resizes; /* a completion queue can grow */
 };
@@ -83,7 +81,7 @@ struct sl_rdma_nic {
     struct ibv_pd *pd; /* NULL: the device is gone, and all that was open on it was given back */
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
-    struct ibv_srq *srq; /* NULL: each queue pair has receive buffers of its own */
+    struct ibv_srq *srq;
     struct sl_rdma_caps caps;
     struct sl_rdma_pool pool;
     struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
@@ -132,10 +130,8 @@ int sl_rdma_caps_try(struct sl_rdma_nic *nic);
 int sl_rdma_pool_open(struct sl_rdma_nic *nic);
 
 /* Reserves for one connection room in the completion queue, for SL_RDMA_SENDS too, and window +
- * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. Without a shared receive
- * queue (rail->srq is NULL; max_recv_wr is SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE then) conn->link must
- * have its queue pair, and for another one this is called once more. False: memory or a limit does
- * not allow it; what it had it keeps. */
+ * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. False: memory or a limit
+ * does not allow it; what it had it keeps. */
 bool sl_rdma_pool_reserve(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, uint32_t window);
 
 /* Whether the device's queues are as long as they may be, and have no room for one more connection.
@@ -145,12 +141,7 @@ bool sl_rdma_pool_is_full(const struct sl_rdma_nic *nic);
 /* The connection's queue pair has been destroyed, or never was. */
 void sl_rdma_pool_release(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn);
 
-/* The queue pair of conn->link has been destroyed, and another one may follow: what was posted
- * there comes back. Implied by release. */
-void sl_rdma_pool_forget(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn);
-
-/* The block of a receive completion, whether that succeeded or not: the caller's now, who puts it.
- * NULL: of a queue pair that is no more, whose blocks have come back. */
+/* The block of a receive completion, successful or not. The caller owns the block and puts it. */
 struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_nic *nic, const struct ibv_wc *completion);
 
 /* Posts what was put. To be called before limits are told to peers, in each flush; between two of

@@ -251,7 +251,6 @@ static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     return true;
 }
 
-/* By its own number: with iWARP a request that is sent behind a read may complete before it. */
 void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number)
 {
     struct sl_rdma_receive *receive = conn->receive;

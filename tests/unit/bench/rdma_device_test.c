@@ -90,7 +90,6 @@ static void find__roce(void **state)
     assert_string_equal(device.name, "mlx5_0");
     assert_string_equal(device.address, "127.0.0.1");
     assert_int_equal(device.gid, 2);
-    assert_false(device.is_iwarp);
 }
 
 static void find__takes_the_first_that_is_active(void **state)
@@ -107,18 +106,25 @@ static void find__takes_the_first_that_is_active(void **state)
     assert_non_null(strstr(reason, "--device=mlx5_7"));
 }
 
-static void find__iwarp_is_told_its_address(void **state)
+static void find__iwarp_is_not_measured(void **state)
 {
     (void)state;
-    put("siw0", "node_type", "4: RNIC");
-    put("siw0", "ports/1/state", "4: ACTIVE");
-    put("siw0", "ports/1/gids/0", "d6cb:96ae:a46d:0000:0000:0000:0000:0000");
+    put_roce("irdma0");
+    put("irdma0", "node_type", "4: RNIC");
+    assert_int_equal(find(NULL, "10.9.0.1"), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason, "irdma0: iWARP is not supported"));
+}
+
+static void find__address_is_given(void **state)
+{
+    (void)state;
+    put("rxe0", "node_type", "1: CA");
+    put("rxe0", "ports/1/state", "4: ACTIVE");
     assert_int_equal(find(NULL, NULL), SL_ERR_NOT_FOUND);
     assert_non_null(strstr(reason, "--address"));
     assert_int_equal(find(NULL, "10.9.0.1"), 0);
     assert_string_equal(device.address, "10.9.0.1");
     assert_int_equal(device.gid, -1);
-    assert_true(device.is_iwarp);
 }
 
 static void find__interface_beside_the_device(void **state)
@@ -140,7 +146,8 @@ int main(void)
         TEST(find__without_devices),
         TEST(find__roce),
         TEST(find__takes_the_first_that_is_active),
-        TEST(find__iwarp_is_told_its_address),
+        TEST(find__iwarp_is_not_measured),
+        TEST(find__address_is_given),
         TEST(find__interface_beside_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,42 +180,6 @@ static void disconnect__who_moves_is_not_tried_again(void **state)
     assert_int_equal(conn->end_err, SL_OK);
 }
 
-/* ---- iWARP: who connected speaks first --------------------------------------------------------
- */
-
-static void speak__again_until_there_is_an_answer(void **state)
-{
-    struct fixture *fixture = *state;
-    sl_rdma_liveness_speak(fixture->a->conn);
-    rdma_wire_turn(&fixture->wire);
-    assert_int_equal(fixture->a->posted, 1);
-    assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_CREDIT_UPDATE);
-    rdma_fake_sleep(&fixture->wire.fake, 30);
-    assert_int_equal(fixture->a->posted, 2);
-    struct sl_rdma_packet again = rdma_wire_head(&fixture->a->requests[1]);
-    assert_int_equal(again.kind, SL_RDMA_CREDIT_UPDATE);
-    assert_int_equal(again.flags, SL_RDMA_PING);
-    rdma_wire_settle(&fixture->wire);
-    const uint32_t posted = fixture->a->posted;
-    rdma_fake_sleep(&fixture->wire.fake, 1000);
-    rdma_wire_turn(&fixture->wire);
-    assert_int_equal(fixture->a->posted, posted);
-    assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
-}
-
-/* Each takes a receive buffer of a peer that does not look. */
-static void speak__not_for_ever(void **state)
-{
-    struct fixture *fixture = *state;
-    sl_rdma_liveness_speak(fixture->a->conn);
-    rdma_wire_turn(&fixture->wire);
-    for (uint32_t i = 0; i < 20; i++) {
-        rdma_fake_sleep(&fixture->wire.fake, 100);
-    }
-    assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
-    assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
-}
-
 /* All that it was to say was said before it left, and may not have been looked at. */
 static void disconnected__what_came_before_the_connection_was_open_counts(void **state)
 {
@@ -445,10 +409,22 @@ static void credit_heard__without_a_queue_pair_nothing_is_promised(void **state)
 static struct rdma_event_channel the_channel;
 static uint32_t channels_destroyed;
 
+static struct ibv_context *devices[1];
+
 static struct ibv_context **get_devices(int *count)
 {
     *count = 1;
-    return NULL;
+    return devices;
+}
+
+static void free_devices(struct ibv_context **list)
+{
+    assert_ptr_equal(list, devices);
+}
+
+static const char *get_device_name(struct ibv_device *device)
+{
+    return device->name;
 }
 
 static struct rdma_event_channel *create_channel(void)
@@ -468,6 +444,8 @@ static void cm_keep__the_channel_outlives_the_transport(void **state)
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
     struct sl_rdma_library *library = &fixture->wire.fake.library;
     library->get_devices = get_devices;
+    library->free_devices = free_devices;
+    devices[0] = &fixture->wire.fake.verbs;
     library->create_event_channel = create_channel;
     library->destroy_event_channel = destroy_channel;
     channels_destroyed = 0;
@@ -482,6 +460,42 @@ static void cm_keep__the_channel_outlives_the_transport(void **state)
     assert_int_equal(channels_destroyed, 1);
     close(rdma->epoll_fd);
     close(the_channel.fd);
+}
+
+static void cm_open__iwarp_is_no_device(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_library *library = &fixture->wire.fake.library;
+    library->get_devices = get_devices;
+    library->free_devices = free_devices;
+    library->get_device_name = get_device_name;
+    devices[0] = &fixture->wire.fake.verbs;
+    fixture->wire.fake.device.transport_type = IBV_TRANSPORT_IWARP;
+    assert_int_equal(sl_rdma_cm_open(&fixture->wire.fake.rdma), SL_ERR_UNSUPPORTED);
+}
+
+static struct ibv_device_attr device_attr;
+
+static int query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    (void)context;
+    *attr = device_attr;
+    return 0;
+}
+
+static void caps_ask__refuses_devices_that_cannot_be_used(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
+    fixture->wire.fake.library.query_device = query_device;
+    device_attr = (struct ibv_device_attr){.max_srq = 1, .max_srq_wr = 100, .max_cqe = 1000};
+    assert_int_equal(sl_rdma_caps_ask(nic), 0);
+    assert_int_equal(nic->caps.srq_max, 100);
+    device_attr.max_srq = 0;
+    assert_int_equal(sl_rdma_caps_ask(nic), SL_ERR_UNSUPPORTED);
+    device_attr.max_srq = 1;
+    fixture->wire.fake.device.transport_type = IBV_TRANSPORT_IWARP;
+    assert_int_equal(sl_rdma_caps_ask(nic), SL_ERR_UNSUPPORTED);
 }
 
 static void hello__is_checked(void **state)
@@ -508,8 +522,6 @@ int main(void)
         CASE(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device),
         CASE(end__completions_are_looked_at_before_the_queue_pair_goes),
         CASE(disconnect__who_moves_is_not_tried_again),
-        CASE(speak__again_until_there_is_an_answer),
-        CASE(speak__not_for_ever),
         CASE(disconnected__what_came_before_the_connection_was_open_counts),
         CASE(move_take__no_more_comes_along_than_there_was_credit_for),
         CASE(move_take__what_notes_say_counts),
@@ -518,6 +530,8 @@ int main(void)
         CASE(cancel_all__what_was_handed_over_ends_at_its_owner),
         CASE(credit_heard__without_a_queue_pair_nothing_is_promised),
         CASE(cm_keep__the_channel_outlives_the_transport),
+        CASE(cm_open__iwarp_is_no_device),
+        CASE(caps_ask__refuses_devices_that_cannot_be_used),
         cmocka_unit_test(hello__is_checked),
     };
     return cmocka_run_group_tests_name("rdma_conn", tests, NULL, NULL);

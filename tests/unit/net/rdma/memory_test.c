@@ -209,15 +209,6 @@ static void find__memory_that_is_not_registered_is_no_reply_buffer(void **state)
     assert_int_equal(fixture->fake.registered, 0);
 }
 
-static void find__what_iwarp_reads_is_written_by_the_peer(void **state)
-{
-    struct fixture *fixture = *state;
-    fixture->fake.nic.caps.is_iwarp = true;
-    take(fixture, fixture->read.base, BYTES);
-    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SINK), 1);
-    assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
-}
-
 static void find__takes_relaxed_order_where_it_can(void **state)
 {
     struct fixture *fixture = *state;
@@ -324,7 +315,6 @@ int main(void)
         CASE(find__peers_write_where_it_was_shared_for_it),
         CASE(find__own_memory_is_registered_once_as_a_reply_buffer),
         CASE(find__memory_that_is_not_registered_is_no_reply_buffer),
-        CASE(find__what_iwarp_reads_is_written_by_the_peer),
         CASE(find__takes_relaxed_order_where_it_can),
         CASE(unregister__deregisters),
         CASE(find__chunks_of_an_older_registration_do_not_serve),
