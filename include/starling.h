@@ -282,13 +282,12 @@ SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_sta
  * where it lies: steps whose arrays are in it move no byte between two processes that go through
  * shared memory, and none by a processor over RDMA; but what is short, or has to be sorted by
  * shards, is copied all the same. In any other case it is memory like any other. bytes: at least 1;
- * page-aligned; zeros. The client's, until freed or destroyed. A step that pulled into it, or over
- * RDMA into any memory, fails only when nobody writes there any more: a ps that says nothing by the
- * deadline has 50 ms to do so, and is then disconnected from. One on this machine that does not
- * notice within another 100 ms loses the buffer: it gets other pages with the same contents at the
- * same address, and what goes through shared memory is copied from then on. A log line says so.
- * Errors: NO_MEMORY, TOO_LARGE (SL_CLIENT_BUFFERS_MAX exist, or were registered). Any thread; not
- * on the data path. */
+ * page-aligned; zeros. The client's, until freed or destroyed. A step that pulled into it fails
+ * only when nobody writes there any more: a ps that says nothing by the deadline has 50 ms to do
+ * so, and is then disconnected from. One on this machine that does not notice within another 100 ms
+ * loses the buffer: it gets other pages with the same contents at the same address, and what goes
+ * through shared memory is copied from then on. A log line says so. Errors: NO_MEMORY, TOO_LARGE
+ * (SL_CLIENT_BUFFERS_MAX exist, or were registered). Any thread; not on the data path. */
 #define SL_CLIENT_BUFFERS_MAX 64
 SL_API int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out);
 /* No step that names it may be outstanding. Nulls *buffer. */
@@ -298,10 +297,9 @@ SL_API void sl_client_buffer_free(struct sl_client *client, void **buffer);
  * machine has no way to it, and what goes through shared memory is copied. The caller keeps it
  * mapped as it is until it is unregistered or the client is destroyed. Pages that were used stay in
  * memory, as far as the process's soft limit allows (ulimit -l, which the library does not raise);
- * beyond that, and without RDMA, it is memory like any other. That is used over RDMA too: what is
- * long is registered by the step that names it first, and remembered for a while. Errors: EXISTS
- * (it overlaps a buffer of this client), NO_MEMORY, TOO_LARGE (as above). Any thread; not on the
- * data path. */
+ * beyond that, and without RDMA, it is memory like any other. Over RDMA, long arrays in any other
+ * memory are copied once. Errors: EXISTS (it overlaps a buffer of this client), NO_MEMORY,
+ * TOO_LARGE (as above). Any thread; not on the data path. */
 SL_API int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes);
 /* As it was registered. No step that names it may be outstanding. */
 SL_API void sl_client_buffer_unregister(struct sl_client *client, void *base);

@@ -45,8 +45,10 @@ enum sl_transport_capability {
     SL_TRANSPORT_MAPS_MEMORY = 1 << 7  /* registered memory is read by the peer where it lies */
 };
 /* What REGISTERS means. What lies in memory registered with the transport is sent from there and
- * received there without a copy, but for what is so short that a copy is cheaper. Other memory may
- * be used too: it is registered for the occasion, which is slower.
+ * received there without a copy, but for what is so short that a copy is cheaper. Other memory is
+ * copied. With DIRECT_REPLIES as well (RDMA), neither `head` nor `payload` of a frame may be longer
+ * than SL_TRANSPORT_UNREGISTERED_BYTES_MAX in such memory, and a long payload is received there
+ * piece by piece, which is slow.
  *
  * What ONE_SIDED means for who answers: conn->landing where the peer's memory can be written as
  * ours can (SHARES); else nothing, and the frame of type REPLY with the request's id goes to the
@@ -60,7 +62,8 @@ enum sl_transport_capability {
  * payload while it is read, if it is mad: what is checked there must be copied before. It has the
  * memory back once its connection has ended: what is kept beyond `closed` must be copied too. Every
  * other payload is copied to where only this process can write before it is delivered. */
-#define SL_TRANSPORT_IN_PLACE ((void *)UINTPTR_MAX)
+#define SL_TRANSPORT_IN_PLACE               ((void *)UINTPTR_MAX)
+#define SL_TRANSPORT_UNREGISTERED_BYTES_MAX (64U << 10)
 
 /* The cookie of a frame that goes with the one before it on the connection, which was taken and has
  * not been reported: that one's `sent` comes when both are sent, and this one has none. So a run of
@@ -285,6 +288,13 @@ static inline void sl_transport_release(struct sl_conn *conn,
         sl_reactor_assert_owner(conn->transport->reactor);
         conn->transport->ops->release(conn, message);
     }
+}
+
+/* Whether SL_TRANSPORT_UNREGISTERED_BYTES_MAX holds for frames of the connection. */
+static inline bool sl_transport_needs_registered(const struct sl_conn *conn)
+{
+    const uint32_t both = SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_REGISTERS;
+    return (conn->transport->ops->capabilities & both) == both;
 }
 
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out);

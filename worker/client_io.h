@@ -203,6 +203,11 @@ struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_
  * its peers, can use where it lies. */
 void sl_client_io_share(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
 
+/* Whether the transport of this scheme has all this memory registered: lent by the client, or of
+ * options->wire. */
+bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
+                                 const void *at, uint64_t bytes);
+
 /* Whether all this memory is lent to the peers that are reached by this scheme. */
 bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                         const void *at, uint64_t bytes);

@@ -67,7 +67,8 @@ struct sl_shard_conn {
     struct sl_outbox *outbox;
     enum sl_endpoint_scheme scheme;
     bool direct_to_user; /* the shard can write replies into buffers of the client */
-    bool direct_to_io;   /* and into those of the hub */
+    bool
+        needs_registered; /* RDMA: and into those of client_io; what is long is registered memory */
 
     /* As the last welcome said. */
     struct sl_credit credit;    /* what is left of it */

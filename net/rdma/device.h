@@ -56,9 +56,4 @@ bool sl_rdma_device_is_there(const struct sl_rdma_member *member);
  * false: there is none. */
 bool sl_rdma_device_next(struct sl_rdma_member *member, struct sl_rdma_device_event *out);
 
-/* No more memory could be locked; how often that was so. What one reactor keeps another may need,
- * since the limit is the process's. */
-void sl_rdma_device_ran_short(void);
-uint32_t sl_rdma_device_shortages(void);
-
 #endif

@@ -6,7 +6,7 @@
  *   rail.c      one device: protection domain, completion queue, shared receive queue; abilities.c
  *               what it can, device.c its events
  *   pool.c      its receive buffers, staging blocks and send slots
- *   memory.c    registered memory: keys for addresses; cache.c and unmapped.c for the rest
+ *   memory.c    registered memory: keys for addresses
  *   cm.c        rdma_cm's events; listen.c, connect.c, move.c what they mean; address.c from where
  *   access.c    access of peers to memory, once they are welcome
  *   conn.c      a connection's life, from the first event to `closed`

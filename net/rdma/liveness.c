@@ -97,9 +97,6 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
     for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
         sl_rdma_pool_refill(nic);
-        if (!nic->gone) {
-            sl_rdma_memory_relieve(nic);
-        }
         if (!nic->gone && !sl_rdma_device_is_there(&nic->member)) {
             sl_rdma_nic_remove(rdma, nic->verbs);
         }

@@ -85,7 +85,6 @@ struct sl_rdma_nic {
     struct sl_rdma_caps caps;
     struct sl_rdma_pool pool;
     struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
-    struct sl_rdma_cache *cache;   /* cache.c */
     uint32_t events_unacknowledged;
     uint32_t cq_entries, srq_entries;
     uint32_t cq_promised;           /* completions that may be outstanding */
@@ -96,7 +95,6 @@ struct sl_rdma_nic {
     bool gone;                      /* the device was removed, or is in a fatal state */
     struct sl_rdma_member member;   /* of those who use the device */
     bool limit_told;                /* a limit of locked memory was logged */
-    uint32_t shortages_seen;        /* memory.c: of the process */
     struct ibv_wc seen[SL_RDMA_POLL_BATCH];
 };
 /* ---- rail.c, pool.c (memory of the transport's own) -------------------------------------------
@@ -165,7 +163,7 @@ struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_nic *nic);
 void sl_rdma_pool_unlend(struct sl_rdma_block *block);
 void sl_rdma_pool_put(struct sl_rdma_block *block); /* refs 0; RECEIVE: posts it again */
 
-/* ---- memory.c (memory of others), cache.c -----------------------------------------------------
+/* ---- memory.c (memory of others) --------------------------------------------------------------
  */
 
 int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t bytes);
@@ -178,8 +176,7 @@ enum sl_rdma_use {
     SL_RDMA_USE_REPLY_BUFFER /* peers write it */
 };
 
-/* Registers with the device, with relaxed order where it can; what the cache keeps and nobody uses
- * makes room where it must. NULL: errno says why. */
+/* Registers with the device, with relaxed order where it can. NULL: errno says why. */
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t bytes, int access);
 
 /* Whether errno says that there was too little to be had, which may pass. */
@@ -191,32 +188,23 @@ void sl_rdma_memory_refused(struct sl_rdma_nic *nic, struct sl_rdma_refusal *ref
 bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *nic, const struct sl_rdma_refusal *refusal,
                                size_t bytes);
 
-/* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
- * memory that the layers above registered. */
+/* One part of a range, under one key. */
 struct sl_rdma_local_sge {
     uint8_t *at;
     uint32_t bytes;
     uint32_t local_key, remote_key;
-    struct sl_rdma_hold *hold;
 };
 
 /* Keys for a range: writes at most local_sge_max spans that cover it, in order; returns their
- * count. 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false,
- * too many spans): nothing is held then. Registered memory is registered with the device now, chunk
- * by chunk, where it was not before; so that peers can write it only for a LANDING, and for good.
- * Memory that is not registered is no LANDING: it would stay writable for peers beyond its request,
- * or be registered for each. */
+ * count. 0: the layers above have not registered the range, no more memory can be locked, or the
+ * range needs too many spans. Memory is registered with the device at its first use, chunk by
+ * chunk. Peers can write a chunk only after its first use as a reply buffer, and then for good. */
 uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
-                             enum sl_rdma_use use, bool for_the_occasion,
-                             struct sl_rdma_local_sge *spans, uint32_t local_sge_max);
+                             enum sl_rdma_use use, struct sl_rdma_local_sge *spans,
+                             uint32_t local_sge_max);
 
-/* The device no longer uses the spans. */
-void sl_rdma_memory_drop(struct sl_rdma_nic *nic, const struct sl_rdma_local_sge *spans,
-                         uint32_t count);
-
-/* Now and then: where this process ran short of memory to be locked since the last time, on any
- * reactor, what the cache keeps and nobody uses is given back. */
-void sl_rdma_memory_relieve(struct sl_rdma_nic *nic);
+/* Whether the layers above have registered the range. */
+bool sl_rdma_memory_is_registered(struct sl_rdma_nic *nic, const void *at, uint32_t bytes);
 
 int sl_rdma_memory_open(struct sl_rdma_nic *nic);
 void sl_rdma_memory_close(struct sl_rdma_nic *nic);

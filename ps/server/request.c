@@ -46,15 +46,16 @@ enum run {
 };
 
 /* Where the rest of the reply lies, behind its header: what a handler had ready leaves from there,
- * unless the sender wants it elsewhere, or one short piece is better than two. NULL: it is all in
- * the frame. */
-static const void *tail_of_reply(const struct sl_shard_exec *work, uint8_t *reply_buffer,
-                                 uint8_t *frame)
+ * unless the sender wants it elsewhere, one short piece is better than two, or the transport sends
+ * from registered memory only. NULL: it is all in the frame. */
+static const void *tail_of_reply(const struct sl_conn *conn, const struct sl_shard_exec *work,
+                                 uint8_t *reply_buffer, uint8_t *frame)
 {
     if (work->answer == NULL) {
         return reply_buffer;
     }
-    if (reply_buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES) {
+    if (reply_buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES &&
+        !sl_transport_needs_registered(conn)) {
         return work->answer;
     }
     uint8_t *reply = reply_buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : reply_buffer;
@@ -93,7 +94,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
         sl_server_session_wrote(conn->session, id);
         sl_replication_count(server);
     }
-    const void *tail = tail_of_reply(work, reply_buffer, frame);
+    const void *tail = tail_of_reply(conn->conn, work, reply_buffer, frame);
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, tail, tail == NULL ? 0 : bytes,
                      NULL, NULL);
@@ -438,11 +439,13 @@ static bool reply_from_buffer(struct sl_server_request *request)
     sl_server_scheduler_remove(request);
     put_payload(request);
     const void *reply = reply_of(request);
+    const void *answer = request->work.answer;
     uint32_t bytes = (uint32_t)request->work.reply_bytes;
-    if (request->work.answer != NULL && request->reply_buffer != NULL) {
-        memcpy(request->reply_buffer, request->work.answer, bytes);
-    } else if (request->work.answer != NULL) {
-        reply = request->work.answer;
+    if (answer != NULL &&
+        (request->reply_buffer != NULL || sl_transport_needs_registered(conn->conn))) {
+        memcpy(reply_of(request), answer, bytes);
+    } else if (answer != NULL) {
+        reply = answer;
     }
     if (reply != request->reply) {
         sl_server_admission_put_reply(request);

@@ -62,6 +62,8 @@ static int setup(void **state)
     fixture->b = &fixture->wire.ends[1];
     fixture->memory = aligned_alloc(4096, MEMORY_BYTES);
     assert_non_null(fixture->memory);
+    assert_int_equal(
+        sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->memory, MEMORY_BYTES), 0);
     struct sl_rdma_library *library = &fixture->wire.fake.library;
     library->modify_qp = done;
     library->destroy_srq = free_srq;
@@ -103,7 +105,7 @@ static uint32_t visit_until_closed(struct rdma_wire_end *end)
 /* ---- The end ----------------------------------------------------------------------------------
  */
 
-/* A payload that is registered for the occasion, and that the peer has not read. */
+/* A payload that the peer has not read. */
 static void nic_lose__what_connections_hold_is_given_back_before_the_device(void **state)
 {
     struct fixture *fixture = *state;

@@ -38,6 +38,12 @@ static int setup(void **state)
     return 0;
 }
 
+static void register_sink(struct fixture *fixture)
+{
+    assert_int_equal(
+        sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->sink, MEMORY_BYTES), 0);
+}
+
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
@@ -304,6 +310,7 @@ static void fin__is_the_last(void **state)
 static void long__holds_back_what_follows(void **state)
 {
     struct fixture *fixture = *state;
+    register_sink(fixture);
     memset(fixture->memory, 2, 50000);
     fixture->b->sink = fixture->sink;
     struct packet packets[] = {frames(1, 40, 1), lying(fixture, 2, 0, 50000, 3), frames(3, 40, 3)};
@@ -327,6 +334,7 @@ static void sink__refused_then_given(void **state)
 {
     struct fixture *fixture = *state;
     struct packet packet = lying(fixture, 1, 0, 50000, 1), next = frames(2, 40, 2);
+    register_sink(fixture);
     memset(fixture->memory, 1, 50000);
     inject(fixture, &packet);
     inject(fixture, &next);
@@ -350,6 +358,7 @@ static void long__short_ones_are_read_ahead(void **state)
 {
     struct fixture *fixture = *state;
     struct packet packets[6];
+    register_sink(fixture);
     for (uint32_t i = 0; i < 6; i++) {
         memset(fixture->memory + i * 50000, (int)i, 50000);
         packets[i] = lying(fixture, i + 1, i * 50000, i == 0 ? 50000 : 9000, 1);
