@@ -117,9 +117,6 @@ static int write_push(struct run *run, uint32_t number)
         .wr_id = IS_SEND, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE};
     request.wr.rdma.remote_addr = run->granted[number].at;
     request.wr.rdma.rkey = run->granted[number].key;
-    if (!run->verbs->has_immediate) {
-        return tell(run, WRITTEN, number, &request);
-    }
     request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     request.imm_data = htonl(number);
     request.send_flags = flags_of_next(run);

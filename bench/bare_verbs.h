@@ -22,8 +22,6 @@ enum sl_bench_bare_verbs_way {
 
 struct sl_bench_bare_verbs {
     const char *address; /* of the device, IPv4 */
-    /* WRITEs say by immediate data that they are there; else by a message behind them (iWARP). */
-    bool has_immediate;
     enum sl_bench_bare_verbs_way way;
     uint32_t bytes;       /* of a payload */
     uint32_t connections; /* to CONNECTIONS_MAX */

@@ -87,9 +87,7 @@ static void build(struct command *command, const struct sl_bench_perftest *test,
     add(command, "-p", command->port);
     add(command, "-s", command->bytes);
     add(command, "-n", command->messages);
-    if (test->device->is_iwarp) {
-        add(command, "-R", NULL);
-    } else if (test->device->gid >= 0) {
+    if (test->device->gid >= 0) {
         add(command, "-x", command->gid);
     }
     if (!TOOLS[test->tool].is_latency) {
@@ -121,7 +119,6 @@ static bool is_listening(const char *table, uint16_t port)
     return found;
 }
 
-/* A device of iWARP may listen without the kernel's TCP: then the time is up, and all is well. */
 static void await_listener(uint16_t port)
 {
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};

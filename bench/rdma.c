@@ -90,12 +90,6 @@ static const struct sl_bench_quantity BYTES[] = {{"bytes", "1/s"}};
 static const struct sl_bench_quantity TRIPS[] = {{"p50", "us"}, {"p99", "us"}};
 static const struct sl_bench_quantity RATES[] = {{"messages", "1/s"}};
 
-/* What Starling is told: of an iWARP device, as perftest is, the address alone. */
-static const char *device_of(const struct bench *bench)
-{
-    return bench->device.is_iwarp ? NULL : bench->device.name;
-}
-
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
 static int run_turn(const struct entry *entry, enum sl_bench_ipc_what what,
@@ -238,7 +232,7 @@ static void add_frames(struct bench *bench, enum mode mode, bool answers)
     struct entry *entry = add(bench, mode, "frames", MODE_NAMES[mode]);
     entry->frames = (struct sl_bench_frames){
         .endpoint = bench->endpoint,
-        .rdma_device = device_of(bench),
+        .rdma_device = bench->device.name,
         .bytes = FRAME_BYTES,
         .depth = answers ? 1 : (uint32_t)bench->options.depth,
         .answers = answers,
@@ -287,7 +281,6 @@ static void add_way(struct bench *bench, uint32_t way, uint32_t connections, uin
     name_way(entry->name, way, connections, bytes);
     entry->verbs = (struct sl_bench_bare_verbs){
         .address = bench->device.address,
-        .has_immediate = !bench->device.is_iwarp,
         .way = (enum sl_bench_bare_verbs_way)way,
         .bytes = (uint32_t)bytes,
         .connections = connections,
@@ -399,7 +392,7 @@ static int start(struct bench *bench)
             .workers = 1,
             .no_shm = true,
             .rdma_address = bench->device.address,
-            .rdma_device = device_of(bench),
+            .rdma_device = bench->device.name,
             .server_polls = mode == POLLING,
             .workers_poll = mode == POLLING,
             .server_core = options->common.server_core,

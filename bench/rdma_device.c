@@ -112,6 +112,10 @@ static bool describe(const char *folder, const char *name, const char *address,
     char line[LINE_BYTES], interface[LINE_BYTES];
     *out = (struct sl_bench_rdma_device){.gid = -1};
     (void)snprintf(out->name, sizeof out->name, "%.63s", name);
+    if (read_line(folder, "node_type", line) && strstr(line, "RNIC") != NULL) {
+        *why = "iWARP is not supported: use RoCE mode";
+        return false;
+    }
     if (!read_line(folder, "ports/1/state", line) || strstr(line, "ACTIVE") == NULL) {
         *why = "port 1 is not active";
         return false;
@@ -122,7 +126,6 @@ static bool describe(const char *folder, const char *name, const char *address,
         *why = "no IPv4 address of its network interface is known: name one by --address";
         return false;
     }
-    out->is_iwarp = read_line(folder, "node_type", line) && strstr(line, "RNIC") != NULL;
     out->gid = find_gid(folder, out->address);
     return true;
 }

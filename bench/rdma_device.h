@@ -12,7 +12,6 @@ struct sl_bench_rdma_device {
     char name[SL_BENCH_RDMA_NAME_BYTES];    /* "mlx5_0" */
     char address[SL_BENCH_RDMA_NAME_BYTES]; /* IPv4, of its network interface */
     int gid; /* index of the address in the GID table of port 1, of RoCE v2; -1: there is none */
-    bool is_iwarp; /* it connects by rdma_cm only */
 };
 
 /* Chooses the device of this name, or the first whose port 1 is active and has an address. sysfs:

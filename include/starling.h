@@ -314,9 +314,9 @@ SL_API void sl_client_buffer_free(struct sl_client *client, void **buffer);
  * machine cannot map it, so shared memory copies it. The caller keeps it mapped until it is
  * unregistered or the client is destroyed. Used pages stay pinned, as far as the soft limit of the
  * process allows (ulimit -l; the library does not raise it). Beyond that limit, and without RDMA,
- * it is ordinary memory. RDMA can use ordinary memory too: the first step with a long array
- * registers it and keeps the registration for a while. Errors: EXISTS (overlaps a buffer of this
- * client), NO_MEMORY, TOO_LARGE (as above). Any thread; not on the data path. */
+ * it is ordinary memory. Over RDMA, long arrays in ordinary memory are copied once. Errors: EXISTS
+ * (overlaps a buffer of this client), NO_MEMORY, TOO_LARGE (as above). Any thread; not on the data
+ * path. */
 SL_API int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes);
 /* base: as registered. No outstanding step may use the memory. */
 SL_API void sl_client_buffer_unregister(struct sl_client *client, void *base);

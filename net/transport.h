@@ -49,7 +49,9 @@ enum sl_transport_capability {
     SL_TRANSPORT_MAPS_MEMORY = 1 << 7
 };
 /* REGISTERS: payload in registered memory is sent and received without a copy, unless it is so
- * short that a copy is cheaper. Other memory is registered for each use, which is slower.
+ * short that a copy is cheaper. Other memory is copied. With DIRECT_REPLIES as well (RDMA), neither
+ * `head` nor `payload` of a frame may be longer than SL_TRANSPORT_UNREGISTERED_BYTES_MAX in
+ * unregistered memory, and a long payload is received there piece by piece, which is slow.
  *
  * DIRECT_REPLIES, on the replying side: with MAPS_MEMORY, conn->reply_buffer points into the
  * requester's memory. Otherwise it is NULL, and the transport writes the REPLY frame with that
@@ -62,7 +64,8 @@ enum sl_transport_capability {
  * of struct sl_conn). A malicious peer can modify this memory while you read it: copy it before
  * validating it. The peer reuses it after its connection has ended: copy data that is kept beyond
  * `closed`. Every other payload is copied to private memory before it is delivered. */
-#define SL_TRANSPORT_IN_PLACE ((void *)UINTPTR_MAX)
+#define SL_TRANSPORT_IN_PLACE               ((void *)UINTPTR_MAX)
+#define SL_TRANSPORT_UNREGISTERED_BYTES_MAX (64U << 10)
 
 /* The cookie of a frame that is reported together with the previous frame on the connection, which
  * must be taken and not reported: its `sent` follows when both are sent, and this frame has none.
@@ -284,6 +287,13 @@ static inline void sl_transport_release(struct sl_conn *conn,
         sl_reactor_assert_owner(conn->transport->reactor);
         conn->transport->ops->release(conn, message);
     }
+}
+
+/* Whether SL_TRANSPORT_UNREGISTERED_BYTES_MAX holds for frames of the connection. */
+static inline bool sl_transport_needs_registered(const struct sl_conn *conn)
+{
+    const uint32_t both = SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_REGISTERS;
+    return (conn->transport->ops->capabilities & both) == both;
 }
 
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out);

@@ -200,6 +200,11 @@ struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_
  * access directly. */
 void sl_client_io_share(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
 
+/* Returns whether [at, at + bytes) is registered with the transport of the scheme: a buffer of the
+ * client, or memory of options->wire. */
+bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
+                                 const void *at, uint64_t bytes);
+
 /* Returns whether [at, at + bytes) is exported to the peers of this scheme. */
 bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                         const void *at, uint64_t bytes);

@@ -15,7 +15,7 @@ static bool has(const struct sl_transport *transport, uint32_t capability)
     return transport != NULL && (transport->ops->capabilities & capability) != 0;
 }
 
-/* A failure is harmless: the transport copies, or registers the memory for each message. */
+/* A failure is harmless: a transport copies memory that it does not know. */
 static bool make_known(struct sl_transport *transport, void *base, size_t bytes)
 {
     return sl_transport_memory_register(transport, base, bytes) == 0;
@@ -75,18 +75,31 @@ void sl_client_io_share(struct sl_client_io *io, enum sl_endpoint_scheme scheme)
     }
 }
 
+static bool holds(const uint8_t *base, size_t base_bytes, const void *at, uint64_t bytes)
+{
+    const uintptr_t offset = (uintptr_t)at - (uintptr_t)base; /* huge when it is before */
+    return offset < base_bytes && bytes <= base_bytes - offset;
+}
+
 bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                         const void *at, uint64_t bytes)
 {
     for (uint32_t i = 0; i < io->lent_count; i++) {
         const struct sl_client_io_buffer *buffer = &io->lent[i];
-        uintptr_t offset =
-            (uintptr_t)at - (uintptr_t)buffer->base; /* huge if `at` is before the buffer */
-        if (offset < buffer->bytes && bytes <= buffer->bytes - offset) {
+        if (holds(buffer->base, buffer->bytes, at, bytes)) {
             return (buffer->known_to & 1U << scheme) != 0;
         }
     }
     return false;
+}
+
+bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
+                                 const void *at, uint64_t bytes)
+{
+    const struct sl_send_arena *wire = io->options->wire;
+    return (wire != NULL && holds(sl_send_arena_shared(wire)->base,
+                                  sl_send_arena_shared(wire)->bytes, at, bytes)) ||
+           sl_client_io_lends(io, scheme, at, bytes);
 }
 
 void sl_client_io_export(struct sl_control_op *op)

@@ -46,10 +46,25 @@ static uint32_t budget_us(const struct sl_substep *substep, uint64_t now_ns)
     return budget < UINT32_MAX ? (uint32_t)budget : UINT32_MAX;
 }
 
-/* Bytes of the body copied behind the header; the rest is sent in place. */
-static uint32_t copied_bytes(const struct sl_request *request)
+/* Layout of a request: `copied` bytes after its header, then the tail, sent in place. */
+struct layout {
+    uint32_t copied, tail_bytes;
+    const void *tail;
+};
+
+/* RDMA sends a long tail from registered memory only: any other tail is copied. */
+static struct layout layout_of(const struct sl_shard_conn *conn, const struct sl_request *request)
 {
-    return request->tail != NULL || request->body_bytes <= COPY_BYTES_MAX ? request->body_bytes : 0;
+    struct layout layout = {
+        .copied = request->body_bytes, .tail = request->tail, .tail_bytes = request->tail_bytes};
+    if (request->tail == NULL && request->body_bytes > COPY_BYTES_MAX) {
+        layout = (struct layout){.tail = request->body, .tail_bytes = request->body_bytes};
+    }
+    if (conn->needs_registered && layout.tail_bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX &&
+        !sl_client_io_has_registered(conn->io, conn->scheme, layout.tail, layout.tail_bytes)) {
+        layout = (struct layout){.copied = request->body_bytes + request->tail_bytes};
+    }
+    return layout;
 }
 
 /* A direct reply requires memory exported over this transport. */
@@ -72,7 +87,7 @@ static void ask_to_land(struct sl_shard_conn *conn, struct sl_request *request)
 static void *take_stage(struct sl_shard_conn *conn, const struct sl_request *request)
 {
     struct sl_pool *buffers = &conn->io->buffers;
-    if (!conn->direct_to_io || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+    if (!conn->needs_registered || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
         buffers->free_count < 2) {
         return NULL;
     }
@@ -88,35 +103,40 @@ static void put_stage(struct sl_shard_conn *conn, void *stage)
     }
 }
 
-static void commit(struct sl_shard_conn *conn, struct sl_request *request, uint8_t *room)
+static void commit(struct sl_shard_conn *conn, struct sl_request *request,
+                   const struct layout *layout, uint8_t *room)
 {
     struct sl_substep *substep = request->substep;
-    uint32_t copied = copied_bytes(request);
-    const void *tail = copied == 0 ? request->body : request->tail;
-    uint32_t tail_bytes = copied == 0 ? request->body_bytes : request->tail_bytes;
-    memcpy(room + SL_FRAME_HEADER_BYTES, request->body, copied);
+    const void *tail = layout->tail;
+    uint8_t *payload = room + SL_FRAME_HEADER_BYTES;
+    if (tail != request->body) {
+        memcpy(payload, request->body, request->body_bytes);
+    }
+    if (tail == NULL && request->tail != NULL) {
+        memcpy(payload + request->body_bytes, request->tail, request->tail_bytes);
+    }
     if (request->id == 0) {
         request->id = conn->next_id++;
     }
     request->in_flight = true;
-    request->tail_unsent = request->tail != NULL;
+    request->tail_unsent = tail != NULL && tail == request->tail;
     substep->unsent += tail != NULL ? 1 : 0;
     conn->finished = conn->finished || request->finishes;
     struct sl_inflight_entry *entry = sl_inflight_add(&conn->inflight, request->id, request);
     if (may_land(conn, request)) {
         ask_to_land(conn, request);
-    } else if (request->reply_buffer == NULL) {
+    } else {
         entry->stage = take_stage(conn, request);
     }
     conn->io->stats.requests++;
     struct sl_frame frame = {
-        .payload_bytes = copied + tail_bytes,
+        .payload_bytes = request->body_bytes + request->tail_bytes,
         .type = SL_FRAME_REQUEST,
         .request_id = request->id,
         .budget_us = budget_us(substep, sl_reactor_now_ns(conn->io->reactor)),
     };
     sl_outbox_commit(conn->outbox, sl_session_conn(conn->session), sl_session_queue(conn->session),
-                     &frame, tail, tail_bytes, tail == NULL ? NULL : sl_substep_rest_sent,
+                     &frame, tail, layout->tail_bytes, tail == NULL ? NULL : sl_substep_rest_sent,
                      tail == NULL ? NULL : request);
 }
 
@@ -138,11 +158,12 @@ static bool try_send(struct sl_shard_conn *conn, struct sl_request *request)
 {
     uint64_t cost = sl_request_credit_bytes((uint64_t)request->body_bytes + request->tail_bytes,
                                             request->reply_bytes);
-    uint8_t *room = prepare(conn, cost, copied_bytes(request));
+    const struct layout layout = layout_of(conn, request);
+    uint8_t *room = prepare(conn, cost, layout.copied);
     if (room == NULL) {
         return false;
     }
-    commit(conn, request, room);
+    commit(conn, request, &layout, room);
     return true;
 }
 
@@ -250,8 +271,13 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
     struct sl_shard_conn *conn = ctx;
     struct sl_inflight_entry *entry = sl_inflight_find(&conn->inflight, header->request_id);
     struct sl_request *request = entry == NULL ? NULL : entry->request;
-    if (request != NULL && request->reply_buffer != NULL && header->type == SL_FRAME_REPLY &&
-        header->status == 0 && header->payload_bytes == request->reply_bytes) {
+    /* Over RDMA the caller's memory is named only if it was lent: reads into other memory are slow.
+     */
+    const bool may_be_named =
+        !conn->needs_registered || (request != NULL && request->is_reply_buffer);
+    if (may_be_named && request != NULL && request->reply_buffer != NULL &&
+        header->type == SL_FRAME_REPLY && header->status == 0 &&
+        header->payload_bytes == request->reply_bytes) {
         request->is_reply_buffer = true;
         conn->reply_buffer = request;
         return request->reply_buffer;

@@ -66,8 +66,10 @@ struct sl_shard_conn {
     /* Of the current connection. */
     struct sl_outbox *outbox;
     enum sl_endpoint_scheme scheme;
-    bool direct_to_user; /* the shard can write replies into client buffers */
-    bool direct_to_io;   /* and into receive buffers of the client_io */
+    bool direct_to_user; /* the shard can write replies into buffers of the client */
+    /* RDMA: the shard can write replies into receive buffers of the client_io, and a long tail must
+     * be in registered memory. */
+    bool needs_registered;
 
     /* From the last welcome. */
     struct sl_credit credit;    /* left */

@@ -159,12 +159,12 @@ static const char *flaw_of(const struct sl_shard_conn *conn,
 
 static void take_connection(struct sl_shard_conn *conn)
 {
-    uint32_t capabilities = sl_session_conn(conn->session)->transport->ops->capabilities;
+    const struct sl_conn *base = sl_session_conn(conn->session);
     sl_shard_conn_set_name(conn);
     conn->outbox = sl_session_outbox(conn->session);
     conn->scheme = sl_session_endpoint(conn->session)->scheme;
-    conn->direct_to_user = (capabilities & SL_TRANSPORT_DIRECT_REPLIES) != 0;
-    conn->direct_to_io = conn->direct_to_user && (capabilities & SL_TRANSPORT_REGISTERS) != 0;
+    conn->direct_to_user = (base->transport->ops->capabilities & SL_TRANSPORT_DIRECT_REPLIES) != 0;
+    conn->needs_registered = sl_transport_needs_registered(base);
 }
 
 static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_welcome *welcome)

@@ -1,7 +1,6 @@
 /* Access of peers to memory. librdmacm connects a queue pair with remote access to all memory of
  * its protection domain that is registered for peers, and a key can be guessed. So an accepted
- * connection is made without remote access, and gets it when its peer is welcome. iWARP cannot do
- * that: there a queue pair keeps the access that it is connected with. */
+ * connection is made without remote access, and gets it when its peer is welcome. */
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
@@ -30,9 +29,6 @@ int sl_rdma_access_accept(struct sl_rdma_conn *conn)
     struct rdma_cm_id *id = conn->link.id;
     struct sl_rdma_hello hello;
     struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
-    if (conn->nic->caps.is_iwarp) {
-        return library->accept(id, &param) == 0 ? 0 : SL_ERR_IO;
-    }
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     for (uint32_t i = 0; i < sizeof states / sizeof states[0]; i++) {
         int err = modify(conn, states[i], &param);

@@ -51,11 +51,10 @@ void sl_rdma_address_set_root(const char *root)
  */
 
 /* One line of a file, without its end. */
-static bool read_line_of(const char *class, const char *device, const char *file, char *line,
-                         size_t line_bytes)
+static bool read_line(const char *device, const char *file, char *line, size_t line_bytes)
 {
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/class/%s/%s/%s", sysfs, class, device, file);
+    snprintf(path, sizeof path, "%s/class/infiniband/%s/%s", sysfs, device, file);
     FILE *stream = fopen(path, "re");
     if (stream == NULL) {
         return false;
@@ -68,9 +67,10 @@ static bool read_line_of(const char *class, const char *device, const char *file
     return read;
 }
 
-static bool read_line(const char *device, const char *file, char *line, size_t line_bytes)
+static bool is_iwarp(const char *device)
 {
-    return read_line_of("infiniband", device, file, line, line_bytes);
+    char line[NAME_BYTES];
+    return read_line(device, "node_type", line, sizeof line) && atoi(line) == NODE_TYPE_IWARP;
 }
 
 static bool exists(const char *device)
@@ -109,7 +109,7 @@ static void add_all_devices(struct search *search)
     }
     for (const struct dirent *entry = readdir(directory); entry != NULL;
          entry = readdir(directory)) {
-        if (entry->d_name[0] != '.') {
+        if (entry->d_name[0] != '.' && !is_iwarp(entry->d_name)) {
             add_device(search, entry->d_name);
         }
     }
@@ -153,6 +153,10 @@ int sl_rdma_address_check(const struct sl_rdma *rdma)
                          "are",
                          name);
             return SL_ERR_INVALID;
+        }
+        if (is_iwarp(name)) {
+            sl_log_error("rdma: %s: " SL_RDMA_NO_IWARP, name);
+            return SL_ERR_UNSUPPORTED;
         }
     }
     return 0;
@@ -241,35 +245,11 @@ static bool has_gid_of(const char *device, uint32_t port, const char *interface)
     return false;
 }
 
-/* iWARP: a port's only GID is the hardware address of its interface with zeros behind it, by which
- * rdma_cm, too, finds the device of an address. Not every kernel names the interface of a virtual
- * device anywhere else. */
-static bool has_hardware_address_of(const char *device, uint32_t port, const char *interface)
-{
-    char file[NAME_BYTES], line[NAME_BYTES];
-    struct in6_addr gid, expected = {.s6_addr = {0}};
-    uint8_t *at = expected.s6_addr;
-    snprintf(file, sizeof file, "ports/%u/gids/0", port);
-    return read_line_of("net", interface, "address", line, sizeof line) &&
-           sscanf(line, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", &at[0], &at[1], &at[2], &at[3],
-                  &at[4], &at[5]) == 6 &&
-           read_line(device, file, line, sizeof line) && inet_pton(AF_INET6, line, &gid) == 1 &&
-           memcmp(&gid, &expected, sizeof gid) == 0;
-}
-
-static bool is_iwarp(const char *device)
-{
-    char line[NAME_BYTES];
-    return read_line(device, "node_type", line, sizeof line) && atoi(line) == NODE_TYPE_IWARP;
-}
-
 /* device/net has InfiniBand's interfaces, those for IP over it. */
 static bool is_of_device(const char *device, const char *interface)
 {
-    bool iwarp = is_iwarp(device);
     for (uint32_t port = 1; port <= PORTS_MAX; port++) {
-        if (has_gid_of(device, port, interface) ||
-            (iwarp && has_hardware_address_of(device, port, interface))) {
+        if (has_gid_of(device, port, interface)) {
             return true;
         }
     }

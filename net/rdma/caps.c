@@ -91,19 +91,26 @@ int sl_rdma_caps_ask(struct sl_rdma_nic *nic)
 {
     struct ibv_device_attr attr;
     memset(&attr, 0, sizeof attr);
+    if (sl_rdma_device_is_iwarp(nic->verbs->device)) {
+        sl_log_error("rdma: %s: " SL_RDMA_NO_IWARP, nic->name);
+        return SL_ERR_UNSUPPORTED;
+    }
     int err = nic->rdma->library->query_device(nic->verbs, &attr);
     if (err != 0) {
         sl_log_error("rdma: %s: it cannot be asked what it can: %s", nic->name, strerror(err));
         return SL_ERR_IO;
     }
+    if (attr.max_srq <= 0 || attr.max_srq_wr <= 0) {
+        sl_log_error("rdma: %s: the device has no shared receive queue: use TCP", nic->name);
+        return SL_ERR_UNSUPPORTED;
+    }
     uint32_t reads = least(positive(attr.max_qp_rd_atom), positive(attr.max_qp_init_rd_atom));
     reads = least(reads, SL_RDMA_READS);
     nic->caps = (struct sl_rdma_caps){
-        .is_iwarp = nic->verbs->device->transport_type == IBV_TRANSPORT_IWARP,
         .on_demand = pages_on_demand(nic->verbs),
         .sge_max = least(positive(attr.max_sge), SL_RDMA_REMOTE_SGES + 2),
         .reads_max = reads > 0 ? reads : 1,
-        .srq_max = attr.max_srq > 0 ? positive(attr.max_srq_wr) : 0,
+        .srq_max = positive(attr.max_srq_wr),
         .cqe_max = positive(attr.max_cqe),
     };
     return 0;

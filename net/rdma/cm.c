@@ -61,16 +61,41 @@ static bool open_channel(struct sl_rdma *rdma)
     return true;
 }
 
-int sl_rdma_cm_open(struct sl_rdma *rdma)
+/* True for the first transport that this process opens. */
+static bool is_first_open(void)
 {
-    const struct sl_rdma_library *library = rdma->library;
-    int devices = 0;
-    struct ibv_context **list = library->get_devices(&devices);
+    static bool was_open;
+    pthread_mutex_lock(&lock);
+    const bool is_first = !was_open;
+    was_open = true;
+    pthread_mutex_unlock(&lock);
+    return is_first;
+}
+
+/* Whether a device can be used. Logs each iWARP device, once in a process. */
+static bool has_device(const struct sl_rdma_library *library)
+{
+    const bool logs = is_first_open();
+    int count = 0;
+    bool found = false;
+    struct ibv_context **list = library->get_devices(&count);
+    for (int i = 0; list != NULL && i < count; i++) {
+        const bool is_iwarp = sl_rdma_device_is_iwarp(list[i]->device);
+        found = found || !is_iwarp;
+        if (is_iwarp && logs) {
+            sl_log_warn("rdma: %s: " SL_RDMA_NO_IWARP, library->get_device_name(list[i]->device));
+        }
+    }
     if (list != NULL) {
         library->free_devices(list);
     }
-    if (devices == 0) {
-        sl_log_debug("rdma: this machine has no RDMA device");
+    return found;
+}
+
+int sl_rdma_cm_open(struct sl_rdma *rdma)
+{
+    if (!has_device(rdma->library)) {
+        sl_log_debug("rdma: this machine has no RDMA device that can be used");
         return SL_ERR_UNSUPPORTED;
     }
     if (!open_channel(rdma)) {
@@ -147,21 +172,12 @@ static void for_listener(struct sl_rdma *rdma, struct sl_rdma_listener *listener
     }
 }
 
-static void accepted(struct sl_rdma_conn *conn)
-{
-    if (conn->nic->caps.is_iwarp) {
-        conn->link.established = true;
-    } else {
-        sl_rdma_conn_established(conn);
-    }
-}
-
 static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     switch (event->type) {
     case RDMA_CM_EVENT_ESTABLISHED:
         if (conn->phase == SL_RDMA_ACCEPTING) {
-            accepted(conn);
+            sl_rdma_conn_established(conn);
             return;
         }
         sl_rdma_connect_event(conn, event);

@@ -142,7 +142,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         sl_rdma_mark_ready(conn);
         return;
     case SL_RDMA_LIVE:
-        sl_rdma_liveness_look(conn);
+        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use", SL_ERR_PROTOCOL);
         return;
     default:
         sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
@@ -218,20 +218,15 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
 
 static struct ibv_qp_init_attr attributes(const struct sl_rdma_nic *nic, struct sl_rdma_link *link)
 {
-    /* With iWARP reads may be outstanding that count as completed, as what was sent behind them is.
-     */
-    uint32_t sends = nic->caps.is_iwarp ? 2 * SL_RDMA_SENDS : SL_RDMA_SENDS;
-    return (struct ibv_qp_init_attr){
-        .qp_context = link,
-        .send_cq = nic->cq,
-        .recv_cq = nic->cq,
-        .srq = nic->srq,
-        .cap = {.max_send_wr = sends,
-                .max_recv_wr = nic->srq != NULL ? 0 : SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE,
-                .max_send_sge = nic->caps.sge_max,
-                .max_recv_sge = 1,
-                .max_inline_data = nic->caps.inline_max},
-        .qp_type = IBV_QPT_RC};
+    return (struct ibv_qp_init_attr){.qp_context = link,
+                                     .send_cq = nic->cq,
+                                     .recv_cq = nic->cq,
+                                     .srq = nic->srq,
+                                     .cap = {.max_send_wr = SL_RDMA_SENDS,
+                                             .max_send_sge = nic->caps.sge_max,
+                                             .max_recv_sge = 1,
+                                             .max_inline_data = nic->caps.inline_max},
+                                     .qp_type = IBV_QPT_RC};
 }
 
 int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
@@ -346,7 +341,6 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
     (void)library->destroy_id(link->id);
     link->id = NULL;
     link->established = link->disconnected = link->is_shut = false;
-    link->receives = 0;
     link->sends_completed = link->sends_posted;
     link->last_wqe = false;
 }
@@ -384,13 +378,13 @@ void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err)
     sl_rdma_conn_end(conn, err);
 }
 
-void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err)
+void sl_rdma_conn_suspect(struct sl_rdma_conn *conn)
 {
     if (conn->phase != SL_RDMA_LIVE) {
-        sl_rdma_conn_end(conn, err);
+        sl_rdma_conn_end(conn, SL_ERR_PROTOCOL);
         return;
     }
-    conn->pending_err = err;
+    conn->is_suspected = true;
     sl_rdma_conn_set_timer(conn, SUSPECT_NS);
 }
 
@@ -493,9 +487,7 @@ static bool is_quiet(const struct sl_rdma_conn *conn)
     if (conn->quiet_waited || link->id->qp == NULL || !link->established) {
         return true;
     }
-    bool receives =
-        conn->nic->srq == NULL ? link->receives == 0 : conn->fin_received || link->last_wqe;
-    return receives && link->sends_completed == link->sends_posted;
+    return (conn->fin_received || link->last_wqe) && link->sends_completed == link->sends_posted;
 }
 
 /* What a queue pair completed may be forgotten with it, shared buffers too: it is looked at first.

@@ -154,9 +154,7 @@ static void routed(struct sl_rdma_conn *conn)
 static void set_patience_with_receiver(struct sl_rdma_conn *conn)
 {
     struct ibv_qp_attr attr = {.min_rnr_timer = RNR_TIMER};
-    if (!conn->nic->caps.is_iwarp) {
-        (void)conn->rdma->library->modify_qp(conn->link.id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
-    }
+    (void)conn->rdma->library->modify_qp(conn->link.id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
 }
 
 void sl_rdma_connect_done(struct sl_rdma_conn *conn)
@@ -164,13 +162,6 @@ void sl_rdma_connect_done(struct sl_rdma_conn *conn)
     sl_rdma_conn_stop_timer(conn);
     conn->link.established = true;
     set_patience_with_receiver(conn);
-}
-
-static void begin_to_speak(struct sl_rdma_conn *conn)
-{
-    if (conn->nic->caps.is_iwarp && conn->phase == SL_RDMA_LIVE) {
-        sl_rdma_liveness_speak(conn);
-    }
 }
 
 static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
@@ -190,12 +181,10 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
     if (conn->phase == SL_RDMA_RESOLVING) {
         conn->phase = SL_RDMA_LIVE;
         sl_rdma_liveness_add(conn->rdma, conn);
-        begin_to_speak(conn);
         sl_conn_report_connected(&conn->base);
         return;
     }
     sl_rdma_move_done(conn);
-    begin_to_speak(conn);
 }
 
 static void say_why(struct sl_rdma_conn *conn, uint32_t reason)

@@ -21,7 +21,6 @@ struct sl_rdma_device {
 static struct {
     pthread_mutex_t lock;
     struct sl_rdma_device *devices;
-    uint32_t shortages;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 int sl_rdma_make_non_blocking(int fd)
@@ -219,22 +218,4 @@ bool sl_rdma_device_next(struct sl_rdma_member *member, struct sl_rdma_device_ev
     }
     pthread_mutex_unlock(&shared.lock);
     return found;
-}
-
-/* ---- Shortages --------------------------------------------------------------------------------
- */
-
-void sl_rdma_device_ran_short(void)
-{
-    pthread_mutex_lock(&shared.lock);
-    shared.shortages++;
-    pthread_mutex_unlock(&shared.lock);
-}
-
-uint32_t sl_rdma_device_shortages(void)
-{
-    pthread_mutex_lock(&shared.lock);
-    const uint32_t count = shared.shortages;
-    pthread_mutex_unlock(&shared.lock);
-    return count;
 }

@@ -27,6 +27,13 @@ struct sl_rdma_member {
     struct sl_rdma_device *device;
 };
 
+#define SL_RDMA_NO_IWARP "iWARP is not supported: use RoCE mode or TCP"
+
+static inline bool sl_rdma_device_is_iwarp(const struct ibv_device *device)
+{
+    return device->transport_type == IBV_TRANSPORT_IWARP;
+}
+
 /* So that to ask whether there is an event never waits. Errors: IO; errno says why. */
 int sl_rdma_make_non_blocking(int fd);
 
@@ -34,8 +41,8 @@ int sl_rdma_make_non_blocking(int fd);
 int sl_rdma_device_join(struct sl_rdma_nic *nic, struct sl_rdma_member *member, bool *is_first);
 
 /* What the rail had open is closed. The last who leaves a device that was removed also closes, in
- * the kernel, what librdmacm has open of it: Soft-RoCE and Soft-iWARP are not gone before, and so
- * long nobody can add them again. */
+ * the kernel, what librdmacm has open of it: Soft-RoCE is not gone before, and so long nobody can
+ * add it again. */
 void sl_rdma_device_leave(struct sl_rdma_member *member);
 
 /* The device was removed: all members are told, by IBV_EVENT_DEVICE_FATAL. */
@@ -48,10 +55,5 @@ bool sl_rdma_device_is_there(const struct sl_rdma_member *member);
 /* Reads what the device has to tell, for all members, and takes the oldest event of this one's;
  * false: there is none. */
 bool sl_rdma_device_next(struct sl_rdma_member *member, struct sl_rdma_device_event *out);
-
-/* No more memory could be locked; how often that was so. What one reactor keeps another may need,
- * since the limit is the process's. */
-void sl_rdma_device_ran_short(void);
-uint32_t sl_rdma_device_shortages(void);
 
 #endif

@@ -6,7 +6,7 @@
  *   rail.c      one device: protection domain, completion queue, shared receive queue; abilities.c
  *               what it can, device.c its events
  *   pool.c      its receive buffers, staging blocks and send slots
- *   memory.c    registered memory: keys for addresses; cache.c and unmapped.c for the rest
+ *   memory.c    registered memory: keys for addresses
  *   cm.c        rdma_cm's events; listen.c, connect.c, move.c what they mean; address.c from where
  *   access.c    access of peers to memory, once they are welcome
  *   conn.c      a connection's life, from the first event to `closed`
@@ -117,7 +117,6 @@ struct sl_rdma_link {
     uint32_t generation;   /* part of wr_id: completions of an older queue pair are recognized */
     uint32_t sends_posted, sends_completed; /* work requests, reads included; run over, and go on
                                              * from one queue pair to the next */
-    uint32_t receives; /* without a shared receive queue: buffers posted and not completed */
     bool established, disconnected;
     bool is_shut;  /* the peer has no access to memory: access.c */
     bool last_wqe; /* in the error state the device has given back all receive buffers */
@@ -136,7 +135,7 @@ struct sl_rdma_conn {
     uint64_t serial;
     struct sl_rdma_link link;
     int end_err;
-    int pending_err; /* LIVE: what it ends with unless the peer turns out to be gone; 0: nothing */
+    bool is_suspected; /* LIVE: it ends with PROTOCOL unless the peer turns out to be gone */
     bool dirty, ready;
     bool accept_pending; /* the layer above has not heard of it, and does not hear of its end */
     bool fin_sent;
@@ -146,7 +145,7 @@ struct sl_rdma_conn {
     uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first;
                         * then when it was quiet */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
-    struct sl_timer timer;       /* patience; LIVE: a suspicion, or words to be said again */
+    struct sl_timer timer;       /* patience; LIVE: a suspicion */
     struct sl_endpoint endpoint; /* who connected: for the second time, from the same address */
     struct sockaddr_storage local;
     /* Credit and counts, which outlast a move. */
@@ -330,9 +329,7 @@ void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hel
 /* Gives the queue pair and the identifier back: the device touches nothing of theirs any more. */
 void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn);
 
-/* ACCEPTING -> LIVE: `accepted`, and the packets that came along. From poll. With iWARP not before
- * a packet has come: who connected speaks first, and one that is sent something before it has seen
- * the answer to its request loses the connection. */
+/* ACCEPTING -> LIVE: `accepted`, and the packets that came along. From poll. */
 void sl_rdma_conn_established(struct sl_rdma_conn *conn);
 
 void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns);
@@ -342,9 +339,9 @@ void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn);
 void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err);
 
 /* The peer's device has refused what it had offered: either that was a lie, or the peer has been
- * killed, and loses its memory first. If so rdma_cm says in a moment that the connection is gone.
- * So it does with iWARP, where what was being sent when the peer left fails in any way. */
-void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err);
+ * killed, and loses its memory first. If so rdma_cm says in a moment that the connection is gone;
+ * else it ends with PROTOCOL. */
+void sl_rdma_conn_suspect(struct sl_rdma_conn *conn);
 
 /* The peer's end of the queue pair is gone; what has come is delivered first. */
 void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn);
@@ -420,12 +417,6 @@ void sl_rdma_liveness_open(struct sl_rdma *rdma);
 void sl_rdma_liveness_close(struct sl_rdma *rdma);
 void sl_rdma_liveness_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
 void sl_rdma_liveness_start(struct sl_rdma *rdma); /* there is a rail, or a connection */
-
-/* Who connected, LIVE: says something, and again where no answer comes soon. */
-void sl_rdma_liveness_speak(struct sl_rdma_conn *conn);
-
-/* Its timer has run out, LIVE: it was suspected, or has spoken. */
-void sl_rdma_liveness_look(struct sl_rdma_conn *conn);
 
 /* Some milliseconds from now, a round of retries: connections that wait for memory are visited. */
 void sl_rdma_liveness_retry(struct sl_rdma *rdma);

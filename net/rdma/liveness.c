@@ -4,8 +4,6 @@
 #define ROUNDS_PER_TIMEOUT 4
 #define ROUNDS_PER_PROBE   2  /* of a connection on which nothing happens */
 #define PROBES_UNHEARD     2U /* each takes a receive buffer of a peer that does not look */
-#define SPEAK_NS           (20 * SL_CLOCK_NS_PER_MS) /* doubled with each time */
-#define SPEAK_MAX          3U
 #define RETRY_NS           (10 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t timeout_ns(const struct sl_rdma *rdma)
@@ -68,40 +66,6 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
     }
 }
 
-/* ---- Soon after something has happened --------------------------------------------------------
- */
-
-void sl_rdma_liveness_speak(struct sl_rdma_conn *conn)
-{
-    forget(conn, sl_reactor_now_ns(conn->rdma->base.reactor)); /* what it said before it moved */
-    conn->note_due = true;
-    sl_rdma_mark_dirty(conn);
-    sl_rdma_conn_set_timer(conn, SPEAK_NS);
-}
-
-/* Soft-iWARP overlooks what comes at the moment in which it accepts, until more comes. */
-static void speak_again(struct sl_rdma_conn *conn)
-{
-    if (!conn->heard && conn->pings < SPEAK_MAX) {
-        ping(conn, SPEAK_MAX);
-        sl_rdma_conn_set_timer(conn, SPEAK_NS << conn->pings);
-    }
-}
-
-void sl_rdma_liveness_look(struct sl_rdma_conn *conn)
-{
-    switch (conn->pending_err) {
-    case 0:
-        speak_again(conn);
-        return;
-    case SL_ERR_PROTOCOL:
-        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use", SL_ERR_PROTOCOL);
-        return;
-    default:
-        sl_rdma_conn_refuse(conn, "its queue pair has failed", conn->pending_err);
-    }
-}
-
 /* ---- Timers -----------------------------------------------------------------------------------
  */
 
@@ -133,9 +97,6 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
     for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
         sl_rdma_pool_refill(nic);
-        if (!nic->gone) {
-            sl_rdma_memory_relieve(nic);
-        }
         if (!nic->gone && !sl_rdma_device_is_there(&nic->member)) {
             sl_rdma_nic_remove(rdma, nic->verbs);
         }

@@ -7,7 +7,7 @@
 /* Where a payload is read from: by the peer, or by the device that writes it to the peer. */
 struct source {
     struct sl_rdma_conn *conn;
-    struct sl_rdma_pins *pins;
+    struct sl_rdma_block *blocks; /* copies */
     enum sl_rdma_use use;
     uint32_t count;
     struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
@@ -59,74 +59,31 @@ bool sl_rdma_long_is(const struct sl_rdma_conn *conn, const struct sl_rdma_view 
            has_reply_buffer(view) || target_of(conn, view, &count) != NULL;
 }
 
-/* ---- What is kept while a frame is read -------------------------------------------------------
- */
-
-static struct sl_rdma_pins *get_pins(struct sl_rdma_send *send)
-{
-    struct sl_rdma_pins *pins = send->pins_free;
-    if (pins != NULL) {
-        send->pins_free = pins->next;
-    } else {
-        pins = malloc(sizeof *pins);
-    }
-    if (pins != NULL) {
-        pins->next = NULL;
-        pins->blocks = NULL;
-        pins->local_sge_count = 0;
-    }
-    return pins;
-}
-
-static void put_pins(struct sl_rdma_conn *conn, struct sl_rdma_pins *pins)
-{
-    sl_rdma_memory_drop(conn->nic, pins->spans, pins->local_sge_count);
-    while (pins->blocks != NULL) {
-        struct sl_rdma_block *block = pins->blocks;
-        pins->blocks = block->next;
-        sl_rdma_pool_unlend(block);
-    }
-    pins->next = conn->send->pins_free;
-    conn->send->pins_free = pins;
-}
-
-void sl_rdma_long_drop(struct sl_rdma_conn *conn, struct sl_rdma_entry *entry)
-{
-    while (entry->pins != NULL) {
-        struct sl_rdma_pins *pins = entry->pins;
-        entry->pins = pins->next;
-        put_pins(conn, pins);
-    }
-}
-
-void sl_rdma_long_close(struct sl_rdma_send *send)
-{
-    while (send->pins_free != NULL) {
-        struct sl_rdma_pins *pins = send->pins_free;
-        send->pins_free = pins->next;
-        free(pins);
-    }
-}
-
 /* ---- Where the payload is read from -----------------------------------------------------------
  */
 
-/* Where it is. */
-static bool find_keys(struct source *source, const uint8_t *at, uint32_t bytes,
-                      bool for_the_occasion)
+static void put_blocks(struct sl_rdma_block **blocks)
+{
+    while (*blocks != NULL) {
+        struct sl_rdma_block *block = *blocks;
+        *blocks = block->next;
+        sl_rdma_pool_unlend(block);
+    }
+}
+
+void sl_rdma_long_drop(struct sl_rdma_entry *entry)
+{
+    put_blocks(&entry->blocks);
+}
+
+static bool find_keys(struct source *source, const uint8_t *at, uint32_t bytes)
 {
     if (source->count == SL_RDMA_REMOTE_SGES) {
         return false;
     }
-    struct sl_rdma_local_sge *spans = source->spans + source->count;
-    uint32_t count =
-        sl_rdma_memory_find(source->conn->nic, at, bytes, source->use, for_the_occasion, spans,
-                            SL_RDMA_REMOTE_SGES - source->count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (spans[i].hold != NULL) {
-            source->pins->spans[source->pins->local_sge_count++] = spans[i];
-        }
-    }
+    const uint32_t count =
+        sl_rdma_memory_find(source->conn->nic, at, bytes, source->use,
+                            source->spans + source->count, SL_RDMA_REMOTE_SGES - source->count);
     source->count += count;
     return count > 0;
 }
@@ -139,6 +96,8 @@ static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t
     struct sl_rdma_pool *pool = &source->conn->nic->pool;
     uint32_t needed = (bytes + SL_RDMA_STAGING_BYTES - 1) / SL_RDMA_STAGING_BYTES;
     if (needed > SL_RDMA_REMOTE_SGES - source->count) {
+        sl_assert(bytes <= SL_TRANSPORT_UNREGISTERED_BYTES_MAX ||
+                  sl_rdma_memory_is_registered(source->conn->nic, at, bytes));
         return REFUSED;
     }
     if (pool->lent > 0 && pool->lent + needed > rdma->buffers_max / 2) {
@@ -152,8 +111,8 @@ static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t
         }
         uint32_t some = bytes < SL_RDMA_STAGING_BYTES ? bytes : SL_RDMA_STAGING_BYTES;
         memcpy(block->at, at, some);
-        block->next = source->pins->blocks;
-        source->pins->blocks = block;
+        block->next = source->blocks;
+        source->blocks = block;
         source->spans[source->count++] =
             (struct sl_rdma_local_sge){.at = block->at,
                                        .bytes = some,
@@ -171,17 +130,10 @@ static enum outcome add_part(struct source *source, const uint8_t *at, uint32_t 
     if (bytes == 0) {
         return FOUND;
     }
-    bool occasion = bytes >= SL_RDMA_OCCASION_BYTES;
-    if (bytes >= SL_RDMA_GATHER_BYTES && find_keys(source, at, bytes, occasion)) {
+    if (bytes >= SL_RDMA_GATHER_BYTES && find_keys(source, at, bytes)) {
         return FOUND;
     }
-    uint32_t count = source->count;
-    enum outcome outcome = copy_part(source, at, bytes);
-    if (outcome == FOUND) {
-        return FOUND;
-    }
-    source->count = count; /* what was copied of the part goes with the rest of `kept` */
-    return !occasion && find_keys(source, at, bytes, true) ? FOUND : outcome;
+    return copy_part(source, at, bytes);
 }
 
 /* All of the payload but the first bytes, which go another way. */
@@ -189,10 +141,7 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
                                 uint32_t skip)
 {
     source->count = 0;
-    source->pins = get_pins(source->conn->send);
-    if (source->pins == NULL) {
-        return REFUSED;
-    }
+    source->blocks = NULL;
     uint32_t begin = SL_FRAME_HEADER_BYTES + skip;
     enum outcome outcome = add_part(source, view->head + begin, view->head_bytes - begin);
     if (outcome == FOUND) {
@@ -201,7 +150,7 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
     source->conn->send->refused = source->conn->send->refused && outcome != FOUND;
     if (outcome != FOUND) {
         bool awake = source->conn->rdma->awake;
-        put_pins(source->conn, source->pins);
+        put_blocks(&source->blocks);
         source->conn->rdma->awake = awake; /* what was too little for this is so for others */
     }
     return outcome;
@@ -250,10 +199,15 @@ static void fail(struct sl_rdma_conn *conn, enum outcome outcome)
     }
 }
 
-static void keep(struct sl_rdma_entry *entry, struct sl_rdma_pins *pins)
+/* The copies are the entry's, which may be of several frames. */
+static void keep(struct sl_rdma_entry *entry, struct source *source)
 {
-    pins->next = entry->pins;
-    entry->pins = pins;
+    struct sl_rdma_block **end = &source->blocks;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = entry->blocks;
+    entry->blocks = source->blocks;
 }
 
 /* ---- Packets ----------------------------------------------------------------------------------
@@ -306,7 +260,7 @@ static bool builder_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *v
         fail(conn, outcome);
         return false;
     }
-    keep(view->entry, source.pins);
+    keep(view->entry, &source);
     builder->kind = SL_RDMA_LONG;
     builder->remote_sge_count = (uint8_t)source.count;
     for (uint32_t i = 0; i < source.count; i++) {
@@ -429,7 +383,7 @@ static bool pack_written(struct sl_rdma_send_batch *batch, const struct sl_rdma_
         end_builder(&builder);
         return false;
     }
-    keep(view->entry, source.pins);
+    keep(view->entry, &source);
     write_all(batch, &source, targets, frame_bytes(view) - SL_FRAME_HEADER_BYTES);
     sl_rdma_reply_buffer_forget(conn, header_of(view).request_id);
     builder.kind = SL_RDMA_WRITTEN;

@@ -5,7 +5,6 @@
 
 #include "core/log.h"
 #include "core/shared.h"
-#include "net/rdma/cache.h"
 #include "net/rdma/internal.h"
 
 /* The access of peers that a registration gives: each level includes those below. */
@@ -69,27 +68,8 @@ bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *nic, const struct sl_rd
 
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t bytes, int access)
 {
-    const struct sl_rdma_library *library = nic->rdma->library;
     access |= nic->caps.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
-    struct ibv_mr *mr = library->reg_mr(nic->pd, at, bytes, access);
-    const int reason = errno;
-    if (mr == NULL && sl_rdma_memory_is_short(reason)) {
-        sl_rdma_device_ran_short();
-        if (nic->cache != NULL && sl_rdma_cache_shrink(nic->cache)) {
-            return library->reg_mr(nic->pd, at, bytes, access);
-        }
-        errno = reason;
-    }
-    return mr;
-}
-
-void sl_rdma_memory_relieve(struct sl_rdma_nic *nic)
-{
-    const uint32_t now = sl_rdma_device_shortages();
-    if (now != nic->shortages_seen) {
-        nic->shortages_seen = now;
-        (void)sl_rdma_cache_shrink(nic->cache);
-    }
+    return nic->rdma->library->reg_mr(nic->pd, at, bytes, access);
 }
 
 /* ---- What the layers above registered ---------------------------------------------------------
@@ -190,13 +170,10 @@ static bool make_chunks(struct sl_rdma_nic *nic, const struct sl_rdma_region *re
     return true;
 }
 
-/* What peers may write anyhow is registered once. On iWARP what we read from a peer is written by
- * it. */
-static enum level level_of(const struct sl_rdma_nic *nic, const struct sl_rdma_region *region,
-                           enum sl_rdma_use use)
+/* What peers may write anyhow is registered once. */
+static enum level level_of(const struct sl_rdma_region *region, enum sl_rdma_use use)
 {
-    const bool is_written = region->peers_write || use == SL_RDMA_USE_REPLY_BUFFER ||
-                            (use == SL_RDMA_USE_SINK && nic->caps.is_iwarp);
+    const bool is_written = region->peers_write || use == SL_RDMA_USE_REPLY_BUFFER;
     return is_written ? WRITABLE : use == SL_RDMA_USE_READ ? READABLE : LOCAL;
 }
 
@@ -225,7 +202,7 @@ static struct ibv_mr *chunk_get(struct sl_rdma_nic *nic, const struct sl_rdma_re
         [LOCAL] = IBV_ACCESS_LOCAL_WRITE,
         [READABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
         [WRITABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
-    const enum level level = level_of(nic, region, use);
+    const enum level level = level_of(region, use);
     struct ibv_mr **chunk = place_of(&all->regions[index], number, level);
     if (*chunk != NULL) {
         return *chunk;
@@ -266,24 +243,14 @@ static uint32_t find_in_region(struct sl_rdma_nic *nic, const struct sl_rdma_reg
     return count;
 }
 
-static int access_needed(const struct sl_rdma_nic *nic, enum sl_rdma_use use)
+bool sl_rdma_memory_is_registered(struct sl_rdma_nic *nic, const void *at, uint32_t bytes)
 {
-    switch (use) {
-    case SL_RDMA_USE_SEND:
-        return 0;
-    case SL_RDMA_USE_READ:
-        return IBV_ACCESS_REMOTE_READ;
-    case SL_RDMA_USE_SINK:
-        break;
-    case SL_RDMA_USE_REPLY_BUFFER:
-        sl_assert(false); /* never for the occasion */
-    }
-    return IBV_ACCESS_LOCAL_WRITE | (nic->caps.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
+    return nic->chunks != NULL && find_region(nic, at, bytes) != NULL;
 }
 
 uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
-                             enum sl_rdma_use use, bool for_the_occasion,
-                             struct sl_rdma_local_sge *spans, uint32_t local_sge_max)
+                             enum sl_rdma_use use, struct sl_rdma_local_sge *spans,
+                             uint32_t local_sge_max)
 {
     sl_assert(bytes > 0);
     sl_assert(local_sge_max > 0);
@@ -291,37 +258,10 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t b
         return 0;
     }
     const struct sl_rdma_region *region = find_region(nic, at, bytes);
-    if (use == SL_RDMA_USE_REPLY_BUFFER && (region == NULL || !region->lands)) {
+    if (region == NULL || (use == SL_RDMA_USE_REPLY_BUFFER && !region->lands)) {
         return 0;
     }
-    if (region != NULL) {
-        return find_in_region(nic, region, (uint8_t *)(uintptr_t)at, bytes, use, spans,
-                              local_sge_max);
-    }
-    struct sl_rdma_hold *hold = NULL;
-    if (for_the_occasion) {
-        hold = sl_rdma_cache_get(nic->cache, at, bytes, access_needed(nic, use));
-    }
-    if (hold == NULL) {
-        return 0;
-    }
-    const struct ibv_mr *mr = sl_rdma_cache_region(hold);
-    spans[0] = (struct sl_rdma_local_sge){.at = (uint8_t *)(uintptr_t)at,
-                                          .bytes = bytes,
-                                          .local_key = mr->lkey,
-                                          .remote_key = mr->rkey,
-                                          .hold = hold};
-    return 1;
-}
-
-void sl_rdma_memory_drop(struct sl_rdma_nic *nic, const struct sl_rdma_local_sge *spans,
-                         uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (spans[i].hold != NULL) {
-            sl_rdma_cache_put(nic->cache, spans[i].hold);
-        }
-    }
+    return find_in_region(nic, region, (uint8_t *)(uintptr_t)at, bytes, use, spans, local_sge_max);
 }
 
 /* ---- Open and close ---------------------------------------------------------------------------
@@ -329,18 +269,8 @@ void sl_rdma_memory_drop(struct sl_rdma_nic *nic, const struct sl_rdma_local_sge
 
 int sl_rdma_memory_open(struct sl_rdma_nic *nic)
 {
-    nic->shortages_seen = sl_rdma_device_shortages();
     nic->chunks = calloc(1, sizeof *nic->chunks);
-    if (nic->chunks == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    nic->cache = sl_rdma_cache_open(nic, SL_RDMA_CACHE_BYTES, SL_RDMA_CACHE_ENTRIES);
-    if (nic->cache == NULL) {
-        free(nic->chunks);
-        nic->chunks = NULL;
-        return SL_ERR_NO_MEMORY;
-    }
-    return 0;
+    return nic->chunks != NULL ? 0 : SL_ERR_NO_MEMORY;
 }
 
 void sl_rdma_memory_close(struct sl_rdma_nic *nic)
@@ -353,5 +283,4 @@ void sl_rdma_memory_close(struct sl_rdma_nic *nic)
     }
     free(nic->chunks);
     nic->chunks = NULL;
-    sl_rdma_cache_close(&nic->cache);
 }

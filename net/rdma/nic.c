@@ -62,13 +62,13 @@ static int open_completion_queue(struct sl_rdma_nic *nic)
                : fail(nic, "no completion queue can be had");
 }
 
-/* Without one, which some devices do not have, each queue pair has buffers of its own. */
-static void open_shared_receive_queue(struct sl_rdma_nic *nic)
+static int open_shared_receive_queue(struct sl_rdma_nic *nic)
 {
     uint32_t entries = least(nic->caps.srq_max, SRQ_ENTRIES);
     struct ibv_srq_init_attr attr = {.srq_context = nic, .attr = {.max_wr = entries, .max_sge = 1}};
-    nic->srq = entries > 0 ? nic->rdma->library->create_srq(nic->pd, &attr) : NULL;
-    nic->srq_entries = nic->srq != NULL ? entries : 0;
+    nic->srq = nic->rdma->library->create_srq(nic->pd, &attr);
+    nic->srq_entries = entries;
+    return nic->srq != NULL ? 0 : fail(nic, "no shared receive queue can be had");
 }
 
 static int watch_all(struct sl_rdma_nic *nic)
@@ -98,7 +98,9 @@ static int open_objects(struct sl_rdma_nic *nic)
         err = sl_rdma_caps_try(nic);
     }
     if (err == 0) {
-        open_shared_receive_queue(nic);
+        err = open_shared_receive_queue(nic);
+    }
+    if (err == 0) {
         err = sl_rdma_memory_open(nic);
     }
     return err == 0 ? sl_rdma_pool_open(nic) : err;
@@ -145,10 +147,9 @@ static void tell(const struct sl_rdma_nic *nic, bool is_first)
 {
     const struct sl_rdma_caps *can = &nic->caps;
     sl_log_write(is_first ? SL_LOG_INFO : SL_LOG_DEBUG,
-                 "rdma: %s: %s, %u bytes inline, %u pieces, %u reads at a time, %s shared receive "
-                 "queue, completion queues %s, relaxed ordering %s, paging on demand %s",
-                 nic->name, can->is_iwarp ? "iWARP" : "InfiniBand or RoCE", can->inline_max,
-                 can->sge_max, can->reads_max, nic->srq != NULL ? "a" : "no",
+                 "rdma: %s: %u bytes inline, %u pieces, %u reads at a time, completion queues %s, "
+                 "relaxed ordering %s, paging on demand %s",
+                 nic->name, can->inline_max, can->sge_max, can->reads_max,
                  can->resizes ? "grow" : "do not grow", can->relaxed_order ? "yes" : "no",
                  can->on_demand ? "yes" : "no");
 }
@@ -288,12 +289,6 @@ static void on_queue_pair_event(struct sl_rdma_nic *nic, struct sl_rdma_device_e
     if (event.type == IBV_EVENT_QP_LAST_WQE_REACHED) {
         conn->link.last_wqe = true;
         sl_rdma_mark_ready(conn);
-        return;
-    }
-    if (nic->caps.is_iwarp) {
-        if (conn->pending_err == 0) {
-            sl_rdma_conn_suspect(conn, SL_ERR_IO);
-        }
         return;
     }
     if (sl_rdma_may_log(nic->rdma)) {

@@ -34,7 +34,6 @@ struct sl_rdma_block {
     uint32_t counted;          /* RECEIVE: credit that its release gives back, 0 or 1 */
     struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
     uint64_t conn_serial;
-    struct sl_rdma_conn *posted_to; /* without a shared receive queue; NULL: not posted */
     struct sl_rdma_nic *nic;
     struct sl_rdma_block *next; /* while free; SEND: of those of one work request */
     uint8_t *at;                /* aligned to 64 */
@@ -55,7 +54,7 @@ struct sl_rdma_pool {
     struct sl_rdma_block *again;   /* receive buffers that wait to be posted */
     uint32_t again_count;
     uint32_t reserved;                  /* receive buffers that connections may count on */
-    uint32_t posted;                    /* to the shared receive queue, or to queue pairs */
+    uint32_t posted;                    /* to the shared receive queue */
     uint32_t total[3];                  /* by kind */
     uint32_t lent;                      /* STAGING blocks that hold what peers are to read */
     struct sl_rdma_refusal refusals[3]; /* by kind */
@@ -64,13 +63,12 @@ struct sl_rdma_pool {
 
 /* What the device can; decided once, by asking or trying. */
 struct sl_rdma_caps {
-    bool is_iwarp;       /* no immediate data; the target of a read must be writable by peers */
     bool on_demand;      /* registering pins nothing */
     bool relaxed_order;  /* IBV_ACCESS_RELAXED_ORDERING is taken */
     uint32_t inline_max; /* bytes in a work request */
     uint32_t sge_max;    /* pieces of a SEND, at most SL_RDMA_REMOTE_SGES + 2 */
     uint32_t reads_max;  /* outstanding, of a queue pair */
-    uint32_t srq_max;    /* entries of a shared receive queue; 0: it has none */
+    uint32_t srq_max;    /* entries of a shared receive queue, at least 1 */
     uint32_t cqe_max;
     bool resizes; /* a completion queue can grow */
 };
@@ -83,11 +81,10 @@ struct sl_rdma_nic {
     struct ibv_pd *pd; /* NULL: the device is gone, and all that was open on it was given back */
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
-    struct ibv_srq *srq; /* NULL: each queue pair has receive buffers of its own */
+    struct ibv_srq *srq;
     struct sl_rdma_caps caps;
     struct sl_rdma_pool pool;
     struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
-    struct sl_rdma_cache *cache;   /* cache.c */
     uint32_t events_unacknowledged;
     uint32_t cq_entries, srq_entries;
     uint32_t cq_promised;           /* completions that may be outstanding */
@@ -98,7 +95,6 @@ struct sl_rdma_nic {
     bool gone;                      /* the device was removed, or is in a fatal state */
     struct sl_rdma_member member;   /* of those who use the device */
     bool limit_told;                /* a limit of locked memory was logged */
-    uint32_t shortages_seen;        /* memory.c: of the process */
     struct ibv_wc seen[SL_RDMA_POLL_BATCH];
 };
 /* ---- rail.c, pool.c (memory of the transport's own) -------------------------------------------
@@ -132,10 +128,8 @@ int sl_rdma_caps_try(struct sl_rdma_nic *nic);
 int sl_rdma_pool_open(struct sl_rdma_nic *nic);
 
 /* Reserves for one connection room in the completion queue, for SL_RDMA_SENDS too, and window +
- * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. Without a shared receive
- * queue (rail->srq is NULL; max_recv_wr is SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE then) conn->link must
- * have its queue pair, and for another one this is called once more. False: memory or a limit does
- * not allow it; what it had it keeps. */
+ * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. False: memory or a limit
+ * does not allow it; what it had it keeps. */
 bool sl_rdma_pool_reserve(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, uint32_t window);
 
 /* Whether the device's queues are as long as they may be, and have no room for one more connection.
@@ -145,12 +139,7 @@ bool sl_rdma_pool_is_full(const struct sl_rdma_nic *nic);
 /* The connection's queue pair has been destroyed, or never was. */
 void sl_rdma_pool_release(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn);
 
-/* The queue pair of conn->link has been destroyed, and another one may follow: what was posted
- * there comes back. Implied by release. */
-void sl_rdma_pool_forget(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn);
-
-/* The block of a receive completion, whether that succeeded or not: the caller's now, who puts it.
- * NULL: of a queue pair that is no more, whose blocks have come back. */
+/* The block of a receive completion, successful or not. The caller owns the block and puts it. */
 struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_nic *nic, const struct ibv_wc *completion);
 
 /* Posts what was put. To be called before limits are told to peers, in each flush; between two of
@@ -174,7 +163,7 @@ struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_nic *nic);
 void sl_rdma_pool_unlend(struct sl_rdma_block *block);
 void sl_rdma_pool_put(struct sl_rdma_block *block); /* refs 0; RECEIVE: posts it again */
 
-/* ---- memory.c (memory of others), cache.c -----------------------------------------------------
+/* ---- memory.c (memory of others) --------------------------------------------------------------
  */
 
 int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t bytes);
@@ -187,8 +176,7 @@ enum sl_rdma_use {
     SL_RDMA_USE_REPLY_BUFFER /* peers write it */
 };
 
-/* Registers with the device, with relaxed order where it can; what the cache keeps and nobody uses
- * makes room where it must. NULL: errno says why. */
+/* Registers with the device, with relaxed order where it can. NULL: errno says why. */
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t bytes, int access);
 
 /* Whether errno says that there was too little to be had, which may pass. */
@@ -200,32 +188,23 @@ void sl_rdma_memory_refused(struct sl_rdma_nic *nic, struct sl_rdma_refusal *ref
 bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *nic, const struct sl_rdma_refusal *refusal,
                                size_t bytes);
 
-/* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
- * memory that the layers above registered. */
+/* One part of a range, under one key. */
 struct sl_rdma_local_sge {
     uint8_t *at;
     uint32_t bytes;
     uint32_t local_key, remote_key;
-    struct sl_rdma_hold *hold;
 };
 
 /* Keys for a range: writes at most local_sge_max spans that cover it, in order; returns their
- * count. 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false,
- * too many spans): nothing is held then. Registered memory is registered with the device now, chunk
- * by chunk, where it was not before; so that peers can write it only for a LANDING, and for good.
- * Memory that is not registered is no LANDING: it would stay writable for peers beyond its request,
- * or be registered for each. */
+ * count. 0: the layers above have not registered the range, no more memory can be locked, or the
+ * range needs too many spans. Memory is registered with the device at its first use, chunk by
+ * chunk. Peers can write a chunk only after its first use as a reply buffer, and then for good. */
 uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
-                             enum sl_rdma_use use, bool for_the_occasion,
-                             struct sl_rdma_local_sge *spans, uint32_t local_sge_max);
+                             enum sl_rdma_use use, struct sl_rdma_local_sge *spans,
+                             uint32_t local_sge_max);
 
-/* The device no longer uses the spans. */
-void sl_rdma_memory_drop(struct sl_rdma_nic *nic, const struct sl_rdma_local_sge *spans,
-                         uint32_t count);
-
-/* Now and then: where this process ran short of memory to be locked since the last time, on any
- * reactor, what the cache keeps and nobody uses is given back. */
-void sl_rdma_memory_relieve(struct sl_rdma_nic *nic);
+/* Whether the layers above have registered the range. */
+bool sl_rdma_memory_is_registered(struct sl_rdma_nic *nic, const void *at, uint32_t bytes);
 
 int sl_rdma_memory_open(struct sl_rdma_nic *nic);
 void sl_rdma_memory_close(struct sl_rdma_nic *nic);

@@ -83,7 +83,7 @@ static bool give_part(struct gather *gather, const struct sl_rdma_part *part)
         return false;
     }
     uint32_t count = sl_rdma_memory_find(gather->batch->conn->nic, part->at, part->bytes,
-                                         SL_RDMA_USE_SEND, false, spans, 2);
+                                         SL_RDMA_USE_SEND, spans, 2);
     if (count == 0) {
         return false;
     }

@@ -46,16 +46,9 @@ static struct sl_rdma_block *pop_free(struct sl_rdma_pool *pool, enum sl_rdma_bl
 /* ---- Slabs ------------------------------------------------------------------------------------
  */
 
-static int access_of(const struct sl_rdma_nic *nic, enum sl_rdma_block_kind kind)
+static int access_of(enum sl_rdma_block_kind kind)
 {
-    int access = IBV_ACCESS_LOCAL_WRITE;
-    if (kind == SL_RDMA_BLOCK_STAGING) {
-        access |= IBV_ACCESS_REMOTE_READ;
-    }
-    if (kind == SL_RDMA_BLOCK_STAGING && nic->caps.is_iwarp) {
-        access |= IBV_ACCESS_REMOTE_WRITE;
-    }
-    return access;
+    return IBV_ACCESS_LOCAL_WRITE | (kind == SL_RDMA_BLOCK_STAGING ? IBV_ACCESS_REMOTE_READ : 0);
 }
 
 static void slab_close(struct sl_rdma_slab *slab)
@@ -79,7 +72,7 @@ static struct sl_rdma_slab *slab_open(struct sl_rdma_nic *nic, enum sl_rdma_bloc
         free(slab);
         return NULL;
     }
-    slab->mr = sl_rdma_memory_pin(nic, slab->base, bytes, access_of(nic, kind));
+    slab->mr = sl_rdma_memory_pin(nic, slab->base, bytes, access_of(kind));
     if (slab->mr == NULL) {
         slab_close(slab);
         return NULL;
@@ -184,27 +177,19 @@ static void batch_add(struct batch *batch, struct sl_rdma_block *block)
     }
 }
 
-/* With `conn` to its queue pair. What the device does not take is free again: it is about to fail,
- * or its connection is. */
-static void batch_post(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, struct batch *batch)
+/* Blocks that the device refuses are free again: the device is about to fail. */
+static void batch_post(struct sl_rdma_nic *nic, struct batch *batch)
 {
     if (batch->count == 0) {
         return;
     }
     struct ibv_recv_wr *refused = NULL;
-    int err = nic->srq != NULL ? ibv_post_srq_recv(nic->srq, batch->requests, &refused)
-                               : ibv_post_recv(conn->link.id->qp, batch->requests, &refused);
+    int err = ibv_post_srq_recv(nic->srq, batch->requests, &refused);
     uint32_t taken = err != 0 ? (uint32_t)(refused - batch->requests) : batch->count;
-    for (uint32_t i = 0; i < taken; i++) {
-        batch->blocks[i]->posted_to = conn;
-    }
     for (uint32_t i = taken; i < batch->count; i++) {
         push_free(&nic->pool, batch->blocks[i]);
     }
     nic->pool.posted += taken;
-    if (conn != NULL) {
-        conn->link.receives += taken;
-    }
     if (err != 0) {
         sl_log_debug("rdma: %s: %u receive buffers were not taken: %s", nic->name,
                      batch->count - taken, strerror(err));
@@ -212,14 +197,11 @@ static void batch_post(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, struc
     batch->count = 0;
 }
 
-/* What is free: to the shared receive queue as far as it goes, or to a connection up to what it was
- * promised. */
-static void post_free(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn)
+/* Posts free blocks to the shared receive queue, as far as it has room. */
+static void post_free(struct sl_rdma_nic *nic)
 {
     struct sl_rdma_pool *pool = &nic->pool;
-    uint32_t posted = conn != NULL ? conn->link.receives : pool->posted;
-    uint32_t wanted = conn != NULL ? conn->reserved : nic->srq_entries;
-    uint32_t room = wanted > posted ? wanted - posted : 0;
+    uint32_t room = nic->srq_entries > pool->posted ? nic->srq_entries - pool->posted : 0;
     struct batch batch;
     batch.count = 0;
     while (room > 0 && pool->free[SL_RDMA_BLOCK_RECEIVE] != NULL) {
@@ -228,67 +210,34 @@ static void post_free(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn)
         if (batch.count == BATCH || room == 0 || pool->free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
             uint32_t offered = batch.count;
             uint32_t before = pool->posted;
-            batch_post(nic, conn, &batch);
+            batch_post(nic, &batch);
             room = pool->posted - before == offered ? room : 0;
         }
     }
 }
 
-/* Without a shared receive queue: the connection that a message of was in the block, if it is still
- * short of what it was promised. It may have another queue pair meanwhile, which has all it needs.
- */
-static struct sl_rdma_conn *who_misses(const struct sl_rdma_block *block, uint32_t chained)
-{
-    struct sl_rdma_conn *conn = block->conn;
-    bool misses = conn != NULL && conn->serial == block->conn_serial && conn->link.id != NULL &&
-                  conn->link.id->qp != NULL && conn->link.receives + chained < conn->reserved;
-    return misses ? conn : NULL;
-}
-
 void sl_rdma_pool_flush(struct sl_rdma_nic *nic)
 {
     struct sl_rdma_pool *pool = &nic->pool;
-    struct sl_rdma_conn *conn = NULL;
     struct batch batch;
     batch.count = 0;
     while (pool->again != NULL) {
         struct sl_rdma_block *block = pool->again;
         pool->again = block->next;
-        struct sl_rdma_conn *next = NULL;
-        if (nic->srq == NULL) {
-            next = who_misses(block, block->conn == conn ? batch.count : 0);
-        }
-        if (nic->gone || (nic->srq == NULL && next == NULL)) {
+        if (nic->gone) {
             push_free(pool, block);
-            continue;
+        } else {
+            batch_add(&batch, block);
         }
-        if (next != conn) {
-            batch_post(nic, conn, &batch);
-        }
-        conn = next;
-        batch_add(&batch, block);
     }
     pool->again_count = 0;
-    batch_post(nic, conn, &batch);
+    batch_post(nic, &batch);
 }
 
-/* Whoever has no shared receive queue looks after each connection's. */
 void sl_rdma_pool_refill(struct sl_rdma_nic *nic)
 {
-    const struct sl_rdma *rdma = nic->rdma;
-    if (nic->gone || nic->pool.free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
-        return;
-    }
-    if (nic->srq != NULL) {
-        post_free(nic, NULL);
-        return;
-    }
-    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        struct sl_rdma_conn *conn = rdma->conns[i];
-        if (conn != NULL && conn->nic == nic && conn->reserved > 0 && conn->link.id != NULL &&
-            conn->link.id->qp != NULL) {
-            post_free(nic, conn);
-        }
+    if (!nic->gone) {
+        post_free(nic);
     }
 }
 
@@ -326,7 +275,7 @@ static bool reserve_completions(struct sl_rdma_nic *nic, uint32_t promised)
 static bool reserve_buffers(struct sl_rdma_nic *nic, uint32_t promised, bool at_all_costs)
 {
     struct sl_rdma_pool *pool = &nic->pool;
-    if (nic->srq != NULL && promised > nic->srq_entries) {
+    if (promised > nic->srq_entries) {
         return false;
     }
     while (pool->total[SL_RDMA_BLOCK_RECEIVE] < promised) {
@@ -338,13 +287,6 @@ static bool reserve_buffers(struct sl_rdma_nic *nic, uint32_t promised, bool at_
     return true;
 }
 
-/* Work requests of a queue pair that may complete. With iWARP reads may be outstanding that count
- * as completed, as what was sent behind them is. */
-static uint32_t sends_of(const struct sl_rdma_nic *nic)
-{
-    return SL_RDMA_SENDS + (nic->caps.is_iwarp ? nic->caps.reads_max : 0);
-}
-
 bool sl_rdma_pool_reserve(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, uint32_t window)
 {
     struct sl_rdma_pool *pool = &nic->pool;
@@ -352,7 +294,7 @@ bool sl_rdma_pool_reserve(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, ui
     bool is_new = conn->reserved == 0;
     uint32_t buffers = pool->reserved - conn->reserved + wanted;
     uint32_t completions =
-        nic->cq_promised - conn->reserved + wanted + (is_new ? sends_of(nic) : 0);
+        nic->cq_promised - conn->reserved + wanted + (is_new ? SL_RDMA_SENDS : 0);
     bool is_minimum = window <= SL_RDMA_WINDOW_MIN;
     if (nic->gone || (!is_minimum && buffers > nic->rdma->buffers_max)) {
         return false;
@@ -368,7 +310,7 @@ bool sl_rdma_pool_reserve(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, ui
     }
     nic->promises += is_new;
     conn->reserved = wanted;
-    post_free(nic, nic->srq == NULL ? conn : NULL);
+    post_free(nic);
     return true;
 }
 
@@ -376,41 +318,17 @@ bool sl_rdma_pool_is_full(const struct sl_rdma_nic *nic)
 {
     const uint32_t buffers = SL_RDMA_WINDOW_MIN + SL_RDMA_SPARE;
     const uint32_t entries = nic->caps.resizes ? nic->caps.cqe_max : nic->cq_entries;
-    return nic->cq_promised + sends_of(nic) + buffers + CQ_SLACK > entries ||
-           (nic->srq != NULL && nic->pool.reserved + buffers > nic->srq_entries);
-}
-
-static void take_back(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn)
-{
-    struct sl_rdma_pool *pool = &nic->pool;
-    for (struct sl_rdma_slab *slab = pool->slabs; slab != NULL; slab = slab->next) {
-        for (uint32_t i = 0; i < slab->block_count; i++) {
-            struct sl_rdma_block *block = &slab->blocks[i];
-            if (block->posted_to == conn) {
-                block->posted_to = NULL;
-                pool->posted--;
-                push_free(pool, block);
-            }
-        }
-    }
-    conn->link.receives = 0;
-}
-
-void sl_rdma_pool_forget(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn)
-{
-    if (nic->srq == NULL && conn->link.receives > 0) {
-        take_back(nic, conn);
-    }
+    return nic->cq_promised + SL_RDMA_SENDS + buffers + CQ_SLACK > entries ||
+           nic->pool.reserved + buffers > nic->srq_entries;
 }
 
 void sl_rdma_pool_release(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn)
 {
-    sl_rdma_pool_forget(nic, conn);
     if (conn->reserved == 0) {
         return;
     }
     nic->pool.reserved -= conn->reserved;
-    nic->cq_promised -= conn->reserved + sends_of(nic);
+    nic->cq_promised -= conn->reserved + SL_RDMA_SENDS;
     nic->promises--;
     conn->reserved = 0;
 }
@@ -448,29 +366,10 @@ void sl_rdma_pool_unlend(struct sl_rdma_block *block)
     sl_rdma_pool_put(block);
 }
 
-/* A completion may be looked at only after its queue pair was destroyed and what was posted there
- * taken back, and perhaps posted to another. */
-static bool is_posted_to(const struct sl_rdma_block *block, uint32_t queue_pair)
-{
-    const struct sl_rdma_conn *conn = block->posted_to;
-    return conn != NULL && conn->link.id->qp->qp_num == queue_pair;
-}
-
 struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_nic *nic, const struct ibv_wc *completion)
 {
-    struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(completion->wr_id - 1);
-    bool good = completion->status == IBV_WC_SUCCESS;
-    if (nic->srq == NULL && !is_posted_to(block, completion->qp_num)) {
-        return NULL;
-    }
     nic->pool.posted--;
-    if (block->posted_to != NULL) {
-        block->posted_to->link.receives--;
-    }
-    block->conn = good ? block->posted_to : NULL;
-    block->conn_serial = block->conn != NULL ? block->conn->serial : 0;
-    block->posted_to = NULL;
-    return block;
+    return (struct sl_rdma_block *)(uintptr_t)(completion->wr_id - 1);
 }
 
 void sl_rdma_pool_put(struct sl_rdma_block *block)

@@ -208,24 +208,19 @@ static int err_of(enum ibv_wc_status status)
     }
 }
 
-/* What fails because the connection is over already says nothing new. With iWARP a queue pair ends
- * with its TCP connection, and that may be heard of here before rdma_cm says so; or what was being
- * sent fails in some other way, and rdma_cm says in a moment that the peer has gone. */
+/* What fails because the connection is over already says nothing new. */
 static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 {
-    if (conn->phase == SL_RDMA_ENDED || conn->pending_err != 0) {
+    if (conn->phase == SL_RDMA_ENDED || conn->is_suspected) {
         return;
     }
-    bool is_iwarp = conn->nic->caps.is_iwarp;
-    if (conn->link.disconnected || conn->fin_received ||
-        (is_iwarp && status == IBV_WC_WR_FLUSH_ERR)) {
+    if (conn->link.disconnected || conn->fin_received) {
         sl_rdma_conn_disconnected(conn);
         return;
     }
     int err = err_of(status);
-    bool by_peer = err == SL_ERR_PROTOCOL && status != IBV_WC_LOC_LEN_ERR;
-    if (by_peer || (is_iwarp && err == SL_ERR_IO)) {
-        sl_rdma_conn_suspect(conn, err);
+    if (err == SL_ERR_PROTOCOL && status != IBV_WC_LOC_LEN_ERR) {
+        sl_rdma_conn_suspect(conn);
         return;
     }
     char what[128];
@@ -237,9 +232,6 @@ static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 static void take_packet(struct sl_rdma_nic *nic, const struct ibv_wc *wc)
 {
     struct sl_rdma_block *block = sl_rdma_pool_take(nic, wc);
-    if (block == NULL) {
-        return;
-    }
     struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(nic, wc->qp_num);
     if (wc->status != IBV_WC_SUCCESS || conn == NULL) {
         sl_rdma_pool_put(block);

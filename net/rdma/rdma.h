@@ -1,5 +1,5 @@
-/* The transport over RDMA verbs: reliable connected queue pairs made by rdma_cm, on InfiniBand,
- * RoCE and iWARP.
+/* The transport over RDMA verbs: reliable connected queue pairs made by rdma_cm, on InfiniBand
+ * and RoCE.
  *
  * Short frames go by SEND, several to a packet, into buffers that all connections of a reactor and
  * device share. Long ones are moved by the device alone: the answer to a frame that came with a

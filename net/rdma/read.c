@@ -161,11 +161,11 @@ static void find_keys(struct sl_rdma_conn *conn, const struct sl_rdma_item *item
         receive->has_keys = true;
         receive->local_sge_count = sl_rdma_memory_find(
             conn->nic, receive->sink + receive->have, item->frame.payload_bytes - receive->have,
-            SL_RDMA_USE_SINK, true, receive->spans, SL_RDMA_REMOTE_SGES);
+            SL_RDMA_USE_SINK, receive->spans, SL_RDMA_REMOTE_SGES);
     }
 }
 
-/* Memory that cannot be registered: block by block. */
+/* Memory that is not registered: block by block. */
 static void begin_block(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
     struct sl_rdma_receive *receive = conn->receive;
@@ -218,13 +218,6 @@ bool sl_rdma_read_next(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 /* ---- What has been read -----------------------------------------------------------------------
  */
 
-static void drop_keys(struct sl_rdma_conn *conn)
-{
-    struct sl_rdma_receive *receive = conn->receive;
-    sl_rdma_memory_drop(conn->nic, receive->spans, receive->local_sge_count);
-    receive->local_sge_count = 0;
-}
-
 static void drop_staging(struct sl_rdma_item *item)
 {
     if (item->staging != NULL) {
@@ -246,12 +239,10 @@ static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     if (receive->have != item->frame.payload_bytes && conn->base.state == SL_CONN_OPEN) {
         return false;
     }
-    drop_keys(conn);
     drop_staging(item);
     return true;
 }
 
-/* By its own number: with iWARP a request that is sent behind a read may complete before it. */
 void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number)
 {
     struct sl_rdma_receive *receive = conn->receive;
@@ -278,7 +269,6 @@ bool sl_rdma_read_drop(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     drop_staging(item);
     if (conn->receive->sink != NULL &&
         item == sl_rdma_item_at(conn->receive, conn->receive->head)) {
-        drop_keys(conn);
         conn->receive->sink = NULL;
     }
     return true;

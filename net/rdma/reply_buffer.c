@@ -62,8 +62,8 @@ uint8_t sl_rdma_reply_buffer_export(struct sl_rdma_conn *conn, uint64_t request_
         return 0;
     }
     struct sl_rdma_local_sge spans[SPANS_MAX];
-    uint32_t count = sl_rdma_memory_find(conn->nic, at, bytes, SL_RDMA_USE_REPLY_BUFFER, false,
-                                         spans, SPANS_MAX);
+    uint32_t count =
+        sl_rdma_memory_find(conn->nic, at, bytes, SL_RDMA_USE_REPLY_BUFFER, spans, SPANS_MAX);
     if (count == 0) {
         return 0;
     }

@@ -30,10 +30,9 @@ void sl_rdma_send_close(struct sl_rdma_conn *conn)
     }
     drop_blocks(send);
     for (uint32_t i = send->head; i != send->tail; i++) {
-        sl_rdma_long_drop(conn, sl_rdma_entry_at(send, i));
+        sl_rdma_long_drop(sl_rdma_entry_at(send, i));
     }
     sl_rdma_reply_buffer_close(conn);
-    sl_rdma_long_close(send);
     free(send);
     conn->send = NULL;
 }
@@ -51,7 +50,7 @@ uint32_t sl_rdma_send_burst(struct sl_conn *base, const struct sl_transport_fram
         struct sl_rdma_entry *entry = sl_rdma_entry_at(send, send->tail++);
         entry->frame = frames[taken++];
         entry->waits_device = entry->waits_peer = false;
-        entry->pins = NULL;
+        entry->blocks = NULL;
         conn->rdma->stats.bytes_sent +=
             entry->frame.head_bytes + (uint64_t)entry->frame.payload_bytes;
     }
@@ -94,7 +93,7 @@ static void take_out(struct sl_rdma_conn *conn, uint32_t end)
 {
     struct sl_rdma_send *send = conn->send;
     while (send->head != end) {
-        sl_rdma_long_drop(conn, sl_rdma_entry_at(send, send->head++));
+        sl_rdma_long_drop(sl_rdma_entry_at(send, send->head++));
     }
     if (send->head == send->tail) {
         send->head = send->next = send->tail = 0; /* the same memory again, while it is warm */

@@ -13,18 +13,7 @@
 
 /* A part of a packet below this is copied: a copy costs less than a key, a further piece of the
  * work request, and a completion that must be waited for before `sent`. */
-#define SL_RDMA_GATHER_BYTES   1024U
-/* Of memory that is not registered, less than this is copied to where the peer can read it, instead
- * of being registered for the occasion, which is system calls on a miss of the cache. */
-#define SL_RDMA_OCCASION_BYTES (32U << 10)
-
-/* What a frame that is sent from where it lies needs until its entry is reported. */
-struct sl_rdma_pins {
-    struct sl_rdma_pins *next;
-    struct sl_rdma_block *blocks; /* STAGING: copies */
-    uint32_t local_sge_count;
-    struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
-};
+#define SL_RDMA_GATHER_BYTES 1024U
 
 /* A frame that was taken, or with SL_TRANSPORT_MULTI_FRAME several. */
 struct sl_rdma_entry {
@@ -32,7 +21,7 @@ struct sl_rdma_entry {
     uint32_t device_due; /* waits_device: for so many work requests to be completed */
     uint32_t peer_due;   /* waits_peer: for so many LONG packets to be read */
     bool waits_device, waits_peer;
-    struct sl_rdma_pins *pins;
+    struct sl_rdma_block *blocks; /* STAGING: copies of unregistered memory, until it is reported */
 };
 
 /* A block that the device reads. */
@@ -56,7 +45,6 @@ struct sl_rdma_send {
     uint32_t signalled;        /* the last work request that reports its completion */
     uint32_t flight_head, flight_tail;
     struct sl_rdma_reply_buffers *reply_buffers; /* NULL: none yet */
-    struct sl_rdma_pins *pins_free;
     struct sl_rdma_flight flights[SL_RDMA_SENDS];
     struct sl_rdma_entry queue[SL_RDMA_QUEUE];
 };
@@ -181,8 +169,7 @@ bool sl_rdma_long_pack(struct sl_rdma_send_batch *batch, const struct sl_rdma_vi
                        bool more);
 
 /* The frames of the entry need nothing more. */
-void sl_rdma_long_drop(struct sl_rdma_conn *conn, struct sl_rdma_entry *entry);
-void sl_rdma_long_close(struct sl_rdma_send *send);
+void sl_rdma_long_drop(struct sl_rdma_entry *entry);
 
 /* ---- landing.c --------------------------------------------------------------------------------
  */

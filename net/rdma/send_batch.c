@@ -24,13 +24,6 @@ bool sl_rdma_send_batch_reserve(struct sl_rdma_send_batch *batch, uint32_t reque
     return true;
 }
 
-/* Soft-iWARP gives TCP the very pages of a request that is not signalled, which are read whenever
- * TCP comes to it, whatever has been completed behind it: so all are. */
-static bool falls_due(const struct sl_rdma_send_batch *batch, uint32_t number)
-{
-    return number % SL_RDMA_SIGNAL_EVERY == 0 || batch->conn->nic->caps.is_iwarp;
-}
-
 struct ibv_send_wr *sl_rdma_send_batch_add(struct sl_rdma_send_batch *batch, uint32_t kind,
                                            enum ibv_wr_opcode opcode)
 {
@@ -41,7 +34,7 @@ struct ibv_send_wr *sl_rdma_send_batch_add(struct sl_rdma_send_batch *batch, uin
     request->wr_id = sl_rdma_wr_id(batch->conn, kind, number);
     request->sg_list = &batch->sges[batch->sge_count];
     request->opcode = opcode;
-    request->send_flags = falls_due(batch, number) ? IBV_SEND_SIGNALED : 0;
+    request->send_flags = number % SL_RDMA_SIGNAL_EVERY == 0 ? IBV_SEND_SIGNALED : 0;
     return request;
 }
 

@@ -48,15 +48,16 @@ enum run {
 };
 
 /* Returns the part of the reply that does not follow its header in the frame; NULL: none. A
- * handler's ready answer is sent from its place, unless the client has a direct reply buffer or one
- * short piece is better than two. */
-static const void *tail_of_reply(const struct sl_shard_exec *work, uint8_t *reply_buffer,
-                                 uint8_t *frame)
+ * handler's ready answer is sent from its place, unless the client has a direct reply buffer, one
+ * short piece is better than two, or the transport sends from registered memory only. */
+static const void *tail_of_reply(const struct sl_conn *conn, const struct sl_shard_exec *work,
+                                 uint8_t *reply_buffer, uint8_t *frame)
 {
     if (work->answer == NULL) {
         return reply_buffer;
     }
-    if (reply_buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES) {
+    if (reply_buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES &&
+        !sl_transport_needs_registered(conn)) {
         return work->answer;
     }
     uint8_t *reply = reply_buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : reply_buffer;
@@ -95,7 +96,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
         sl_server_session_wrote(conn->session, id);
         sl_replication_count(server);
     }
-    const void *tail = tail_of_reply(work, reply_buffer, frame);
+    const void *tail = tail_of_reply(conn->conn, work, reply_buffer, frame);
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, tail, tail == NULL ? 0 : bytes,
                      NULL, NULL);
@@ -441,11 +442,13 @@ static bool reply_from_buffer(struct sl_server_request *request)
     sl_server_scheduler_remove(request);
     put_payload(request);
     const void *reply = reply_of(request);
+    const void *answer = request->work.answer;
     uint32_t bytes = (uint32_t)request->work.reply_bytes;
-    if (request->work.answer != NULL && request->reply_buffer != NULL) {
-        memcpy(request->reply_buffer, request->work.answer, bytes);
-    } else if (request->work.answer != NULL) {
-        reply = request->work.answer;
+    if (answer != NULL &&
+        (request->reply_buffer != NULL || sl_transport_needs_registered(conn->conn))) {
+        memcpy(reply_of(request), answer, bytes);
+    } else if (answer != NULL) {
+        reply = answer;
     }
     if (reply != request->reply) {
         sl_server_admission_put_reply(request);

@@ -123,6 +123,9 @@ void node_set_policy(struct node *node, struct policy policy);
 /* Runs a function on the node's reactor and waits for it. */
 void node_run(struct node *node, void (*run)(struct node *node, void *ctx), void *ctx);
 
+/* Whether SL_TRANSPORT_UNREGISTERED_BYTES_MAX holds for the transport that is tested. */
+bool node_needs_registered(void);
+
 /* Opens a transport of its own on the node's reactor, and closes it again; returns the error. */
 int node_open(struct node *node, const struct sl_transport_options *options);
 

@@ -21,20 +21,23 @@ struct outgoing {
 /* ---- Making frames ----------------------------------------------------------------------------
  */
 
-/* Three of five in memory that the transport knows, if that matters to it; that begins anew when it
- * is empty. */
+/* Three of five in memory that the transport knows, if that matters to it, and long ones always
+ * over RDMA; that memory begins anew when it is empty. */
 static struct outgoing *get_outgoing(struct node *node, uint32_t number, size_t memory_bytes)
 {
     size_t bytes = (sizeof(struct outgoing) + memory_bytes + 63) & ~(size_t)63;
     struct outgoing *outgoing;
     node->slab_used = node->slab_frames == 0 ? 0 : node->slab_used;
-    if (number % 5 < SLAB_OF_FIVE && bytes <= node->slab.bytes - node->slab_used) {
+    const bool is_long =
+        node_needs_registered() && memory_bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX;
+    if ((is_long || number % 5 < SLAB_OF_FIVE) && bytes <= node->slab.bytes - node->slab_used) {
         outgoing = (struct outgoing *)(node->slab.base + node->slab_used);
         node->slab_used += bytes;
         node->slab_frames++;
         outgoing->slab = node;
         return outgoing;
     }
+    sl_assert(!is_long);
     outgoing = malloc(bytes);
     sl_assert(outgoing != NULL);
     outgoing->slab = NULL;

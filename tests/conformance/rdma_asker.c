@@ -88,7 +88,9 @@ static void answer_wish(struct listener *listener, const struct wish *wish)
                                                 .payload_bytes = header.payload_bytes,
                                                 .cookie = answer};
     if (header.payload_bytes > 0) {
-        answer->frame.payload = (wish->manner & ANSWER_FROM_REGISTERED) != 0
+        const bool is_registered = (wish->manner & ANSWER_FROM_REGISTERED) != 0 ||
+                                   wish->bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX;
+        answer->frame.payload = is_registered
                                     ? registered_content_of(listener->node, number, wish->bytes)
                                     : content_of(number, wish->bytes);
     }

@@ -179,7 +179,7 @@ static void post__of_receives_fails(void **state)
     peer_send_from_test(pair.client, sizes, 200);
     WAIT_UNTIL(pair.client->closed == 1 || pair.client->received == 200);
     rdma_table_faults.failing_receives = 0;
-    (void)connect_pair(); /* posts what is free: iWARP ends who finds no receive buffer */
+    (void)connect_pair(); /* posts what is free */
     expect_all_is_well();
 }
 
@@ -306,6 +306,9 @@ static void listen__without_memory_or_queues(void **state)
     rdma_table_faults.no_completions = true;
     assert_int_equal(open_and_listen(), SL_ERR_NO_MEMORY);
     rdma_table_faults.no_completions = false;
+    rdma_table_faults.no_shared_queue = true;
+    assert_int_equal(open_and_listen(), SL_ERR_UNSUPPORTED);
+    rdma_table_faults.no_shared_queue = false;
     assert_int_equal(open_and_listen(), 0);
     expect_all_is_well();
 }
@@ -405,38 +408,6 @@ static void connections__more_than_there_is_room_for(void **state)
     world_close(world);
 }
 
-/* ---- Without a shared receive queue -----------------------------------------------------------
- */
-
-static void shared_queue__is_not_needed(void **state)
-{
-    (void)state;
-    options = (struct sl_transport_options){.medium = rdma_table_get()};
-    rdma_table_faults.no_shared_queue = true;
-    world = world_open(3, &options);
-    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
-    bystander = peer_connect(&world->nodes[2], &world->nodes[0].bound);
-    uint32_t sizes[300];
-    for (uint32_t i = 0; i < 300; i++) {
-        sizes[i] = i % 40 == 39 ? 3000 * i : 20 * i;
-    }
-    is_served(bystander, sizes, 300);
-    struct peer *peers[20];
-    for (uint32_t i = 0; i < 20; i++) {
-        peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
-        peer_send_from_test(peers[i], sizes, 60);
-    }
-    for (uint32_t i = 0; i < 20; i++) {
-        WAIT_UNTIL(peers[i]->received == 60);
-    }
-    node_set_policy(&world->nodes[0], (struct policy){.owner = &world->nodes[2]});
-    node_set_policy(&world->nodes[2], (struct policy){.echo = true});
-    struct peer *moved = peer_connect(&world->nodes[1], &world->nodes[0].bound);
-    peer_send_from_test(moved, sizes, 60);
-    WAIT_UNTIL(moved->received == 59);
-    world_close(world);
-}
-
 int main(int argc, char **argv)
 {
     static struct conformance_target target;
@@ -463,7 +434,6 @@ int main(int argc, char **argv)
         CASE(listen__without_memory_or_queues),
         CASE(listen__with_a_low_limit_of_locked_memory),
         cmocka_unit_test(connections__more_than_there_is_room_for),
-        cmocka_unit_test(shared_queue__is_not_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

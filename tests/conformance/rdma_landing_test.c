@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/hash.h"
@@ -253,28 +252,6 @@ static void reply_buffer__of_a_connection_that_moves(void **state)
     free(heap);
 }
 
-/* Memory goes back to the system, and other memory comes to be at the same address. */
-static void reply_buffer__where_memory_was_mapped_anew(void **state)
-{
-    (void)state;
-    const uint32_t bytes = 200000;
-    struct asker *asker = asker_open(&world->nodes[1], &at);
-    void *wanted = NULL;
-    for (uint32_t round = 0; round < 8; round++) {
-        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (wanted != NULL ? MAP_FIXED_NOREPLACE : 0);
-        uint8_t *memory = mmap(wanted, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-        assert_ptr_not_equal(memory, MAP_FAILED);
-        wanted = memory;
-        const struct question question = {.bytes = bytes - 8,
-                                          .manner = round % 2,
-                                          .reply_buffer = memory,
-                                          .reply_buffer_bytes = bytes - 8};
-        ask_and_wait(asker, &question, 1);
-        assert_int_equal(munmap(memory, bytes), 0);
-    }
-    finish(asker);
-}
-
 /* ---- Ends -------------------------------------------------------------------------------------
  */
 
@@ -343,7 +320,6 @@ int main(void)
         CASE(reply_buffer__many_at_once_in_any_order),
         CASE(reply_buffer__more_than_are_remembered),
         CASE(reply_buffer__of_a_connection_that_moves),
-        CASE(reply_buffer__where_memory_was_mapped_anew),
         CASE(reply_buffer__and_the_connection_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,6 @@
 #define IS_A_RECEIVE  (1ULL << 32) /* in wr_id */
 #define RESOLVE_MS    5000
 #define LOOK_EVERY_MS 1
-#define SPEAK_US      5000
 
 /* ---- The connection ---------------------------------------------------------------------------
  */
@@ -130,21 +129,6 @@ struct sl_rdma_hello rdma_raw_hello(void)
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = RAW_RECEIVES / 2, .reads = 16};
 }
 
-bool rdma_raw_is_iwarp(const struct rdma_raw *raw)
-{
-    return raw->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-}
-
-/* The other side waits for a packet, and Soft-iWARP may overlook the first until more comes. */
-static void speak_first(struct rdma_raw *raw)
-{
-    const struct rdma_raw_packet note =
-        rdma_raw_begin((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE});
-    rdma_raw_send(raw, note.bytes, note.count);
-    usleep(SPEAK_US);
-    rdma_raw_send(raw, note.bytes, note.count);
-}
-
 struct rdma_raw rdma_raw_connect(const struct sl_endpoint *endpoint)
 {
     const struct sl_rdma_hello hello = rdma_raw_hello();
@@ -152,9 +136,6 @@ struct rdma_raw rdma_raw_connect(const struct sl_endpoint *endpoint)
     assert_true(rdma_raw_ask(&raw, &hello, sizeof hello));
     assert_int_equal(raw.theirs.magic, SL_RDMA_MAGIC);
     assert_true(raw.theirs.limit > 0);
-    if (rdma_raw_is_iwarp(&raw)) {
-        speak_first(&raw);
-    }
     return raw;
 }
 

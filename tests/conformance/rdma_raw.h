@@ -40,9 +40,6 @@ struct sl_rdma_hello rdma_raw_hello(void);
 /* As the protocol has it, until the connection is there. */
 struct rdma_raw rdma_raw_connect(const struct sl_endpoint *endpoint);
 
-/* Its device's: what the other side refuses is heard of as the end of the connection. */
-bool rdma_raw_is_iwarp(const struct rdma_raw *raw);
-
 /* Posts a SEND of anything; a failure is seen later, or never. */
 void rdma_raw_send(struct rdma_raw *raw, const void *packet, size_t bytes);
 

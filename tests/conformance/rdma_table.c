@@ -29,15 +29,6 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *at, size_t bytes, int acce
     return real->reg_mr(pd, at, bytes, access);
 }
 
-static struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
-{
-    if (rdma_table_faults.no_shared_queue) {
-        errno = EOPNOTSUPP;
-        return NULL;
-    }
-    return real->create_srq(pd, attr);
-}
-
 static struct ibv_cq *create_cq(struct ibv_context *context, int entries, void *user,
                                 struct ibv_comp_channel *channel, int vector)
 {
@@ -54,6 +45,9 @@ static int query_device(struct ibv_context *context, struct ibv_device_attr *att
     const int most = (int)rdma_table_faults.most_completions;
     if (error == 0 && most > 0 && attr->max_cqe > most) {
         attr->max_cqe = most;
+    }
+    if (rdma_table_faults.no_shared_queue) {
+        attr->max_srq = 0;
     }
     return error;
 }
@@ -75,15 +69,6 @@ static bool receive_fails(void)
     return rdma_table_faults.failing_receives > 0 && rdma_table_faults.failing_receives-- > 0;
 }
 
-static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-    if (receive_fails()) {
-        *bad = wr;
-        return ENOMEM;
-    }
-    return posts.post_recv(qp, wr, bad);
-}
-
 static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     if (receive_fails()) {
@@ -98,7 +83,6 @@ static void hook_posts(struct ibv_context *verbs)
     if (verbs->ops.post_send != post_send) {
         posts = verbs->ops;
         verbs->ops.post_send = post_send;
-        verbs->ops.post_recv = post_recv;
         verbs->ops.post_srq_recv = post_srq_recv;
     }
 }
@@ -182,7 +166,6 @@ void *rdma_table_get(void)
     assert_non_null(real);
     table = *real;
     table.reg_mr = reg_mr;
-    table.create_srq = create_srq;
     table.create_cq = create_cq;
     table.query_device = query_device;
     table.create_qp = create_qp;

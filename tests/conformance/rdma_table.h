@@ -8,7 +8,7 @@
 
 struct rdma_table_faults {
     atomic_bool no_memory;       /* reg_mr: ENOMEM, as when the limit of locked memory is reached */
-    atomic_bool no_shared_queue; /* create_srq: the device has none */
+    atomic_bool no_shared_queue; /* query_device: the device has none */
     atomic_bool no_queue_pair;   /* create_qp: ENOMEM */
     atomic_bool no_completions;  /* create_cq: ENOMEM */
     atomic_uint failing_queue_pair; /* posting sends to the one of this number: EIO; 0: none */

@@ -11,7 +11,8 @@
 
 #define CONTENT_OFFSETS (64U << 10)
 #define SLAB_BYTES      (24U << 20)
-#define SINKS_BYTES     (13U << 20) /* for three */
+#define SLAB_BYTES_RDMA (256U << 20) /* for all long frames */
+#define SINKS_BYTES     (13U << 20)  /* for three */
 #define LOSSY_STEPS     20
 #define LOSSY_STEP_US   500
 #define SLOWNESS        16
@@ -192,13 +193,20 @@ static int make_memory(struct node *node, size_t bytes, struct sl_shared *out)
     return err != 0 ? err : sl_transport_memory_register(node->transport, out->base, bytes);
 }
 
+bool node_needs_registered(void)
+{
+    const uint32_t both = SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_REGISTERS;
+    return (conformance_target->ops->capabilities & both) == both;
+}
+
 /* What the node's peers send from and receive into, where it matters that this is registered. */
 static int register_memory(struct node *node)
 {
     uint32_t can = conformance_target->ops->capabilities;
     int err = 0;
     if ((can & (SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_REGISTERS)) != 0) {
-        err = make_memory(node, SLAB_BYTES, &node->slab);
+        err =
+            make_memory(node, node_needs_registered() ? SLAB_BYTES_RDMA : SLAB_BYTES, &node->slab);
     }
     if (err == 0 && (can & SL_TRANSPORT_REGISTERS) != 0) {
         err = make_memory(node, SINKS_BYTES, &node->sinks);

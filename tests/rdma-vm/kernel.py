@@ -8,11 +8,10 @@ import shutil
 
 import cache
 
-# What every machine loads, and what a kind of device needs besides. The checksums are found by name
-# at run time, so that no module names them as something that it depends on.
+# What a machine loads. The checksums are found by name at run time, so that no module names them as
+# something that it depends on.
 MODULES = ["virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p", "overlay", "dummy",
-           "ib_uverbs", "rdma_ucm", "crc32_generic", "crc32c_generic", "libcrc32c"]
-KIND_MODULES = {"rxe": ["rdma_rxe"], "siw": ["siw"]}
+           "ib_uverbs", "rdma_ucm", "crc32_generic", "crc32c_generic", "libcrc32c", "rdma_rxe"]
 
 # Where in the package these lie, and all that they depend on: a tenth of it.
 FOLDERS = ["arch/x86/crypto", "crypto", "drivers/char", "drivers/infiniband/core", "drivers/infiniband/sw",
@@ -59,8 +58,7 @@ def _check_modules(modules, folder, package):
     for listing in glob.glob(os.path.join(folder, "**", "modules.builtin"), recursive=True):
         with open(listing, encoding="utf-8") as file:
             built_in |= {os.path.basename(line.strip())[:-3].replace("-", "_") for line in file}
-    wanted = MODULES + KIND_MODULES["rxe"]
-    for name in wanted + [other for name in modules.in_order(wanted) for other in modules.needs(name)]:
+    for name in MODULES + [other for name in modules.in_order(MODULES) for other in modules.needs(name)]:
         if name not in modules.files and name not in built_in:
             raise cache.Broken(f"{package} has no module {name}: choose another by STARLING_RDMA_VM_KERNEL")
 
@@ -89,7 +87,7 @@ def _take(archive, package, scratch, target):
     if not images:
         raise cache.Broken(f"{package} holds no kernel")
     _check_modules(modules, scratch, package)
-    for name in modules.in_order(MODULES + KIND_MODULES["rxe"]):
+    for name in modules.in_order(MODULES):
         shutil.copyfile(modules.files[name], os.path.join(target, name + ".ko"))
     with open(images[0], "rb") as source, open(os.path.join(target, "kernel"), "wb") as file:
         file.write(_kernel_image(source.read()))
@@ -135,18 +133,16 @@ def _archive_entry(out, name, mode, data=b""):
     out.write(b"\0" * (-out.tell() % 4))
 
 
-def first_files(kernel, kind, extra_modules=()):
+def first_files(kernel):
     """The archive that the kernel starts from: busybox, our init, and the modules in load order."""
     modules = Modules(kernel)
-    for file in extra_modules:
-        modules.files[os.path.basename(file)[:-3]] = file
     busybox = shutil.which("busybox")
     init = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest", "init")
     out = io.BytesIO()
     for folder in ("bin", "dev", "job", "modules", "proc", "sys"):
         _archive_entry(out, folder, 0o40755)
     contents = [("bin/busybox", busybox), ("init", init)]
-    for index, name in enumerate(modules.in_order(MODULES + KIND_MODULES[kind])):
+    for index, name in enumerate(modules.in_order(MODULES)):
         contents.append((f"modules/{index:02}_{name}.ko", modules.files[name]))
     for name, file in contents:
         with open(file, "rb") as source:

@@ -11,7 +11,6 @@ import time
 import cache
 import kernel
 import machine
-import siw
 
 KVM_BOOT_S = 20
 
@@ -19,12 +18,12 @@ KVM_BOOT_S = 20
 Ready = collections.namedtuple("Ready", "plan saved")
 
 
-def check_host(kind):
+def check_host():
     for program, package in (("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"),
                              ("setpriv", "util-linux"), ("rdma", "iproute2"), ("perl", "perl-base")):
         cache.require(program, package)
-    if not glob.glob(f"/usr/lib/*/libibverbs/lib{kind}-rdmav*.so"):
-        raise cache.Missing(f"there is no verbs provider for {kind}: "
+    if not glob.glob("/usr/lib/*/libibverbs/librxe-rdmav*.so"):
+        raise cache.Missing("there is no verbs provider for rxe: "
                             "apt-get install --no-install-recommends ibverbs-providers")
 
 
@@ -52,7 +51,7 @@ def _choose_accelerator(folder, plan):
         plan.accelerator = file.read()
 
 
-def _saved_name(plan, kind):
+def _saved_name(plan):
     """Changes with everything that the saved state depends on."""
     qemu = os.stat(shutil.which("qemu-system-x86_64"))
     parts = [*plan.devices(), str(qemu.st_size), str(qemu.st_mtime_ns), *kernel.version(plan.kernel)]
@@ -60,7 +59,7 @@ def _saved_name(plan, kind):
     with open(machine.__file__, "rb") as code:
         digest.update(code.read())
     digest.update("\0".join(parts).encode())
-    return f"saved-{kind}-{plan.cpus}x{plan.memory_mb}-{digest.hexdigest()[:16]}"
+    return f"saved-rxe-{plan.cpus}x{plan.memory_mb}-{digest.hexdigest()[:16]}"
 
 
 def _save(plan, path, boot_s):
@@ -78,10 +77,10 @@ def _save(plan, path, boot_s):
     os.rename(fresh, path)
 
 
-def _open_saved(folder, plan, kind, boot_s):
+def _open_saved(folder, plan, boot_s):
     if plan.accelerator == "kvm":
         return None  # boots in little more time, and a saved one would hold for this very processor
-    path = os.path.join(folder, _saved_name(plan, kind))
+    path = os.path.join(folder, _saved_name(plan))
     if not os.path.exists(path):
         try:
             _save(plan, path, boot_s)
@@ -91,14 +90,13 @@ def _open_saved(folder, plan, kind, boot_s):
     return os.open(path, os.O_RDONLY)
 
 
-def ready(kind, cpus, memory_mb, budget_s, boot_s):
+def ready(cpus, memory_mb, budget_s, boot_s):
     """Missing says what the host lacks; Broken, what went wrong."""
-    check_host(kind)
+    check_host()
     with cache.locked() as folder:
         budget = cache.budget(budget_s)
         from_kernel = kernel.prepare(folder, budget)
-        extra = [siw.prepare(folder, budget, from_kernel)] if kind == "siw" else []
-        files = kernel.first_files(from_kernel, kind, extra)
+        files = kernel.first_files(from_kernel)
         plan = machine.Plan(from_kernel, files, "tcg", cpus, memory_mb)
         _choose_accelerator(folder, plan)
-        return Ready(plan, _open_saved(folder, plan, kind, boot_s))
+        return Ready(plan, _open_saved(folder, plan, boot_s))

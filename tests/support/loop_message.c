@@ -98,6 +98,13 @@ static void count_copied(struct loop_conn *conn, const uint8_t *from, uint32_t b
     }
 }
 
+static void check_registered(const struct loop_conn *conn, const uint8_t *at, uint32_t bytes)
+{
+    sl_assert(bytes <= SL_TRANSPORT_UNREGISTERED_BYTES_MAX ||
+              !sl_transport_needs_registered(&conn->base) ||
+              home_of(conn)->network->registers_nothing || is_registered(home_of(conn), at, bytes));
+}
+
 /* A frame between those who share memory. */
 static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame *frame)
 {
@@ -170,6 +177,8 @@ static void carry_to_device(struct loop_conn *conn, const uint8_t *head, uint32_
     sl_assert(err == 0);
     const bool is_long = header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES;
     if (is_long) {
+        check_registered(conn, head, head_bytes);
+        check_registered(conn, frame->payload, rest_bytes);
         count_copied(conn, head, head_bytes);
         count_copied(conn, frame->payload, rest_bytes);
     }

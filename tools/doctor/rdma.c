@@ -88,6 +88,28 @@ static void choose_devices(struct sl_doctor *doctor, const struct devices *all,
     }
 }
 
+/* Leaves the devices of InfiniBand and RoCE. A process that names another one ends with an error.
+ */
+static void leave_out_iwarp(struct sl_doctor *doctor, struct devices *devices)
+{
+    const bool is_named = doctor->options->rdma_device != NULL;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < devices->count; i++) {
+        char type[32];
+        if (!sl_doctor_files_line(doctor, type, sizeof type, DEVICES "/%s/node_type",
+                                  devices->names[i]) ||
+            strstr(type, "RNIC") == NULL) {
+            memmove(devices->names[count++], devices->names[i], sizeof devices->names[i]);
+            continue;
+        }
+        sl_doctor_advise(sl_doctor_find(doctor, is_named ? SL_DOCTOR_MISSING : SL_DOCTOR_WARNING,
+                                        is_named ? rdma : 0, "rdma device",
+                                        "%s: iWARP is not supported", devices->names[i]),
+                         "use RoCE mode or TCP");
+    }
+    devices->count = count;
+}
+
 static bool find_devices(struct sl_doctor *doctor, struct devices *chosen)
 {
     struct devices all = {0};
@@ -101,6 +123,13 @@ static bool find_devices(struct sl_doctor *doctor, struct devices *chosen)
         return false;
     }
     choose_devices(doctor, &all, chosen);
+    const uint32_t chosen_count = chosen->count;
+    leave_out_iwarp(doctor, chosen);
+    if (chosen->count == 0 && chosen_count != 0) {
+        sl_doctor_advise(
+            sl_doctor_find(doctor, SL_DOCTOR_MISSING, rdma, "rdma device", "none can be used"),
+            "see above");
+    }
     return chosen->count != 0;
 }
 
@@ -215,16 +244,12 @@ static void say_port(struct sl_doctor *doctor, const char *device, uint32_t numb
 /* Returns the number of active ports. */
 static uint32_t check_ports(struct sl_doctor *doctor, const char *device, bool is_first)
 {
-    char type[32];
     uint32_t active = 0;
-    (void)sl_doctor_files_line(doctor, type, sizeof type, DEVICES "/%s/node_type", device);
-    const bool is_iwarp = strstr(type, "RNIC") != NULL;
     struct port_state port = {0};
     for (uint32_t i = 1; i <= PORTS_MAX && read_port(doctor, device, i, &port); i++) {
         say_port(doctor, device, i, &port);
         active += port.is_active;
-        /* iWARP uses the network interface's address, not GIDs. */
-        if (port.is_active && !is_iwarp) {
+        if (port.is_active) {
             const struct sl_doctor_port table = {
                 .device = device,
                 .number = i,
@@ -233,7 +258,6 @@ static uint32_t check_ports(struct sl_doctor *doctor, const char *device, bool i
             };
             sl_doctor_gid_check(doctor, &table);
         }
-        doctor->endpoints_here += port.is_active && is_iwarp;
     }
     return active;
 }

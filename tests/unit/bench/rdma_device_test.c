@@ -83,7 +83,6 @@ SL_CASE_WITH(find__roce, set_up, tear_down)
     assert_string_equal(device.name, "mlx5_0");
     assert_string_equal(device.address, "127.0.0.1");
     assert_int_equal(device.gid, 2);
-    assert_false(device.is_iwarp);
 }
 
 SL_CASE_WITH(find__takes_the_first_that_is_active, set_up, tear_down)
@@ -99,17 +98,23 @@ SL_CASE_WITH(find__takes_the_first_that_is_active, set_up, tear_down)
     assert_non_null(strstr(reason, "--device=mlx5_7"));
 }
 
-SL_CASE_WITH(find__iwarp_is_told_its_address, set_up, tear_down)
+SL_CASE_WITH(find__iwarp_is_not_measured, set_up, tear_down)
 {
-    put("siw0", "node_type", "4: RNIC");
-    put("siw0", "ports/1/state", "4: ACTIVE");
-    put("siw0", "ports/1/gids/0", "d6cb:96ae:a46d:0000:0000:0000:0000:0000");
+    put_roce("irdma0");
+    put("irdma0", "node_type", "4: RNIC");
+    assert_int_equal(find(NULL, "10.9.0.1"), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason, "irdma0: iWARP is not supported"));
+}
+
+SL_CASE_WITH(find__address_is_given, set_up, tear_down)
+{
+    put("rxe0", "node_type", "1: CA");
+    put("rxe0", "ports/1/state", "4: ACTIVE");
     assert_int_equal(find(NULL, NULL), SL_ERR_NOT_FOUND);
     assert_non_null(strstr(reason, "--address"));
     assert_int_equal(find(NULL, "10.9.0.1"), 0);
     assert_string_equal(device.address, "10.9.0.1");
     assert_int_equal(device.gid, -1);
-    assert_true(device.is_iwarp);
 }
 
 SL_CASE_WITH(find__interface_beside_the_device, set_up, tear_down)

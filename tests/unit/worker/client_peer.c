@@ -330,8 +330,8 @@ static int open_path(struct sl_reactor *reactor, const struct sl_transport_optio
 
 static int register_path(struct sl_transport *transport, void *base, size_t bytes)
 {
-    (void)transport;
     struct peer_path *path = &path_world->path;
+    assert_int_equal(path_base()->memory_register(transport, base, bytes), 0);
     assert_true(path->registered_count < PEER_REGISTERED_MAX);
     path->registered[path->registered_count].base = base;
     path->registered[path->registered_count++].bytes = bytes;
@@ -340,8 +340,8 @@ static int register_path(struct sl_transport *transport, void *base, size_t byte
 
 static void unregister_path(struct sl_transport *transport, void *base)
 {
-    (void)transport;
     struct peer_path *path = &path_world->path;
+    path_base()->memory_unregister(transport, base);
     uint32_t i = 0;
     while (i < path->registered_count && path->registered[i].base != base) {
         i++;
@@ -357,6 +357,7 @@ static uint32_t send_path(struct sl_conn *conn, const struct sl_transport_frame 
     if (taken > 0) {
         path_world->path.reply_buffer = frames[taken - 1].reply_buffer;
         path_world->path.reply_buffer_bytes = frames[taken - 1].reply_buffer_bytes;
+        path_world->path.payload = frames[taken - 1].payload;
     }
     return taken;
 }

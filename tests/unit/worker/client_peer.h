@@ -68,6 +68,7 @@ struct peer_path {
     uint32_t registered_count;
     void *reply_buffer; /* of the last frame sent */
     uint32_t reply_buffer_bytes;
+    const void *payload; /* likewise; NULL: all of it is in the outbox */
 };
 
 struct peer_world {

@@ -216,13 +216,19 @@ SL_CASE_WITH(io_share__registers_all_that_is_sent_and_received, peer_setup, peer
     assert_false(path_is_registered(world, path_rows));
 }
 
+static bool is_in_buffers(const struct sl_client_io *io, const void *at)
+{
+    const struct sl_pool *buffers = &io->buffers;
+    return (const uint8_t *)at >= buffers->base &&
+           (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
+}
+
 SL_CASE_WITH(link__asks_for_long_answers_in_memory_that_is_lent, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     start_rdma(world);
     peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
-    assert_null(
-        world->path.reply_buffer); /* the transport does not know it, and fetches the answer */
+    assert_true(is_in_buffers(&world->client->ios[0], world->path.reply_buffer));
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
     assert_ptr_equal(world->path.reply_buffer, path_rows);
@@ -232,6 +238,34 @@ SL_CASE_WITH(link__asks_for_long_answers_in_memory_that_is_lent, peer_setup, pee
     peer_expect(world, path_submit_pull(world, path_rows, 10), 0, "");
     assert_null(world->path.reply_buffer);
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
+}
+
+/* The device reads long payloads from registered memory only: others are copied into the outbox. */
+SL_CASE_WITH(link__copies_long_payloads_that_are_not_registered, peer_setup, peer_teardown)
+{
+    enum { LENGTH = 20000, BYTES = LENGTH * sizeof(float) };
+    static float gradients[LENGTH];
+    struct peer_world *world = *state;
+    start_rdma(world);
+    const struct sl_client_io *io = &world->client->ios[0];
+    struct sl_table dense = {.client = world->client, .id = PEER_TABLE};
+    dense.spec = (struct sl_table_spec){.name = "d", .kind = SL_TABLE_DENSE, .length = LENGTH};
+    for (int is_lent = 0; is_lent < 2; is_lent++) {
+        struct sl_step *step;
+        if (is_lent) {
+            path_call_io(world, sl_client_io_export, gradients, BYTES);
+        }
+        assert_int_equal(sl_client_io_has_registered(io, SL_ENDPOINT_RDMA, gradients, BYTES),
+                         is_lent);
+        assert_int_equal(sl_step_begin(world->client, 0, &step), 0);
+        assert_int_equal(sl_step_dense_push(step, &dense, 0, LENGTH, gradients), 0);
+        assert_int_equal(sl_step_submit(step, 500), 0);
+        peer_expect(world, step, 0, "");
+        assert_ptr_equal(world->path.payload, is_lent ? gradients : NULL);
+    }
+    path_call_io(world, sl_client_io_unexport, gradients, BYTES);
+    const struct sl_shared *arena = sl_send_arena_shared(io->options->wire);
+    assert_true(sl_client_io_has_registered(io, SL_ENDPOINT_RDMA, arena->base, BYTES));
 }
 
 /* The device may write there as long as the connection stands. */
@@ -377,13 +411,6 @@ SL_CASE_WITH(io_path_transport__says_once_what_is_missing, peer_setup, peer_tear
 
 /* What does not end where its place does is moved there: nothing is written behind it. */
 #define STAGED_KEYS (NEAR_KEYS + 1)
-
-static bool is_in_buffers(const struct sl_client_io *io, const void *at)
-{
-    const struct sl_pool *buffers = &io->buffers;
-    return (const uint8_t *)at >= buffers->base &&
-           (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
-}
 
 SL_CASE_WITH(link__lets_long_answers_land_before_they_are_scattered, peer_setup, peer_teardown)
 {

@@ -15,10 +15,10 @@
 static char root[64];
 static struct sl_rdma *rdma;
 
-static void write_file_of(const char *class, const char *device, const char *file, const char *line)
+static void write_file(const char *device, const char *file, const char *line)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/class/%s/%s/%s", root, class, device, file);
+    snprintf(path, sizeof path, "%s/class/infiniband/%s/%s", root, device, file);
     for (char *at = path + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
         *at = '\0';
         (void)mkdir(path, 0700);
@@ -28,18 +28,6 @@ static void write_file_of(const char *class, const char *device, const char *fil
     assert_non_null(stream);
     fprintf(stream, "%s\n", line);
     assert_int_equal(fclose(stream), 0);
-}
-
-static void write_file(const char *device, const char *file, const char *line)
-{
-    write_file_of("infiniband", device, file, line);
-}
-
-/* What sysfs has of a virtual one: no device/, and no interface beside its only GID. */
-static void make_iwarp_device(const char *device, const char *gid)
-{
-    write_file(device, "node_type", "4: RNIC");
-    write_file(device, "ports/1/gids/0", gid);
 }
 
 static void make_device(const char *device, const char *interface)
@@ -161,31 +149,23 @@ SL_CASE_WITH(choose__a_device_by_its_name, set_up, tear_down)
     assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
 }
 
-SL_CASE_WITH(choose__an_iwarp_device_by_its_interfaces_hardware_address, set_up, tear_down)
+SL_CASE_WITH(check__iwarp_is_refused, set_up, tear_down)
 {
-    make_iwarp_device("warp0", "d6cb:96ae:a46d:0000:0000:0000:0000:0000");
-    set_options("warp0", 0);
-    assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
-    write_file_of("net", "lo", "address", "d6:cb:96:ae:a4:6d");
-    assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
-    assert_string_equal(choose("203.0.113.9"), "127.0.0.1");
-    assert_string_equal(choose("0.0.0.0"), "127.0.0.1");
-    write_file_of("net", "lo", "address", "d6:cb:96:ae:a4:6e"); /* another's */
-    assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
-    write_file_of("net", "lo", "address", ""); /* a tunnel has none */
-    assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
+    make_device("warp0", "lo");
+    write_file("warp0", "node_type", "4: RNIC");
+    set_options("near0,warp0", 0);
+    assert_int_equal(sl_rdma_address_check(rdma), SL_ERR_UNSUPPORTED);
 }
 
-SL_CASE_WITH(choose__hardware_addresses_are_for_iwarp_only, set_up, tear_down)
+/* The iWARP device is not counted: one device is left, which the system finds. */
+SL_CASE_WITH(choose__iwarp_is_skipped, set_up, tear_down)
 {
-    write_file_of("net", "lo", "address", "d6:cb:96:ae:a4:6d");
-    make_iwarp_device("other0", "d6cb:96ae:a46d:0000:0000:0000:0000:0000");
-    write_file("other0", "node_type", "1: CA");
-    set_options("other0", 0);
-    assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
-    make_iwarp_device("warp0", "d6cb:96ae:a46d:0000:0000:0000:0000:0001"); /* with a tail */
-    set_options("warp0", 0);
-    assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
+    make_device("a0", "lo");
+    write_file("a0", "node_type", "4: RNIC");
+    assert_string_equal(choose("127.0.0.1"), "");
+    set_options("", 2);
+    assert_string_equal(choose("10.9.0.7"), "10.9.0.1"); /* of near0 */
+    assert_int_equal(rdma->next_nic, 0);
 }
 
 SL_CASE_WITH(choose__a_gid_by_its_index, set_up, tear_down)

@@ -56,6 +56,8 @@ static int setup(void **state)
     fixture->b = &fixture->wire.ends[1];
     fixture->memory = aligned_alloc(4096, MEMORY_BYTES);
     assert_non_null(fixture->memory);
+    assert_int_equal(
+        sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->memory, MEMORY_BYTES), 0);
     struct sl_rdma_library *library = &fixture->wire.fake.library;
     library->modify_qp = done;
     library->destroy_srq = free_srq;
@@ -97,7 +99,7 @@ static uint32_t visit_until_closed(struct rdma_wire_end *end)
 /* ---- The end ----------------------------------------------------------------------------------
  */
 
-/* A payload that is registered for the occasion, and that the peer has not read. */
+/* A payload that the peer has not read. */
 SL_CASE_WITH(nic_lose__what_connections_hold_is_given_back_before_the_device, setup, teardown)
 {
     struct fixture *fixture = *state;
@@ -172,42 +174,6 @@ SL_CASE_WITH(disconnect__who_moves_is_not_tried_again, setup, teardown)
     conn->timer.run(&conn->timer, SL_CLOCK_NS_PER_S);
     assert_int_equal(conn->phase, SL_RDMA_ENDED);
     assert_int_equal(conn->end_err, SL_OK);
-}
-
-/* ---- iWARP: who connected speaks first --------------------------------------------------------
- */
-
-SL_CASE_WITH(speak__again_until_there_is_an_answer, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    sl_rdma_liveness_speak(fixture->a->conn);
-    rdma_wire_turn(&fixture->wire);
-    assert_int_equal(fixture->a->posted, 1);
-    assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_CREDIT_UPDATE);
-    rdma_fake_sleep(&fixture->wire.fake, 30);
-    assert_int_equal(fixture->a->posted, 2);
-    struct sl_rdma_packet again = rdma_wire_head(&fixture->a->requests[1]);
-    assert_int_equal(again.kind, SL_RDMA_CREDIT_UPDATE);
-    assert_int_equal(again.flags, SL_RDMA_PING);
-    rdma_wire_settle(&fixture->wire);
-    const uint32_t posted = fixture->a->posted;
-    rdma_fake_sleep(&fixture->wire.fake, 1000);
-    rdma_wire_turn(&fixture->wire);
-    assert_int_equal(fixture->a->posted, posted);
-    assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
-}
-
-/* Each takes a receive buffer of a peer that does not look. */
-SL_CASE_WITH(speak__not_for_ever, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    sl_rdma_liveness_speak(fixture->a->conn);
-    rdma_wire_turn(&fixture->wire);
-    for (uint32_t i = 0; i < 20; i++) {
-        rdma_fake_sleep(&fixture->wire.fake, 100);
-    }
-    assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
-    assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
 }
 
 /* All that it was to say was said before it left, and may not have been looked at. */
@@ -439,10 +405,22 @@ SL_CASE_WITH(credit_heard__without_a_queue_pair_nothing_is_promised, setup, tear
 static struct rdma_event_channel the_channel;
 static uint32_t channels_destroyed;
 
+static struct ibv_context *devices[1];
+
 static struct ibv_context **get_devices(int *count)
 {
     *count = 1;
-    return NULL;
+    return devices;
+}
+
+static void free_devices(struct ibv_context **list)
+{
+    assert_ptr_equal(list, devices);
+}
+
+static const char *get_device_name(struct ibv_device *device)
+{
+    return device->name;
 }
 
 static struct rdma_event_channel *create_channel(void)
@@ -462,6 +440,8 @@ SL_CASE_WITH(cm_keep__the_channel_outlives_the_transport, setup, teardown)
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
     struct sl_rdma_library *library = &fixture->wire.fake.library;
     library->get_devices = get_devices;
+    library->free_devices = free_devices;
+    devices[0] = &fixture->wire.fake.verbs;
     library->create_event_channel = create_channel;
     library->destroy_event_channel = destroy_channel;
     channels_destroyed = 0;
@@ -476,6 +456,42 @@ SL_CASE_WITH(cm_keep__the_channel_outlives_the_transport, setup, teardown)
     assert_int_equal(channels_destroyed, 1);
     close(rdma->epoll_fd);
     close(the_channel.fd);
+}
+
+SL_CASE_WITH(cm_open__iwarp_is_no_device, setup, teardown)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_library *library = &fixture->wire.fake.library;
+    library->get_devices = get_devices;
+    library->free_devices = free_devices;
+    library->get_device_name = get_device_name;
+    devices[0] = &fixture->wire.fake.verbs;
+    fixture->wire.fake.device.transport_type = IBV_TRANSPORT_IWARP;
+    assert_int_equal(sl_rdma_cm_open(&fixture->wire.fake.rdma), SL_ERR_UNSUPPORTED);
+}
+
+static struct ibv_device_attr device_attr;
+
+static int query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    (void)context;
+    *attr = device_attr;
+    return 0;
+}
+
+SL_CASE_WITH(caps_ask__refuses_devices_that_cannot_be_used, setup, teardown)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
+    fixture->wire.fake.library.query_device = query_device;
+    device_attr = (struct ibv_device_attr){.max_srq = 1, .max_srq_wr = 100, .max_cqe = 1000};
+    assert_int_equal(sl_rdma_caps_ask(nic), 0);
+    assert_int_equal(nic->caps.srq_max, 100);
+    device_attr.max_srq = 0;
+    assert_int_equal(sl_rdma_caps_ask(nic), SL_ERR_UNSUPPORTED);
+    device_attr.max_srq = 1;
+    fixture->wire.fake.device.transport_type = IBV_TRANSPORT_IWARP;
+    assert_int_equal(sl_rdma_caps_ask(nic), SL_ERR_UNSUPPORTED);
 }
 
 SL_CASE(hello__is_checked)

@@ -67,9 +67,11 @@ static int fake_dereg_mr(struct ibv_mr *mr)
     return 0;
 }
 
-static int post(struct ibv_qp *qp, struct ibv_recv_wr *requests, struct ibv_recv_wr **refused)
+static int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *requests,
+                              struct ibv_recv_wr **refused)
 {
     struct rdma_fake *fake = current;
+    assert_ptr_equal(srq, &fake->srq);
     fake->post_calls++;
     for (struct ibv_recv_wr *request = requests; request != NULL; request = request->next) {
         if (fake->posted_count == fake->post_max) {
@@ -78,17 +80,9 @@ static int post(struct ibv_qp *qp, struct ibv_recv_wr *requests, struct ibv_recv
         }
         assert_int_equal(request->num_sge, 1);
         assert_int_equal(request->sg_list->length, SL_RDMA_PACKET_BYTES);
-        fake->posted_to[fake->posted_count] = qp;
         fake->posted[fake->posted_count++] = request->wr_id;
     }
     return 0;
-}
-
-static int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *requests,
-                              struct ibv_recv_wr **refused)
-{
-    assert_ptr_equal(srq, &current->srq);
-    return post(NULL, requests, refused);
 }
 
 static int fake_resize_cq(struct ibv_cq *cq, int entries)
@@ -131,7 +125,6 @@ void rdma_fake_init(struct rdma_fake *fake)
     fake->library.resize_cq = fake_resize_cq;
     fake->verbs.device = &fake->device;
     fake->verbs.ops.post_srq_recv = fake_post_srq_recv;
-    fake->verbs.ops.post_recv = post;
     fake->verbs.async_fd = -1;
     fake->srq.context = &fake->verbs;
     fake->cq.cqe = 1024;
@@ -177,6 +170,5 @@ struct ibv_wc rdma_fake_fill(struct rdma_fake *fake, enum ibv_wc_status status)
     struct ibv_wc wc = {.wr_id = fake->posted[0], .status = status};
     fake->posted_count--;
     memmove(fake->posted, fake->posted + 1, fake->posted_count * sizeof fake->posted[0]);
-    memmove(fake->posted_to, fake->posted_to + 1, fake->posted_count * sizeof fake->posted_to[0]);
     return wc;
 }

@@ -34,7 +34,6 @@ struct rdma_fake {
     size_t live_bytes_max; /* ENOMEM beyond; 0: none */
     uintptr_t read_only;   /* memory of this page cannot be registered for writing: EFAULT */
     uint64_t posted[RDMA_FAKE_POSTED]; /* wr_ids that the device has, the oldest first */
-    struct ibv_qp *posted_to[RDMA_FAKE_POSTED];
     uint32_t posted_count, post_calls;
     uint32_t post_max; /* ENOMEM beyond */
     uint32_t resizes;

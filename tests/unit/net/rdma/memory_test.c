@@ -46,8 +46,7 @@ static void take(struct fixture *fixture, void *base, size_t bytes)
 
 static uint32_t find(struct fixture *fixture, const void *at, uint32_t bytes, enum sl_rdma_use use)
 {
-    return sl_rdma_memory_find(&fixture->fake.nic, at, bytes, use, false, fixture->spans,
-                               SPANS_MAX);
+    return sl_rdma_memory_find(&fixture->fake.nic, at, bytes, use, fixture->spans, SPANS_MAX);
 }
 
 static const struct rdma_fake_region *region_of(const struct fixture *fixture, uint32_t local_sge)
@@ -87,14 +86,12 @@ SL_CASE_WITH(find__registers_the_chunk_once, setup, teardown)
     assert_int_equal(find(fixture, at, 1000, SL_RDMA_USE_SEND), 1);
     assert_ptr_equal(fixture->spans[0].at, at);
     assert_int_equal(fixture->spans[0].bytes, 1000);
-    assert_null(fixture->spans[0].hold);
     const struct rdma_fake_region *region = region_of(fixture, 0);
     assert_int_equal(region->at, (uintptr_t)fixture->read.base + SL_RDMA_CHUNK_BYTES);
     assert_int_equal(region->bytes, SL_RDMA_CHUNK_BYTES);
     assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SEND), 1);
     assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SINK), 1);
     assert_int_equal(fixture->fake.registered, 1);
-    sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
     assert_int_equal(fixture->fake.deregistered, 0);
 }
 
@@ -123,8 +120,7 @@ SL_CASE_WITH(find__too_many_spans_are_none, setup, teardown)
     take(fixture, fixture->read.base, BYTES);
     uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES - 1;
     assert_int_equal(
-        sl_rdma_memory_find(&fixture->fake.nic, at, 2, SL_RDMA_USE_READ, false, fixture->spans, 1),
-        0);
+        sl_rdma_memory_find(&fixture->fake.nic, at, 2, SL_RDMA_USE_READ, fixture->spans, 1), 0);
 }
 
 SL_CASE_WITH(find__the_end_of_a_region_is_the_end, setup, teardown)
@@ -177,9 +173,7 @@ SL_CASE_WITH(find__own_memory_is_registered_once_as_a_reply_buffer, setup, teard
     assert_int_equal(region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE, 0);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(find(fixture, own + 64, 1000, SL_RDMA_USE_REPLY_BUFFER), 1);
-        assert_null(fixture->spans[0].hold);
         assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
-        sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
         assert_int_equal(fixture->fake.registered, 2);
     }
     assert_int_equal(find(fixture, own, 8, SL_RDMA_USE_READ), 1);
@@ -198,18 +192,9 @@ SL_CASE_WITH(find__memory_that_is_not_registered_is_no_reply_buffer, setup, tear
 {
     struct fixture *fixture = *state;
     assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, fixture->write.base, 1000,
-                                         SL_RDMA_USE_REPLY_BUFFER, true, fixture->spans, SPANS_MAX),
+                                         SL_RDMA_USE_REPLY_BUFFER, fixture->spans, SPANS_MAX),
                      0);
     assert_int_equal(fixture->fake.registered, 0);
-}
-
-SL_CASE_WITH(find__what_iwarp_reads_is_written_by_the_peer, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    fixture->fake.nic.caps.is_iwarp = true;
-    take(fixture, fixture->read.base, BYTES);
-    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SINK), 1);
-    assert_true((region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE) != 0);
 }
 
 SL_CASE_WITH(find__takes_relaxed_order_where_it_can, setup, teardown)
@@ -265,34 +250,14 @@ SL_CASE_WITH(find__a_device_that_refuses_is_not_asked_each_time, setup, teardown
     assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_SEND), 1);
 }
 
-/* What was registered for an occasion that is over is worth less than what is registered for good.
- */
-SL_CASE_WITH(find__what_the_cache_keeps_makes_room, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    uint8_t *heap = aligned_alloc(4096, SL_RDMA_CHUNK_BYTES);
-    memset(heap, 1, SL_RDMA_CHUNK_BYTES);
-    take(fixture, fixture->read.base, BYTES);
-    fixture->fake.live_bytes_max = SL_RDMA_CHUNK_BYTES + 100;
-    assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, heap, SL_RDMA_CHUNK_BYTES,
-                                         SL_RDMA_USE_SEND, true, fixture->spans, SPANS_MAX),
-                     1);
-    sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
-    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
-    free(heap);
-}
-
-SL_CASE_WITH(find__other_memory_is_for_the_occasion_only, setup, teardown)
+SL_CASE_WITH(find__other_memory_is_never_registered, setup, teardown)
 {
     struct fixture *fixture = *state;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
     assert_int_equal(fixture->fake.registered, 0);
-    assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, fixture->read.base, 8,
-                                         SL_RDMA_USE_SEND, true, fixture->spans, SPANS_MAX),
-                     1);
-    assert_int_equal(region_of(fixture, 0)->bytes, 8);
-    sl_rdma_memory_drop(&fixture->fake.nic, fixture->spans, 1);
-    assert_int_equal(fixture->fake.deregistered, 1); /* shared memory is not kept */
+    assert_false(sl_rdma_memory_is_registered(&fixture->fake.nic, fixture->read.base, 8));
+    take(fixture, fixture->read.base, BYTES);
+    assert_true(sl_rdma_memory_is_registered(&fixture->fake.nic, fixture->read.base, 8));
 }
 
 SL_CASE_WITH(find__a_device_that_is_gone_knows_nothing, setup, teardown)

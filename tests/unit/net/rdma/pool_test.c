@@ -10,8 +10,6 @@
 struct fixture {
     struct rdma_fake fake;
     struct sl_rdma_conn conns[CONNS];
-    struct rdma_cm_id ids[CONNS];
-    struct ibv_qp queue_pairs[CONNS];
 };
 
 static int setup(void **state)
@@ -20,23 +18,11 @@ static int setup(void **state)
     assert_non_null(fixture);
     rdma_fake_init(&fixture->fake);
     for (uint32_t i = 0; i < CONNS; i++) {
-        fixture->queue_pairs[i].context = &fixture->fake.verbs;
-        fixture->ids[i].qp = &fixture->queue_pairs[i];
         fixture->conns[i].rdma = &fixture->fake.rdma;
         fixture->conns[i].nic = &fixture->fake.nic;
         fixture->conns[i].serial = i + 1;
-        fixture->conns[i].link.id = &fixture->ids[i];
     }
     *state = fixture;
-    return 0;
-}
-
-static int setup_without_srq(void **state)
-{
-    (void)setup(state);
-    struct fixture *fixture = *state;
-    fixture->fake.nic.srq = NULL;
-    fixture->fake.nic.srq_entries = 0;
     return 0;
 }
 
@@ -64,9 +50,6 @@ static struct sl_rdma_block *fill(struct fixture *fixture, enum ibv_wc_status st
     struct ibv_wc wc = rdma_fake_fill(&fixture->fake, status);
     return sl_rdma_pool_take(&fixture->fake.nic, &wc);
 }
-
-/* ---- With a shared receive queue ---------------------------------------------------------------
- */
 
 SL_CASE_WITH(promise__posts_what_was_promised, setup, teardown)
 {
@@ -144,23 +127,6 @@ SL_CASE_WITH(promise__the_completion_queue_grows, setup, teardown)
                     (i + 1) * (SL_RDMA_SENDS + SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE));
     }
     assert_true(fixture->fake.resizes > 0);
-}
-
-/* With iWARP reads are outstanding beside them. */
-SL_CASE_WITH(promise__what_iwarp_reads_has_room_too, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    fixture->fake.nic.caps.is_iwarp = true;
-    fixture->fake.nic.caps.reads_max = SL_RDMA_READS;
-    for (uint32_t i = 0; i < CONNS; i++) {
-        assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
-        assert_int_equal(fixture->fake.nic.cq_promised,
-                         (i + 1) * (SL_RDMA_SENDS + SL_RDMA_READS + MINIMUM));
-    }
-    for (uint32_t i = 0; i < CONNS; i++) {
-        release(fixture, i);
-    }
-    assert_int_equal(fixture->fake.nic.cq_promised, 0);
 }
 
 SL_CASE_WITH(promise__is_refused_where_completions_have_no_room, setup, teardown)
@@ -289,102 +255,6 @@ SL_CASE_WITH(unpin__what_lies_in_blocks_stays, setup, teardown)
     assert_int_equal(fixture->fake.post_calls, calls);
 }
 
-/* ---- Without ----------------------------------------------------------------------------------
- */
-
-static uint32_t posted_to(const struct fixture *fixture, uint32_t conn)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < fixture->fake.posted_count; i++) {
-        count += fixture->fake.posted_to[i] == &fixture->queue_pairs[conn];
-    }
-    assert_int_equal(count, fixture->conns[conn].link.receives);
-    return count;
-}
-
-SL_CASE_WITH(promise__each_queue_pair_has_its_own, setup_without_srq, teardown)
-{
-    struct fixture *fixture = *state;
-    for (uint32_t i = 0; i < CONNS; i++) {
-        assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
-    }
-    for (uint32_t i = 0; i < CONNS; i++) {
-        assert_int_equal(posted_to(fixture, i), MINIMUM);
-    }
-    assert_true(promise(fixture, 3, SL_RDMA_WINDOW_MAX));
-    assert_int_equal(posted_to(fixture, 3), SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE);
-    for (uint32_t i = 0; i < CONNS; i++) {
-        release(fixture, i);
-    }
-    assert_int_equal(fixture->fake.nic.pool.posted, 0);
-}
-
-SL_CASE_WITH(put__goes_back_to_its_queue_pair, setup_without_srq, teardown)
-{
-    struct fixture *fixture = *state;
-    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
-    assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MIN));
-    struct sl_rdma_block *blocks[MINIMUM + 2];
-    for (uint32_t i = 0; i < MINIMUM + 2; i++) { /* all of the first, two of the second */
-        blocks[i] = fill(fixture, IBV_WC_SUCCESS);
-        assert_ptr_equal(blocks[i]->conn, &fixture->conns[i / MINIMUM]);
-    }
-    assert_int_equal(posted_to(fixture, 0), 0);
-    assert_int_equal(posted_to(fixture, 1), MINIMUM - 2);
-    for (uint32_t i = 0; i < MINIMUM + 2; i++) {
-        sl_rdma_pool_put(blocks[i]);
-    }
-    sl_rdma_pool_flush(&fixture->fake.nic);
-    assert_int_equal(posted_to(fixture, 0), MINIMUM);
-    assert_int_equal(posted_to(fixture, 1), MINIMUM);
-}
-
-/* Else a queue pair in error would give them back again and again. */
-SL_CASE_WITH(put__what_failed_is_not_posted_again, setup_without_srq, teardown)
-{
-    struct fixture *fixture = *state;
-    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
-    for (uint32_t i = 0; i < MINIMUM; i++) {
-        sl_rdma_pool_put(fill(fixture, IBV_WC_WR_FLUSH_ERR));
-    }
-    sl_rdma_pool_flush(&fixture->fake.nic);
-    assert_int_equal(fixture->fake.posted_count, 0);
-    assert_int_equal(fixture->conns[0].link.receives, 0);
-}
-
-SL_CASE_WITH(forget__another_queue_pair_gets_them, setup_without_srq, teardown)
-{
-    struct fixture *fixture = *state;
-    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
-    struct sl_rdma_block *held = fill(fixture, IBV_WC_SUCCESS);
-    sl_rdma_pool_forget(&fixture->fake.nic, &fixture->conns[0]);
-    assert_int_equal(fixture->fake.nic.pool.posted, 0);
-    fixture->fake.posted_count = 0; /* the queue pair was destroyed */
-    fixture->conns[0].link.id = &fixture->ids[1];
-    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
-    assert_int_equal(fixture->conns[0].link.receives, MINIMUM);
-    sl_rdma_pool_put(held); /* which has all it needs */
-    sl_rdma_pool_flush(&fixture->fake.nic);
-    assert_int_equal(fixture->fake.posted_count, MINIMUM);
-}
-
-/* A device may say of a buffer that it was given back after its queue pair was destroyed. */
-SL_CASE_WITH(take__what_was_taken_back_is_not_taken_twice, setup_without_srq, teardown)
-{
-    struct fixture *fixture = *state;
-    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
-    struct ibv_wc late = rdma_fake_fill(&fixture->fake, IBV_WC_WR_FLUSH_ERR);
-    sl_rdma_pool_forget(&fixture->fake.nic, &fixture->conns[0]);
-    fixture->fake.posted_count = 0;
-    assert_null(sl_rdma_pool_take(&fixture->fake.nic, &late));
-    fixture->queue_pairs[1].qp_num = 7;
-    assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MAX)); /* it is posted there now */
-    uint32_t posted = fixture->fake.nic.pool.posted;
-    assert_null(sl_rdma_pool_take(&fixture->fake.nic, &late));
-    assert_int_equal(fixture->fake.nic.pool.posted, posted);
-    assert_int_equal(fixture->conns[1].link.receives, posted);
-}
-
 SL_CASE_WITH(put__a_staging_block_wakes_who_waits, setup, teardown)
 {
     struct fixture *fixture = *state;
@@ -397,18 +267,4 @@ SL_CASE_WITH(put__a_staging_block_wakes_who_waits, setup, teardown)
     assert_false(rdma->awake);
     sl_rdma_pool_put(block);
     assert_true(rdma->awake);
-}
-
-SL_CASE_WITH(put__after_its_connection_is_free, setup_without_srq, teardown)
-{
-    struct fixture *fixture = *state;
-    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
-    struct sl_rdma_block *held = fill(fixture, IBV_WC_SUCCESS);
-    release(fixture, 0);
-    fixture->fake.posted_count = 0;
-    fixture->conns[0].serial = 100; /* the same memory, another connection */
-    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
-    sl_rdma_pool_put(held);
-    sl_rdma_pool_flush(&fixture->fake.nic);
-    assert_int_equal(fixture->fake.posted_count, MINIMUM);
 }

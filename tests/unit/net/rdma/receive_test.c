@@ -32,6 +32,12 @@ static int setup(void **state)
     return 0;
 }
 
+static void register_sink(struct fixture *fixture)
+{
+    assert_int_equal(
+        sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->sink, MEMORY_BYTES), 0);
+}
+
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
@@ -298,6 +304,7 @@ SL_CASE_WITH(fin__is_the_last, setup, teardown)
 SL_CASE_WITH(long__holds_back_what_follows, setup, teardown)
 {
     struct fixture *fixture = *state;
+    register_sink(fixture);
     memset(fixture->memory, 2, 50000);
     fixture->b->sink = fixture->sink;
     struct packet packets[] = {frames(1, 40, 1), lying(fixture, 2, 0, 50000, 3), frames(3, 40, 3)};
@@ -321,6 +328,7 @@ SL_CASE_WITH(sink__refused_then_given, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packet = lying(fixture, 1, 0, 50000, 1), next = frames(2, 40, 2);
+    register_sink(fixture);
     memset(fixture->memory, 1, 50000);
     inject(fixture, &packet);
     inject(fixture, &next);
@@ -344,6 +352,7 @@ SL_CASE_WITH(long__short_ones_are_read_ahead, setup, teardown)
 {
     struct fixture *fixture = *state;
     struct packet packets[6];
+    register_sink(fixture);
     for (uint32_t i = 0; i < 6; i++) {
         memset(fixture->memory + i * 50000, (int)i, 50000);
         packets[i] = lying(fixture, i + 1, i * 50000, i == 0 ? 50000 : 9000, 1);

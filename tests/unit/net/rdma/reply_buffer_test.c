@@ -12,8 +12,8 @@ struct fixture {
     struct rdma_wire wire;
     struct rdma_wire_end *a, *b;
     struct sl_shared shared; /* registered, peers may write it */
-    uint8_t *memory;         /* not registered, MEMORY_BYTES */
-    uint8_t *sink;
+    uint8_t *memory;         /* registered, MEMORY_BYTES */
+    uint8_t *sink;           /* not registered */
 };
 
 static int setup(void **state)
@@ -31,6 +31,8 @@ static int setup(void **state)
     fixture->sink = aligned_alloc(4096, MEMORY_BYTES);
     assert_non_null(fixture->memory);
     assert_non_null(fixture->sink);
+    assert_int_equal(
+        sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->memory, MEMORY_BYTES), 0);
     fixture->b->sink = fixture->sink;
     *state = fixture;
     return 0;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/shared.h"
-#include "net/rdma/cache.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
@@ -361,12 +360,12 @@ SL_CASE_WITH(uncounted__needs_no_credit, setup, teardown)
 /* ---- Long frames ------------------------------------------------------------------------------
  */
 
-/* Of memory that is not registered: copied, or registered for the occasion; `sent` when the peer
- * has it. */
+/* Of memory that is not registered: copied; `sent` when the peer has it. */
 SL_CASE_WITH(long__of_any_memory, setup, teardown)
 {
     struct fixture *fixture = *state;
-    static const uint32_t sizes[] = {8200, 16384, 16385, 31000, 33000, 300000};
+    static const uint32_t sizes[] = {8200,  16384, 16385,
+                                     31000, 33000, SL_TRANSPORT_UNREGISTERED_BYTES_MAX};
     for (uint32_t i = 0; i < 6; i++) {
         memset(fixture->sink, 0xee, MEMORY_BYTES);
         rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, i + 1, sizes[i], (uint8_t)i);
@@ -390,6 +389,8 @@ SL_CASE_WITH(long__a_short_beginning_comes_along, setup, teardown)
 {
     struct fixture *fixture = *state;
     uint8_t *memory = register_shared(fixture);
+    assert_int_equal(
+        sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->sink, MEMORY_BYTES), 0);
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 50200, 3);
     memset(memory, 3, 50000);
     const struct sl_transport_frame frame = {.head = fixture->memory,
@@ -432,13 +433,14 @@ SL_CASE_WITH(long__without_keys, setup, teardown)
     rdma_wire_send(fixture->a, fixture->memory, cookie(1));
     rdma_wire_settle(&fixture->wire); /* there are blocks now */
     fixture->wire.fake.live_bytes_max = fixture->wire.fake.live_bytes;
-    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 2, 100000, 2);
-    rdma_wire_send(fixture->a, fixture->memory, cookie(2));
+    uint8_t *memory = register_shared(fixture);
+    rdma_wire_frame(memory, SL_FRAME_REQUEST, 2, 100000, 2);
+    rdma_wire_send(fixture->a, memory, cookie(2));
     rdma_wire_settle(&fixture->wire);
     rdma_wire_expect(fixture->b, 1, 2, 100000, 2);
     assert_int_equal(fixture->a->sent_count, 2);
-    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 3, 400000, 3);
-    rdma_wire_send(fixture->a, fixture->memory, cookie(3));
+    rdma_wire_frame(memory, SL_FRAME_REQUEST, 3, 400000, 3);
+    rdma_wire_send(fixture->a, memory, cookie(3));
     for (uint32_t ms = 0; ms < SL_RDMA_PEER_TIMEOUT_MS; ms += 500) {
         rdma_wire_settle(&fixture->wire);
         assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
@@ -447,6 +449,7 @@ SL_CASE_WITH(long__without_keys, setup, teardown)
     rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->a->conn->phase, SL_RDMA_ENDED);
     assert_int_equal(fixture->a->conn->end_err, SL_ERR_NO_MEMORY);
+    unregister_shared(fixture);
 }
 
 /* It goes when there is memory again, and what waits behind it too, in order. */
@@ -455,9 +458,10 @@ SL_CASE_WITH(long__waits_for_memory, setup, teardown)
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     for (uint32_t round = 0; round < 2; round++) { /* patience begins anew with each frame */
+        uint8_t *memory = register_shared(fixture);
         fake->live_bytes_max = fake->live_bytes;
-        rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000 + round, 1);
-        rdma_wire_send(fixture->a, fixture->memory, cookie(1));
+        rdma_wire_frame(memory, SL_FRAME_REQUEST, 1, 400000 + round, 1);
+        rdma_wire_send(fixture->a, memory, cookie(1));
         rdma_wire_frame(fixture->memory + 500000, SL_FRAME_REQUEST, 2, 10, 2);
         rdma_wire_send(fixture->a, fixture->memory + 500000, cookie(2));
         rdma_wire_settle(&fixture->wire);
@@ -472,7 +476,7 @@ SL_CASE_WITH(long__waits_for_memory, setup, teardown)
         assert_int_equal(fixture->b->received, 2 * round + 2);
         rdma_wire_expect(fixture->b, 2 * round, 1, 400000 + round, 1);
         rdma_wire_expect(fixture->b, 2 * round + 1, 2, 10, 2);
-        sl_rdma_cache_shrink(fake->nic.cache);
+        unregister_shared(fixture);
     }
 }
 
@@ -482,6 +486,7 @@ SL_CASE_WITH(long__its_reply_buffer_does_not_take_its_memory, setup, teardown)
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     register_shared(fixture);
+    assert_int_equal(sl_rdma_memory_register(&fake->rdma.base, fixture->memory, MEMORY_BYTES), 0);
     fake->live_bytes_max = fake->live_bytes + MEMORY_BYTES + 1000;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000, 1);
     const struct sl_transport_frame frame = {.head = fixture->memory,
@@ -512,31 +517,4 @@ SL_CASE_WITH(long__copies_leave_a_block, setup, teardown)
     rdma_fake_sleep(fake, 20);
     rdma_wire_settle(&fixture->wire);
     expect_row(fixture, total + 2, 10000);
-}
-
-/* There is a block for the first half of a payload only: it is registered after all, and comes
- * once. */
-SL_CASE_WITH(long__what_was_copied_in_part_is_not_sent_twice, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
-    struct sl_rdma_block *taken = NULL;
-    struct sl_rdma_block *block = sl_rdma_pool_get(nic, SL_RDMA_BLOCK_STAGING);
-    fixture->wire.fake.rdma.buffers_max = 1;
-    while (nic->pool.free[SL_RDMA_BLOCK_STAGING] != NULL) {
-        struct sl_rdma_block *next = sl_rdma_pool_get(nic, SL_RDMA_BLOCK_STAGING);
-        next->next = taken;
-        taken = next;
-    }
-    sl_rdma_pool_put(block);
-    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, SL_RDMA_STAGING_BYTES + 100, 1);
-    rdma_wire_send(fixture->a, fixture->memory, cookie(1));
-    rdma_wire_settle(&fixture->wire);
-    rdma_wire_expect(fixture->b, 0, 1, SL_RDMA_STAGING_BYTES + 100, 1);
-    assert_int_equal(fixture->a->sent_count, 1);
-    while (taken != NULL) {
-        block = taken;
-        taken = block->next;
-        sl_rdma_pool_put(block);
-    }
 }

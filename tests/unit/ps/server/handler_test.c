@@ -13,7 +13,7 @@
 
 struct world {
     struct stepped stepped;
-    struct stepped_peer path, far;
+    struct stepped_peer path, bypass, far;
     struct sl_kv_handler handler;
     _Alignas(64) float reply_buffer[VALUES];
     float kept[VALUES];
@@ -66,6 +66,7 @@ static int setup(void **state)
     assert_non_null(world);
     world->handler = (struct sl_kv_handler){.handle = handle, .ctx = world};
     world->stepped.options.shm = &sl_loop_shared_ops;
+    world->stepped.options.bypass = &sl_loop_device_ops;
     world->stepped.options.shard.kv_handler = &world->handler;
     stepped_start(&world->stepped, 5);
     assert_int_equal(sl_transport_memory_register(world->stepped.path, world->reply_buffer,
@@ -74,6 +75,8 @@ static int setup(void **state)
     world->path.path = true;
     stepped_join(&world->path, &world->stepped, UINT32_MAX, 41);
     stepped_join(&world->far, &world->stepped, UINT32_MAX, 42);
+    world->bypass.bypass = true;
+    stepped_join(&world->bypass, &world->stepped, UINT32_MAX, 43);
     open_table(world);
     for (uint32_t i = 0; i < VALUES; i++) {
         world->stepped.gradients[i % (STEPPED_KEYS * STEPPED_DIM)] = 1;
@@ -125,6 +128,8 @@ SL_CASE_WITH(server_handler__answers_arrive_whole, setup, teardown)
         expect(&world->far, id, 1, last);
         ask(world, &world->path, id, SL_REQUEST_KV_PULL, count);
         expect(&world->path, id, 1, last);
+        ask(world, &world->bypass, id, SL_REQUEST_KV_PULL, count);
+        expect(&world->bypass, id, 1, last);
     }
 }
 

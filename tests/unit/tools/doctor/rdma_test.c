@@ -168,19 +168,28 @@ SL_CASE_WITH(doctor_gid_check__endpoints_are_looked_for, machine_make, machine_r
     machine_expect("rdma endpoint", 0, SL_DOCTOR_WARNING, "rdma://10.0.0.7:5");
 }
 
-/* Its GIDs are no addresses. */
 SL_CASE_WITH(doctor_rdma_check__iwarp, machine_make, machine_remove)
 {
-    const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.1"};
-    machine_add_device("siw0", "4: ACTIVE", "Ethernet");
-    machine_add_gid("siw0", 0, "5254:0012:3456:0000:0000:0000:0000:0000", "IB/RoCE v1", "eth0");
-    machine_write("/sys/class/infiniband/siw0/node_type", "4: RNIC");
-    machine.options.endpoints = &endpoint;
-    machine.options.endpoint_count = 1;
+    machine_add_device("irdma0", "4: ACTIVE", "Ethernet");
+    machine_write("/sys/class/infiniband/irdma0/node_type", "4: RNIC");
     sl_doctor_rdma_check(&machine.doctor);
-    assert_int_equal(machine_count("rdma gid"), 0);
-    assert_int_equal(machine_count("rdma endpoint"), 0);
+    machine_expect("rdma device", 0, SL_DOCTOR_WARNING, "irdma0: iWARP is not supported");
+    machine_expect("rdma device", 0, SL_DOCTOR_WARNING, "use RoCE mode or TCP");
+    machine_expect("rdma device", 1, SL_DOCTOR_MISSING, "none can be used");
+    assert_int_equal(machine_count("rdma port"), 0);
+    assert_int_equal(machine.doctor.stopped, rdma);
+    /* A RoCE device beside it is enough, unless the other is named. */
+    machine_again();
+    add_roce();
+    sl_doctor_rdma_check(&machine.doctor);
+    assert_int_equal(machine_count("rdma device"), 1);
+    assert_int_equal(machine_count("rdma port"), 1);
     assert_int_equal(machine.doctor.stopped, 0);
+    machine_again();
+    machine.options.rdma_device = "mlx5_0,irdma0";
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "irdma0: iWARP is not supported");
+    assert_int_equal(machine.doctor.stopped, rdma);
 }
 
 SL_CASE_WITH(doctor_rdma_check__memory_that_may_be_locked, machine_make, machine_remove)
