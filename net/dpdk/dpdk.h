@@ -11,8 +11,7 @@ struct sl_dpdk_device {
     /* The EAL's: "0000:3b:00.0", "net_memif0". NULL: a device of STARLING_DPDK_EAL_ARGS, or of the
      * machine, that none of the others names. */
     const char *name;
-    /* Of a virtual device that is made here: "role=server,socket=/run/starling.sock". NULL: it is
-     * there. memif's are made here only. */
+    /* Of a virtual device that is made here: "iface=eth2". NULL: it is there. */
     const char *arguments;
     const char *address; /* "10.0.0.1/24", "fd00::1/64"; without a prefix everybody is beside it */
     const char *gateway; /* or NULL */

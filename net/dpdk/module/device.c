@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "net/dpdk/module/flow.h"
+#include "net/dpdk/module/memif_arguments.h"
 #include "net/dpdk/module/module.h"
 
 #define DESCRIPTORS   1024U
@@ -24,6 +25,7 @@
 #define EAL_BYTES     (64ULL << 20)
 #define LOOK_NS       (100 * SL_CLOCK_NS_PER_MS)
 #define LOOK_AGAIN_NS (10 * SL_CLOCK_NS_PER_MS)
+#define REDIAL_NS     (500 * SL_CLOCK_NS_PER_MS)
 #define DOWN_NS       (3 * SL_CLOCK_NS_PER_S)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -72,9 +74,12 @@ static uint64_t packet_bytes(const struct sl_dpdk_device *wanted, bool is_memif)
 {
     uint64_t frame = wanted->mtu > 2048 ? rte_align32pow2(wanted->mtu) : 2048; /* kernel's rings */
     if (is_memif) {
-        frame = wanted->mtu;
-        frame =
-            frame != 0 ? frame + RTE_ETHER_HDR_LEN : sl_module_find_memif_room(wanted->arguments);
+        struct sl_module_memif_arguments arguments;
+        (void)sl_module_memif_arguments_read(wanted->arguments, &arguments);
+        frame = arguments.buffer_bytes;
+        if (wanted->mtu != 0) {
+            frame = wanted->mtu + RTE_ETHER_HDR_LEN;
+        }
     }
     return RTE_ALIGN_CEIL(frame + OVERHEAD, PAGE_BYTES);
 }
@@ -263,24 +268,11 @@ static void stop(struct sl_module_device *device)
     }
 }
 
-/* Its memory is laid out for what was configured when it came. */
-static int part_from_peer(struct sl_module_device *device)
-{
-    const int err = device->memif != NULL ? sl_module_memif_part(device->memif) : 0;
-    if (err == 0) {
-        stop(device);
-    }
-    return err;
-}
-
 static int configure(struct sl_module_device *device)
 {
     struct rte_eth_conf conf = {0};
     struct rte_mempool *pools[SL_MODULE_REACTORS], *rests[SL_MODULE_REACTORS];
-    int err = part_from_peer(device);
-    if (err != 0) {
-        return err;
-    }
+    stop(device);
     memcpy(pools, device->pools, sizeof pools);
     memcpy(rests, device->rests, sizeof rests);
     memset(device->pools, 0, sizeof pools);
@@ -289,7 +281,7 @@ static int configure(struct sl_module_device *device)
     set_offloads(device, &conf);
     conf.intr_conf.rxq = device->traits.wakes;
     const int code = rte_eth_dev_configure(device->id, device->rx_queues, device->queues, &conf);
-    err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
+    int err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
     err = err != 0 ? err : set_up_queues(device);
     err = err != 0 ? err : apply_mtu(device);
     free_pools(pools); /* no queue has them any more */
@@ -314,19 +306,13 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
     if (code != 0) {
         return refuse(device, "it says nothing of itself", -code);
     }
-    sl_module_find_traits(&device->info, &device->traits);
+    int err = sl_module_find_traits(&device->info, &device->traits);
+    if (err != 0) {
+        return err;
+    }
     device->port_base =
         (uint16_t)(options->port_base != 0 ? options->port_base : SL_DPDK_PORT_BASE);
-    device->memif = device->traits.straight ? sl_module_memif_find(device->name) : NULL;
-    if (device->traits.straight && device->memif == NULL) {
-        module_log(
-            SL_LOG_ERROR,
-            "dpdk: %s: made by --vdev, it would meet its peers unseen: leave it out there, and "
-            "name it with its arguments as the endpoint's device: %s,role=...,socket=...",
-            device->name, device->name);
-        return SL_ERR_INVALID;
-    }
-    int err = sl_module_find_self(wanted, &device->self);
+    err = sl_module_find_self(wanted, &device->self);
     err = err != 0 ? err : set_mtu(device, wanted->mtu);
     err = err != 0 ? err : set_queues(device, wanted, reactor_count);
     if (err == 0 && rte_eth_macaddr_get(device->id, &mac) == 0) {
@@ -338,12 +324,14 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
 /* ---- The start, and the link: with the lock ---------------------------------------------------
  */
 
-/* memif's driver has no peer at this moment, and nobody is in its queues: it is stopped and started
- * on any thread. */
+/* memif's client: fails while its server does not listen, and is tried again. */
 static int begin(struct sl_module_device *device)
 {
     const int code = rte_eth_dev_start(device->id);
-    device->since_ns = now_ns();
+    device->redial_ns = now_ns() + REDIAL_NS;
+    if (code != 0 && device->traits.dials) {
+        return 0;
+    }
     if (code != 0) {
         return refuse(device, "it does not start", -code);
     }
@@ -355,10 +343,11 @@ static int begin(struct sl_module_device *device)
     return 0;
 }
 
-/* Nobody has it any more. memif's keeps its peer, which need not hear of it. */
+/* Nobody has it any more. memif stays connected: its driver would unmap the queues while the peer's
+ * reactors are in them. */
 static void end(struct sl_module_device *device)
 {
-    if (device->memif == NULL) {
+    if (!device->traits.straight) {
         stop(device);
     }
     if (device->traits.once || device->traits.single) {
@@ -393,7 +382,7 @@ static void watch_link(struct sl_module_device *device, bool is_up, uint64_t tim
                (!device->told_down && (device->traits.kernels || /* which knows at once */
                                        time_ns - device->since_ns >= DOWN_NS))) {
         module_log(SL_LOG_WARN, "dpdk: %s: its link is down: %s", device->name,
-                   device->memif != NULL    ? "its peer is not there, or went"
+                   device->traits.straight  ? "its peer is not there, or went"
                    : device->traits.kernels ? "`ip link set ... up`, and the cable, the other side"
                                             : "look at the cable, the switch, the other side");
         device->told_down = true;
@@ -401,19 +390,26 @@ static void watch_link(struct sl_module_device *device, bool is_up, uint64_t tim
     device->link_was_up = is_up;
 }
 
-/* The driver says that the link is up when it has mapped what it needs. */
-static void meet_peer(struct sl_module_port *port, bool link_is_up)
+static bool is_in_use(const struct sl_module_device *device)
+{
+    bool in_use = false;
+    for (uint32_t i = 0; i < device->reactors; i++) {
+        in_use = in_use || (device->ports[i] != NULL && device->ports[i]->on);
+    }
+    return in_use;
+}
+
+/* memif: the queues are used only while the link is up, as its driver maps them before. A client is
+ * started again until its server answers, when no reactor is in its queues. */
+static void follow_memif(struct sl_module_port *port, bool link_is_up, uint64_t time_ns)
 {
     struct sl_module_device *device = port->device;
-    if (port->on && !sl_module_memif_is_up(device->memif)) {
-        port->on = false;
-        sl_module_memif_leave(device->memif);
-    } else if (!port->on && link_is_up) {
-        port->on = sl_module_memif_enter(device->memif);
-    }
-    if (sl_module_memif_is_to_start(device->memif)) {
+    port->on = link_is_up;
+    if (link_is_up) {
+        device->redial_ns = time_ns + REDIAL_NS;
+    } else if (device->traits.dials && !is_in_use(device) && time_ns >= device->redial_ns) {
         stop(device);
-        sl_module_memif_started(device->memif, begin(device) == 0);
+        (void)begin(device);
     }
 }
 
@@ -423,12 +419,12 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
     if (pthread_mutex_trylock(&lock) != 0) {
         return LOOK_AGAIN_NS; /* somebody opens a device, which takes long */
     }
-    bool is_up = device->started && sl_module_device_link(device);
-    if (device->memif != NULL) {
-        meet_peer(port, is_up);
-        is_up = is_up && sl_module_memif_is_up(device->memif);
+    const uint64_t time_ns = now_ns();
+    const bool is_up = device->started && sl_module_device_link(device);
+    if (device->traits.straight) {
+        follow_memif(port, is_up, time_ns);
     }
-    watch_link(device, is_up, now_ns());
+    watch_link(device, is_up, time_ns);
     (void)pthread_mutex_unlock(&lock);
     return port->on ? LOOK_NS : LOOK_AGAIN_NS;
 }
@@ -480,11 +476,8 @@ static int open_device(struct sl_module_device *device, const struct sl_dpdk_opt
     }
     device->since_ns = now_ns();
     device->link_was_up = device->told_down = false;
-    if (!device->started && !device->traits.dials) {
+    if (!device->started) {
         err = begin(device);
-    }
-    if (err == 0 && device->memif != NULL) {
-        sl_module_memif_open(device->memif, device->queues);
     }
     device->gathers = device->gathers && gives_back(device);
     return err;
@@ -501,7 +494,7 @@ static void take_place(struct sl_module_device *device, struct sl_module_port *p
     port->rests = device->rests[index];
     port->gathers = device->gathers;
     port->checksums = device->checksums;
-    port->on = device->memif == NULL; /* else when there is a peer */
+    port->on = !device->traits.straight; /* memif: when its link is up */
     for (uint16_t i = 0; i < device->rx_queues; i++) {
         if (sl_module_device_owner(device, i) == index) {
             port->queues[port->queue_count++] = i;
@@ -569,9 +562,6 @@ void sl_module_device_leave(struct sl_module_port *port)
     struct sl_module_device *device = port->device;
     (void)pthread_mutex_lock(&lock);
     device->ports[port->index] = NULL;
-    if (port->on && device->memif != NULL) {
-        sl_module_memif_leave(device->memif);
-    }
     empty_cache(port->pool);
     empty_cache(port->rests);
     if (--device->users == 0) {

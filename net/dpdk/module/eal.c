@@ -260,6 +260,10 @@ static void *run_start(void *ctx)
         this->err = note_failure(this);
         return NULL;
     }
+    if (!sl_module_host->log_enabled(SL_LOG_DEBUG)) {
+        /* memif's client logs an error each time that its server does not listen yet. */
+        (void)rte_log_set_level_pattern("pmd.net.memif*", RTE_LOG_CRIT);
+    }
     if (this->plain) {
         module_log(SL_LOG_WARN,
                    "dpdk: no huge pages (%llu MB of them are wanted): packets lie in ordinary "

@@ -7,8 +7,7 @@
  *   kernel.c   what the kernel knows of a device that is its own too
  *   device.c   a device's queues and pools; who has it, its link
  *   port.c     the ops of net/dpdk/port.h: packets
- *   memif.c    memif's peers; memif_guest.c those that come, memif_socket.c the messages,
- *              memif_arguments.c, memif_private.c the way to the driver
+ *   memif_arguments.c   the arguments of a memif device
  *   memory.c   memory of the program's that devices read */
 #ifndef SL_NET_DPDK_MODULE_MODULE_H
 #define SL_NET_DPDK_MODULE_MODULE_H
@@ -20,7 +19,6 @@
 #include "core/err.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/module.h"
-#include "net/dpdk/module/memif.h"
 
 #define SL_MODULE_REACTORS 256U /* ids have 8 bits for them */
 
@@ -35,7 +33,7 @@ struct sl_module_port;
 struct sl_module_traits {
     bool straight; /* memif */
     bool copies;   /* has read what is sent when the call returns */
-    bool dials;    /* memif's client: starts when its server is there, and anew for each */
+    bool dials;    /* memif's client: its start fails until its server listens */
     bool blocks;   /* memif's client: its reactors have runs of queues, the server's every n-th */
     bool once;     /* what was stopped does not start again: it has to be made anew */
     bool single;   /* nor can it be: AF_XDP's driver leaves its sockets open when it is closed */
@@ -64,9 +62,9 @@ struct sl_module_device {
     struct sl_module_port *ports[SL_MODULE_REACTORS];
     uint32_t users;
     bool configured, started;
-    struct sl_module_memif *memif; /* or NULL */
     bool link_was_up, told_down;
-    uint64_t since_ns; /* when it was started, or its link was up last */
+    uint64_t since_ns;  /* when it was opened, or its link was up last */
+    uint64_t redial_ns; /* dials: when to start it again if its link is down */
 };
 
 struct sl_module_port {
@@ -114,9 +112,8 @@ int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32
 void sl_module_find_give_back(const struct sl_module_device *device);
 /* Errors: INVALID; logged. */
 int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self *out);
-void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out);
-/* The largest frame that goes through a memif device with these arguments (NULL: none). */
-uint32_t sl_module_find_memif_room(const char *arguments);
+/* Errors: INVALID: the arguments of a memif device; logged. */
+int sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out);
 
 /* ---- kernel.c ---------------------------------------------------------------------------------
  */

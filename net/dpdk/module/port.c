@@ -154,7 +154,7 @@ static void port_info(const struct sl_dpdk_port *base, struct sl_dpdk_port_info 
         .tx_gather = port->gathers,
         .tx_checksum = port->checksums,
         .rx_interrupt = port->watch != NULL,
-        .is_one_peers = device->memif != NULL,
+        .is_one_peers = device->traits.straight,
         .queues = {.queues = device->queues,
                    .reactors = device->reactors,
                    .index = port->index,
