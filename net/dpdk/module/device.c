@@ -1,5 +1,5 @@
-/* A device's queues and pools, which reactors share it, and its link. Opened by the first of them,
- * stopped by the last; kept, with its memory, for those that come later. */
+/* Manages devices: queues, packet pools, the reactors that share a device, its link. The first port
+ * opens a device, the last one stops it; it is kept with its memory for later ports. */
 #include <errno.h>
 #include <pthread.h>
 #include <rte_errno.h>
@@ -13,11 +13,11 @@
 #include "net/dpdk/module/module.h"
 
 #define DESCRIPTORS   1024U
-#define PACKETS       2048U /* received, that a port lends; jumbo frames: half */
-#define RESERVED      1024U /* by reserve, and on their way through a device that copies */
+#define PACKETS       2048U /* packets that a port lends; jumbo frames: half */
+#define RESERVED      1024U /* reserved packets, and packets inside a device that copies */
 #define CACHE         256U
 #define RESTS         1024U
-#define OVERHEAD      512U /* of a packet's memory: DPDK's headers, headroom */
+#define OVERHEAD      512U /* of a packet buffer: DPDK's headers, headroom */
 #define PAGE_BYTES    4096U
 #define MTU           1500U
 #define MTU_MAX       9600U
@@ -44,12 +44,11 @@ static int refuse(const struct sl_module_device *device, const char *what, int c
     return code == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
 }
 
-/* ---- Sizes ------------------------------------------------------------------------------------
- */
+/* Sizes */
 
 static uint32_t room_of(const struct sl_module_device *device)
 {
-    uint32_t bytes = device->frame_bytes_max + 12U; /* tags, and the check sequence */
+    uint32_t bytes = device->frame_bytes_max + 12U; /* VLAN tags and frame check sequence */
     bytes = bytes > device->traits.room_bytes_min ? bytes : device->traits.room_bytes_min;
     return RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(bytes < 2048U ? 2048U : bytes, 64U);
 }
@@ -68,8 +67,8 @@ static uint32_t queues_of(const struct sl_dpdk_device *wanted, uint32_t reactor_
     return wanted->queues != 0 ? wanted->queues : reactors;
 }
 
-/* Of a packet's memory, before anything is known of the device but what is wanted of it. Without
- * huge pages DPDK lets none that fits into a page lie across two. */
+/* The size of a packet buffer, estimated from the options before the device exists. Without huge
+ * pages DPDK places no buffer across two pages if it fits into one. */
 static uint64_t packet_bytes(const struct sl_dpdk_device *wanted, bool is_memif)
 {
     uint64_t frame = wanted->mtu > 2048 ? rte_align32pow2(wanted->mtu) : 2048; /* kernel's rings */
@@ -84,7 +83,7 @@ static uint64_t packet_bytes(const struct sl_dpdk_device *wanted, bool is_memif)
     return RTE_ALIGN_CEIL(frame + OVERHEAD, PAGE_BYTES);
 }
 
-/* What all devices of the options may want, for the EAL to set aside. */
+/* The memory of all devices of the options, for the EAL to reserve. */
 static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor_count)
 {
     uint64_t bytes = EAL_BYTES;
@@ -101,8 +100,7 @@ static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor
     return bytes;
 }
 
-/* ---- Configuration: the first port's, with the lock -------------------------------------------
- */
+/* Configuration by the first port, under the lock */
 
 static int set_mtu(struct sl_module_device *device, uint16_t wanted)
 {
@@ -163,8 +161,7 @@ static void set_offloads(struct sl_module_device *device, struct rte_eth_conf *c
     const struct rte_eth_dev_info *info = &device->info;
     const uint64_t checksums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
     const uint64_t received = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-    /* AF_XDP takes segments for one; vhost needs a descriptor of all memory that DPDK knows.
-     */
+    /* AF_XDP ignores segments; vhost needs a descriptor for all memory that DPDK knows. */
     const bool is_sound = strcmp(info->driver_name, "net_af_xdp") != 0 &&
                           strcmp(info->driver_name, "net_virtio_user") != 0 &&
                           strcmp(info->driver_name, "net_vhost") != 0;
@@ -199,7 +196,7 @@ static int make_pools(struct sl_module_device *device)
                 RTE_ALIGN_CEIL(sizeof(struct sl_module_rest), RTE_MBUF_PRIV_ALIGN), 0,
                 rte_eth_dev_socket_id(device->id), "ring_sp_sc");
         }
-        /* AF_XDP's driver takes a pool for one run of memory. */
+        /* AF_XDP's driver requires a pool in contiguous memory. */
         const bool split = device->traits.single && device->pools[i] != NULL &&
                            device->pools[i]->nb_mem_chunks != 1;
         if (device->pools[i] == NULL || split || (device->gathers && device->rests[i] == NULL)) {
@@ -236,7 +233,7 @@ static int set_up_queues(struct sl_module_device *device)
     return err != 0 ? refuse(device, "its queues cannot be set up", -err) : 0;
 }
 
-/* DPDK's own way takes AF_PACKET's devices for Ethernet's of 1500 bytes. */
+/* DPDK's own function assumes 1500 bytes for AF_PACKET devices. */
 static int apply_mtu(const struct sl_module_device *device)
 {
     int code = 0;
@@ -254,7 +251,8 @@ static int apply_mtu(const struct sl_module_device *device)
     return 0;
 }
 
-/* A device that frees what it has sent only when more is sent would keep the last for ever. */
+/* Without a cleanup function, a device frees sent packets only when more are sent, and would keep
+ * the last tail for ever. */
 static bool gives_back(const struct sl_module_device *device)
 {
     return device->traits.copies || rte_eth_tx_done_cleanup(device->id, 0, 0) >= 0;
@@ -284,13 +282,13 @@ static int configure(struct sl_module_device *device)
     int err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
     err = err != 0 ? err : set_up_queues(device);
     err = err != 0 ? err : apply_mtu(device);
-    free_pools(pools); /* no queue has them any more */
+    free_pools(pools); /* no queue uses them any more */
     free_pools(rests);
     device->configured = err == 0;
     return err;
 }
 
-/* Whether it is as it was when it was configured. */
+/* Whether the configuration is unchanged. */
 static bool is_same(const struct sl_module_device *a, const struct sl_module_device *b)
 {
     return a->configured && a->queues == b->queues && a->reactors == b->reactors &&
@@ -321,10 +319,9 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
     return err;
 }
 
-/* ---- The start, and the link: with the lock ---------------------------------------------------
- */
+/* Start and link, under the lock */
 
-/* memif's client: fails while its server does not listen, and is tried again. */
+/* The start of a memif client fails while its server does not listen; follow_memif retries. */
 static int begin(struct sl_module_device *device)
 {
     const int code = rte_eth_dev_start(device->id);
@@ -336,15 +333,15 @@ static int begin(struct sl_module_device *device)
         return refuse(device, "it does not start", -code);
     }
     device->started = true;
-    (void)rte_eth_allmulticast_enable(device->id); /* neighbours ask for us so */
+    (void)rte_eth_allmulticast_enable(device->id); /* neighbour discovery uses multicast */
     if (!device->traits.straight && device->rx_queues > 1) {
         sl_module_flow_steer(device);
     }
     return 0;
 }
 
-/* Nobody has it any more. memif stays connected: its driver would unmap the queues while the peer's
- * reactors are in them. */
+/* The device has no users. memif stays connected: on a stop the peer's driver would unmap the
+ * queues while its reactors use them. */
 static void end(struct sl_module_device *device)
 {
     if (!device->traits.straight) {
@@ -379,8 +376,9 @@ static void watch_link(struct sl_module_device *device, bool is_up, uint64_t tim
         device->since_ns = time_ns;
         device->told_down = false;
     } else if (device->link_was_up ||
-               (!device->told_down && (device->traits.kernels || /* which knows at once */
-                                       time_ns - device->since_ns >= DOWN_NS))) {
+               (!device->told_down &&
+                (device->traits.kernels || /* whose link state is known at once */
+                 time_ns - device->since_ns >= DOWN_NS))) {
         module_log(SL_LOG_WARN, "dpdk: %s: its link is down: %s", device->name,
                    device->traits.straight  ? "its peer is not there, or went"
                    : device->traits.kernels ? "`ip link set ... up`, and the cable, the other side"
@@ -399,8 +397,8 @@ static bool is_in_use(const struct sl_module_device *device)
     return in_use;
 }
 
-/* memif: the queues are used only while the link is up, as its driver maps them before. A client is
- * started again until its server answers, when no reactor is in its queues. */
+/* memif: the driver maps the queues before the link is up, and reactors use them only then. A
+ * client is started again, while no reactor uses its queues, until its server answers. */
 static void follow_memif(struct sl_module_port *port, bool link_is_up, uint64_t time_ns)
 {
     struct sl_module_device *device = port->device;
@@ -417,7 +415,7 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
 {
     struct sl_module_device *device = port->device;
     if (pthread_mutex_trylock(&lock) != 0) {
-        return LOOK_AGAIN_NS; /* somebody opens a device, which takes long */
+        return LOOK_AGAIN_NS; /* another thread opens a device, which takes long */
     }
     const uint64_t time_ns = now_ns();
     const bool is_up = device->started && sl_module_device_link(device);
@@ -429,8 +427,7 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
     return port->on ? LOOK_NS : LOOK_AGAIN_NS;
 }
 
-/* ---- Who has it -------------------------------------------------------------------------------
- */
+/* Users */
 
 static struct sl_module_device *get_device(uint16_t id)
 {
@@ -449,7 +446,7 @@ static struct sl_module_device *get_device(uint16_t id)
         device->next = devices;
         devices = device;
     }
-    device->id = id; /* which is another when it was made anew */
+    device->id = id; /* changes when the device is created again */
     return device;
 }
 
@@ -547,7 +544,7 @@ int sl_module_device_join(const struct sl_dpdk_options *options, uint32_t which,
     return err;
 }
 
-/* What this thread has set aside of the pool goes back to it, before others have it. */
+/* Returns this thread's cache of the pool, before other threads use the pool. */
 static void empty_cache(struct rte_mempool *pool)
 {
     struct rte_mempool_cache *cache =

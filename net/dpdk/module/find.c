@@ -1,4 +1,4 @@
-/* A device by what the options say of it, and why it is not there. */
+/* Finds or creates a device named by the options, and explains why that failed. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -15,12 +15,12 @@
 #include "net/dpdk/module/memif_arguments.h"
 #include "net/dpdk/module/module.h"
 
-#define PACKET_FRAME_BYTES  2048U /* when its arguments say nothing */
+#define PACKET_FRAME_BYTES  2048U /* default of framesz= */
 #define PACKET_HEADER_BYTES 64U   /* of each frame in the ring of a packet socket */
-#define XDP_PACKETS_KEPT    4096U /* in the rings of an XDP socket, each way 2048 */
+#define XDP_PACKETS_KEPT    4096U /* in the rings of an XDP socket, 2048 each way */
 #define ARGUMENTS_BYTES     512U
 
-/* The value of `key=` among a device's arguments, which goes up to the next comma; or NULL. */
+/* The value of `key=` in a device's arguments, up to the next comma; or NULL. */
 static const char *find_value(const char *arguments, const char *key)
 {
     const size_t bytes = strlen(key);
@@ -35,8 +35,7 @@ static const char *find_value(const char *arguments, const char *key)
     return NULL;
 }
 
-/* ---- Why not ----------------------------------------------------------------------------------
- */
+/* Explanations */
 
 static bool is_pci(const char *name)
 {
@@ -87,7 +86,7 @@ static bool is_kernels(const char *name)
     return is_kind(name, "net_af_packet") || is_kind(name, "net_af_xdp");
 }
 
-/* Drivers answer -1 whatever it is. */
+/* Drivers return -1 for every cause, so test the permission. */
 static bool is_refused(void)
 {
     const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
@@ -98,7 +97,7 @@ static bool is_refused(void)
     return refused;
 }
 
-/* Whether the argument names a network device that is there. */
+/* Whether iface= names an existing interface. */
 static bool has_iface(const char *arguments, char iface[IF_NAMESIZE])
 {
     const char *at = find_value(arguments, "iface");
@@ -162,8 +161,7 @@ static int explain(const struct sl_dpdk_device *wanted)
     return SL_ERR_NOT_FOUND;
 }
 
-/* ---- Devices that do not start again ----------------------------------------------------------
- */
+/* Devices that cannot start again */
 
 struct gone {
     struct gone *next;
@@ -179,7 +177,7 @@ void sl_module_find_give_back(const struct sl_module_device *device)
     const char *arguments = devargs != NULL && devargs->args != NULL ? devargs->args : "";
     struct gone *one = calloc(1, sizeof *one + strlen(arguments) + 1);
     if (one == NULL) {
-        return; /* it stays, and refuses when it is to start again */
+        return; /* the device stays, and its next start fails */
     }
     memcpy(one->name, device->name, sizeof one->name);
     memcpy(one->arguments, arguments, strlen(arguments));
@@ -191,7 +189,8 @@ void sl_module_find_give_back(const struct sl_module_device *device)
     gone = one;
 }
 
-/* Those that it may stand for; with arguments of its own it is made of these. */
+/* Creates removed devices that `wanted` may name; one with arguments of its own is created from
+ * these later. */
 static void make_again(const struct sl_dpdk_device *wanted)
 {
     struct gone **at = &gone;
@@ -209,8 +208,7 @@ static void make_again(const struct sl_dpdk_device *wanted)
     }
 }
 
-/* ---- The device -------------------------------------------------------------------------------
- */
+/* The device */
 
 static bool is_named(const struct sl_dpdk_options *options, uint16_t id)
 {
@@ -224,7 +222,7 @@ static bool is_named(const struct sl_dpdk_options *options, uint16_t id)
     return false;
 }
 
-/* The nameless take those that are left, in order. */
+/* Entries without a name take the unnamed devices in order. */
 static int find_any(const struct sl_dpdk_options *options, uint32_t which, uint16_t *out)
 {
     uint32_t before = 0;
@@ -246,8 +244,8 @@ static int find_any(const struct sl_dpdk_options *options, uint32_t which, uint1
     return SL_ERR_NOT_FOUND;
 }
 
-/* The arguments with what goes without saying: a queue for each reactor, and, of rings in memory
- * that the kernel shares, frames that have room for the mtu. */
+/* Completes the arguments: a queue for each reactor and, for rings shared with the kernel, frames
+ * that hold the MTU. */
 static void complete(const struct sl_dpdk_device *wanted, uint32_t queues,
                      char arguments[ARGUMENTS_BYTES])
 {
@@ -330,8 +328,7 @@ int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32
     return rte_eth_dev_get_port_by_name(wanted->name, id) == 0 ? 0 : explain(wanted);
 }
 
-/* ---- Its address ------------------------------------------------------------------------------
- */
+/* Its address */
 
 static bool parse_ip(const char *text, struct in6_addr *out)
 {
@@ -384,10 +381,9 @@ int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self
     return SL_ERR_INVALID;
 }
 
-/* ---- What its driver is like ------------------------------------------------------------------
- */
+/* Driver properties */
 
-/* The value of `key=` among the arguments that the device was made with, or NULL. */
+/* The value of `key=` in the arguments that created the device, or NULL. */
 static const char *argument_of(const struct rte_eth_dev_info *info, const char *key)
 {
     const struct rte_devargs *devargs = rte_dev_devargs(info->device);
@@ -406,8 +402,8 @@ static int find_memif(const struct rte_eth_dev_info *info, struct sl_module_trai
     return err;
 }
 
-/* DPDK has no word for it: of the virtual devices those of vhost have them, and a NIC's driver has
- * them where the kernel's vfio gives each queue a vector. */
+/* DPDK has no capability flag for this. Of the virtual devices only vhost's have interrupts. A
+ * NIC's driver has them if the kernel's vfio gives each queue a vector. */
 static bool has_interrupts(const struct rte_eth_dev_info *info)
 {
     return strcmp(info->driver_name, "net_vhost") == 0 ||

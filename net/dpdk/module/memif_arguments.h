@@ -1,4 +1,4 @@
-/* memif_arguments parses the arguments of a memif device. No thread, no state. */
+/* memif_arguments parses the arguments of a memif device. Pure; any thread. */
 #ifndef SL_NET_DPDK_MODULE_MEMIF_ARGUMENTS_H
 #define SL_NET_DPDK_MODULE_MEMIF_ARGUMENTS_H
 
