@@ -1,4 +1,4 @@
-/* What the peer says of our packets. */
+/* Handles acknowledged and lost packets of a connection. */
 #include "net/dpdk/send.h"
 
 struct heard {
@@ -42,7 +42,8 @@ static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
     case SL_DPDK_FIN:
         send->fin_due = true;
         break;
-    case SL_DPDK_PROBE: /* who sent it asks anew; but for one that is lost as it is long */
+    case SL_DPDK_PROBE: /* the sender probes again by itself; only a full-size probe is
+                           retransmitted */
         send->wide_due = send->wide_due || (sent_packet->offset != 0 && send->wide_tries > 0);
         send->wide_tries -= send->wide_due && send->wide_tries > 0;
         break;

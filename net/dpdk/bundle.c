@@ -23,7 +23,7 @@ static uint32_t entry_bytes(const struct sl_dpdk_entry *entry)
     return entry->head_bytes + entry->payload_bytes;
 }
 
-/* The whole of the frame that begins there, header included. */
+/* The length of the frame at `at`, including its header. */
 static inline uint32_t frame_bytes(const struct sl_dpdk_entry *entry, uint32_t at)
 {
     uint32_t payload_bytes;
@@ -67,7 +67,7 @@ void sl_dpdk_piece_fill(const struct sl_dpdk_entry *entry, uint32_t at, struct s
     }
 }
 
-/* Frames that lie one behind the other in memory, each a multiple of 8 long, are copied in one. */
+/* Adjacent frames with lengths that are multiples of 8 are copied at once. */
 struct run {
     const uint8_t *from, *end;
 };
@@ -97,7 +97,7 @@ static inline void add_frame(struct run *run, const struct sl_dpdk_entry *entry,
     sl_dpdk_body_add(body, zeros, -bytes % 8);
 }
 
-/* The sum is made at the end, of all of it: to make it of many short copies costs more. */
+/* The checksum is computed at the end over all frames: checksums of many short copies cost more. */
 uint32_t sl_dpdk_bundle_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place *place,
                              struct sl_dpdk_body *body, uint32_t room)
 {

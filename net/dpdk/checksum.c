@@ -3,7 +3,7 @@
 #include "net/dpdk/checksum_blocks.h"
 #include "net/dpdk/wire.h"
 
-/* Fewer bytes than a block; copied too when `to` is not NULL. */
+/* Fewer bytes than a block; also copies them if `to` is not NULL. */
 static inline uint64_t tail(uint8_t *to, const uint8_t *from, uint32_t length)
 {
     uint64_t checksum = 0;
@@ -37,7 +37,7 @@ static inline uint64_t tail(uint8_t *to, const uint8_t *from, uint32_t length)
 uint64_t sl_dpdk_checksum(uint64_t checksum, const uint8_t *bytes, uint32_t length)
 {
     if (length == 0) {
-        return checksum; /* of what may be nowhere */
+        return checksum; /* `bytes` may be NULL */
     }
     const uint32_t blocks = length / SL_DPDK_CHECKSUM_BLOCK, at = blocks * SL_DPDK_CHECKSUM_BLOCK;
     if (blocks > 0) {

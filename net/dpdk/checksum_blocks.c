@@ -2,11 +2,10 @@
 
 #include <string.h>
 
-/* Words of 32 bits may be added instead of those of 16 (RFC 1071, section 2): 2^16 is 1 modulo
- * 65535. Two vectors at a time: of each, all of it is added to one accumulator, modulo 2^64, and
- * the upper halves to another; the sum of the lower halves is the difference. That is one
- * instruction less than to part them, and a vector of plain SSE2 is enough to be faster than
- * memory. */
+/* Words of 32 bits may be added instead of 16 (RFC 1071, section 2): 2^16 is 1 modulo 65535. Of two
+ * vectors at a time, the whole lanes are added to one accumulator, modulo 2^64, and the upper
+ * halves to another; the sum of the lower halves is the difference. That saves one instruction, and
+ * even SSE2 vectors are faster than memory. */
 typedef uint64_t lanes __attribute__((vector_size(SL_LANE_BYTES)));
 
 #define STEP_BYTES (2 * sizeof(lanes))
@@ -28,7 +27,7 @@ static inline uint64_t total(const struct checksums *checksums)
     return total;
 }
 
-/* Copied too when `to` is not NULL. */
+/* Also copies if `to` is not NULL. */
 static inline uint64_t run(uint8_t *to, const uint8_t *from, uint32_t blocks)
 {
     struct checksums checksums = {0};

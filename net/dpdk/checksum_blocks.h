@@ -1,4 +1,5 @@
-/* Sums of blocks of 64 bytes, compiled once for each form of vector unit (SL_SIMD). Any thread. */
+/* Checksums of blocks of 64 bytes, compiled once for each kind of vector unit (SL_SIMD). Any
+ * thread. */
 #ifndef SL_NET_DPDK_CHECKSUM_BLOCKS_H
 #define SL_NET_DPDK_CHECKSUM_BLOCKS_H
 
@@ -6,16 +7,16 @@
 
 #define SL_DPDK_CHECKSUM_BLOCK 64U
 
-/* As sl_dpdk_checksum has it, under 2^38. */
+/* Results as of sl_dpdk_checksum, under 2^38. */
 struct sl_dpdk_checksum_form {
     uint64_t (*checksum)(const uint8_t *from, uint32_t blocks);
     uint64_t (*copy)(uint8_t *to, const uint8_t *from, uint32_t blocks);
 };
 
-/* The form that this processor runs fastest. */
+/* The fastest form for this processor. */
 const struct sl_dpdk_checksum_form *sl_dpdk_checksum_form_best(void);
 
-/* Under 2^33, so that sums can be added without care. */
+/* The result is under 2^33, so that many can be added without overflow. */
 static inline uint64_t sl_dpdk_checksum_narrow(uint64_t checksum)
 {
     return (checksum & 0xffffffffU) + (checksum >> 32);

@@ -1,5 +1,5 @@
-/* x86-64: asked of the processor at each call rather than resolved by the loader (ifunc), which
- * sanitizers do not survive. */
+/* x86-64: checks the processor at each call. Resolution by the loader (ifunc) does not work with
+ * sanitizers. */
 #include "net/dpdk/checksum_blocks.h"
 
 extern const struct sl_dpdk_checksum_form sl_dpdk_checksum_form_plain, sl_dpdk_checksum_form_avx2;

@@ -8,8 +8,7 @@
 #define DRAIN_NS   SL_CLOCK_NS_PER_S
 #define CONFIRM_NS SL_CLOCK_NS_PER_S
 
-/* ---- The table --------------------------------------------------------------------------------
- */
+/* The table of ids */
 
 static struct sl_dpdk_conn **bucket_of(struct sl_dpdk *dpdk, uint64_t id)
 {
@@ -84,8 +83,7 @@ static void leave(struct sl_dpdk_conn *conn)
     dpdk->stats.connections--;
 }
 
-/* ---- Beginning --------------------------------------------------------------------------------
- */
+/* Begin */
 
 uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk)
 {
@@ -115,7 +113,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     if (now_ns >= sl_dpdk_sent_packets_timer(&conn->sent_packets)) {
         sl_dpdk_send_expired(conn);
     }
-    sl_dpdk_mark_dirty(conn); /* flush sets the timer anew */
+    sl_dpdk_mark_dirty(conn); /* flush sets the timer again */
 }
 
 static struct sl_dpdk_conn *allocate(struct sl_dpdk *dpdk)
@@ -204,10 +202,9 @@ struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
     return sl_dpdk_conn_make(dpdk, events, ctx, sl_dpdk_conn_id(dpdk, sl_dpdk_conn_random(dpdk)));
 }
 
-/* ---- Timers -----------------------------------------------------------------------------------
- */
+/* Timers */
 
-/* One that is set and will ring before is left: it looks again then. */
+/* An earlier timer stays: it computes the time again when it expires. */
 void sl_dpdk_conn_set_timer(struct sl_dpdk_conn *conn)
 {
     uint64_t due_ns = sl_dpdk_sent_packets_timer(&conn->sent_packets);
@@ -229,16 +226,15 @@ void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn)
     }
 }
 
-/* ---- What arrives -----------------------------------------------------------------------------
- */
+/* Received packets */
 
 static bool is_numbered(uint8_t kind)
 {
     return kind >= SL_DPDK_DATA && kind <= SL_DPDK_FIN;
 }
 
-/* The reactor that it has moved to may have another port, and says so itself; or that it ended
- * there, before that was heard. */
+/* After a migration the peer may have another port, which MOVED announces; it may also have ended
+ * there before MOVED arrived. */
 bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_parsed *parsed)
 {
@@ -259,8 +255,8 @@ static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_
     sl_dpdk_mark_dirty(conn);
 }
 
-/* It says how many messages there are: not fewer than were delivered, nor more than can be on their
- * way; and always the same. */
+/* Checks the message count of a FIN: not fewer than were delivered, not more than can be in flight,
+ * and always the same. */
 static void take_fin(struct sl_dpdk_conn *conn, uint32_t message)
 {
     if (conn->phase == SL_DPDK_LIVE &&
@@ -274,7 +270,7 @@ static void take_fin(struct sl_dpdk_conn *conn, uint32_t message)
     sl_dpdk_mark_ready(conn);
 }
 
-/* What a numbered packet carries. Returns whether it was taken. */
+/* Handles the content of a numbered packet. Returns whether it was taken. */
 static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
                          const struct sl_dpdk_parsed *parsed, bool *kept)
 {
@@ -330,8 +326,8 @@ static bool take_numbered(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *pack
     return kept;
 }
 
-/* One who has said BYE, and was acknowledged, needs nothing more of us: what he sent before is
- * still delivered, at our pace. */
+/* A peer whose FIN was acknowledged needs nothing more. Its earlier messages are still delivered.
+ */
 static void take_reset(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed)
 {
     const int err = parsed->body_bytes > 0 ? -(int)parsed->body[parsed->body_bytes - 1] : SL_OK;
@@ -375,7 +371,8 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
         conn->confirm_ns = conn->last_seen_ns + CONFIRM_NS;
         sl_dpdk_neighbours_confirm(netif->neighbours, &parsed->from.ip, parsed->from_mac,
                                    conn->last_seen_ns);
-        sl_dpdk_route_learn(conn, parsed->from_mac); /* another card may have the peer's address */
+        sl_dpdk_route_learn(
+            conn, parsed->from_mac); /* the peer's address may have moved to another NIC */
     }
     if (is_numbered(header->kind)) {
         return take_numbered(conn, packet, parsed);
@@ -386,8 +383,7 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
     return false;
 }
 
-/* ---- The end ----------------------------------------------------------------------------------
- */
+/* End */
 
 void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
                              struct sl_dpdk_last_words *out)
@@ -428,7 +424,7 @@ void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
     }
     sl_dpdk_conn_stop_timer(conn);
     conn->phase = SL_DPDK_ENDED;
-    conn->end_err = conn->base.state == SL_CONN_CLOSING ? SL_OK : err; /* by disconnect: OK */
+    conn->end_err = conn->base.state == SL_CONN_CLOSING ? SL_OK : err; /* after disconnect: OK */
     if (!conn->inbound || !conn->accept_pending) {
         conn->base.state = SL_CONN_CLOSING;
     }
@@ -478,7 +474,7 @@ static void announce(struct sl_dpdk_conn *conn)
 {
     conn->accept_pending = false;
     if (conn->base.state != SL_CONN_CONNECTING) {
-        return; /* it was disconnected before */
+        return; /* disconnected before */
     }
     if (conn->inbound) {
         sl_conn_report_accepted(&conn->base);
@@ -512,7 +508,7 @@ static void finish(struct sl_dpdk_conn *conn)
     put_spare(conn->dpdk, conn);
 }
 
-/* Whether what was received, and what the peer has said since, brings it to its end. */
+/* Ends the connection if all is delivered or the peer has ended it. */
 static void look_for_the_end(struct sl_dpdk_conn *conn)
 {
     if (conn->phase == SL_DPDK_LIVE) {
@@ -520,7 +516,7 @@ static void look_for_the_end(struct sl_dpdk_conn *conn)
             sl_dpdk_conn_end(conn, SL_ERR_CLOSED, false);
         } else if (conn->fin_received && sl_dpdk_receive_next(conn) == conn->fin_message) {
             conn->all_delivered = true;
-            sl_dpdk_conn_end(conn, SL_ERR_CLOSED, true); /* which acknowledges it */
+            sl_dpdk_conn_end(conn, SL_ERR_CLOSED, true); /* the RESET acknowledges the FIN */
         }
     } else if (conn->phase == SL_DPDK_DRAINING) {
         if (conn->reset_received || (conn->fin_acked && sl_dpdk_send_is_done(conn))) {
@@ -570,7 +566,7 @@ void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
     while (dpdk->conns != NULL) {
         struct sl_dpdk_conn *conn = dpdk->conns;
         if (conn->inbound && conn->accept_pending) {
-            sl_dpdk_conn_drop(conn); /* nobody knows of it */
+            sl_dpdk_conn_drop(conn); /* not reported yet */
         } else {
             finish(conn);
         }

@@ -1,26 +1,25 @@
-/* How a connection begins, on the side that connects; and what both sides say of themselves. OPEN
- * is sent until it is answered, first by a cookie, then by the id of a connection. */
+/* The client side of the handshake, and the hellos of both sides. OPEN is sent until RETRY answers
+ * with a cookie, and then until ACCEPT answers with the id of the connection. */
 #include <string.h>
 
 #include "core/bytes.h"
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 
-#define WORDS_BYTES  120U /* of a reason that is said */
+#define WORDS_BYTES  120U /* of the text of a REFUSE */
 #define PAUSE_MIN_NS (20 * SL_CLOCK_NS_PER_MS)
 #define PAUSE_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
 
-/* A thread that was stopped until the deadline of a connect has not looked at the answers yet: the
- * timer rings this often more, PAUSE_MIN_NS apart, before the connect fails. Each of the three
- * answers that a connect waits for may lead to the next. */
+/* If this thread was stopped past the deadline of a connect, answers may wait unread. So the timer
+ * expires this many more times, PAUSE_MIN_NS apart, before the connect fails. Each of the three
+ * answers of a connect may lead to the next. */
 #define LATE_COUNT   3U
 
-/* A peer that shares its core with others answers late, however little it is sent: delay alone does
- * not make us slower in a round trip than by what we may send unasked. */
+/* A peer that shares its core answers late even under little load. So delay alone does not reduce
+ * the window below the unscheduled bytes. */
 #define WINDOW_MIN   SL_DPDK_UNSCHEDULED_BYTES
 
-/* ---- Hellos -----------------------------------------------------------------------------------
- */
+/* Hellos */
 
 static uint16_t body_max_of(const struct sl_dpdk_netif *netif)
 {
@@ -43,7 +42,6 @@ void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *
                                     .blocks = queues->blocks};
 }
 
-/* Both sides know of each other what they need. */
 void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
                          const uint8_t mac[6])
 {
@@ -77,8 +75,7 @@ void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
     sl_dpdk_send_unnumbered(conn->dpdk, conn->netif, &conn->route, conn->queue, &header, body);
 }
 
-/* ---- Who connects -----------------------------------------------------------------------------
- */
+/* The client */
 
 static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
@@ -94,7 +91,7 @@ static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
     sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
 }
 
-/* What a look at our side tells. */
+/* Logs the cause of a failed connect, if this side can know it. */
 static void explain(const struct sl_dpdk_conn *conn)
 {
     const char *name = conn->netif->info.name;
@@ -169,7 +166,7 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
 static void take_retry(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello)
 {
     if (hello->cookie == 0 || hello->cookie == conn->cookie) {
-        return; /* an answer to a question that was sent twice */
+        return; /* an answer to a repeated OPEN */
     }
     conn->cookie = hello->cookie;
     conn->asked_count = 0;
@@ -187,7 +184,7 @@ static void take_accept(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *h
     sl_dpdk_setup_begin(conn, hello, packet->from_mac);
 }
 
-/* What he says in words, as far as it is fit to be read. */
+/* The text of a REFUSE, with unprintable characters replaced. */
 static void read_words(const uint8_t *body, uint32_t bytes, char words[WORDS_BYTES + 1])
 {
     uint32_t length = 0;
@@ -197,7 +194,7 @@ static void read_words(const uint8_t *body, uint32_t bytes, char words[WORDS_BYT
     words[length] = '\0';
 }
 
-/* That nobody listens, yet or any more, is usual. */
+/* A refusal because there is no listener is usual: debug level. */
 static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
                         const struct sl_dpdk_parsed *packet)
 {
@@ -206,7 +203,7 @@ static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
     if (err == SL_ERR_REFUSED || err == SL_ERR_CLOSED) {
         sl_log_debug("%s: refused: %s: %s", conn->base.peer, sl_err_name(err), words);
     } else if (!sl_dpdk_may_log(conn->dpdk)) {
-        /* so soon after another line */
+        /* rate limit */
     } else if (version != SL_DPDK_VERSION) {
         sl_log_warn("%s: refused: it speaks version %u of the protocol on the wire, we version %u: "
                     "both sides must run releases that go together",
@@ -243,7 +240,8 @@ bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     return true;
 }
 
-/* RESET of a connection that we do not have: the numbers are as its owner has them. */
+/* Sends a RESET for an unknown connection. acknowledged: a number that the owner of `id` accepts.
+ */
 static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                  const struct sl_dpdk_parsed *packet, uint64_t id, uint32_t acknowledged)
 {
@@ -264,8 +262,8 @@ static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             sl_dpdk_route_queue(&netif->info.queues, &no_queues), &header, &err);
 }
 
-/* It may be that this process has begun anew, and the peer has not heard of it. An id of this life
- * is not denied: its connection may be on its way to another reactor. */
+/* Answers a peer that does not know that this process has restarted. An id with the present boot
+ * epoch gets no answer: its connection may be migrating. */
 void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_parsed *packet)
 {
@@ -276,7 +274,7 @@ void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         dpdk->not_ours++;
         return;
     }
-    deny(dpdk, netif, packet, id, header->sequence - header->behind); /* the oldest on its way */
+    deny(dpdk, netif, packet, id, header->sequence - header->behind); /* the oldest in flight */
 }
 
 void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
@@ -289,13 +287,13 @@ void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     }
     if (conn == NULL) {
         if (packet->header.kind == SL_DPDK_ACCEPT) {
-            /* Its sender need not wait until he finds out. */
+            /* The listener need not wait for its timeout. */
             deny(dpdk, netif, packet, hello.connection, hello.sequence);
         }
         return;
     }
     if (conn->phase != SL_DPDK_ASKING || conn->inbound) {
-        return; /* an answer that came twice */
+        return; /* a repeated answer */
     }
     switch (packet->header.kind) {
     case SL_DPDK_RETRY:

@@ -1,6 +1,6 @@
-/* SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed hash that who does not know the key can
- * neither compute nor tell from chance. For the cookies of the set-up, and for ids and first
- * numbers that nobody shall guess. Pure; any thread. */
+/* SipHash-2-4 (Aumasson and Bernstein, 2012), a keyed hash. Without the key its values can neither
+ * be computed nor told from random ones. Used for handshake cookies, and for unpredictable ids and
+ * first sequence numbers. Pure; any thread. */
 #ifndef SL_NET_DPDK_COOKIE_H
 #define SL_NET_DPDK_COOKIE_H
 

@@ -51,7 +51,8 @@ static int add(struct sl_dpdk_device_list *list, const struct sl_endpoint_device
     return 0;
 }
 
-/* The endpoint's own comes first: by its address who listens at "any" is known. */
+/* Adds the endpoint's device, which comes first: a listener on the unspecified address announces
+ * the first device's address. */
 static int add_endpoints(struct sl_dpdk_device_list *list, const char *text,
                          const struct sl_endpoint *listens, char *reason, size_t reason_bytes)
 {
@@ -129,7 +130,7 @@ const struct sl_endpoint_device *sl_dpdk_device_list_get(const struct sl_dpdk_de
     return &list->said[i];
 }
 
-/* The same address may be written in two ways. */
+/* Compares the values: an address has several notations. */
 static bool is_same(const char *a, const char *b)
 {
     const int family = strchr(a, ':') != NULL ? AF_INET6 : AF_INET;

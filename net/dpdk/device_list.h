@@ -1,4 +1,5 @@
-/* Devices as users name them (core/endpoint_device.h), as a transport takes them. Before start. */
+/* device_list converts devices as users name them (core/endpoint_device.h) into the options of a
+ * transport. Before start. */
 #ifndef SL_NET_DPDK_DEVICE_LIST_H
 #define SL_NET_DPDK_DEVICE_LIST_H
 
@@ -8,18 +9,18 @@
 
 #define SL_DPDK_DEVICE_LIST_MAX 64
 
-/* Allocated; options point into it, so that it stays until the last transport has closed. */
+/* Allocated. The options point into it, so that it must outlive the last transport. */
 struct sl_dpdk_device_list;
 
-/* What `text` says, with ';' between devices, for all reactors. And, where one listens, the device
- * that its endpoint of dpdk names, unless the text has that device too, and the endpoint's port as
- * the base of ports; NULL: none. *out is NULL where there is no device. Errors: INVALID, TOO_LARGE,
- * with a reason; NO_MEMORY. */
+/* Parses `text`, devices separated by ';', for all reactors. listens: the dpdk endpoint of a
+ * listener, or NULL. Its device is added unless the text names it too, and its port becomes the
+ * port base. *out is NULL if there is no device. Errors: INVALID, TOO_LARGE, with a reason;
+ * NO_MEMORY. */
 int sl_dpdk_device_list_create(const char *text, const struct sl_endpoint *listens,
                                struct sl_dpdk_device_list **out, char *reason, size_t reason_bytes);
 void sl_dpdk_device_list_destroy(struct sl_dpdk_device_list **list);
 
-/* Reactors first to first + count - 1 have them, and no others. */
+/* Assigns the devices to the reactors first to first + count - 1. */
 void sl_dpdk_device_list_share(struct sl_dpdk_device_list *list, uint32_t first, uint16_t count);
 
 /* NULL for NULL. */
@@ -29,8 +30,8 @@ const struct sl_dpdk_options *sl_dpdk_device_list_options(const struct sl_dpdk_d
 const struct sl_endpoint_device *sl_dpdk_device_list_get(const struct sl_dpdk_device_list *list,
                                                          uint32_t i);
 
-/* Whether one of them has the endpoint's address; any address does for "any". The host is a
- * number. */
+/* Whether a device has the endpoint's address; true for the unspecified address. The host is
+ * numeric. */
 bool sl_dpdk_device_list_has(const struct sl_dpdk_device_list *list,
                              const struct sl_endpoint *endpoint);
 

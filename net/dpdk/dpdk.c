@@ -51,12 +51,12 @@ struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *devic
 
 static void on_idle(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)timer; /* the poll that follows is all that it is for */
+    (void)timer; /* its only purpose is the poll that follows */
     (void)now_ns;
 }
 
-/* Ports that wake nobody are looked at from time to time: the longer nothing came, the later, so
- * that what is in use costs little time and what is not little work. */
+/* Sets the timer that polls ports without interrupts. Its interval doubles while nothing arrives,
+ * so that busy ports have little latency and idle ones cost little. */
 static void set_alarm(struct sl_dpdk *dpdk)
 {
     struct sl_reactor *reactor = dpdk->base.reactor;
@@ -89,8 +89,7 @@ static void dpdk_stats(const struct sl_transport *transport, struct sl_transport
     *out = ((const struct sl_dpdk *)transport)->stats;
 }
 
-/* ---- Memory -----------------------------------------------------------------------------------
- */
+/* Memory */
 
 static void unregister_with(struct sl_dpdk *dpdk, uint32_t netif_count, void *base)
 {
@@ -102,7 +101,7 @@ static void unregister_with(struct sl_dpdk *dpdk, uint32_t netif_count, void *ba
     }
 }
 
-/* Where no port gathers, or none has room for more, it is sent by a copy as any other. */
+/* If no port gathers, or the device takes no more regions, the memory is sent by copies. */
 static int dpdk_memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
@@ -147,8 +146,7 @@ bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size
     return false;
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
 {
@@ -169,8 +167,8 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
     return err;
 }
 
-/* A reactor has the same place at all of its devices: its UDP port comes of it, which peers ask at,
- * and which tells whom a packet is for. */
+/* A reactor must have the same index at all its devices: it determines the reactor's UDP port, and
+ * so the receiver of a packet. */
 static int check_ports(const struct sl_dpdk *dpdk)
 {
     const struct sl_dpdk_port_info *first = &dpdk->netifs[0].info;
@@ -192,7 +190,7 @@ static int check_ports(const struct sl_dpdk *dpdk)
     return 0;
 }
 
-/* What is sent at last may lie in memory that is registered: that goes afterwards. */
+/* The last packets may lie in registered memory, which is therefore unregistered afterwards. */
 static void close_ports(struct sl_dpdk *dpdk)
 {
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
@@ -216,7 +214,7 @@ static void close_ports(struct sl_dpdk *dpdk)
     dpdk->netif_count = 0;
 }
 
-/* A stepped reactor's seed decides all that happens on it; else nobody shall guess. */
+/* On a stepped reactor (simulation) the seed determines the secret; else it is unpredictable. */
 static void make_secret(struct sl_dpdk *dpdk)
 {
     struct sl_reactor *reactor = dpdk->base.reactor;
@@ -249,7 +247,7 @@ static void unmake(struct sl_dpdk *dpdk)
     free(dpdk);
 }
 
-/* NULL stands for the plug-in. Its ports only read the options. */
+/* No medium: the plug-in. Its ports only read the options. */
 static int find_medium(const struct sl_transport_options *options, struct sl_dpdk_medium *out)
 {
     if (options->medium != NULL) {
@@ -306,7 +304,7 @@ static void dpdk_close(struct sl_transport **transport)
     sl_dpdk_misrouted_close(dpdk);
     sl_dpdk_listen_close(dpdk);
     sl_dpdk_conn_end_all(dpdk);
-    close_ports(dpdk); /* from now on no device reads what connections gave to be sent */
+    close_ports(dpdk); /* no device reads memory of connections after this */
     sl_dpdk_conn_cancel_all(dpdk);
     (void)sl_dpdk_move_close_lost(dpdk, SL_ERR_CANCELLED);
     sl_dpdk_liveness_close(dpdk);

@@ -15,24 +15,24 @@ void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes,
     grants->waiting.next = grants->waiting.previous = &grants->waiting;
 }
 
-/* ---- one connection's account ---------------------------------------------------------------- */
+/* The account of one connection */
 
-/* What of the budget it has. */
+/* The part of the budget that it uses. */
 static uint32_t share_of(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
 {
     uint32_t held = grant->granted - grant->consumed;
     return held > grants->unscheduled_bytes ? held - grants->unscheduled_bytes : 0;
 }
 
-/* What it is known to need beyond its grant. */
+/* The known need beyond its grant. */
 static uint32_t need_of(const struct sl_dpdk_grant *grant)
 {
     uint32_t left = grant->granted - grant->arrived;
     return grant->requested > left ? grant->requested - left : 0;
 }
 
-/* A small step is worth a packet only where it lets the peer send its last. Half of what is blind
- * is reached before the peer has used all of it. */
+/* Whether the peer should be notified: the grant grew by half of the unscheduled bytes, which is
+ * reached before the peer has used them all; or a smaller step covers the rest of its data. */
 static bool is_news(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
 {
     uint32_t grown = grant->granted - grant->advertised;
@@ -43,7 +43,7 @@ static bool is_news(const struct sl_dpdk_grants *grants, const struct sl_dpdk_gr
             (grant->requested > grant->advertised - grant->arrived && need_of(grant) == 0));
 }
 
-/* ---- ring and list --------------------------------------------------------------------------- */
+/* Ring and list */
 
 static void ring_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
@@ -78,7 +78,7 @@ static void list_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *gra
     }
 }
 
-/* After any change of its numbers. */
+/* Called after any change of its numbers. */
 static void review(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
     bool waits = need_of(grant) > 0;
@@ -94,7 +94,7 @@ static void review(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* Open and close */
 
 void sl_dpdk_grant_open(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
@@ -109,7 +109,7 @@ void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *gr
     grants->scheduled_bytes -= share_of(grants, grant);
 }
 
-/* The blind bytes are there whatever others have. */
+/* The unscheduled bytes do not depend on other connections. */
 static void raise_to_unscheduled(const struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
     if (grant->granted - grant->consumed < grants->unscheduled_bytes) {
@@ -164,9 +164,9 @@ void sl_dpdk_grant_wants_more(struct sl_dpdk_grants *grants, struct sl_dpdk_gran
     }
 }
 
-/* ---- dealing --------------------------------------------------------------------------------- */
+/* Distribution */
 
-/* What it gets in its turn: as much as is left for it of a step, or nothing. */
+/* The grant of its turn: its need, at most a step; 0 if it would exceed half of the budget. */
 static uint32_t portion_of(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
 {
     uint32_t need = need_of(grant);
@@ -174,8 +174,8 @@ static uint32_t portion_of(const struct sl_dpdk_grants *grants, const struct sl_
     return share_of(grants, grant) + portion <= grants->budget_bytes / 2 ? portion : 0;
 }
 
-/* Goes round until the budget is used, or all have what they may. Who gets nothing for having half
- * is passed by. */
+/* Round-robin until the budget is used or no connection can get more. A connection that has half of
+ * the budget is skipped. */
 static void deal(struct sl_dpdk_grants *grants)
 {
     for (uint32_t passed = 0; passed < grants->waiting_count;) {

@@ -1,32 +1,18 @@
-/* What the files of this folder share. Owner reactor throughout, but for stray.c's mail.
+/* The types and functions that the files of net/dpdk share. Owner reactor throughout, except the
+ * mail handlers of misrouted.c and move.c. README.md lists the files.
  *
- *   dpdk.c        the ops table, open and close, when there is nothing to do: arm
- *   turn.c        poll and flush, packets that arrive and leave
- *   port.h        what is below: module.c loads the plug-in, module/ is it
- *   wire.c        packets; neighbour.c whose Ethernet address is whose
- *   setup.c       connect, from OPEN to ACCEPT; listen.c the other side, cookies
- *   route.c       addresses, ports and queues that lead to a peer
- *   conn.c        a connection's life, from the first packet to `closed`
- *   send.c        frames to packets: what is new, what is lost, what is to be acknowledged
- *   queue.c       frames that were taken, until they are `sent`; train.c puts them into packets
- *   heard.c       what the peer says that it has
- *   receive.c     packets to frames: places, parked packets, `received`
- *   long.c        the message whose payload goes to where `sink` said
- *   store.c       the memory of what was received and not released; leave.c takes it along
- *   flight.c seen.c rate.c grant.c    the arithmetic of both, pure; ring.c what they keep it in
- *   move.c        hand-over; stray.c packets that came to the wrong reactor
- *   sweep.c       peers that say nothing, keep-alive
- *   past.c        ids that were ours; cookie.c what OPEN must know to be believed
- *
- * The life of a frame. send_burst puts it into the connection's queue. flush makes messages of what
- * is there: a TRAIN is one packet with as many whole frames as fit; a frame that fits none is a
- * message of its own, cut into DATA pieces of sl_dpdk_piece_bytes (the last is shorter). Each
- * packet leaves with a new number, and flights remember what it carried: a message is cut once, and
- * what is lost is sent again as it was cut. The receiver takes each number once (seen), puts a
- * piece where it belongs: into the memory that `sink` named for the message at the head, into a
- * block for a train or a message of up to SL_LIMIT_INLINE_PAYLOAD_BYTES, or it parks the packet
- * until its message is at the head. Frames are delivered in order. When the peer has acknowledged
- * all packets of a frame, it is `sent`. */
+ * The path of a frame. send_burst appends the frame to the connection's queue. flush makes messages
+ * of the queued frames:
+ * - A BUNDLE is one packet with as many whole frames as fit.
+ * - A frame that fits no bundle is a message of its own. It is cut into DATA pieces of
+ *   sl_dpdk_piece_bytes (the last is shorter).
+ * Each packet has a new number, and sent_packets records its content. A message is cut once: lost
+ * content is retransmitted as it was cut. The receiver takes each number once (received_packets).
+ * It copies a piece into one of these:
+ * - the memory that `sink` returned for the message at the head;
+ * - a block, for a bundle or a message of up to SL_LIMIT_INLINE_PAYLOAD_BYTES.
+ * Otherwise it parks the packet until its message is at the head. Frames are delivered in order. A
+ * frame is reported as `sent` when the peer has acknowledged all its packets. */
 #ifndef SL_NET_DPDK_INTERNAL_H
 #define SL_NET_DPDK_INTERNAL_H
 
@@ -45,11 +31,11 @@
 
 #define SL_DPDK_PORTS             64U
 #define SL_DPDK_UNNUMBERED        8U
-#define SL_DPDK_QUEUE             512U /* frames of one connection taken and not reported; 2^n */
-#define SL_DPDK_MESSAGES          512U /* ahead of the one at the head that a receiver takes; 2^n */
+#define SL_DPDK_QUEUE             512U /* queued frames of one connection; 2^n */
+#define SL_DPDK_MESSAGES          512U /* messages ahead of the head that a receiver accepts; 2^n */
 #define SL_DPDK_UNSCHEDULED_BYTES 65536U
 #define SL_DPDK_BUDGET_BYTES      (4U << 20)
-#define SL_DPDK_AHEAD_BYTES       (512U << 10) /* for what is queued and not known yet */
+#define SL_DPDK_AHEAD_BYTES       (512U << 10) /* grant for queued data of unknown length */
 #define SL_DPDK_PEER_TIMEOUT_MS   10000U
 #define SL_DPDK_IDLE_NS_MIN       (20 * SL_CLOCK_NS_PER_US)
 
@@ -57,21 +43,21 @@ struct sl_dpdk;
 struct sl_dpdk_conn;
 struct sl_dpdk_listener;
 
-/* One of the ports, and who is beside it. */
+/* A port and its neighbour table. */
 struct sl_dpdk_netif {
     struct sl_dpdk_port *port;
     struct sl_dpdk_port_info info;
     struct sl_dpdk_neighbours *neighbours;
-    struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved, to be given out by sl_dpdk_get */
+    struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved buffers for sl_dpdk_get */
     uint32_t spare_count;
-    /* Written and not sent yet: sent by flush, and by sl_dpdk_put when full. The last places are
-     * for what is said at once or never. */
+    /* Packets to send. flush sends them, and sl_dpdk_put when SL_DPDK_BURST are queued. The last
+     * places are reserved for unnumbered packets, which are not retransmitted. */
     struct sl_dpdk_packet out[SL_DPDK_BURST + SL_DPDK_UNNUMBERED];
     uint32_t out_count;
-    uint64_t refused_since_ns; /* the port takes nothing of these; 0: it does */
-    bool is_stuck;             /* this queue of it has taken nothing for long */
+    uint64_t refused_since_ns; /* since when the port accepts none; 0: it does */
+    bool is_stuck;             /* stuck_queue has accepted nothing for 100 ms */
     uint16_t stuck_queue;
-    bool link_was_up; /* is_one_peers: when sweep.c looked last */
+    bool link_was_up; /* is_one_peers: link state at the last check of liveness.c */
 };
 
 #define SL_DPDK_BUCKETS 4096U /* 2^n */
@@ -87,115 +73,124 @@ struct sl_dpdk {
     struct sl_transport base;
     struct sl_dpdk_netif netifs[SL_DPDK_PORTS];
     uint32_t netif_count;
-    struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by our id */
-    struct sl_dpdk_conn *conns;                  /* all, a list */
-    struct sl_dpdk_conn *spare;                  /* a list by `next` */
-    struct sl_dpdk_conn *dirty;                  /* to be looked at by the next flush */
-    struct sl_dpdk_conn *ready; /* to be looked at by the next poll: delivery that waits, ends */
-    struct sl_dpdk_move *lost;  /* handed over to here, where there was no memory for them */
-    bool awake;                 /* the next poll can do something for one of these */
+    struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by local id */
+    struct sl_dpdk_conn *conns;                  /* list of all */
+    struct sl_dpdk_conn *spare;                  /* list of freed structs, linked by `next` */
+    struct sl_dpdk_conn *dirty;                  /* list for the next flush */
+    struct sl_dpdk_conn *ready; /* list for the next poll: pending delivery, ends */
+    struct sl_dpdk_move
+        *lost;  /* connections migrated to this reactor for which memory was missing */
+    bool awake; /* the next poll has work for `ready` or `lost` */
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
-    struct sl_dpdk_pasts *pasts; /* ids of connections that ended, or went to other reactors */
-    struct sl_dpdk_store *store; /* store.c */
-    uint8_t secret[16];          /* of cookies, ids and first numbers */
-    uint16_t boot_epoch;         /* in all ids: random, so that those of a former life are known */
+    struct sl_dpdk_pasts *pasts; /* ids of connections that ended or migrated */
+    struct sl_dpdk_store *store; /* memory of received data; store.c */
+    uint8_t secret[16];          /* key for cookies, ids and first sequence numbers */
+    uint16_t
+        boot_epoch; /* part of all ids: random, so that ids from before a restart are recognised */
     uint64_t random_count;
     uint32_t connections_max, peer_timeout_ms;
-    uint16_t port_base, port;     /* ours: port_base and this reactor's place among the device's */
-    struct sl_timer sweep, links; /* links: to look at those that are one peer's */
-    struct sl_timer idle;         /* wakes a reactor whose ports cannot */
+    uint16_t port_base,
+        port; /* `port`: port_base plus this reactor's index among the device's reactors */
+    struct sl_timer sweep, links; /* sweep: liveness check. links: check of one-peer links */
+    struct sl_timer idle;         /* wakes a reactor whose ports have no interrupt */
     uint64_t idle_ns;
-    uint32_t untold_bytes; /* of packets that came since grants were dealt */
+    uint32_t untold_bytes; /* packet bytes received since the last distribution of grants */
     uint32_t sweep_rounds;
-    struct sl_dpdk *next_here; /* stray.c */
+    struct sl_dpdk *next_here; /* next transport of this thread; misrouted.c */
     struct sl_dpdk_misrouted *misrouted_free;
-    uint32_t misrouted_out[SL_LIMIT_REACTORS]; /* posted to each, and not come back */
+    uint32_t misrouted_out[SL_LIMIT_REACTORS]; /* packets posted to each reactor whose memory has
+                                                  not returned */
     uint64_t misrouted_owner;
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
     uint32_t region_count;
     uint64_t log_next_ns;
     uint32_t log_dropped;
-    /* Packets: posted to another reactor, got from one; no sound ones; not for us; for a connection
-     * of ours, but not of its peer's making. */
+    /* Packets: posted to another reactor; received from one; malformed; not for this process; for a
+     * connection, but not from its peer. */
     uint64_t misrouted_sent, misrouted_taken, malformed, not_ours, spoofed;
     struct sl_transport_stats stats;
 };
 
 enum sl_dpdk_life {
-    SL_DPDK_ASKING, /* connect: OPEN was sent, or waits for a neighbour's address */
+    SL_DPDK_ASKING, /* connect: OPEN was sent, or waits for neighbour resolution */
     SL_DPDK_LIVE,
-    SL_DPDK_DRAINING, /* disconnect: what is queued is sent, then BYE; what arrives is dropped */
-    SL_DPDK_LEAVING,  /* handed over; goes as soon as the upcall that it was done in is over */
-    SL_DPDK_ENDED     /* `closed` follows from poll */
+    SL_DPDK_DRAINING, /* disconnect: the queued frames are sent, then FIN; received data is dropped
+                       */
+    SL_DPDK_LEAVING,  /* migrating; leaves when the current upcall has returned */
+    SL_DPDK_ENDED     /* poll reports `closed` */
 };
 
-/* sweep.c: what it saw of a connection, and since when. */
+/* The state of the liveness checks of a connection (liveness.c). */
 struct sl_dpdk_liveness {
-    uint64_t last_seen_ns, since_ns; /* nothing was heard since */
-    uint32_t arrived;                /* grant.arrived */
-    uint64_t stuck_since_ns;         /* that has not moved since, and the peer owes */
-    uint32_t progress;               /* of what we send */
-    uint64_t narrow_since_ns;        /* that has not moved since, nor has a long packet come */
+    uint64_t last_seen_ns, since_ns; /* since_ns: nothing received since */
+    uint32_t arrived;                /* grant.arrived at the last check */
+    uint64_t stuck_since_ns;  /* since when `arrived` is unchanged while the peer owes data */
+    uint32_t progress;        /* sl_dpdk_send_progress at the last check */
+    uint64_t narrow_since_ns; /* since when `progress` is unchanged and no full-size packet was
+                                 acknowledged */
     uint32_t rounds, stuck_rounds, narrow_rounds;
 };
 
 struct sl_dpdk_move;
-struct sl_dpdk_sending;   /* send.c */
-struct sl_dpdk_receiving; /* receive.c */
+struct sl_dpdk_sending;   /* send.h */
+struct sl_dpdk_receiving; /* receive.h */
 
 struct sl_dpdk_conn {
     struct sl_conn base;
     struct sl_dpdk *dpdk;
     struct sl_dpdk_netif *netif;
     enum sl_dpdk_life phase;
-    uint64_t id;       /* ours: the low 8 bits are the reactor's index, the rest is random */
-    uint64_t id_peers; /* 0: not known yet */
+    uint64_t id; /* local id: reactor index (8 bits), boot epoch (16 bits), random (40 bits) */
+    uint64_t id_peers; /* id of the peer; 0: not known yet */
     struct sl_dpdk_address here, there;
     struct sl_dpdk_route route;
-    uint16_t queue; /* to leave by */
+    uint16_t queue; /* transmit queue */
     struct sl_dpdk_queues queues_peers;
-    bool routed;       /* route is filled */
-    bool inbound;      /* from listen */
-    uint16_t body_max; /* what both can take */
+    bool routed;       /* `route` is set */
+    bool inbound;      /* accepted by listen */
+    uint16_t body_max; /* longest body that both sides can receive */
     int end_err;
     bool dirty, ready;
-    bool accept_pending; /* `accepted` or `connected` has not been made yet: visit does it */
+    bool accept_pending; /* visit has not yet reported `accepted` or `connected` */
     bool fin_sent;       /* sl_dpdk_send_bye was called */
-    bool fin_acked;      /* set by send.c, which marks the connection ready */
+    bool fin_acked;      /* set by ack.c, which marks the connection ready */
     bool reset_received;
-    bool fin_received;       /* by conn.c; it ends when all before fin_message has been delivered */
-    bool all_delivered;      /* until then */
-    uint32_t fin_message;    /* the number of the message that will not follow */
-    uint32_t first_sequence; /* of our direction: what ACCEPT says, however often */
+    bool fin_received;       /* the peer's FIN arrived; the connection ends when all messages before
+                                fin_message are delivered */
+    bool all_delivered;      /* all messages before fin_message are delivered */
+    uint32_t fin_message;    /* number of the first message that the peer will not send */
+    uint32_t first_sequence; /* first number that this side sends; each ACCEPT repeats it */
     struct sl_dpdk_conn *id_next, *next, *previous, *dirty_next, *ready_next;
     struct sl_dpdk_sent_packets sent_packets;
     struct sl_dpdk_received_packets received;
     struct sl_dpdk_rate rate;
     struct sl_dpdk_grant grant;
-    uint32_t granted_theirs; /* message bytes that we may send in all */
-    uint32_t offered;        /* that we have, for the first time */
+    uint32_t granted_theirs; /* message bytes that this side may send in total */
+    uint32_t offered;        /* message bytes sent in total, without retransmissions */
     bool ack_due, ack_now;
-    bool full_size_acked;  /* a packet of full length has, since the sweep has looked */
-    struct sl_timer timer; /* ASKING: patience and asking again. Else: flights', pacing, drain */
-    uint64_t pace_ns;      /* as sl_dpdk_send_flush said last */
+    bool full_size_acked;  /* a full-size packet was acknowledged since the last liveness check */
+    struct sl_timer timer; /* ASKING: deadline and retransmission of OPEN. Else: loss detection,
+                              pacing, drain */
+    uint64_t pace_ns;      /* the last result of sl_dpdk_send_flush */
     uint64_t deadline_ns;  /* ASKING: of the connect. DRAINING: of the disconnect */
-    uint64_t last_seen_ns; /* a sound packet of the peer's came */
-    uint64_t confirm_ns;   /* when the neighbour is to be confirmed by the next */
-    uint64_t asked_ns;     /* ASKING: when OPEN was sent last, and the pause until the next */
+    uint64_t last_seen_ns; /* time of the last valid packet from the peer */
+    uint64_t confirm_ns;   /* the first packet after this confirms the neighbour entry */
+    uint64_t asked_ns;     /* ASKING: when OPEN was sent last; pause_ns: interval to the next */
     uint64_t pause_ns;
-    uint32_t asked_count; /* with this cookie */
-    uint32_t late_count;  /* ASKING: times that the timer rang behind the deadline */
+    uint32_t asked_count; /* OPENs sent with this cookie */
+    uint32_t late_count;  /* ASKING: timer expirations after the deadline */
     uint64_t cookie;
-    struct sl_dpdk_liveness liveness; /* sweep.c */
-    struct sl_dpdk_move *move;        /* LEAVING: move.c */
+    struct sl_dpdk_liveness liveness; /* see liveness.c */
+    struct sl_dpdk_move *move;        /* LEAVING: see move.c */
     struct sl_dpdk_sending *send;
     struct sl_dpdk_receiving *receive;
 };
 
-/* ---- dpdk.c ---------------------------------------------------------------------------------- */
+/* dpdk.c */
 
-bool sl_dpdk_may_log(struct sl_dpdk *dpdk); /* one line in a second about peers' misdeeds */
+/* Limits the log lines about peers to one a second. */
+bool sl_dpdk_may_log(struct sl_dpdk *dpdk);
 static inline uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
 {
     return sl_reactor_now_ns(dpdk->base.reactor);
@@ -210,7 +205,7 @@ static inline void sl_dpdk_mark_dirty(struct sl_dpdk_conn *conn)
     }
 }
 
-/* For what the next poll may ask again, without keeping the reactor awake: `sink` said NULL. */
+/* Adds the connection to the next poll without keeping the reactor awake: `sink` returned NULL. */
 static inline void sl_dpdk_mark_waiting(struct sl_dpdk_conn *conn)
 {
     if (!conn->ready) {
@@ -228,84 +223,87 @@ static inline void sl_dpdk_mark_ready(struct sl_dpdk_conn *conn)
 
 struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk,
                                        const struct in6_addr *ip); /* or NULL */
-/* Of the same device as another reactor's, of which several may have the same address. */
+/* The netif of this device and address; several devices may have the same address. */
 struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *device,
                                          const struct in6_addr *ip); /* or NULL */
 
-/* Memory that was registered, from which a port of the connection's gathers. */
+/* Whether the connection's port can gather these bytes: they lie in registered memory. */
 bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);
 
-/* ---- turn.c ---------------------------------------------------------------------------------- */
+/* poll.c */
 
 uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget);
 void sl_dpdk_flush(struct sl_transport *transport);
-void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif); /* what is in `out` */
+void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif); /* sends `out` */
 
-/* A packet to be written, of the connection's side; false: none now, try again in a later turn.
- * Then filled (bytes, length, queue) it is passed to put, which sends it at the end of the turn at
- * the latest. */
+/* Returns a packet buffer. False: none is free; retry in a later turn. Fill in bytes, length and
+ * queue, then call put, which sends the packet by the end of the turn. */
 bool sl_dpdk_get(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out);
-/* The same for what is not written again: an answer to who connects, an end, a neighbour's address.
- * Where all that can be sent is waiting, others would have to be lucky to find a place. */
+/* The same for packets that are not retransmitted: handshake answers, RESET, neighbour packets.
+ * They may use the reserved places when `out` is full. */
 bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out);
 void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                  const struct sl_dpdk_packet *packet);
 
-/* A packet of class OURS for one of our addresses, received or from stray.c: whom it is for.
- * Returns whether its memory was kept. */
+/* Dispatches a packet of class OURS for a local address, received or from misrouted.c. Returns
+ * whether the packet's memory was kept. */
 bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
                   const struct sl_dpdk_parsed *parsed, bool is_misrouted);
 
-/* ---- route.c --------------------------------------------------------------------------------- */
+/* route.c */
 
 bool sl_dpdk_route_is_v4(const struct in6_addr *ip);
 bool sl_dpdk_route_is_any(const struct in6_addr *ip);
-/* Not a group, all, or nobody: what is sent there would be no answer. */
+/* Whether the address can be answered: not multicast, broadcast or unspecified, and the port is not
+ * 0. */
 bool sl_dpdk_route_is_answerable(const struct sl_dpdk_address *from);
-/* Errors: NOT_FOUND, logged. */
+/* Errors: those of sl_endpoint_resolve, logged. */
 int sl_dpdk_route_parse(const struct sl_endpoint *endpoint, bool passive, struct in6_addr *out);
 void sl_dpdk_route_host(const struct in6_addr *ip, char host[SL_LIMIT_ENDPOINT_BYTES]);
 void sl_dpdk_route_format(const struct sl_dpdk_address *address,
                           char text[SL_LIMIT_ENDPOINT_BYTES]);
-/* By which this address is reached; NULL: none of its family. */
+/* The netif that reaches this address; NULL: none has its family. */
 struct sl_dpdk_netif *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_addr *ip);
 struct sl_dpdk_queues sl_dpdk_route_queues(const struct sl_dpdk_hello *hello);
-/* One of ours, by which a packet gets to the peer's reactor where there is such a queue. */
+/* A local queue of this reactor; if possible the one that leads to the peer's reactor. */
 uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours,
                              const struct sl_dpdk_queues *theirs);
-/* conn->route and conn->queue, from here, there and queues_peers: to this Ethernet address; or to
- * the neighbours', and then false: it has been asked for. */
+/* `set` sets conn->route and conn->queue for this Ethernet address. `learn` does so only if the
+ * address changed. `find` looks the address up in the neighbour table; false: unknown, and a
+ * request was sent. */
 void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6]);
-void sl_dpdk_route_learn(struct sl_dpdk_conn *conn, const uint8_t mac[6]); /* it may be another */
+void sl_dpdk_route_learn(struct sl_dpdk_conn *conn, const uint8_t mac[6]);
 bool sl_dpdk_route_find(struct sl_dpdk_conn *conn);
-/* It leads to our own device, whether or not that hears itself. */
+/* The peer's address is that of the local device. */
 bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn);
-/* What a neighbour says; came: the packet, NULL when another reactor had it. */
+/* Handles an ARP or neighbour discovery packet. came: the packet; NULL: another reactor received
+ * it. */
 void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                              const uint8_t *bytes, uint32_t length,
                              const struct sl_dpdk_packet *came);
 
-/* ---- setup.c, listen.c ----------------------------------------------------------------------- */
+/* connect.c, listen.c */
 
 int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                     const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
 
-/* RETRY, ACCEPT, REFUSE. conn: of the header's id, or NULL. */
+/* Handles RETRY, ACCEPT and REFUSE. conn: the connection with the header's id, or NULL. */
 void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                         struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *packet);
-/* A packet of another version: whoever asks is told, and who is told so need not wait. False: it is
- * none of these. */
+/* Handles a packet of another version: answers OPEN with REFUSE, and ends a connect that receives
+ * REFUSE. False: neither. */
 bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                          const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
                          bool is_misrouted);
-/* A PROBE of a connection that is not known: an answer when it was of a former life. */
+/* A PROBE of an unknown connection: answers RESET if the id is from before a restart of this
+ * process. */
 void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_parsed *packet);
-void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn);  /* ASKING */
-void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn); /* ASKING: its way has been found */
+void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn);  /* ASKING only */
+void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn); /* ASKING only: the neighbour was resolved */
 void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello);
-void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind); /* OPEN, ACCEPT */
-/* Both sides know of each other what they need: LIVE. */
+void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind); /* kind: OPEN, ACCEPT */
+/* Makes the connection LIVE with the peer's hello. */
 void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
                          const uint8_t mac[6]);
 
@@ -313,59 +311,62 @@ int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *end
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
 void sl_dpdk_listen_close(struct sl_dpdk *dpdk);
 void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                         const struct sl_dpdk_parsed *packet); /* OPEN */
-void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                          const struct sl_dpdk_parsed *packet); /* OPEN of another version */
+                         const struct sl_dpdk_parsed *packet); /* handles OPEN */
+void sl_dpdk_listen_other(
+    struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+    const struct sl_dpdk_parsed *packet); /* handles OPEN of another version */
 
-/* ---- conn.c, sweep.c ------------------------------------------------------------------------- */
+/* conn.c, liveness.c */
 
+/* `new` chooses an id, `make` takes one. NULL: no memory. */
 struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
-                                      const struct sl_transport_events *events,
-                                      void *ctx); /* with an id; NULL: no memory */
+                                      const struct sl_transport_events *events, void *ctx);
 struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
                                        const struct sl_transport_events *events, void *ctx,
-                                       uint64_t id); /* with this one */
-/* The same without flights, numbers and grant, which come from another reactor. */
+                                       uint64_t id);
+/* The same without sent_packets, numbers and grant, which come from another reactor. */
 struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
                                             const struct sl_transport_events *events, void *ctx,
                                             uint64_t id);
-void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn); /* nobody hears of it */
+void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn); /* without an upcall */
 struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id);
 uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk);
-/* One of this reactor's: its index, its era, and 40 random bits. Any thread. */
+/* An id of this reactor: its index, its boot epoch and 40 random bits. Any thread. */
 #define SL_DPDK_ID_SHIFT 24
 uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random);
 
-/* A sound packet of class OURS with a connection's id, from `side`: checks who sent it and its
- * number, then lets setup, send, receive, move do their part. Returns whether the packet's memory
- * was kept. */
+/* Handles a valid packet of class OURS with the connection's id: checks sender and number, then
+ * passes it to the handshake, send, receive or move code. Returns whether the packet's memory was
+ * kept. */
 bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
                        struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
 
-/* From the peer, as far as addresses tell. */
+/* Whether the packet's addresses are those of the peer. */
 bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_parsed *parsed);
 
-/* Says `closed` with this error from the next poll. What has been received before CLOSED is
- * delivered first. Idempotent: the first error stays. tell: the peer is sent a RESET. */
+/* Ends the connection: the next poll reports `closed` with this error. Idempotent: the first error
+ * stays. tell: send the peer a RESET. */
 void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell);
 void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn,
-                         const char *what); /* PROTOCOL, with a line of log */
-void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what); /* DEADLINE, likewise */
+                         const char *what); /* ends with PROTOCOL, logged */
+void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn,
+                       const char *what); /* ends with DEADLINE, logged */
 bool sl_dpdk_conn_visit(
-    struct sl_dpdk_conn *conn); /* of `ready`, from poll; whether work was done */
+    struct sl_dpdk_conn *conn); /* called by poll for `ready`; returns whether it did work */
 void sl_dpdk_conn_set_timer(
-    struct sl_dpdk_conn *conn); /* to the earliest that send.c and flights want */
+    struct sl_dpdk_conn *conn); /* to the earliest time that send.c and sent_packets need */
 void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn);
 void sl_dpdk_conn_disconnect(struct sl_conn *conn);
-/* When the transport closes. All are ended, and hold nothing of the ports any more; then, once
- * these are closed, `closed`. */
+/* Used when the transport closes. end_all ends all connections, which then hold no packet of a
+ * port. After the ports are closed, cancel_all reports `closed`. */
 void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk);
 void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk);
-void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk); /* their memory */
+void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk); /* frees the memory */
 
-/* RESET, with all that has come: so it is an acknowledgement too. err: OK when nothing is left that
- * either side waits for: the peer has acknowledged our BYE, or all before its BYE was delivered. */
+/* The content of a RESET. It is an acknowledgement of all received packets too. err: OK if neither
+ * side waits for anything: the peer has acknowledged our FIN, or all before the peer's FIN was
+ * delivered. */
 struct sl_dpdk_last_words {
     struct sl_dpdk_header header;
     _Alignas(8) uint8_t body[SL_DPDK_SACK_WORDS * sizeof(uint64_t) + 1];
@@ -374,133 +375,134 @@ void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
                              struct sl_dpdk_last_words *out);
 
 uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk);
-void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn); /* it is LIVE */
+void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn); /* a connection became LIVE */
 void sl_dpdk_liveness_open(struct sl_dpdk *dpdk);
 void sl_dpdk_liveness_close(struct sl_dpdk *dpdk);
 
-/* Of each piece of a message but the last. The same on both sides. */
+/* The length of each piece of a message except the last. Both sides compute the same. */
 static inline uint32_t sl_dpdk_piece_bytes(const struct sl_dpdk_conn *conn)
 {
     return conn->body_max & ~7U;
 }
 
-/* ---- send.c, queue.c, heard.c ---------------------------------------------------------------- */
+/* send.c, send_queue.c, ack.c */
 
 int sl_dpdk_send_open(struct sl_dpdk_conn *conn);
-void sl_dpdk_send_close(struct sl_dpdk_conn *conn); /* drops what is held; reports nothing */
-/* Of an idle connection: gives back memory that was needed once. */
+void sl_dpdk_send_close(struct sl_dpdk_conn *conn); /* drops queued frames without an upcall */
+/* Both free memory that an idle connection no longer needs. */
 void sl_dpdk_send_shrink(struct sl_dpdk_conn *conn);
 void sl_dpdk_receive_shrink(struct sl_dpdk_conn *conn);
 uint32_t sl_dpdk_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
                             uint32_t count);
-/* Packets of what is lost, then of what is new, as far as window, grant, rate and buffers go; or an
- * ACK alone when one is due. Returns when it wants to go on for the sake of pacing; SL_CLOCK_NEVER:
- * it does not. */
+/* Sends retransmissions, then new content, as far as window, grant, pacing and buffers allow; or a
+ * single ACK if one is due. Returns the time of the next packet that pacing delays; SL_CLOCK_NEVER:
+ * none. */
 uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn);
-/* More is queued than one packet takes, as far as the next frames tell of those behind. */
+/* Whether more than one packet is queued, estimated from the next frame's length. */
 bool sl_dpdk_send_is_full(const struct sl_dpdk_conn *conn);
-/* The peer's acknowledgement, grant. False: it is a lie. */
+/* Handles the acknowledgement and grant in a packet. False: no honest peer sends this
+ * acknowledgement. */
 bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed);
-/* The peer has delivered all before our BYE: what it has not acknowledged by number came under
- * another. Of a connection that ends. */
+/* The peer delivered everything before our FIN: mark all packets as acknowledged, also those whose
+ * content arrived under other numbers. The connection is ending. */
 void sl_dpdk_send_all_came(struct sl_dpdk_conn *conn);
-void sl_dpdk_send_expired(struct sl_dpdk_conn *conn); /* the flights' timer */
-void sl_dpdk_send_report(struct sl_dpdk_conn *conn);  /* `sent`, `writable`; from poll */
-/* The device still reads what was sent from where it lies: `closed` waits for that. */
+void sl_dpdk_send_expired(struct sl_dpdk_conn *conn); /* the timer of sent_packets */
+void sl_dpdk_send_report(
+    struct sl_dpdk_conn *conn); /* reports `sent` and `writable`; called by poll */
+/* Whether the device still reads sent memory; `closed` waits for that. */
 bool sl_dpdk_send_is_reading(const struct sl_dpdk_conn *conn);
-bool sl_dpdk_send_is_done(
-    const struct sl_dpdk_conn *conn);               /* nothing queued, nothing outstanding */
-void sl_dpdk_send_probe(struct sl_dpdk_conn *conn); /* with the next flush */
-/* The same, as long as a packet of content may be; conn->full_size_acked when it has come. */
+bool sl_dpdk_send_is_done(const struct sl_dpdk_conn *conn); /* nothing is queued or outstanding */
+void sl_dpdk_send_probe(struct sl_dpdk_conn *conn);         /* with the next flush */
+/* A probe of full size. Its acknowledgement sets conn->full_size_acked. */
 void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn);
-/* Another number when something new was sent, or a message has come that was not the last. */
+/* A number that changes when new content is sent or a message is acknowledged. */
 uint32_t sl_dpdk_send_progress(const struct sl_dpdk_conn *conn);
-/* Behind the last frame; its `message` is the one that would be next. Sets fin_acked later. */
+/* Queues a FIN after the last frame. */
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);
-void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* before everything else */
-/* Hand-over: conn->flights, granted_theirs and offered are copied by move.c. `leave` takes from a
- * connection that has no frames queued what else is to go along, NULL when there is no memory; the
- * connection is closed by send_close afterwards. `arrive` puts it into one that has been opened, on
- * the other reactor, and frees it; `drop` only frees it. */
+void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* sent before all content */
+/* Migration. move.c copies conn->sent_packets, granted_theirs and offered. `leave` takes the rest
+ * from a connection without queued frames. `arrive` puts the result into an opened connection on
+ * the other reactor and frees its old one. `drop` only frees the result. */
 struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending);
 void sl_dpdk_send_drop(struct sl_dpdk_sending *sending);
-/* Not numbered, at once: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
+/* Sends an unnumbered packet: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
 void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                              const struct sl_dpdk_route *route, uint16_t queue,
                              const struct sl_dpdk_header *header, const void *body);
 
-/* ---- store.c, receive.c, long.c, leave.c ----------------------------------------------------- */
+/* store.c, receive.c, long_message.c, leave.c */
 
-int sl_dpdk_store_open(struct sl_dpdk *dpdk); /* by open, once the sides are known */
-/* Frees the memory of messages that were not released; before the ports are closed. */
+int sl_dpdk_store_open(struct sl_dpdk *dpdk); /* called by open when the netifs are known */
+/* Frees all memory, also of messages that were not released. */
 void sl_dpdk_store_close(struct sl_dpdk *dpdk);
 
 int sl_dpdk_receive_open(struct sl_dpdk_conn *conn);
 void sl_dpdk_receive_close(struct sl_dpdk_conn *conn);
 
 enum sl_dpdk_taken {
-    SL_DPDK_TAKEN,         /* its content was copied */
+    SL_DPDK_TAKEN,         /* the content was copied */
     SL_DPDK_PARKED,        /* the packet's memory was kept */
-    SL_DPDK_NO_ROOM,       /* as if it had been lost */
-    SL_DPDK_PROTOCOL_ERROR /* the connection ends: PROTOCOL */
+    SL_DPDK_NO_ROOM,       /* dropped, as if lost */
+    SL_DPDK_PROTOCOL_ERROR /* the connection ends with PROTOCOL */
 };
-/* DATA, TRAIN that are NEW, of a connection that is LIVE; conn.c tells `seen` of what was taken or
- * parked, sets ack_due (ack_now: ANSWER, out of order, come again) and marks it dirty and ready.
- * Delivers nothing: sl_dpdk_receive_deliver does, from poll. */
+/* Handles a new DATA or BUNDLE of a LIVE connection; sl_dpdk_receive_deliver, called by poll,
+ * delivers. conn.c records the number if the packet was taken or parked, and marks the connection.
+ */
 enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
                                         const struct sl_dpdk_parsed *parsed);
-/* LIVE only. Asks `sink`, delivers what is whole at the head. Returns whether it did something;
- * marks the connection waiting where `sink` had nothing. An upcall may end the connection,
- * disconnect it or hand it over: it stops when conn->life is not LIVE any more. */
+/* LIVE only. Asks `sink` and delivers complete messages from the head on. Returns whether it did
+ * work. Marks the connection as waiting if `sink` returned NULL. Stops when an upcall ends,
+ * disconnects or migrates the connection. */
 bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn);
-/* The number of the message at the head: all before have been delivered. */
+/* The number of the message at the head. */
 uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn);
-/* The message at the head is one for which `sink` has had no memory yet. */
+/* Whether `sink` has not yet returned memory for the message at the head. */
 bool sl_dpdk_receive_waits_for_sink(const struct sl_dpdk_conn *conn);
-/* The peer has begun a message, may send more of it, and has yet to: it is not we whom it waits
- * for. */
+/* Whether the peer has begun a message, may send more of it, and does not wait for our `sink`. */
 bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn);
-/* Hand-over, as send_leave: what has come and was not delivered goes along as copies, so that no
- * memory of the port, nor of this reactor's blocks, is in it. conn->seen and conn->grant's counts
- * are copied by move.c. arrive's error: NO_MEMORY (it has been freed all the same). */
+/* Migration, as send_leave. Received data that was not delivered goes along as copies, so that no
+ * memory of the port or of this reactor's blocks is used. NULL: no memory. move.c copies
+ * conn->received and the grant's counts. */
 struct sl_dpdk_receiving *sl_dpdk_receive_leave(struct sl_dpdk_conn *conn);
 int sl_dpdk_receive_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_receiving *receiving);
 void sl_dpdk_receive_drop(struct sl_dpdk_receiving *receiving);
 void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
-/* ---- move.c ---------------------------------------------------------------------------------- */
+/* move.c */
 
 int sl_dpdk_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
                            const struct sl_transport_events *events, void *ctx, void *user);
-void sl_dpdk_move_depart(struct sl_dpdk_conn *conn); /* LEAVING: it is gone afterwards */
-/* Makes `closed` for connections that were handed over, and found no memory. Returns how many. */
+void sl_dpdk_move_depart(struct sl_dpdk_conn *conn); /* LEAVING only; frees the connection */
+/* Reports `closed` for connections that were migrated here without memory. Returns how many. */
 uint32_t sl_dpdk_move_close_lost(struct sl_dpdk *dpdk, int err);
-void sl_dpdk_move_take(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed); /* MOVED */
+void sl_dpdk_move_take(struct sl_dpdk_conn *conn,
+                       const struct sl_dpdk_parsed *parsed); /* handles MOVED */
 
-/* ---- past.c, stray.c ------------------------------------------------------------------------- */
+/* time_wait.c, misrouted.c */
 
 int sl_dpdk_time_wait_open(struct sl_dpdk *dpdk);
 void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk);
 void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn);
 void sl_dpdk_time_wait_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there);
 bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id);
-/* A packet whose id was ours: its sender is told again, or it is passed on. False: unknown. */
+/* Handles a packet for an id that ended (repeats the RESET) or migrated (forwards it). False:
+ * unknown id. */
 bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_packet *packet,
                             const struct sl_dpdk_parsed *parsed);
 
-void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk); /* once the sides are known */
+void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk); /* when the netifs are known */
 void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk);
-/* To the reactor of this id, as a packet of that id; not to this reactor. */
+/* Forwards the packet to the reactor of this id, as a packet with that id. */
 void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint64_t id,
                             const struct sl_dpdk_packet *packet);
-/* A packet that another reactor of this process should have: by the id, or for OPEN by the UDP
- * port. Copies it, and posts it. False: it is for us, or for nobody. */
+/* Posts a copy of the packet to the reactor that owns its id, or for OPEN its UDP port. False: that
+ * is this reactor, or none. */
 bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_packet *packet,
                                const struct sl_dpdk_parsed *parsed);
-/* What a neighbour said, to all other reactors of the device. */
+/* Posts a neighbour packet to all other reactors of the device. */
 void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                                  const struct sl_dpdk_packet *packet);
 

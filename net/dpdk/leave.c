@@ -1,10 +1,10 @@
-/* What has come of a connection that is handed over, on its way to the next owner. */
+/* Moves the received data of a migrating connection. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/dpdk/receive.h"
 
-/* Each becomes a copy in memory of its own. */
+/* Replaces each parked packet by a copy. */
 static bool copy_parked(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
 {
     for (struct sl_dpdk_parked **at = &slot->parked; *at != NULL; at = &(*at)->next) {
@@ -42,7 +42,7 @@ struct sl_dpdk_receiving *sl_dpdk_receive_leave(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_receiving *receive = conn->receive;
     uint32_t left = receive->begun;
-    sl_assert(receive->sink == NULL); /* it leaves between two messages */
+    sl_assert(receive->sink == NULL); /* it migrates between two messages */
     for (uint32_t message = receive->head; left > 0; message++) {
         struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, message);
         if (slot->kind != SL_DPDK_SLOT_EMPTY) {

@@ -1,7 +1,6 @@
-/* Who listens keeps nothing of one who asks until he has shown, by a cookie that was sent to the
- * address he gives, that he can be reached there. The id of an accepted connection is made of what
- * was asked: so the same question asked again, since the answer was lost, leads to the same
- * connection. */
+/* The listener keeps no state of a client until the client returns a cookie, which proves that it
+ * is reachable at its address. The id of an accepted connection is a hash of the request: so a
+ * repeated request, after a lost answer, leads to the same connection. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +10,14 @@
 #include "net/dpdk/cookie.h"
 #include "net/dpdk/internal.h"
 
-#define SLOT_NS     (4 * SL_CLOCK_NS_PER_S) /* a cookie is good in its slot and in the next */
-#define WORDS_BYTES 120U                    /* of a reason that is said */
+#define SLOT_NS     (4 * SL_CLOCK_NS_PER_S) /* a cookie is valid in its slot and the next */
+#define WORDS_BYTES 120U                    /* of the text of a REFUSE */
 
 struct sl_dpdk_listener {
     struct sl_dpdk_listener *next;
     const struct sl_transport_events *events;
     void *ctx;
-    struct in6_addr ip; /* unspecified: any of ours */
+    struct in6_addr ip; /* unspecified: any local address */
     uint16_t port;
 };
 
@@ -27,8 +26,7 @@ static bool is_same_ip(const struct in6_addr *a, const struct in6_addr *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* ---- Listeners --------------------------------------------------------------------------------
- */
+/* Listeners */
 
 static bool is_taken(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint16_t port)
 {
@@ -42,7 +40,7 @@ static bool is_taken(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint
     return false;
 }
 
-/* A port leads to one of the device's reactors, whichever queue a packet comes by. */
+/* Each UDP port belongs to one reactor of the device, whatever queue its packets arrive on. */
 static int choose_port(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint16_t wanted,
                        uint16_t *out)
 {
@@ -126,8 +124,7 @@ static const struct sl_dpdk_listener *find_listener(const struct sl_dpdk *dpdk,
     return NULL;
 }
 
-/* ---- Cookies ----------------------------------------------------------------------------------
- */
+/* Cookies */
 
 enum use { COOKIE, ID };
 
@@ -167,10 +164,9 @@ static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pac
            hello->cookie == cookie_of(dpdk, packet, hello->connection, slot - 1);
 }
 
-/* ---- Answers ----------------------------------------------------------------------------------
- */
+/* Answers */
 
-/* words: "" where there are none. */
+/* words: text for a REFUSE, or "". */
 static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                    const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
                    const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello,
@@ -200,8 +196,8 @@ static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     answer(dpdk, netif, packet, SL_DPDK_REFUSE, asked, &hello, words);
 }
 
-/* That begins with its sender's id in every version. Its address is not known to be his, so that
- * there are no words. */
+/* An OPEN begins with the sender's id in every version. The address is not proven, so that the
+ * answer has no text. */
 void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                           const struct sl_dpdk_parsed *packet)
 {
@@ -286,8 +282,8 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (conn != NULL && conn->id_peers == asked.connection) {
         sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
     } else if (conn != NULL) {
-        dpdk->not_ours++; /* as good as impossible: another's has this id; he may ask with another
-                           */
+        dpdk->not_ours++; /* practically impossible: another connection has this id; the client may
+                             retry with another */
     } else if (sl_dpdk_time_wait_has(dpdk, id)) {
         refuse(dpdk, netif, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
     } else {

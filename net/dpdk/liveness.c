@@ -1,12 +1,12 @@
-/* Peers that say nothing. A reactor's peers are looked at four times in their timeout: who owes an
- * answer is asked, and given up when a timeout has passed in which he was asked often enough: when
- * this thread was stopped, time went by in which the peer may have answered. Nobody need be waited
- * for whose link goes down with him. */
+/* Detects dead peers. Each connection is checked four times in a peer timeout. A peer that owes an
+ * answer is probed. It is declared dead after a timeout with enough probes: while this thread was
+ * stopped, time passed in which the peer may have answered. A peer on a one-peer link is dead when
+ * the link goes down. */
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 
 #define ROUNDS_PER_TIMEOUT 4U
-#define ROUNDS_PER_PROBE   2U /* of a connection on which nothing happens */
+#define ROUNDS_PER_PROBE   2U /* of an idle connection */
 #define LINKS_NS           (100 * SL_CLOCK_NS_PER_MS)
 
 uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk)
@@ -35,7 +35,7 @@ static void look_for_liveness(struct sl_dpdk_conn *conn, uint64_t now_ns)
         sl_dpdk_send_shrink(conn);
         sl_dpdk_receive_shrink(conn);
         if (conn->dpdk->sweep_rounds % ROUNDS_PER_PROBE == 0) {
-            sl_dpdk_send_probe(conn); /* a machine that is gone does not say so */
+            sl_dpdk_send_probe(conn); /* a host that failed sends nothing */
         }
         return;
     }
@@ -46,8 +46,8 @@ static void look_for_liveness(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
 }
 
-/* It answers, and takes nothing. It may have no room; or what is long does not reach it, since
- * something on the way has a smaller MTU, and says nothing. */
+/* The peer answers but acknowledges no content. It may have no room; or full-size packets do not
+ * arrive, since a hop has a smaller MTU and drops them silently. */
 static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
     struct sl_dpdk_liveness *liveness = &conn->liveness;
@@ -71,7 +71,7 @@ static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
 }
 
-/* Nothing comes of what the peer owes. */
+/* The peer sends nothing of the data that it owes. */
 static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const char *what,
                                 uint64_t now_ns)
 {
@@ -94,9 +94,9 @@ static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const c
 static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
     if (conn->phase != SL_DPDK_LIVE) {
-        return; /* it has a deadline of its own */
+        return; /* draining connections have their own deadline */
     }
-    if (conn->fin_received) { /* whose sender waits for nothing, and has been gone since */
+    if (conn->fin_received) { /* the peer ended the connection and waits for nothing */
         look_for_standstill(conn, !sl_dpdk_receive_waits_for_sink(conn),
                             "it has gone before all that it sent had come", now_ns);
         return;
@@ -105,7 +105,7 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
     look_for_narrows(conn, now_ns);
     look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
                         now_ns);
-    if (conn->liveness.rounds > 1) { /* the neighbour's Ethernet address may be another now */
+    if (conn->liveness.rounds > 1) { /* the neighbour's Ethernet address may have changed */
         sl_dpdk_neighbours_doubt(conn->netif->neighbours, &conn->there.ip);
         (void)sl_dpdk_route_find(conn);
     }
@@ -117,7 +117,7 @@ static void arm(struct sl_dpdk *dpdk, uint64_t now_ns)
                  now_ns + sl_dpdk_patience_ns(dpdk) / ROUNDS_PER_TIMEOUT);
 }
 
-/* The next one is not lost when a visit ends a connection: it only marks it. */
+/* A visit that ends a connection only marks it, so that the list stays valid. */
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, sweep));
@@ -130,10 +130,9 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-/* ---- Links that are one peer's ----------------------------------------------------------------
- */
+/* One-peer links */
 
-/* What a peer sent before it said BYE is here, or on its way to its user: that is delivered. */
+/* Messages before a received FIN are still delivered. */
 static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
     for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
@@ -145,8 +144,8 @@ static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
     }
 }
 
-/* Only of one that was up here: each reactor hears of it in its own time, and a connection may come
- * from another before. */
+/* Only for a link that was up before: each reactor notices a change at its own time, and a
+ * connection may arrive earlier from another reactor. */
 static void look_at_link(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
     const bool is_up = netif->port->ops->link_is_up(netif->port);
@@ -174,8 +173,7 @@ static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
     arm_links(dpdk);
 }
 
-/* ---- Both -------------------------------------------------------------------------------------
- */
+/* Both */
 
 void sl_dpdk_liveness_open(struct sl_dpdk *dpdk)
 {

@@ -33,7 +33,7 @@ bool sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_
     receive->pieces[index / 64] |= 1ULL << index % 64;
     receive->missing -= bytes;
     sl_dpdk_grant_consumed(&conn->dpdk->grants, &conn->grant, bytes);
-    if (offset == 0) { /* the header is not the sink's */
+    if (offset == 0) { /* the sink gets only the payload */
         memcpy(receive->sink, body + SL_FRAME_HEADER_BYTES, bytes - SL_FRAME_HEADER_BYTES);
     } else {
         memcpy(receive->sink + (offset - SL_FRAME_HEADER_BYTES), body, bytes);
@@ -41,15 +41,14 @@ bool sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_
     return true;
 }
 
-/* ---- At the head ------------------------------------------------------------------------------
- */
+/* The message at the head */
 
-/* Its header may be in a packet that waits. */
+/* Finds the frame header, perhaps in a parked packet. */
 static bool know(struct sl_dpdk_receiving *receive, const struct sl_dpdk_slot *slot)
 {
     for (const struct sl_dpdk_parked *at = slot->parked; !receive->is_known && at != NULL;
          at = at->next) {
-        if (at->offset == 0) { /* it was looked at when it came */
+        if (at->offset == 0) { /* checked on arrival */
             receive->is_known = sl_dpdk_receive_decode(at->body, &receive->frame) == 0;
         }
     }
@@ -85,7 +84,7 @@ static bool ask(struct sl_dpdk_conn *conn, const struct sl_dpdk_slot *slot)
     return true;
 }
 
-/* False: they are no pieces of it, and the connection has ended. */
+/* False: malformed pieces; the connection has ended. */
 static bool place_parked(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
 {
     while (slot->parked != NULL) {

@@ -1,35 +1,34 @@
-/* Packets that came to a reactor of this process that is not the one they are for: copied, and
- * posted. Also what neighbours say, which a device gives to one reactor only. */
+/* Forwards packets that arrived at the wrong reactor of this process, as posted copies. Also posts
+ * neighbour packets, which a device delivers to one reactor only, to the others. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/dpdk/internal.h"
 
-/* From one reactor to another, on their way and not come back, so that one which stands still is
- * not filled with what comes for it meanwhile, and others get theirs. The memory goes there and
- * back, and is used again. */
+/* Limit of posted packets from one reactor to another whose memory has not returned, so that a
+ * stopped reactor's backlog stays bounded and others get their share. The memory is sent back and
+ * reused. */
 #define STRAYS_OUT 1024U
 
 struct sl_dpdk_misrouted {
     struct sl_dpdk_misrouted *next;
-    /* Where it came from: the transport, if it still is what it was, and its reactor. */
+    /* The sender: its transport, if it still exists (from_owner), and its reactor. */
     const struct sl_dpdk *from;
     uint64_t from_owner;
     uint32_t from_reactor;
     uint32_t room;
-    /* Of the device: which of the transports of the reactor's thread. */
+    /* Identify the netif on the target thread. */
     struct in6_addr ip;
     char device[SL_DPDK_NAME_BYTES];
     uint32_t reactor;
-    uint64_t id; /* the connection's there; 0: as the packet says */
+    uint64_t id; /* id for the receiver; 0: as in the packet */
     uint32_t length;
     uint16_t queue;
     bool for_neighbours;
     _Alignas(8) uint8_t bytes[];
 };
 
-/* The transports of this thread: usually one. Several of one thread's are told apart by reactor and
- * address. */
+/* The transports of this thread, usually one; reactor and address tell them apart. */
 static _Thread_local struct sl_dpdk *here;
 static _Thread_local uint64_t opened;
 
@@ -56,7 +55,7 @@ void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk)
     }
 }
 
-/* On the thread that it came from. */
+/* Runs on the sender's thread. */
 static void come_back(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -76,7 +75,7 @@ static void come_back(void *ctx, uint64_t a, uint64_t b)
     dpdk->misrouted_free = misrouted;
 }
 
-/* Also where there is no transport, yet or any more. */
+/* Also if there is no transport, not yet or no more. */
 static void send_back(struct sl_dpdk_misrouted *misrouted)
 {
     sl_reactor_post(sl_reactor_running(), misrouted->from_reactor,
@@ -99,16 +98,16 @@ static struct sl_dpdk_netif *find_netif(const struct sl_dpdk_misrouted *misroute
     return NULL;
 }
 
-/* Who keeps it copies it: its memory goes back at once. One of the port's own is not taken for it:
- * those are few, and what waits in them could keep the answer from being sent for which its sender
- * waits. */
+/* Handles the packet, whose memory is returned at once: code that keeps it copies it. No packet
+ * buffer of the port is used: these are few, and parked packets in them could block the answer that
+ * the sender waits for. */
 static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                         struct sl_dpdk_misrouted *misrouted)
 {
     struct sl_dpdk_packet packet = {.bytes = misrouted->bytes,
                                     .length = misrouted->length,
                                     .queue = misrouted->queue,
-                                    .checked = true}; /* else it were not here */
+                                    .checked = true}; /* the first reactor has checked it */
     struct sl_dpdk_parsed parsed;
     if (misrouted->length > netif->info.frame_bytes_max) {
         return;
@@ -129,7 +128,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     struct sl_dpdk *dpdk;
     struct sl_dpdk_netif *netif = find_netif(misrouted, &dpdk);
     if (netif == NULL) {
-        /* Not open yet, or closed: as if it had been lost. */
+        /* Not open, or closed: dropped as if lost. */
     } else if (misrouted->for_neighbours) {
         sl_dpdk_route_neighbour(dpdk, netif, misrouted->bytes, misrouted->length, NULL);
     } else {
@@ -164,7 +163,7 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32
     struct sl_dpdk_misrouted *misrouted =
         dpdk->misrouted_out[reactor] < STRAYS_OUT ? get_misrouted(dpdk, room) : NULL;
     if (misrouted == NULL) {
-        return; /* as if it had been lost */
+        return; /* dropped as if lost */
     }
     *misrouted = (struct sl_dpdk_misrouted){.from = dpdk,
                                             .from_owner = dpdk->misrouted_owner,
@@ -184,7 +183,7 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32
                     (struct sl_mail){.run = arrive, .ctx = misrouted, .drop = free});
 }
 
-/* A device's reactors follow one another in their group. */
+/* A device's reactors have consecutive indices in their group. */
 static bool is_one_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                       uint32_t reactor)
 {
@@ -227,7 +226,7 @@ void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_neti
     const struct sl_dpdk_queues *queues = &netif->info.queues;
     const uint32_t index = sl_reactor_index(dpdk->base.reactor);
     if (queues->straight) {
-        return; /* the answer comes back by the queue that the question left by */
+        return; /* the answer arrives on the queue that sent the request */
     }
     for (uint32_t i = 0; i < queues->reactors; i++) {
         const uint32_t reactor = index - queues->index + i;

@@ -18,8 +18,7 @@
 static const struct sl_dpdk_port_ops *ports;
 static char missing[PATH_BYTES + 512];
 
-/* ---- What the plug-in is lent -----------------------------------------------------------------
- */
+/* The functions of the host */
 
 static void timer_arm(struct sl_reactor *reactor, struct sl_timer *timer, uint64_t after_ns)
 {
@@ -40,7 +39,7 @@ struct sl_dpdk_watch {
     bool is_set;
 };
 
-/* To wake the reactor is all that it is for. */
+/* Its only purpose is to wake the reactor. */
 static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     (void)result;
@@ -100,10 +99,9 @@ static const struct sl_dpdk_host host = {
     .watch_close = watch_close,
 };
 
-/* ---- Where it is ------------------------------------------------------------------------------
- */
+/* The file of the plug-in */
 
-/* The folder of the program or library that this code is in. */
+/* The directory of the program or library that contains this code. */
 static void find_directory(char directory[PATH_BYTES])
 {
     Dl_info info;
@@ -122,7 +120,7 @@ static void find_directory(char directory[PATH_BYTES])
 
 static bool find_file(char path[PATH_BYTES])
 {
-    /* Beside a program that was not installed, of a library, of an installed program. */
+    /* Beside an uninstalled program, of a library, of an installed program. */
     static const char *const places[] = {"", "starling/", STARLING_PLUGINS_FROM_PROGRAM "/"};
     const char *named = secure_getenv("STARLING_DPDK_MODULE");
     if (named != NULL && named[0] != '\0') {
@@ -154,7 +152,7 @@ static void open_module(void)
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
-        const char *reason = dlerror(); /* names the file that is missing */
+        const char *reason = dlerror(); /* names the missing file */
         (void)snprintf(missing, sizeof missing,
                        "%s: install DPDK 22.11 (Debian: librte-eal23, librte-ethdev23, and "
                        "librte-net-... of the devices)",

@@ -1,5 +1,6 @@
-/* Hand-over: all that a connection is goes to the other reactor by mail, under an id of that one's,
- * and the peer is told. What still arrives here under the old id is passed on, behind that mail. */
+/* Migrates a connection: posts its state to the other reactor, where it gets a new id, and notifies
+ * the peer with MOVED. Packets that still arrive here under the old id are forwarded after that
+ * mail. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,19 +8,19 @@
 #include "net/dpdk/internal.h"
 
 struct sl_dpdk_move {
-    struct sl_dpdk_move *next; /* of those that found no memory */
+    struct sl_dpdk_move *next; /* in the list of connections without memory */
     struct sl_transport *to;
     const struct sl_transport_events *events;
     void *ctx, *user;
-    uint64_t id; /* there */
-    int err;     /* what it ends with, once it is there */
+    uint64_t id; /* on the new reactor */
+    int err;     /* the error that ends it there; 0: none */
     char device[SL_DPDK_NAME_BYTES];
     struct sl_dpdk_conn was;
     struct sl_dpdk_sending *sending;
     struct sl_dpdk_receiving *receiving;
 };
 
-/* The reactor that it was sent to has ended before. */
+/* Frees a migration, also when the target reactor has ended. */
 static void drop(void *ctx)
 {
     struct sl_dpdk_move *move = ctx;
@@ -60,8 +61,7 @@ int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
     return 0;
 }
 
-/* ---- Who accepted -----------------------------------------------------------------------------
- */
+/* The accepting side: departure */
 
 static void arrive(void *ctx, uint64_t a, uint64_t b);
 
@@ -92,10 +92,9 @@ void sl_dpdk_move_depart(struct sl_dpdk_conn *conn)
     }
 }
 
-/* ---- Who owns it from now on ------------------------------------------------------------------
- */
+/* The accepting side: arrival */
 
-/* Its Ethernet address stays: that of whoever leads to the peer. */
+/* Keeps the Ethernet address of the next hop. */
 static void set_way(struct sl_dpdk_conn *conn, const struct sl_dpdk_move *move)
 {
     const struct sl_dpdk_conn *was = &move->was;
@@ -147,8 +146,8 @@ static void take_parts(struct sl_dpdk_conn *conn, struct sl_dpdk_move *move)
     }
 }
 
-/* There is no memory for it: the peer is told, and told again when it speaks. The owner hears
- * `closed` in the next poll. */
+/* There is no memory for the connection: sends the peer a RESET, and repeats it on request. The
+ * next poll reports `closed`. */
 static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_move *move)
 {
     struct sl_dpdk_conn *was = &move->was;
@@ -184,7 +183,7 @@ uint32_t sl_dpdk_move_close_lost(struct sl_dpdk *dpdk, int err)
     return count;
 }
 
-/* On the thread that the connection came to. */
+/* Runs on the new reactor's thread. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -212,8 +211,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     drop(move);
 }
 
-/* ---- Who connected ----------------------------------------------------------------------------
- */
+/* The connecting side */
 
 void sl_dpdk_move_take(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed)
 {

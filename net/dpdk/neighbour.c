@@ -17,9 +17,9 @@ struct entry {
     struct in6_addr ip;
     uint8_t mac[6];
     bool known, asked, doubted;
-    bool wanted;           /* somebody here has something for it */
-    uint16_t next;         /* of its bucket */
-    uint64_t last_seen_ns; /* known: when that was confirmed; else when it was made */
+    bool wanted;           /* looked up by a connection */
+    uint16_t next;         /* in its bucket */
+    uint64_t last_seen_ns; /* known: time of the last confirmation; else of creation */
     uint64_t asked_ns;
 };
 
@@ -50,7 +50,7 @@ void sl_dpdk_neighbours_close(struct sl_dpdk_neighbours **neighbours)
     *neighbours = NULL;
 }
 
-/* ---- who is beside us ------------------------------------------------------------------------ */
+/* The next hop */
 
 static bool is_same(const struct in6_addr *a, const struct in6_addr *b)
 {
@@ -64,7 +64,7 @@ static bool begins_alike(const struct in6_addr *a, const struct in6_addr *b, uin
            (mask == 0 || ((a->s6_addr[bytes] ^ b->s6_addr[bytes]) & mask) == 0);
 }
 
-/* Whose Ethernet address leads to ip; NULL: nobody's, of another family. */
+/* The address whose Ethernet address leads to ip; NULL: ip has another family. */
 static const struct in6_addr *next_hop(const struct sl_dpdk_self *self, const struct in6_addr *ip)
 {
     bool is_v4 = IN6_IS_ADDR_V4MAPPED(&self->ip);
@@ -77,7 +77,7 @@ static const struct in6_addr *next_hop(const struct sl_dpdk_self *self, const st
     return is_beside || !self->has_gateway ? ip : &self->gateway;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* The table */
 
 static uint16_t *bucket_of(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip)
 {
@@ -96,7 +96,8 @@ static struct entry *find(struct sl_dpdk_neighbours *neighbours, const struct in
     return NULL;
 }
 
-/* Of which nothing was heard for the longest time; of those that nobody wants if there are any. */
+/* The entry to replace: the one not confirmed for the longest time, among unwanted entries if there
+ * are any. */
 static uint16_t find_oldest(const struct sl_dpdk_neighbours *neighbours)
 {
     uint16_t oldest = 0;
@@ -119,7 +120,7 @@ static void forget(struct sl_dpdk_neighbours *neighbours, uint16_t index)
     *at = neighbours->entries[index].next;
 }
 
-/* NULL: there is no place for one that is not wanted. */
+/* NULL: full of wanted entries, and this one is not wanted. */
 static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
                                   bool is_wanted, uint64_t now_ns)
 {
@@ -157,7 +158,7 @@ static void learn(struct sl_dpdk_neighbours *neighbours, struct entry *entry, co
     entry->last_seen_ns = now_ns;
 }
 
-/* ---- asking and answering -------------------------------------------------------------------- */
+/* Requests and answers */
 
 bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
                              uint64_t now_ns, uint8_t mac[6], uint8_t *ask, uint32_t *ask_bytes)
@@ -251,7 +252,7 @@ void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const str
         learn(neighbours, find_or_make(neighbours, ip, true, now_ns), mac, now_ns);
         return;
     }
-    /* Behind a gateway the way back may be another one's. */
+    /* The return path of a routed peer may use another gateway. */
     struct entry *entry = find(neighbours, hop);
     if (entry != NULL && entry->known && memcmp(entry->mac, mac, sizeof entry->mac) == 0) {
         entry->last_seen_ns = now_ns;

@@ -8,8 +8,8 @@
 #define ETHER_BYTES_MIN 60U
 #define ARP_BYTES       28U
 #define IPV6_BYTES      40U
-#define ND_BYTES        24U /* ICMPv6's header, four bytes of flags, the target */
-#define LINK_BYTES      8U  /* the option that has an Ethernet address */
+#define ND_BYTES        24U /* ICMPv6 header, four bytes of flags, target */
+#define LINK_BYTES      8U  /* the option with an Ethernet address */
 #define ND_HOPS         255U
 
 enum {
@@ -27,7 +27,7 @@ enum {
 static const uint8_t broadcast[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 static const uint8_t all_nodes_mac[6] = {0x33, 0x33, 0, 0, 0, 1};
 static const struct in6_addr all_nodes = {{{0xff, 2, [15] = 1}}};
-/* Hardware Ethernet, protocol IPv4, and the lengths of their addresses. */
+/* Hardware Ethernet, protocol IPv4, and their address lengths. */
 static const uint8_t arp_types[6] = {0, 1, 8, 0, 6, 4};
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -41,7 +41,7 @@ static bool is_unspecified(const struct in6_addr *ip)
     return IN6_IS_ADDR_UNSPECIFIED(ip) || (IN6_IS_ADDR_V4MAPPED(ip) && ip->s6_addr32[3] == 0);
 }
 
-/* Not of a group, and not zeros. */
+/* Whether the address is unicast and not zero. */
 static bool is_station(const uint8_t *mac)
 {
     static const uint8_t none[6];
@@ -54,7 +54,7 @@ static void tell(struct sl_dpdk_neighbour_said *out, const uint8_t *mac)
     out->tells = is_station(mac) && !is_unspecified(&out->who);
 }
 
-/* ---- ARP ------------------------------------------------------------------------------------- */
+/* ARP */
 
 static void map_ipv4(struct in6_addr *to, const uint8_t *from)
 {
@@ -107,7 +107,7 @@ static uint32_t write_arp(const struct sl_dpdk_self *self, uint8_t what, const u
     return ETHER_BYTES_MIN;
 }
 
-/* ---- neighbour discovery --------------------------------------------------------------------- */
+/* Neighbour discovery */
 
 static uint16_t nd_checksum(const uint8_t *addresses, uint32_t icmp_bytes)
 {
@@ -116,7 +116,7 @@ static uint16_t nd_checksum(const uint8_t *addresses, uint32_t icmp_bytes)
     return sl_dpdk_checksum_fold(sl_dpdk_checksum(checksum, addresses, 32 + icmp_bytes));
 }
 
-/* Options are of 8 bytes, times what their second byte says. */
+/* The length of an option is 8 bytes times its second byte. */
 static bool parse_options(struct sl_bytes *cursor, uint8_t wanted,
                           struct sl_dpdk_neighbour_said *out)
 {
@@ -152,7 +152,7 @@ static bool parse_nd(struct sl_bytes cursor, const uint8_t *from_mac,
     memcpy(&out->target, nd + 8, sizeof out->target);
     memcpy(&out->who, out->asks ? ip + 8 : nd + 8, sizeof out->who);
     if (out->asks) {
-        tell(out, from_mac); /* who asks one station only may leave the option out */
+        tell(out, from_mac); /* a unicast solicitation may omit the option */
     }
     return parse_options(&cursor, out->asks ? ND_LINK_OF_SOURCE : ND_LINK_OF_TARGET, out);
 }
@@ -179,7 +179,7 @@ static uint32_t write_nd(const struct sl_dpdk_self *self, const uint8_t *mac,
     return BYTES;
 }
 
-/* To the multicast address that the last three bytes of an address make. */
+/* To the solicited-node multicast address. */
 static uint32_t ask_nd(const struct sl_dpdk_self *self, const struct in6_addr *target, uint8_t *to)
 {
     static const uint8_t flags[2] = {ND_ASKS, 0};
@@ -198,11 +198,11 @@ static uint32_t answer_nd(const struct sl_dpdk_self *self,
     if (said->tells) {
         return write_nd(self, said->mac, &said->who, to_one, &self->ip, to);
     }
-    /* Who asks has no address yet: whether anybody has the one that he wants. */
+    /* The sender has no address yet: duplicate address detection. */
     return write_nd(self, all_nodes_mac, &all_nodes, to_all, &self->ip, to);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* Both */
 
 bool sl_dpdk_neighbour_parse(const uint8_t *packet, uint32_t length,
                              struct sl_dpdk_neighbour_said *out)

@@ -1,22 +1,22 @@
-/* What one turn does: packets in, what they lead to, packets out. */
+/* poll.c implements poll and flush: receives packets, dispatches them and sends packets. */
 #include <string.h>
 
 #include "core/clock.h"
 #include "net/dpdk/internal.h"
 
-/* Packets after which answers leave before more are looked at: so that both sides work at once. */
+/* After this many packets answers are sent before more packets are handled, so that both sides work
+ * in parallel. */
 #define GROUP_PACKETS 8U
-/* Of a port, after which the turn ends: who sent them hears of it while it may still send. */
+/* Limit for one port in a turn: its senders get acknowledgements while they may still send. */
 #define POLL_PACKETS  64U
-/* Bytes after which grants go out before the turn ends, and before what came is delivered: peers
- * with long packets would wait for both. */
+/* After this many bytes grants are sent before the end of the turn and before delivery: peers that
+ * send long packets would wait for both. */
 #define EARLY_BYTES   65536U
 #define REFUSED_NS    (100 * SL_CLOCK_NS_PER_MS)
 
-/* ---- Packets that leave -----------------------------------------------------------------------
- */
+/* Sending */
 
-/* What is for the queue of the first packet is lost, as in any network. */
+/* Drops all packets for the queue of the first one, as a network may. */
 static void drop_refused(struct sl_dpdk_netif *netif)
 {
     const uint16_t queue = netif->out[0].queue;
@@ -37,8 +37,8 @@ static void drop_refused(struct sl_dpdk_netif *netif)
     netif->port->ops->release(netif->port, lost, lost_count);
 }
 
-/* A queue that takes nothing for long has a peer that looks at it no more: what is for others shall
- * not wait for it, from then on until it takes something. */
+/* A queue that accepts nothing for 100 ms has a peer that no longer reads it. From then on its
+ * packets are dropped until it accepts one, so that packets for other queues do not wait. */
 static void note_refused(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
     const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
@@ -106,8 +106,7 @@ void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     }
 }
 
-/* ---- Packets that arrive ----------------------------------------------------------------------
- */
+/* Receiving */
 
 bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
                   const struct sl_dpdk_parsed *parsed, bool is_misrouted)
@@ -166,8 +165,7 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     return false;
 }
 
-/* ---- The turn ---------------------------------------------------------------------------------
- */
+/* The turn */
 
 static void flush_one(struct sl_dpdk_conn *conn)
 {
@@ -177,7 +175,7 @@ static void flush_one(struct sl_dpdk_conn *conn)
     }
 }
 
-/* Its peer may send more, and shall know of it soon. */
+/* Sends the peer its new grant soon. */
 static void tell_grant(void *ctx, struct sl_dpdk_grant *grant)
 {
     (void)ctx;
@@ -197,7 +195,8 @@ static bool tells(const struct sl_dpdk_conn *conn)
     return conn->ack_now;
 }
 
-/* The rest may find company until the turn ends. */
+/* Flushes the connections that match. The others wait for the end of the turn, so that more frames
+ * may share a packet. */
 static void flush_those(struct sl_dpdk *dpdk, bool (*are)(const struct sl_dpdk_conn *conn))
 {
     for (struct sl_dpdk_conn **at = &dpdk->dirty; *at != NULL;) {
@@ -244,7 +243,7 @@ static uint32_t visit_ready(struct sl_dpdk *dpdk)
     return work;
 }
 
-/* What has come leads to more before the next is looked at. */
+/* Handles the consequences of the last packets before the next group. */
 static uint32_t end_group(struct sl_dpdk *dpdk)
 {
     uint32_t work = 0;
@@ -294,7 +293,7 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     uint32_t work = sl_dpdk_move_close_lost(dpdk, SL_ERR_NO_MEMORY);
-    (void)budget; /* POLL_PACKETS are less */
+    (void)budget; /* POLL_PACKETS is smaller */
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         work += poll_netif(dpdk, &dpdk->netifs[i]);
     }
@@ -304,7 +303,7 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
     if (dpdk->ready != NULL) {
         work += visit_ready(dpdk);
     } else {
-        dpdk->awake = false; /* whoever was to be visited is gone */
+        dpdk->awake = false; /* the connection that set it is gone */
     }
     if (work > 0) {
         dpdk->idle_ns = SL_DPDK_IDLE_NS_MIN;

@@ -3,20 +3,19 @@
 #include "core/assert.h"
 #include "core/clock.h"
 
-/* A queue that takes so long to drain is nothing to act on: peers poll in turns, and share cores.
- */
+/* A queue that drains in this time is ignored: peers poll in turns, and share cores. */
 #define QUEUE_NS_MIN (500 * SL_CLOCK_NS_PER_US)
-/* Of the excess' share, how much the window falls (Swift's beta), in tenths. */
+/* Reduction of the window in tenths of the relative excess (Swift's beta). */
 #define FALL_TENTHS  8U
-/* Losses below this part of what is known of are not answered, nor are the first few. */
+/* Losses are ignored below this part of the counted bytes; so are the first few packets. */
 #define LOSS_PART    8U
 #define LOSS_PACKETS 2U
-/* Over how many packets, up to twice as many, losses are counted. */
+/* Losses are counted over this many packets, up to twice as many. */
 #define LOSS_SPAN    64U
-/* The least window, as a part of a packet: at a round trip of 100 us a packet each 6.4 ms. */
+/* The least window, as a part of a packet: at a round trip of 100 us one packet each 6.4 ms. */
 #define PACKET_PART  64U
-/* The longest pace: who was stopped for a while measures a round trip as long as that, and is not
- * to stop for as many times as long. */
+/* Longest pacing interval: a thread that was stopped measures a long round trip, which must not
+ * stop it for many times as long. */
 #define PACE_NS_MAX  (100 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -50,19 +49,19 @@ static uint64_t delay_ns(const struct sl_dpdk_rtt *rtt)
     return smaller(rtt->latest_ns, rtt->smoothed_ns);
 }
 
-/* The window becomes kept/whole of what it was, and at least half. Below `bytes_min` it does not
- * fall; where it is below already, it stays. */
+/* Multiplies the window by kept/whole, at least 1/2. It does not fall below `bytes_min`; if it is
+ * lower already, it stays. */
 static void fall(struct sl_dpdk_rate *rate, uint64_t kept, uint64_t whole, uint64_t bytes_min,
                  uint64_t now_ns)
 {
     if (rate->bypassed) {
-        /* What one round trip carries is the window that there was in effect. */
+        /* While bypassed, the bytes of one round trip are the effective window. */
         uint64_t came = larger(rate->came_bytes, rate->came_before_bytes);
         came = larger(came, larger(2 * (uint64_t)rate->packet_bytes, bytes_min));
         rate->window_q8 = smaller(came, rate->bytes_max) << 8;
         rate->bypassed = false;
     }
-    /* So that there is room for the product. */
+    /* Prevents overflow of the product. */
     while (whole > UINT16_MAX) {
         whole >>= 1;
         kept >>= 1;
@@ -75,7 +74,8 @@ static void fall(struct sl_dpdk_rate *rate, uint64_t kept, uint64_t whole, uint6
     rate->good_rounds = 0;
 }
 
-/* A round trip has passed since it fell: what is seen now is of what was sent with that window. */
+/* Whether a round trip has passed since the last reduction, so that measurements reflect the new
+ * window. */
 static bool may_fall(const struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt,
                      uint64_t now_ns)
 {
@@ -95,7 +95,7 @@ static void next_round(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt,
     }
 }
 
-/* Forgets the older half when it has counted enough. */
+/* Halves the counts when they are large enough. */
 static void count_told(struct sl_dpdk_rate *rate, uint32_t bytes)
 {
     rate->told_bytes += bytes;
@@ -105,7 +105,7 @@ static void count_told(struct sl_dpdk_rate *rate, uint32_t bytes)
     }
 }
 
-/* By good_rounds + 1 packets in a round trip, that is for each window that came. */
+/* Grows by good_rounds + 1 packets in a round trip, that is for each window acknowledged. */
 static void grow(struct sl_dpdk_rate *rate, uint32_t bytes)
 {
     uint64_t step = (uint64_t)rate->packet_bytes * (rate->good_rounds + 1);
@@ -136,7 +136,7 @@ void sl_dpdk_rate_acknowledged(struct sl_dpdk_rate *rate, const struct sl_dpdk_r
                  now_ns);
         }
     } else if (rate->window_q8 < rate->bytes_min << 8) {
-        /* Losses brought it there, and delay is not what keeps it. */
+        /* Losses, not delay, brought it this low. */
         rate->good_rounds = 0;
         grow(rate, bytes);
     }

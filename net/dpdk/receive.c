@@ -42,20 +42,19 @@ int sl_dpdk_receive_decode_closely(const uint8_t *header, struct sl_frame *out)
 {
     int err = sl_frame_decode(header, out);
     if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        return 0; /* so that the layer above can answer in words */
+        return 0; /* the layer above can answer with a readable error */
     }
     return err;
 }
 
-/* ---- Slots ------------------------------------------------------------------------------------
- */
+/* Slots */
 
 struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message)
 {
     return &receive->slots[message & receive->slots_mask];
 }
 
-/* There is a slot for the message, so far ahead of the head. */
+/* Whether there is a slot for the message at this distance from the head. */
 static bool has_slot(struct sl_dpdk_receiving *receive, uint32_t ahead)
 {
     while (ahead > receive->slots_mask) {
@@ -131,8 +130,7 @@ void sl_dpdk_receive_close(struct sl_dpdk_conn *conn)
     }
 }
 
-/* ---- What comes -------------------------------------------------------------------------------
- */
+/* Received packets */
 
 bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes,
                               uint32_t message_bytes)
@@ -145,7 +143,7 @@ bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, 
     return bytes == (left < piece_bytes ? left : piece_bytes);
 }
 
-/* One of a message whose length is not known: the longest may be meant. */
+/* The same for a message of unknown length: valid if any length fits. */
 static bool may_be_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes)
 {
     uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
@@ -153,7 +151,7 @@ static bool may_be_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint3
            offset < SL_FRAME_HEADER_BYTES + SL_LIMIT_FRAME_PAYLOAD_BYTES;
 }
 
-/* Bytes that have not come before. False: more than the peer was granted. */
+/* Counts new bytes as arrived. False: the peer exceeds its grant. */
 static bool admit(struct sl_dpdk_conn *conn, uint32_t bytes)
 {
     if (!sl_dpdk_grant_allows(&conn->grant, bytes)) {
@@ -163,7 +161,8 @@ static bool admit(struct sl_dpdk_conn *conn, uint32_t bytes)
     return true;
 }
 
-/* The packet waits for its message's turn, unless there are too many, or it is there already. */
+/* Parks the packet until its message is at the head. Not if too many are parked, or this piece is
+ * parked already. */
 static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
                                const struct sl_dpdk_packet *packet,
                                const struct sl_dpdk_parsed *parsed)
@@ -193,7 +192,7 @@ static uint64_t bit_of(const struct sl_dpdk_conn *conn, uint32_t offset)
     return 1ULL << offset / sl_dpdk_piece_bytes(conn);
 }
 
-/* The piece has not come before. */
+/* The piece is new. */
 static void place_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot, uint32_t offset,
                         const uint8_t *body, uint32_t bytes)
 {
@@ -221,7 +220,7 @@ static enum sl_dpdk_taken take_short(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     return SL_DPDK_TAKEN;
 }
 
-/* Those that came before the first, which says how long it is. False: they are no pieces of it. */
+/* Copies the pieces that arrived before the first one, which has the length. False: malformed. */
 static bool place_parked_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
 {
     while (slot->parked != NULL) {
@@ -237,8 +236,9 @@ static bool place_parked_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
     return true;
 }
 
-/* Memory for a short message. The message of a stranger that is whole and next goes up at once, so
- * it may use any; what a stranger makes us keep comes out of the strangers' share. */
+/* Memory for a short message. A complete message of an unauthenticated peer at the head is
+ * delivered at once, so that it may use any share. Other messages of such peers use the strangers'
+ * share. */
 static uint8_t *get_memory(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed,
                            uint32_t bytes, bool is_whole, struct sl_dpdk_block **block)
 {
@@ -266,7 +266,7 @@ static enum sl_dpdk_taken begin_short(struct sl_dpdk_conn *conn, struct sl_dpdk_
                : SL_DPDK_PROTOCOL_ERROR;
 }
 
-/* The header that the first piece of the slot's message brought before; NULL: none has come. */
+/* The frame header of the slot's parked first piece; NULL: none. */
 static const uint8_t *find_header(const struct sl_dpdk_slot *slot)
 {
     const struct sl_dpdk_parked *at = slot->parked;
@@ -276,23 +276,23 @@ static const uint8_t *find_header(const struct sl_dpdk_slot *slot)
     return at == NULL ? NULL : at->body;
 }
 
-/* A first piece that comes again must say the same: everything after it relies on the length. */
+/* A repeated first piece must have the same header: the length depends on it. */
 static bool says_the_same(const struct sl_dpdk_receiving *receive, const struct sl_dpdk_slot *slot,
                           const uint8_t *header)
 {
     const uint8_t *before = find_header(slot);
     uint8_t known[SL_FRAME_HEADER_BYTES];
     if (slot->bytes == 0) {
-        return true; /* it is the first one */
+        return true; /* it is new */
     }
-    if (before == NULL) { /* there was no room to keep it: only the head remembers it then */
+    if (before == NULL) { /* there was no room to park it: then only the head's frame is known */
         sl_frame_encode(&receive->frame, known);
         before = known;
     }
     return memcmp(before, header, SL_FRAME_HEADER_BYTES) == 0;
 }
 
-/* The first piece of a message has the frame's header. */
+/* Handles the first piece of a message, which has the frame header. */
 static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
                                      const struct sl_dpdk_packet *packet,
                                      const struct sl_dpdk_parsed *parsed)
@@ -315,7 +315,7 @@ static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     if (taken != SL_DPDK_NO_ROOM) {
         slot->bytes = bytes;
     } else if (parsed->header.message == receive->head) {
-        begin_slot(receive, slot, SL_DPDK_SLOT_PARKED); /* what follows needs to know this much */
+        begin_slot(receive, slot, SL_DPDK_SLOT_PARKED); /* later pieces need the length */
         slot->bytes = bytes;
         receive->is_known = true;
         receive->frame = frame;
@@ -377,8 +377,8 @@ static enum sl_dpdk_taken take_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_
     return SL_DPDK_TAKEN;
 }
 
-/* Not while it is we who have no memory: what came would have to be parked. Nor for a stranger, who
- * may send no long message. */
+/* The peer has more queued: raises its grant. Not while `sink` has no memory, since the data would
+ * have to be parked; nor for an unauthenticated peer, which may send no long message. */
 static void note_more(struct sl_dpdk_conn *conn)
 {
     const struct sl_dpdk_receiving *receive = conn->receive;
@@ -393,10 +393,10 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
     struct sl_dpdk_receiving *receive = conn->receive;
     const struct sl_dpdk_header *header = &parsed->header;
     if (sl_dpdk_before(header->message, receive->head)) {
-        return SL_DPDK_TAKEN; /* it has been delivered */
+        return SL_DPDK_TAKEN; /* already delivered */
     }
     if (!has_slot(receive, header->message - receive->head)) {
-        return SL_DPDK_NO_ROOM; /* many short ones behind one for which there is no memory */
+        return SL_DPDK_NO_ROOM; /* many short messages behind one that waits for memory */
     }
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, header->message);
     enum sl_dpdk_taken taken = header->kind == SL_DPDK_BUNDLE
@@ -408,8 +408,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
     return taken;
 }
 
-/* ---- What is delivered ------------------------------------------------------------------------
- */
+/* Delivery */
 
 bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn)
 {
@@ -430,8 +429,8 @@ static void consume(struct sl_dpdk_conn *conn, uint32_t bytes)
     sl_dpdk_grant_consumed(&conn->dpdk->grants, &conn->grant, bytes);
 }
 
-/* The next frame of the train at the head; the slot moves behind it. NULL: it is none, and the
- * connection has ended. */
+/* The next frame of the bundle at the head; advances the slot. NULL: malformed, and the connection
+ * has ended. */
 static const uint8_t *next_frame(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
                                  struct sl_frame *frame)
 {
@@ -452,7 +451,7 @@ static const uint8_t *next_frame(struct sl_dpdk_conn *conn, struct sl_dpdk_slot 
     return payload;
 }
 
-/* The slot is up to date whenever an upcall is made: the connection may leave in it. */
+/* The slot is up to date at each upcall, since the connection may migrate in it. */
 static void deliver_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
 {
     struct sl_dpdk_block *block = slot->block;
@@ -465,7 +464,7 @@ static void deliver_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
         left = slot->bytes;
         block->refs++;
         if (left == 0) {
-            block->refs--; /* the slot's */
+            block->refs--; /* the slot's reference */
             sl_dpdk_receive_pass(conn->receive);
         }
         sl_dpdk_receive_report(conn, &frame, payload, block);
@@ -482,14 +481,14 @@ static bool deliver_short(struct sl_dpdk_conn *conn, const struct sl_dpdk_slot *
     }
     const uint8_t *memory = slot->memory;
     struct sl_dpdk_block *block = slot->block;
-    (void)sl_dpdk_receive_decode(memory, &frame); /* as before */
+    (void)sl_dpdk_receive_decode(memory, &frame); /* valid: checked on arrival */
     consume(conn, slot->bytes);
     sl_dpdk_receive_pass(conn->receive);
     sl_dpdk_receive_report(conn, &frame, memory + SL_FRAME_HEADER_BYTES, block);
     return true;
 }
 
-/* Whether it did something. */
+/* Returns whether it did work. */
 static bool deliver_head(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(conn->receive, conn->receive->head);

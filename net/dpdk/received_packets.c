@@ -5,8 +5,8 @@
 #include "core/assert.h"
 #include "net/dpdk/wire.h"
 
-/* The bit of number n is bits[n / 64 % WORDS] >> n % 64. Only those of numbers in (next, end) are
- * ever set, so that a bit is 0 when its number comes into the window. */
+/* The bit of number n is bits[n / 64 % WORDS] >> n % 64. Only bits of numbers in (next, end) are
+ * set, so that a bit is 0 when its number enters the window. */
 #define WORDS (SL_DPDK_RECEIVED_PACKETS / 64)
 
 static uint64_t *word_of(struct sl_dpdk_received_packets *received, uint32_t sequence)
@@ -24,7 +24,7 @@ void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *received, ui
     *received = (struct sl_dpdk_received_packets){.next = first, .end = first};
 }
 
-/* Past what has come already, word by word. */
+/* Advances `next` past received numbers, a word at a time. */
 static void advance(struct sl_dpdk_received_packets *received)
 {
     while (received->next != received->end) {
@@ -41,7 +41,7 @@ static void advance(struct sl_dpdk_received_packets *received)
     }
 }
 
-/* Forgets the bits of count numbers from `next` on. */
+/* Clears the bits of `count` numbers from `next` on. */
 static void clear(struct sl_dpdk_received_packets *received, uint32_t count)
 {
     for (uint32_t sequence = received->next; count > 0;) {

@@ -1,29 +1,28 @@
-/* The receiver's memory of numbered packets: which have come, so that each is taken once and the
- * sender hears which. A lost packet's number never comes: its content does, under another, and the
- * sender says by each packet (`behind`) which numbers need not be waited for. Owner reactor; pure.
- */
+/* received_packets records which numbered packets a receiver has, so that it takes each once and
+ * acknowledges it. The number of a lost packet never arrives: its content comes under another
+ * number. Each packet's `behind` tells which numbers are settled. Owner reactor; pure. */
 #ifndef SL_NET_DPDK_RECEIVED_PACKETS_H
 #define SL_NET_DPDK_RECEIVED_PACKETS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers ahead of the first that is missing; 2^n, as SL_DPDK_SENT_PACKETS. */
+/* Window of numbers from the first missing one on; 2^n, as SL_DPDK_SENT_PACKETS. */
 #define SL_DPDK_RECEIVED_PACKETS 4096U
-/* By so much an honest peer's words may be apart from ours: what is sent into a network that loses
- * all, until the peer is given up, is far less. */
+/* The largest plausible distance between a peer's number and ours. A sender that loses everything
+ * until it is declared dead sends far fewer packets. */
 #define SL_DPDK_RECEIVED_JUMP    65536U
 
 struct sl_dpdk_received_packets {
     uint64_t bits[SL_DPDK_RECEIVED_PACKETS / 64];
-    uint32_t next;    /* all before have come, or are settled: `acknowledged` of our packets */
-    uint32_t end;     /* one past the largest that has */
-    uint32_t unacked; /* come since an acknowledgement was written */
+    uint32_t next;    /* all before are received or settled: `acknowledged` in our packets */
+    uint32_t end;     /* largest received, plus one */
+    uint32_t unacked; /* received since the last acknowledgement */
 };
 
 void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *received, uint32_t first);
 
-/* Whether an honest sender may say so: what settle returns. */
+/* Whether an honest sender can send these numbers; settle returns the same. */
 static inline bool sl_dpdk_received_packets_allows(const struct sl_dpdk_received_packets *received,
                                                    uint32_t sequence, uint32_t behind)
 {
@@ -31,29 +30,29 @@ static inline bool sl_dpdk_received_packets_allows(const struct sl_dpdk_received
            sequence - received->next + SL_DPDK_RECEIVED_JUMP <= 2 * SL_DPDK_RECEIVED_JUMP;
 }
 
-/* First for every packet of a connection, numbered or not, with what its header says: all numbers
- * before sequence - behind count as if they had come. False: no honest sender says so; drop it. */
+/* Must be called first for every packet of a connection, numbered or not. All numbers before
+ * sequence - behind count as received. False: no honest sender sends this; drop the packet. */
 bool sl_dpdk_received_packets_settle(struct sl_dpdk_received_packets *received, uint32_t sequence,
                                      uint32_t behind);
 
 enum sl_dpdk_received_packets_answer {
     SL_DPDK_RECEIVED_NEW,
-    SL_DPDK_RECEIVED_AGAIN,  /* it has come before; acknowledge once more */
-    SL_DPDK_RECEIVED_OUTSIDE /* no honest sender uses this number now: drop it */
+    SL_DPDK_RECEIVED_AGAIN,  /* received before; acknowledge again */
+    SL_DPDK_RECEIVED_OUTSIDE /* no honest sender uses this number now; drop it */
 };
 
-/* Only asks, of a numbered packet, after settle. */
+/* Classifies a numbered packet, after settle. Changes nothing. */
 enum sl_dpdk_received_packets_answer
 sl_dpdk_received_packets_ask(const struct sl_dpdk_received_packets *received, uint32_t sequence);
 
-/* It has been taken: NEW only. One that could not be taken (no room) is not told, and comes again.
- */
+/* Records a NEW packet as received. A packet for which there was no room is not recorded and is
+ * retransmitted. */
 void sl_dpdk_received_packets_take(struct sl_dpdk_received_packets *received, uint32_t sequence);
 
-/* The words of an acknowledgement whose `acknowledged` is seen->next; returns how many: as many as
- * reach the largest that has come, or `max` of them, the earliest; 0 when nothing has come beyond.
- * So their number alone says that one has come for which the last word is needed. Leaves `unacked`
- * to the caller. */
+/* Writes the SACK words of an acknowledgement whose `acknowledged` is received->next. Returns their
+ * number: as many as reach the largest received number, at most `max`, the earliest first; 0 if
+ * nothing is received beyond. So the word count alone tells the sender that a packet covered by the
+ * last word has arrived. Leaves `unacked` unchanged. */
 uint32_t sl_dpdk_received_packets_words(const struct sl_dpdk_received_packets *received,
                                         uint64_t *words, uint32_t max);
 

@@ -1,6 +1,6 @@
-/* Rings of items that numbers lead to, which ascend and run over: item n is items[n & mask]. They
- * begin small, so that idle connections cost little, and double when they are full. Items that come
- * into use are zeros, or what was there before. Pure. */
+/* A ring maps ascending numbers, which wrap around, to items: item n is items[n & mask]. It starts
+ * small, so that idle connections cost little memory, and doubles when full. A new item is zero or
+ * has old content. Pure. */
 #ifndef SL_NET_DPDK_RING_H
 #define SL_NET_DPDK_RING_H
 
@@ -9,15 +9,15 @@
 
 #define SL_DPDK_RING_LEAST 16U
 
-/* NULL: no memory. The caller frees them. */
+/* Returns the items, which the caller frees. NULL: no memory. */
 void *sl_dpdk_ring_open(uint32_t *mask, size_t item_bytes);
 
-/* Twice as many, with those of the numbers from first up to `end`; the old ones are freed. NULL: no
- * memory, and all is as it was. */
+/* Doubles the ring, keeps the items first to end - 1 and frees the old array. NULL: no memory, and
+ * nothing changed. */
 void *sl_dpdk_ring_grow(void *items, uint32_t *mask, size_t item_bytes, uint32_t first,
                         uint32_t end);
 
-/* Of a ring that holds nothing: as few as at first; or as it was. */
+/* Shrinks an empty ring to its initial size. Returns the old array if there is no memory. */
 void *sl_dpdk_ring_shrink(void *items, uint32_t *mask, size_t item_bytes);
 
 #endif

@@ -1,5 +1,4 @@
-/* Which port and which queue lead to a peer, and the headers that every packet to it begins with.
- */
+/* Selects the port and queue to a peer and builds the headers of its packets. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -7,8 +6,7 @@
 #include "net/dpdk/internal.h"
 #include "net/dpdk/neighbour_packet.h"
 
-/* ---- Addresses --------------------------------------------------------------------------------
- */
+/* Addresses */
 
 bool sl_dpdk_route_is_v4(const struct in6_addr *ip)
 {
@@ -78,8 +76,8 @@ static bool is_beside(const struct sl_dpdk_self *self, const struct in6_addr *ip
     return true;
 }
 
-/* The port that the address is beside, else one that has a gateway, else the first of its family.
- */
+/* Prefers a netif with the address on-link (longest prefix), then one with a gateway, then any of
+ * its family. */
 struct sl_dpdk_netif *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_addr *ip)
 {
     struct sl_dpdk_netif *best = NULL;
@@ -99,8 +97,7 @@ struct sl_dpdk_netif *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_
     return best;
 }
 
-/* ---- Routes and queues ------------------------------------------------------------------------
- */
+/* Routes and queues */
 
 static uint16_t owner_of(const struct sl_dpdk_queues *queues, uint16_t queue)
 {
@@ -108,7 +105,6 @@ static uint16_t owner_of(const struct sl_dpdk_queues *queues, uint16_t queue)
                                      : queue % queues->reactors);
 }
 
-/* One of ours by which a packet gets to the peer's reactor, where there is such a queue. */
 uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours, const struct sl_dpdk_queues *theirs)
 {
     const bool leads = ours->straight && theirs->straight && theirs->queues == ours->queues &&
@@ -141,7 +137,7 @@ void sl_dpdk_route_learn(struct sl_dpdk_conn *conn, const uint8_t mac[6])
     }
 }
 
-/* What cannot be is taken as not said. */
+/* Inconsistent queues count as none. */
 struct sl_dpdk_queues sl_dpdk_route_queues(const struct sl_dpdk_hello *hello)
 {
     const bool is_sane = hello->queues != 0 && hello->reactors != 0 &&
@@ -191,7 +187,7 @@ bool sl_dpdk_route_find(struct sl_dpdk_conn *conn)
     return true;
 }
 
-/* Whoever leads to the peer may be known now, or be at another Ethernet address. */
+/* Updates the route after news in the neighbour table. */
 static void follow(struct sl_dpdk_conn *conn)
 {
     uint8_t mac[6];
@@ -206,7 +202,8 @@ static void follow(struct sl_dpdk_conn *conn)
     }
 }
 
-/* An answer, or the question for its own address by which one says that it has moved. */
+/* Whether all reactors need the packet: an answer, or an announcement (a request for the sender's
+ * own address). */
 static bool is_for_all(const uint8_t *bytes, uint32_t length)
 {
     struct sl_dpdk_neighbour_said said;

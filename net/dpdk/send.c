@@ -3,26 +3,23 @@
 #include "core/clock.h"
 #include "net/dpdk/send.h"
 
-/* One connection sends no more in a turn, so that others get their part of the device's queue, and
- * what came meanwhile is looked at. */
+/* Limit for one connection in a turn, so that others get their share of the device queue and
+ * received packets are handled. */
 #define TURN_PACKETS     64U
 
-/* The longest pause before a peer is asked whether it has granted more. */
+/* Largest wait before the peer is asked whether it has granted more. */
 #define ASK_NS_MAX       (250 * SL_CLOCK_NS_PER_MS)
 
-/* How often a long probe is sent again when it is lost, before it is asked for anew: where many
- * packets are lost one gets through. */
+/* How often a lost full-size probe is retransmitted at once: under heavy loss one arrives. */
 #define WIDE_TRIES       8U
 
-/* What is shorter is copied: a device that gathers has more to do for it. */
+/* Shorter data is copied: gathering costs the device more. */
 #define GATHER_BYTES_MIN 512U
 
-/* Short frames together, in a train, are copied once where they are received; longer ones would be
- * asked for by `sink`. */
+/* Frames of a bundle are copied once by the receiver; longer frames go to a `sink`. */
 #define TRAIN_BYTES_MAX  (SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES)
 
-/* ---- A packet ---------------------------------------------------------------------------------
- */
+/* A packet */
 
 struct draft {
     struct sl_dpdk_conn *conn;
@@ -31,15 +28,15 @@ struct draft {
     uint32_t sack_words;
 };
 
-/* The connection wants another turn, without waiting for anything. */
+/* Requests another turn at once. */
 static void go_on(struct sl_dpdk_conn *conn)
 {
     conn->send->goes_on = true;
     sl_dpdk_mark_ready(conn);
 }
 
-/* body_bytes: that its content will have at least. Words of an acknowledgement that do not fit
- * beside go alone. False: the port has no memory now. */
+/* Starts a packet. body_bytes: least length of its content. SACK words that do not fit beside it
+ * are sent in an ACK. False: the port has no buffer now. */
 static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_bytes)
 {
     uint64_t words[SL_DPDK_SACK_WORDS];
@@ -68,7 +65,7 @@ static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_
     return true;
 }
 
-/* How much more there may be in the body. */
+/* Free bytes of the body. */
 static uint32_t room_of(const struct draft *draft)
 {
     return draft->conn->body_max - draft->body.bytes;
@@ -80,7 +77,7 @@ static bool tells_all(const struct draft *draft)
     return draft->sack_words > 0 || conn->received.end == conn->received.next;
 }
 
-/* header: kind, message, offset and flags are filled. */
+/* header: kind, message, offset and flags are set. */
 static void emit(struct draft *draft, struct sl_dpdk_header *header)
 {
     struct sl_dpdk_conn *conn = draft->conn;
@@ -106,17 +103,16 @@ static void emit(struct draft *draft, struct sl_dpdk_header *header)
     }
 }
 
-/* ---- One connection's turn --------------------------------------------------------------------
- */
+/* The turn of one connection */
 
 struct turn {
     struct sl_dpdk_conn *conn;
     uint64_t now_ns, when_ns;
-    uint64_t room;    /* what the rate lets go */
-    uint32_t packets; /* that may follow */
+    uint64_t room;    /* bytes that congestion control permits */
+    uint32_t packets; /* remaining packets of this turn */
 };
 
-/* A numbered packet: what it carries is remembered until the peer has it. */
+/* Sends a numbered packet and records its content. */
 static void emit_numbered(struct turn *turn, struct draft *draft, struct sl_dpdk_header *header,
                           uint32_t content_bytes)
 {
@@ -159,7 +155,7 @@ static bool may_send(struct turn *turn)
     return turn->room > 0;
 }
 
-/* The end of the body, which the device reads where it lies, until *reading says so. */
+/* Adds the end of the body, which the device reads in place until it decrements *reading. */
 static void add_tail(struct draft *draft, const uint8_t *from, uint32_t bytes, uint32_t *reading)
 {
     draft->packet.tail = from;
@@ -173,7 +169,7 @@ static void add_tail(struct draft *draft, const uint8_t *from, uint32_t bytes, u
     }
 }
 
-/* A piece of a message. */
+/* Adds a piece of a message. */
 static void add_piece(struct draft *draft, struct sl_dpdk_message *message, uint32_t offset,
                       uint32_t bytes)
 {
@@ -192,8 +188,7 @@ static void add_piece(struct draft *draft, struct sl_dpdk_message *message, uint
     }
 }
 
-/* ---- What is lost -----------------------------------------------------------------------------
- */
+/* Retransmissions */
 
 static bool send_again(struct turn *turn)
 {
@@ -218,8 +213,7 @@ static bool send_again(struct turn *turn)
     return true;
 }
 
-/* ---- What is new ------------------------------------------------------------------------------
- */
+/* New content */
 
 static uint32_t granted_left(const struct sl_dpdk_conn *conn)
 {
@@ -244,7 +238,7 @@ static uint32_t entry_bytes(const struct sl_dpdk_entry *entry)
     return entry->head_bytes + entry->payload_bytes;
 }
 
-/* And not in packets yet, as far as the next frame tells of those behind. */
+/* Bytes not in packets yet, estimated from the length of the next entry. */
 static uint64_t queued_bytes(const struct sl_dpdk_conn *conn)
 {
     const struct sl_dpdk_sending *send = conn->send;
@@ -328,7 +322,7 @@ static void begin_pieces(struct sl_dpdk_conn *conn, uint32_t bytes)
     conn->dpdk->stats.frames_sent++;
 }
 
-/* False: it does not go now. */
+/* False: it cannot be sent now. */
 static bool send_new(struct turn *turn)
 {
     struct sl_dpdk_conn *conn = turn->conn;
@@ -348,8 +342,7 @@ static bool send_new(struct turn *turn)
     return padded <= granted_left(conn) && send_bundle(turn, padded);
 }
 
-/* ---- What has no content ----------------------------------------------------------------------
- */
+/* Packets without content */
 
 static bool send_moved(struct turn *turn)
 {
@@ -368,8 +361,7 @@ static bool send_moved(struct turn *turn)
     return true;
 }
 
-/* With our id, for a peer that has begun anew and knows of nothing; as long as a piece, where that
- * is what is asked about. */
+/* Sends a PROBE with our id, for a peer that has restarted; full size if wide_due. */
 static bool send_probe(struct turn *turn)
 {
     struct sl_dpdk_conn *conn = turn->conn;
@@ -391,7 +383,7 @@ static bool send_probe(struct turn *turn)
     return true;
 }
 
-/* Each of these is sent whatever the rate is, and due again when it is lost. */
+/* These packets ignore congestion control, and are due again when lost. */
 static void send_due(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
@@ -417,7 +409,8 @@ static void send_fin(struct turn *turn)
     }
 }
 
-/* Nothing of ours is on its way that would tell of a loss. */
+/* Probes the peer if content waits for a grant and nothing is in flight: no acknowledgement would
+ * reveal that the grant was lost. */
 static void ask_for_grant(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
@@ -501,7 +494,7 @@ void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 {
     struct sl_dpdk_packet packet;
     if (!sl_dpdk_get_unnumbered(netif, &packet)) {
-        return; /* whoever waits for it asks again */
+        return; /* the peer repeats its request */
     }
     uint32_t before = sl_dpdk_write(packet.bytes, route, header);
     memcpy(packet.bytes + before, body, header->body_bytes);

@@ -55,8 +55,7 @@ bool sl_dpdk_send_is_done(const struct sl_dpdk_conn *conn)
     return conn->send->head == conn->send->tail;
 }
 
-/* ---- Memory -----------------------------------------------------------------------------------
- */
+/* Memory */
 
 static bool grow_entries(struct sl_dpdk_sending *send)
 {
@@ -74,7 +73,7 @@ static bool has_room(struct sl_dpdk_sending *send)
     return send->tail - send->head <= send->entries_mask || grow_entries(send);
 }
 
-/* Not while the device counts in one of them what it has read. */
+/* The ring does not move while the device has pointers to `reading` counts in it. */
 bool sl_dpdk_queue_takes_message(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;
@@ -124,8 +123,7 @@ uint32_t sl_dpdk_send_progress(const struct sl_dpdk_conn *conn)
     return conn->offered + conn->send->message_first;
 }
 
-/* ---- What is taken ----------------------------------------------------------------------------
- */
+/* Queued frames */
 
 uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
                             uint32_t count)
@@ -152,8 +150,7 @@ uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_fram
     return taken;
 }
 
-/* ---- What has come ----------------------------------------------------------------------------
- */
+/* Acknowledged messages */
 
 static bool first_has_come(struct sl_dpdk_sending *send)
 {
@@ -161,7 +158,7 @@ static bool first_has_come(struct sl_dpdk_sending *send)
            sl_dpdk_message_at(send, send->message_first)->pending == 0;
 }
 
-/* What has come may still be in a packet that was sent again, and that the device has not read. */
+/* An acknowledged message may also be in a retransmission that the device has not read yet. */
 static void advance(struct sl_dpdk_sending *send)
 {
     const struct sl_dpdk_message *first;
@@ -204,7 +201,8 @@ void sl_dpdk_send_all_came(struct sl_dpdk_conn *conn)
     }
 }
 
-/* The end of the run that begins at the head, when all of it has come; else the head. */
+/* The end of the run of coalesced entries at the head if all of it is acknowledged; else the head.
+ */
 static uint32_t sent_run(struct sl_dpdk_sending *send)
 {
     if (send->head == send->done) {
@@ -229,13 +227,13 @@ static bool reports_to(const struct sl_dpdk_conn *conn)
 static void take_out(struct sl_dpdk_sending *send, uint32_t end)
 {
     send->head = end;
-    if (end == send->tail) { /* the same memory again, while it is warm */
+    if (end == send->tail) { /* reuse the same memory, which is in the cache */
         send->head = send->done = send->tail = 0;
         send->next = (struct sl_dpdk_place){0};
     }
 }
 
-/* The upcalls may queue more, and may disconnect. */
+/* The upcalls may queue more frames, and may disconnect. */
 void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;

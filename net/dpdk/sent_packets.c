@@ -11,14 +11,14 @@
 
 /* RFC 9002, section 6.1.1 */
 #define REORDERED_MAX        3U
-/* A later packet that came is by itself a sign of loss, as queues keep the order. The least age
- * leaves room for devices that send by several queues. */
+/* A later packet that arrived is in itself a sign of loss, as queues keep the order. The least age
+ * allows for devices that send on several queues. */
 #define LOSS_NS_MIN          (20 * SL_CLOCK_NS_PER_US)
 #define RTO_NS_MIN           SL_CLOCK_NS_PER_MS
 #define RTO_NS_MAX           (250 * SL_CLOCK_NS_PER_MS)
 #define RTO_NS_UNKNOWN       (250 * SL_CLOCK_NS_PER_MS)
 #define TIMEOUTS_TO_LOSE_ALL 3U
-/* What a probe waits beyond a round trip, at least: peers poll in turns. */
+/* Least probe delay beyond a round trip: peers poll in turns. */
 #define PROBE_NS_MIN         (50 * SL_CLOCK_NS_PER_US)
 
 enum state { SETTLED = 0, OUTSTANDING = 1 };
@@ -106,7 +106,7 @@ static void settle(struct sl_dpdk_sent_packets *sent_packets,
     sent_packets->outstanding_bytes -= sent_packet->body_bytes;
 }
 
-/* Past what is settled. */
+/* Advances `first` past settled packets. */
 static void advance(struct sl_dpdk_sent_packets *sent_packets)
 {
     while (sent_packets->first != sent_packets->next &&
@@ -118,9 +118,10 @@ static void advance(struct sl_dpdk_sent_packets *sent_packets)
     }
 }
 
-/* ---- loss ------------------------------------------------------------------------------------ */
+/* Loss */
 
-/* The age beyond which a packet is lost when a later one has come: 9/8 of the round trip time. */
+/* The age at which a packet counts as lost after a later one arrived: 9/8 of the round trip time.
+ */
 static uint64_t loss_age_ns(const struct sl_dpdk_rtt *rtt)
 {
     uint64_t rtt_ns = rtt->latest_ns > rtt->smoothed_ns ? rtt->latest_ns : rtt->smoothed_ns;
@@ -135,8 +136,8 @@ static void lose(struct sl_dpdk_sent_packets *sent_packets, struct sl_dpdk_sent_
     events->lost(events->ctx, sent_packet);
 }
 
-/* Of what was sent before the last that came; sets loss_ns to when the oldest of it that is not
- * lost yet will be. */
+/* Finds lost packets among those before the largest acknowledged. Sets loss_ns to when the oldest
+ * remaining one will be lost. */
 static void find_lost(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
                       const struct sl_dpdk_flight_events *events)
 {
@@ -149,7 +150,7 @@ static void find_lost(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns
         }
         if (sent_packets->largest_acked - n <= REORDERED_MAX &&
             sent_packet->sent_ns + age_ns > now_ns) {
-            /* Those behind it are younger, and have had no more pass them. */
+            /* Later packets are younger, and fewer packets have passed them. */
             sent_packets->loss_ns = sent_packet->sent_ns + age_ns;
             break;
         }
@@ -158,7 +159,7 @@ static void find_lost(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns
     advance(sent_packets);
 }
 
-/* ---- acknowledgements ------------------------------------------------------------------------ */
+/* Acknowledgements */
 
 static bool is_outstanding(const struct sl_dpdk_sent_packets *sent_packets, uint32_t sequence)
 {
@@ -176,8 +177,8 @@ static void came(struct sl_dpdk_sent_packets *sent_packets, uint32_t sequence,
     }
 }
 
-/* One past the last packet of which the words tell, or know: that there are so many of them says
- * that one has come for which the last is needed. */
+/* The last packet that the words report, plus one; at least one covered by the last word has
+ * arrived. */
 static uint32_t words_end(uint32_t acknowledged, const uint64_t *sack, uint32_t sack_words)
 {
     if (sack_words == 0) {
@@ -188,7 +189,7 @@ static uint32_t words_end(uint32_t acknowledged, const uint64_t *sack, uint32_t 
     return acknowledged + 2 + 64 * (sack_words - 1) + bit;
 }
 
-/* The last packet that an acknowledgement is the first to tell of. */
+/* The largest newly acknowledged packet. */
 static bool find_newest(const struct sl_dpdk_sent_packets *sent_packets, uint32_t acknowledged,
                         const uint64_t *sack, uint32_t sack_words, uint32_t *newest)
 {
@@ -252,7 +253,7 @@ bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets
     return true;
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* Timers */
 
 static uint64_t timeout_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
@@ -265,7 +266,7 @@ static uint64_t timeout_ns(const struct sl_dpdk_sent_packets *sent_packets)
     return ns < sent_packets->rto_max_ns ? ns : sent_packets->rto_max_ns;
 }
 
-/* As a tail loss probe (RFC 8985, section 7), and a probe timeout (RFC 9002, section 6.2). */
+/* As a tail loss probe (RFC 8985, section 7) and a probe timeout (RFC 9002, section 6.2). */
 static uint64_t probe_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
     const struct sl_dpdk_rtt *rtt = &sent_packets->rtt;
@@ -277,7 +278,7 @@ static uint64_t probe_ns(const struct sl_dpdk_sent_packets *sent_packets)
                : (rtt->smoothed_ns + more_ns) << sent_packets->probes;
 }
 
-/* How long it is to be quiet before the peer is asked. */
+/* The time without progress before the peer is probed. */
 static uint64_t patience_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
     uint64_t probe = probe_ns(sent_packets), timeout = timeout_ns(sent_packets);

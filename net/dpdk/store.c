@@ -7,26 +7,26 @@
 
 #define BLOCK_BYTES     (64U << 10)
 #define BLOCK_COUNT     128U
-#define BLOCKS_HEAD     32U /* of them, for messages at the head only */
-#define BLOCKS_STRANGER 16U /* of them at most for peers that are not welcome yet */
-#define STRANGER_PART   8U  /* of the packets that may wait */
+#define BLOCKS_HEAD     32U /* of these for messages at the head only */
+#define BLOCKS_STRANGER 16U /* of these at most for unauthenticated peers */
+#define STRANGER_PART   8U  /* unauthenticated peers' part of the parked packets */
 
 static_assert(SL_DPDK_SHORT_BYTES <= BLOCK_BYTES, "a block holds any short message");
 
 struct sl_dpdk_store {
-    uint8_t *memory; /* of all blocks; what was never needed is never touched */
+    uint8_t *memory; /* of all blocks; unused pages are never touched */
     struct sl_dpdk_block *current, *free;
-    struct sl_dpdk_block *strangers; /* as `current`, for strangers */
+    struct sl_dpdk_block *strangers; /* as `current`, for unauthenticated peers */
     uint32_t free_count, stranger_count;
     struct sl_dpdk_block *lonely; /* a list */
     struct sl_dpdk_block blocks[BLOCK_COUNT];
-    /* Packets that wait. Half of what each port can lend, so that others still come. */
-    uint32_t waiting[SL_DPDK_PORTS];           /* of each side */
-    uint32_t strangers_waiting[SL_DPDK_PORTS]; /* those of strangers */
+    /* Parked packets, at most half of what each port lends, so that others still arrive. */
+    uint32_t waiting[SL_DPDK_PORTS];           /* by netif */
+    uint32_t strangers_waiting[SL_DPDK_PORTS]; /* those of unauthenticated peers */
     struct sl_dpdk_parked *parked, *parked_free;
     uint32_t parked_fresh; /* the first that was never used */
-    /* Of strays, by the place in `parked`; NULL where there are none. What was never needed is
-     * never touched. */
+    /* Copies of misrouted packets, by the index in `parked`; NULL if there can be none. Unused
+     * pages are never touched. */
     uint8_t *copies;
     size_t copies_bytes;
     uint32_t copy_bytes;
@@ -65,7 +65,7 @@ static void put_free(struct sl_dpdk_store *store, struct sl_dpdk_block *block)
     store->free_count++;
 }
 
-/* All sides' that may wait together. False: no memory. */
+/* Allocates the parked packets of all netifs. False: no memory. */
 static bool open_parked(const struct sl_dpdk *dpdk, struct sl_dpdk_store *store)
 {
     size_t count = 1;
@@ -121,10 +121,9 @@ void sl_dpdk_store_close(struct sl_dpdk *dpdk)
     dpdk->store = NULL;
 }
 
-/* ---- Blocks -----------------------------------------------------------------------------------
- */
+/* Blocks */
 
-/* The block that the share fills from now on, or NULL. */
+/* Takes a free block for the share, or NULL. */
 static struct sl_dpdk_block *next_block(struct sl_dpdk_store *store, enum sl_dpdk_share share)
 {
     const bool is_stranger = share == SL_DPDK_SHARE_STRANGER;
@@ -210,8 +209,7 @@ void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *bloc
     store->lonely = block;
 }
 
-/* ---- Packets that wait ------------------------------------------------------------------------
- */
+/* Parked packets */
 
 static struct sl_dpdk_parked *get_parked(struct sl_dpdk_store *store)
 {

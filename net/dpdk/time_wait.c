@@ -1,6 +1,6 @@
-/* Ids that were ours: a peer that has not heard of the end is told again when it speaks; what is
- * meant for a connection that went to another reactor is passed on. A table with one place for each
- * hash, where the newest displaces: it is a courtesy, and peers come to their end without it. */
+/* Keeps ids of ended and migrated connections for a while. A peer that still sends for an ended one
+ * gets the RESET again; a packet for a migrated one is forwarded. A direct-mapped table, in which
+ * the newest entry replaces the old one: it is an optimisation, since peers time out without it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define PASTS    1024U /* 2^n */
 #define AGAIN_NS SL_CLOCK_NS_PER_MS
-#define LEAST_NS (10 * SL_CLOCK_NS_PER_S) /* a cookie that was good is so no longer */
+#define LEAST_NS (10 * SL_CLOCK_NS_PER_S) /* longer than a cookie is valid */
 
 enum time_wait_kind { NOBODY, ENDED, WENT };
 
@@ -90,7 +90,8 @@ bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id)
     return find(dpdk, id) != NULL;
 }
 
-/* Only what waits for an answer gets one: two that have ended do not tell each other for ever. */
+/* Only packets that expect an answer get one, so that two ended sides do not answer each other for
+ * ever. */
 static bool waits(const struct sl_dpdk_header *header)
 {
     return header->kind >= SL_DPDK_DATA && header->kind <= SL_DPDK_FIN;

@@ -16,12 +16,12 @@
 #define PROTOCOL_ICMPV6  58U
 #define HOPS             64U
 #define IPV4_SIMPLE      0x45U   /* version 4, no options */
-#define IPV4_WHOLE       0x4000U /* not to be fragmented */
-#define IPV4_FRAGMENT    0x3fffU /* more follow, or not the first */
+#define IPV4_WHOLE       0x4000U /* don't fragment */
+#define IPV4_FRAGMENT    0x3fffU /* more fragments, or not the first */
 #define ND_SOLICITATION  135U
 #define ND_ADVERTISEMENT 136U
 
-/* ---- numbers in network order ---------------------------------------------------------------- */
+/* Numbers in network order */
 
 static uint16_t read_be16(const uint8_t *from)
 {
@@ -34,13 +34,13 @@ static void write_be16(uint8_t *to, uint32_t value)
     to[1] = (uint8_t)value;
 }
 
-/* A 16-bit number's share of a sum, which reads memory as little-endian words. */
+/* The contribution of a 16-bit number to a checksum, which reads memory as little-endian words. */
 static uint64_t checksum_of_be16(uint32_t value)
 {
     return __builtin_bswap16((uint16_t)value);
 }
 
-/* ---- outer headers --------------------------------------------------------------------------- */
+/* Outer headers */
 
 static uint32_t route_ipv4(uint8_t *ip, const struct in6_addr *from, const struct in6_addr *to)
 {
@@ -50,7 +50,7 @@ static uint32_t route_ipv4(uint8_t *ip, const struct in6_addr *from, const struc
     ip[9] = PROTOCOL_UDP;
     memcpy(ip + 12, from->s6_addr + 12, 4);
     memcpy(ip + 16, to->s6_addr + 12, 4);
-    /* What the length is still to be added to. */
+    /* Without the length, which write_lengths adds. */
     uint16_t checksum = (uint16_t)~sl_dpdk_checksum_fold(sl_dpdk_checksum(0, ip, IPV4_BYTES));
     memcpy(ip + 10, &checksum, sizeof checksum);
     return IPV4_BYTES;
@@ -102,14 +102,14 @@ static void write_lengths(uint8_t *packet, bool is_v6, uint32_t udp_bytes)
     write_be16(ip + IPV4_BYTES + 4, udp_bytes);
 }
 
-/* ---- our header ------------------------------------------------------------------------------ */
+/* Our header */
 
 static void write_u64(uint8_t *to, uint64_t value)
 {
     memcpy(to, &value, sizeof value);
 }
 
-/* Word by word, as the fields have most likely just been written one by one. */
+/* Word by word: wide loads after narrow stores of the fields would stall. */
 static void header_encode(const struct sl_dpdk_header *header, uint8_t *to)
 {
     uint64_t version_kind = header->kind | SL_DPDK_VERSION << 4;
@@ -120,10 +120,10 @@ static void header_encode(const struct sl_dpdk_header *header, uint8_t *to)
                            (uint64_t)header->flags << 56);
 }
 
-/* What the kinds may have. */
+/* The permitted body and flags of a kind. */
 struct shape {
     uint16_t body_min, body_max; /* without SACK words */
-    bool acknowledges;           /* SACK words, ANSWER */
+    bool acknowledges;           /* may have SACK words and ANSWER */
 };
 
 static const struct shape shapes[] = {
@@ -141,7 +141,7 @@ static const struct shape shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
-/* Fills what our header says, behind UDP's; false: not one of ours, in any version. */
+/* Decodes our header; false: malformed in every version. */
 static bool header_decode(struct sl_bytes *cursor, struct sl_dpdk_header *out, uint8_t *version)
 {
     uint64_t words[SL_DPDK_HEADER_BYTES / 8];
@@ -164,7 +164,7 @@ static bool header_decode(struct sl_bytes *cursor, struct sl_dpdk_header *out, u
            (out->connection != 0 || out->kind == SL_DPDK_OPEN);
 }
 
-/* The flags, and the body by them. */
+/* Decodes flags, SACK words and body. */
 static bool body_decode(struct sl_bytes *cursor, struct sl_dpdk_parsed *out)
 {
     const struct shape *shape = &shapes[out->header.kind];
@@ -186,19 +186,20 @@ static bool body_decode(struct sl_bytes *cursor, struct sl_dpdk_parsed *out)
     return !cursor->bad && out->body_bytes >= shape->body_min && out->body_bytes <= shape->body_max;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* Writing */
 
 uint32_t sl_dpdk_write(uint8_t *packet, const struct sl_dpdk_route *route,
                        const struct sl_dpdk_header *header)
 {
-    memcpy(packet, route->outer, sizeof route->outer); /* a constant length; more than needed */
+    memcpy(packet, route->outer,
+           sizeof route->outer); /* constant length: faster; the header overwrites the surplus */
     write_lengths(packet, route->is_v6, UDP_BYTES + SL_DPDK_HEADER_BYTES + header->body_bytes);
     header_encode(header, packet + route->outer_bytes);
     return sl_dpdk_route_bytes(route);
 }
 
-/* Addresses, which stand before the UDP header in both protocols, and what else UDP's checksum is
- * over, but for the body. */
+/* The UDP checksum without the body: pseudo header (the addresses precede the UDP header in both
+ * protocols), UDP header and our header. Sets *udp. */
 static uint64_t head_checksum(uint8_t **udp)
 {
     uint8_t *packet = *udp;
@@ -212,7 +213,7 @@ static uint64_t head_checksum(uint8_t **udp)
 
 static void store_checksum(uint8_t *udp, uint64_t checksum)
 {
-    /* 0 says that there is none; all ones is the same number. */
+    /* 0 means no checksum; all ones is the same value. */
     uint16_t folded = sl_dpdk_checksum_fold(checksum);
     folded = folded == 0 ? 0xffff : folded;
     memcpy(udp + 6, &folded, sizeof folded);
@@ -240,9 +241,9 @@ void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_checksum)
     store_checksum(udp, checksum + body_checksum);
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* Reading */
 
-/* addresses: those of the IP header, `address_bytes` together, right before the datagram. */
+/* addresses: those of the IP header, `address_bytes` in total, directly before the datagram. */
 static enum sl_dpdk_class parse_udp(struct sl_bytes datagram, const uint8_t *addresses,
                                     uint32_t address_bytes, bool checked,
                                     struct sl_dpdk_parsed *out)
@@ -306,7 +307,7 @@ static enum sl_dpdk_class parse_ipv4(struct sl_bytes cursor, bool checked,
     }
     map_ipv4(&out->from.ip, ip + 12);
     map_ipv4(&out->to.ip, ip + 16);
-    /* Behind the datagram Ethernet may have padded. */
+    /* Ethernet may add padding. */
     cursor.left = total - IPV4_BYTES;
     return parse_udp(cursor, ip + 12, 8, checked, out);
 }
@@ -332,8 +333,8 @@ static enum sl_dpdk_class parse_ipv6(struct sl_bytes cursor, bool checked,
     }
     memcpy(&out->from.ip, ip + 8, sizeof out->from.ip);
     memcpy(&out->to.ip, ip + 24, sizeof out->to.ip);
-    /* ::ffff:a.b.c.d stands for IPv4 here (map_ipv4). No host sends it in an IPv6 packet, and an
-     * answer could not be built. */
+    /* ::ffff:a.b.c.d stands for IPv4 here (map_ipv4). No host sends it in an IPv6 packet, and no
+     * answer could be built. */
     if (IN6_IS_ADDR_V4MAPPED(&out->from.ip) || IN6_IS_ADDR_V4MAPPED(&out->to.ip)) {
         return SL_DPDK_NOT_OURS;
     }
@@ -346,7 +347,7 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
 {
     struct sl_bytes cursor = sl_bytes_over(packet, length);
     const uint8_t *ether = sl_bytes_take(&cursor, ETHER_BYTES);
-    if (ether == NULL || (ether[6] & 1) != 0) { /* from a group: nobody sends so */
+    if (ether == NULL || (ether[6] & 1) != 0) { /* a multicast source address is invalid */
         return SL_DPDK_NOT_OURS;
     }
     out->from_mac = ether + 6;
@@ -363,7 +364,7 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
     }
 }
 
-/* ---- hello ----------------------------------------------------------------------------------- */
+/* Hello */
 
 #define PUT(writer, field) sl_bytes_put(writer, &(field), sizeof(field))
 
@@ -405,7 +406,7 @@ int sl_dpdk_hello_decode(const uint8_t *body, uint32_t bytes, struct sl_dpdk_hel
     hello.index = sl_bytes_u16(&cursor);
     hello.blocks = sl_bytes_u8(&cursor);
     hello.err = sl_bytes_u8(&cursor);
-    (void)sl_bytes_u32(&cursor); /* kept for later */
+    (void)sl_bytes_u32(&cursor); /* reserved */
     if (cursor.bad || hello.connection == 0 || hello.body_max < SL_DPDK_BODY_MIN ||
         !queues_are_sound(&hello)) {
         return SL_ERR_PROTOCOL;

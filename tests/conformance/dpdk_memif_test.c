@@ -1,5 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "dpdk_real.h"
@@ -7,9 +9,19 @@
 static char folder[] = "/tmp/starling-memif-XXXXXX";
 static char server[128], client[128];
 
+/* As a server that was killed leaves it. */
+static bool leave_socket(void)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    (void)snprintf(at.sun_path, sizeof at.sun_path, "%s/socket", folder);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    const bool is_left = bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+    return close(fd) == 0 && is_left;
+}
+
 int main(void)
 {
-    if (mkdtemp(folder) == NULL) {
+    if (mkdtemp(folder) == NULL || !leave_socket()) {
         perror(folder);
         return 1;
     }

@@ -173,6 +173,24 @@ static void mtu__has_no_room(void **state)
     expect(&device, 0, SL_ERR_INVALID, "its mtu cannot be 5000");
 }
 
+static void memif__zero_copy(void **state)
+{
+    (void)state;
+    const struct sl_dpdk_device device = {
+        .name = "net_memif0", .arguments = "role=server,zero-copy=yes", .address = "10.0.0.1"};
+    expect(&device, 0, SL_ERR_INVALID, "zero-copy=yes is not taken");
+}
+
+static void memif__has_no_folder(void **state)
+{
+    (void)state;
+    const struct sl_dpdk_device device = {
+        .name = "net_memif0",
+        .arguments = "role=server,socket=/nonexistent/socket,socket-abstract=no",
+        .address = "10.0.0.1"};
+    expect(&device, 0, SL_ERR_NOT_FOUND, "the socket is a path whose folder exists");
+}
+
 /* It opens: the link may come. */
 static void link__down(void **state)
 {
@@ -190,6 +208,7 @@ int main(void)
         cmocka_unit_test(eal_arguments__bad),  cmocka_unit_test(pci__absent),
         cmocka_unit_test(pci__not_bound),      cmocka_unit_test(interface__absent),
         cmocka_unit_test(permission__missing), cmocka_unit_test(mtu__has_no_room),
+        cmocka_unit_test(memif__zero_copy),    cmocka_unit_test(memif__has_no_folder),
         cmocka_unit_test(link__down),
     };
     const char *why;

@@ -1,14 +1,12 @@
-"""Whole jobs over DPDK, in processes that each have devices of their own: dpdk_memif_test.py and
-dpdk_veth_test.py say of what kind these are. A ps has a device for each worker."""
+"""Whole jobs over DPDK, in processes that each have devices of their own: dpdk_veth_test.py makes them. A ps
+has a device for each worker."""
 
 import json
 import os
-import signal
 import sys
 
 import failures_test
 import harness
-import sum_job
 
 SERVER = "10.77.0.1"  # of all the ps's devices: they have a worker at the other end each, and nobody else
 PORT = 9200
@@ -38,19 +36,6 @@ class Links:
     def enter(self, index):
         """What to start a worker by."""
         return []
-
-
-class Cluster(sum_job.Cluster):
-    """One ps; over TCP comes only who looks at its tables in the end."""
-
-    def __init__(self, test, links, workers, **options):
-        self.behind = links.control
-        self._data = test.data_endpoint(links, beside=True)
-        super().__init__(test, ps_count=1, worker_count=workers, proxied=False,
-                         extra=["--insecure", *test.more_devices(links, workers)], **options)
-
-    def data_endpoint(self, port):
-        return self._data
 
 
 class DpdkTest(failures_test.FaultTest):
@@ -109,56 +94,6 @@ class DpdkTest(failures_test.FaultTest):
         self.assertGreaterEqual(accepted(server), 0 if links is None else workers * options.get("reactors", 1))
         with open(report, encoding="utf-8") as file:
             return json.load(file)["test"]
-
-
-def adult():
-    return ["--data", harness.adult("train"), "--test", harness.adult("test"), "--format", "libsvm",
-            "--model", "lr", "--lr", "0.04", "--consistency", "bsp", "--epochs", "1",
-            "--batch-size", "256"]
-
-
-class Jobs:
-    """For each kind of link: make_links(count) makes them."""
-
-    def test_eight_workers_learn_the_same_as_over_tcp(self):
-        """Fewer where each is several times slower."""
-        workers = 4 if os.environ.get("STARLING_SANITIZED") else 8
-        over_tcp = self.train(adult(), None, workers)
-        over_dpdk = self.train(adult(), self.make_links(workers), workers)
-        self.assertEqual((over_dpdk["auc"], over_dpdk["loss"]), (over_tcp["auc"], over_tcp["loss"]))
-
-    def test_killed_worker(self):
-        """Nothing is lost, nothing carried out twice; another comes in its place, by its device."""
-        links = self.make_links(2)
-        cluster = Cluster(self, links, workers=2, lease_s=60)
-        cluster.ps[0].wait_line("ready")
-        self.links = links
-        job = sum_job.SumJob(self, cluster, "bsp", iterations=80, pause_ms=10, gated=True,
-                             flags=["--no-shm"])
-        workers = [job.start(index) for index in range(2)]
-        self.wait_middle(workers[1], workers)
-        workers[1].signal(signal.SIGKILL)
-        self.assert_ends(workers[1], status=-signal.SIGKILL)
-        workers[1] = job.start(1)
-        workers[1].wait_line("begins with iteration")
-        job.open_gate()
-        for worker in workers:
-            self.assert_ends(worker)
-            self.assertNotIn("over tcp://", worker.output)
-        self.assertGreater(job.check(), job.iterations)
-        cluster.drain()
-        self.assertEqual(accepted(cluster.ps[0]), 3)
-
-    def test_ps_drains_under_load(self):
-        data = ["--data", self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000), "--model", "lr",
-                "--epochs", 100000, "--timeout", 3]
-        server, workers = self.begin(data, self.make_links(2), workers=2)
-        for worker in workers:
-            worker.wait_line("loss")
-        server.signal(signal.SIGTERM)
-        self.assert_ends(server)
-        for worker in workers:
-            self.assert_ends(worker, "ps/0", status=1)
 
 
 def main():

@@ -15,7 +15,6 @@ import threading
 import time
 
 import dpdk_jobs
-import dpdk_memif_test
 import harness
 
 SANITIZED = bool(os.environ.get("STARLING_SANITIZED"))
@@ -67,13 +66,15 @@ class HalfFrames:
 
 
 class StrangerTest(dpdk_jobs.DpdkTest):
-    """Base of the tests; over RDMA they run in rdma_stranger_test.py."""
+    """Base of the tests; over DPDK they run in dpdk_veth_test.py, over RDMA in rdma_stranger_test.py."""
+
+    control = "127.0.0.1"  # where the ps is reached over TCP
 
     def start_server(self, endpoint, more):
         secret = self.file("secret", "a secret of enough bytes\n")
         os.chmod(secret, 0o600)
         control = harness.free_ports(1)[0]
-        self.flags = ["--endpoint-map", self.file("map", f"127.0.0.1:{control}={endpoint}\n"),
+        self.flags = ["--endpoint-map", self.file("map", f"{self.control}:{control}={endpoint}\n"),
                       "--worker-hosts", "a", "--secret-file", secret]
         server = self.start("starling-ps", *self.flags, "--job-name", "ps", "--task-index", 0, *more,
                             env={"NETWORK_PS_CORE_NUMBER": "1", "STARLING_SHM": "1"})
@@ -126,14 +127,6 @@ class Here(StrangerTest):
     def test_shared_memory(self):
         port = harness.free_ports(1)[0]
         self.meet(f"shm://127.0.0.1:{port}", f"shm://127.0.0.1:{port}", shm="1")
-
-    def test_dpdk(self):
-        """Over memif, where the ps has a device to each of them."""
-        if not os.path.exists(harness.program("starling-dpdk.so")):
-            self.skipTest("there is no starling-dpdk.so: libdpdk-dev is not installed")
-        self.links = dpdk_memif_test.Memif(self)
-        self.meet(self.data_endpoint(self.links, beside=False), f"dpdk://{dpdk_jobs.SERVER}:{dpdk_jobs.PORT}",
-                  self.links.of_worker(1), more=self.more_devices(self.links, 2))
 
 
 if __name__ == "__main__":

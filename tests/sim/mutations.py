@@ -172,7 +172,7 @@ DPDK_MUTATIONS = [
      "            0) {",
      "        if (sl_dpdk_checksum_fold(sl_dpdk_checksum(checksum, addresses, address_bytes + bytes)) == 1) {"),
     ("dpdk: who is ready and goes keeps the reactor awake", "net/dpdk/poll.c",
-     "        dpdk->awake = false; /* whoever was to be visited is gone */", ""),
+     "        dpdk->awake = false; /* the connection that set it is gone */", ""),
 ]
 
 # The same, of what strangers send: with --strangers.

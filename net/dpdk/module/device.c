@@ -1,5 +1,5 @@
-/* A device's queues and pools, which reactors share it, and its link. Opened by the first of them,
- * stopped by the last; kept, with its memory, for those that come later. */
+/* Manages devices: queues, packet pools, the reactors that share a device, its link. The first port
+ * opens a device, the last one stops it; it is kept with its memory for later ports. */
 #include <errno.h>
 #include <pthread.h>
 #include <rte_errno.h>
@@ -9,14 +9,15 @@
 #include <time.h>
 
 #include "net/dpdk/module/flow.h"
+#include "net/dpdk/module/memif_arguments.h"
 #include "net/dpdk/module/module.h"
 
 #define DESCRIPTORS   1024U
-#define PACKETS       2048U /* received, that a port lends; jumbo frames: half */
-#define RESERVED      1024U /* by reserve, and on their way through a device that copies */
+#define PACKETS       2048U /* packets that a port lends; jumbo frames: half */
+#define RESERVED      1024U /* reserved packets, and packets inside a device that copies */
 #define CACHE         256U
 #define RESTS         1024U
-#define OVERHEAD      512U /* of a packet's memory: DPDK's headers, headroom */
+#define OVERHEAD      512U /* of a packet buffer: DPDK's headers, headroom */
 #define PAGE_BYTES    4096U
 #define MTU           1500U
 #define MTU_MAX       9600U
@@ -24,6 +25,7 @@
 #define EAL_BYTES     (64ULL << 20)
 #define LOOK_NS       (100 * SL_CLOCK_NS_PER_MS)
 #define LOOK_AGAIN_NS (10 * SL_CLOCK_NS_PER_MS)
+#define REDIAL_NS     (500 * SL_CLOCK_NS_PER_MS)
 #define DOWN_NS       (3 * SL_CLOCK_NS_PER_S)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -42,12 +44,11 @@ static int refuse(const struct sl_module_device *device, const char *what, int c
     return code == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
 }
 
-/* ---- Sizes ------------------------------------------------------------------------------------
- */
+/* Sizes */
 
 static uint32_t room_of(const struct sl_module_device *device)
 {
-    uint32_t bytes = device->frame_bytes_max + 12U; /* tags, and the check sequence */
+    uint32_t bytes = device->frame_bytes_max + 12U; /* VLAN tags and frame check sequence */
     bytes = bytes > device->traits.room_bytes_min ? bytes : device->traits.room_bytes_min;
     return RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(bytes < 2048U ? 2048U : bytes, 64U);
 }
@@ -66,20 +67,23 @@ static uint32_t queues_of(const struct sl_dpdk_device *wanted, uint32_t reactor_
     return wanted->queues != 0 ? wanted->queues : reactors;
 }
 
-/* Of a packet's memory, before anything is known of the device but what is wanted of it. Without
- * huge pages DPDK lets none that fits into a page lie across two. */
+/* The size of a packet buffer, estimated from the options before the device exists. Without huge
+ * pages DPDK places no buffer across two pages if it fits into one. */
 static uint64_t packet_bytes(const struct sl_dpdk_device *wanted, bool is_memif)
 {
     uint64_t frame = wanted->mtu > 2048 ? rte_align32pow2(wanted->mtu) : 2048; /* kernel's rings */
     if (is_memif) {
-        frame = wanted->mtu;
-        frame =
-            frame != 0 ? frame + RTE_ETHER_HDR_LEN : sl_module_find_memif_room(wanted->arguments);
+        struct sl_module_memif_arguments arguments;
+        (void)sl_module_memif_arguments_read(wanted->arguments, &arguments);
+        frame = arguments.buffer_bytes;
+        if (wanted->mtu != 0) {
+            frame = wanted->mtu + RTE_ETHER_HDR_LEN;
+        }
     }
     return RTE_ALIGN_CEIL(frame + OVERHEAD, PAGE_BYTES);
 }
 
-/* What all devices of the options may want, for the EAL to set aside. */
+/* The memory of all devices of the options, for the EAL to reserve. */
 static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor_count)
 {
     uint64_t bytes = EAL_BYTES;
@@ -96,8 +100,7 @@ static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor
     return bytes;
 }
 
-/* ---- Configuration: the first port's, with the lock -------------------------------------------
- */
+/* Configuration by the first port, under the lock */
 
 static int set_mtu(struct sl_module_device *device, uint16_t wanted)
 {
@@ -158,8 +161,7 @@ static void set_offloads(struct sl_module_device *device, struct rte_eth_conf *c
     const struct rte_eth_dev_info *info = &device->info;
     const uint64_t checksums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
     const uint64_t received = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-    /* AF_XDP takes segments for one; vhost needs a descriptor of all memory that DPDK knows.
-     */
+    /* AF_XDP ignores segments; vhost needs a descriptor for all memory that DPDK knows. */
     const bool is_sound = strcmp(info->driver_name, "net_af_xdp") != 0 &&
                           strcmp(info->driver_name, "net_virtio_user") != 0 &&
                           strcmp(info->driver_name, "net_vhost") != 0;
@@ -194,7 +196,7 @@ static int make_pools(struct sl_module_device *device)
                 RTE_ALIGN_CEIL(sizeof(struct sl_module_rest), RTE_MBUF_PRIV_ALIGN), 0,
                 rte_eth_dev_socket_id(device->id), "ring_sp_sc");
         }
-        /* AF_XDP's driver takes a pool for one run of memory. */
+        /* AF_XDP's driver requires a pool in contiguous memory. */
         const bool split = device->traits.single && device->pools[i] != NULL &&
                            device->pools[i]->nb_mem_chunks != 1;
         if (device->pools[i] == NULL || split || (device->gathers && device->rests[i] == NULL)) {
@@ -231,7 +233,7 @@ static int set_up_queues(struct sl_module_device *device)
     return err != 0 ? refuse(device, "its queues cannot be set up", -err) : 0;
 }
 
-/* DPDK's own way takes AF_PACKET's devices for Ethernet's of 1500 bytes. */
+/* DPDK's own function assumes 1500 bytes for AF_PACKET devices. */
 static int apply_mtu(const struct sl_module_device *device)
 {
     int code = 0;
@@ -249,7 +251,8 @@ static int apply_mtu(const struct sl_module_device *device)
     return 0;
 }
 
-/* A device that frees what it has sent only when more is sent would keep the last for ever. */
+/* Without a cleanup function, a device frees sent packets only when more are sent, and would keep
+ * the last tail for ever. */
 static bool gives_back(const struct sl_module_device *device)
 {
     return device->traits.copies || rte_eth_tx_done_cleanup(device->id, 0, 0) >= 0;
@@ -263,24 +266,11 @@ static void stop(struct sl_module_device *device)
     }
 }
 
-/* Its memory is laid out for what was configured when it came. */
-static int part_from_peer(struct sl_module_device *device)
-{
-    const int err = device->memif != NULL ? sl_module_memif_part(device->memif) : 0;
-    if (err == 0) {
-        stop(device);
-    }
-    return err;
-}
-
 static int configure(struct sl_module_device *device)
 {
     struct rte_eth_conf conf = {0};
     struct rte_mempool *pools[SL_MODULE_REACTORS], *rests[SL_MODULE_REACTORS];
-    int err = part_from_peer(device);
-    if (err != 0) {
-        return err;
-    }
+    stop(device);
     memcpy(pools, device->pools, sizeof pools);
     memcpy(rests, device->rests, sizeof rests);
     memset(device->pools, 0, sizeof pools);
@@ -289,16 +279,16 @@ static int configure(struct sl_module_device *device)
     set_offloads(device, &conf);
     conf.intr_conf.rxq = device->traits.wakes;
     const int code = rte_eth_dev_configure(device->id, device->rx_queues, device->queues, &conf);
-    err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
+    int err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
     err = err != 0 ? err : set_up_queues(device);
     err = err != 0 ? err : apply_mtu(device);
-    free_pools(pools); /* no queue has them any more */
+    free_pools(pools); /* no queue uses them any more */
     free_pools(rests);
     device->configured = err == 0;
     return err;
 }
 
-/* Whether it is as it was when it was configured. */
+/* Whether the configuration is unchanged. */
 static bool is_same(const struct sl_module_device *a, const struct sl_module_device *b)
 {
     return a->configured && a->queues == b->queues && a->reactors == b->reactors &&
@@ -314,19 +304,13 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
     if (code != 0) {
         return refuse(device, "it says nothing of itself", -code);
     }
-    sl_module_find_traits(&device->info, &device->traits);
+    int err = sl_module_find_traits(&device->info, &device->traits);
+    if (err != 0) {
+        return err;
+    }
     device->port_base =
         (uint16_t)(options->port_base != 0 ? options->port_base : SL_DPDK_PORT_BASE);
-    device->memif = device->traits.straight ? sl_module_memif_find(device->name) : NULL;
-    if (device->traits.straight && device->memif == NULL) {
-        module_log(
-            SL_LOG_ERROR,
-            "dpdk: %s: made by --vdev, it would meet its peers unseen: leave it out there, and "
-            "name it with its arguments as the endpoint's device: %s,role=...,socket=...",
-            device->name, device->name);
-        return SL_ERR_INVALID;
-    }
-    int err = sl_module_find_self(wanted, &device->self);
+    err = sl_module_find_self(wanted, &device->self);
     err = err != 0 ? err : set_mtu(device, wanted->mtu);
     err = err != 0 ? err : set_queues(device, wanted, reactor_count);
     if (err == 0 && rte_eth_macaddr_get(device->id, &mac) == 0) {
@@ -335,30 +319,32 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
     return err;
 }
 
-/* ---- The start, and the link: with the lock ---------------------------------------------------
- */
+/* Start and link, under the lock */
 
-/* memif's driver has no peer at this moment, and nobody is in its queues: it is stopped and started
- * on any thread. */
+/* The start of a memif client fails while its server does not listen; follow_memif retries. */
 static int begin(struct sl_module_device *device)
 {
     const int code = rte_eth_dev_start(device->id);
-    device->since_ns = now_ns();
+    device->redial_ns = now_ns() + REDIAL_NS;
+    if (code != 0 && device->traits.dials) {
+        return 0;
+    }
     if (code != 0) {
         return refuse(device, "it does not start", -code);
     }
     device->started = true;
-    (void)rte_eth_allmulticast_enable(device->id); /* neighbours ask for us so */
+    (void)rte_eth_allmulticast_enable(device->id); /* neighbour discovery uses multicast */
     if (!device->traits.straight && device->rx_queues > 1) {
         sl_module_flow_steer(device);
     }
     return 0;
 }
 
-/* Nobody has it any more. memif's keeps its peer, which need not hear of it. */
+/* The device has no users. memif stays connected: on a stop the peer's driver would unmap the
+ * queues while its reactors use them. */
 static void end(struct sl_module_device *device)
 {
-    if (device->memif == NULL) {
+    if (!device->traits.straight) {
         stop(device);
     }
     if (device->traits.once || device->traits.single) {
@@ -390,10 +376,11 @@ static void watch_link(struct sl_module_device *device, bool is_up, uint64_t tim
         device->since_ns = time_ns;
         device->told_down = false;
     } else if (device->link_was_up ||
-               (!device->told_down && (device->traits.kernels || /* which knows at once */
-                                       time_ns - device->since_ns >= DOWN_NS))) {
+               (!device->told_down &&
+                (device->traits.kernels || /* whose link state is known at once */
+                 time_ns - device->since_ns >= DOWN_NS))) {
         module_log(SL_LOG_WARN, "dpdk: %s: its link is down: %s", device->name,
-                   device->memif != NULL    ? "its peer is not there, or went"
+                   device->traits.straight  ? "its peer is not there, or went"
                    : device->traits.kernels ? "`ip link set ... up`, and the cable, the other side"
                                             : "look at the cable, the switch, the other side");
         device->told_down = true;
@@ -401,19 +388,26 @@ static void watch_link(struct sl_module_device *device, bool is_up, uint64_t tim
     device->link_was_up = is_up;
 }
 
-/* The driver says that the link is up when it has mapped what it needs. */
-static void meet_peer(struct sl_module_port *port, bool link_is_up)
+static bool is_in_use(const struct sl_module_device *device)
+{
+    bool in_use = false;
+    for (uint32_t i = 0; i < device->reactors; i++) {
+        in_use = in_use || (device->ports[i] != NULL && device->ports[i]->on);
+    }
+    return in_use;
+}
+
+/* memif: the driver maps the queues before the link is up, and reactors use them only then. A
+ * client is started again, while no reactor uses its queues, until its server answers. */
+static void follow_memif(struct sl_module_port *port, bool link_is_up, uint64_t time_ns)
 {
     struct sl_module_device *device = port->device;
-    if (port->on && !sl_module_memif_is_up(device->memif)) {
-        port->on = false;
-        sl_module_memif_leave(device->memif);
-    } else if (!port->on && link_is_up) {
-        port->on = sl_module_memif_enter(device->memif);
-    }
-    if (sl_module_memif_is_to_start(device->memif)) {
+    port->on = link_is_up;
+    if (link_is_up) {
+        device->redial_ns = time_ns + REDIAL_NS;
+    } else if (device->traits.dials && !is_in_use(device) && time_ns >= device->redial_ns) {
         stop(device);
-        sl_module_memif_started(device->memif, begin(device) == 0);
+        (void)begin(device);
     }
 }
 
@@ -421,20 +415,19 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
 {
     struct sl_module_device *device = port->device;
     if (pthread_mutex_trylock(&lock) != 0) {
-        return LOOK_AGAIN_NS; /* somebody opens a device, which takes long */
+        return LOOK_AGAIN_NS; /* another thread opens a device, which takes long */
     }
-    bool is_up = device->started && sl_module_device_link(device);
-    if (device->memif != NULL) {
-        meet_peer(port, is_up);
-        is_up = is_up && sl_module_memif_is_up(device->memif);
+    const uint64_t time_ns = now_ns();
+    const bool is_up = device->started && sl_module_device_link(device);
+    if (device->traits.straight) {
+        follow_memif(port, is_up, time_ns);
     }
-    watch_link(device, is_up, now_ns());
+    watch_link(device, is_up, time_ns);
     (void)pthread_mutex_unlock(&lock);
     return port->on ? LOOK_NS : LOOK_AGAIN_NS;
 }
 
-/* ---- Who has it -------------------------------------------------------------------------------
- */
+/* Users */
 
 static struct sl_module_device *get_device(uint16_t id)
 {
@@ -453,7 +446,7 @@ static struct sl_module_device *get_device(uint16_t id)
         device->next = devices;
         devices = device;
     }
-    device->id = id; /* which is another when it was made anew */
+    device->id = id; /* changes when the device is created again */
     return device;
 }
 
@@ -480,11 +473,8 @@ static int open_device(struct sl_module_device *device, const struct sl_dpdk_opt
     }
     device->since_ns = now_ns();
     device->link_was_up = device->told_down = false;
-    if (!device->started && !device->traits.dials) {
+    if (!device->started) {
         err = begin(device);
-    }
-    if (err == 0 && device->memif != NULL) {
-        sl_module_memif_open(device->memif, device->queues);
     }
     device->gathers = device->gathers && gives_back(device);
     return err;
@@ -501,7 +491,7 @@ static void take_place(struct sl_module_device *device, struct sl_module_port *p
     port->rests = device->rests[index];
     port->gathers = device->gathers;
     port->checksums = device->checksums;
-    port->on = device->memif == NULL; /* else when there is a peer */
+    port->on = !device->traits.straight; /* memif: when its link is up */
     for (uint16_t i = 0; i < device->rx_queues; i++) {
         if (sl_module_device_owner(device, i) == index) {
             port->queues[port->queue_count++] = i;
@@ -554,7 +544,7 @@ int sl_module_device_join(const struct sl_dpdk_options *options, uint32_t which,
     return err;
 }
 
-/* What this thread has set aside of the pool goes back to it, before others have it. */
+/* Returns this thread's cache of the pool, before other threads use the pool. */
 static void empty_cache(struct rte_mempool *pool)
 {
     struct rte_mempool_cache *cache =
@@ -569,9 +559,6 @@ void sl_module_device_leave(struct sl_module_port *port)
     struct sl_module_device *device = port->device;
     (void)pthread_mutex_lock(&lock);
     device->ports[port->index] = NULL;
-    if (port->on && device->memif != NULL) {
-        sl_module_memif_leave(device->memif);
-    }
     empty_cache(port->pool);
     empty_cache(port->rests);
     if (--device->users == 0) {

@@ -1,4 +1,4 @@
-/* DPDK's environment can be made once in a process, and is never unmade. */
+/* Starts DPDK's environment (EAL), once in a process and for its lifetime. */
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -39,8 +39,7 @@ static struct start start;
 static _Thread_local uint32_t joins;
 static _Thread_local bool joined_here;
 
-/* ---- Arguments --------------------------------------------------------------------------------
- */
+/* Arguments */
 
 static bool add_bytes(struct arguments *arguments, const char *text, size_t bytes)
 {
@@ -73,7 +72,7 @@ static bool add_words(struct arguments *arguments, const char *text)
     return true;
 }
 
-/* Whether one begins like one of these. */
+/* Whether an argument begins with one of the names. */
 static bool has_any(const struct arguments *arguments, const char *const names[])
 {
     for (int i = 0; i < arguments->count; i++) {
@@ -86,8 +85,7 @@ static bool has_any(const struct arguments *arguments, const char *const names[]
     return false;
 }
 
-/* ---- Memory -----------------------------------------------------------------------------------
- */
+/* Memory */
 
 static uint64_t read_free_pages(const char *size)
 {
@@ -130,11 +128,10 @@ static bool add_memory(struct start *this)
            add(&this->all, "-m") && add(&this->all, mb);
 }
 
-/* ---- Processors -------------------------------------------------------------------------------
- */
+/* Processors */
 
-/* One main lcore, which may run wherever this process may: DPDK's threads, too, stay within that,
- * and no processor is taken for its own. */
+/* One main lcore with the affinity of this process: DPDK's threads stay within it, and no core is
+ * reserved. */
 static bool add_processors(struct start *this)
 {
     static const char *const said[] = {"-l", "-c", "--lcores", "-s", "-S", NULL};
@@ -155,7 +152,7 @@ static bool add_processors(struct start *this)
     return add(&this->all, text);
 }
 
-/* No device is touched that nobody asked for. */
+/* Lets DPDK probe only the named PCI devices. */
 static bool add_devices(struct start *this)
 {
     static const char *const said[] = {"-a", "-b", "--allow", "--block", "--no-pci", NULL};
@@ -187,16 +184,15 @@ static bool add_all(struct start *this)
            add_words(&this->all, getenv("STARLING_DPDK_EAL_ARGS"));
 }
 
-/* ---- Its log ----------------------------------------------------------------------------------
- */
+/* Log */
 
-/* Its warnings are mostly of what it can do without. */
+/* Most of DPDK's warnings concern optional features: debug level. */
 static enum sl_log_level level_of(int level)
 {
     return level > 0 && level <= (int)RTE_LOG_ERR ? SL_LOG_WARN : SL_LOG_DEBUG;
 }
 
-/* DPDK flushes after each message, which has one line or more. */
+/* DPDK flushes after each message of one or more lines. */
 static ssize_t write_log(void *cookie, const char *text, size_t bytes)
 {
     (void)cookie;
@@ -221,8 +217,7 @@ static void redirect_log(void)
     }
 }
 
-/* ---- The start --------------------------------------------------------------------------------
- */
+/* Start */
 
 static int note_failure(const struct start *this)
 {
@@ -243,8 +238,8 @@ static int note_failure(const struct start *this)
     return code == ENOMEM ? SL_ERR_NO_MEMORY : code == EINVAL ? SL_ERR_INVALID : SL_ERR_IO;
 }
 
-/* On a thread of its own, which becomes DPDK's main one and ends: so the caller's affinity and name
- * stay as they are. The threads that DPDK starts from here take no signals either. */
+/* Runs on a thread of its own, which becomes DPDK's main thread and ends. So the caller keeps its
+ * affinity and name, and the threads that DPDK starts here take no signals either. */
 static void *run_start(void *ctx)
 {
     struct start *this = ctx;
@@ -254,11 +249,15 @@ static void *run_start(void *ctx)
         return NULL;
     }
     redirect_log();
-    char *values[ARGUMENTS_MAX + 1]; /* which DPDK turns round */
+    char *values[ARGUMENTS_MAX + 1]; /* which DPDK reorders */
     memcpy(values, this->all.values, sizeof values);
     if (rte_eal_init(this->all.count, values) < 0) {
         this->err = note_failure(this);
         return NULL;
+    }
+    if (!sl_module_host->log_enabled(SL_LOG_DEBUG)) {
+        /* A memif client logs an error for each failed attempt to connect. */
+        (void)rte_log_set_level_pattern("pmd.net.memif*", RTE_LOG_CRIT);
     }
     if (this->plain) {
         module_log(SL_LOG_WARN,
@@ -287,7 +286,7 @@ static void start_once(void)
     (void)pthread_join(thread, NULL);
 }
 
-/* Under the lock of device.c: the options are the first caller's. */
+/* Called under the lock of device.c. The first caller's options apply. */
 int sl_module_eal_start(const struct sl_dpdk_options *options, uint64_t bytes)
 {
     if (start.options == NULL) {

@@ -1,4 +1,4 @@
-/* A device by what the options say of it, and why it is not there. */
+/* Finds or creates a device named by the options, and explains why that failed. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -9,17 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "net/dpdk/module/memif_arguments.h"
 #include "net/dpdk/module/module.h"
 
-#define MEMIF_BUFFER_BYTES  2048U /* when its arguments say nothing */
-#define PACKET_FRAME_BYTES  2048U /* likewise */
+#define PACKET_FRAME_BYTES  2048U /* default of framesz= */
 #define PACKET_HEADER_BYTES 64U   /* of each frame in the ring of a packet socket */
-#define XDP_PACKETS_KEPT    4096U /* in the rings of an XDP socket, each way 2048 */
+#define XDP_PACKETS_KEPT    4096U /* in the rings of an XDP socket, 2048 each way */
 #define ARGUMENTS_BYTES     512U
 
-/* The value of `key=` among a device's arguments, which goes up to the next comma; or NULL. */
+/* The value of `key=` in a device's arguments, up to the next comma; or NULL. */
 static const char *find_value(const char *arguments, const char *key)
 {
     const size_t bytes = strlen(key);
@@ -34,8 +35,7 @@ static const char *find_value(const char *arguments, const char *key)
     return NULL;
 }
 
-/* ---- Why not ----------------------------------------------------------------------------------
- */
+/* Explanations */
 
 static bool is_pci(const char *name)
 {
@@ -86,7 +86,7 @@ static bool is_kernels(const char *name)
     return is_kind(name, "net_af_packet") || is_kind(name, "net_af_xdp");
 }
 
-/* Drivers answer -1 whatever it is. */
+/* Drivers return -1 for every cause, so test the permission. */
 static bool is_refused(void)
 {
     const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
@@ -97,7 +97,7 @@ static bool is_refused(void)
     return refused;
 }
 
-/* Whether the argument names a network device that is there. */
+/* Whether iface= names an existing interface. */
 static bool has_iface(const char *arguments, char iface[IF_NAMESIZE])
 {
     const char *at = find_value(arguments, "iface");
@@ -138,8 +138,11 @@ static void explain_virtual(const struct sl_dpdk_device *wanted)
         return;
     }
     module_log(SL_LOG_ERROR, "dpdk: %s,%s: cannot be made: %s", wanted->name, wanted->arguments,
-               "are its arguments right, is its librte-net-... installed, and may this user "
-               "make it? STARLING_LOG=debug shows more");
+               is_kind(wanted->name, "net_memif")
+                   ? "with socket-abstract=no the socket is a path whose folder exists and is "
+                     "writable; no other process listens at it; each device has its own id"
+                   : "are its arguments right, is its librte-net-... installed, and may this user "
+                     "make it? STARLING_LOG=debug shows more");
 }
 
 static int explain(const struct sl_dpdk_device *wanted)
@@ -158,8 +161,7 @@ static int explain(const struct sl_dpdk_device *wanted)
     return SL_ERR_NOT_FOUND;
 }
 
-/* ---- Devices that do not start again ----------------------------------------------------------
- */
+/* Devices that cannot start again */
 
 struct gone {
     struct gone *next;
@@ -175,7 +177,7 @@ void sl_module_find_give_back(const struct sl_module_device *device)
     const char *arguments = devargs != NULL && devargs->args != NULL ? devargs->args : "";
     struct gone *one = calloc(1, sizeof *one + strlen(arguments) + 1);
     if (one == NULL) {
-        return; /* it stays, and refuses when it is to start again */
+        return; /* the device stays, and its next start fails */
     }
     memcpy(one->name, device->name, sizeof one->name);
     memcpy(one->arguments, arguments, strlen(arguments));
@@ -187,7 +189,8 @@ void sl_module_find_give_back(const struct sl_module_device *device)
     gone = one;
 }
 
-/* Those that it may stand for; with arguments of its own it is made of these. */
+/* Creates removed devices that `wanted` may name; one with arguments of its own is created from
+ * these later. */
 static void make_again(const struct sl_dpdk_device *wanted)
 {
     struct gone **at = &gone;
@@ -205,8 +208,7 @@ static void make_again(const struct sl_dpdk_device *wanted)
     }
 }
 
-/* ---- The device -------------------------------------------------------------------------------
- */
+/* The device */
 
 static bool is_named(const struct sl_dpdk_options *options, uint16_t id)
 {
@@ -220,7 +222,7 @@ static bool is_named(const struct sl_dpdk_options *options, uint16_t id)
     return false;
 }
 
-/* The nameless take those that are left, in order. */
+/* Entries without a name take the unnamed devices in order. */
 static int find_any(const struct sl_dpdk_options *options, uint32_t which, uint16_t *out)
 {
     uint32_t before = 0;
@@ -242,8 +244,8 @@ static int find_any(const struct sl_dpdk_options *options, uint32_t which, uint1
     return SL_ERR_NOT_FOUND;
 }
 
-/* The arguments with what goes without saying: a queue for each reactor, and, of rings in memory
- * that the kernel shares, frames that have room for the mtu. */
+/* Completes the arguments: a queue for each reactor and, for rings shared with the kernel, frames
+ * that hold the MTU. */
 static void complete(const struct sl_dpdk_device *wanted, uint32_t queues,
                      char arguments[ARGUMENTS_BYTES])
 {
@@ -264,15 +266,39 @@ static void complete(const struct sl_dpdk_device *wanted, uint32_t queues,
     }
 }
 
-/* Its driver meets its peers through us. */
-static int make_memif(const struct sl_dpdk_device *wanted, char arguments[ARGUMENTS_BYTES])
+/* Removes the socket that a killed memif server left behind: the driver could not listen there. If
+ * a process listens, the kernel refuses a datagram socket with another error and does not notify
+ * it.
+ */
+static void remove_stale_socket(const char *path)
 {
-    struct sl_module_memif *memif;
-    const int err =
-        sl_module_memif_make(wanted->name, wanted->arguments, arguments, ARGUMENTS_BYTES, &memif);
-    if (err == 0) {
-        const bool is_made = rte_eal_hotplug_add("vdev", wanted->name, arguments) == 0;
-        sl_module_memif_made(&memif, is_made);
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    (void)snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0 && errno == ECONNREFUSED) {
+            (void)unlink(path);
+        }
+        (void)close(fd);
+    }
+}
+
+/* Errors: INVALID; logged. */
+static int read_memif(const char *name, const char *text, struct sl_module_memif_arguments *out)
+{
+    const char *wrong = sl_module_memif_arguments_read(text, out);
+    if (wrong != NULL) {
+        module_log(SL_LOG_ERROR, "dpdk: %s,%s: %s", name, text, wrong);
+    }
+    return wrong != NULL ? SL_ERR_INVALID : 0;
+}
+
+static int prepare_memif(const struct sl_dpdk_device *wanted)
+{
+    struct sl_module_memif_arguments arguments;
+    const int err = read_memif(wanted->name, wanted->arguments, &arguments);
+    if (err == 0 && arguments.is_server && !arguments.is_abstract) {
+        remove_stale_socket(arguments.path);
     }
     return err;
 }
@@ -289,12 +315,11 @@ int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32
     if (rte_eth_dev_get_port_by_name(wanted->name, id) == 0) {
         return 0;
     }
-    if (wanted->arguments != NULL && is_kind(wanted->name, "net_memif")) {
-        const int err = make_memif(wanted, arguments);
+    if (wanted->arguments != NULL) {
+        const int err = is_kind(wanted->name, "net_memif") ? prepare_memif(wanted) : 0;
         if (err != 0) {
             return err;
         }
-    } else if (wanted->arguments != NULL) {
         complete(wanted, queues, arguments);
         (void)rte_eal_hotplug_add("vdev", wanted->name, arguments);
     } else if (is_pci(wanted->name)) {
@@ -303,8 +328,7 @@ int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32
     return rte_eth_dev_get_port_by_name(wanted->name, id) == 0 ? 0 : explain(wanted);
 }
 
-/* ---- Its address ------------------------------------------------------------------------------
- */
+/* Its address */
 
 static bool parse_ip(const char *text, struct in6_addr *out)
 {
@@ -357,49 +381,43 @@ int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self
     return SL_ERR_INVALID;
 }
 
-/* ---- What its driver is like ------------------------------------------------------------------
- */
+/* Driver properties */
 
-/* The value of `key=` among the arguments that the device was made with, or NULL. */
+/* The value of `key=` in the arguments that created the device, or NULL. */
 static const char *argument_of(const struct rte_eth_dev_info *info, const char *key)
 {
     const struct rte_devargs *devargs = rte_dev_devargs(info->device);
     return devargs != NULL ? find_value(devargs->args, key) : NULL;
 }
 
-uint32_t sl_module_find_memif_room(const char *arguments)
-{
-    const char *bytes = find_value(arguments, "bsize");
-    const unsigned long room = bytes != NULL ? strtoul(bytes, NULL, 10) : MEMIF_BUFFER_BYTES;
-    return room > UINT16_MAX ? UINT16_MAX : (uint32_t)room;
-}
-
-static void find_memif(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
+static int find_memif(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
 {
     const struct rte_devargs *devargs = rte_dev_devargs(info->device);
-    const char *role = argument_of(info, "role");
-    const bool is_server =
-        role != NULL && (strncmp(role, "server", 6) == 0 || strncmp(role, "master", 6) == 0);
+    struct sl_module_memif_arguments arguments;
+    const int err =
+        read_memif(rte_dev_name(info->device), devargs != NULL ? devargs->args : NULL, &arguments);
     out->straight = out->copies = true;
-    out->dials = out->blocks = !is_server;
-    out->frame_bytes_max = sl_module_find_memif_room(devargs != NULL ? devargs->args : NULL);
+    out->dials = out->blocks = !arguments.is_server;
+    out->frame_bytes_max = arguments.buffer_bytes;
+    return err;
 }
 
-/* DPDK has no word for it: of the virtual devices those of vhost have them, and a NIC's driver has
- * them where the kernel's vfio gives each queue a vector. */
+/* DPDK has no capability flag for this. Of the virtual devices only vhost's have interrupts. A
+ * NIC's driver has them if the kernel's vfio gives each queue a vector. */
 static bool has_interrupts(const struct rte_eth_dev_info *info)
 {
     return strcmp(info->driver_name, "net_vhost") == 0 ||
            strcmp(info->driver_name, "net_virtio_user") == 0;
 }
 
-void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
+int sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
 {
     *out = (struct sl_module_traits){0};
     out->wakes = has_interrupts(info);
     if (strcmp(info->driver_name, "net_memif") == 0) {
-        find_memif(info, out);
-    } else if (strcmp(info->driver_name, "net_af_packet") == 0) {
+        return find_memif(info, out);
+    }
+    if (strcmp(info->driver_name, "net_af_packet") == 0) {
         const char *bytes = argument_of(info, "framesz");
         out->copies = out->once = out->kernels = true;
         out->head_bytes = PACKET_HEADER_BYTES;
@@ -409,4 +427,5 @@ void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module
         out->single = out->kernels = true;
         out->packets_kept = XDP_PACKETS_KEPT;
     }
+    return 0;
 }

@@ -1,4 +1,5 @@
-/* Devices that are the kernel's too: what it knows of them, which their drivers do not say. */
+/* Queries the kernel about devices that are also its interfaces: their drivers do not report link
+ * and MTU. */
 #include <errno.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -7,7 +8,7 @@
 
 #include "net/dpdk/module/module.h"
 
-/* A socket to ask by, and the device's name; -1: it has gone. */
+/* Opens a socket for ioctl and fills in the interface's name; -1: the interface is gone. */
 static int open_asker(const struct rte_eth_dev_info *info, struct ifreq *out)
 {
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

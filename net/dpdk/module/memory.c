@@ -1,5 +1,5 @@
-/* Memory of the program's that devices read by themselves. All reactors register the same, so each
- * region is counted. */
+/* Registers the program's memory with devices that read it by DMA. All reactors register the same
+ * regions, so that each is counted. */
 #include <errno.h>
 #include <pthread.h>
 #include <rte_dev.h>
@@ -30,8 +30,8 @@ static struct region **find(const struct sl_module_device *device, const void *b
     return at;
 }
 
-/* Devices read at addresses as we see them: with an IOMMU, where the EAL says IOVA_VA. ENOTSUP: the
- * bus has no map, so that it needs none. The EAL may know of the memory by another device. */
+/* Devices use virtual addresses: with an IOMMU, when the EAL's mode is IOVA_VA. ENOTSUP: the bus
+ * needs no mapping. EEXIST: registered through another device. */
 static int map(const struct sl_module_device *device, void *base, size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -94,7 +94,7 @@ static void unmap(const struct region *region)
                             region->bytes);
     for (const struct region *other = regions; other != NULL; other = other->next) {
         if (other->base == region->base) {
-            return; /* another device has it */
+            return; /* another device uses it */
         }
     }
     (void)rte_extmem_unregister(region->base, region->bytes);

@@ -1,15 +1,4 @@
-/* What the files of the plug-in share.
- *
- *   enter.c    the one symbol that is exported
- *   eal.c      DPDK's environment: once a process, for ever
- *   find.c     a device by what the options say of it; why it is not there
- *   wake.c     reactors that sleep until a packet comes
- *   kernel.c   what the kernel knows of a device that is its own too
- *   device.c   a device's queues and pools; who has it, its link
- *   port.c     the ops of net/dpdk/port.h: packets
- *   memif.c    memif's peers; memif_guest.c those that come, memif_socket.c the messages,
- *              memif_arguments.c, memif_private.c the way to the driver
- *   memory.c   memory of the program's that devices read */
+/* The types and functions that the files of the plug-in share. README.md lists the files. */
 #ifndef SL_NET_DPDK_MODULE_MODULE_H
 #define SL_NET_DPDK_MODULE_MODULE_H
 
@@ -20,9 +9,8 @@
 #include "core/err.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/module.h"
-#include "net/dpdk/module/memif.h"
 
-#define SL_MODULE_REACTORS 256U /* ids have 8 bits for them */
+#define SL_MODULE_REACTORS 256U /* connection ids have 8 bits for the reactor */
 
 extern const struct sl_dpdk_host *sl_module_host;
 extern const struct sl_dpdk_port_ops sl_module_ports;
@@ -31,24 +19,25 @@ extern const struct sl_dpdk_port_ops sl_module_ports;
 
 struct sl_module_port;
 
-/* What is known of a device's driver. */
+/* Properties of a device's driver. */
 struct sl_module_traits {
-    bool straight; /* memif */
-    bool copies;   /* has read what is sent when the call returns */
-    bool dials;    /* memif's client: starts when its server is there, and anew for each */
-    bool blocks;   /* memif's client: its reactors have runs of queues, the server's every n-th */
-    bool once;     /* what was stopped does not start again: it has to be made anew */
-    bool single;   /* nor can it be: AF_XDP's driver leaves its sockets open when it is closed */
-    bool wakes;    /* it has interrupts for what it receives */
-    bool kernels;  /* a network device of the kernel's, which knows whether its link is up */
+    bool straight; /* memif: packets keep their queue number */
+    bool copies;   /* a send call has copied the packet when it returns */
+    bool dials;    /* memif client: the start fails until its server listens */
+    bool blocks;   /* memif client: a reactor owns consecutive queues; else every n-th */
+    bool once;     /* cannot start again after a stop: the device must be created again */
+    bool single;   /* nor be created again: AF_XDP's driver leaves its sockets open on close */
+    bool wakes;    /* has receive interrupts */
+    bool kernels;  /* an interface of the kernel, which reports its link state */
     uint32_t frame_bytes_max; /* 0: as configured */
-    uint32_t room_bytes_min;  /* of a packet's memory, of which `head_bytes` are not its own */
+    uint32_t room_bytes_min;  /* least packet buffer; head_bytes of it are not for the packet */
     uint32_t head_bytes;
-    uint32_t packets_kept; /* that each queue of it keeps for what may come, and has to send */
+    uint32_t packets_kept; /* buffers that each queue holds for receiving and sending */
 };
 
-/* A device that was opened once is kept, with its memory; `users` have it now. Everything but what
- * is fixed while it has users is under the lock of device.c. */
+/* A device. It is kept with its memory after the last close. `users` is the number of its open
+ * ports. The lock of device.c protects all but the fields that are constant while there are users.
+ */
 struct sl_module_device {
     struct sl_module_device *next;
     char name[64];
@@ -64,94 +53,90 @@ struct sl_module_device {
     struct sl_module_port *ports[SL_MODULE_REACTORS];
     uint32_t users;
     bool configured, started;
-    struct sl_module_memif *memif; /* or NULL */
     bool link_was_up, told_down;
-    uint64_t since_ns; /* when it was started, or its link was up last */
+    uint64_t since_ns;  /* time of open, or when the link was last up */
+    uint64_t redial_ns; /* dials: next start while the link is down */
 };
 
 struct sl_module_port {
     struct sl_dpdk_port base;
     struct sl_module_device *device;
     struct rte_mempool *pool, *rests;
-    struct sl_timer look; /* at the link */
+    struct sl_timer look; /* checks the link */
     uint16_t id, index, next_queue, queue_count;
-    uint16_t *queues; /* that are received from */
-    bool on;          /* may touch the queues */
+    uint16_t *queues; /* receive queues */
+    bool on;          /* may use the queues */
     bool gathers, checksums;
-    /* Where the device wakes: its descriptor, watched by the ring; interrupts are on. */
+    /* With receive interrupts: the epoll descriptor, its watch in the ring, and whether interrupts
+     * are on. */
     int wake_fd;
     struct sl_dpdk_watch *watch;
     bool armed;
-    uint32_t lent; /* `rest`s that the device has */
+    uint32_t lent; /* tails that the device still reads */
     struct sl_dpdk_port_stats stats;
 };
 
-/* What the second part of a packet, which lies in the program's memory, carries in its mbuf's
- * private area. */
+/* The private area of the mbuf of a packet's tail, which lies in the program's memory. */
 struct sl_module_rest {
     struct rte_mbuf_ext_shared_info info;
-    struct sl_module_port *port; /* NULL: it was closed */
-    uint32_t *pending;           /* NULL: nobody waits */
+    struct sl_module_port *port; /* NULL: closed */
+    uint32_t *pending;           /* or NULL */
 };
 
-/* ---- eal.c ------------------------------------------------------------------------------------
- */
+/* eal.c */
 
-/* Once; later calls give the first's result. Errors: INVALID (arguments), NO_MEMORY, IO; logged. */
+/* Starts DPDK once in the process; later calls return the first result. Errors: INVALID
+ * (arguments), NO_MEMORY, IO; logged. */
 int sl_module_eal_start(const struct sl_dpdk_options *options, uint64_t bytes);
-/* The calling thread is one that DPDK knows, as long as it has as many joins as leaves. */
+/* Registers the calling thread with DPDK until it has as many leaves as joins. Errors: UNSUPPORTED,
+ * logged. */
 int sl_module_eal_join(void);
 void sl_module_eal_leave(void);
 
-/* ---- find.c -----------------------------------------------------------------------------------
- */
+/* find.c */
 
-/* The device that the options' `which`-th stands for; made when it has arguments, with so many
- * queues where these say nothing of it. Errors: NOT_FOUND, INVALID; logged, with what to do. */
+/* Finds the device options->devices[which]; creates it if it has arguments, with `queues` queues
+ * unless these say otherwise. Errors: NOT_FOUND, INVALID; logged with remedy. */
 int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32_t queues,
                    uint16_t *id);
-/* One of those that do not start again is taken away, and made when it is sought the next time. */
+/* Removes a device that cannot start again; the next sl_module_find creates it. */
 void sl_module_find_give_back(const struct sl_module_device *device);
 /* Errors: INVALID; logged. */
 int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self *out);
-void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out);
-/* The largest frame that goes through a memif device with these arguments (NULL: none). */
-uint32_t sl_module_find_memif_room(const char *arguments);
+/* Errors: INVALID: the arguments of a memif device; logged. */
+int sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out);
 
-/* ---- kernel.c ---------------------------------------------------------------------------------
- */
+/* kernel.c */
 
 struct sl_module_kernel {
     bool link_is_up;
     uint32_t mtu;
 };
 
-/* Errors: NOT_FOUND: it has gone. */
+/* Errors: NOT_FOUND: the interface is gone. */
 int sl_module_kernel_look(const struct rte_eth_dev_info *info, struct sl_module_kernel *out);
-/* At least so much. Returns an errno. */
+/* Raises the MTU to at least `mtu`. Returns 0 or an errno. */
 int sl_module_kernel_set_mtu(const struct rte_eth_dev_info *info, uint32_t mtu);
 
-/* ---- wake.c -----------------------------------------------------------------------------------
- */
+/* wake.c */
 
-/* port->watch is NULL afterwards where it cannot be. */
+/* Leaves port->watch NULL if the device has no receive interrupts. */
 void sl_module_wake_open(struct sl_module_port *port);
 void sl_module_wake_close(struct sl_module_port *port);
-/* As port.h's arm. */
+/* As `arm` of port.h. */
 bool sl_module_wake_arm(struct sl_module_port *port);
 void sl_module_wake_disarm(struct sl_module_port *port);
 
-/* ---- device.c ---------------------------------------------------------------------------------
- */
+/* device.c */
 
-/* Gives the port its place at the device, which is configured by the first; logged errors as
- * port.h's open has them. Owner reactor. */
+/* Adds the port to its device; the first port configures the device. Errors as of `open` in port.h,
+ * logged. Owner reactor. */
 int sl_module_device_join(const struct sl_dpdk_options *options, uint32_t which,
                           struct sl_module_port *port);
-/* The last stops it. The port's thread. */
+/* Removes the port; the last one stops the device, except memif. Owner reactor. */
 void sl_module_device_leave(struct sl_module_port *port);
-/* The link, and whether the port may touch the queues, which it does not now; returns after how
- * long to look again. */
+/* Checks the link and sets port->on. Not while the port uses the queues. Returns the delay of the
+ * next check. */
 uint64_t sl_module_device_look(struct sl_module_port *port);
 bool sl_module_device_link(const struct sl_module_device *device);
 static inline uint16_t sl_module_device_owner(const struct sl_module_device *device, uint16_t queue)
@@ -160,8 +145,7 @@ static inline uint16_t sl_module_device_owner(const struct sl_module_device *dev
                                             : queue % device->reactors);
 }
 
-/* ---- memory.c ---------------------------------------------------------------------------------
- */
+/* memory.c */
 
 /* Errors: NO_MEMORY, UNSUPPORTED. Any thread. */
 int sl_module_memory_add(const struct sl_module_device *device, void *base, size_t bytes);

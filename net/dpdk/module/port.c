@@ -1,4 +1,4 @@
-/* One reactor's queues of one device. */
+/* The port ops (net/dpdk/port.h) of one reactor's queues of one device. */
 #include <rte_ip.h>
 #include <rte_udp.h>
 #include <stdlib.h>
@@ -16,8 +16,7 @@ static struct sl_module_port *port_of(struct sl_dpdk_port *base)
     return (struct sl_module_port *)base;
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 static void look(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -60,8 +59,7 @@ static bool is_ours(const struct sl_dpdk_device *wanted, const struct sl_reactor
            (wanted->reactors == 0 || index - wanted->first_reactor < wanted->reactors);
 }
 
-/* The device's reader of what lies in the program's memory is to have done when this returns. It is
- * given a tenth of a second, as no device needs. */
+/* Waits at most 0.1 s until the device has read all tails in the program's memory. */
 static void drain(struct sl_module_port *port)
 {
     for (uint32_t i = 0; i < DRAIN_TRIES && port->lent > 0; i++) {
@@ -89,8 +87,8 @@ static void forget_tail(struct rte_mempool *pool, void *closing, void *object, u
     }
 }
 
-/* A device without a link may keep them until it is stopped, when nobody waits for them any more.
- */
+/* Detaches tails from a closing port: a device without a link may keep them until it stops, when no
+ * counter exists any more. */
 static void forget_rests(struct sl_module_port *port)
 {
     if (port->lent > 0) {
@@ -154,7 +152,7 @@ static void port_info(const struct sl_dpdk_port *base, struct sl_dpdk_port_info 
         .tx_gather = port->gathers,
         .tx_checksum = port->checksums,
         .rx_interrupt = port->watch != NULL,
-        .is_one_peers = device->memif != NULL,
+        .is_one_peers = device->traits.straight,
         .queues = {.queues = device->queues,
                    .reactors = device->reactors,
                    .index = port->index,
@@ -170,8 +168,7 @@ static bool port_link_is_up(struct sl_dpdk_port *base)
     return port->on && sl_module_device_link(port->device);
 }
 
-/* ---- Packets that arrive ----------------------------------------------------------------------
- */
+/* Receiving */
 
 static uint32_t take_received(struct sl_module_port *port, struct rte_mbuf **mbufs, uint32_t count,
                               uint16_t queue, struct sl_dpdk_packet *packets)
@@ -180,7 +177,7 @@ static uint32_t take_received(struct sl_module_port *port, struct rte_mbuf **mbu
     for (uint32_t i = 0; i < count; i++) {
         struct rte_mbuf *mbuf = mbufs[i];
         if (mbuf->nb_segs != 1 || mbuf->data_len > port->device->frame_bytes_max) {
-            port->stats.dropped++; /* longer than what was agreed upon */
+            port->stats.dropped++; /* longer than the MTU */
             rte_pktmbuf_free(mbuf);
             continue;
         }
@@ -197,7 +194,7 @@ static uint32_t take_received(struct sl_module_port *port, struct rte_mbuf **mbu
     return done;
 }
 
-/* What a device has sent it may keep until it sends more. */
+/* Frees sent packets, which a device may keep until it sends more. */
 static void reclaim(struct sl_module_port *port)
 {
     for (uint16_t queue = 0; queue < port->device->queues && port->lent > 0; queue++) {
@@ -243,8 +240,7 @@ static void port_release(struct sl_dpdk_port *base, struct sl_dpdk_packet *packe
     }
 }
 
-/* ---- Packets that leave -----------------------------------------------------------------------
- */
+/* Sending */
 
 static uint32_t port_reserve(struct sl_dpdk_port *base, struct sl_dpdk_packet *packets,
                              uint32_t count)
@@ -287,7 +283,7 @@ static bool attach_tail(struct sl_module_port *port, const struct sl_dpdk_packet
     *tail = (struct sl_module_rest){
         .info = {.free_cb = on_read, .fcb_opaque = tail}, .port = port, .pending = packet->pending};
     rte_mbuf_ext_refcnt_set(&tail->info, 1);
-    void *bytes = (void *)(uintptr_t)packet->tail; /* which nobody writes to */
+    void *bytes = (void *)(uintptr_t)packet->tail; /* never written to */
     rte_pktmbuf_attach_extbuf(second, bytes, (uintptr_t)bytes, (uint16_t)packet->tail_length,
                               &tail->info);
     second->data_off = 0;
@@ -299,7 +295,7 @@ static bool attach_tail(struct sl_module_port *port, const struct sl_dpdk_packet
     return true;
 }
 
-/* It was not taken: it is the caller's as it was. */
+/* The device did not take the packet: restores it for the caller. */
 static void detach_tail(struct rte_mbuf *mbuf)
 {
     struct rte_mbuf *second = mbuf->next;
@@ -312,7 +308,7 @@ static void detach_tail(struct rte_mbuf *mbuf)
     }
 }
 
-/* The device adds what is there to what it sums. */
+/* The device adds its sum to the pseudo header checksum in the field. */
 static void ask_for_checksum(struct rte_mbuf *mbuf)
 {
     uint8_t *ip = rte_pktmbuf_mtod(mbuf, uint8_t *) + ETHERNET_BYTES;
@@ -353,7 +349,7 @@ static void clear_checksum(struct rte_mbuf *mbuf)
     }
 }
 
-/* Packets of one queue. */
+/* Sends packets for one queue. */
 static uint32_t send_run(struct sl_module_port *port, const struct sl_dpdk_packet *packets,
                          uint32_t count)
 {
@@ -399,16 +395,15 @@ static uint32_t port_send(struct sl_dpdk_port *base, const struct sl_dpdk_packet
     return done;
 }
 
-/* What was lent is given back by looking. Where nothing tells of packets, who sleeps looks again by
- * himself. */
+/* Tails are returned only by polling, so that the reactor may not sleep while any are lent. Without
+ * interrupts the caller sets a timer. */
 static bool port_arm(struct sl_dpdk_port *base)
 {
     struct sl_module_port *port = port_of(base);
     return port->lent == 0 && (port->watch == NULL || sl_module_wake_arm(port));
 }
 
-/* ---- Memory, counts ---------------------------------------------------------------------------
- */
+/* Memory, statistics */
 
 static int port_memory_register(struct sl_dpdk_port *base, void *memory, size_t bytes)
 {
@@ -426,7 +421,7 @@ static void port_stats(const struct sl_dpdk_port *base, struct sl_dpdk_port_stat
     const struct sl_module_port *port = (const struct sl_module_port *)base;
     struct rte_eth_stats stats;
     *out = port->stats;
-    /* The device's, all reactors' together: the first says them. */
+    /* These count for the whole device: only the first port reports them. */
     if (port->index == 0 && rte_eth_stats_get(port->id, &stats) == 0) {
         out->dropped += stats.imissed + stats.rx_nombuf;
     }

@@ -1,5 +1,5 @@
-/* Reactors that sleep until a packet comes, where the device can tell: its queues' interrupts make
- * an epoll descriptor readable, which the reactor's ring watches. */
+/* Wakes sleeping reactors by receive interrupts: the queues' interrupts make an epoll descriptor
+ * readable, which the reactor's ring watches. */
 #include <rte_epoll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static void switch_all(const struct sl_module_port *port, bool on)
     }
 }
 
-/* What the driver wants done with its events is done by rte_epoll_wait. */
+/* rte_epoll_wait runs the driver's event callbacks. */
 static void drain(const struct sl_module_port *port)
 {
     struct rte_epoll_event events[EVENTS];
@@ -72,7 +72,7 @@ void sl_module_wake_close(struct sl_module_port *port)
     (void)close(port->wake_fd);
 }
 
-/* A packet may have come before the interrupts were on: one more look is due. */
+/* A packet may have arrived before the interrupts were on, so that the first call returns false. */
 bool sl_module_wake_arm(struct sl_module_port *port)
 {
     if (!port->armed) {
