@@ -19,7 +19,6 @@ static const struct benchmark benchmarks[] = {
     {"checkpoint", "what checkpoints cost a ps that serves, what they hold, and how fast they load",
      sl_bench_checkpoint_run},
     {"dpdk", "frames over DPDK's memif, beside bare packets over memif", sl_bench_dpdk_run},
-    {"generate", "writes a click log from a planted model, to train on", sl_bench_generate_run},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures",
      sl_bench_ipc_run},
     {"limits", "what the machine can do in these shapes, with nothing of Starling on the way",

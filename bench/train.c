@@ -244,11 +244,21 @@ static int generate(struct bench *bench)
     const struct options *options = bench->options;
     char rows[NUMBER_BYTES];
     (void)snprintf(rows, sizeof rows, "%" PRIu64, options->rows);
-    char *argv[] = {"generate", "--out", bench->scratch.path, "--rows", rows, "--test-rows",
-                    "1000",     NULL};
     (void)snprintf(bench->data, sizeof bench->data, "%s/train.tsv", bench->scratch.path);
-    return sl_bench_generate_run((int)(sizeof argv / sizeof argv[0]) - 1, argv) == 0 ? 0
-                                                                                     : SL_ERR_IO;
+    const char *const argv[] = {bench->program,      "generate", "--out",
+                                bench->scratch.path, "--rows",   rows,
+                                "--test-rows",       "1000",     NULL};
+    const struct sl_bench_child_options child = {.argv = argv, .core = -1, .reads = true};
+    struct sl_bench_child process;
+    char *text = NULL;
+    int err = sl_bench_child_start(&child, &process);
+    err = err != 0 ? err
+                   : sl_bench_child_collect(&process, (uint32_t)(options->timeout_s * 1000), &text);
+    if (err == 0) {
+        (void)fputs(text, stdout);
+    }
+    free(text);
+    return err;
 }
 
 static int prepare(struct bench *bench)
