@@ -145,7 +145,6 @@ static int run_memcpy(void *ctx, const struct sl_bench_common *common, double *v
         .pieces = pieces < 1      ? 1
                   : pieces > 4096 ? 4096
                                   : (uint32_t)pieces,
-        .threads = 1,
     };
     int err = sl_bench_bare_memory_run(&memory, common, &values[BYTES]);
     if (err == 0) {

@@ -234,8 +234,8 @@ static void add_goodput(struct bench *bench, uint32_t which)
     }
     if (len >= LONG_LEN) {
         struct entry *entry = add(bench, run_memory, GOODPUT, 2);
-        entry->memory = (struct sl_bench_bare_memory){
-            .bytes = len, .pieces = options->load.keys_per_server, .threads = 1};
+        entry->memory =
+            (struct sl_bench_bare_memory){.bytes = len, .pieces = options->load.keys_per_server};
         (void)snprintf(entry->name, sizeof entry->name, "memcpy, %s", text);
     }
     if (peer != NULL) {

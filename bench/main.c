@@ -21,8 +21,6 @@ static const struct benchmark benchmarks[] = {
     {"dpdk", "frames over DPDK's memif, beside bare packets over memif", sl_bench_dpdk_run},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures",
      sl_bench_ipc_run},
-    {"limits", "what the machine can do in these shapes, with nothing of Starling on the way",
-     sl_bench_limits_run},
     {"peers", "Redis and iperf3 on these two cores, to compare with", sl_bench_peers_run},
     {"pslite", "ps-lite's test_benchmark: its arguments, environment and figures",
      sl_bench_pslite_run},

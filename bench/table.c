@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
 #include "bench/table_options.h"
@@ -24,7 +23,6 @@
 #define GROUP_ROWS    256 /* created between two looks at the processor time */
 /* Of what the memory's records take: index, directory and slack at most. */
 #define MEMORY_FACTOR 1.4
-#define BARE_LEAST    0.9 /* of the plain loops' rate, which the table is to reach */
 
 static const char *const distribution_names[SL_BENCH_TABLE_DISTRIBUTIONS] = {"uniform", "zipf"};
 
@@ -61,8 +59,6 @@ struct bench {
     struct sl_metric_histogram *create; /* ns of one creation */
     struct sl_metric_histogram *serve;  /* ns of a batch that is read between creations */
     struct pauses pauses;
-    float **places; /* [operations]: where the uniform keys' rows lie, for the plain loops */
-    struct sl_bench_bare_rows bare;
 };
 
 /* ---- Growth ---------------------------------------------------------------------------------- */
@@ -217,24 +213,7 @@ static int run_turn(void *ctx, const struct sl_bench_common *common, double *val
     return 0;
 }
 
-static int run_bare_gather(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    return sl_bench_bare_rows_gather(ctx, common, values);
-}
-
-static int run_bare_update(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    return sl_bench_bare_rows_update(ctx, common, values);
-}
-
 /* ---- Report ---------------------------------------------------------------------------------- */
-
-/* The plain loops know Adagrad alone, and go through the uniform keys. */
-static bool wants_bare(const struct bench *bench)
-{
-    return bench->options->bare && bench->options->distributions[SL_BENCH_UNIFORM] &&
-           sl_sparse_table_spec(bench->store)->optimizer.kind == SL_OPTIMIZER_ADAGRAD;
-}
 
 static bool rows_on_axis(const struct bench *bench)
 {
@@ -308,33 +287,16 @@ static void report_growth(const struct bench *bench, struct sl_bench_report *rep
     report_spread(bench, report, "read of a batch between creations", bench->serve);
 }
 
-/* What takes turns: each phase over each distribution, then the plain loops. */
-#define BARE_PHASES 2
+/* Each phase over each distribution, in turns. */
 struct contest {
-    struct sl_bench_contestant
-        contestants[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS + BARE_PHASES];
-    struct turn turns[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS + BARE_PHASES];
+    struct sl_bench_contestant contestants[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
+    struct turn turns[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
     uint32_t count;
 };
 
-static void enter(struct contest *contest, const struct bench *bench, const char *what,
-                  int (*run_one)(void *ctx, const struct sl_bench_common *common, double *values),
-                  void *ctx)
-{
-    static const struct sl_bench_quantity quantity = {"per key", "ns"};
-    struct turn *turn = &contest->turns[contest->count];
-    write_name(bench, what, true, turn->name);
-    contest->contestants[contest->count++] = (struct sl_bench_contestant){
-        .name = turn->name,
-        .quantities = &quantity,
-        .quantity_count = 1,
-        .run = run_one,
-        .ctx = ctx,
-    };
-}
-
 static void enter_all(struct contest *contest, struct bench *bench)
 {
+    static const struct sl_bench_quantity quantity = {"per key", "ns"};
     char what[48];
     contest->count = 0;
     for (uint32_t i = 0; i < PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
@@ -346,29 +308,16 @@ static void enter_all(struct contest *contest, struct bench *bench)
             turn->phase = (enum phase)(i % PHASE_COUNT);
             (void)snprintf(what, sizeof what, "%s, %s keys", phase_names[turn->phase],
                            distribution_names[distribution]);
-            enter(contest, bench, what, run_turn, turn);
+            write_name(bench, what, true, turn->name);
+            contest->contestants[contest->count++] = (struct sl_bench_contestant){
+                .name = turn->name,
+                .quantities = &quantity,
+                .quantity_count = 1,
+                .run = run_turn,
+                .ctx = turn,
+            };
         }
     }
-    if (wants_bare(bench)) {
-        enter(contest, bench, "gather, bare", run_bare_gather, &bench->bare);
-        enter(contest, bench, "update, bare", run_bare_update, &bench->bare);
-    }
-}
-
-/* Rates, so the times the other way round. The uniform distribution comes first, the plain loops
- * last. */
-static void report_bare(const struct bench *bench, const struct contest *contest,
-                        struct sl_bench_report *report)
-{
-    const struct sl_bench_contestant *bare = &contest->contestants[contest->count - BARE_PHASES];
-    const struct sl_bench_contestant *table = contest->contestants;
-    char name[SL_BENCH_NAME_BYTES];
-    write_name(bench, "rate of gather / bare", false, name);
-    sl_bench_report_ratio(report, name, bare[0].figures[0], table[PHASE_GATHER].figures[0],
-                          BARE_LEAST, 0);
-    write_name(bench, "rate of update / bare", false, name);
-    sl_bench_report_ratio(report, name, bare[1].figures[0], table[PHASE_UPDATE].figures[0],
-                          BARE_LEAST, 0);
 }
 
 static int report_phases(struct bench *bench, struct sl_bench_report *report)
@@ -386,9 +335,6 @@ static int report_phases(struct bench *bench, struct sl_bench_report *report)
     }
     for (uint32_t i = 0; err == 0 && i < contest.count; i++) {
         put_on_axis(bench, contest.contestants[i].figures[0]);
-    }
-    if (err == 0 && wants_bare(bench)) {
-        report_bare(bench, &contest, report);
     }
     return err;
 }
@@ -452,7 +398,6 @@ static void bench_fini(struct bench *bench)
         free(bench->drawn[i].keys);
         free(bench->drawn[i].records);
     }
-    free(bench->places);
     free(bench->found);
     free(bench->values);
     free(bench->gradients);
@@ -503,30 +448,6 @@ static void draw_keys(struct bench *bench, enum sl_bench_distribution distributi
     sl_sparse_table_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
 }
 
-/* The plain loops run over the table's own records, in the order in which the table is asked for
- * them: what they do without is the way from a record's number to its place, its header, and a
- * choice by optimizer. */
-static int lay_bare(struct bench *bench)
-{
-    const uint64_t count = bench->options->operations;
-    bench->places = calloc(count, sizeof *bench->places);
-    if (bench->places == NULL) {
-        sl_log_error("no memory for the places of rows");
-        return SL_ERR_NO_MEMORY;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        const uint32_t record = bench->drawn[SL_BENCH_UNIFORM].records[i];
-        bench->places[i] = sl_sparse_table_record(bench->store, record)->values;
-    }
-    bench->bare = (struct sl_bench_bare_rows){.rows = bench->places,
-                                              .row_count = count,
-                                              .dim = bench->dim,
-                                              .batch = (uint32_t)bench->options->batch,
-                                              .values = bench->values,
-                                              .gradients = bench->gradients};
-    return 0;
-}
-
 static int measure(struct bench *bench, struct sl_bench_report *report)
 {
     if (!fits(bench)) {
@@ -543,8 +464,7 @@ static int measure(struct bench *bench, struct sl_bench_report *report)
     }
     report_memory(bench, report);
     report_growth(bench, report);
-    err = wants_bare(bench) ? lay_bare(bench) : 0;
-    return err != 0 ? err : report_phases(bench, report);
+    return report_phases(bench, report);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */

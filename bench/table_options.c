@@ -95,11 +95,6 @@ int sl_bench_table_parse(int argc, char **argv, struct sl_bench_table_options *o
         sl_bench_choice("keys", &texts.keys, SL_BENCH_DISTRIBUTION_CHOICES "|" KEYS_BOTH,
                         "How keys are drawn."),
         sl_bench_exponent("exponent", &o->exponent),
-        {.kind = SL_CLI_FLAG,
-         .name = "bare",
-         .target = &o->bare,
-         .help = "With adagrad and uniform keys: beside the table, plain loops over the very same "
-                 "rows; the ratios to them are held against their targets."},
         sl_bench_number("operations", &o->operations, 1, 1e9,
                         "Keys drawn, which each measurement goes through again and again."),
         sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_COST, "Keys of one call."),

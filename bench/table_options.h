@@ -20,7 +20,6 @@ struct sl_bench_table_options {
     bool distributions[SL_BENCH_TABLE_DISTRIBUTIONS]; /* by enum sl_bench_distribution */
     uint64_t operations, batch, seed;
     double exponent; /* of Zipf's law */
-    bool bare;       /* beside tables with Adagrad, plain loops over their rows */
 };
 
 /* SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */

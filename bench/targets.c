@@ -25,7 +25,6 @@ struct part {
 
 static const struct part parts[] = {
     {"serving", {NULL}},
-    {"table", {"--bare", NULL}},
     {"bulk", {"--sizes", "1M,16M", NULL}},
     {"bulk", {"--sizes", "1M,16M", "--over", "shm", NULL}},
     {"ratio", {NULL}},
