@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/bare_verbs.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
 #include "bench/frames.h"
@@ -29,28 +28,15 @@
 #define RATE_OF_SEND      0.8
 #define LONG_LEN          (1ULL << 20)
 
-/* The ways of a push are no part of all: they are about the design, not about this code. */
-#define PART_CHOICES      "all|bulk|round-trip|rate|push-ways"
-enum part { PART_ALL, PART_BULK, PART_ROUND_TRIP, PART_RATE, PART_PUSH_WAYS };
+#define PART_CHOICES      "all|bulk|round-trip|rate"
+enum part { PART_ALL, PART_BULK, PART_ROUND_TRIP, PART_RATE };
 
 enum mode { POLLING, EVENT, MODES };
 static const char *const MODE_NAMES[MODES] = {[POLLING] = "polling", [EVENT] = "event mode"};
 
-#define WAYS 3U
-static const char *const WAY_NAMES[WAYS] = {
-    [SL_BENCH_BARE_VERBS_READ] = "READ",
-    [SL_BENCH_BARE_VERBS_ASKED] = "WRITE where asked for",
-    [SL_BENCH_BARE_VERBS_GRANTED] = "WRITE where granted before",
-};
-static const uint32_t WAY_CONNECTIONS[] = {1, 8};
-#define WAY_CONNECTION_COUNTS (sizeof WAY_CONNECTIONS / sizeof WAY_CONNECTIONS[0])
-
 /* perftest's two and each mode's pull and push, of each size; round trips of perftest, frames and
  * rows in both modes; rates. */
-#define CONTESTANTS_OF_ALL    (SIZES_MAX * (2 + 2 * MODES) + 3 * MODES + 1 + MODES)
-#define CONTESTANTS_OF_WAYS   (SIZES_MAX * WAYS * WAY_CONNECTION_COUNTS)
-#define CONTESTANTS_MAX                                                                            \
-    (CONTESTANTS_OF_ALL > CONTESTANTS_OF_WAYS ? CONTESTANTS_OF_ALL : CONTESTANTS_OF_WAYS)
+#define CONTESTANTS_MAX (SIZES_MAX * (2 + 2 * MODES) + 3 * MODES + 1 + MODES)
 
 struct options {
     const char *sizes, *device, *address;
@@ -71,7 +57,6 @@ struct entry {
     enum sl_bench_pslite_mode way;
     struct sl_bench_perftest test;
     struct sl_bench_frames frames;
-    struct sl_bench_bare_verbs verbs;
     char name[SL_BENCH_NAME_BYTES];
 };
 
@@ -147,17 +132,6 @@ static int run_frames(void *ctx, const struct sl_bench_common *common, double *v
         tell_trips(&result.latency, values);
     } else if (err == 0) {
         values[0] = result.frames_per_s;
-    }
-    return err;
-}
-
-static int run_verbs(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    const struct entry *entry = ctx;
-    double pushes_per_s;
-    const int err = sl_bench_bare_verbs_run(&entry->verbs, common, &pushes_per_s);
-    if (err == 0) {
-        values[0] = pushes_per_s * entry->verbs.bytes;
     }
     return err;
 }
@@ -270,49 +244,9 @@ static void add_rates(struct bench *bench)
     }
 }
 
-static void name_way(char name[SL_BENCH_NAME_BYTES], uint32_t way, uint32_t connections,
-                     uint64_t bytes)
-{
-    char size[32];
-    write_bytes(bytes, size);
-    (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s, %s, %u worker%s", WAY_NAMES[way], size,
-                   connections, connections == 1 ? "" : "s");
-}
-
-/* As many pushes under way of eight workers as of one. */
-static void add_way(struct bench *bench, uint32_t way, uint32_t connections, uint64_t bytes)
-{
-    struct entry *entry = add(bench, POLLING, "", "");
-    const uint64_t depth = bench->options.bulk_depth / connections;
-    name_way(entry->name, way, connections, bytes);
-    entry->verbs = (struct sl_bench_bare_verbs){
-        .address = bench->device.address,
-        .has_immediate = !bench->device.is_iwarp,
-        .way = (enum sl_bench_bare_verbs_way)way,
-        .bytes = (uint32_t)bytes,
-        .connections = connections,
-        .depth = depth < 1                               ? 1
-                 : depth > SL_BENCH_BARE_VERBS_DEPTH_MAX ? SL_BENCH_BARE_VERBS_DEPTH_MAX
-                                                         : (uint32_t)depth,
-    };
-    complete(bench, BYTES, 1, run_verbs);
-}
-
-static void add_push_ways(struct bench *bench)
-{
-    for (uint32_t i = 0; i < bench->options.size_count; i++) {
-        for (uint32_t c = 0; c < WAY_CONNECTION_COUNTS; c++) {
-            for (uint32_t way = 0; way < WAYS; way++) {
-                add_way(bench, way, WAY_CONNECTIONS[c], bench->options.bytes[i]);
-            }
-        }
-    }
-}
-
 static bool wanted(const struct bench *bench, enum part part)
 {
-    const bool is_of_all = part != PART_PUSH_WAYS;
-    return (bench->options.part == PART_ALL && is_of_all) || bench->options.part == (int)part;
+    return bench->options.part == PART_ALL || bench->options.part == (int)part;
 }
 
 static void add_all(struct bench *bench)
@@ -325,9 +259,6 @@ static void add_all(struct bench *bench)
     }
     if (wanted(bench, PART_RATE)) {
         add_rates(bench);
-    }
-    if (wanted(bench, PART_PUSH_WAYS)) {
-        add_push_ways(bench);
     }
 }
 
@@ -352,25 +283,11 @@ static void conclude_bulk(const struct bench *bench, struct sl_bench_report *rep
     sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", read, write, 0, 0);
 }
 
-static void conclude_ways(const struct bench *bench, struct sl_bench_report *report, uint64_t bytes)
-{
-    for (uint32_t c = 0; c < WAY_CONNECTION_COUNTS; c++) {
-        char read[SL_BENCH_NAME_BYTES], write[SL_BENCH_NAME_BYTES];
-        name_way(read, SL_BENCH_BARE_VERBS_READ, WAY_CONNECTIONS[c], bytes);
-        for (uint32_t way = SL_BENCH_BARE_VERBS_ASKED; way < WAYS; way++) {
-            name_way(write, way, WAY_CONNECTIONS[c], bytes);
-            sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", read, write,
-                                   0, 0);
-        }
-    }
-}
-
 static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
     for (uint32_t i = 0; i < bench->options.size_count; i++) {
         conclude_bulk(bench, report, i);
-        conclude_ways(bench, report, bench->options.bytes[i]);
     }
     for (int mode = 0; mode < MODES; mode++) {
         const double most = mode == POLLING ? ROUND_TRIP_OF_LAT : 0;
