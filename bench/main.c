@@ -18,7 +18,7 @@ static const struct benchmark benchmarks[] = {
      sl_bench_bulk_run},
     {"checkpoint", "what checkpoints cost a ps that serves, what they hold, and how fast they load",
      sl_bench_checkpoint_run},
-    {"dpdk", "frames over DPDK's memif, beside bare packets over memif", sl_bench_dpdk_run},
+    {"dpdk", "frames over DPDK's memif, beside TCP", sl_bench_dpdk_run},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures",
      sl_bench_ipc_run},
     {"peers", "Redis and iperf3 on these two cores, to compare with", sl_bench_peers_run},

@@ -41,6 +41,16 @@ static void run__one_way(void **state)
     }
 }
 
+static void run__long_frames_arrive_as_they_were_written(void **state)
+{
+    (void)state;
+    static struct sl_bench_frames_result result;
+    const struct sl_bench_frames frames = {
+        .endpoint = "tcp://127.0.0.1:0", .bytes = (64 << 10) + 32, .depth = 4, .touched = true};
+    assert_int_equal(sl_bench_frames_run(&frames, &common, &result), 0);
+    assert_true(result.frames_per_s > 0);
+}
+
 static void run__tells_what_is_wrong(void **state)
 {
     (void)state;
@@ -58,6 +68,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run__counts_what_was_answered),
         cmocka_unit_test(run__one_way),
+        cmocka_unit_test(run__long_frames_arrive_as_they_were_written),
         cmocka_unit_test(run__tells_what_is_wrong),
     };
     sl_log_setup(SL_LOG_OFF, "test");
