@@ -9,9 +9,9 @@
 
 #include "bench/bare.h"
 #include "bench/bare_peer.h"
+#include "bench/now.h"
 #include "core/arena_pages.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define TOKEN_BYTES 32U
@@ -47,7 +47,7 @@ static bool arrived(struct end *end)
     if (!end->counts) {
         return true;
     }
-    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t now_ns = sl_bench_now_ns();
     if (now_ns >= end->from_ns) {
         end->first_ns = end->first_ns == 0 ? now_ns : end->first_ns;
         end->pieces += now_ns > end->first_ns;
@@ -190,8 +190,8 @@ static int measure(const struct sl_bench_bare_bulk *options, const struct sl_ben
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence) != 0) {
         err = sl_bench_bare_fail("setsockopt");
     } else {
-        end.from_ns = sl_clock_now_ns(sl_clock_system()) + (uint64_t)(common->warm_up * 1e9);
-        end.until_ns = end.from_ns + (uint64_t)(common->seconds * 1e9);
+        end.from_ns = sl_bench_now_ns() + sl_bench_ns(common->warm_up);
+        end.until_ns = end.from_ns + sl_bench_ns(common->seconds);
         transfer(&end);
         err = end.err;
     }

@@ -8,8 +8,8 @@
 #include "bench/bare.h"
 #include "bench/bare_peer.h"
 #include "bench/bare_ring.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define SEND_BYTES_MAX   (256U << 10) /* of one send: its source stays in the second-level cache */
@@ -182,7 +182,7 @@ static void turn(struct end *end, bool polling)
         return;
     }
     if (end->latency != NULL) {
-        end->now_ns = sl_clock_now_ns(sl_clock_system());
+        end->now_ns = sl_bench_now_ns();
     }
     struct io_uring_cqe *cqe;
     unsigned head;
@@ -297,9 +297,9 @@ static int serve(const void *ctx, const int *fds, uint32_t count)
 static int ask(struct end *end, const struct sl_bench_bare_echo *options,
                const struct sl_bench_common *common, double *requests_per_s)
 {
-    end->now_ns = sl_clock_now_ns(sl_clock_system());
-    end->from_ns = end->now_ns + (uint64_t)(common->warm_up * 1e9);
-    const uint64_t until_ns = end->from_ns + (uint64_t)(common->seconds * 1e9);
+    end->now_ns = sl_bench_now_ns();
+    end->from_ns = end->now_ns + sl_bench_ns(common->warm_up);
+    const uint64_t until_ns = end->from_ns + sl_bench_ns(common->seconds);
     for (uint32_t i = 0; i < end->conn_count; i++) {
         let_go(end, &end->conns[i], options->depth);
         end->conns[i].owed_bytes = (uint64_t)options->depth * options->request_bytes;

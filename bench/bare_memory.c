@@ -1,10 +1,10 @@
 #include <string.h>
 
 #include "bench/bare.h"
-#include "bench/bare_pin.h"
+#include "bench/now.h"
+#include "bench/pin.h"
 #include "core/arena_pages.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define BYTES_A_LOOK    (1U << 20) /* copied between two looks at the clock, or one piece */
@@ -31,8 +31,8 @@ static double measure(const struct sl_bench_bare_memory *options,
 {
     const struct sl_clock *clock = sl_clock_system();
     const uint64_t times = options->bytes < BYTES_A_LOOK ? BYTES_A_LOOK / options->bytes : 1;
-    const uint64_t warm_until_ns = sl_clock_now_ns(clock) + (uint64_t)(common->warm_up * 1e9);
-    const uint64_t lasts_ns = (uint64_t)(common->seconds * 1e9);
+    const uint64_t warm_until_ns = sl_clock_now_ns(clock) + sl_bench_ns(common->warm_up);
+    const uint64_t lasts_ns = sl_bench_ns(common->seconds);
     uint64_t first_ns = 0;
     uint64_t looks = 0;
     uint32_t piece = 0;
@@ -59,8 +59,8 @@ int sl_bench_bare_memory_run(const struct sl_bench_bare_memory *options,
     const size_t huge = SL_ARENA_HUGE_PAGE_BYTES;
     const size_t side = options->bytes * options->pieces;
     const size_t bytes = (2 * side + huge - 1) / huge * huge;
-    struct sl_bench_bare_pin pin;
-    int err = sl_bench_bare_pin_begin(&pin, common->server_core);
+    cpu_set_t before;
+    int err = sl_bench_pin_begin(common->server_core, &before);
     if (err != 0) {
         return err;
     }
@@ -73,6 +73,6 @@ int sl_bench_bare_memory_run(const struct sl_bench_bare_memory *options,
         *bytes_per_s = measure(options, common, memory + side, memory);
         sl_arena_pages_unmap(memory, bytes);
     }
-    sl_bench_bare_pin_end(&pin);
+    sl_bench_pin_end(&before);
     return err;
 }

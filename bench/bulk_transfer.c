@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/now.h"
 #include "bench/pin.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define STEP_TIMEOUT_MS 60000
@@ -77,18 +77,6 @@ static int finish_one(struct flow *flow)
     return err;
 }
 
-static uint64_t now_ns(void)
-{
-    return sl_clock_now_ns(sl_clock_system());
-}
-
-static double processor_seconds(void)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / (double)SL_CLOCK_NS_PER_S;
-}
-
 /* Keeps `depth` steps under way until `until_ns`. */
 static int keep_going(struct flow *flow, uint64_t until_ns)
 {
@@ -98,24 +86,24 @@ static int keep_going(struct flow *flow, uint64_t until_ns)
             err = send_one(flow);
         }
         err = err != 0 ? err : finish_one(flow);
-    } while (err == 0 && now_ns() < until_ns);
+    } while (err == 0 && sl_bench_now_ns() < until_ns);
     return err;
 }
 
 static int measure(struct flow *flow, double warm_up, double seconds,
                    struct sl_bench_bulk_result *out)
 {
-    int err = keep_going(flow, now_ns() + (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S));
-    const uint64_t begin_ns = now_ns();
+    int err = keep_going(flow, sl_bench_now_ns() + sl_bench_ns(warm_up));
+    const uint64_t begin_ns = sl_bench_now_ns();
     const uint64_t done_before = flow->done;
-    const double cpu_before = processor_seconds();
+    const double cpu_before = sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID));
     if (err == 0) {
-        err = keep_going(flow, begin_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S));
+        err = keep_going(flow, begin_ns + sl_bench_ns(seconds));
     }
     *out = (struct sl_bench_bulk_result){
         .steps = flow->done - done_before,
-        .seconds = (double)(now_ns() - begin_ns) / (double)SL_CLOCK_NS_PER_S,
-        .cpu_seconds = processor_seconds() - cpu_before,
+        .seconds = sl_bench_seconds(sl_bench_now_ns() - begin_ns),
+        .cpu_seconds = sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID)) - cpu_before,
     };
     while (flow->done < flow->sent) {
         int one = finish_one(flow);
@@ -159,8 +147,8 @@ int sl_bench_bulk_transfer_run(const struct sl_bench_bulk_transfer *transfer, in
     sl_assert(transfer->bytes % sizeof(float) == 0);
     struct flow flow = {.transfer = transfer};
     cpu_set_t before;
-    sl_bench_pin_begin(core, &before);
-    int err = connect_flow(&flow);
+    int err = sl_bench_pin_begin(core, &before);
+    err = err != 0 ? err : connect_flow(&flow);
     err = err != 0 ? err : measure(&flow, warm_up, seconds, out);
     if (flow.client != NULL) {
         sl_client_destroy(&flow.client);

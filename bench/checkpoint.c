@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
+#include "bench/now.h"
 #include "bench/options.h"
 #include "bench/workload.h"
-#include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
 
@@ -61,13 +61,13 @@ int sl_bench_checkpoint_connect(const struct sl_bench_checkpoint *bench,
 
 int sl_bench_checkpoint_ask(struct sl_client *client, uint64_t *number, double *seconds)
 {
-    const uint64_t from_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t from_ns = sl_bench_now_ns();
     int err = sl_client_checkpoint(client, TIMEOUT_MS, number);
     if (err != 0) {
         sl_log_error("no checkpoint is made: %s", sl_err_name(err));
         return err;
     }
-    *seconds = (double)(sl_clock_now_ns(sl_clock_system()) - from_ns) / SL_CLOCK_NS_PER_S;
+    *seconds = sl_bench_seconds(sl_bench_now_ns() - from_ns);
     return 0;
 }
 

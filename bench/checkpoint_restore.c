@@ -9,7 +9,7 @@
 #include "bench/bare.h"
 #include "bench/checkpoint.h"
 #include "bench/contest.h"
-#include "core/clock.h"
+#include "bench/now.h"
 #include "core/log.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
@@ -26,7 +26,7 @@ struct reading {
 
 static double seconds_since(uint64_t from_ns)
 {
-    return (double)(sl_clock_now_ns(sl_clock_system()) - from_ns) / SL_CLOCK_NS_PER_S;
+    return sl_bench_seconds(sl_bench_now_ns() - from_ns);
 }
 
 /* ---- A ps ------------------------------------------------------------------------------------ */
@@ -61,7 +61,7 @@ static int run_start(void *ctx, const struct sl_bench_common *common, double *va
             .checkpoint_dir = files->dir, .checkpoint_level = files->level, .restores = true};
     }
     struct sl_bench_ps *ps = NULL;
-    const uint64_t from_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t from_ns = sl_bench_now_ns();
     int err = sl_bench_checkpoint_start(reading->bench, &checkpoints, &ps);
     if (err == 0) {
         err = begin(reading, ps);
@@ -127,7 +127,7 @@ static int run_read(void *ctx, const struct sl_bench_common *common, double *val
     if (memory == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    const uint64_t from_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t from_ns = sl_bench_now_ns();
     const int err = read_folder(reading->files->newest, memory, &bytes);
     values[TIME] = seconds_since(from_ns);
     values[BYTES] = (double)bytes / values[TIME];

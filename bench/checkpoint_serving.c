@@ -4,8 +4,8 @@
 #include "bench/checkpoint.h"
 #include "bench/contest.h"
 #include "bench/load.h"
+#include "bench/now.h"
 #include "bench/ps_look.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define P99_MOST    1.3 /* of pulls beside a checkpoint / without */
@@ -71,7 +71,7 @@ static int open_load(const struct site *site, enum sl_bench_operation operation,
 static int run_checkpoints(struct window *window, struct sl_client *client, uint64_t until_ns)
 {
     int err = 0;
-    while (err == 0 && sl_clock_now_ns(sl_clock_system()) < until_ns) {
+    while (err == 0 && sl_bench_now_ns() < until_ns) {
         uint64_t number;
         double seconds = 0;
         err = sl_bench_checkpoint_ask(client, &number, &seconds);
@@ -86,9 +86,7 @@ static int run_loads(struct window *window, const struct sl_bench_common *common
                      struct sl_client *client)
 {
     struct site *site = window->site;
-    const uint64_t until_ns =
-        sl_clock_now_ns(sl_clock_system()) +
-        (uint64_t)((common->warm_up + common->seconds) * (double)SL_CLOCK_NS_PER_S);
+    const uint64_t until_ns = sl_bench_now_ns() + sl_bench_ns(common->warm_up + common->seconds);
     int err = sl_bench_load_begin(site->pulls, common->warm_up, common->seconds);
     if (err != 0) {
         return err;

@@ -4,6 +4,7 @@
 #ifndef SL_BENCH_CHILD_H
 #define SL_BENCH_CHILD_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,8 +22,11 @@ struct sl_bench_child {
 struct sl_bench_child_options {
     const char *const *argv;        /* up to NULL; argv[0] is a path */
     const char *const *environment; /* "NAME=value" up to NULL, put over ours; or NULL */
+    const char *const *without;     /* names of our variables that it must not have; or NULL */
     int core;                       /* that it is pinned to with all its threads; -1: any */
+    const cpu_set_t *cores;         /* several, in its place; or NULL */
     bool reads;                     /* its standard output is read */
+    int log_fd; /* where its standard output and error go: it then runs in "/"; 0: nowhere */
 };
 
 /* Where the program is: on the PATH, and in /usr/sbin and /sbin, which need not be on it. */

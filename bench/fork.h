@@ -10,6 +10,11 @@
 
 #include "core/err.h"
 
+/* As fork(): in the child 0. The child is pinned to the core (-1: any) and killed with its parent;
+ * what is buffered is the parent's to write. Only system calls are safe in the child of a process
+ * with several threads. */
+pid_t sl_bench_fork_process(int core);
+
 struct sl_bench_fork {
     pid_t pid; /* 0: none runs */
     int from;  /* read end of the pipe; -1: none */

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "bench/fork.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/endpoint.h"
 #include "core/log.h"
 #include "net/transport.h"
@@ -53,11 +53,6 @@ struct word {
     struct sl_endpoint bound;
     struct sl_bench_frames_result result;
 };
-
-static uint64_t now_ns(void)
-{
-    return sl_clock_now_ns(sl_clock_system());
-}
 
 /* ---- Sending --------------------------------------------------------------------------------- */
 
@@ -160,7 +155,7 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 {
     struct side *side = ctx;
     side->conn = conn;
-    side->last_ns = now_ns();
+    side->last_ns = sl_bench_now_ns();
     side->warm_ns += side->last_ns;
     side->end_ns += side->last_ns;
     side->due = side->frames->depth;
@@ -185,7 +180,7 @@ static void take_answer(struct side *side)
         side->counted += side->first_ns != 0 ? side->each : 0;
         return;
     }
-    side->last_ns = now_ns();
+    side->last_ns = sl_bench_now_ns();
     if (side->first_ns != 0) {
         side->counted += side->each;
         if (timed) {
@@ -347,8 +342,8 @@ static void request(const struct sl_bench_frames *frames, const struct sl_endpoi
 {
     struct side side = {
         .frames = frames,
-        .warm_ns = (uint64_t)(common->warm_up * (double)SL_CLOCK_NS_PER_S),
-        .end_ns = (uint64_t)((common->warm_up + common->seconds) * (double)SL_CLOCK_NS_PER_S),
+        .warm_ns = sl_bench_ns(common->warm_up),
+        .end_ns = sl_bench_ns(common->warm_up + common->seconds),
     };
     struct word word = {.err = ask(&side, server)};
     if (word.err == 0) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/load_internal.h"
+#include "bench/now.h"
 #include "core/assert.h"
 #include "core/log.h"
 #include "reactor/mailbox.h"
@@ -332,8 +333,8 @@ int sl_bench_load_begin(struct sl_bench_load *load, double warm_up, double secon
 {
     sl_assert(warm_up >= 0);
     sl_assert(seconds > 0);
-    load->warm_up_ns = (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S);
-    load->measure_ns = (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S);
+    load->warm_up_ns = sl_bench_ns(warm_up);
+    load->measure_ns = sl_bench_ns(seconds);
     return post(load, sl_bench_load_begin_run, 0);
 }
 

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "bench/child.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define LISTEN_NS      (10 * SL_CLOCK_NS_PER_S)
@@ -125,9 +125,9 @@ static bool is_listening(const char *table, uint16_t port)
 static void await_listener(uint16_t port)
 {
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};
-    const uint64_t end_ns = sl_clock_now_ns(sl_clock_system()) + LISTEN_NS;
+    const uint64_t end_ns = sl_bench_now_ns() + LISTEN_NS;
     while (!is_listening("/proc/net/tcp", port) && !is_listening("/proc/net/tcp6", port) &&
-           sl_clock_now_ns(sl_clock_system()) < end_ns) {
+           sl_bench_now_ns() < end_ns) {
         (void)nanosleep(&pause, NULL);
     }
 }

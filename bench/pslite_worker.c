@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/now.h"
 #include "bench/pslite_arrays.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define NS_PER_MS  ((double)SL_CLOCK_NS_PER_MS)
@@ -13,7 +13,7 @@
 
 static double now_ns(void)
 {
-    return (double)sl_clock_now_ns(sl_clock_system());
+    return (double)sl_bench_now_ns();
 }
 
 void sl_bench_pslite_worker_note(struct sl_bench_pslite_found *found, double goodput, double key_us)

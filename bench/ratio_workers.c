@@ -8,14 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "bench/pin.h"
+#include "bench/fork.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define TIMEOUT_MS  60000
@@ -53,25 +51,6 @@ struct worker {
     float *gradients; /* likewise */
     pthread_t thread;
 };
-
-static uint64_t now_ns(void)
-{
-    return sl_clock_now_ns(sl_clock_system());
-}
-
-static uint64_t processor_ns(void)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-static void pause_ns(uint64_t ns)
-{
-    const struct timespec time = {.tv_sec = (time_t)(ns / SL_CLOCK_NS_PER_S),
-                                  .tv_nsec = (long)(ns % SL_CLOCK_NS_PER_S)};
-    (void)nanosleep(&time, NULL);
-}
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
@@ -202,13 +181,13 @@ static int go_on(struct worker *worker, struct tally *tally)
     const struct sl_bench_ratio_workers *workers = worker->workers;
     const struct board *board = worker->board;
     const size_t keys = (size_t)workers->tables * workers->keys;
-    uint64_t before_ns = now_ns();
+    uint64_t before_ns = sl_bench_now_ns();
     int err = 0;
     while (err == 0 && before_ns < board->end_ns) {
         const uint64_t *of_step = worker->keys + tally->all_steps % STEPS_DRAWN * keys;
         err = visit(worker, of_step, false);
         err = err != 0 ? err : visit(worker, of_step, true);
-        const uint64_t after_ns = now_ns();
+        const uint64_t after_ns = sl_bench_now_ns();
         if (err == 0 && before_ns >= board->warm_ns && after_ns < board->end_ns) {
             sl_metric_record(&tally->latency, after_ns - before_ns);
         }
@@ -234,10 +213,10 @@ static int work(struct worker *worker)
     }
     struct sl_client_stats before;
     sl_client_stats(worker->client, &before);
-    const uint64_t cpu_before_ns = processor_ns();
+    const uint64_t cpu_before_ns = sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
     err = go_on(worker, tally);
     if (worker->index % worker->workers->clients == 0) {
-        tally->cpu_ns = processor_ns() - cpu_before_ns;
+        tally->cpu_ns = sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_before_ns;
     }
     sl_client_stats(worker->client, &tally->traffic);
     tally->traffic.bytes_sent -= before.bytes_sent;
@@ -267,16 +246,10 @@ static void *run_thread(void *ctx)
 
 /* In a process of its own. */
 static _Noreturn void run_process(const struct sl_bench_ratio_workers *workers, struct board *board,
-                                  uint32_t process, int core, pid_t parent)
+                                  uint32_t process)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        _exit(1);
-    }
     /* Threads that share a core with many others are late now and then: no news here. */
     sl_log_setup(SL_LOG_ERROR, "worker");
-    cpu_set_t before;
-    sl_bench_pin_begin(core, &before);
     struct worker *all = calloc(workers->clients, sizeof *all);
     uint32_t started = 0;
     while (all != NULL && started < workers->clients) {
@@ -301,15 +274,12 @@ static _Noreturn void run_process(const struct sl_bench_ratio_workers *workers, 
 static int start_processes(const struct sl_bench_ratio_workers *workers, struct board *board,
                            int core, pid_t *pids)
 {
-    const pid_t parent = getpid();
-    (void)fflush(NULL); /* what is buffered is written once */
     for (uint32_t i = 0; i < workers->processes; i++) {
-        pids[i] = fork();
+        pids[i] = sl_bench_fork_process(core);
         if (pids[i] == 0) {
-            run_process(workers, board, i, core, parent);
+            run_process(workers, board, i);
         }
         if (pids[i] < 0) {
-            sl_log_error("cannot start a worker process");
             return SL_ERR_IO;
         }
     }
@@ -328,7 +298,7 @@ static int lead(const struct sl_bench_ratio_workers *workers, struct board *boar
                 double seconds)
 {
     const uint32_t count = workers->processes * workers->clients;
-    const uint64_t limit_ns = now_ns() + START_LIMIT;
+    const uint64_t limit_ns = sl_bench_now_ns() + START_LIMIT;
     uint32_t ready = 0;
     while (ready < count) {
         if (sem_trywait(&board->ready) == 0) {
@@ -338,15 +308,15 @@ static int lead(const struct sl_bench_ratio_workers *workers, struct board *boar
         if (has_failed(board)) {
             return SL_ERR_CLOSED;
         }
-        if (now_ns() > limit_ns) {
+        if (sl_bench_now_ns() > limit_ns) {
             sl_log_error("not all workers have connected");
             return SL_ERR_DEADLINE;
         }
-        pause_ns(LOOK_NS);
+        sl_bench_sleep_ns(LOOK_NS);
     }
-    const uint64_t begin_ns = now_ns();
-    board->warm_ns = begin_ns + (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S);
-    board->end_ns = board->warm_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S);
+    const uint64_t begin_ns = sl_bench_now_ns();
+    board->warm_ns = begin_ns + sl_bench_ns(warm_up);
+    board->end_ns = board->warm_ns + sl_bench_ns(seconds);
     for (uint32_t i = 0; i < count; i++) {
         (void)sem_post(&board->go);
     }
@@ -392,7 +362,7 @@ static void sum_up(const struct sl_bench_ratio_workers *workers, const struct bo
     out->keys = out->steps * 2 * workers->tables * workers->keys;
     out->bytes_per_step = (double)bytes / steps;
     out->requests_per_step = (double)requests / steps;
-    out->cpu_seconds = (double)cpu_ns / (double)SL_CLOCK_NS_PER_S / steps;
+    out->cpu_seconds = sl_bench_seconds(cpu_ns) / steps;
 }
 
 int sl_bench_ratio_workers_run(const struct sl_bench_ratio_workers *workers, int core,

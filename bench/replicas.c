@@ -8,12 +8,12 @@
 
 #include "bench/bench.h"
 #include "bench/contest.h"
+#include "bench/now.h"
 #include "bench/options.h"
 #include "bench/pin.h"
 #include "bench/ps_process.h"
 #include "bench/workload.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
@@ -95,7 +95,7 @@ static uint32_t depth_of(const struct options *options, enum shape shape)
 static int begin_push(struct bench *bench, const struct cluster *cluster, enum way way,
                       const uint64_t *keys, uint32_t count, struct flight *out)
 {
-    struct flight flight = {.from_ns = sl_clock_now_ns(sl_clock_system())};
+    struct flight flight = {.from_ns = sl_bench_now_ns()};
     int err = sl_step_begin(cluster->clients[way], 0, &flight.step);
     if (err != 0) {
         return err;
@@ -116,7 +116,7 @@ static int begin_push(struct bench *bench, const struct cluster *cluster, enum w
 static int end_push(struct flight *flight, uint64_t *took_ns)
 {
     const int err = sl_step_wait(flight->step);
-    *took_ns = sl_clock_now_ns(sl_clock_system()) - flight->from_ns;
+    *took_ns = sl_bench_now_ns() - flight->from_ns;
     if (err != 0) {
         sl_log_error("a push has failed: %s: %s", sl_err_name(err), sl_step_error(flight->step));
     }
@@ -132,8 +132,8 @@ static int push_for(const struct entry *entry, double seconds, struct sl_metric_
     const struct cluster *cluster = &bench->clusters[entry->replicas];
     const uint32_t count = keys_of(&bench->options, entry->shape);
     const uint32_t depth = depth_of(&bench->options, entry->shape);
-    const uint64_t begun_ns = sl_clock_now_ns(sl_clock_system());
-    const uint64_t until_ns = begun_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S);
+    const uint64_t begun_ns = sl_bench_now_ns();
+    const uint64_t until_ns = begun_ns + sl_bench_ns(seconds);
     uint64_t begun = 0, ended = 0, now_ns = begun_ns, took_ns;
     int err = 0;
     while (err == 0 && (now_ns < until_ns || ended < begun)) {
@@ -146,13 +146,13 @@ static int push_for(const struct entry *entry, double seconds, struct sl_metric_
         }
         err = end_push(&bench->flights[ended % depth], &took_ns);
         ended++;
-        now_ns = sl_clock_now_ns(sl_clock_system());
+        now_ns = sl_bench_now_ns();
         sl_metric_record(latency, took_ns);
     }
     for (; ended < begun; ended++) {
         (void)end_push(&bench->flights[ended % depth], &took_ns);
     }
-    *took_s = (double)(now_ns - begun_ns) / (double)SL_CLOCK_NS_PER_S;
+    *took_s = sl_bench_seconds(now_ns - begun_ns);
     return err;
 }
 
@@ -404,8 +404,8 @@ static int report(struct bench *bench)
     int err = sl_bench_report_create("replicas", setting, &bench->report);
     if (err == 0) {
         cpu_set_t before;
-        sl_bench_pin_begin(o->common.client_core, &before);
-        err = measure(bench);
+        err = sl_bench_pin_begin(o->common.client_core, &before);
+        err = err != 0 ? err : measure(bench);
         sl_bench_pin_end(&before);
     }
     if (err == 0) {

@@ -9,10 +9,10 @@
 
 #include "bench/bench.h"
 #include "bench/contest.h"
+#include "bench/now.h"
 #include "bench/table_options.h"
 #include "bench/workload.h"
 #include "config/cli.h"
-#include "core/clock.h"
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -62,13 +62,6 @@ struct bench {
 };
 
 /* ---- Growth ---------------------------------------------------------------------------------- */
-
-static uint64_t processor_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* Creates the rows of `count` ranks. Every creation is timed by itself, so that a pause is seen
  * with the key that met it. */
@@ -130,7 +123,7 @@ static int create_rows(struct bench *bench)
         const uint64_t left = bench->rows - first;
         const uint64_t count = left < GROUP_ROWS ? left : GROUP_ROWS;
         const uint64_t wall_before = sl_clock_now_ns(clock);
-        const uint64_t processor_before = processor_ns();
+        const uint64_t processor_before = sl_bench_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
         uint64_t longest_ns;
         const int err = create_group(bench, first, count, &longest_ns);
         if (err != 0) {
@@ -138,7 +131,7 @@ static int create_rows(struct bench *bench)
         }
         if (longest_ns > SL_LIMIT_TURN_STALL_NS) {
             count_own_pause(&bench->pauses, longest_ns, sl_clock_now_ns(clock) - wall_before,
-                            processor_ns() - processor_before);
+                            sl_bench_cpu_ns(CLOCK_THREAD_CPUTIME_ID) - processor_before);
         }
         serve(bench, first + count);
     }
@@ -190,7 +183,7 @@ static double run_for(struct turn *turn, double seconds)
     const struct sl_bench_table_options *options = turn->bench->options;
     struct drawn *drawn = turn->drawn;
     const uint64_t before = sl_clock_now_ns(clock);
-    const uint64_t wanted_ns = (uint64_t)(seconds * 1e9);
+    const uint64_t wanted_ns = sl_bench_ns(seconds);
     uint64_t took_ns;
     uint64_t keys = 0;
     do {
