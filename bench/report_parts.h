@@ -85,11 +85,9 @@ int sl_bench_report_read_json(const char *path, const char *benchmark,
 void sl_bench_report_compare(const struct sl_bench_report *report,
                              const struct sl_bench_report *older, const char *path, FILE *to);
 
-/* Draws the curves, ratios and distributions into the directory, which is made if it is not there.
- * Errors, logged: NOT_FOUND (gnuplot), IO, NO_MEMORY. */
-int sl_bench_report_plot(const struct sl_bench_report *report, const char *directory);
-
-/* Whether charts can be drawn. Errors, logged: NOT_FOUND. */
-int sl_bench_report_find_gnuplot(void);
+/* Draws the curves, ratios and distributions into the directory, which is made if it is not there,
+ * by bench/plot.py. Errors, logged: NOT_FOUND (the script), CLOSED (it failed), IO, NO_MEMORY. */
+int sl_bench_report_plot(const struct sl_bench_report *report, const struct sl_bench_common *common,
+                         const char *directory);
 
 #endif
