@@ -280,7 +280,7 @@ static int measure(struct bench *bench)
     return sl_bench_contest_report(&contest, &options->common);
 }
 
-int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **argv)
+static int exchange(enum sl_bench_operation operation, int argc, char **argv)
 {
     struct bench bench = {0};
     set_defaults(&bench.options, operation);
@@ -302,4 +302,19 @@ int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **ar
     free(bench.cells);
     free(bench.contestants);
     return err == 0 ? 0 : 1;
+}
+
+int sl_bench_pull_run(int argc, char **argv)
+{
+    return exchange(SL_BENCH_PULL, argc, argv);
+}
+
+int sl_bench_push_run(int argc, char **argv)
+{
+    return exchange(SL_BENCH_PUSH, argc, argv);
+}
+
+int sl_bench_pushpull_run(int argc, char **argv)
+{
+    return exchange(SL_BENCH_PUSH_PULL, argc, argv);
 }

@@ -5,9 +5,6 @@
 
 #include "bench/load.h"
 
-/* Parses the flags and runs; returns the program's exit status, as in bench/bench.h. */
-int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **argv);
-
 /* A sparse table for loads, named by what tells it from others. */
 struct sl_table_spec sl_bench_exchange_table(uint32_t dim, enum sl_optimizer_kind optimizer);
 

@@ -8,7 +8,6 @@
 #include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/cell.h"
-#include "bench/echo.h"
 #include "bench/options.h"
 #include "bench/peers.h"
 #include "bench/table_reads.h"
@@ -139,7 +138,7 @@ static int compare_one_row(struct bench *bench)
     struct sl_bench_contestant contestants[4] = {
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 32, polling", &shape),
         load_contestant(bench, bench->event, "pull 1 row, 16 x 32, event", &shape),
-        sl_bench_echo_contestant("bare echo, 16 x 32", &echo),
+        sl_bench_bare_echo_contestant("bare echo, 16 x 32", &echo),
     };
     if (bench->redis != NULL) {
         contestants[3] = sl_bench_redis_contestant("redis GET, pipelined x64", &get);
@@ -167,7 +166,7 @@ static int compare_latency(struct bench *bench)
     struct sl_bench_bare_echo echo = echo_of_pulls(bench->options, 1, 1, 1, 16);
     struct sl_bench_contestant contestants[] = {
         load_contestant(bench, bench->polling, "pull 1 row, 1 x 1, polling", &shape),
-        sl_bench_echo_contestant("bare ping-pong", &echo),
+        sl_bench_bare_echo_contestant("bare ping-pong", &echo),
     };
     int err = run_contest(bench, contestants, 2);
     if (err == 0) {
@@ -286,8 +285,8 @@ static int compare_connections(struct bench *bench)
         load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 16 x 125", &few),
         load_contestant(bench, bench->polling, "pull 1 row, 1000 x 2", &many_small),
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 125", &few_small),
-        sl_bench_echo_contestant("bare echo, 1000 x 2", &echo_many),
-        sl_bench_echo_contestant("bare echo, 16 x 125", &echo_few),
+        sl_bench_bare_echo_contestant("bare echo, 1000 x 2", &echo_many),
+        sl_bench_bare_echo_contestant("bare echo, 16 x 125", &echo_few),
     };
     int err = run_contest(bench, contestants, 6);
     if (err == 0) {
