@@ -97,9 +97,7 @@ static int measure(struct flow *flow, double warm_up, double seconds,
     const uint64_t begin_ns = sl_bench_now_ns();
     const uint64_t done_before = flow->done;
     const double cpu_before = sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID));
-    if (err == 0) {
-        err = keep_going(flow, begin_ns + sl_bench_ns(seconds));
-    }
+    err = err != 0 ? err : keep_going(flow, begin_ns + sl_bench_ns(seconds));
     *out = (struct sl_bench_bulk_result){
         .steps = flow->done - done_before,
         .seconds = sl_bench_seconds(sl_bench_now_ns() - begin_ns),

@@ -8,6 +8,7 @@
 #include "bench/bench.h"
 #include "bench/now.h"
 #include "bench/options.h"
+#include "bench/rows.h"
 #include "bench/workload.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -18,17 +19,6 @@ enum part { PART_ALL, PART_SERVING, PART_RESTORE };
 #define PART_CHOICES "all|serving|restore"
 
 /* ---- For the parts --------------------------------------------------------------------------- */
-
-struct sl_table_spec sl_bench_checkpoint_table(const struct sl_bench_checkpoint_options *options)
-{
-    return (struct sl_table_spec){
-        .name = "checkpoint",
-        .kind = SL_TABLE_SPARSE,
-        .dim = (uint32_t)options->dim,
-        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
-    };
-}
 
 int sl_bench_checkpoint_start(const struct sl_bench_checkpoint *bench,
                               const struct sl_bench_ps_options *checkpoints,
@@ -47,7 +37,8 @@ int sl_bench_checkpoint_connect(const struct sl_bench_checkpoint *bench,
 {
     const struct sl_client_options options = {.coordinator = sl_bench_ps_coordinator(ps),
                                               .task_index = -1};
-    const struct sl_table_spec spec = sl_bench_checkpoint_table(bench->options);
+    const struct sl_table_spec spec =
+        sl_bench_rows_table("checkpoint", bench->options->dim, SL_OPTIMIZER_ADAGRAD);
     int err = sl_client_create(&options, client);
     if (err != 0) {
         return err;
@@ -71,35 +62,17 @@ int sl_bench_checkpoint_ask(struct sl_client *client, uint64_t *number, double *
     return 0;
 }
 
-static int pull_row(struct sl_client *client, struct sl_table *table, float *row)
-{
-    const uint64_t key = sl_bench_workload_key(0);
-    struct sl_step *step;
-    int err = sl_step_begin(client, 0, &step);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_step_pull(step, table, &key, 1, row);
-    if (err == 0) {
-        err = sl_step_submit(step, TIMEOUT_MS);
-    }
-    if (err == 0) {
-        err = sl_step_wait(step);
-    }
-    if (err != 0) {
-        sl_log_error("a row cannot be pulled: %s: %s", sl_err_name(err), sl_step_error(step));
-    }
-    sl_step_destroy(&step);
-    return err;
-}
-
 int sl_bench_checkpoint_value(const struct sl_bench_checkpoint *bench, struct sl_client *client,
                               struct sl_table *table, float *value)
 {
+    const uint64_t key = sl_bench_workload_key(0);
     float *row = calloc(bench->options->dim, sizeof *row);
-    int err = row == NULL ? SL_ERR_NO_MEMORY : pull_row(client, table, row);
+    int err =
+        row == NULL ? SL_ERR_NO_MEMORY : sl_client_pull(client, table, &key, 1, row, TIMEOUT_MS);
     if (err == 0) {
         *value = row[0];
+    } else {
+        sl_log_error("a row cannot be pulled: %s", sl_err_name(err));
     }
     free(row);
     return err;
@@ -202,12 +175,8 @@ int sl_bench_checkpoint_run(int argc, char **argv)
     }
     struct sl_bench_checkpoint bench = {.options = &options};
     int err = start(&bench);
-    if (err == 0) {
-        err = measure(&bench);
-    }
-    if (err == 0) {
-        err = sl_bench_report_finish(bench.report, &options.common);
-    }
+    err = err != 0 ? err : measure(&bench);
+    err = err != 0 ? err : sl_bench_report_finish(bench.report, &options.common);
     sl_bench_scratch_fini(&bench.scratch);
     sl_bench_report_destroy(&bench.report);
     return err == 0 ? 0 : 1;

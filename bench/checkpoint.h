@@ -38,9 +38,6 @@ struct sl_bench_checkpoint_files {
     float value;                           /* sl_bench_checkpoint_value, in all of them */
 };
 
-/* The table of all parts. */
-struct sl_table_spec sl_bench_checkpoint_table(const struct sl_bench_checkpoint_options *options);
-
 /* A ps on the server's core with a folder of its own in the scratch folder, or with none (NULL). */
 int sl_bench_checkpoint_start(const struct sl_bench_checkpoint *bench,
                               const struct sl_bench_ps_options *checkpoints,

@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 
 #include "bench/checkpoint.h"
+#include "bench/rows.h"
 #include "bench/workload.h"
 #include "core/log.h"
 
-#define PUSH_KEYS  8192
-#define TIMEOUT_MS 60000
+#define PUSH_KEYS 8192
 
 static const uint32_t levels[SL_BENCH_CHECKPOINT_LEVELS] = {1, 0};
 
@@ -32,17 +32,7 @@ static int push_some(struct sl_client *client, struct sl_table *table, const uin
         return err;
     }
     err = sl_step_push(step, table, keys, count, gradients);
-    if (err == 0) {
-        err = sl_step_submit(step, TIMEOUT_MS);
-    }
-    if (err == 0) {
-        err = sl_step_wait(step);
-    }
-    if (err != 0) {
-        sl_log_error("rows cannot be pushed to: %s: %s", sl_err_name(err), sl_step_error(step));
-    }
-    sl_step_destroy(&step);
-    return err;
+    return sl_bench_rows_finish(step, err, "rows cannot be pushed to");
 }
 
 /* A push to each of the rows of the first `count` ranks. */
@@ -121,9 +111,7 @@ static int make_all(const struct sl_bench_checkpoint *bench, struct sl_client *c
     const double touched = options->touched * (double)options->rows;
     char what[SL_BENCH_NAME_BYTES];
     int err = push_rows(bench, client, table, options->rows);
-    if (err == 0) {
-        err = make_one(bench, client, files, "full, idle ps", &files->bytes);
-    }
+    err = err != 0 ? err : make_one(bench, client, files, "full, idle ps", &files->bytes);
     if (err == 0) {
         err = push_rows(bench, client, table, touched < 1 ? 1 : (uint64_t)touched);
     }
@@ -131,9 +119,7 @@ static int make_all(const struct sl_bench_checkpoint *bench, struct sl_client *c
         (void)snprintf(what, sizeof what, "adds %g of the rows, idle ps", options->touched);
         err = make_one(bench, client, files, what, &files->adds_bytes);
     }
-    if (err == 0) {
-        err = make_one(bench, client, files, "full again, idle ps", &files->bytes);
-    }
+    err = err != 0 ? err : make_one(bench, client, files, "full again, idle ps", &files->bytes);
     return err != 0 ? err : sl_bench_checkpoint_value(bench, client, table, &files->value);
 }
 
@@ -147,12 +133,8 @@ static int make_files(const struct sl_bench_checkpoint *bench,
     struct sl_client *client = NULL;
     struct sl_table *table;
     int err = sl_bench_checkpoint_start(bench, &checkpoints, &ps);
-    if (err == 0) {
-        err = sl_bench_checkpoint_connect(bench, ps, &client, &table);
-    }
-    if (err == 0) {
-        err = make_all(bench, client, table, files);
-    }
+    err = err != 0 ? err : sl_bench_checkpoint_connect(bench, ps, &client, &table);
+    err = err != 0 ? err : make_all(bench, client, table, files);
     if (client != NULL) {
         sl_client_destroy(&client);
     }

@@ -6,6 +6,7 @@
 #include "bench/load.h"
 #include "bench/now.h"
 #include "bench/ps_look.h"
+#include "bench/rows.h"
 #include "core/log.h"
 
 #define P99_MOST    1.3 /* of pulls beside a checkpoint / without */
@@ -53,7 +54,7 @@ static int open_load(const struct site *site, enum sl_bench_operation operation,
     const struct sl_bench_checkpoint_options *options = site->bench->options;
     const struct sl_bench_load_options load = {
         .coordinator = sl_bench_ps_coordinator(site->ps),
-        .table = sl_bench_checkpoint_table(options),
+        .table = sl_bench_rows_table("checkpoint", options->dim, SL_OPTIMIZER_ADAGRAD),
         .operation = operation,
         .connections = (uint32_t)options->connections,
         .depth = (uint32_t)options->depth,
@@ -115,15 +116,9 @@ static int measure(struct window *window, const struct sl_bench_common *common,
     if (window->has_checkpoints) {
         err = sl_bench_checkpoint_connect(site->bench, site->ps, &client, &table);
     }
-    if (err == 0) {
-        err = sl_bench_ps_look_forget_peak(site->ps);
-    }
-    if (err == 0) {
-        err = run_loads(window, common, client);
-    }
-    if (err == 0) {
-        err = sl_bench_ps_look_memory(site->ps, memory);
-    }
+    err = err != 0 ? err : sl_bench_ps_look_forget_peak(site->ps);
+    err = err != 0 ? err : run_loads(window, common, client);
+    err = err != 0 ? err : sl_bench_ps_look_memory(site->ps, memory);
     if (client != NULL) {
         sl_client_destroy(&client);
     }
@@ -196,20 +191,14 @@ static int open_site(const struct sl_bench_checkpoint *bench, const char *name, 
     const struct sl_bench_ps_options checkpoints = {
         .checkpoint_dir = site->dir, .checkpoint_adds = adds, .checkpoint_level = 1};
     int err = sl_bench_checkpoint_start(bench, &checkpoints, &site->ps);
-    if (err == 0) {
-        err = open_load(site, SL_BENCH_PULL, options->pull_rate, NULL, &site->pulls);
-    }
+    err = err != 0 ? err : open_load(site, SL_BENCH_PULL, options->pull_rate, NULL, &site->pulls);
     if (err == 0) {
         err = open_load(site, SL_BENCH_PUSH, options->push_rate, site->pulls, &site->pushes);
     }
     struct sl_bench_ps_memory memory = {0};
-    if (err == 0) {
-        err = sl_bench_ps_look_memory(site->ps, &memory);
-    }
+    err = err != 0 ? err : sl_bench_ps_look_memory(site->ps, &memory);
     site->resident = memory.resident;
-    if (err == 0) {
-        err = make_first(site);
-    }
+    err = err != 0 ? err : make_first(site);
     if (err != 0 && site->ps != NULL) {
         sl_bench_ps_show_log(site->ps);
     } else if (err == 0) {
@@ -281,12 +270,8 @@ int sl_bench_checkpoint_measure_serving(struct sl_bench_checkpoint *bench)
     int err = SL_ERR_NO_MEMORY;
     if (sites != NULL && windows != NULL) {
         err = open_site(bench, "full", 0, &sites[FULL]);
-        if (err == 0) {
-            err = open_site(bench, "adds", ADDS_MAX, &sites[ADDS]);
-        }
-        if (err == 0) {
-            err = compare(bench, sites, windows);
-        }
+        err = err != 0 ? err : open_site(bench, "adds", ADDS_MAX, &sites[ADDS]);
+        err = err != 0 ? err : compare(bench, sites, windows);
         close_site(&sites[FULL]);
         close_site(&sites[ADDS]);
     }

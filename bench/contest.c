@@ -121,9 +121,7 @@ int sl_bench_contest_report(const struct sl_bench_contest *contest,
     if (err == 0 && contest->conclude != NULL) {
         contest->conclude(contest->ctx, report);
     }
-    if (err == 0) {
-        err = sl_bench_report_finish(report, common);
-    }
+    err = err != 0 ? err : sl_bench_report_finish(report, common);
     sl_bench_report_destroy(&report);
     return err;
 }

@@ -11,6 +11,7 @@
 #include "bench/load_internal.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
+#include "bench/rows.h"
 #include "core/log.h"
 
 #define CELLS_MAX 64
@@ -161,24 +162,15 @@ static int parse(struct options *options, int argc, char **argv)
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-struct sl_table_spec sl_bench_exchange_table(uint32_t dim, enum sl_optimizer_kind optimizer)
-{
-    struct sl_table_spec spec = {
-        .kind = SL_TABLE_SPARSE,
-        .dim = dim,
-        .optimizer = sl_optimizer_defaults(optimizer),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
-    };
-    (void)snprintf(spec.name, sizeof spec.name, "bench-%u-%d", dim, (int)optimizer);
-    return spec;
-}
-
 static struct sl_bench_load_options load_options(const struct options *options)
 {
+    char name[32];
+    (void)snprintf(name, sizeof name, "bench-%llu-%d", (unsigned long long)options->dim,
+                   options->optimizer);
     return (struct sl_bench_load_options){
         .coordinator = options->coordinator,
-        .table = sl_bench_exchange_table((uint32_t)options->dim,
-                                         (enum sl_optimizer_kind)options->optimizer),
+        .table =
+            sl_bench_rows_table(name, options->dim, (enum sl_optimizer_kind)options->optimizer),
         .operation = options->operation,
         .distribution = (enum sl_bench_distribution)options->distribution,
         .rows = options->rows,
@@ -289,12 +281,8 @@ static int exchange(enum sl_bench_operation operation, int argc, char **argv)
         return parsed == SL_CLI_EXIT_OK ? 0 : 2;
     }
     int err = start_ps(&bench);
-    if (err == 0) {
-        err = add_cells(&bench);
-    }
-    if (err == 0) {
-        err = measure(&bench);
-    }
+    err = err != 0 ? err : add_cells(&bench);
+    err = err != 0 ? err : measure(&bench);
     for (uint32_t i = 0; i < bench.cell_count; i++) {
         sl_bench_cell_fini(&bench.cells[i]);
     }

@@ -5,9 +5,6 @@
 
 #include "bench/load.h"
 
-/* A sparse table for loads, named by what tells it from others. */
-struct sl_table_spec sl_bench_exchange_table(uint32_t dim, enum sl_optimizer_kind optimizer);
-
 #define SL_BENCH_NUMBERS_MAX 16
 
 /* Numbers of a list, as sl_bench_list reads them, of 32 bits. An error has been printed, with

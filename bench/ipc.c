@@ -498,9 +498,7 @@ int sl_bench_ipc_run(int argc, char **argv)
     }
     add_entries(&bench);
     int err = start(&bench);
-    if (err == 0) {
-        err = measure(&bench);
-    }
+    err = err != 0 ? err : measure(&bench);
     for (uint32_t way = 0; way < WAYS; way++) {
         sl_bench_ipc_workers_stop(&bench.pairs[way]);
         sl_bench_ipc_workers_stop(&bench.crowds[way]);

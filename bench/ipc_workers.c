@@ -333,9 +333,7 @@ static int make_board(const struct sl_bench_ipc_options *options,
 static int start(const struct sl_bench_ipc_options *options, struct sl_bench_ipc_workers *workers)
 {
     int err = make_board(options, workers);
-    if (err == 0) {
-        err = sl_bench_pslite_keep_create(&workers->keep);
-    }
+    err = err != 0 ? err : sl_bench_pslite_keep_create(&workers->keep);
     if (err != 0) {
         return err;
     }

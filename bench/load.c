@@ -133,9 +133,7 @@ static void on_stop(void *ctx)
 static int open_mail(struct sl_bench_load *load)
 {
     int err = sl_mailbox_create(&load->mailbox);
-    if (err == 0) {
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(load->reactor), &load->to_load);
-    }
+    err = err != 0 ? err : sl_mailbox_lane_open(sl_reactor_mailbox(load->reactor), &load->to_load);
     return err != 0 ? err : sl_mailbox_lane_open(load->mailbox, &load->to_owner);
 }
 
@@ -145,9 +143,7 @@ static int start_reactor(struct sl_bench_load *load)
     (void)snprintf(options.name, sizeof options.name, "load.%d",
                    load->options.core < 0 ? 0 : load->options.core % 10000);
     int err = sl_reactor_create(&options, &load->reactor);
-    if (err == 0) {
-        err = open_mail(load);
-    }
+    err = err != 0 ? err : open_mail(load);
     if (err == 0) {
         sl_reactor_on_stop(load->reactor, on_stop, load);
         err = sl_reactor_start(load->reactor, on_start, load);
@@ -227,9 +223,7 @@ static int open_connections(struct sl_bench_load *load, struct sl_client *client
     if (err == 0) {
         err = load->options.host != NULL ? join_host(load) : start_reactor(load);
     }
-    if (err == 0) {
-        err = sl_bench_load_ask(load, sl_bench_load_connect, 0, CONNECT_TIMEOUT_NS);
-    }
+    err = err != 0 ? err : sl_bench_load_ask(load, sl_bench_load_connect, 0, CONNECT_TIMEOUT_NS);
     return err != 0 ? err : sl_bench_load_verify(load, client);
 }
 

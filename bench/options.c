@@ -197,9 +197,7 @@ static int choose_core(int other)
 static int choose_cores(struct sl_bench_common *common, char *reason, size_t reason_bytes)
 {
     int err = check_core("server-core", common->server_core, reason, reason_bytes);
-    if (err == 0) {
-        err = check_core("client-core", common->client_core, reason, reason_bytes);
-    }
+    err = err != 0 ? err : check_core("client-core", common->client_core, reason, reason_bytes);
     if (err == 0 && common->server_core < 0) {
         common->server_core = choose_core(common->client_core);
     }

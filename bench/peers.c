@@ -72,9 +72,7 @@ static int fill(struct sl_bench_redis *redis, uint64_t rows, int core)
     struct sl_bench_child client;
     int err = sl_bench_child_start(&options, &client);
     char *text = NULL;
-    if (err == 0) {
-        err = sl_bench_child_collect(&client, FILL_MS, &text);
-    }
+    err = err != 0 ? err : sl_bench_child_collect(&client, FILL_MS, &text);
     free(text);
     return err;
 }

@@ -205,9 +205,7 @@ static int offer(struct sl_bench_perftest *test, const struct sl_bench_common *c
     for (int i = 0; i < TRIES && err == SL_ERR_PROTOCOL; i++) {
         char *text = NULL;
         err = run_once(test, common, bounded, &text);
-        if (err == 0) {
-            err = read_table(test, text, values);
-        }
+        err = err != 0 ? err : read_table(test, text, values);
         if (err == SL_ERR_PROTOCOL && i + 1 == TRIES) {
             const char *table = strstr(text, "#bytes");
             sl_log_error("%s said nothing that can be read: %.400s", TOOLS[test->tool].program,

@@ -36,9 +36,7 @@ int sl_bench_ps_look_memory(const struct sl_bench_ps *ps, struct sl_bench_ps_mem
 {
     struct sl_bench_ps_memory memory;
     int err = read_status(ps, "VmRSS", &memory.resident);
-    if (err == 0) {
-        err = read_status(ps, "VmHWM", &memory.peak);
-    }
+    err = err != 0 ? err : read_status(ps, "VmHWM", &memory.peak);
     if (err == 0) {
         *out = memory;
     }

@@ -113,12 +113,8 @@ int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, char 
     static const struct number log = {.name = "LOG_DURATION", .least = 1, .most = ROUNDS_MAX};
     static const struct number total = {.name = "TOTAL_DURATION", .least = 1, .most = ROUNDS_MAX};
     int err = read_variable(&keys, &load->keys_per_server, reason, reason_bytes);
-    if (err == 0) {
-        err = read_variable(&log, &load->log_rounds, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = read_variable(&total, &load->total_rounds, reason, reason_bytes);
-    }
+    err = err != 0 ? err : read_variable(&log, &load->log_rounds, reason, reason_bytes);
+    err = err != 0 ? err : read_variable(&total, &load->total_rounds, reason, reason_bytes);
     return err;
 }
 

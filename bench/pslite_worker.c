@@ -124,12 +124,8 @@ static int measure_kv(const struct sl_bench_pslite_load *load, struct sl_kv *kv,
         memset(memory, load->handler == SL_BENCH_PSLITE_SUM ? 0 : 1, bytes);
         err = sl_bench_pslite_arrays_init(&arrays, kv, load, 0, memory);
     }
-    if (err == 0) {
-        err = sl_bench_pslite_arrays_first(&arrays);
-    }
-    if (err == 0) {
-        err = measure(load, &arrays, found);
-    }
+    err = err != 0 ? err : sl_bench_pslite_arrays_first(&arrays);
+    err = err != 0 ? err : measure(load, &arrays, found);
     sl_bench_pslite_arrays_fini(&arrays);
     if (memory != NULL) {
         sl_kv_buffer_free(kv, &memory);

@@ -13,12 +13,12 @@
 
 #include "bench/fork.h"
 #include "bench/now.h"
+#include "bench/rows.h"
 #include "core/assert.h"
 #include "core/log.h"
 
 #define TIMEOUT_MS  60000
 #define STEPS_DRAWN 64 /* whose keys are drawn beforehand, and then used in turns */
-#define FILL_KEYS   8192
 #define LOOK_NS     (1 * SL_CLOCK_NS_PER_MS)
 #define START_LIMIT (60 * SL_CLOCK_NS_PER_S)
 
@@ -68,42 +68,12 @@ static int connect_worker(struct worker *worker)
     };
     int err = sl_client_create(&options, &worker->client);
     for (uint32_t t = 0; err == 0 && t < workers->tables; t++) {
-        struct sl_table_spec spec = {
-            .kind = SL_TABLE_SPARSE,
-            .dim = workers->dim,
-            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-            .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.05F, .b = 0.05F, .seed = t},
-        };
-        (void)snprintf(spec.name, sizeof spec.name, "ratio/%u/%u", workers->dim, t);
+        char name[32];
+        (void)snprintf(name, sizeof name, "ratio/%u/%u", workers->dim, t);
+        const struct sl_table_spec spec =
+            sl_bench_rows_table(name, workers->dim, SL_OPTIMIZER_ADAGRAD);
         err = sl_client_table_open(worker->client, &spec, TIMEOUT_MS, &worker->tables[t]);
     }
-    return err;
-}
-
-static int pull_ranks(struct worker *worker, struct sl_table *table, uint64_t first, uint32_t count,
-                      uint64_t *keys, float *rows)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        keys[i] = sl_bench_workload_key(first + i);
-    }
-    return sl_client_pull(worker->client, table, keys, count, rows, TIMEOUT_MS);
-}
-
-static int fill_tables(struct worker *worker)
-{
-    const struct sl_bench_ratio_workers *workers = worker->workers;
-    uint64_t *keys = malloc(FILL_KEYS * sizeof *keys);
-    float *rows = malloc((size_t)FILL_KEYS * workers->dim * sizeof *rows);
-    int err = keys == NULL || rows == NULL ? SL_ERR_NO_MEMORY : 0;
-    for (uint32_t t = 0; t < workers->tables; t++) {
-        for (uint64_t first = 0; err == 0 && first < workers->rows; first += FILL_KEYS) {
-            uint64_t left = workers->rows - first;
-            err = pull_ranks(worker, worker->tables[t], first,
-                             left < FILL_KEYS ? (uint32_t)left : FILL_KEYS, keys, rows);
-        }
-    }
-    free(keys);
-    free(rows);
     return err;
 }
 
@@ -111,7 +81,9 @@ int sl_bench_ratio_fill(const struct sl_bench_ratio_workers *workers)
 {
     struct worker worker = {.workers = workers};
     int err = connect_worker(&worker);
-    err = err != 0 ? err : fill_tables(&worker);
+    for (uint32_t t = 0; err == 0 && t < workers->tables; t++) {
+        err = sl_bench_rows_create(worker.client, worker.tables[t], workers->rows);
+    }
     if (worker.client != NULL) {
         sl_client_destroy(&worker.client);
     }
@@ -145,17 +117,6 @@ static int prepare(struct worker *worker)
     return 0;
 }
 
-static int finish(struct sl_step *step, int err)
-{
-    err = err != 0 ? err : sl_step_submit(step, TIMEOUT_MS);
-    err = err != 0 ? err : sl_step_wait(step);
-    if (err != 0) {
-        sl_log_error("a step: %s: %s", sl_err_name(err), sl_step_error(step));
-    }
-    sl_step_destroy(&step);
-    return err;
-}
-
 /* Pulls the rows of all tables, or pushes their gradients. */
 static int visit(struct worker *worker, const uint64_t *keys, bool push)
 {
@@ -173,7 +134,7 @@ static int visit(struct worker *worker, const uint64_t *keys, bool push)
                    : sl_step_pull(step, worker->tables[t], of_table, workers->keys,
                                   worker->rows + t * floats);
     }
-    return finish(step, err);
+    return sl_bench_rows_finish(step, err, "a step");
 }
 
 static int go_on(struct worker *worker, struct tally *tally)

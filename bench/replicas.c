@@ -12,6 +12,7 @@
 #include "bench/options.h"
 #include "bench/pin.h"
 #include "bench/ps_process.h"
+#include "bench/rows.h"
 #include "bench/workload.h"
 #include "core/assert.h"
 #include "core/limits.h"
@@ -101,9 +102,7 @@ static int begin_push(struct bench *bench, const struct cluster *cluster, enum w
         return err;
     }
     err = sl_step_push(flight.step, cluster->tables[way], keys, count, bench->gradients);
-    if (err == 0) {
-        err = sl_step_submit(flight.step, TIMEOUT_MS);
-    }
+    err = err != 0 ? err : sl_step_submit(flight.step, TIMEOUT_MS);
     if (err != 0) {
         sl_log_error("a push cannot be sent: %s", sl_err_name(err));
         sl_step_destroy(&flight.step);
@@ -239,13 +238,8 @@ static int connect_client(const struct options *options, enum way way, struct cl
         .disable_shm = way == TCP,
         .congestion_control = options->congestion,
     };
-    const struct sl_table_spec spec = {
-        .name = "replicas",
-        .kind = SL_TABLE_SPARSE,
-        .dim = (uint32_t)options->dim,
-        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
-    };
+    const struct sl_table_spec spec =
+        sl_bench_rows_table("replicas", options->dim, SL_OPTIMIZER_ADAGRAD);
     int err = sl_client_create(&client, &cluster->clients[way]);
     return err != 0 ? err
                     : sl_client_table_open(cluster->clients[way], &spec, TIMEOUT_MS,
@@ -277,9 +271,7 @@ static int open_cluster(struct bench *bench, enum replicas replicas)
     for (int way = 0; way < WAYS && err == 0; way++) {
         err = connect_client(&bench->options, (enum way)way, cluster);
     }
-    if (err == 0) {
-        err = fill(bench, cluster);
-    }
+    err = err != 0 ? err : fill(bench, cluster);
     if (err != 0) {
         show_logs(cluster);
     }
@@ -408,9 +400,7 @@ static int report(struct bench *bench)
         err = err != 0 ? err : measure(bench);
         sl_bench_pin_end(&before);
     }
-    if (err == 0) {
-        err = sl_bench_report_finish(bench->report, &o->common);
-    }
+    err = err != 0 ? err : sl_bench_report_finish(bench->report, &o->common);
     sl_bench_report_destroy(&bench->report);
     return err;
 }

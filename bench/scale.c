@@ -11,6 +11,7 @@
 #include "bench/load_internal.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
+#include "bench/rows.h"
 #include "core/log.h"
 
 #define CELLS_MAX        (SL_BENCH_NUMBERS_MAX * SL_BENCH_NUMBERS_MAX)
@@ -169,7 +170,7 @@ static void add_cell(struct bench *bench, uint32_t which, uint32_t connections)
     const uint32_t reactors = options->reactors.items[which];
     struct sl_bench_cell *cell = &bench->cells[bench->cell_count];
     *cell = (struct sl_bench_cell){
-        .options = {.table = sl_bench_exchange_table((uint32_t)options->dim, SL_OPTIMIZER_ADAGRAD),
+        .options = {.table = sl_bench_rows_table("scale", options->dim, SL_OPTIMIZER_ADAGRAD),
                     .operation = SL_BENCH_PULL,
                     .connections = connections,
                     .depth = depth_of(options, connections),
@@ -330,9 +331,7 @@ int sl_bench_scale_run(int argc, char **argv)
         return parsed == SL_CLI_EXIT_OK ? 0 : 2;
     }
     int err = start(&bench);
-    if (err == 0) {
-        err = measure(&bench);
-    }
+    err = err != 0 ? err : measure(&bench);
     for (uint32_t i = 0; i < SL_BENCH_NUMBERS_MAX; i++) {
         if (bench.ps[i] != NULL) {
             sl_bench_ps_unpark(bench.ps[i]); /* for the goodbyes */

@@ -10,6 +10,7 @@
 #include "bench/cell.h"
 #include "bench/options.h"
 #include "bench/peers.h"
+#include "bench/rows.h"
 #include "bench/table_reads.h"
 #include "core/assert.h"
 #include "core/log.h"
@@ -90,29 +91,25 @@ static struct sl_bench_contestant load_contestant(struct bench *bench, struct sl
         exit(1);
     }
     bench->cells[bench->cell_count++] = cell;
+    char table[32];
+    (void)snprintf(table, sizeof table, "serving-%u", shape->dim);
     *cell = (struct sl_bench_cell){
-        .options =
-            {.table = {.kind = SL_TABLE_SPARSE,
-                       .dim = shape->dim,
-                       .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-                       .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F}},
-             .operation = shape->operation,
-             .connections = shape->connections,
-             .depth = shape->depth,
-             .keys = shape->keys,
-             .distribution = SL_BENCH_UNIFORM,
-             .rows = options->rows,
-             .seed = 1,
-             .polling = ps == bench->polling,
-             .congestion = options->congestion},
+        .options = {.table = sl_bench_rows_table(table, shape->dim, SL_OPTIMIZER_ADAGRAD),
+                    .operation = shape->operation,
+                    .connections = shape->connections,
+                    .depth = shape->depth,
+                    .keys = shape->keys,
+                    .distribution = SL_BENCH_UNIFORM,
+                    .rows = options->rows,
+                    .seed = 1,
+                    .polling = ps == bench->polling,
+                    .congestion = options->congestion},
         .ps = ps,
         .parks = true,
         .load_count = 1,
         .cores = {options->common.client_core},
     };
     (void)snprintf(cell->name, sizeof cell->name, "%s", name);
-    (void)snprintf(cell->options.table.name, sizeof cell->options.table.name, "serving-%u",
-                   shape->dim);
     return sl_bench_cell_contestant(cell);
 }
 
@@ -378,12 +375,8 @@ static int start(struct bench *bench)
                    "control %s",
                    (unsigned long long)options->rows, options->congestion);
     int err = sl_bench_report_create("serving", setting, &bench->report);
-    if (err == 0) {
-        err = start_ps(options, true, &bench->polling);
-    }
-    if (err == 0) {
-        err = start_ps(options, false, &bench->event);
-    }
+    err = err != 0 ? err : start_ps(options, true, &bench->polling);
+    err = err != 0 ? err : start_ps(options, false, &bench->event);
     if (err == 0 && (options->part == PART_ALL || options->part == PART_ONE_ROW ||
                      options->part == PART_WIDE_ROWS)) {
         err = sl_bench_redis_start(options->rows, &options->common, &bench->redis);
@@ -430,12 +423,8 @@ int sl_bench_serving_run(int argc, char **argv)
     }
     struct bench bench = {.options = &options};
     int err = start(&bench);
-    if (err == 0) {
-        err = compare(&bench);
-    }
-    if (err == 0) {
-        err = sl_bench_report_finish(bench.report, &options.common);
-    }
+    err = err != 0 ? err : compare(&bench);
+    err = err != 0 ? err : sl_bench_report_finish(bench.report, &options.common);
     end(&bench);
     return err == 0 ? 0 : 1;
 }

@@ -55,9 +55,7 @@ int sl_bench_table_reads_create(uint64_t rows, uint32_t dim, uint32_t keys_of_re
         const bool there = reads->keys != NULL && reads->records != NULL && reads->rows != NULL;
         err = there ? sl_sparse_table_create(&spec, 0, &reads->store) : SL_ERR_NO_MEMORY;
     }
-    if (err == 0) {
-        err = fill(reads, rows);
-    }
+    err = err != 0 ? err : fill(reads, rows);
     if (err != 0) {
         sl_log_error("no memory for a table of %llu rows", (unsigned long long)rows);
         sl_bench_table_reads_destroy(&reads);

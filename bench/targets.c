@@ -130,9 +130,7 @@ static int run_part(const struct part *part, const struct sl_bench_common *commo
     struct sl_bench_child child;
     char *text = NULL;
     int err = sl_bench_child_start(&options, &child);
-    if (err == 0) {
-        err = sl_bench_child_collect(&child, CHILD_TIMEOUT_MS, &text);
-    }
+    err = err != 0 ? err : sl_bench_child_collect(&child, CHILD_TIMEOUT_MS, &text);
     if (err == 0) {
         (void)printf("%s\n", text);
         (void)fflush(stdout);
@@ -205,9 +203,7 @@ int sl_bench_targets_run(int argc, char **argv)
             err = run_part(&parts[i], &options.common, report);
         }
     }
-    if (err == 0) {
-        err = sl_bench_report_finish(report, &options.common);
-    }
+    err = err != 0 ? err : sl_bench_report_finish(report, &options.common);
     sl_bench_report_destroy(&report);
     return err == 0 ? 0 : 1;
 }
