@@ -105,20 +105,6 @@ static int run_bare(void *ctx, const struct sl_bench_common *common, double *val
     return sl_bench_bare_bulk_run(ctx, common, &values[0]);
 }
 
-/* In the names of ratios; contestants of one way and mode share a name, and so a curve. */
-static void describe_bytes(uint64_t bytes, char *text, size_t room)
-{
-    const bool mega = bytes % (1 << 20) == 0;
-    const bool kilo = bytes % (1 << 10) == 0;
-    (void)snprintf(text, room, "%" PRIu64 " %s",
-                   bytes >> (mega   ? 20
-                             : kilo ? 10
-                                    : 0),
-                   mega   ? "MB"
-                   : kilo ? "KB"
-                          : "B");
-}
-
 static void add_ours(struct bench *bench, struct cell *cell, enum mode mode)
 {
     const struct options *options = bench->options;
@@ -249,8 +235,8 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
         return; /* nothing is like it */
     }
     const bool held = cell->bytes >= TARGET_LEAST && cell->bytes <= TARGET_MOST;
-    char size[32];
-    describe_bytes(cell->bytes, size, sizeof size);
+    char size[SL_BENCH_SIZE_BYTES];
+    sl_bench_size_text(cell->bytes, size);
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         char name[SL_BENCH_NAME_BYTES];
         struct sl_bench_figure *figure = cell->contestants[mode].figures[0];
@@ -350,7 +336,7 @@ static int measure(struct bench *bench)
                    " steps under way, %s, TCP congestion control %s",
                    sl_bench_over_names[options->over], options->depth,
                    options->optimizer == SL_OPTIMIZER_SUM ? "sum" : "sgd", options->congestion);
-    const struct sl_bench_contest contest = {
+    struct sl_bench_contest contest = {
         .benchmark = "bulk",
         .setting = setting,
         .contestants = bench->contestants,

@@ -43,15 +43,13 @@ struct entry {
     char arguments[2][PATH_BYTES];
     struct sl_dpdk_device devices[2];
     struct sl_dpdk_options ends[2]; /* server, client */
-    char name[SL_BENCH_NAME_BYTES];
 };
 
 struct bench {
     struct options options;
     char folder[32], socket[48];
     struct entry entries[CONTESTANTS_MAX];
-    struct sl_bench_contestant contestants[CONTESTANTS_MAX];
-    uint32_t count;
+    struct sl_bench_contest contest;
 };
 
 static const struct sl_bench_quantity BYTES[] = {{"bytes", "1/s"}};
@@ -103,10 +101,10 @@ static int run_frames(void *ctx, const struct sl_bench_common *common, double *v
 
 /* mtu: 0 for TCP. */
 static struct entry *add(struct bench *bench, const struct sl_bench_quantity *quantities,
-                         uint32_t quantity_count, uint32_t mtu)
+                         uint32_t quantity_count, uint32_t mtu, const char *name)
 {
-    sl_assert(bench->count < CONTESTANTS_MAX);
-    struct entry *entry = &bench->entries[bench->count];
+    sl_assert(bench->contest.count < CONTESTANTS_MAX);
+    struct entry *entry = &bench->entries[bench->contest.count];
     entry->bench = bench;
     make_ends(entry, mtu);
     entry->frames = (struct sl_bench_frames){
@@ -119,13 +117,11 @@ static struct entry *add(struct bench *bench, const struct sl_bench_quantity *qu
         .touched = true,
         .polling = true,
     };
-    bench->contestants[bench->count++] = (struct sl_bench_contestant){
-        .name = entry->name,
-        .quantities = quantities,
-        .quantity_count = quantity_count,
-        .run = run_frames,
-        .ctx = entry,
-    };
+    const struct sl_bench_contestant contestant = {.quantities = quantities,
+                                                   .quantity_count = quantity_count,
+                                                   .run = run_frames,
+                                                   .ctx = entry};
+    (void)sl_bench_contest_add(&bench->contest, &contestant, "%s", name);
     return entry;
 }
 
@@ -137,17 +133,12 @@ static void name_bulk(char name[SL_BENCH_NAME_BYTES], uint32_t mtu)
 
 static void add_bulk(struct bench *bench, uint32_t mtu)
 {
-    struct entry *entry = add(bench, BYTES, 1, mtu);
-    name_bulk(entry->name, mtu);
+    char name[SL_BENCH_NAME_BYTES];
+    name_bulk(name, mtu);
+    struct entry *entry = add(bench, BYTES, 1, mtu, name);
     entry->frames.bytes = (uint32_t)bench->options.bytes + SL_FRAME_HEADER_BYTES;
     entry->frames.depth = (uint32_t)bench->options.bulk_depth;
     entry->frames.answers = false;
-}
-
-static void add_round_trip(struct bench *bench, uint32_t mtu)
-{
-    (void)snprintf(add(bench, TRIPS, 2, mtu)->name, SL_BENCH_NAME_BYTES, "round trip%s",
-                   mtu == 0 ? ", tcp" : "");
 }
 
 static void name_rate(char name[SL_BENCH_NAME_BYTES], uint32_t mtu, uint32_t depth)
@@ -158,8 +149,9 @@ static void name_rate(char name[SL_BENCH_NAME_BYTES], uint32_t mtu, uint32_t dep
 
 static void add_rate(struct bench *bench, uint32_t mtu, uint32_t depth)
 {
-    struct entry *entry = add(bench, RATES, 1, mtu);
-    name_rate(entry->name, mtu, depth);
+    char name[SL_BENCH_NAME_BYTES];
+    name_rate(name, mtu, depth);
+    struct entry *entry = add(bench, RATES, 1, mtu, name);
     entry->frames.depth = depth;
     entry->frames.rate_only = true;
 }
@@ -181,8 +173,8 @@ static void add_all(struct bench *bench)
         add_bulk(bench, 0);
     }
     if (wanted(bench, PART_ROUND_TRIP)) {
-        add_round_trip(bench, mtu);
-        add_round_trip(bench, 0);
+        (void)add(bench, TRIPS, 2, mtu, "round trip");
+        (void)add(bench, TRIPS, 2, 0, "round trip, tcp");
     }
     for (uint32_t i = 0; wanted(bench, PART_RATE) && i < options->depth_count; i++) {
         add_rate(bench, mtu, (uint32_t)options->depths[i]);
@@ -201,14 +193,13 @@ static void conclude(void *ctx, struct sl_bench_report *report)
     name_bulk(tcp, 0);
     for (uint32_t i = 0; i < options->mtu_count; i++) {
         name_bulk(ours, (uint32_t)options->mtus[i]);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", ours, tcp, 0, 0);
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", ours, tcp, 0, 0);
     }
-    sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", "round trip, tcp",
-                           "round trip", 0, 0);
+    sl_bench_contest_ratio(&bench->contest, report, "p50", "round trip, tcp", "round trip", 0, 0);
     for (uint32_t i = 0; i < options->depth_count; i++) {
         name_rate(ours, (uint32_t)options->mtus[0], (uint32_t)options->depths[i]);
         name_rate(tcp, 0, (uint32_t)options->depths[i]);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "messages", ours, tcp,
+        sl_bench_contest_ratio(&bench->contest, report, "messages", ours, tcp,
                                i + 1 == options->depth_count ? RATE_OF_TCP : 0, 0);
     }
 }
@@ -222,15 +213,11 @@ static int measure(struct bench *bench)
                    " under way; requests and answers of %u bytes; payloads are written line by "
                    "line and read word by word",
                    options->bytes, options->bulk_depth, FRAME_BYTES);
-    const struct sl_bench_contest contest = {
-        .benchmark = "dpdk",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    bench->contest.benchmark = "dpdk";
+    bench->contest.setting = setting;
+    bench->contest.conclude = conclude;
+    bench->contest.ctx = bench;
+    return sl_bench_contest_report(&bench->contest, &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)

@@ -261,7 +261,7 @@ static int measure(struct bench *bench)
                    options->coordinator != NULL ? options->coordinator : "a ps of its own",
                    options->reactors, options->reactors == 1 ? "" : "s",
                    options->congestion != NULL ? options->congestion : "the system's");
-    const struct sl_bench_contest contest = {
+    struct sl_bench_contest contest = {
         .benchmark = NAMES[options->operation],
         .setting = setting,
         .contestants = bench->contestants,

@@ -393,6 +393,15 @@ int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, ui
     return err;
 }
 
+void sl_bench_size_text(uint64_t bytes, char text[SL_BENCH_SIZE_BYTES])
+{
+    const unsigned shift = bytes % (1 << 20) == 0 ? 20 : bytes % (1 << 10) == 0 ? 10 : 0;
+    (void)snprintf(text, SL_BENCH_SIZE_BYTES, "%" PRIu64 " %s", bytes >> shift,
+                   shift == 20   ? "MB"
+                   : shift == 10 ? "KB"
+                                 : "B");
+}
+
 int sl_bench_check_connections(const char *benchmark, uint64_t connections)
 {
     struct rlimit limit;

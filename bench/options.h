@@ -55,6 +55,10 @@ int sl_bench_list(const char *benchmark, const char *flag, const char *text, uin
 int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, uint64_t multiple,
                    uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
 
+/* "64 KB", "16 MB", "3 B". */
+#define SL_BENCH_SIZE_BYTES 32
+void sl_bench_size_text(uint64_t bytes, char text[SL_BENCH_SIZE_BYTES]);
+
 /* Whether this process, and a ps that it starts, may have so many connections open at a time; the
  * soft limit is raised as far as it goes. Errors, printed: INVALID. */
 int sl_bench_check_connections(const char *benchmark, uint64_t connections);

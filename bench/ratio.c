@@ -184,7 +184,7 @@ static int measure(struct bench *bench)
                    " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core, over %s",
                    options->tables, options->rows, options->exponent, options->processes,
                    sl_bench_over_names[options->over]);
-    const struct sl_bench_contest contest = {
+    struct sl_bench_contest contest = {
         .benchmark = "ratio",
         .setting = setting,
         .contestants = bench->contestants,

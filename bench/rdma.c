@@ -57,7 +57,6 @@ struct entry {
     enum sl_bench_pslite_mode way;
     struct sl_bench_perftest test;
     struct sl_bench_frames frames;
-    char name[SL_BENCH_NAME_BYTES];
 };
 
 struct bench {
@@ -67,8 +66,7 @@ struct bench {
     bool has_perftest;
     struct sl_bench_ipc_workers *workers[MODES];
     struct entry entries[CONTESTANTS_MAX];
-    struct sl_bench_contestant contestants[CONTESTANTS_MAX];
-    uint32_t count;
+    struct sl_bench_contest contest;
 };
 
 static const struct sl_bench_quantity BYTES[] = {{"bytes", "1/s"}};
@@ -138,55 +136,51 @@ static int run_frames(void *ctx, const struct sl_bench_common *common, double *v
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-static struct entry *add(struct bench *bench, enum mode mode, const char *who, const char *what)
+/* "who, what". A contestant without a ctx has its entry. */
+static struct entry *add(struct bench *bench, enum mode mode,
+                         const struct sl_bench_contestant *contestant, const char *who,
+                         const char *what)
 {
-    sl_assert(bench->count < CONTESTANTS_MAX);
-    struct entry *entry = &bench->entries[bench->count];
+    sl_assert(bench->contest.count < CONTESTANTS_MAX);
+    const uint32_t index = sl_bench_contest_add(&bench->contest, contestant, "%s, %s", who, what);
+    struct entry *entry = &bench->entries[index];
     entry->bench = bench;
     entry->mode = mode;
-    (void)snprintf(entry->name, sizeof entry->name, "%s, %s", who, what);
-    bench->contestants[bench->count++] =
-        (struct sl_bench_contestant){.name = entry->name, .ctx = entry};
+    if (contestant->ctx == NULL) {
+        bench->contest.contestants[index].ctx = entry;
+    }
     return entry;
-}
-
-static void complete(struct bench *bench, const struct sl_bench_quantity *quantities,
-                     uint32_t count, int (*run)(void *, const struct sl_bench_common *, double *))
-{
-    struct sl_bench_contestant *contestant = &bench->contestants[bench->count - 1];
-    contestant->quantities = quantities;
-    contestant->quantity_count = count;
-    contestant->run = run;
 }
 
 static void add_perftest(struct bench *bench, const char *who, const char *what,
                          const struct sl_bench_perftest *test)
 {
+    struct sl_bench_perftest *own = &bench->entries[bench->contest.count].test;
     if (bench->has_perftest) {
-        struct entry *entry = add(bench, test->events ? EVENT : POLLING, who, what);
-        entry->test = *test;
-        entry->test.device = &bench->device;
-        bench->contestants[bench->count - 1] =
-            sl_bench_perftest_contestant(entry->name, &entry->test);
+        *own = *test;
+        own->device = &bench->device;
+        const struct sl_bench_contestant contestant = sl_bench_perftest_contestant(who, own);
+        (void)add(bench, test->events ? EVENT : POLLING, &contestant, who, what);
     }
 }
+
+static const struct sl_bench_contestant OUR_BULK = {
+    .quantities = BYTES, .quantity_count = 1, .run = run_bulk};
+static const struct sl_bench_contestant OUR_ROWS = {
+    .quantities = TRIPS, .quantity_count = 2, .run = run_row};
+static const struct sl_bench_contestant OUR_TRIPS = {
+    .quantities = TRIPS, .quantity_count = 2, .run = run_frames};
+static const struct sl_bench_contestant OUR_RATES = {
+    .quantities = RATES, .quantity_count = 1, .run = run_frames};
 
 static void add_ours(struct bench *bench, enum mode mode, enum sl_bench_pslite_mode way,
                      uint32_t size, const char *what)
 {
     char who[SL_BENCH_NAME_BYTES];
     (void)snprintf(who, sizeof who, "%s, %s", sl_bench_pslite_mode_name(way), MODE_NAMES[mode]);
-    struct entry *entry = add(bench, mode, who, what);
+    struct entry *entry = add(bench, mode, &OUR_BULK, who, what);
     entry->way = way;
     entry->size = size;
-    complete(bench, BYTES, 1, run_bulk);
-}
-
-static void write_bytes(uint64_t bytes, char text[32])
-{
-    const bool mega = bytes % (1 << 20) == 0;
-    (void)snprintf(text, 32, "%" PRIu64 " %s", mega ? bytes >> 20 : bytes >> 10,
-                   mega ? "MB" : "KB");
 }
 
 static void add_bulk(struct bench *bench, uint32_t size)
@@ -196,7 +190,7 @@ static void add_bulk(struct bench *bench, uint32_t size)
         .depth = (uint32_t)bench->options.bulk_depth,
     };
     char what[32];
-    write_bytes(bench->options.bytes[size], what);
+    sl_bench_size_text(bench->options.bytes[size], what);
     test.tool = SL_BENCH_PERFTEST_WRITE_BW;
     add_perftest(bench, "ib_write_bw", what, &test);
     add_ours(bench, POLLING, SL_BENCH_PSLITE_PULL, size, what);
@@ -209,7 +203,8 @@ static void add_bulk(struct bench *bench, uint32_t size)
 
 static void add_frames(struct bench *bench, enum mode mode, bool answers)
 {
-    struct entry *entry = add(bench, mode, "frames", MODE_NAMES[mode]);
+    struct entry *entry =
+        add(bench, mode, answers ? &OUR_TRIPS : &OUR_RATES, "frames", MODE_NAMES[mode]);
     entry->frames = (struct sl_bench_frames){
         .endpoint = bench->endpoint,
         .rdma_device = device_of(bench),
@@ -218,7 +213,6 @@ static void add_frames(struct bench *bench, enum mode mode, bool answers)
         .answers = answers,
         .polling = mode == POLLING,
     };
-    complete(bench, answers ? TRIPS : RATES, answers ? 2 : 1, run_frames);
 }
 
 static void add_round_trips(struct bench *bench)
@@ -228,8 +222,7 @@ static void add_round_trips(struct bench *bench)
             .tool = SL_BENCH_PERFTEST_SEND_LAT, .bytes = FRAME_BYTES, .events = mode == EVENT};
         add_perftest(bench, "ib_send_lat", MODE_NAMES[mode], &test);
         add_frames(bench, (enum mode)mode, true);
-        (void)add(bench, (enum mode)mode, "pull of a row", MODE_NAMES[mode]);
-        complete(bench, TRIPS, 2, run_row);
+        (void)add(bench, (enum mode)mode, &OUR_ROWS, "pull of a row", MODE_NAMES[mode]);
     }
 }
 
@@ -268,19 +261,19 @@ static void conclude_bulk(const struct bench *bench, struct sl_bench_report *rep
 {
     const bool is_long = bench->options.bytes[size] >= LONG_LEN;
     char what[32], name[SL_BENCH_NAME_BYTES], write[64], read[64];
-    write_bytes(bench->options.bytes[size], what);
+    sl_bench_size_text(bench->options.bytes[size], what);
     (void)snprintf(write, sizeof write, "ib_write_bw, %s", what);
     (void)snprintf(read, sizeof read, "ib_read_bw, %s", what);
     for (int mode = 0; mode < MODES; mode++) {
         const bool held = is_long && mode == POLLING;
         (void)snprintf(name, sizeof name, "pull, %s, %s", MODE_NAMES[mode], what);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, write,
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", name, write,
                                held ? PULL_OF_WRITE : 0, 0);
         (void)snprintf(name, sizeof name, "push, %s, %s", MODE_NAMES[mode], what);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, read,
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", name, read,
                                held ? PUSH_OF_READ : 0, 0);
     }
-    sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", read, write, 0, 0);
+    sl_bench_contest_ratio(&bench->contest, report, "bytes", read, write, 0, 0);
 }
 
 static void conclude(void *ctx, struct sl_bench_report *report)
@@ -296,11 +289,10 @@ static void conclude(void *ctx, struct sl_bench_report *report)
         (void)snprintf(frames, sizeof frames, "frames, %s", MODE_NAMES[mode]);
         (void)snprintf(row, sizeof row, "pull of a row, %s", MODE_NAMES[mode]);
         (void)snprintf(other, sizeof other, "ib_send_lat, %s", MODE_NAMES[mode]);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", frames, other, 0,
-                               most);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", row, other, 0, 0);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "messages", frames,
-                               "ib_send_bw, 64 bytes", least, 0);
+        sl_bench_contest_ratio(&bench->contest, report, "p50", frames, other, 0, most);
+        sl_bench_contest_ratio(&bench->contest, report, "p50", row, other, 0, 0);
+        sl_bench_contest_ratio(&bench->contest, report, "messages", frames, "ib_send_bw, 64 bytes",
+                               least, 0);
     }
 }
 
@@ -343,15 +335,11 @@ static int measure(struct bench *bench)
                    "of 64 bytes",
                    bench->device.name, bench->device.address, options->bulk_depth, FRAME_BYTES,
                    options->depth);
-    const struct sl_bench_contest contest = {
-        .benchmark = "rdma",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    bench->contest.benchmark = "rdma";
+    bench->contest.setting = setting;
+    bench->contest.conclude = conclude;
+    bench->contest.ctx = bench;
+    return sl_bench_contest_report(&bench->contest, &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)

@@ -311,7 +311,7 @@ static int measure(struct bench *bench)
                    options->keys, options->outstanding, options->dim, options->rows,
                    options->connections_text, options->polling != 0 ? "polling" : "event mode",
                    options->congestion != NULL ? options->congestion : "the system's");
-    const struct sl_bench_contest contest = {
+    struct sl_bench_contest contest = {
         .benchmark = "scale",
         .setting = setting,
         .contestants = bench->contestants,

@@ -303,7 +303,7 @@ static int measure(struct bench *bench)
                    options->workers, options->data == NULL ? data : options->data, options->epochs,
                    options->batch_rows, options->consistency, PROTOCOL_NAMES[options->protocol],
                    sl_bench_over_names[options->over]);
-    const struct sl_bench_contest contest = {
+    struct sl_bench_contest contest = {
         .benchmark = "train",
         .setting = setting,
         .contestants = bench->contestants,
