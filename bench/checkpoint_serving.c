@@ -5,7 +5,6 @@
 #include "bench/contest.h"
 #include "bench/load.h"
 #include "bench/now.h"
-#include "bench/ps_look.h"
 #include "bench/rows.h"
 #include "core/log.h"
 
@@ -116,9 +115,9 @@ static int measure(struct window *window, const struct sl_bench_common *common,
     if (window->has_checkpoints) {
         err = sl_bench_checkpoint_connect(site->bench, site->ps, &client, &table);
     }
-    err = err != 0 ? err : sl_bench_ps_look_forget_peak(site->ps);
+    err = err != 0 ? err : sl_bench_ps_forget_peak(site->ps);
     err = err != 0 ? err : run_loads(window, common, client);
-    err = err != 0 ? err : sl_bench_ps_look_memory(site->ps, memory);
+    err = err != 0 ? err : sl_bench_ps_memory(site->ps, memory);
     if (client != NULL) {
         sl_client_destroy(&client);
     }
@@ -131,13 +130,13 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     struct site *site = window->site;
     struct sl_bench_ps_memory memory = {0};
     sl_bench_ps_unpark(site->ps);
-    (void)sl_bench_ps_look_stalls(site->ps, &site->log_at);
+    (void)sl_bench_ps_stalls(site->ps, &site->log_at);
     int err = measure(window, common, &memory);
     if (err != 0) {
         sl_bench_ps_show_log(site->ps);
         return err;
     }
-    const struct sl_bench_ps_stalls stalls = sl_bench_ps_look_stalls(site->ps, &site->log_at);
+    const struct sl_bench_ps_stalls stalls = sl_bench_ps_stalls(site->ps, &site->log_at);
     sl_bench_ps_park(site->ps);
     const struct sl_bench_load_result *pulled = &window->pulled;
     values[P50] = (double)sl_metric_quantile(&pulled->latency, 0.5) / 1e3;
@@ -196,7 +195,7 @@ static int open_site(const struct sl_bench_checkpoint *bench, const char *name, 
         err = open_load(site, SL_BENCH_PUSH, options->push_rate, site->pulls, &site->pushes);
     }
     struct sl_bench_ps_memory memory = {0};
-    err = err != 0 ? err : sl_bench_ps_look_memory(site->ps, &memory);
+    err = err != 0 ? err : sl_bench_ps_memory(site->ps, &memory);
     site->resident = memory.resident;
     err = err != 0 ? err : make_first(site);
     if (err != 0 && site->ps != NULL) {

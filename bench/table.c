@@ -10,7 +10,7 @@
 #include "bench/bench.h"
 #include "bench/contest.h"
 #include "bench/now.h"
-#include "bench/table_options.h"
+#include "bench/options.h"
 #include "bench/workload.h"
 #include "config/cli.h"
 #include "core/hash.h"
@@ -24,7 +24,126 @@
 /* Of what the memory's records take: index, directory and slack at most. */
 #define MEMORY_FACTOR 1.4
 
-static const char *const distribution_names[SL_BENCH_TABLE_DISTRIBUTIONS] = {"uniform", "zipf"};
+#define LIST_MAX      8 /* values of --rows or --dim */
+#define DISTRIBUTIONS 2
+
+/* A table is made for each of rows, optimizers and dims. */
+struct options {
+    struct sl_bench_common common;
+    uint64_t rows[LIST_MAX], dims[LIST_MAX];
+    enum sl_optimizer_kind optimizers[SL_OPTIMIZER_KIND_COUNT];
+    uint32_t row_counts, dim_counts, optimizer_counts;
+    bool distributions[DISTRIBUTIONS]; /* by enum sl_bench_distribution */
+    uint64_t operations, batch, seed;
+    double exponent; /* of Zipf's law */
+};
+
+/* What the lists on the command line say, before they are taken apart. */
+struct texts {
+    const char *rows, *dims, *optimizers;
+    int keys;
+    bool all;
+};
+
+#define KEYS_BOTH "both"
+enum { KEYS_OF_BOTH = 2 };
+
+static bool find_optimizer(const char *name, enum sl_optimizer_kind *out)
+{
+    static const char *const names[SL_OPTIMIZER_KIND_COUNT] = {
+        "sum",  "sgd",   "momentum",   "adagrad", "adagrad_decay", "rmsprop",
+        "adam", "adamw", "adam_async", "ftrl",    "ftrl_group"};
+    for (int i = 0; i < SL_OPTIMIZER_KIND_COUNT; i++) {
+        if (strcmp(names[i], name) == 0) {
+            *out = (enum sl_optimizer_kind)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "adagrad,adam" or "all". */
+static int read_optimizers(const char *text, struct options *o)
+{
+    const bool all = strcmp(text, "all") == 0;
+    char name[32];
+    for (int i = 0; all && i < SL_OPTIMIZER_KIND_COUNT; i++) {
+        o->optimizers[o->optimizer_counts++] = (enum sl_optimizer_kind)i;
+    }
+    while (!all && text != NULL) {
+        const int length = (int)strcspn(text, ",");
+        (void)snprintf(name, sizeof name, "%.*s", length, text);
+        if (o->optimizer_counts == SL_OPTIMIZER_KIND_COUNT ||
+            !find_optimizer(name, &o->optimizers[o->optimizer_counts])) {
+            (void)fprintf(stderr,
+                          "starling-bench table: --optimizer: \"%s\": accepts all, or of these "
+                          "with commas between them: sum sgd momentum adagrad adagrad_decay "
+                          "rmsprop adam adamw adam_async ftrl ftrl_group\n",
+                          name);
+            return SL_ERR_INVALID;
+        }
+        o->optimizer_counts++;
+        text = text[length] == ',' ? text + length + 1 : NULL;
+    }
+    return 0;
+}
+
+static int read_lists(const struct texts *texts, struct options *o)
+{
+    o->distributions[SL_BENCH_UNIFORM] = texts->keys != SL_BENCH_ZIPF;
+    o->distributions[SL_BENCH_ZIPF] = texts->keys != SL_BENCH_UNIFORM;
+    int err = sl_bench_list("table", "rows", texts->rows, 1, 4000000000, o->rows, LIST_MAX,
+                            &o->row_counts);
+    err = err != 0 ? err
+                   : sl_bench_list("table", "dim", texts->dims, 1, SL_LIMIT_DIM, o->dims, LIST_MAX,
+                                   &o->dim_counts);
+    return err != 0 ? err : read_optimizers(texts->optimizers, o);
+}
+
+/* SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
+static int parse(int argc, char **argv, struct options *o)
+{
+    struct texts texts = {NULL, NULL, NULL, KEYS_OF_BOTH, false};
+    *o = (struct options){
+        .common = sl_bench_common_defaults(),
+        .operations = 2000000,
+        .batch = 256,
+        .seed = 1,
+        .exponent = 1.05,
+    };
+    o->common.seconds = 0.1;
+    o->common.warm_up = 0.02;
+    const struct sl_cli_option table[] = {
+        sl_bench_text("rows", &texts.rows, "LIST",
+                      "Rows that the table holds, \"1M,20M\"; 1M unless given."),
+        sl_bench_text("dim", &texts.dims, "LIST", "Columns of a row; 16,64,128 unless given."),
+        sl_bench_text("optimizer", &texts.optimizers, "LIST",
+                      "Optimizers of the table, or all; adagrad unless given."),
+        {.kind = SL_CLI_FLAG,
+         .name = "all",
+         .target = &texts.all,
+         .help = "What is not given as a list is 1M,20M rows and all optimizers; what does not fit "
+                 "into memory is left out. About 20 minutes."},
+        sl_bench_choice("keys", &texts.keys, SL_BENCH_DISTRIBUTION_CHOICES "|" KEYS_BOTH,
+                        "How keys are drawn."),
+        sl_bench_exponent("exponent", &o->exponent),
+        sl_bench_number("operations", &o->operations, 1, 1e9,
+                        "Keys drawn, which each measurement goes through again and again."),
+        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_COST, "Keys of one call."),
+        sl_bench_number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
+    };
+    const int result = sl_bench_parse("table", "Measures sparse tables in this process.", table,
+                                      sizeof table / sizeof table[0], &o->common, argc, argv);
+    if (result != SL_CLI_RUN) {
+        return result;
+    }
+    texts.rows = texts.rows != NULL ? texts.rows : texts.all ? "1M,20M" : "1M";
+    texts.dims = texts.dims != NULL ? texts.dims : "16,64,128";
+    texts.optimizers = texts.optimizers != NULL ? texts.optimizers : texts.all ? "all" : "adagrad";
+    return read_lists(&texts, o);
+}
+
+static const char *const distribution_names[DISTRIBUTIONS] = {"uniform", "zipf"};
 
 /* What takes turns in each round. */
 enum phase { PHASE_LOOKUP, PHASE_GATHER, PHASE_UPDATE, PHASE_PULL, PHASE_PUSH, PHASE_COUNT };
@@ -46,12 +165,12 @@ struct drawn {
 
 /* One table: its rows, columns and optimizer. */
 struct bench {
-    const struct sl_bench_table_options *options;
+    const struct options *options;
     uint64_t rows;
     uint32_t dim;
     struct sl_sparse_table *store;
     struct sl_optimizer_state powers;
-    struct drawn drawn[SL_BENCH_TABLE_DISTRIBUTIONS];
+    struct drawn drawn[DISTRIBUTIONS];
     uint32_t *found;  /* [batch] */
     float *values;    /* [batch][dim] */
     float *gradients; /* [batch][dim] */
@@ -180,7 +299,7 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
 static double run_for(struct turn *turn, double seconds)
 {
     const struct sl_clock *clock = sl_clock_system();
-    const struct sl_bench_table_options *options = turn->bench->options;
+    const struct options *options = turn->bench->options;
     struct drawn *drawn = turn->drawn;
     const uint64_t before = sl_clock_now_ns(clock);
     const uint64_t wanted_ns = sl_bench_ns(seconds);
@@ -282,8 +401,8 @@ static void report_growth(const struct bench *bench, struct sl_bench_report *rep
 
 /* Each phase over each distribution, in turns. */
 struct contest {
-    struct sl_bench_contestant contestants[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
-    struct turn turns[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
+    struct sl_bench_contestant contestants[PHASE_COUNT * DISTRIBUTIONS];
+    struct turn turns[PHASE_COUNT * DISTRIBUTIONS];
     uint32_t count;
 };
 
@@ -292,7 +411,7 @@ static void enter_all(struct contest *contest, struct bench *bench)
     static const struct sl_bench_quantity quantity = {"per key", "ns"};
     char what[48];
     contest->count = 0;
-    for (uint32_t i = 0; i < PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < PHASE_COUNT * DISTRIBUTIONS; i++) {
         const uint32_t distribution = i / PHASE_COUNT;
         struct turn *turn = &contest->turns[contest->count];
         if (bench->options->distributions[distribution]) {
@@ -336,9 +455,9 @@ static int report_phases(struct bench *bench, struct sl_bench_report *report)
 
 static int allocate(struct bench *bench)
 {
-    const struct sl_bench_table_options *options = bench->options;
+    const struct options *options = bench->options;
     bool all = true;
-    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
         struct drawn *drawn = &bench->drawn[i];
         drawn->keys = calloc(options->operations, sizeof *drawn->keys);
         drawn->records = calloc(options->operations, sizeof *drawn->records);
@@ -355,8 +474,8 @@ static int allocate(struct bench *bench)
                : SL_ERR_NO_MEMORY;
 }
 
-static int bench_init(struct bench *bench, const struct sl_bench_table_options *options,
-                      uint64_t rows, uint64_t dim, enum sl_optimizer_kind optimizer)
+static int bench_init(struct bench *bench, const struct options *options, uint64_t rows,
+                      uint64_t dim, enum sl_optimizer_kind optimizer)
 {
     const struct sl_table_spec spec = {
         .name = "bench",
@@ -387,7 +506,7 @@ static int bench_init(struct bench *bench, const struct sl_bench_table_options *
 static void bench_fini(struct bench *bench)
 {
     sl_sparse_table_destroy(&bench->store);
-    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
         free(bench->drawn[i].keys);
         free(bench->drawn[i].records);
     }
@@ -431,7 +550,7 @@ static bool fits(const struct bench *bench)
 
 static void draw_keys(struct bench *bench, enum sl_bench_distribution distribution)
 {
-    const struct sl_bench_table_options *options = bench->options;
+    const struct options *options = bench->options;
     struct drawn *drawn = &bench->drawn[distribution];
     struct sl_bench_workload workload;
     sl_bench_workload_init(&workload, distribution, bench->rows, options->exponent, options->seed);
@@ -450,7 +569,7 @@ static int measure(struct bench *bench, struct sl_bench_report *report)
     if (err != 0) {
         return err;
     }
-    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
         if (bench->options->distributions[i]) {
             draw_keys(bench, (enum sl_bench_distribution)i);
         }
@@ -462,7 +581,7 @@ static int measure(struct bench *bench, struct sl_bench_report *report)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int measure_all(const struct sl_bench_table_options *options, struct sl_bench_report *report)
+static int measure_all(const struct options *options, struct sl_bench_report *report)
 {
     const uint32_t tables = options->row_counts * options->optimizer_counts * options->dim_counts;
     int err = 0;
@@ -479,7 +598,7 @@ static int measure_all(const struct sl_bench_table_options *options, struct sl_b
     return err;
 }
 
-static int run(const struct sl_bench_table_options *options)
+static int run(const struct options *options)
 {
     char setting[128];
     struct sl_bench_report *report;
@@ -500,8 +619,8 @@ static int run(const struct sl_bench_table_options *options)
 
 int sl_bench_table_run(int argc, char **argv)
 {
-    struct sl_bench_table_options options;
-    const int parsed = sl_bench_table_parse(argc, argv, &options);
+    struct options options;
+    const int parsed = parse(argc, argv, &options);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
