@@ -81,10 +81,7 @@ static int provide_buffers(struct ring *ring)
         return fail("memory for buffers", -ENOMEM);
     }
     struct io_uring_buf_reg registration = {
-        .ring_addr = (uintptr_t)ring->shared,
-        .ring_entries = ring->buffer_count,
-        .bgid = GROUP,
-    };
+        .ring_addr = (uintptr_t)ring->shared, .ring_entries = ring->buffer_count, .bgid = GROUP};
     int err = io_uring_register_buf_ring(&ring->uring, &registration, 0);
     if (err != 0) {
         return fail("registering buffers", err);

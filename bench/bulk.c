@@ -487,10 +487,7 @@ static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
 {
     struct cell *cell = &bench->cells[bench->cell_count++];
     *cell = (struct cell){
-        .bytes = bytes,
-        .way = way,
-        .contestants = &bench->contestants[bench->contestant_count],
-    };
+        .bytes = bytes, .way = way, .contestants = &bench->contestants[bench->contestant_count]};
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         add_ours(bench, cell, (enum mode)mode);
     }
@@ -509,11 +506,9 @@ static void add_iperf(struct bench *bench)
     }
     bench->iperf_contestants = &bench->contestants[bench->contestant_count];
     for (int way = 0; way < WAY_COUNT; way++) {
-        bench->iperf[way] = (struct sl_bench_iperf){
-            .piece_bytes = IPERF_BYTES,
-            .to_server = way == WAY_PUSH,
-            .congestion = bench->options->congestion,
-        };
+        bench->iperf[way] = (struct sl_bench_iperf){.piece_bytes = IPERF_BYTES,
+                                                    .to_server = way == WAY_PUSH,
+                                                    .congestion = bench->options->congestion};
         bench->contestants[bench->contestant_count++] =
             sl_bench_iperf_contestant(names[way], &bench->iperf[way]);
     }
@@ -711,15 +706,10 @@ int sl_bench_bulk_run(int argc, char **argv)
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        sl_log_error("no memory for the benchmark");
-        return 1;
-    }
-    bench->options = &options;
-    int err = bench_init(bench);
-    err = err != 0 ? err : measure(bench);
-    bench_fini(bench);
-    free(bench);
+    static struct bench bench;
+    bench.options = &options;
+    int err = bench_init(&bench);
+    err = err != 0 ? err : measure(&bench);
+    bench_fini(&bench);
     return err == 0 ? 0 : 1;
 }

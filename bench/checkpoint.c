@@ -119,34 +119,20 @@ static int parse(int argc, char **argv, struct sl_bench_checkpoint_options *o)
         sl_bench_text("dir", &o->dir, "DIR",
                       "Where a folder for the checkpoints is made, and removed at the end; not "
                       "given: $TMPDIR or /tmp."),
-        {.kind = SL_CLI_F64,
-         .name = "touched",
-         .target = &o->touched,
-         .metavar = "X",
-         .help = "Share of the rows that is pushed to between a full checkpoint and one that adds "
-                 "to it.",
-         .least = 0.000001,
-         .most = 1},
+        sl_bench_real(
+            "touched", &o->touched, 0.000001, 1,
+            "Share of the rows that is pushed to between a full checkpoint and one that adds "
+            "to it."),
         {.kind = SL_CLI_SECTION, .name = "The load beside checkpoints"},
         sl_bench_number("keys", &o->keys, 1, 8192, "Of a pull, and of a push."),
         sl_bench_number("connections", &o->connections, 1, 1024,
                         "Of the pulls, and as many of the pushes."),
         sl_bench_number("depth", &o->depth, 1, 128, "Requests under way on each, at most."),
-        {.kind = SL_CLI_F64,
-         .name = "pull-rate",
-         .target = &o->pull_rate,
-         .metavar = "X",
-         .help = "Pulls a second, due at fixed intervals whatever the server does, with latency "
-                 "counted from when they were due; 0: each reply lets the next go.",
-         .least = 0,
-         .most = 1e9},
-        {.kind = SL_CLI_F64,
-         .name = "push-rate",
-         .target = &o->push_rate,
-         .metavar = "X",
-         .help = "The same of the pushes.",
-         .least = 0,
-         .most = 1e9},
+        sl_bench_real(
+            "pull-rate", &o->pull_rate, 0, 1e9,
+            "Pulls a second, due at fixed intervals whatever the server does, with latency "
+            "counted from when they were due; 0: each reply lets the next go."),
+        sl_bench_real("push-rate", &o->push_rate, 0, 1e9, "The same of the pushes."),
         sl_bench_choice("polling", &o->polling, "false|true",
                         "Whether the ps spins when it is idle."),
     };

@@ -140,12 +140,10 @@ static int run_memcpy(void *ctx, const struct sl_bench_common *common, double *v
 {
     const struct reading *reading = ctx;
     const uint64_t pieces = reading->raw_bytes / PIECE_BYTES;
-    const struct sl_bench_bare_memory memory = {
-        .bytes = PIECE_BYTES,
-        .pieces = pieces < 1      ? 1
-                  : pieces > 4096 ? 4096
-                                  : (uint32_t)pieces,
-    };
+    const struct sl_bench_bare_memory memory = {.bytes = PIECE_BYTES,
+                                                .pieces = pieces < 1      ? 1
+                                                          : pieces > 4096 ? 4096
+                                                                          : (uint32_t)pieces};
     int err = sl_bench_bare_memory_run(&memory, common, &values[BYTES]);
     if (err == 0) {
         values[TIME] = (double)reading->raw_bytes / values[BYTES];
@@ -194,11 +192,10 @@ int sl_bench_checkpoint_measure_restore(struct sl_bench_checkpoint *bench,
     struct reading readings[CONTESTANTS];
     struct sl_bench_contestant contestants[CONTESTANTS];
     for (uint32_t i = 0; i < CONTESTANTS; i++) {
-        readings[i] = (struct reading){
-            .bench = bench,
-            .files = kinds[i].files == 0 ? NULL : &files[kinds[i].files - 1],
-            .raw_bytes = files[1].bytes,
-        };
+        readings[i] =
+            (struct reading){.bench = bench,
+                             .files = kinds[i].files == 0 ? NULL : &files[kinds[i].files - 1],
+                             .raw_bytes = files[1].bytes};
         contestants[i] = (struct sl_bench_contestant){
             .name = kinds[i].name,
             .quantities = quantities,

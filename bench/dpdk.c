@@ -73,12 +73,10 @@ static void make_ends(struct entry *entry, uint32_t mtu)
         (void)snprintf(entry->arguments[i], PATH_BYTES,
                        "role=%s,id=0,bsize=%" PRIu32 ",socket=%s,socket-abstract=no", roles[i],
                        buffer_bytes(mtu), entry->bench->socket);
-        entry->devices[i] = (struct sl_dpdk_device){
-            .name = "net_memif0",
-            .arguments = entry->arguments[i],
-            .address = addresses[i],
-            .mtu = (uint16_t)mtu,
-        };
+        entry->devices[i] = (struct sl_dpdk_device){.name = "net_memif0",
+                                                    .arguments = entry->arguments[i],
+                                                    .address = addresses[i],
+                                                    .mtu = (uint16_t)mtu};
         entry->ends[i] = (struct sl_dpdk_options){.devices = &entry->devices[i], .device_count = 1};
     }
 }

@@ -126,15 +126,11 @@ static int parse(struct options *options, int argc, char **argv)
                       "Requests under way on each connection, 1 to 128."),
         sl_bench_text("connections", &options->connections_text, "N,...",
                       "Connections to each shard. Everything is measured with each combination."),
-        {.kind = SL_CLI_F64,
-         .name = "rate",
-         .target = &options->rate,
-         .metavar = "X",
-         .help = "Requests a second over all connections, due at fixed intervals whatever the "
-                 "server does, with latency counted from when they were due; 0: each reply lets "
-                 "the next go.",
-         .least = 0,
-         .most = 1e9},
+        sl_bench_real(
+            "rate", &options->rate, 0, 1e9,
+            "Requests a second over all connections, due at fixed intervals whatever the "
+            "server does, with latency counted from when they were due; 0: each reply lets "
+            "the next go."),
         sl_bench_choice("distribution", &options->distribution, SL_BENCH_DISTRIBUTION_CHOICES,
                         "Of the keys."),
         sl_bench_exponent("zipf", &options->zipf),
@@ -186,12 +182,10 @@ static void add_cell(struct bench *bench, uint32_t keys, uint32_t depth, uint32_
 {
     const struct options *options = &bench->options;
     struct sl_bench_cell *cell = &bench->cells[bench->cell_count];
-    *cell = (struct sl_bench_cell){
-        .options = load_options(options),
-        .ps = bench->ps,
-        .load_count = 1,
-        .cores = {options->common.client_core},
-    };
+    *cell = (struct sl_bench_cell){.options = load_options(options),
+                                   .ps = bench->ps,
+                                   .load_count = 1,
+                                   .cores = {options->common.client_core}};
     cell->options.keys = keys;
     cell->options.depth = depth;
     cell->options.connections = connections;

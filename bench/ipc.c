@@ -42,10 +42,11 @@ struct peer {
     uint64_t len;
     double goodput; /* Gb/s */
 };
-static const struct peer PSLITE[] = {
-    {4ULL << 10, 1.13}, {64ULL << 10, 4.9},  {1ULL << 20, 12.2},
-    {4ULL << 20, 11.6}, {16ULL << 20, 12.6},
-};
+static const struct peer PSLITE[] = {{4ULL << 10, 1.13},
+                                     {64ULL << 10, 4.9},
+                                     {1ULL << 20, 12.2},
+                                     {4ULL << 20, 11.6},
+                                     {16ULL << 20, 12.6}};
 #define PSLITE_LENS    (sizeof PSLITE / sizeof PSLITE[0])
 #define PSLITE_KEYS    40
 #define PSLITE_WORKERS 8

@@ -107,10 +107,8 @@ static uint32_t receive_buffers(const struct sl_bench_load *load)
 static int on_start(void *ctx)
 {
     struct sl_bench_load *load = ctx;
-    const struct sl_transport_options options = {
-        .congestion_control = load->options.congestion,
-        .buffer_count = receive_buffers(load),
-    };
+    const struct sl_transport_options options = {.congestion_control = load->options.congestion,
+                                                 .buffer_count = receive_buffers(load)};
     load->source = sl_bench_load_source;
     sl_reactor_add_source(load->reactor, &load->source); /* before the transport: flushed first */
     int err = sl_transport_open(sl_builtin_find(SL_ENDPOINT_TCP), load->reactor, &options,

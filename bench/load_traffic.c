@@ -68,11 +68,9 @@ static int make_gradients(struct sl_bench_load *load)
 
 static void write_slot(const struct sl_bench_load *load, uint8_t *slot)
 {
-    const struct sl_frame frame = {
-        .payload_bytes = (uint32_t)load->request_bytes,
-        .type = SL_FRAME_REQUEST,
-        .budget_us = BUDGET_US,
-    };
+    const struct sl_frame frame = {.payload_bytes = (uint32_t)load->request_bytes,
+                                   .type = SL_FRAME_REQUEST,
+                                   .budget_us = BUDGET_US};
     const struct sl_request_prefix prefix = {.section_count = 1};
     const struct sl_request_section section = section_of(load);
     sl_frame_encode(&frame, slot);

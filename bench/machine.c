@@ -74,10 +74,8 @@ void sl_bench_machine_read(struct sl_bench_machine *out)
 {
     struct utsname kernel;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    *out = (struct sl_bench_machine){
-        .cores = online > 0 ? (uint32_t)online : 1,
-        .cores_usable = sl_topology_core_count(),
-    };
+    *out = (struct sl_bench_machine){.cores = online > 0 ? (uint32_t)online : 1,
+                                     .cores_usable = sl_topology_core_count()};
     read_cpu(out->cpu, sizeof out->cpu);
     if (uname(&kernel) == 0) {
         (void)snprintf(out->kernel, sizeof out->kernel, "%s %s", kernel.sysname, kernel.release);

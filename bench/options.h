@@ -28,6 +28,9 @@ int sl_bench_parse_program(const struct sl_bench_program *program, const struct 
 /* Rows of an option table. */
 struct sl_cli_option sl_bench_number(const char *name, uint64_t *target, double least, double most,
                                      const char *help);
+struct sl_cli_option sl_bench_real(const char *name, double *target, double least, double most,
+                                   const char *help);
+struct sl_cli_option sl_bench_core(const char *name, int64_t *target, const char *help);
 struct sl_cli_option sl_bench_choice(const char *name, int *target, const char *choices,
                                      const char *help);
 struct sl_cli_option sl_bench_text(const char *name, const char **target, const char *metavar,

@@ -203,14 +203,12 @@ struct sl_bench_contestant sl_bench_redis_contestant(const char *name,
     sl_assert(load->redis != NULL);
     sl_assert(load->keys >= 1);
     sl_assert(load->keys <= KEYS_MAX);
-    return (struct sl_bench_contestant){
-        .name = name,
-        .quantities = quantities,
-        .quantity_count = 2,
-        .transport = "TCP",
-        .run = run_redis,
-        .ctx = load,
-    };
+    return (struct sl_bench_contestant){.name = name,
+                                        .quantities = quantities,
+                                        .quantity_count = 2,
+                                        .transport = "TCP",
+                                        .run = run_redis,
+                                        .ctx = load};
 }
 
 /* ---- iperf3 ---------------------------------------------------------------------------------- */

@@ -75,10 +75,8 @@ int sl_bench_perftest_read_rate(const char *text, uint64_t bytes,
     if (!(messages > 0)) {
         return SL_ERR_PROTOCOL;
     }
-    *out = (struct sl_bench_perftest_rate){
-        .bytes_per_s = messages * (double)bytes,
-        .messages_per_s = messages,
-    };
+    *out = (struct sl_bench_perftest_rate){.bytes_per_s = messages * (double)bytes,
+                                           .messages_per_s = messages};
     return 0;
 }
 

@@ -112,10 +112,8 @@ static int finish(const struct board *board, bool print)
 static int run_worker(void *ctx, uint32_t index)
 {
     struct board *board = ctx;
-    const struct sl_bench_pslite_worker worker = {
-        .load = &board->command.load,
-        .driven = board->command.client == 0,
-    };
+    const struct sl_bench_pslite_worker worker = {.load = &board->command.load,
+                                                  .driven = board->command.client == 0};
     return sl_bench_pslite_worker_run(&worker, &board->found[index]);
 }
 

@@ -21,13 +21,11 @@ const char *sl_bench_pslite_mode_name(enum sl_bench_pslite_mode mode)
 
 struct sl_bench_pslite_load sl_bench_pslite_options_defaults(void)
 {
-    return (struct sl_bench_pslite_load){
-        .len = 1024000,
-        .repeat = 10,
-        .mode = SL_BENCH_PSLITE_PUSH_PULL,
-        .keys_per_server = 40,
-        .log_rounds = 10,
-    };
+    return (struct sl_bench_pslite_load){.len = 1024000,
+                                         .repeat = 10,
+                                         .mode = SL_BENCH_PSLITE_PUSH_PULL,
+                                         .keys_per_server = 40,
+                                         .log_rounds = 10};
 }
 
 /* A number that has a name, and what it may be. */

@@ -400,9 +400,7 @@ enum { SHAPES_MAX = 8, CROWDS = 2, PROTOCOLS = 2 };
 #define ENTRIES_MAX ((SHAPES_MAX) * (SHAPES_MAX) * (CROWDS) * (PROTOCOLS))
 
 static const char *const PROTOCOL_NAMES[PROTOCOLS] = {
-    [SL_PROTOCOL_STAR_SERVER] = "star_server",
-    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
-};
+    [SL_PROTOCOL_STAR_SERVER] = "star_server", [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite"};
 
 struct options {
     uint64_t processes, clients, tables, rows, seed;
@@ -614,15 +612,10 @@ int sl_bench_ratio_run(int argc, char **argv)
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        sl_log_error("no memory for the benchmark");
-        return 1;
-    }
-    bench->options = &options;
-    int err = start(bench);
-    err = err != 0 ? err : measure(bench);
-    sl_bench_ps_stop(&bench->ps);
-    free(bench);
+    static struct bench bench;
+    bench.options = &options;
+    int err = start(&bench);
+    err = err != 0 ? err : measure(&bench);
+    sl_bench_ps_stop(&bench.ps);
     return err == 0 ? 0 : 1;
 }

@@ -84,13 +84,11 @@ static const char *device_of(const struct bench *bench)
 static int run_turn(const struct entry *entry, enum sl_bench_ipc_what what,
                     const struct sl_bench_common *common, struct sl_bench_ipc_result *result)
 {
-    const struct sl_bench_ipc_turn turn = {
-        .what = what,
-        .mode = entry->way,
-        .len = entry->size,
-        .warm_up = common->warm_up,
-        .seconds = common->seconds,
-    };
+    const struct sl_bench_ipc_turn turn = {.what = what,
+                                           .mode = entry->way,
+                                           .len = entry->size,
+                                           .warm_up = common->warm_up,
+                                           .seconds = common->seconds};
     return sl_bench_ipc_workers_run(entry->bench->workers[entry->mode], &turn, result);
 }
 
@@ -185,10 +183,8 @@ static void add_ours(struct bench *bench, enum mode mode, enum sl_bench_pslite_m
 
 static void add_bulk(struct bench *bench, uint32_t size)
 {
-    struct sl_bench_perftest test = {
-        .bytes = (uint32_t)bench->options.bytes[size],
-        .depth = (uint32_t)bench->options.bulk_depth,
-    };
+    struct sl_bench_perftest test = {.bytes = (uint32_t)bench->options.bytes[size],
+                                     .depth = (uint32_t)bench->options.bulk_depth};
     char what[32];
     sl_bench_size_text(bench->options.bytes[size], what);
     test.tool = SL_BENCH_PERFTEST_WRITE_BW;
@@ -390,11 +386,7 @@ int sl_bench_rdma_run(int argc, char **argv)
 {
     static struct bench bench;
     bench.options = (struct options){
-        .sizes = "1M",
-        .depth = 64,
-        .bulk_depth = 16,
-        .common = sl_bench_common_defaults(),
-    };
+        .sizes = "1M", .depth = 64, .bulk_depth = 16, .common = sl_bench_common_defaults()};
     const int parsed = parse(&bench.options, argc, argv);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;

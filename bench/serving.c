@@ -413,10 +413,7 @@ static int parse(int argc, char **argv, struct options *o)
 int sl_bench_serving_run(int argc, char **argv)
 {
     struct options options = {
-        .common = sl_bench_common_defaults(),
-        .congestion = "cubic",
-        .rows = 1000000,
-    };
+        .common = sl_bench_common_defaults(), .congestion = "cubic", .rows = 1000000};
     const int parsed = parse(argc, argv, &options);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;

@@ -104,13 +104,11 @@ static int read_lists(const struct texts *texts, struct options *o)
 static int parse(int argc, char **argv, struct options *o)
 {
     struct texts texts = {NULL, NULL, NULL, KEYS_OF_BOTH, false};
-    *o = (struct options){
-        .common = sl_bench_common_defaults(),
-        .operations = 2000000,
-        .batch = 256,
-        .seed = 1,
-        .exponent = 1.05,
-    };
+    *o = (struct options){.common = sl_bench_common_defaults(),
+                          .operations = 2000000,
+                          .batch = 256,
+                          .seed = 1,
+                          .exponent = 1.05};
     o->common.seconds = 0.1;
     o->common.warm_up = 0.02;
     const struct sl_cli_option table[] = {
@@ -421,13 +419,12 @@ static void enter_all(struct contest *contest, struct bench *bench)
             (void)snprintf(what, sizeof what, "%s, %s keys", phase_names[turn->phase],
                            distribution_names[distribution]);
             write_name(bench, what, true, turn->name);
-            contest->contestants[contest->count++] = (struct sl_bench_contestant){
-                .name = turn->name,
-                .quantities = &quantity,
-                .quantity_count = 1,
-                .run = run_turn,
-                .ctx = turn,
-            };
+            contest->contestants[contest->count++] =
+                (struct sl_bench_contestant){.name = turn->name,
+                                             .quantities = &quantity,
+                                             .quantity_count = 1,
+                                             .run = run_turn,
+                                             .ctx = turn};
         }
     }
 }

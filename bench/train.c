@@ -25,9 +25,7 @@
 enum { MODELS = 3 };
 static const char *const MODEL_NAMES[MODELS] = {"lr", "fm", "deepfm"};
 static const char *const PROTOCOL_NAMES[] = {
-    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
-    [SL_PROTOCOL_STAR_SERVER] = "star_server",
-};
+    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite", [SL_PROTOCOL_STAR_SERVER] = "star_server"};
 
 struct options {
     uint64_t rows, workers, epochs, batch_rows, timeout_s;
@@ -364,15 +362,10 @@ int sl_bench_train_run(int argc, char **argv)
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        sl_log_error("no memory for the benchmark");
-        return 1;
-    }
-    bench->options = &options;
-    int err = prepare(bench);
-    err = err != 0 ? err : measure(bench);
-    sl_bench_scratch_fini(&bench->scratch);
-    free(bench);
+    static struct bench bench;
+    bench.options = &options;
+    int err = prepare(&bench);
+    err = err != 0 ? err : measure(&bench);
+    sl_bench_scratch_fini(&bench.scratch);
     return err == 0 ? 0 : 1;
 }

@@ -25,11 +25,7 @@ void sl_bench_workload_init(struct sl_bench_workload *workload,
     sl_assert(rows >= 1);
     sl_assert(distribution == SL_BENCH_UNIFORM || exponent > 0);
     *workload = (struct sl_bench_workload){
-        .distribution = distribution,
-        .rows = rows,
-        .state = seed,
-        .exponent = exponent,
-    };
+        .distribution = distribution, .rows = rows, .state = seed, .exponent = exponent};
     if (distribution == SL_BENCH_ZIPF) {
         workload->h_first = h_integral(1.5, exponent) - 1.0;
         workload->h_last = h_integral((double)rows + 0.5, exponent);
