@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "bench/fork.h"
 #include "bench/now.h"
+#include "core/assert.h"
 #include "core/hash.h"
 #include "core/log.h"
 
@@ -64,6 +66,19 @@ bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES])
     own[length] = '\0';
     const char *slash = strrchr(own, '/');
     return slash != NULL && is_program(own, (size_t)(slash - own), name, path);
+}
+
+void sl_bench_arguments_add(struct sl_bench_arguments *arguments, const char *format, ...)
+{
+    char *at = arguments->text + arguments->used;
+    va_list values;
+    va_start(values, format);
+    const int length = vsnprintf(at, sizeof arguments->text - arguments->used, format, values);
+    va_end(values);
+    sl_assert(length >= 0 && arguments->used + (uint32_t)length < sizeof arguments->text);
+    sl_assert(arguments->count + 1 < sizeof arguments->items / sizeof arguments->items[0]);
+    arguments->items[arguments->count++] = at;
+    arguments->used += (uint32_t)length + 1;
 }
 
 /* ---- Start ----------------------------------------------------------------------------------- */

@@ -19,6 +19,17 @@ struct sl_bench_child {
     int out;   /* read end of its standard output; -1: it goes to /dev/null */
 };
 
+/* A command line, with NULL at its end. Zeros: empty. Not to be copied. */
+struct sl_bench_arguments {
+    const char *items[64];
+    char text[8192];
+    uint32_t count, used;
+};
+
+/* One more argument. What does not fit is an assertion. */
+void sl_bench_arguments_add(struct sl_bench_arguments *arguments, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 struct sl_bench_child_options {
     const char *const *argv;        /* up to NULL; argv[0] is a path */
     const char *const *environment; /* "NAME=value" up to NULL, put over ours; or NULL */

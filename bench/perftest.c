@@ -16,8 +16,6 @@
 #define TRIES          3
 #define RUN_MS         60000
 #define SERVER_END_MS  10000
-#define NUMBER_BYTES   24
-#define ARGUMENTS_MAX  32
 
 #define MESSAGES_LEAST 20.0 /* of a repeat; perftest takes 5 */
 #define MESSAGES_MOST  1e8
@@ -54,52 +52,29 @@ bool sl_bench_perftest_is_there(void)
 
 /* ---- One run --------------------------------------------------------------------------------- */
 
-struct command {
-    const char *argv[ARGUMENTS_MAX];
-    uint32_t count;
-    char program[SL_BENCH_PATH_BYTES];
-    char port[NUMBER_BYTES], gid[NUMBER_BYTES], bytes[NUMBER_BYTES];
-    char depth[NUMBER_BYTES], messages[NUMBER_BYTES];
-};
-
-static void add(struct command *command, const char *flag, const char *value)
-{
-    sl_assert(command->count + 3 < ARGUMENTS_MAX);
-    command->argv[command->count++] = flag;
-    if (value != NULL) {
-        command->argv[command->count++] = value;
-    }
-    command->argv[command->count] = NULL;
-}
-
 /* What both sides are told. */
-static void build(struct command *command, const struct sl_bench_perftest *test, uint16_t port,
-                  double messages)
+static void build(struct sl_bench_arguments *command, const char *program,
+                  const struct sl_bench_perftest *test, uint16_t port, double messages)
 {
-    (void)snprintf(command->port, sizeof command->port, "%u", port);
-    (void)snprintf(command->gid, sizeof command->gid, "%d", test->device->gid);
-    (void)snprintf(command->bytes, sizeof command->bytes, "%u", test->bytes);
-    (void)snprintf(command->depth, sizeof command->depth, "%u", test->depth);
-    (void)snprintf(command->messages, sizeof command->messages, "%.0f", messages);
-    add(command, command->program, NULL);
-    add(command, "-F", NULL); /* no warning about the clock of the processor */
-    add(command, "-d", test->device->name);
-    add(command, "-p", command->port);
-    add(command, "-s", command->bytes);
-    add(command, "-n", command->messages);
+    sl_bench_arguments_add(command, "%s", program);
+    sl_bench_arguments_add(command, "-F"); /* no warning about the clock of the processor */
+    sl_bench_arguments_add(command, "-d%s", test->device->name);
+    sl_bench_arguments_add(command, "-p%u", port);
+    sl_bench_arguments_add(command, "-s%u", test->bytes);
+    sl_bench_arguments_add(command, "-n%.0f", messages);
     if (test->device->is_iwarp) {
-        add(command, "-R", NULL);
+        sl_bench_arguments_add(command, "-R");
     } else if (test->device->gid >= 0) {
-        add(command, "-x", command->gid);
+        sl_bench_arguments_add(command, "-x%d", test->device->gid);
     }
     if (!TOOLS[test->tool].is_latency) {
-        add(command, "-t", command->depth);
+        sl_bench_arguments_add(command, "-t%u", test->depth);
     }
     if (TOOLS[test->tool].sends) { /* without a key, as Starling's frames; else only latency is */
-        add(command, "-I", command->bytes);
+        sl_bench_arguments_add(command, "-I%u", test->bytes);
     }
     if (test->events) {
-        add(command, "-e", NULL);
+        sl_bench_arguments_add(command, "-e");
     }
 }
 
@@ -137,26 +112,27 @@ static int run_once(const struct sl_bench_perftest *test, const struct sl_bench_
                     double messages, char **text)
 {
     const bool swapped = TOOLS[test->tool].client_is_ps;
-    struct command command = {0};
+    struct sl_bench_arguments command = {0};
+    char program[SL_BENCH_PATH_BYTES];
     struct sl_bench_child server, client;
     uint16_t port;
-    if (!sl_bench_child_find(TOOLS[test->tool].program, command.program)) {
+    if (!sl_bench_child_find(TOOLS[test->tool].program, program)) {
         return SL_ERR_NOT_FOUND;
     }
     int err = sl_bench_child_port(&port);
     if (err != 0) {
         return err;
     }
-    build(&command, test, port, messages);
+    build(&command, program, test, port, messages);
     const struct sl_bench_child_options of_server = {
-        .argv = command.argv, .core = swapped ? common->client_core : common->server_core};
+        .argv = command.items, .core = swapped ? common->client_core : common->server_core};
     err = sl_bench_child_start(&of_server, &server);
     if (err != 0) {
         return err;
     }
     await_listener(port);
-    add(&command, test->device->address, NULL);
-    const struct sl_bench_child_options of_client = {.argv = command.argv,
+    sl_bench_arguments_add(&command, "%s", test->device->address);
+    const struct sl_bench_child_options of_client = {.argv = command.items,
                                                      .core = swapped ? common->server_core
                                                                      : common->client_core,
                                                      .reads = true};

@@ -20,7 +20,6 @@
 #define END_TIMEOUT_NS   (1 * SL_CLOCK_NS_PER_S)
 #define LOOK_AGAIN_NS    (2 * SL_CLOCK_NS_PER_MS)
 #define TAIL_BYTES       2048
-#define ARGUMENTS_MAX    32
 
 /* The process is stopped now and then for longer than the lease that a job would have. */
 #define LEASE_S          "3600"
@@ -160,64 +159,40 @@ void sl_bench_ps_kill(struct sl_bench_ps **ps)
 
 /* ---- The start */
 
-/* Flags behind the program's name. */
-struct arguments {
-    const char *items[ARGUMENTS_MAX];
-    uint32_t count;
-};
-
-static void add(struct arguments *arguments, const char *flag, const char *value)
-{
-    sl_assert(arguments->count + 3 < ARGUMENTS_MAX);
-    arguments->items[arguments->count++] = flag;
-    arguments->items[arguments->count++] = value;
-}
-
-static void add_checkpoints(const struct sl_bench_ps_options *options, struct arguments *arguments,
-                            char adds[12], char level[12])
-{
-    (void)snprintf(adds, 12, "%u", options->checkpoint_adds);
-    (void)snprintf(level, 12, "%u", options->checkpoint_level);
-    add(arguments, "--checkpoint-dir", options->checkpoint_dir);
-    add(arguments, "--checkpoint-every", "0");
-    add(arguments, "--checkpoint-adds", adds);
-    add(arguments, "--checkpoint-level", level);
-    if (options->restores) {
-        add(arguments, "--restore", "newest");
-    }
-}
-
 static int launch(const struct sl_bench_ps_options *options, const char *program,
                   const cpu_set_t *cores, struct sl_bench_ps *ps)
 {
-    struct arguments arguments = {.items = {program}, .count = 1};
-    char task[12], adds[12], level[12], reactors[64], congestion[64];
-    char workers[2 * SL_LIMIT_WORKERS]; /* "w,w,..." */
-    (void)snprintf(task, sizeof task, "%u", options->task_index);
-    add(&arguments, "--ps-hosts", options->hosts == NULL ? ps->coordinator : options->hosts);
-    add(&arguments, "--job-name", "ps");
-    add(&arguments, "--task-index", task);
-    add(&arguments, "--lease", LEASE_S);
-    if (options->replicas > 0) {
-        add(&arguments, "--replicas", "1");
-    }
+    struct sl_bench_arguments arguments = {0}, settings = {0};
+    char workers[2 * SL_LIMIT_WORKERS + 1] = ""; /* "w,w,..." */
+    sl_bench_arguments_add(&arguments, "%s", program);
+    sl_bench_arguments_add(&arguments, "--ps-hosts=%s",
+                           options->hosts == NULL ? ps->coordinator : options->hosts);
+    sl_bench_arguments_add(&arguments, "--job-name=ps");
+    sl_bench_arguments_add(&arguments, "--task-index=%u", options->task_index);
+    sl_bench_arguments_add(&arguments, "--lease=" LEASE_S);
+    sl_bench_arguments_add(&arguments, "--replicas=%u", options->replicas);
     if (options->checkpoint_dir != NULL) {
-        add_checkpoints(options, &arguments, adds, level);
+        sl_bench_arguments_add(&arguments, "--checkpoint-dir=%s", options->checkpoint_dir);
+        sl_bench_arguments_add(&arguments, "--checkpoint-every=0");
+        sl_bench_arguments_add(&arguments, "--checkpoint-adds=%u", options->checkpoint_adds);
+        sl_bench_arguments_add(&arguments, "--checkpoint-level=%u", options->checkpoint_level);
+    }
+    if (options->restores) {
+        sl_bench_arguments_add(&arguments, "--restore=newest");
     }
     for (uint32_t i = 0; i < options->worker_count; i++) {
         memcpy(workers + 2 * (size_t)i, i + 1 < options->worker_count ? "w," : "w", 2);
     }
     if (options->worker_count > 0) {
-        add(&arguments, "--worker-hosts", workers);
+        sl_bench_arguments_add(&arguments, "--worker-hosts=%s", workers);
     }
-    (void)snprintf(reactors, sizeof reactors, "NETWORK_PS_CORE_NUMBER=%u", options->reactors);
-    (void)snprintf(congestion, sizeof congestion, "STARLING_TCP_CONGESTION=%s",
-                   options->congestion == NULL ? "" : options->congestion);
-    const char *const settings[] = {
-        reactors, options->polling ? "PS_ENABLE_POLLING=true" : "PS_ENABLE_POLLING=false",
-        "PS_DISABLE_PIN_CORES=false", congestion, NULL};
+    sl_bench_arguments_add(&settings, "NETWORK_PS_CORE_NUMBER=%u", options->reactors);
+    sl_bench_arguments_add(&settings, "PS_ENABLE_POLLING=%s", options->polling ? "true" : "false");
+    sl_bench_arguments_add(&settings, "PS_DISABLE_PIN_CORES=false");
+    sl_bench_arguments_add(&settings, "STARLING_TCP_CONGESTION=%s",
+                           options->congestion == NULL ? "" : options->congestion);
     const struct sl_bench_child_options child = {.argv = arguments.items,
-                                                 .environment = settings,
+                                                 .environment = settings.items,
                                                  .without = PS_VARIABLES,
                                                  .core = -1,
                                                  .cores = cores,
