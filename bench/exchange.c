@@ -1,5 +1,4 @@
-#include "bench/exchange.h"
-
+/* starling-bench pull, push and pushpull: requests for rows to a real ps. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,19 +42,6 @@ struct bench {
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
 
-int sl_bench_exchange_numbers(const char *benchmark, const char *flag, const char *text,
-                              uint32_t least, uint32_t most, struct sl_bench_numbers *out)
-{
-    uint64_t values[SL_BENCH_NUMBERS_MAX];
-    *out = (struct sl_bench_numbers){0};
-    int err = sl_bench_list(benchmark, flag, text, least, most, values, SL_BENCH_NUMBERS_MAX,
-                            &out->count);
-    for (uint32_t i = 0; i < out->count; i++) {
-        out->items[i] = (uint32_t)values[i];
-    }
-    return err;
-}
-
 static void set_defaults(struct options *options, enum sl_bench_operation operation)
 {
     *options = (struct options){
@@ -94,15 +80,16 @@ static uint64_t all_connections(const struct options *options)
 static int read_numbers(struct options *options)
 {
     const char *name = NAMES[options->operation];
-    int err = sl_bench_exchange_numbers(name, "keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
-                                        &options->keys);
+    int err = sl_bench_list(name, "keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
+                            options->keys.items, SL_BENCH_NUMBERS_MAX, &options->keys.count);
     if (err == 0) {
-        err = sl_bench_exchange_numbers(name, "depth", options->depth_text, 1,
-                                        SL_BENCH_LOAD_DEPTH_MAX, &options->depths);
+        err = sl_bench_list(name, "depth", options->depth_text, 1, SL_BENCH_LOAD_DEPTH_MAX,
+                            options->depths.items, SL_BENCH_NUMBERS_MAX, &options->depths.count);
     }
     if (err == 0) {
-        err = sl_bench_exchange_numbers(name, "connections", options->connections_text, 1,
-                                        SL_LIMIT_CONNECTIONS, &options->connections);
+        err = sl_bench_list(name, "connections", options->connections_text, 1, SL_LIMIT_CONNECTIONS,
+                            options->connections.items, SL_BENCH_NUMBERS_MAX,
+                            &options->connections.count);
     }
     if (err == 0 && combinations(options) > CELLS_MAX) {
         (void)fprintf(stderr, "starling-bench %s: %u combinations, more than %d\n", name,
@@ -205,9 +192,9 @@ static int add_cells(struct bench *bench)
     }
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t rest = i / options->connections.count;
-        add_cell(bench, options->keys.items[rest / options->depths.count],
-                 options->depths.items[rest % options->depths.count],
-                 options->connections.items[i % options->connections.count]);
+        add_cell(bench, (uint32_t)options->keys.items[rest / options->depths.count],
+                 (uint32_t)options->depths.items[rest % options->depths.count],
+                 (uint32_t)options->connections.items[i % options->connections.count]);
     }
     return 0;
 }

@@ -53,6 +53,12 @@ struct sl_cli_option sl_bench_exponent(const char *name, double *target);
 int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
                   uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
 
+#define SL_BENCH_NUMBERS_MAX 16
+struct sl_bench_numbers {
+    uint64_t items[SL_BENCH_NUMBERS_MAX];
+    uint32_t count;
+};
+
 /* Of one that takes sizes in bytes, "64K,1M" (K, M and G are binary), multiples of `multiple`, from
  * one of it to `most`. Errors, printed: INVALID. */
 int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, uint64_t multiple,
