@@ -168,26 +168,12 @@ static int measure_round_trips(struct worker *worker)
 static int join(struct worker *worker)
 {
     const struct sl_bench_ipc_options *options = &worker->board->options;
-    const struct sl_kv_options of_kv = {
-        .name = TABLE_NAME,
-        .value_bytes = sl_bench_pslite_options_value_bytes(options->load.handler),
-        .manual_progress = true,
-    };
     uint64_t len_max = 0;
     for (uint32_t i = 0; i < options->len_count; i++) {
         len_max = options->lens[i] > len_max ? options->lens[i] : len_max;
     }
-    int err = sl_kv_create(&of_kv, &worker->kv);
-    if (err == 0) {
-        const uint64_t bytes = sl_bench_pslite_arrays_bytes(
-            len_max, sl_kv_server_count(worker->kv) * options->load.keys_per_server);
-        err = sl_kv_buffer_create(worker->kv, bytes, &worker->memory);
-        if (err == 0) {
-            /* Touched before it is measured; sums of zeros stay zeros. */
-            memset(worker->memory, options->load.handler == SL_BENCH_PSLITE_SUM ? 0 : 1, bytes);
-        }
-    }
-    return err;
+    return sl_bench_pslite_arrays_join(TABLE_NAME, &options->load, len_max, true, &worker->kv,
+                                       &worker->memory);
 }
 
 static void leave(struct worker *worker)
@@ -195,12 +181,7 @@ static void leave(struct worker *worker)
     for (uint32_t i = 0; i < SL_BENCH_IPC_LENS_MAX; i++) {
         sl_bench_pslite_arrays_fini(&worker->arrays[i]);
     }
-    if (worker->memory != NULL) {
-        sl_kv_buffer_free(worker->kv, &worker->memory);
-    }
-    if (worker->kv != NULL) {
-        sl_kv_destroy(&worker->kv);
-    }
+    sl_bench_pslite_arrays_leave(&worker->kv, &worker->memory);
 }
 
 /* The way by RDMA is one beside TCP, which takes over where it is lost. */

@@ -52,7 +52,6 @@ struct entry {
     enum replicas replicas;
     enum way way;
     enum shape shape;
-    char name[SL_BENCH_NAME_BYTES];
 };
 
 /* A push under way. */
@@ -67,8 +66,7 @@ struct bench {
     struct options options;
     struct cluster clusters[CLUSTERS];
     struct entry entries[ENTRIES];
-    struct sl_bench_contestant contestants[ENTRIES];
-    struct sl_bench_report *report;
+    struct sl_bench_contest contest;
     uint64_t *keys;   /* of each push that can be under way, one behind the other */
     float *gradients; /* of the longest push */
     struct flight flights[DEPTH_MAX];
@@ -316,36 +314,32 @@ static int draw(struct bench *bench)
     return 0;
 }
 
-static void name_entry(struct entry *entry)
-{
-    const struct options *options = &entry->bench->options;
-    (void)snprintf(entry->name, sizeof entry->name, "%s, %u keys x %u, %s", way_names[entry->way],
-                   keys_of(options, entry->shape), depth_of(options, entry->shape),
-                   entry->replicas == WITH ? "replicas 1" : "replicas 0");
-}
-
 /* Those that are compared stand side by side. */
 static void add_entries(struct bench *bench)
 {
+    const struct options *options = &bench->options;
     for (uint32_t i = 0; i < ENTRIES; i++) {
         struct entry *entry = &bench->entries[i];
         *entry = (struct entry){.bench = bench,
                                 .replicas = (enum replicas)(i % CLUSTERS),
                                 .way = (enum way)(i / CLUSTERS % WAYS),
                                 .shape = (enum shape)(i / CLUSTERS / WAYS)};
-        name_entry(entry);
-        bench->contestants[i] = (struct sl_bench_contestant){.name = entry->name,
-                                                             .quantities = quantities,
-                                                             .quantity_count = QUANTITIES,
-                                                             .transport = way_names[entry->way],
-                                                             .run = run,
-                                                             .ctx = entry};
+        const struct sl_bench_contestant contestant = {.quantities = quantities,
+                                                       .quantity_count = QUANTITIES,
+                                                       .transport = way_names[entry->way],
+                                                       .run = run,
+                                                       .ctx = entry};
+        (void)sl_bench_contest_add(&bench->contest, &contestant, "%s, %u keys x %u, replicas %d",
+                                   way_names[entry->way], keys_of(options, entry->shape),
+                                   depth_of(options, entry->shape), entry->replicas == WITH);
     }
 }
 
-static void conclude(struct bench *bench)
+static void conclude(void *ctx, struct sl_bench_report *report)
 {
     static const enum quantity compared[] = {BYTES, P50, P99};
+    const struct bench *bench = ctx;
+    const struct sl_bench_contestant *all = bench->contest.contestants;
     char name[SL_BENCH_NAME_BYTES];
     for (uint32_t i = 0; i < ENTRIES; i += CLUSTERS) {
         const struct entry *entry = &bench->entries[i];
@@ -353,9 +347,8 @@ static void conclude(struct bench *bench)
             (void)snprintf(name, sizeof name, "%s, %u keys x %u: %s with a backup / without",
                            way_names[entry->way], keys_of(&bench->options, entry->shape),
                            depth_of(&bench->options, entry->shape), quantities[compared[q]].name);
-            (void)sl_bench_report_ratio(bench->report, name,
-                                        bench->contestants[i + WITH].figures[compared[q]],
-                                        bench->contestants[i + WITHOUT].figures[compared[q]], 0, 0);
+            (void)sl_bench_report_ratio(report, name, all[i + WITH].figures[compared[q]],
+                                        all[i + WITHOUT].figures[compared[q]], 0, 0);
         }
     }
 }
@@ -368,11 +361,7 @@ static int measure(struct bench *bench)
     }
     if (err == 0) {
         add_entries(bench);
-        err = sl_bench_contest_run(bench->contestants, ENTRIES, &bench->options.common,
-                                   bench->report);
-    }
-    if (err == 0) {
-        conclude(bench);
+        err = sl_bench_contest_report(&bench->contest, &bench->options.common);
     }
     for (int replicas = 0; replicas < CLUSTERS; replicas++) {
         close_cluster(&bench->clusters[replicas]);
@@ -393,15 +382,14 @@ static int report(struct bench *bench)
         o->second_core < 0 || o->second_core == o->common.server_core ? "one core" : "two cores",
         (unsigned long long)o->rows, (unsigned long long)o->dim, o->polling ? "polling" : "event",
         o->congestion == NULL ? "as the system has it" : o->congestion);
-    int err = sl_bench_report_create("replicas", setting, &bench->report);
-    if (err == 0) {
-        cpu_set_t before;
-        err = sl_bench_pin_begin(o->common.client_core, &before);
-        err = err != 0 ? err : measure(bench);
-        sl_bench_pin_end(&before);
-    }
-    err = err != 0 ? err : sl_bench_report_finish(bench->report, &o->common);
-    sl_bench_report_destroy(&bench->report);
+    bench->contest.benchmark = "replicas";
+    bench->contest.setting = setting;
+    bench->contest.conclude = conclude;
+    bench->contest.ctx = bench;
+    cpu_set_t before;
+    int err = sl_bench_pin_begin(o->common.client_core, &before);
+    err = err != 0 ? err : measure(bench);
+    sl_bench_pin_end(&before);
     return err;
 }
 
@@ -427,11 +415,8 @@ static int parse(int argc, char **argv, struct options *o)
 
 int sl_bench_replicas_run(int argc, char **argv)
 {
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        return 1;
-    }
-    bench->options = (struct options){
+    static struct bench bench;
+    bench.options = (struct options){
         .common = sl_bench_common_defaults(),
         .rows = 100000,
         .dim = 16,
@@ -442,11 +427,10 @@ int sl_bench_replicas_run(int argc, char **argv)
         .second_core = -1,
         .congestion = "cubic",
     };
-    const int parsed = parse(argc, argv, &bench->options);
+    const int parsed = parse(argc, argv, &bench.options);
     int status = parsed < 0 ? 2 : 0;
     if (parsed == SL_CLI_RUN) {
-        status = report(bench) == 0 ? 0 : 1;
+        status = report(&bench) == 0 ? 0 : 1;
     }
-    free(bench);
     return status;
 }
