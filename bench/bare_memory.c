@@ -1,8 +1,8 @@
 #include <string.h>
 
 #include "bench/bare.h"
+#include "bench/fork.h"
 #include "bench/now.h"
-#include "bench/pin.h"
 #include "core/arena_pages.h"
 #include "core/assert.h"
 #include "core/log.h"

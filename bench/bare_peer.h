@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "bench/pin.h"
+#include "bench/fork.h"
 #include "bench/report.h"
 
 #define SL_BENCH_BARE_CONNECTIONS_MAX 4096

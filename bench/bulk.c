@@ -4,22 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
+#include "bench/fork.h"
 #include "bench/load.h"
 #include "bench/now.h"
 #include "bench/options.h"
 #include "bench/peers.h"
-#include "bench/pin.h"
 #include "bench/ps_process.h"
-#include "bench/rows.h"
+#include "bench/workload.h"
 #include "core/assert.h"
 #include "core/log.h"
 #include "reactor/topology.h"
-#include <sys/mman.h>
-#include <time.h>
 
 #define SIZES_MAX    8
 #define BYTES_MAX    ((uint64_t)256 << 20)
@@ -664,15 +664,9 @@ static int measure(struct bench *bench)
                    " steps under way, %s, TCP congestion control %s",
                    sl_bench_over_names[options->over], options->depth,
                    options->optimizer == SL_OPTIMIZER_SUM ? "sum" : "sgd", options->congestion);
-    struct sl_bench_contest contest = {
-        .benchmark = "bulk",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->contestant_count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants,
+                                       .count = bench->contestant_count};
+    return sl_bench_contest_report(&contest, "bulk", setting, conclude, bench, &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)

@@ -8,7 +8,6 @@
 #include "bench/bench.h"
 #include "bench/now.h"
 #include "bench/options.h"
-#include "bench/rows.h"
 #include "bench/workload.h"
 #include "core/limits.h"
 #include "core/log.h"

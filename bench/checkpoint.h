@@ -4,9 +4,9 @@
 
 #include <starling.h>
 
+#include "bench/child.h"
 #include "bench/ps_process.h"
 #include "bench/report.h"
-#include "bench/scratch.h"
 
 enum { SL_BENCH_CHECKPOINT_LEVELS = 2 };
 

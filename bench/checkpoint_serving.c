@@ -5,7 +5,7 @@
 #include "bench/contest.h"
 #include "bench/load.h"
 #include "bench/now.h"
-#include "bench/rows.h"
+#include "bench/workload.h"
 #include "core/log.h"
 
 #define P99_MOST    1.3 /* of pulls beside a checkpoint / without */

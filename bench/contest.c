@@ -132,17 +132,20 @@ uint32_t sl_bench_contest_add(struct sl_bench_contest *contest,
     return contest->count++;
 }
 
-int sl_bench_contest_report(struct sl_bench_contest *contest, const struct sl_bench_common *common)
+int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchmark,
+                            const char *setting,
+                            void (*conclude)(void *ctx, struct sl_bench_report *report), void *ctx,
+                            const struct sl_bench_common *common)
 {
     struct sl_bench_report *report;
-    int err = sl_bench_report_create(contest->benchmark, contest->setting, &report);
+    int err = sl_bench_report_create(benchmark, setting, &report);
     if (err != 0) {
         sl_log_error("no memory for the report");
         return err;
     }
     err = sl_bench_contest_run(contest->contestants, contest->count, common, report);
-    if (err == 0 && contest->conclude != NULL) {
-        contest->conclude(contest->ctx, report);
+    if (err == 0) {
+        conclude(ctx, report);
     }
     err = err != 0 ? err : sl_bench_report_finish(report, common);
     sl_bench_report_destroy(&report);

@@ -34,13 +34,9 @@ int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count
 
 /* A benchmark that is one contest. Zeros: no contestants yet. */
 struct sl_bench_contest {
-    const char *benchmark, *setting; /* of the report */
     struct sl_bench_contestant *contestants;
     uint32_t count;
     bool owns; /* the contestants, since sl_bench_contest_add added them */
-    /* Adds to the report what the figures are held against; NULL: nothing. */
-    void (*conclude)(void *ctx, struct sl_bench_report *report);
-    void *ctx;
 };
 
 /* One more contestant, with this name; the others may move. Ends the program when memory is short.
@@ -61,8 +57,11 @@ void sl_bench_contest_ratio(const struct sl_bench_contest *contest, struct sl_be
                             double most);
 
 /* The report of the contest, from its creation to its end; contestants that were added are gone
- * then. Errors, logged: of the first run that failed, NO_MEMORY, and those of
- * sl_bench_report_finish. */
-int sl_bench_contest_report(struct sl_bench_contest *contest, const struct sl_bench_common *common);
+ * then. conclude adds to it what the figures are held against. Errors, logged: of the first run
+ * that failed, NO_MEMORY, and those of sl_bench_report_finish. */
+int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchmark,
+                            const char *setting,
+                            void (*conclude)(void *ctx, struct sl_bench_report *report), void *ctx,
+                            const struct sl_bench_common *common);
 
 #endif

@@ -211,11 +211,8 @@ static int measure(struct bench *bench)
                    " under way; requests and answers of %u bytes; payloads are written line by "
                    "line and read word by word",
                    options->bytes, options->bulk_depth, FRAME_BYTES);
-    bench->contest.benchmark = "dpdk";
-    bench->contest.setting = setting;
-    bench->contest.conclude = conclude;
-    bench->contest.ctx = bench;
-    return sl_bench_contest_report(&bench->contest, &options->common);
+    return sl_bench_contest_report(&bench->contest, "dpdk", setting, conclude, bench,
+                                   &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)

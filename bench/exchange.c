@@ -10,7 +10,7 @@
 #include "bench/load_internal.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
-#include "bench/rows.h"
+#include "bench/workload.h"
 #include "core/log.h"
 
 #define CELLS_MAX 64
@@ -242,15 +242,10 @@ static int measure(struct bench *bench)
                    options->coordinator != NULL ? options->coordinator : "a ps of its own",
                    options->reactors, options->reactors == 1 ? "" : "s",
                    options->congestion != NULL ? options->congestion : "the system's");
-    struct sl_bench_contest contest = {
-        .benchmark = NAMES[options->operation],
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->cell_count,
-        .conclude = add_latencies,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants,
+                                       .count = bench->cell_count};
+    return sl_bench_contest_report(&contest, NAMES[options->operation], setting, add_latencies,
+                                   bench, &options->common);
 }
 
 static int exchange(enum sl_bench_operation operation, int argc, char **argv)

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "bench/now.h"
-#include "bench/pin.h"
 #include "core/log.h"
 
 pid_t sl_bench_fork_process(int core)
@@ -98,5 +97,37 @@ void sl_bench_fork_end(struct sl_bench_fork *process)
     if (process->from >= 0) {
         (void)close(process->from);
         process->from = -1;
+    }
+}
+
+/* ---- Cores --------------------------------------------------------------------------------------
+ */
+
+int sl_bench_pin_thread(int core)
+{
+    if (core < 0) {
+        return 0;
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)core, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) {
+        sl_log_error("this process may not run on core %d: %s", core, strerror(errno));
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+int sl_bench_pin_begin(int core, cpu_set_t *before)
+{
+    CPU_ZERO(before);
+    (void)sched_getaffinity(0, sizeof *before, before);
+    return sl_bench_pin_thread(core);
+}
+
+void sl_bench_pin_end(const cpu_set_t *before)
+{
+    if (CPU_COUNT(before) > 0) {
+        (void)sched_setaffinity(0, sizeof *before, before);
     }
 }

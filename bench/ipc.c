@@ -334,12 +334,9 @@ static int measure(struct bench *bench)
                        ? "the server adds pushes up"
                        : "the server keeps the first push of a key",
                    options->polling != 0 ? "polling" : "event mode", options->congestion);
-    bench->contest.benchmark = "ipc";
-    bench->contest.setting = setting;
-    bench->contest.conclude = conclude;
-    bench->contest.ctx = bench;
     add_entries(bench);
-    return sl_bench_contest_report(&bench->contest, &options->common);
+    return sl_bench_contest_report(&bench->contest, "ipc", setting, conclude, bench,
+                                   &options->common);
 }
 
 static void choose_lens(struct options *options, bool has_len)

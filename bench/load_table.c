@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "bench/load_internal.h"
-#include "bench/rows.h"
+#include "bench/workload.h"
 #include "core/assert.h"
 #include "core/log.h"
 #include "core/partition.h"

@@ -1,8 +1,16 @@
 /* starling-bench ratio: many workers of one ps, each pulling and pushing rows of several tables in
  * a step, by both protocols. */
+#include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "bench/bench.h"
 #include "bench/contest.h"
@@ -10,19 +18,10 @@
 #include "bench/now.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
-#include "bench/rows.h"
 #include "bench/workload.h"
 #include "core/assert.h"
 #include "core/limits.h"
 #include "core/log.h"
-#include <errno.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define LITE_OF_PLAIN 2.0 /* the target: steps/s */
 
@@ -557,11 +556,8 @@ static int measure(struct bench *bench)
                    " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core, over %s",
                    options->tables, options->rows, options->exponent, options->processes,
                    sl_bench_over_names[options->over]);
-    bench->contest.benchmark = "ratio";
-    bench->contest.setting = setting;
-    bench->contest.conclude = add_ratios;
-    bench->contest.ctx = bench;
-    return sl_bench_contest_report(&bench->contest, &options->common);
+    return sl_bench_contest_report(&bench->contest, "ratio", setting, add_ratios, bench,
+                                   &options->common);
 }
 
 static int read_lists(struct options *options)

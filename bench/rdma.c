@@ -331,11 +331,8 @@ static int measure(struct bench *bench)
                    "of 64 bytes",
                    bench->device.name, bench->device.address, options->bulk_depth, FRAME_BYTES,
                    options->depth);
-    bench->contest.benchmark = "rdma";
-    bench->contest.setting = setting;
-    bench->contest.conclude = conclude;
-    bench->contest.ctx = bench;
-    return sl_bench_contest_report(&bench->contest, &options->common);
+    return sl_bench_contest_report(&bench->contest, "rdma", setting, conclude, bench,
+                                   &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)

@@ -1,18 +1,16 @@
 /* starling-bench replicas: what a backup of each shard costs those who push. Two clusters of two ps
  * each, one with --replicas 1 and one without, have the same pushes in turns, through TCP and
  * through shared memory. */
+#include <starling.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <starling.h>
-
 #include "bench/bench.h"
 #include "bench/contest.h"
+#include "bench/fork.h"
 #include "bench/now.h"
 #include "bench/options.h"
-#include "bench/pin.h"
 #include "bench/ps_process.h"
-#include "bench/rows.h"
 #include "bench/workload.h"
 #include "core/assert.h"
 #include "core/limits.h"
@@ -353,7 +351,7 @@ static void conclude(void *ctx, struct sl_bench_report *report)
     }
 }
 
-static int measure(struct bench *bench)
+static int measure(struct bench *bench, const char *setting)
 {
     int err = draw(bench);
     for (int replicas = 0; replicas < CLUSTERS && err == 0; replicas++) {
@@ -361,7 +359,8 @@ static int measure(struct bench *bench)
     }
     if (err == 0) {
         add_entries(bench);
-        err = sl_bench_contest_report(&bench->contest, &bench->options.common);
+        err = sl_bench_contest_report(&bench->contest, "replicas", setting, conclude, bench,
+                                      &bench->options.common);
     }
     for (int replicas = 0; replicas < CLUSTERS; replicas++) {
         close_cluster(&bench->clusters[replicas]);
@@ -382,13 +381,9 @@ static int report(struct bench *bench)
         o->second_core < 0 || o->second_core == o->common.server_core ? "one core" : "two cores",
         (unsigned long long)o->rows, (unsigned long long)o->dim, o->polling ? "polling" : "event",
         o->congestion == NULL ? "as the system has it" : o->congestion);
-    bench->contest.benchmark = "replicas";
-    bench->contest.setting = setting;
-    bench->contest.conclude = conclude;
-    bench->contest.ctx = bench;
     cpu_set_t before;
     int err = sl_bench_pin_begin(o->common.client_core, &before);
-    err = err != 0 ? err : measure(bench);
+    err = err != 0 ? err : measure(bench, setting);
     sl_bench_pin_end(&before);
     return err;
 }

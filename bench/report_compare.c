@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "bench/report_parts.h"
-#include "bench/sheet.h"
 
 #define SPREAD_SAMPLES_LEAST 3 /* fewer have no spread to speak of */
 

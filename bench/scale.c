@@ -10,7 +10,7 @@
 #include "bench/load_internal.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
-#include "bench/rows.h"
+#include "bench/workload.h"
 #include "core/log.h"
 
 #define CELLS_MAX        (SL_BENCH_NUMBERS_MAX * SL_BENCH_NUMBERS_MAX)
@@ -312,15 +312,9 @@ static int measure(struct bench *bench)
                    options->keys, options->outstanding, options->dim, options->rows,
                    options->connections_text, options->polling != 0 ? "polling" : "event mode",
                    options->congestion != NULL ? options->congestion : "the system's");
-    struct sl_bench_contest contest = {
-        .benchmark = "scale",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->cell_count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants,
+                                       .count = bench->cell_count};
+    return sl_bench_contest_report(&contest, "scale", setting, conclude, bench, &options->common);
 }
 
 int sl_bench_scale_run(int argc, char **argv)

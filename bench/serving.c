@@ -10,8 +10,8 @@
 #include "bench/cell.h"
 #include "bench/options.h"
 #include "bench/peers.h"
-#include "bench/rows.h"
 #include "bench/table_reads.h"
+#include "bench/workload.h"
 #include "core/assert.h"
 #include "core/log.h"
 

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
+#include "bench/fork.h"
 #include "bench/now.h"
-#include "bench/pin.h"
 #include "bench/workload.h"
 #include "core/log.h"
 #include "ps/table/sparse_table.h"

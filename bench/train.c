@@ -14,7 +14,6 @@
 #include "bench/contest.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
-#include "bench/scratch.h"
 #include "core/log.h"
 
 #define OWN_OF_STEP 0.6 /* the target, of lr */
@@ -279,15 +278,8 @@ static int measure(struct bench *bench)
                    options->workers, options->data == NULL ? data : options->data, options->epochs,
                    options->batch_rows, options->consistency, PROTOCOL_NAMES[options->protocol],
                    sl_bench_over_names[options->over]);
-    struct sl_bench_contest contest = {
-        .benchmark = "train",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = MODELS,
-        .conclude = add_ratios,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants, .count = MODELS};
+    return sl_bench_contest_report(&contest, "train", setting, add_ratios, bench, &options->common);
 }
 
 /* As starling-worker has it. Errors, printed: INVALID. */
