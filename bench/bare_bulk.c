@@ -9,20 +9,15 @@
 
 #include "bench/bare.h"
 #include "bench/bare_peer.h"
-#include "bench/bare_ring.h"
+#include "bench/now.h"
 #include "core/arena_pages.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
-#define TOKEN_BYTES  32U
-#define DEPTH_MAX    64U
-#define BYTES_MAX    (1ULL << 30)
-#define BUFFER_BYTES (256U << 10)
-#define BUFFER_COUNT 16U
-#define ENTRIES      64U
-#define WAIT_MS      100U
-#define SILENCE_S    5 /* of the other end, before the client gives up */
+#define TOKEN_BYTES 32U
+#define DEPTH_MAX   64U
+#define BYTES_MAX   (1ULL << 30)
+#define SILENCE_S   5 /* of the other end, before the client gives up */
 
 struct end {
     const struct sl_bench_bare_bulk *options;
@@ -32,7 +27,6 @@ struct end {
     size_t memory_bytes;
     uint32_t slot; /* of the next piece */
     int err;
-    struct sl_bench_bare_ring ring;
 
     /* The client's. */
     uint64_t from_ns, until_ns;
@@ -53,7 +47,7 @@ static bool arrived(struct end *end)
     if (!end->counts) {
         return true;
     }
-    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t now_ns = sl_bench_now_ns();
     if (now_ns >= end->from_ns) {
         end->first_ns = end->first_ns == 0 ? now_ns : end->first_ns;
         end->pieces += now_ns > end->first_ns;
@@ -125,19 +119,15 @@ static void send_pieces(struct end *end)
     }
 }
 
-/* ---- Receiving with system calls ------------------------------------------------------------- */
+/* ---- Receiving ------------------------------------------------------------------------------- */
 
-static void receive_calls(struct end *end)
+static void receive_pieces(struct end *end)
 {
-    const bool spins = end->options->way == SL_BENCH_BARE_SPINNING;
     do {
         uint8_t *at = next_piece(end);
         uint64_t left = end->options->bytes;
         while (left > 0) {
-            const ssize_t got = recv(end->fd, at, left, spins ? MSG_DONTWAIT : MSG_WAITALL);
-            if (got < 0 && errno == EAGAIN && spins) {
-                continue;
-            }
+            const ssize_t got = recv(end->fd, at, left, MSG_WAITALL);
             if (!goes_on(end, got)) {
                 return;
             }
@@ -145,130 +135,6 @@ static void receive_calls(struct end *end)
             left -= got > 0 ? (uint64_t)got : 0;
         }
     } while (send_tokens(end, 1) && arrived(end));
-}
-
-/* ---- Receiving with io_uring ----------------------------------------------------------------- */
-
-#define RECVSEND_BUNDLE      (1U << 4)  /* IORING_RECVSEND_BUNDLE: not in older headers */
-#define FEAT_RECVSEND_BUNDLE (1U << 14) /* IORING_FEAT_RECVSEND_BUNDLE */
-
-/* The next completion; NULL when the connection is over, or nothing came for too long. Sleeps, as
- * the blocking calls do: to spin here was not faster. */
-static struct io_uring_cqe *await(struct end *end)
-{
-    struct io_uring *uring = &end->ring.uring;
-    for (uint32_t turn = 0; io_uring_cq_ready(uring) == 0; turn++) {
-        end->err = sl_bench_bare_ring_turn(&end->ring, false, WAIT_MS);
-        if (end->err != 0) {
-            return NULL;
-        }
-        if (end->counts && turn * WAIT_MS > SILENCE_S * 1000) {
-            errno = ETIMEDOUT;
-            (void)goes_on(end, -1);
-            return NULL;
-        }
-    }
-    struct io_uring_cqe *cqe;
-    (void)io_uring_peek_cqe(uring, &cqe);
-    return cqe;
-}
-
-static void receive_wait_all(struct end *end)
-{
-    do {
-        uint8_t *at = next_piece(end);
-        uint64_t left = end->options->bytes;
-        while (left > 0) {
-            struct io_uring_sqe *sqe = sl_bench_bare_ring_sqe(&end->ring);
-            io_uring_prep_recv(sqe, 0, at, left, MSG_WAITALL);
-            sqe->flags = IOSQE_FIXED_FILE;
-            struct io_uring_cqe *cqe = await(end);
-            if (cqe == NULL) {
-                return;
-            }
-            const int32_t got = cqe->res;
-            io_uring_cqe_seen(&end->ring.uring, cqe);
-            errno = -got;
-            if (!goes_on(end, got)) {
-                return;
-            }
-            at += got;
-            left -= (uint32_t)got;
-        }
-    } while (send_tokens(end, 1) && arrived(end));
-}
-
-static void arm(struct end *end)
-{
-    struct io_uring_sqe *sqe = sl_bench_bare_ring_sqe(&end->ring);
-    io_uring_prep_recv_multishot(sqe, 0, NULL, 0, 0);
-    sqe->flags = IOSQE_FIXED_FILE | IOSQE_BUFFER_SELECT;
-    if (end->options->way == SL_BENCH_BARE_BUNDLES) {
-        sqe->ioprio |= RECVSEND_BUNDLE;
-    }
-}
-
-/* A bundle takes as many buffers as its bytes fill, in the order in which the kernel got them,
- * which is always that of their numbers. */
-static void give_back(struct end *end, uint32_t cqe_flags, uint32_t bytes)
-{
-    uint32_t id = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
-    for (uint32_t taken = 0; taken < bytes; taken += BUFFER_BYTES) {
-        sl_bench_bare_ring_return(&end->ring, id << IORING_CQE_BUFFER_SHIFT);
-        id = (id + 1) % BUFFER_COUNT;
-    }
-    sl_bench_bare_ring_advance(&end->ring);
-}
-
-static void receive_buffers(struct end *end)
-{
-    uint64_t left = end->options->bytes;
-    arm(end);
-    for (;;) {
-        struct io_uring_cqe *cqe = await(end);
-        if (cqe == NULL) {
-            return;
-        }
-        const int32_t got = cqe->res;
-        const uint32_t flags = cqe->flags;
-        io_uring_cqe_seen(&end->ring.uring, cqe);
-        errno = -got;
-        if (got > 0) {
-            give_back(end, flags, (uint32_t)got);
-        } else if (got != -ENOBUFS && !goes_on(end, got)) {
-            return;
-        }
-        if ((flags & IORING_CQE_F_MORE) == 0) {
-            arm(end);
-        }
-        uint64_t more = got > 0 ? (uint32_t)got : 0;
-        for (; more >= left; left = end->options->bytes) {
-            more -= left;
-            if (!send_tokens(end, 1) || !arrived(end)) {
-                return;
-            }
-        }
-        left -= more;
-    }
-}
-
-static void receive_uring(struct end *end)
-{
-    end->err = sl_bench_bare_ring_init(&end->ring, ENTRIES, 4 * ENTRIES, BUFFER_COUNT, BUFFER_BYTES,
-                                       &end->fd, 1);
-    if (end->err != 0) {
-        return;
-    }
-    if (end->options->way == SL_BENCH_BARE_WAIT_ALL) {
-        receive_wait_all(end);
-    } else if (end->options->way == SL_BENCH_BARE_BUNDLES &&
-               (end->ring.uring.features & FEAT_RECVSEND_BUNDLE) == 0) {
-        sl_log_error("baseline: receives of several buffers need Linux 6.10 or later");
-        end->err = SL_ERR_UNSUPPORTED;
-    } else {
-        receive_buffers(end);
-    }
-    sl_bench_bare_ring_fini(&end->ring);
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
@@ -293,16 +159,8 @@ static void transfer(struct end *end)
     const bool to_server = end->options->to_server;
     if (to_server == end->counts) {
         send_pieces(end);
-        return;
-    }
-    if (!to_server && !send_tokens(end, end->options->depth)) {
-        return;
-    }
-    if (end->options->way == SL_BENCH_BARE_BLOCKING ||
-        end->options->way == SL_BENCH_BARE_SPINNING) {
-        receive_calls(end);
-    } else {
-        receive_uring(end);
+    } else if (to_server || send_tokens(end, end->options->depth)) {
+        receive_pieces(end);
     }
 }
 
@@ -332,8 +190,8 @@ static int measure(const struct sl_bench_bare_bulk *options, const struct sl_ben
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence) != 0) {
         err = sl_bench_bare_fail("setsockopt");
     } else {
-        end.from_ns = sl_clock_now_ns(sl_clock_system()) + (uint64_t)(common->warm_up * 1e9);
-        end.until_ns = end.from_ns + (uint64_t)(common->seconds * 1e9);
+        end.from_ns = sl_bench_now_ns() + sl_bench_ns(common->warm_up);
+        end.until_ns = end.from_ns + sl_bench_ns(common->seconds);
         transfer(&end);
         err = end.err;
     }
@@ -345,20 +203,6 @@ static int measure(const struct sl_bench_bare_bulk *options, const struct sl_ben
     return err;
 }
 
-const char *sl_bench_bare_way_name(enum sl_bench_bare_way way)
-{
-    static const char *const names[SL_BENCH_BARE_WAYS] = {
-        [SL_BENCH_BARE_BEST] = "best",
-        [SL_BENCH_BARE_BLOCKING] = "recv, blocking",
-        [SL_BENCH_BARE_SPINNING] = "recv, spinning",
-        [SL_BENCH_BARE_WAIT_ALL] = "io_uring, in place",
-        [SL_BENCH_BARE_MULTISHOT] = "io_uring, buffers",
-        [SL_BENCH_BARE_BUNDLES] = "io_uring, bundles",
-    };
-    sl_assert(way < SL_BENCH_BARE_WAYS);
-    return names[way];
-}
-
 int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
                            const struct sl_bench_common *common, double *bytes_per_s)
 {
@@ -366,17 +210,12 @@ int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
     sl_assert(options->bytes <= BYTES_MAX);
     sl_assert(options->depth >= 1);
     sl_assert(options->depth <= DEPTH_MAX);
-    sl_assert(options->way < SL_BENCH_BARE_WAYS);
-    struct sl_bench_bare_bulk chosen = *options;
-    if (chosen.way == SL_BENCH_BARE_BEST) {
-        chosen.way = SL_BENCH_BARE_BLOCKING; /* none was faster, to be told from the noise */
-    }
     struct sl_bench_bare_peer peer;
-    int err = sl_bench_bare_peer_start(&peer, 1, chosen.congestion, common, serve, &chosen);
+    int err = sl_bench_bare_peer_start(&peer, 1, options->congestion, common, serve, options);
     if (err != 0) {
         return err;
     }
-    err = measure(&chosen, common, peer.fds[0], bytes_per_s);
+    err = measure(options, common, peer.fds[0], bytes_per_s);
     const int ended = sl_bench_bare_peer_end(&peer);
     return err != 0 ? err : ended;
 }

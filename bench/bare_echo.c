@@ -1,15 +1,17 @@
 /* The two ends do the same: they count whole messages in what arrives on a connection, and owe one
  * for each. What a connection owes goes out in one send a turn. The client owes `depth` messages to
  * begin with, and keeps the times at which it let them go. */
+#include <errno.h>
 #include <inttypes.h>
+#include <liburing.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "bench/bare.h"
 #include "bench/bare_peer.h"
-#include "bench/bare_ring.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define SEND_BYTES_MAX   (256U << 10) /* of one send: its source stays in the second-level cache */
@@ -19,6 +21,150 @@
 #define WAIT_MS          100
 #define PATIENCE_NS      (10 * SL_CLOCK_NS_PER_S) /* with the first reply, on a busy machine */
 #define OF_SEND          1U /* in an operation's user_data, below the connection's number */
+
+/* ---- io_uring: single issuer, deferred task running, multishot receives into provided buffers ---
+ */
+
+#define GROUP            0
+#define HUGE_BYTES       ((size_t)2 << 20)
+#define SETUP_FLAGS                                                                                \
+    (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |         \
+     IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP)
+
+struct ring {
+    struct io_uring uring;
+    struct io_uring_buf_ring *shared; /* with the kernel: which buffers it may fill */
+    uint8_t *memory;                  /* buffer i at i * buffer_bytes */
+    size_t shared_bytes, memory_bytes;
+    uint32_t buffer_bytes, buffer_count;
+    uint32_t returned; /* buffers that the kernel gets back at the next submit */
+};
+
+/* The buffer that a completion names, read already, is the kernel's again. */
+static void ring_return(struct ring *ring, uint32_t cqe_flags)
+{
+    const uint32_t id = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
+    io_uring_buf_ring_add(ring->shared, ring->memory + (size_t)id * ring->buffer_bytes,
+                          ring->buffer_bytes, (uint16_t)id,
+                          io_uring_buf_ring_mask(ring->buffer_count), (int)ring->returned);
+    ring->returned++;
+}
+
+static void ring_advance(struct ring *ring)
+{
+    io_uring_buf_ring_advance(ring->shared, (int)ring->returned);
+    ring->returned = 0;
+}
+
+static int fail(const char *what, int err)
+{
+    sl_log_error("baseline: %s: %s (the baselines need io_uring of Linux 6.1 or later)", what,
+                 strerror(-err));
+    return err == -EINVAL || err == -ENOSYS || err == -EPERM ? SL_ERR_UNSUPPORTED
+                                                             : sl_err_from_errno(-err);
+}
+
+static void *map(size_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
+static int provide_buffers(struct ring *ring)
+{
+    ring->shared_bytes = ring->buffer_count * sizeof(struct io_uring_buf);
+    ring->memory_bytes = (size_t)ring->buffer_count * ring->buffer_bytes;
+    ring->shared = map(ring->shared_bytes);
+    ring->memory = map(ring->memory_bytes);
+    if (ring->shared == NULL || ring->memory == NULL) {
+        return fail("memory for buffers", -ENOMEM);
+    }
+    struct io_uring_buf_reg registration = {
+        .ring_addr = (uintptr_t)ring->shared, .ring_entries = ring->buffer_count, .bgid = GROUP};
+    int err = io_uring_register_buf_ring(&ring->uring, &registration, 0);
+    if (err != 0) {
+        return fail("registering buffers", err);
+    }
+    io_uring_buf_ring_init(ring->shared);
+    for (uint32_t i = 0; i < ring->buffer_count; i++) {
+        ring_return(ring, i << IORING_CQE_BUFFER_SHIFT);
+    }
+    ring_advance(ring);
+    return 0;
+}
+
+static void ring_fini(struct ring *ring)
+{
+    io_uring_queue_exit(&ring->uring);
+    if (ring->shared != NULL) {
+        (void)munmap(ring->shared, ring->shared_bytes);
+    }
+    if (ring->memory != NULL) {
+        (void)munmap(ring->memory, ring->memory_bytes);
+    }
+}
+
+static int ring_init(struct ring *ring, uint32_t entries, uint32_t completions,
+                     uint32_t buffer_count, uint32_t buffer_bytes, const int *fds,
+                     uint32_t fd_count)
+{
+    struct io_uring_params params = {.flags = SETUP_FLAGS, .cq_entries = completions};
+    *ring = (struct ring){.buffer_bytes = buffer_bytes, .buffer_count = buffer_count};
+    int err = io_uring_queue_init_params(entries, &ring->uring, &params);
+    if (err != 0) {
+        return fail("io_uring_setup", err);
+    }
+    err = provide_buffers(ring);
+    if (err == 0 && (err = io_uring_register_files(&ring->uring, fds, fd_count)) != 0) {
+        err = fail("registering sockets", err);
+    }
+    if (err == 0 && (err = io_uring_register_ring_fd(&ring->uring)) != 1) {
+        err = fail("registering the ring", err);
+    }
+    if (err < 0) {
+        ring_fini(ring);
+        return err;
+    }
+    return 0;
+}
+
+static struct io_uring_sqe *ring_sqe(struct ring *ring)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->uring);
+    if (sqe == NULL) {
+        (void)io_uring_submit(&ring->uring);
+        sqe = io_uring_get_sqe(&ring->uring);
+    }
+    return sqe;
+}
+
+/* What says, in memory shared with the kernel, that entering it would be worth while. */
+static bool kernel_waits(const struct ring *ring)
+{
+    return (IO_URING_READ_ONCE(*ring->uring.sq.kflags) &
+            (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
+}
+
+static int ring_turn(struct ring *ring, bool polling, uint32_t wait_ms)
+{
+    int err = 0;
+    if (polling) {
+        if (io_uring_sq_ready(&ring->uring) > 0 || kernel_waits(ring)) {
+            err = io_uring_submit_and_get_events(&ring->uring);
+        }
+    } else {
+        struct __kernel_timespec timeout = {.tv_nsec = wait_ms * 1000000LL};
+        struct io_uring_cqe *cqe;
+        err = io_uring_submit_and_wait_timeout(&ring->uring, &cqe, 1, &timeout, NULL);
+    }
+    if (err < 0 && err != -ETIME && err != -EINTR && err != -EAGAIN && err != -EBUSY) {
+        return fail("io_uring_enter", err);
+    }
+    return 0;
+}
+
+/* ---- Connections ----------------------------------------------------------------------------- */
 
 /* Messages that the client let go at one time. */
 struct flight {
@@ -35,7 +181,7 @@ struct conn {
 };
 
 struct end {
-    struct sl_bench_bare_ring ring;
+    struct ring ring;
     struct conn *conns;
     uint32_t *listed; /* connections that owe, and send nothing at this moment */
     uint32_t conn_count, open_count, listed_count;
@@ -109,7 +255,7 @@ static void arrived(struct end *end, uint32_t index, uint32_t bytes)
 
 static struct io_uring_sqe *entry(struct end *end, uint32_t index, uint32_t kind)
 {
-    struct io_uring_sqe *sqe = sl_bench_bare_ring_sqe(&end->ring);
+    struct io_uring_sqe *sqe = ring_sqe(&end->ring);
     if (sqe == NULL) {
         sl_log_error("baseline: io_uring takes no more submissions");
         end->err = SL_ERR_IO;
@@ -164,7 +310,7 @@ static void on_receive(struct end *end, uint32_t index, int32_t result, uint32_t
 {
     if (result > 0) {
         arrived(end, index, (uint32_t)result);
-        sl_bench_bare_ring_return(&end->ring, flags);
+        ring_return(&end->ring, flags);
     } else if (result != -ENOBUFS) {
         end->open_count--;
         return;
@@ -176,13 +322,13 @@ static void on_receive(struct end *end, uint32_t index, int32_t result, uint32_t
 
 static void turn(struct end *end, bool polling)
 {
-    int err = sl_bench_bare_ring_turn(&end->ring, polling, WAIT_MS);
+    int err = ring_turn(&end->ring, polling, WAIT_MS);
     if (err != 0) {
         end->err = err;
         return;
     }
     if (end->latency != NULL) {
-        end->now_ns = sl_clock_now_ns(sl_clock_system());
+        end->now_ns = sl_bench_now_ns();
     }
     struct io_uring_cqe *cqe;
     unsigned head;
@@ -199,7 +345,7 @@ static void turn(struct end *end, bool polling)
     }
     if (count > 0) {
         io_uring_cq_advance(&end->ring.uring, count);
-        sl_bench_bare_ring_advance(&end->ring);
+        ring_advance(&end->ring);
         send_all(end);
     }
 }
@@ -224,8 +370,7 @@ static int init_ring(struct end *end, const int *fds, uint32_t depth)
     bytes = (bytes + BUFFER_BYTES_MIN - 1) / BUFFER_BYTES_MIN * BUFFER_BYTES_MIN;
     const uint32_t buffers = power_of_two_from(end->conn_count + BUFFERS_SPARE);
     const uint32_t entries = power_of_two_from(2 * end->conn_count + BUFFERS_SPARE);
-    return sl_bench_bare_ring_init(&end->ring, entries, 2 * entries, buffers, bytes, fds,
-                                   end->conn_count);
+    return ring_init(&end->ring, entries, 2 * entries, buffers, bytes, fds, end->conn_count);
 }
 
 static void end_fini(struct end *end)
@@ -273,7 +418,7 @@ static int end_init(struct end *end, const int *fds, uint32_t count, uint32_t de
 
 static void end_close(struct end *end)
 {
-    sl_bench_bare_ring_fini(&end->ring);
+    ring_fini(&end->ring);
     end_fini(end);
 }
 
@@ -297,9 +442,9 @@ static int serve(const void *ctx, const int *fds, uint32_t count)
 static int ask(struct end *end, const struct sl_bench_bare_echo *options,
                const struct sl_bench_common *common, double *requests_per_s)
 {
-    end->now_ns = sl_clock_now_ns(sl_clock_system());
-    end->from_ns = end->now_ns + (uint64_t)(common->warm_up * 1e9);
-    const uint64_t until_ns = end->from_ns + (uint64_t)(common->seconds * 1e9);
+    end->now_ns = sl_bench_now_ns();
+    end->from_ns = end->now_ns + sl_bench_ns(common->warm_up);
+    const uint64_t until_ns = end->from_ns + sl_bench_ns(common->seconds);
     for (uint32_t i = 0; i < end->conn_count; i++) {
         let_go(end, &end->conns[i], options->depth);
         end->conns[i].owed_bytes = (uint64_t)options->depth * options->request_bytes;
@@ -355,4 +500,31 @@ int sl_bench_bare_echo_run(const struct sl_bench_bare_echo *options,
     err = measure(options, common, peer.fds, requests_per_s, latency);
     const int ended = sl_bench_bare_peer_end(&peer);
     return err != 0 ? err : ended;
+}
+
+static int run(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    static struct sl_metric_histogram latency;
+    int err = sl_bench_bare_echo_run(ctx, common, &values[SL_BENCH_ECHO_REQUESTS], &latency);
+    if (err == 0) {
+        values[SL_BENCH_ECHO_P50] = (double)sl_metric_quantile(&latency, 0.5) / 1e3;
+        values[SL_BENCH_ECHO_P99] = (double)sl_metric_quantile(&latency, 0.99) / 1e3;
+    }
+    return err;
+}
+
+struct sl_bench_contestant sl_bench_bare_echo_contestant(const char *name,
+                                                         struct sl_bench_bare_echo *echo)
+{
+    static const struct sl_bench_quantity quantities[SL_BENCH_ECHO_QUANTITIES] = {
+        [SL_BENCH_ECHO_REQUESTS] = {"requests", "1/s"},
+        [SL_BENCH_ECHO_P50] = {"p50", "us"},
+        [SL_BENCH_ECHO_P99] = {"p99", "us"},
+    };
+    return (struct sl_bench_contestant){.name = name,
+                                        .quantities = quantities,
+                                        .quantity_count = SL_BENCH_ECHO_QUANTITIES,
+                                        .transport = "TCP",
+                                        .run = run,
+                                        .ctx = echo};
 }

@@ -3,22 +3,28 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/fork.h"
+#include "bench/now.h"
 #include "core/assert.h"
 #include "core/log.h"
 
 #define END_WAIT_MS       5000
 #define DESCRIPTORS_SPARE 64 /* of this process beside the connections */
+
+int sl_bench_bare_fail(const char *what)
+{
+    const int system_errno = errno;
+    sl_log_error("baseline: %s: %s", what, strerror(system_errno));
+    return sl_err_from_errno(system_errno);
+}
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
@@ -103,26 +109,6 @@ static int accept_all(int listener, const char *congestion, int *fds, uint32_t c
     return 0;
 }
 
-static int be_the_peer(int listener, struct sl_bench_bare_peer *peer, const char *congestion,
-                       int core, sl_bench_bare_serve_fn serve, const void *ctx)
-{
-    int err = sl_bench_bare_pin_thread(core);
-    if (err == 0) {
-        err = accept_all(listener, congestion, peer->fds, peer->count);
-    }
-    close(listener);
-    return err != 0 ? err : serve(ctx, peer->fds, peer->count);
-}
-
-/* The signal at the parent's death is asked for before the question whether it is still there, so
- * that none slips through between. */
-static void end_with_parent(pid_t parent)
-{
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
-        _exit(1);
-    }
-}
-
 static int connect_all(struct sl_bench_bare_peer *peer, const struct sockaddr_in *address,
                        const char *congestion)
 {
@@ -158,16 +144,14 @@ int sl_bench_bare_peer_start(struct sl_bench_bare_peer *peer, uint32_t connectio
         (void)sl_bench_bare_peer_end(peer);
         return err;
     }
-    const pid_t parent = getpid();
-    peer->pid = fork();
+    peer->pid = sl_bench_fork_process(common->server_core);
     if (peer->pid == 0) {
-        end_with_parent(parent);
-        _exit(be_the_peer(listener, peer, congestion, common->server_core, serve, ctx) != 0);
+        err = accept_all(listener, congestion, peer->fds, connections);
+        close(listener);
+        _exit((err != 0 ? err : serve(ctx, peer->fds, connections)) != 0);
     }
-    err = peer->pid < 0 ? sl_bench_bare_fail("fork") : connect_all(peer, &address, congestion);
-    if (err == 0) {
-        err = sl_bench_bare_pin_begin(&peer->pin, common->client_core);
-    }
+    err = peer->pid < 0 ? SL_ERR_IO : connect_all(peer, &address, congestion);
+    err = err != 0 ? err : sl_bench_pin_begin(common->client_core, &peer->before);
     close(listener);
     if (err != 0) {
         (void)sl_bench_bare_peer_end(peer);
@@ -179,14 +163,13 @@ int sl_bench_bare_peer_start(struct sl_bench_bare_peer *peer, uint32_t connectio
 
 static int wait_for(pid_t pid)
 {
-    const struct timespec ms = {.tv_nsec = 1000000};
     int status;
     for (int waited = 0; waited < END_WAIT_MS; waited++) {
         const pid_t ended = waitpid(pid, &status, WNOHANG);
         if (ended == pid) {
             return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : SL_ERR_IO;
         }
-        (void)nanosleep(&ms, NULL);
+        sl_bench_sleep_ns(SL_CLOCK_NS_PER_MS);
     }
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, &status, 0);
@@ -208,6 +191,6 @@ int sl_bench_bare_peer_end(struct sl_bench_bare_peer *peer)
         }
         peer->pid = -1;
     }
-    sl_bench_bare_pin_end(&peer->pin);
+    sl_bench_pin_end(&peer->before);
     return err;
 }

@@ -7,10 +7,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "bench/bare_pin.h"
+#include "bench/fork.h"
 #include "bench/report.h"
 
 #define SL_BENCH_BARE_CONNECTIONS_MAX 4096
+
+/* Logs `what` with errno. Returns what stands for errno. */
+int sl_bench_bare_fail(const char *what);
 
 /* What the process does with its ends of the connections; it ends when this returns. Errors, logged
  * there, are those of the process. */
@@ -19,8 +22,8 @@ typedef int (*sl_bench_bare_serve_fn)(const void *ctx, const int *fds, uint32_t 
 struct sl_bench_bare_peer {
     pid_t pid;
     uint32_t count;
-    int *fds;                     /* our ends */
-    struct sl_bench_bare_pin pin; /* of this thread */
+    int *fds;         /* our ends */
+    cpu_set_t before; /* cores of this thread */
 };
 
 /* Starts the process, pinned to common->server_core, connects `connections` times and pins this

@@ -7,9 +7,7 @@
 int sl_bench_bulk_run(int argc, char **argv);
 int sl_bench_checkpoint_run(int argc, char **argv);
 int sl_bench_dpdk_run(int argc, char **argv);
-int sl_bench_generate_run(int argc, char **argv);
 int sl_bench_ipc_run(int argc, char **argv);
-int sl_bench_limits_run(int argc, char **argv);
 int sl_bench_pslite_run(int argc, char **argv);
 int sl_bench_pull_run(int argc, char **argv);
 int sl_bench_push_run(int argc, char **argv);
@@ -19,7 +17,6 @@ int sl_bench_replicas_run(int argc, char **argv);
 int sl_bench_ratio_run(int argc, char **argv);
 int sl_bench_scale_run(int argc, char **argv);
 int sl_bench_serving_run(int argc, char **argv);
-int sl_bench_peers_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
 int sl_bench_targets_run(int argc, char **argv);
 int sl_bench_train_run(int argc, char **argv);

@@ -4,15 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #include "bench/bare.h"
 #include "bench/bench.h"
-#include "bench/bulk_small.h"
-#include "bench/bulk_transfer.h"
 #include "bench/contest.h"
+#include "bench/fork.h"
+#include "bench/load.h"
+#include "bench/now.h"
 #include "bench/options.h"
 #include "bench/peers.h"
 #include "bench/ps_process.h"
+#include "bench/workload.h"
+#include "core/assert.h"
 #include "core/log.h"
 #include "reactor/topology.h"
 
@@ -27,6 +32,329 @@
 #define TARGET_LEAST ((uint64_t)1 << 20)
 #define P99_BESIDE   3.0 /* of small pulls, beside pushes, to that without */
 #define TARGET_MOST  ((uint64_t)16 << 20)
+
+#define DEPTH_MAX    16
+
+/* Dense bytes one way, over the real client library: steps of one table of one size, some of them
+ * under way at once, from one thread. */
+struct transfer {
+    const char *coordinator;
+    uint64_t bytes; /* of a step, a multiple of 4 */
+    bool push;
+    bool polling; /* the client's reactor */
+    uint32_t depth;
+    enum sl_optimizer_kind optimizer; /* of the table, that pushes go through */
+    const char *congestion;
+    bool no_shm;   /* TCP, between processes of one machine too */
+    float *memory; /* [depth][bytes / 4] */
+};
+
+struct transfer_result {
+    uint64_t steps;
+    double seconds;     /* measured */
+    double cpu_seconds; /* of this process in them */
+};
+
+#define STEP_TIMEOUT_MS 60000
+#define PAGE_BYTES      ((uint64_t)2 << 20)
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* Pages that are there, large ones where the system has them; to be freed. NULL: no memory. */
+static float *make_memory(uint64_t bytes)
+{
+    float *memory = aligned_alloc(PAGE_BYTES, whole_pages(bytes));
+    if (memory != NULL) {
+        (void)madvise(memory, whole_pages(bytes), MADV_HUGEPAGE);
+        memset(memory, 0, bytes);
+    }
+    return memory;
+}
+
+/* ---- Steps ----------------------------------------------------------------------------------- */
+
+struct flow {
+    const struct transfer *transfer;
+    struct sl_client *client;
+    struct sl_table *table;
+    struct sl_step *steps[DEPTH_MAX];
+    uint64_t sent, done;
+};
+
+static int send_one(struct flow *flow)
+{
+    const struct transfer *transfer = flow->transfer;
+    const uint32_t place = (uint32_t)(flow->sent % transfer->depth);
+    const uint64_t count = transfer->bytes / sizeof(float);
+    float *values = transfer->memory + place * count;
+    struct sl_step *step;
+    int err = sl_step_begin(flow->client, 0, &step);
+    if (err != 0) {
+        return err;
+    }
+    err = transfer->push ? sl_step_dense_push(step, flow->table, 0, count, values)
+                         : sl_step_dense_pull(step, flow->table, 0, count, values);
+    err = err != 0 ? err : sl_step_submit(step, STEP_TIMEOUT_MS);
+    if (err != 0) {
+        sl_step_destroy(&step);
+        return err;
+    }
+    flow->steps[place] = step;
+    flow->sent++;
+    return 0;
+}
+
+static int finish_one(struct flow *flow)
+{
+    struct sl_step **step = &flow->steps[flow->done % flow->transfer->depth];
+    int err = sl_step_wait(*step);
+    if (err != 0) {
+        sl_log_error("a step of %llu bytes: %s", (unsigned long long)flow->transfer->bytes,
+                     sl_step_error(*step));
+    }
+    sl_step_destroy(step);
+    flow->done++;
+    return err;
+}
+
+/* Keeps `depth` steps under way until `until_ns`. */
+static int keep_going(struct flow *flow, uint64_t until_ns)
+{
+    int err = 0;
+    do {
+        while (err == 0 && flow->sent - flow->done < flow->transfer->depth) {
+            err = send_one(flow);
+        }
+        err = err != 0 ? err : finish_one(flow);
+    } while (err == 0 && sl_bench_now_ns() < until_ns);
+    return err;
+}
+
+static int measure_flow(struct flow *flow, double warm_up, double seconds,
+                        struct transfer_result *out)
+{
+    int err = keep_going(flow, sl_bench_now_ns() + sl_bench_ns(warm_up));
+    const uint64_t begin_ns = sl_bench_now_ns();
+    const uint64_t done_before = flow->done;
+    const double cpu_before = sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID));
+    err = err != 0 ? err : keep_going(flow, begin_ns + sl_bench_ns(seconds));
+    *out = (struct transfer_result){
+        .steps = flow->done - done_before,
+        .seconds = sl_bench_seconds(sl_bench_now_ns() - begin_ns),
+        .cpu_seconds = sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID)) - cpu_before,
+    };
+    while (flow->done < flow->sent) {
+        int one = finish_one(flow);
+        err = err != 0 ? err : one;
+    }
+    return err;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int connect_flow(struct flow *flow)
+{
+    const struct transfer *transfer = flow->transfer;
+    const struct sl_client_options options = {
+        .coordinator = transfer->coordinator,
+        .task_index = -1,
+        .reactor_count = 1,
+        .polling = transfer->polling,
+        .protocol = SL_PROTOCOL_STAR_SERVER_LITE,
+        .congestion_control = transfer->congestion,
+        .disable_shm = transfer->no_shm,
+    };
+    int err = sl_client_create(&options, &flow->client);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_table_spec spec = {
+        .kind = SL_TABLE_DENSE,
+        .length = transfer->bytes / sizeof(float),
+        .optimizer = sl_optimizer_defaults(transfer->optimizer),
+    };
+    (void)snprintf(spec.name, sizeof spec.name, "bulk/%llu", (unsigned long long)transfer->bytes);
+    return sl_client_table_open(flow->client, &spec, STEP_TIMEOUT_MS, &flow->table);
+}
+
+/* Connects, runs, measures and disconnects, with the client on `core`. Errors, logged. */
+static int run_transfer(const struct transfer *transfer, int core, double warm_up, double seconds,
+                        struct transfer_result *out)
+{
+    sl_assert(transfer->depth >= 1);
+    sl_assert(transfer->depth <= DEPTH_MAX);
+    sl_assert(transfer->bytes % sizeof(float) == 0);
+    struct flow flow = {.transfer = transfer};
+    cpu_set_t before;
+    int err = sl_bench_pin_begin(core, &before);
+    err = err != 0 ? err : connect_flow(&flow);
+    err = err != 0 ? err : measure_flow(&flow, warm_up, seconds, out);
+    if (flow.client != NULL) {
+        sl_client_destroy(&flow.client);
+    }
+    sl_bench_pin_end(&before);
+    if (err != 0) {
+        sl_log_error("dense transfer: %s", sl_err_name(err));
+    }
+    return err;
+}
+
+/* ---- Small pulls beside large pushes: what do they wait for? ----------------------------------
+ */
+
+struct small {
+    struct sl_bench_ps *ps; /* parked between repeats */
+    /* The pushes beside, to a dense table: a multiple of 1 MiB, which is under way all the time; 0:
+     * none. Where push_core is the core of the small pulls, one thread drives both, in short turns:
+     * two threads would wait for one another, and a pull that is answered for the thread that
+     * pushes, which the kernel does not interrupt while it copies. */
+    uint64_t push_bytes;
+    int push_core;
+    enum sl_optimizer_kind optimizer;
+    const char *congestion;
+    /* Of the small pulls, of one row of 16 f32 each: one under way on each. */
+    uint32_t connections;
+};
+
+enum {
+    SMALL_P50,
+    SMALL_P99,
+    SMALL_RATE,
+    SMALL_PUSHED,
+};
+
+enum { SMALL_ROWS = 10000, SMALL_DIM = 16 };
+
+/* As the client library sends them: long ranges travel in pieces, as many as the credit allows. */
+#define PIECE_BYTES ((uint64_t)1 << 20)
+
+struct pair {
+    struct sl_bench_load *pulls, *pushes; /* pushes NULL: none */
+};
+
+static int open_pulls(const struct small *small, const struct sl_bench_common *common,
+                      struct sl_bench_load **out)
+{
+    const struct sl_bench_load_options options = {
+        .coordinator = sl_bench_ps_coordinator(small->ps),
+        .table = sl_bench_rows_table("bulk/small", SMALL_DIM, SL_OPTIMIZER_ADAGRAD),
+        .operation = SL_BENCH_PULL,
+        .connections = small->connections,
+        .depth = 1,
+        .keys = 1,
+        .rows = SMALL_ROWS,
+        .seed = 1,
+        .core = common->client_core,
+        .congestion = small->congestion,
+    };
+    return sl_bench_load_open(&options, out);
+}
+
+static int open_pushes(const struct small *small, const struct sl_bench_common *common,
+                       struct sl_bench_load *pulls, struct sl_bench_load **out)
+{
+    const struct sl_bench_load_options options = {
+        .coordinator = sl_bench_ps_coordinator(small->ps),
+        .table =
+            {
+                .name = "bulk/beside",
+                .kind = SL_TABLE_DENSE,
+                .length = small->push_bytes / sizeof(float),
+                .optimizer = sl_optimizer_defaults(small->optimizer),
+            },
+        .operation = SL_BENCH_PUSH,
+        .connections = 1,
+        .depth = (uint32_t)(small->push_bytes / PIECE_BYTES),
+        .keys = PIECE_BYTES / sizeof(float),
+        .core = small->push_core,
+        .congestion = small->congestion,
+        .host = small->push_core == common->client_core ? pulls : NULL,
+    };
+    return sl_bench_load_open(&options, out);
+}
+
+static int open_pair(const struct small *small, const struct sl_bench_common *common,
+                     struct pair *pair)
+{
+    *pair = (struct pair){0};
+    int err = open_pulls(small, common, &pair->pulls);
+    if (err == 0 && small->push_bytes > 0) {
+        err = open_pushes(small, common, pair->pulls, &pair->pushes);
+        if (err != 0) {
+            sl_bench_load_close(&pair->pulls);
+        }
+    }
+    return err;
+}
+
+static void close_pair(struct pair *pair)
+{
+    sl_bench_load_close(&pair->pushes);
+    sl_bench_load_close(&pair->pulls);
+}
+
+/* The pushes end last. */
+static int run_pair(const struct pair *pair, const struct sl_bench_common *common,
+                    struct sl_bench_load_result *pulled, struct sl_bench_load_result *pushed)
+{
+    int err = sl_bench_load_begin(pair->pulls, common->warm_up, common->seconds);
+    if (err != 0 || pair->pushes == NULL) {
+        return err != 0 ? err : sl_bench_load_wait(pair->pulls, pulled);
+    }
+    err = sl_bench_load_run(pair->pushes, common->warm_up, common->seconds, pushed);
+    int waited = sl_bench_load_wait(pair->pulls, pulled);
+    return err != 0 ? err : waited;
+}
+
+static int measure_small(const struct small *small, const struct sl_bench_common *common,
+                         struct sl_bench_load_result *pulled, struct sl_bench_load_result *pushed)
+{
+    struct pair pair;
+    sl_bench_ps_unpark(small->ps);
+    int err = open_pair(small, common, &pair);
+    if (err == 0) {
+        err = run_pair(&pair, common, pulled, pushed);
+        close_pair(&pair);
+    }
+    if (err != 0) {
+        sl_bench_ps_show_log(small->ps);
+    }
+    sl_bench_ps_park(small->ps);
+    return err;
+}
+
+static int run_small(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct sl_bench_load_result *results = calloc(2, sizeof *results);
+    if (results == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_bench_load_result *pulled = &results[0], *pushed = &results[1];
+    int err = measure_small(ctx, common, pulled, pushed);
+    if (err == 0) {
+        const double pushed_bytes = (double)(pushed->requests * PIECE_BYTES);
+        values[SMALL_P50] = (double)sl_metric_quantile(&pulled->latency, 0.5) / 1e3;
+        values[SMALL_P99] = (double)sl_metric_quantile(&pulled->latency, 0.99) / 1e3;
+        values[SMALL_RATE] = (double)pulled->requests / pulled->seconds;
+        values[SMALL_PUSHED] = pushed->requests == 0 ? 0 : pushed_bytes / pushed->seconds;
+    }
+    free(results);
+    return err;
+}
+
+static const struct sl_bench_quantity SMALL_QUANTITIES[] = {
+    [SMALL_P50] = {"p50", "us"},
+    [SMALL_P99] = {"p99", "us"},
+    [SMALL_RATE] = {"requests", "1/s"},
+    [SMALL_PUSHED] = {"pushed bytes", "1/s"},
+};
+
+/* ---- What is compared ------------------------------------------------------------------------ */
 
 enum way { WAY_PULL, WAY_PUSH, WAY_COUNT };
 enum mode { MODE_EVENT, MODE_POLLING, MODE_COUNT };
@@ -46,7 +374,7 @@ struct options {
 /* A contestant of ours: one size, way and mode. */
 struct ours {
     struct sl_bench_ps *ps;
-    struct sl_bench_bulk_transfer transfer;
+    struct transfer transfer;
 };
 
 /* The contestants of one size and way. Bare sockets run only where Starling uses TCP too. */
@@ -68,7 +396,7 @@ struct bench {
     uint32_t cell_count;
     struct sl_bench_iperf iperf[WAY_COUNT];
     struct sl_bench_contestant *iperf_contestants; /* [WAY_COUNT], or NULL */
-    struct sl_bench_bulk_small small[2];           /* alone, and beside pushes */
+    struct small small[2];                         /* alone, and beside pushes */
     struct sl_bench_contestant *small_contestants; /* [2], or NULL */
     struct sl_bench_contestant contestants[(SIZES_MAX * (MODE_COUNT + 1) + 1) * WAY_COUNT + 2];
     uint32_t contestant_count;
@@ -83,11 +411,11 @@ static const struct sl_bench_quantity BARE_QUANTITIES[] = {{"bytes", "1/s"}};
 static int run_ours(void *ctx, const struct sl_bench_common *common, double *values)
 {
     const struct ours *ours = ctx;
-    struct sl_bench_bulk_result result;
+    struct transfer_result result;
     sl_bench_ps_unpark(ours->ps);
     const double cpu_before = sl_bench_ps_cpu_seconds(ours->ps);
-    int err = sl_bench_bulk_transfer_run(&ours->transfer, common->client_core, common->warm_up,
-                                         common->seconds, &result);
+    int err = run_transfer(&ours->transfer, common->client_core, common->warm_up, common->seconds,
+                           &result);
     const double cpu_seconds = sl_bench_ps_cpu_seconds(ours->ps) - cpu_before;
     if (err == 0) {
         values[0] = (double)(result.steps * ours->transfer.bytes) / result.seconds;
@@ -103,20 +431,6 @@ static int run_ours(void *ctx, const struct sl_bench_common *common, double *val
 static int run_bare(void *ctx, const struct sl_bench_common *common, double *values)
 {
     return sl_bench_bare_bulk_run(ctx, common, &values[0]);
-}
-
-/* In the names of ratios; contestants of one way and mode share a name, and so a curve. */
-static void describe_bytes(uint64_t bytes, char *text, size_t room)
-{
-    const bool mega = bytes % (1 << 20) == 0;
-    const bool kilo = bytes % (1 << 10) == 0;
-    (void)snprintf(text, room, "%" PRIu64 " %s",
-                   bytes >> (mega   ? 20
-                             : kilo ? 10
-                                    : 0),
-                   mega   ? "MB"
-                   : kilo ? "KB"
-                          : "B");
 }
 
 static void add_ours(struct bench *bench, struct cell *cell, enum mode mode)
@@ -173,10 +487,7 @@ static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
 {
     struct cell *cell = &bench->cells[bench->cell_count++];
     *cell = (struct cell){
-        .bytes = bytes,
-        .way = way,
-        .contestants = &bench->contestants[bench->contestant_count],
-    };
+        .bytes = bytes, .way = way, .contestants = &bench->contestants[bench->contestant_count]};
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         add_ours(bench, cell, (enum mode)mode);
     }
@@ -195,11 +506,9 @@ static void add_iperf(struct bench *bench)
     }
     bench->iperf_contestants = &bench->contestants[bench->contestant_count];
     for (int way = 0; way < WAY_COUNT; way++) {
-        bench->iperf[way] = (struct sl_bench_iperf){
-            .piece_bytes = IPERF_BYTES,
-            .to_server = way == WAY_PUSH,
-            .congestion = bench->options->congestion,
-        };
+        bench->iperf[way] = (struct sl_bench_iperf){.piece_bytes = IPERF_BYTES,
+                                                    .to_server = way == WAY_PUSH,
+                                                    .congestion = bench->options->congestion};
         bench->contestants[bench->contestant_count++] =
             sl_bench_iperf_contestant(names[way], &bench->iperf[way]);
     }
@@ -227,7 +536,7 @@ static void add_small(struct bench *bench)
     }
     bench->small_contestants = &bench->contestants[bench->contestant_count];
     for (int beside = 0; beside < 2; beside++) {
-        bench->small[beside] = (struct sl_bench_bulk_small){
+        bench->small[beside] = (struct small){
             .ps = bench->ps[MODE_EVENT],
             .push_bytes = beside == 1 ? PUSH_BYTES : 0,
             .optimizer = (enum sl_optimizer_kind)options->optimizer,
@@ -235,8 +544,14 @@ static void add_small(struct bench *bench)
             .push_core = third_core(&options->common),
             .connections = (uint32_t)options->small_connections,
         };
-        bench->contestants[bench->contestant_count++] =
-            sl_bench_bulk_small_contestant(names[beside], &bench->small[beside]);
+        bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
+            .name = names[beside],
+            .quantities = SMALL_QUANTITIES,
+            .quantity_count = sizeof SMALL_QUANTITIES / sizeof SMALL_QUANTITIES[0],
+            .transport = "TCP",
+            .run = run_small,
+            .ctx = &bench->small[beside],
+        };
     }
 }
 
@@ -249,8 +564,8 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
         return; /* nothing is like it */
     }
     const bool held = cell->bytes >= TARGET_LEAST && cell->bytes <= TARGET_MOST;
-    char size[32];
-    describe_bytes(cell->bytes, size, sizeof size);
+    char size[SL_BENCH_SIZE_BYTES];
+    sl_bench_size_text(cell->bytes, size);
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         char name[SL_BENCH_NAME_BYTES];
         struct sl_bench_figure *figure = cell->contestants[mode].figures[0];
@@ -270,9 +585,8 @@ static void add_small_ratio(const struct bench *bench, struct sl_bench_report *r
 {
     if (bench->small_contestants != NULL) {
         (void)sl_bench_report_ratio(report, "small pulls' p99, beside pushes / alone",
-                                    bench->small_contestants[1].figures[SL_BENCH_BULK_SMALL_P99],
-                                    bench->small_contestants[0].figures[SL_BENCH_BULK_SMALL_P99], 0,
-                                    P99_BESIDE);
+                                    bench->small_contestants[1].figures[SMALL_P99],
+                                    bench->small_contestants[0].figures[SMALL_P99], 0, P99_BESIDE);
     }
 }
 
@@ -305,7 +619,7 @@ static int bench_init(struct bench *bench)
     for (uint32_t i = 0; i < options->size_count; i++) {
         most = options->bytes[i] > most ? options->bytes[i] : most;
     }
-    bench->memory = sl_bench_bulk_memory(most * options->depth);
+    bench->memory = make_memory(most * options->depth);
     if (bench->memory == NULL) {
         sl_log_error("no memory for %" PRIu64 " pieces of %" PRIu64 " bytes", options->depth, most);
         return SL_ERR_NO_MEMORY;
@@ -350,23 +664,16 @@ static int measure(struct bench *bench)
                    " steps under way, %s, TCP congestion control %s",
                    sl_bench_over_names[options->over], options->depth,
                    options->optimizer == SL_OPTIMIZER_SUM ? "sum" : "sgd", options->congestion);
-    const struct sl_bench_contest contest = {
-        .benchmark = "bulk",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->contestant_count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants,
+                                       .count = bench->contestant_count};
+    return sl_bench_contest_report(&contest, "bulk", setting, conclude, bench, &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)
 {
     const struct sl_cli_option own[] = {
         sl_bench_text("sizes", &options->sizes, "SIZE,...", "Bytes of a step, such as 64K,1M."),
-        sl_bench_number("depth", &options->depth, 1, SL_BENCH_BULK_DEPTH_MAX,
-                        "Steps under way at once."),
+        sl_bench_number("depth", &options->depth, 1, DEPTH_MAX, "Steps under way at once."),
         sl_bench_number("small-connections", &options->small_connections, 0, 256,
                         "Connections whose small pulls meet pushes of 16 MB; 0: none."),
         sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
@@ -393,15 +700,10 @@ int sl_bench_bulk_run(int argc, char **argv)
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        sl_log_error("no memory for the benchmark");
-        return 1;
-    }
-    bench->options = &options;
-    int err = bench_init(bench);
-    err = err != 0 ? err : measure(bench);
-    bench_fini(bench);
-    free(bench);
+    static struct bench bench;
+    bench.options = &options;
+    int err = bench_init(&bench);
+    err = err != 0 ? err : measure(&bench);
+    bench_fini(&bench);
     return err == 0 ? 0 : 1;
 }

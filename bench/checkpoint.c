@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
+#include "bench/now.h"
 #include "bench/options.h"
 #include "bench/workload.h"
-#include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
 
@@ -18,17 +18,6 @@ enum part { PART_ALL, PART_SERVING, PART_RESTORE };
 #define PART_CHOICES "all|serving|restore"
 
 /* ---- For the parts --------------------------------------------------------------------------- */
-
-struct sl_table_spec sl_bench_checkpoint_table(const struct sl_bench_checkpoint_options *options)
-{
-    return (struct sl_table_spec){
-        .name = "checkpoint",
-        .kind = SL_TABLE_SPARSE,
-        .dim = (uint32_t)options->dim,
-        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
-    };
-}
 
 int sl_bench_checkpoint_start(const struct sl_bench_checkpoint *bench,
                               const struct sl_bench_ps_options *checkpoints,
@@ -47,7 +36,8 @@ int sl_bench_checkpoint_connect(const struct sl_bench_checkpoint *bench,
 {
     const struct sl_client_options options = {.coordinator = sl_bench_ps_coordinator(ps),
                                               .task_index = -1};
-    const struct sl_table_spec spec = sl_bench_checkpoint_table(bench->options);
+    const struct sl_table_spec spec =
+        sl_bench_rows_table("checkpoint", bench->options->dim, SL_OPTIMIZER_ADAGRAD);
     int err = sl_client_create(&options, client);
     if (err != 0) {
         return err;
@@ -61,45 +51,27 @@ int sl_bench_checkpoint_connect(const struct sl_bench_checkpoint *bench,
 
 int sl_bench_checkpoint_ask(struct sl_client *client, uint64_t *number, double *seconds)
 {
-    const uint64_t from_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t from_ns = sl_bench_now_ns();
     int err = sl_client_checkpoint(client, TIMEOUT_MS, number);
     if (err != 0) {
         sl_log_error("no checkpoint is made: %s", sl_err_name(err));
         return err;
     }
-    *seconds = (double)(sl_clock_now_ns(sl_clock_system()) - from_ns) / SL_CLOCK_NS_PER_S;
+    *seconds = sl_bench_seconds(sl_bench_now_ns() - from_ns);
     return 0;
-}
-
-static int pull_row(struct sl_client *client, struct sl_table *table, float *row)
-{
-    const uint64_t key = sl_bench_workload_key(0);
-    struct sl_step *step;
-    int err = sl_step_begin(client, 0, &step);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_step_pull(step, table, &key, 1, row);
-    if (err == 0) {
-        err = sl_step_submit(step, TIMEOUT_MS);
-    }
-    if (err == 0) {
-        err = sl_step_wait(step);
-    }
-    if (err != 0) {
-        sl_log_error("a row cannot be pulled: %s: %s", sl_err_name(err), sl_step_error(step));
-    }
-    sl_step_destroy(&step);
-    return err;
 }
 
 int sl_bench_checkpoint_value(const struct sl_bench_checkpoint *bench, struct sl_client *client,
                               struct sl_table *table, float *value)
 {
+    const uint64_t key = sl_bench_workload_key(0);
     float *row = calloc(bench->options->dim, sizeof *row);
-    int err = row == NULL ? SL_ERR_NO_MEMORY : pull_row(client, table, row);
+    int err =
+        row == NULL ? SL_ERR_NO_MEMORY : sl_client_pull(client, table, &key, 1, row, TIMEOUT_MS);
     if (err == 0) {
         *value = row[0];
+    } else {
+        sl_log_error("a row cannot be pulled: %s", sl_err_name(err));
     }
     free(row);
     return err;
@@ -146,34 +118,20 @@ static int parse(int argc, char **argv, struct sl_bench_checkpoint_options *o)
         sl_bench_text("dir", &o->dir, "DIR",
                       "Where a folder for the checkpoints is made, and removed at the end; not "
                       "given: $TMPDIR or /tmp."),
-        {.kind = SL_CLI_F64,
-         .name = "touched",
-         .target = &o->touched,
-         .metavar = "X",
-         .help = "Share of the rows that is pushed to between a full checkpoint and one that adds "
-                 "to it.",
-         .least = 0.000001,
-         .most = 1},
+        sl_bench_real(
+            "touched", &o->touched, 0.000001, 1,
+            "Share of the rows that is pushed to between a full checkpoint and one that adds "
+            "to it."),
         {.kind = SL_CLI_SECTION, .name = "The load beside checkpoints"},
         sl_bench_number("keys", &o->keys, 1, 8192, "Of a pull, and of a push."),
         sl_bench_number("connections", &o->connections, 1, 1024,
                         "Of the pulls, and as many of the pushes."),
         sl_bench_number("depth", &o->depth, 1, 128, "Requests under way on each, at most."),
-        {.kind = SL_CLI_F64,
-         .name = "pull-rate",
-         .target = &o->pull_rate,
-         .metavar = "X",
-         .help = "Pulls a second, due at fixed intervals whatever the server does, with latency "
-                 "counted from when they were due; 0: each reply lets the next go.",
-         .least = 0,
-         .most = 1e9},
-        {.kind = SL_CLI_F64,
-         .name = "push-rate",
-         .target = &o->push_rate,
-         .metavar = "X",
-         .help = "The same of the pushes.",
-         .least = 0,
-         .most = 1e9},
+        sl_bench_real(
+            "pull-rate", &o->pull_rate, 0, 1e9,
+            "Pulls a second, due at fixed intervals whatever the server does, with latency "
+            "counted from when they were due; 0: each reply lets the next go."),
+        sl_bench_real("push-rate", &o->push_rate, 0, 1e9, "The same of the pushes."),
         sl_bench_choice("polling", &o->polling, "false|true",
                         "Whether the ps spins when it is idle."),
     };
@@ -202,12 +160,8 @@ int sl_bench_checkpoint_run(int argc, char **argv)
     }
     struct sl_bench_checkpoint bench = {.options = &options};
     int err = start(&bench);
-    if (err == 0) {
-        err = measure(&bench);
-    }
-    if (err == 0) {
-        err = sl_bench_report_finish(bench.report, &options.common);
-    }
+    err = err != 0 ? err : measure(&bench);
+    err = err != 0 ? err : sl_bench_report_finish(bench.report, &options.common);
     sl_bench_scratch_fini(&bench.scratch);
     sl_bench_report_destroy(&bench.report);
     return err == 0 ? 0 : 1;

@@ -4,9 +4,9 @@
 
 #include <starling.h>
 
+#include "bench/child.h"
 #include "bench/ps_process.h"
 #include "bench/report.h"
-#include "bench/scratch.h"
 
 enum { SL_BENCH_CHECKPOINT_LEVELS = 2 };
 
@@ -37,9 +37,6 @@ struct sl_bench_checkpoint_files {
     uint64_t bytes, adds_bytes;            /* of a full one, and of one that adds */
     float value;                           /* sl_bench_checkpoint_value, in all of them */
 };
-
-/* The table of all parts. */
-struct sl_table_spec sl_bench_checkpoint_table(const struct sl_bench_checkpoint_options *options);
 
 /* A ps on the server's core with a folder of its own in the scratch folder, or with none (NULL). */
 int sl_bench_checkpoint_start(const struct sl_bench_checkpoint *bench,

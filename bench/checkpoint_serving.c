@@ -4,8 +4,8 @@
 #include "bench/checkpoint.h"
 #include "bench/contest.h"
 #include "bench/load.h"
-#include "bench/ps_look.h"
-#include "core/clock.h"
+#include "bench/now.h"
+#include "bench/workload.h"
 #include "core/log.h"
 
 #define P99_MOST    1.3 /* of pulls beside a checkpoint / without */
@@ -53,7 +53,7 @@ static int open_load(const struct site *site, enum sl_bench_operation operation,
     const struct sl_bench_checkpoint_options *options = site->bench->options;
     const struct sl_bench_load_options load = {
         .coordinator = sl_bench_ps_coordinator(site->ps),
-        .table = sl_bench_checkpoint_table(options),
+        .table = sl_bench_rows_table("checkpoint", options->dim, SL_OPTIMIZER_ADAGRAD),
         .operation = operation,
         .connections = (uint32_t)options->connections,
         .depth = (uint32_t)options->depth,
@@ -71,7 +71,7 @@ static int open_load(const struct site *site, enum sl_bench_operation operation,
 static int run_checkpoints(struct window *window, struct sl_client *client, uint64_t until_ns)
 {
     int err = 0;
-    while (err == 0 && sl_clock_now_ns(sl_clock_system()) < until_ns) {
+    while (err == 0 && sl_bench_now_ns() < until_ns) {
         uint64_t number;
         double seconds = 0;
         err = sl_bench_checkpoint_ask(client, &number, &seconds);
@@ -86,9 +86,7 @@ static int run_loads(struct window *window, const struct sl_bench_common *common
                      struct sl_client *client)
 {
     struct site *site = window->site;
-    const uint64_t until_ns =
-        sl_clock_now_ns(sl_clock_system()) +
-        (uint64_t)((common->warm_up + common->seconds) * (double)SL_CLOCK_NS_PER_S);
+    const uint64_t until_ns = sl_bench_now_ns() + sl_bench_ns(common->warm_up + common->seconds);
     int err = sl_bench_load_begin(site->pulls, common->warm_up, common->seconds);
     if (err != 0) {
         return err;
@@ -117,15 +115,9 @@ static int measure(struct window *window, const struct sl_bench_common *common,
     if (window->has_checkpoints) {
         err = sl_bench_checkpoint_connect(site->bench, site->ps, &client, &table);
     }
-    if (err == 0) {
-        err = sl_bench_ps_look_forget_peak(site->ps);
-    }
-    if (err == 0) {
-        err = run_loads(window, common, client);
-    }
-    if (err == 0) {
-        err = sl_bench_ps_look_memory(site->ps, memory);
-    }
+    err = err != 0 ? err : sl_bench_ps_forget_peak(site->ps);
+    err = err != 0 ? err : run_loads(window, common, client);
+    err = err != 0 ? err : sl_bench_ps_memory(site->ps, memory);
     if (client != NULL) {
         sl_client_destroy(&client);
     }
@@ -138,13 +130,13 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     struct site *site = window->site;
     struct sl_bench_ps_memory memory = {0};
     sl_bench_ps_unpark(site->ps);
-    (void)sl_bench_ps_look_stalls(site->ps, &site->log_at);
+    (void)sl_bench_ps_stalls(site->ps, &site->log_at);
     int err = measure(window, common, &memory);
     if (err != 0) {
         sl_bench_ps_show_log(site->ps);
         return err;
     }
-    const struct sl_bench_ps_stalls stalls = sl_bench_ps_look_stalls(site->ps, &site->log_at);
+    const struct sl_bench_ps_stalls stalls = sl_bench_ps_stalls(site->ps, &site->log_at);
     sl_bench_ps_park(site->ps);
     const struct sl_bench_load_result *pulled = &window->pulled;
     values[P50] = (double)sl_metric_quantile(&pulled->latency, 0.5) / 1e3;
@@ -198,20 +190,14 @@ static int open_site(const struct sl_bench_checkpoint *bench, const char *name, 
     const struct sl_bench_ps_options checkpoints = {
         .checkpoint_dir = site->dir, .checkpoint_adds = adds, .checkpoint_level = 1};
     int err = sl_bench_checkpoint_start(bench, &checkpoints, &site->ps);
-    if (err == 0) {
-        err = open_load(site, SL_BENCH_PULL, options->pull_rate, NULL, &site->pulls);
-    }
+    err = err != 0 ? err : open_load(site, SL_BENCH_PULL, options->pull_rate, NULL, &site->pulls);
     if (err == 0) {
         err = open_load(site, SL_BENCH_PUSH, options->push_rate, site->pulls, &site->pushes);
     }
     struct sl_bench_ps_memory memory = {0};
-    if (err == 0) {
-        err = sl_bench_ps_look_memory(site->ps, &memory);
-    }
+    err = err != 0 ? err : sl_bench_ps_memory(site->ps, &memory);
     site->resident = memory.resident;
-    if (err == 0) {
-        err = make_first(site);
-    }
+    err = err != 0 ? err : make_first(site);
     if (err != 0 && site->ps != NULL) {
         sl_bench_ps_show_log(site->ps);
     } else if (err == 0) {
@@ -283,12 +269,8 @@ int sl_bench_checkpoint_measure_serving(struct sl_bench_checkpoint *bench)
     int err = SL_ERR_NO_MEMORY;
     if (sites != NULL && windows != NULL) {
         err = open_site(bench, "full", 0, &sites[FULL]);
-        if (err == 0) {
-            err = open_site(bench, "adds", ADDS_MAX, &sites[ADDS]);
-        }
-        if (err == 0) {
-            err = compare(bench, sites, windows);
-        }
+        err = err != 0 ? err : open_site(bench, "adds", ADDS_MAX, &sites[ADDS]);
+        err = err != 0 ? err : compare(bench, sites, windows);
         close_site(&sites[FULL]);
         close_site(&sites[ADDS]);
     }

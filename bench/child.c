@@ -3,25 +3,26 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "core/clock.h"
+#include "bench/fork.h"
+#include "bench/now.h"
+#include "core/assert.h"
 #include "core/hash.h"
 #include "core/log.h"
 
 #define OUTPUT_BYTES_MAX ((size_t)4 << 20)
-#define LOOK_EVERY_MS    5
+#define LOOK_EVERY_NS    (2 * SL_CLOCK_NS_PER_MS)
 #define TERM_GRACE_MS    2000
 
 #define PORT_FIRST       10000U
@@ -68,24 +69,36 @@ bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES])
     return slash != NULL && is_program(own, (size_t)(slash - own), name, path);
 }
 
+void sl_bench_arguments_add(struct sl_bench_arguments *arguments, const char *format, ...)
+{
+    char *at = arguments->text + arguments->used;
+    va_list values;
+    va_start(values, format);
+    const int length = vsnprintf(at, sizeof arguments->text - arguments->used, format, values);
+    va_end(values);
+    sl_assert(length >= 0 && arguments->used + (uint32_t)length < sizeof arguments->text);
+    sl_assert(arguments->count + 1 < sizeof arguments->items / sizeof arguments->items[0]);
+    arguments->items[arguments->count++] = at;
+    arguments->used += (uint32_t)length + 1;
+}
+
 /* ---- Start ----------------------------------------------------------------------------------- */
 
 /* In the child, until it is another program. */
-static _Noreturn void become(const struct sl_bench_child_options *options, int out, pid_t parent)
+static _Noreturn void become(const struct sl_bench_child_options *options, int out)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        _exit(1); /* it died before the kernel knew what to do then */
-    }
-    if (options->core >= 0) {
-        cpu_set_t cores;
-        CPU_ZERO(&cores);
-        CPU_SET((size_t)options->core, &cores);
-        (void)sched_setaffinity(0, sizeof cores, &cores);
-    }
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     (void)dup2(null, STDIN_FILENO);
     (void)dup2(out >= 0 ? out : null, STDOUT_FILENO);
+    if (options->cores != NULL) {
+        (void)sched_setaffinity(0, sizeof *options->cores, options->cores);
+    }
+    if (options->log_fd > 0 && (dup2(out, STDERR_FILENO) < 0 || chdir("/") != 0)) {
+        _exit(127);
+    }
+    for (uint32_t i = 0; options->without != NULL && options->without[i] != NULL; i++) {
+        (void)unsetenv(options->without[i]);
+    }
     for (uint32_t i = 0; options->environment != NULL && options->environment[i] != NULL; i++) {
         (void)putenv((char *)(uintptr_t)options->environment[i]);
     }
@@ -96,21 +109,19 @@ static _Noreturn void become(const struct sl_bench_child_options *options, int o
 int sl_bench_child_start(const struct sl_bench_child_options *options, struct sl_bench_child *out)
 {
     int ends[2] = {-1, -1};
-    pid_t parent = getpid();
-    pid_t pid = -1;
-    if (!options->reads || pipe2(ends, O_CLOEXEC) == 0) {
-        pid = fork();
+    if (options->reads && pipe2(ends, O_CLOEXEC) != 0) {
+        sl_log_error("cannot start %s: no pipe", options->argv[0]);
+        return SL_ERR_IO;
     }
+    const pid_t pid = sl_bench_fork_process(options->core);
     if (pid == 0) {
-        become(options, ends[1], parent);
+        become(options, options->log_fd > 0 ? options->log_fd : ends[1]);
     }
-    int failure = errno;
-    if (ends[1] >= 0) {
+    if (options->reads) {
         (void)close(ends[1]);
     }
     if (pid < 0) {
-        sl_log_error("cannot start %s: %s", options->argv[0], strerror(failure));
-        if (ends[0] >= 0) {
+        if (options->reads) {
             (void)close(ends[0]);
         }
         return SL_ERR_IO;
@@ -123,13 +134,7 @@ int sl_bench_child_start(const struct sl_bench_child_options *options, struct sl
 
 static uint64_t now_ms(void)
 {
-    return sl_clock_now_ns(sl_clock_system()) / SL_CLOCK_NS_PER_MS;
-}
-
-static void sleep_ms(uint32_t ms)
-{
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    (void)nanosleep(&time, NULL);
+    return sl_bench_now_ns() / SL_CLOCK_NS_PER_MS;
 }
 
 static void forget(struct sl_bench_child *child)
@@ -147,7 +152,7 @@ static bool ended_by(const struct sl_bench_child *child, uint64_t deadline_ms, i
         if (now_ms() >= deadline_ms) {
             return false;
         }
-        sleep_ms(LOOK_EVERY_MS);
+        sl_bench_sleep_ns(LOOK_EVERY_NS);
     }
     return true;
 }
@@ -271,25 +276,27 @@ int sl_bench_child_collect(struct sl_bench_child *child, uint32_t timeout_ms, ch
 
 /* ---- Ports ----------------------------------------------------------------------------------- */
 
-static bool is_free(uint16_t port)
+/* Whether `attempt`, bind or connect, succeeds with the port of loopback. */
+static bool can(int (*attempt)(int, const struct sockaddr *, socklen_t), uint16_t port)
 {
     const struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool bound = fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool done = fd >= 0 && attempt(fd, (const struct sockaddr *)(const void *)&address,
+                                         sizeof address) == 0;
     if (fd >= 0) {
         (void)close(fd);
     }
-    return bound;
+    return done;
 }
 
 /* Below the range from which the kernel takes ports for outgoing connections. */
 int sl_bench_child_port(uint16_t *port)
 {
-    uint64_t seed = (uint64_t)getpid() << 32 ^ sl_clock_now_ns(sl_clock_system());
+    uint64_t seed = (uint64_t)getpid() << 32 ^ sl_bench_now_ns();
     for (uint32_t i = 0; i < PORT_TRIES; i++) {
         uint16_t drawn = (uint16_t)(PORT_FIRST + sl_hash_random(&seed) % PORT_COUNT);
-        if (is_free(drawn)) {
+        if (can(bind, drawn)) {
             *port = drawn;
             return 0;
         }
@@ -300,19 +307,87 @@ int sl_bench_child_port(uint16_t *port)
 
 int sl_bench_child_listens(uint16_t port, uint32_t timeout_ms)
 {
-    const struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    uint64_t deadline_ms = now_ms() + timeout_ms;
-    do {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        bool there = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
-        if (fd >= 0) {
-            (void)close(fd);
+    const uint64_t deadline_ms = now_ms() + timeout_ms;
+    while (!can(connect, port)) {
+        if (now_ms() >= deadline_ms) {
+            return SL_ERR_DEADLINE;
         }
-        if (there) {
-            return 0;
+        sl_bench_sleep_ns(LOOK_EVERY_NS);
+    }
+    return 0;
+}
+
+/* ---- Folders ------------------------------------------------------------------------------------
+ */
+
+#define REMOVALS_MAX     100
+#define REMOVAL_PAUSE_US 10000
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    (void)status;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+/* A process that removes the folder when we end, however that happens: it waits for the end of a
+ * pipe whose other end only we have. Signals are blocked: Ctrl-C is not for it. */
+static int start_cleaner(struct sl_bench_scratch *scratch)
+{
+    int ends[2];
+    char byte;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return SL_ERR_IO;
+    }
+    (void)fflush(NULL); /* what is buffered is ours to write, once */
+    scratch->cleaner = fork();
+    if (scratch->cleaner == 0) {
+        (void)close(ends[1]);
+        while (read(ends[0], &byte, 1) < 0 && errno == EINTR) {
         }
-        sleep_ms(LOOK_EVERY_MS);
-    } while (now_ms() < deadline_ms);
-    return SL_ERR_DEADLINE;
+        /* Other processes end with us, but a moment later, and may write once more. */
+        for (uint32_t i = 0; i < REMOVALS_MAX && access(scratch->path, F_OK) == 0; i++) {
+            (void)usleep(i > 0 ? REMOVAL_PAUSE_US : 0);
+            (void)nftw(scratch->path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        }
+        _exit(0);
+    }
+    (void)close(ends[0]);
+    scratch->pipe = ends[1];
+    return scratch->cleaner < 0 ? SL_ERR_IO : 0;
+}
+
+/* No signal comes between the making of the folder and that of who removes it. */
+int sl_bench_scratch_init(struct sl_bench_scratch *scratch, const char *parent, const char *name)
+{
+    const char *where = parent == NULL ? getenv("TMPDIR") : parent;
+    sigset_t all, before;
+    where = where == NULL || where[0] == '\0' ? "/tmp" : where;
+    *scratch = (struct sl_bench_scratch){0};
+    (void)snprintf(scratch->path, sizeof scratch->path, "%s/starling-bench-%s-XXXXXX", where, name);
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before);
+    int err = 0;
+    if (mkdtemp(scratch->path) == NULL) {
+        sl_log_error("no folder can be made in %s: %s", where, strerror(errno));
+        scratch->path[0] = '\0';
+        err = SL_ERR_IO;
+    } else if (start_cleaner(scratch) != 0) {
+        sl_log_error("no process can be started: %s", strerror(errno));
+        err = SL_ERR_IO;
+    }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return err;
+}
+
+void sl_bench_scratch_fini(struct sl_bench_scratch *scratch)
+{
+    if (scratch->cleaner > 0) {
+        (void)close(scratch->pipe);
+        (void)waitpid(scratch->cleaner, NULL, 0);
+    } else if (scratch->path[0] != '\0') {
+        (void)rmdir(scratch->path); /* nothing is in it yet */
+    }
+    *scratch = (struct sl_bench_scratch){0};
 }

@@ -4,6 +4,7 @@
 #ifndef SL_BENCH_CHILD_H
 #define SL_BENCH_CHILD_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,11 +19,25 @@ struct sl_bench_child {
     int out;   /* read end of its standard output; -1: it goes to /dev/null */
 };
 
+/* A command line, with NULL at its end. Zeros: empty. Not to be copied. */
+struct sl_bench_arguments {
+    const char *items[64];
+    char text[8192];
+    uint32_t count, used;
+};
+
+/* One more argument. What does not fit is an assertion. */
+void sl_bench_arguments_add(struct sl_bench_arguments *arguments, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 struct sl_bench_child_options {
     const char *const *argv;        /* up to NULL; argv[0] is a path */
     const char *const *environment; /* "NAME=value" up to NULL, put over ours; or NULL */
+    const char *const *without;     /* names of our variables that it must not have; or NULL */
     int core;                       /* that it is pinned to with all its threads; -1: any */
+    const cpu_set_t *cores;         /* several, in its place; or NULL */
     bool reads;                     /* its standard output is read */
+    int log_fd; /* where its standard output and error go: it then runs in "/"; 0: nowhere */
 };
 
 /* Where the program is: on the PATH, and in /usr/sbin and /sbin, which need not be on it. */
@@ -53,5 +68,20 @@ int sl_bench_child_port(uint16_t *port);
 
 /* Until somebody listens there. Errors: DEADLINE. */
 int sl_bench_child_listens(uint16_t port, uint32_t timeout_ms);
+
+/* A folder for a benchmark's files, which is removed when the benchmark ends, however that happens.
+ * One thread. */
+struct sl_bench_scratch {
+    char path[SL_BENCH_PATH_BYTES - 64]; /* room for a name in it */
+    pid_t cleaner;                       /* 0: none */
+    int pipe;
+};
+
+/* Makes a folder "starling-bench-NAME-…" in `parent`; NULL: in $TMPDIR or /tmp. Errors, logged: IO;
+ * in any case *scratch needs fini. */
+int sl_bench_scratch_init(struct sl_bench_scratch *scratch, const char *parent, const char *name);
+
+/* Removes it with all that is in it, and waits for that. Does nothing with one of zeros. */
+void sl_bench_scratch_fini(struct sl_bench_scratch *scratch);
 
 #endif

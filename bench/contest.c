@@ -1,7 +1,9 @@
 #include "bench/contest.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -108,32 +110,61 @@ int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count
     return 0;
 }
 
-int sl_bench_contest_report(const struct sl_bench_contest *contest,
+uint32_t sl_bench_contest_add(struct sl_bench_contest *contest,
+                              const struct sl_bench_contestant *contestant, const char *format, ...)
+{
+    sl_assert(contest->owns || contest->count == 0);
+    char *name = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vasprintf(&name, format, arguments);
+    va_end(arguments);
+    void *grown =
+        realloc(contest->contestants, (contest->count + 1) * sizeof *contest->contestants);
+    if (length < 0 || grown == NULL) {
+        sl_log_error("no memory for the contestants");
+        exit(1);
+    }
+    contest->owns = true;
+    contest->contestants = grown;
+    contest->contestants[contest->count] = *contestant;
+    contest->contestants[contest->count].name = name;
+    return contest->count++;
+}
+
+int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchmark,
+                            const char *setting,
+                            void (*conclude)(void *ctx, struct sl_bench_report *report), void *ctx,
                             const struct sl_bench_common *common)
 {
     struct sl_bench_report *report;
-    int err = sl_bench_report_create(contest->benchmark, contest->setting, &report);
+    int err = sl_bench_report_create(benchmark, setting, &report);
     if (err != 0) {
         sl_log_error("no memory for the report");
         return err;
     }
     err = sl_bench_contest_run(contest->contestants, contest->count, common, report);
-    if (err == 0 && contest->conclude != NULL) {
-        contest->conclude(contest->ctx, report);
-    }
     if (err == 0) {
-        err = sl_bench_report_finish(report, common);
+        conclude(ctx, report);
     }
+    err = err != 0 ? err : sl_bench_report_finish(report, common);
     sl_bench_report_destroy(&report);
+    for (uint32_t i = 0; contest->owns && i < contest->count; i++) {
+        free((char *)(uintptr_t)contest->contestants[i].name);
+    }
+    if (contest->owns) {
+        free(contest->contestants);
+        contest->contestants = NULL;
+        contest->count = 0;
+    }
     return err;
 }
 
-const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_contestant *contestants,
-                                                      uint32_t count, const char *name,
-                                                      const char *quantity)
+const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_contest *contest,
+                                                      const char *name, const char *quantity)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        const struct sl_bench_contestant *contestant = &contestants[i];
+    for (uint32_t i = 0; i < contest->count; i++) {
+        const struct sl_bench_contestant *contestant = &contest->contestants[i];
         for (uint32_t q = 0; q < contestant->quantity_count; q++) {
             if (strcmp(contestant->name, name) == 0 &&
                 strcmp(contestant->quantities[q].name, quantity) == 0) {
@@ -144,12 +175,12 @@ const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_cont
     return NULL;
 }
 
-void sl_bench_contest_ratio(const struct sl_bench_contestant *contestants, uint32_t count,
-                            struct sl_bench_report *report, const char *quantity, const char *name,
-                            const char *other, double least, double most)
+void sl_bench_contest_ratio(const struct sl_bench_contest *contest, struct sl_bench_report *report,
+                            const char *quantity, const char *name, const char *other, double least,
+                            double most)
 {
-    const struct sl_bench_figure *a = sl_bench_contest_figure(contestants, count, name, quantity);
-    const struct sl_bench_figure *b = sl_bench_contest_figure(contestants, count, other, quantity);
+    const struct sl_bench_figure *a = sl_bench_contest_figure(contest, name, quantity);
+    const struct sl_bench_figure *b = sl_bench_contest_figure(contest, other, quantity);
     char text[2 * SL_BENCH_NAME_BYTES + 8];
     (void)snprintf(text, sizeof text, "%s / %s", name, other);
     if (a != NULL && b != NULL) {

@@ -4,6 +4,8 @@
 #ifndef SL_BENCH_CONTEST_H
 #define SL_BENCH_CONTEST_H
 
+#include <stdbool.h>
+
 #include "bench/report.h"
 
 #define SL_BENCH_QUANTITIES_MAX 8
@@ -30,31 +32,36 @@ struct sl_bench_contestant {
 int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count,
                          const struct sl_bench_common *common, struct sl_bench_report *report);
 
+/* A benchmark that is one contest. Zeros: no contestants yet. */
+struct sl_bench_contest {
+    struct sl_bench_contestant *contestants;
+    uint32_t count;
+    bool owns; /* the contestants, since sl_bench_contest_add added them */
+};
+
+/* One more contestant, with this name; the others may move. Ends the program when memory is short.
+ * Returns its index. */
+uint32_t sl_bench_contest_add(struct sl_bench_contest *contest,
+                              const struct sl_bench_contestant *contestant, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* What the contestant of this name was found to do; NULL: it was not among them. quantity: the name
  * of one of its own, "bytes". */
-const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_contestant *contestants,
-                                                      uint32_t count, const char *name,
-                                                      const char *quantity);
+const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_contest *contest,
+                                                      const char *name, const char *quantity);
 
 /* "name / other" into the report, where both were measured; least, most: as
  * sl_bench_report_ratio has them. */
-void sl_bench_contest_ratio(const struct sl_bench_contestant *contestants, uint32_t count,
-                            struct sl_bench_report *report, const char *quantity, const char *name,
-                            const char *other, double least, double most);
+void sl_bench_contest_ratio(const struct sl_bench_contest *contest, struct sl_bench_report *report,
+                            const char *quantity, const char *name, const char *other, double least,
+                            double most);
 
-/* A benchmark that is one contest. */
-struct sl_bench_contest {
-    const char *benchmark, *setting; /* of the report */
-    struct sl_bench_contestant *contestants;
-    uint32_t count;
-    /* Adds to the report what the figures are held against; NULL: nothing. */
-    void (*conclude)(void *ctx, struct sl_bench_report *report);
-    void *ctx;
-};
-
-/* The report of the contest, from its creation to its end. Errors, logged: of the first run that
- * failed, NO_MEMORY, and those of sl_bench_report_finish. */
-int sl_bench_contest_report(const struct sl_bench_contest *contest,
+/* The report of the contest, from its creation to its end; contestants that were added are gone
+ * then. conclude adds to it what the figures are held against. Errors, logged: of the first run
+ * that failed, NO_MEMORY, and those of sl_bench_report_finish. */
+int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchmark,
+                            const char *setting,
+                            void (*conclude)(void *ctx, struct sl_bench_report *report), void *ctx,
                             const struct sl_bench_common *common);
 
 #endif

@@ -1,5 +1,4 @@
-#include "bench/exchange.h"
-
+/* starling-bench pull, push and pushpull: requests for rows to a real ps. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "bench/load_internal.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
+#include "bench/workload.h"
 #include "core/log.h"
 
 #define CELLS_MAX 64
@@ -41,19 +41,6 @@ struct bench {
 };
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
-
-int sl_bench_exchange_numbers(const char *benchmark, const char *flag, const char *text,
-                              uint32_t least, uint32_t most, struct sl_bench_numbers *out)
-{
-    uint64_t values[SL_BENCH_NUMBERS_MAX];
-    *out = (struct sl_bench_numbers){0};
-    int err = sl_bench_list(benchmark, flag, text, least, most, values, SL_BENCH_NUMBERS_MAX,
-                            &out->count);
-    for (uint32_t i = 0; i < out->count; i++) {
-        out->items[i] = (uint32_t)values[i];
-    }
-    return err;
-}
 
 static void set_defaults(struct options *options, enum sl_bench_operation operation)
 {
@@ -93,15 +80,16 @@ static uint64_t all_connections(const struct options *options)
 static int read_numbers(struct options *options)
 {
     const char *name = NAMES[options->operation];
-    int err = sl_bench_exchange_numbers(name, "keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
-                                        &options->keys);
+    int err = sl_bench_list(name, "keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
+                            options->keys.items, SL_BENCH_NUMBERS_MAX, &options->keys.count);
     if (err == 0) {
-        err = sl_bench_exchange_numbers(name, "depth", options->depth_text, 1,
-                                        SL_BENCH_LOAD_DEPTH_MAX, &options->depths);
+        err = sl_bench_list(name, "depth", options->depth_text, 1, SL_BENCH_LOAD_DEPTH_MAX,
+                            options->depths.items, SL_BENCH_NUMBERS_MAX, &options->depths.count);
     }
     if (err == 0) {
-        err = sl_bench_exchange_numbers(name, "connections", options->connections_text, 1,
-                                        SL_LIMIT_CONNECTIONS, &options->connections);
+        err = sl_bench_list(name, "connections", options->connections_text, 1, SL_LIMIT_CONNECTIONS,
+                            options->connections.items, SL_BENCH_NUMBERS_MAX,
+                            &options->connections.count);
     }
     if (err == 0 && combinations(options) > CELLS_MAX) {
         (void)fprintf(stderr, "starling-bench %s: %u combinations, more than %d\n", name,
@@ -125,15 +113,11 @@ static int parse(struct options *options, int argc, char **argv)
                       "Requests under way on each connection, 1 to 128."),
         sl_bench_text("connections", &options->connections_text, "N,...",
                       "Connections to each shard. Everything is measured with each combination."),
-        {.kind = SL_CLI_F64,
-         .name = "rate",
-         .target = &options->rate,
-         .metavar = "X",
-         .help = "Requests a second over all connections, due at fixed intervals whatever the "
-                 "server does, with latency counted from when they were due; 0: each reply lets "
-                 "the next go.",
-         .least = 0,
-         .most = 1e9},
+        sl_bench_real(
+            "rate", &options->rate, 0, 1e9,
+            "Requests a second over all connections, due at fixed intervals whatever the "
+            "server does, with latency counted from when they were due; 0: each reply lets "
+            "the next go."),
         sl_bench_choice("distribution", &options->distribution, SL_BENCH_DISTRIBUTION_CHOICES,
                         "Of the keys."),
         sl_bench_exponent("zipf", &options->zipf),
@@ -161,24 +145,15 @@ static int parse(struct options *options, int argc, char **argv)
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-struct sl_table_spec sl_bench_exchange_table(uint32_t dim, enum sl_optimizer_kind optimizer)
-{
-    struct sl_table_spec spec = {
-        .kind = SL_TABLE_SPARSE,
-        .dim = dim,
-        .optimizer = sl_optimizer_defaults(optimizer),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
-    };
-    (void)snprintf(spec.name, sizeof spec.name, "bench-%u-%d", dim, (int)optimizer);
-    return spec;
-}
-
 static struct sl_bench_load_options load_options(const struct options *options)
 {
+    char name[32];
+    (void)snprintf(name, sizeof name, "bench-%llu-%d", (unsigned long long)options->dim,
+                   options->optimizer);
     return (struct sl_bench_load_options){
         .coordinator = options->coordinator,
-        .table = sl_bench_exchange_table((uint32_t)options->dim,
-                                         (enum sl_optimizer_kind)options->optimizer),
+        .table =
+            sl_bench_rows_table(name, options->dim, (enum sl_optimizer_kind)options->optimizer),
         .operation = options->operation,
         .distribution = (enum sl_bench_distribution)options->distribution,
         .rows = options->rows,
@@ -194,12 +169,10 @@ static void add_cell(struct bench *bench, uint32_t keys, uint32_t depth, uint32_
 {
     const struct options *options = &bench->options;
     struct sl_bench_cell *cell = &bench->cells[bench->cell_count];
-    *cell = (struct sl_bench_cell){
-        .options = load_options(options),
-        .ps = bench->ps,
-        .load_count = 1,
-        .cores = {options->common.client_core},
-    };
+    *cell = (struct sl_bench_cell){.options = load_options(options),
+                                   .ps = bench->ps,
+                                   .load_count = 1,
+                                   .cores = {options->common.client_core}};
     cell->options.keys = keys;
     cell->options.depth = depth;
     cell->options.connections = connections;
@@ -219,9 +192,9 @@ static int add_cells(struct bench *bench)
     }
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t rest = i / options->connections.count;
-        add_cell(bench, options->keys.items[rest / options->depths.count],
-                 options->depths.items[rest % options->depths.count],
-                 options->connections.items[i % options->connections.count]);
+        add_cell(bench, (uint32_t)options->keys.items[rest / options->depths.count],
+                 (uint32_t)options->depths.items[rest % options->depths.count],
+                 (uint32_t)options->connections.items[i % options->connections.count]);
     }
     return 0;
 }
@@ -269,18 +242,13 @@ static int measure(struct bench *bench)
                    options->coordinator != NULL ? options->coordinator : "a ps of its own",
                    options->reactors, options->reactors == 1 ? "" : "s",
                    options->congestion != NULL ? options->congestion : "the system's");
-    const struct sl_bench_contest contest = {
-        .benchmark = NAMES[options->operation],
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->cell_count,
-        .conclude = add_latencies,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants,
+                                       .count = bench->cell_count};
+    return sl_bench_contest_report(&contest, NAMES[options->operation], setting, add_latencies,
+                                   bench, &options->common);
 }
 
-int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **argv)
+static int exchange(enum sl_bench_operation operation, int argc, char **argv)
 {
     struct bench bench = {0};
     set_defaults(&bench.options, operation);
@@ -289,12 +257,8 @@ int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **ar
         return parsed == SL_CLI_EXIT_OK ? 0 : 2;
     }
     int err = start_ps(&bench);
-    if (err == 0) {
-        err = add_cells(&bench);
-    }
-    if (err == 0) {
-        err = measure(&bench);
-    }
+    err = err != 0 ? err : add_cells(&bench);
+    err = err != 0 ? err : measure(&bench);
     for (uint32_t i = 0; i < bench.cell_count; i++) {
         sl_bench_cell_fini(&bench.cells[i]);
     }
@@ -302,4 +266,19 @@ int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **ar
     free(bench.cells);
     free(bench.contestants);
     return err == 0 ? 0 : 1;
+}
+
+int sl_bench_pull_run(int argc, char **argv)
+{
+    return exchange(SL_BENCH_PULL, argc, argv);
+}
+
+int sl_bench_push_run(int argc, char **argv)
+{
+    return exchange(SL_BENCH_PUSH, argc, argv);
+}
+
+int sl_bench_pushpull_run(int argc, char **argv)
+{
+    return exchange(SL_BENCH_PUSH_PULL, argc, argv);
 }

@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include "bench/fork.h"
-#include "bench/touch.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/endpoint.h"
 #include "core/log.h"
 #include "net/transport.h"
@@ -16,9 +15,13 @@
 #define START_MS        30000
 #define SLACK_MS        30000 /* how much longer than asked a run may take */
 #define REASON_BYTES    256
+#define LINE_BYTES      64U
 
 /* A frame's memory is the transport's until `sent`, which may come after the answer. */
 #define SLOTS_OF(depth) (2 * (uint64_t)(depth))
+
+/* A slot has the header at the end of its first line, so that the payload begins a line. */
+#define HEADER_AT       (LINE_BYTES - SL_FRAME_HEADER_BYTES)
 
 /* One of the two, in its process. */
 struct side {
@@ -26,7 +29,9 @@ struct side {
     struct sl_reactor *reactor;
     struct sl_transport *transport;
     struct sl_conn *conn;
-    uint8_t *slots;           /* [SLOTS_OF(depth)][bytes] */
+    uint32_t sends, receives; /* bytes of payload */
+    uint8_t *slots;           /* [SLOTS_OF(depth)][slot_bytes()] */
+    uint8_t *sink;            /* of a long frame */
     uint64_t taken, reported; /* frames of ours that the transport has, or had */
     uint64_t due;             /* that are to be sent in all */
     uint64_t received;
@@ -49,48 +54,63 @@ struct word {
     struct sl_bench_frames_result result;
 };
 
-static uint64_t now_ns(void)
-{
-    return sl_clock_now_ns(sl_clock_system());
-}
-
 /* ---- Sending --------------------------------------------------------------------------------- */
 
-static void write_frame(const struct side *side, uint64_t index, enum sl_frame_type type)
+static size_t slot_bytes(const struct side *side)
 {
-    const struct sl_frame header = {
-        .payload_bytes = side->frames->bytes - SL_FRAME_HEADER_BYTES,
-        .type = (uint8_t)type,
-        .request_id = index + 1,
-        .budget_us = type == SL_FRAME_REQUEST,
-    };
-    const uint64_t slot = index % SLOTS_OF(side->frames->depth);
-    uint8_t *frame = side->slots + slot * side->frames->bytes;
-    sl_frame_encode(&header, frame);
-    if (side->frames->touched) {
-        memset(frame + SL_FRAME_HEADER_BYTES, 0, header.payload_bytes);
-        memcpy(frame + SL_FRAME_HEADER_BYTES, &index, sizeof index);
+    const size_t line = LINE_BYTES;
+    return line + (side->sends + line - 1) / line * line;
+}
+
+static bool is_long(uint32_t payload_bytes)
+{
+    return payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES;
+}
+
+/* A word of each line. What is not written was 0 from the beginning. */
+static void touch(uint8_t *payload, uint32_t bytes, uint64_t index)
+{
+    for (uint32_t at = 0; at < bytes; at += LINE_BYTES) {
+        const uint64_t word = (index << 32) + at;
+        memcpy(payload + at, &word, sizeof word);
     }
 }
 
-/* Whether it is what was written, where that is looked at. */
-static bool is_sound(const struct side *side, const struct sl_transport_message *message)
+/* Whether the sum of all words is that of what was written. */
+static bool is_touched(const uint8_t *payload, uint32_t bytes, uint64_t index)
 {
-    return !side->frames->touched ||
-           (message->header.payload_bytes == side->frames->bytes - SL_FRAME_HEADER_BYTES &&
-            sl_bench_touch_read(message->payload, message->header.payload_bytes) ==
-                message->header.request_id - 1);
+    const uint64_t lines = (bytes + LINE_BYTES - 1) / LINE_BYTES;
+    uint64_t sum = lines * (index << 32) + LINE_BYTES * (lines * (lines - 1) / 2);
+    for (uint32_t at = 0; at < bytes; at += (uint32_t)sizeof sum) {
+        uint64_t word;
+        memcpy(&word, payload + at, sizeof word);
+        sum -= word;
+    }
+    return sum == 0;
 }
 
 static bool send_one(struct side *side, bool is_client)
 {
     const uint64_t slot = side->taken % SLOTS_OF(side->frames->depth);
-    const struct sl_transport_frame frame = {
-        .head = side->slots + slot * side->frames->bytes,
-        .head_bytes = side->frames->bytes,
-        .cookie = side,
+    uint8_t *head = side->slots + slot * slot_bytes(side) + HEADER_AT;
+    uint8_t *payload = head + SL_FRAME_HEADER_BYTES;
+    const struct sl_frame header = {
+        .payload_bytes = side->sends,
+        .type = is_client ? SL_FRAME_REQUEST : SL_FRAME_REPLY,
+        .request_id = side->taken + 1,
+        .budget_us = is_client,
     };
-    write_frame(side, side->taken, is_client ? SL_FRAME_REQUEST : SL_FRAME_REPLY);
+    struct sl_transport_frame frame = {
+        .head = head, .head_bytes = SL_FRAME_HEADER_BYTES + side->sends, .cookie = side};
+    if (is_long(side->sends)) {
+        frame.head_bytes = SL_FRAME_HEADER_BYTES;
+        frame.payload = payload;
+        frame.payload_bytes = side->sends;
+    }
+    sl_frame_encode(&header, head);
+    if (side->frames->touched) {
+        touch(payload, side->sends, side->taken);
+    }
     if (is_client) {
         side->since_ns[slot] = side->last_ns;
     }
@@ -99,6 +119,14 @@ static bool send_one(struct side *side, bool is_client)
     }
     side->taken++;
     return true;
+}
+
+/* Whether it is what was written, where that is looked at. */
+static bool is_sound(const struct side *side, const struct sl_transport_message *message)
+{
+    return !side->frames->touched ||
+           (message->header.payload_bytes == side->receives &&
+            is_touched(message->payload, side->receives, message->header.request_id - 1));
 }
 
 static void send_due(struct side *side, bool is_client)
@@ -127,20 +155,18 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 {
     struct side *side = ctx;
     side->conn = conn;
-    side->last_ns = now_ns();
+    side->last_ns = sl_bench_now_ns();
     side->warm_ns += side->last_ns;
     side->end_ns += side->last_ns;
     side->due = side->frames->depth;
     send_due(side, true);
 }
 
-/* Frames are shorter than what a transport asks for. */
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
+    const struct side *side = ctx;
     (void)conn;
-    (void)header;
-    return NULL;
+    return header->payload_bytes == side->receives ? side->sink : NULL;
 }
 
 /* An answer: what it answers has been received, and as many may follow. The first one behind the
@@ -154,7 +180,7 @@ static void take_answer(struct side *side)
         side->counted += side->first_ns != 0 ? side->each : 0;
         return;
     }
-    side->last_ns = now_ns();
+    side->last_ns = sl_bench_now_ns();
     if (side->first_ns != 0) {
         side->counted += side->each;
         if (timed) {
@@ -231,6 +257,28 @@ static bool is_closed(void *ctx)
     return ((const struct side *)ctx)->closed;
 }
 
+/* Zeros. */
+static int allocate(size_t bytes, uint8_t **out)
+{
+    *out = aligned_alloc(LINE_BYTES, bytes);
+    if (*out == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memset(*out, 0, bytes);
+    return 0;
+}
+
+/* The answer to a long frame is short. */
+static int allocate_side(struct side *side)
+{
+    const uint32_t request = side->frames->bytes - SL_FRAME_HEADER_BYTES;
+    const uint32_t answer = is_long(request) ? SL_BENCH_FRAMES_ANSWER_BYTES : request;
+    side->sends = is_client(side) ? request : answer;
+    side->receives = is_client(side) ? answer : request;
+    const int err = allocate(SLOTS_OF(side->frames->depth) * slot_bytes(side), &side->slots);
+    return err != 0 || !is_long(side->receives) ? err : allocate(side->receives, &side->sink);
+}
+
 static int open_side(struct side *side, enum sl_endpoint_scheme scheme)
 {
     const struct sl_bench_frames *frames = side->frames;
@@ -241,15 +289,19 @@ static int open_side(struct side *side, enum sl_endpoint_scheme scheme)
     }
     const uint32_t quarter = frames->depth / 4;
     side->each = frames->answers || quarter == 0 ? 1 : quarter;
-    side->slots = calloc(SLOTS_OF(frames->depth), frames->bytes);
     const struct sl_reactor_options options = {
         .name = "frames", .core = -1, .polling = frames->polling};
     const struct sl_transport_options of_transport = {.rdma_device = frames->rdma_device,
                                                       .dpdk = is_client(side) ? frames->of_client
                                                                               : frames->of_server};
-    int err = side->slots == NULL ? SL_ERR_NO_MEMORY : sl_reactor_create(&options, &side->reactor);
+    int err = allocate_side(side);
+    err = err != 0 ? err : sl_reactor_create(&options, &side->reactor);
     err = err != 0 ? err : sl_reactor_attach(side->reactor);
-    return err != 0 ? err : sl_transport_open(ops, side->reactor, &of_transport, &side->transport);
+    err = err != 0 ? err : sl_transport_open(ops, side->reactor, &of_transport, &side->transport);
+    return err != 0 || !is_long(side->sends)
+               ? err
+               : sl_transport_memory_register(side->transport, side->slots,
+                                              SLOTS_OF(frames->depth) * slot_bytes(side));
 }
 
 /* The end of its process frees what is left. */
@@ -290,8 +342,8 @@ static void request(const struct sl_bench_frames *frames, const struct sl_endpoi
 {
     struct side side = {
         .frames = frames,
-        .warm_ns = (uint64_t)(common->warm_up * (double)SL_CLOCK_NS_PER_S),
-        .end_ns = (uint64_t)((common->warm_up + common->seconds) * (double)SL_CLOCK_NS_PER_S),
+        .warm_ns = sl_bench_ns(common->warm_up),
+        .end_ns = sl_bench_ns(common->warm_up + common->seconds),
     };
     struct word word = {.err = ask(&side, server)};
     if (word.err == 0) {
@@ -343,7 +395,7 @@ int sl_bench_frames_run(const struct sl_bench_frames *frames, const struct sl_be
 {
     sl_assert(frames->bytes >= SL_FRAME_HEADER_BYTES);
     sl_assert(frames->bytes <= SL_BENCH_FRAMES_BYTES_MAX);
-    sl_assert(frames->bytes % 8 == 0);
+    sl_assert(frames->bytes % SL_FRAME_HEADER_BYTES == 0);
     sl_assert(frames->depth >= 1);
     sl_assert(frames->depth <= SL_BENCH_FRAMES_DEPTH_MAX);
     static struct word word;

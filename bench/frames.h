@@ -11,21 +11,23 @@
 #include "core/metric.h"
 #include "net/dpdk/dpdk.h"
 
-#define SL_BENCH_FRAMES_BYTES_MAX  4096
-#define SL_BENCH_FRAMES_DEPTH_MAX  4096
-#define SL_BENCH_FRAMES_RATE_READS 32
+#define SL_BENCH_FRAMES_BYTES_MAX    ((64U << 20) + 32)
+#define SL_BENCH_FRAMES_ANSWER_BYTES 32
+#define SL_BENCH_FRAMES_DEPTH_MAX    4096
+#define SL_BENCH_FRAMES_RATE_READS   32
 
 struct sl_bench_frames {
     const char *endpoint;    /* where the server listens: "rdma://10.0.0.1:0" */
     const char *rdma_device; /* NULL: any */
     const struct sl_dpdk_options *of_server, *of_client; /* DPDK only */
-    uint32_t bytes; /* of a frame, 32 of header included, to 4096 */
+    uint32_t bytes; /* of a frame, 32 of header included: 64, or 16 KiB and more for long ones */
     uint32_t depth; /* frames under way, to 4096 */
-    bool answers;   /* each is answered by one as long; else each quarter of the depth, or each when
-                     * that is less: so that those which count have been received by the program */
+    bool answers;   /* each is answered by one as long, or a short one when it is long; else each
+                     * quarter of the depth, or each when that is less: so that those which count
+                     * have been received by the program */
     bool rate_only; /* the clock is read with one answer in SL_BENCH_FRAMES_RATE_READS, and no
                        latency is told */
-    bool touched;   /* payloads are written and read, word by word */
+    bool touched;   /* a word of each line of a payload is written, and every word is read */
     bool polling;   /* both sides spin; else they sleep as soon as there is nothing to do */
 };
 

@@ -3,7 +3,6 @@
  * test_ipc_benchmark. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/bare.h"
@@ -12,9 +11,7 @@
 #include "bench/ipc_workers.h"
 #include "bench/options.h"
 #include "core/assert.h"
-#include "core/log.h"
 
-#define REASON_BYTES    512
 #define SETTING_BYTES   512
 
 #define CROWD_LEN       1024 /* bytes of a key's array with many workers */
@@ -36,7 +33,7 @@ static const char *const TRANSPORTS[WAYS] = {[SHM] = "shared memory", [TCP] = "T
 static const char *const WAY_NAMES[WAYS] = {[SHM] = "shm", [TCP] = "tcp"};
 
 /* Of each length by both ways, memcpy and ps-lite; round trips; crowds. */
-#define CONTESTANTS_MAX (SL_BENCH_IPC_LENS_MAX * (WAYS + 2) + 2 * WAYS + 2)
+#define ENTRIES_MAX (SL_BENCH_IPC_LENS_MAX * (WAYS + 2) + 2 * WAYS + 2)
 
 /* What ps-lite did on the machine that the targets were set on, by TCP over loopback: goodput of
  * push_pull with 40 keys under way, 1 worker, the better of dmlc's and BytePS's; and messages a
@@ -45,91 +42,83 @@ struct peer {
     uint64_t len;
     double goodput; /* Gb/s */
 };
-static const struct peer PSLITE[] = {
-    {4ULL << 10, 1.13}, {64ULL << 10, 4.9},  {1ULL << 20, 12.2},
-    {4ULL << 20, 11.6}, {16ULL << 20, 12.6},
-};
+static const struct peer PSLITE[] = {{4ULL << 10, 1.13},
+                                     {64ULL << 10, 4.9},
+                                     {1ULL << 20, 12.2},
+                                     {4ULL << 20, 11.6},
+                                     {16ULL << 20, 12.6}};
+#define PSLITE_LENS    (sizeof PSLITE / sizeof PSLITE[0])
 #define PSLITE_KEYS    40
 #define PSLITE_WORKERS 8
 #define PSLITE_CROWD   66000.0 /* 1/s */
 
 struct options {
     struct sl_bench_pslite_load load;
-    bool has_len, has_repeat;
     uint64_t lens[SL_BENCH_IPC_LENS_MAX];
-    uint32_t len_count;
+    uint32_t len_count, repeat; /* repeat 0: as many rounds as the time allows */
     uint64_t workers;
     int part, handler, polling;
     const char *congestion;
     struct sl_bench_common common;
 };
 
-struct bench;
-
+/* What a contestant runs: turns of workers, a memcpy, or nothing, being a constant. */
 struct entry {
-    struct bench *bench;
-    enum way way;
-    uint32_t len;                       /* which one */
-    struct sl_bench_bare_memory memory; /* of a memcpy */
-    double constant;                    /* of a peer */
-    char name[SL_BENCH_NAME_BYTES];
+    const struct options *options;
+    struct sl_bench_ipc_workers *workers;
+    uint64_t len;
+    struct sl_bench_ipc_turn turn;
+    double constant;
 };
 
 struct bench {
     struct options options;
     struct sl_bench_ipc_workers *pairs[WAYS], *crowds[WAYS]; /* 1:1; many workers */
-    struct entry entries[CONTESTANTS_MAX];
-    struct sl_bench_contestant contestants[CONTESTANTS_MAX];
-    uint32_t count;
+    struct entry entries[ENTRIES_MAX];
+    struct sl_bench_contest contest;
 };
 
 static const struct sl_bench_quantity GOODPUT[] = {{"goodput", "Gb/s"}, {"time per key", "us"}};
 static const struct sl_bench_quantity MESSAGES[] = {{"messages", "1/s"}};
 static const struct sl_bench_quantity TRIPS[] = {{"p50", "us"}, {"p99", "us"}};
-static const struct sl_bench_quantity P50[] = {{"p50", "us"}};
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-static void tell_goodput(double keys_per_s, uint64_t len, double *values)
-{
-    values[0] = keys_per_s * 8 * (double)len / 1e9;
-    values[1] = 1e6 / keys_per_s;
-}
-
-static int run_turn(struct sl_bench_ipc_workers *workers, const struct entry *entry,
-                    enum sl_bench_ipc_what what, const struct sl_bench_common *common,
+static int run_turn(const struct entry *entry, const struct sl_bench_common *common,
                     struct sl_bench_ipc_result *result)
 {
-    const struct options *options = &entry->bench->options;
-    const struct sl_bench_ipc_turn turn = {
-        .what = what,
-        .mode = options->load.mode,
-        .len = entry->len,
-        .repeat = options->has_repeat ? options->load.repeat : 0,
-        .warm_up = common->warm_up,
-        .seconds = common->seconds,
-    };
-    return sl_bench_ipc_workers_run(workers, &turn, result);
+    struct sl_bench_ipc_turn turn = entry->turn;
+    turn.mode = entry->options->load.mode;
+    turn.repeat = entry->options->repeat;
+    turn.warm_up = common->warm_up;
+    turn.seconds = common->seconds;
+    return sl_bench_ipc_workers_run(entry->workers, &turn, result);
 }
 
-static int run_pair(void *ctx, const struct sl_bench_common *common, double *values)
+static int run_goodput(void *ctx, const struct sl_bench_common *common, double *values)
 {
     const struct entry *entry = ctx;
     struct sl_bench_ipc_result result;
-    const int err =
-        run_turn(entry->bench->pairs[entry->way], entry, SL_BENCH_IPC_ROUNDS, common, &result);
+    int err;
+    if (entry->workers != NULL) {
+        err = run_turn(entry, common, &result);
+    } else {
+        const struct sl_bench_bare_memory memory = {.bytes = entry->len,
+                                                    .pieces = entry->options->load.keys_per_server};
+        err = sl_bench_bare_memory_run(&memory, common, &result.keys_per_s);
+        result.keys_per_s /= (double)entry->len;
+    }
     if (err == 0) {
-        tell_goodput(result.keys_per_s, entry->bench->options.lens[entry->len], values);
+        values[0] = result.keys_per_s * 8 * (double)entry->len / 1e9;
+        values[1] = 1e6 / result.keys_per_s;
     }
     return err;
 }
 
 static int run_crowd(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    const struct entry *entry = ctx;
     struct sl_bench_ipc_result result;
-    const int err =
-        run_turn(entry->bench->crowds[entry->way], entry, SL_BENCH_IPC_ROUNDS, common, &result);
+    const int err = run_turn(ctx, common, &result);
     if (err == 0) {
         values[0] = result.keys_per_s;
     }
@@ -138,25 +127,11 @@ static int run_crowd(void *ctx, const struct sl_bench_common *common, double *va
 
 static int run_round_trips(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    const struct entry *entry = ctx;
     struct sl_bench_ipc_result result;
-    const int err =
-        run_turn(entry->bench->pairs[entry->way], entry, SL_BENCH_IPC_ROUND_TRIPS, common, &result);
+    const int err = run_turn(ctx, common, &result);
     if (err == 0) {
         values[0] = (double)sl_metric_quantile(&result.latency, 0.5) / 1e3;
         values[1] = (double)sl_metric_quantile(&result.latency, 0.99) / 1e3;
-    }
-    return err;
-}
-
-static int run_memory(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    const struct entry *entry = ctx;
-    double bytes_per_s;
-    const int err = sl_bench_bare_memory_run(&entry->memory, common, &bytes_per_s);
-    if (err == 0) {
-        const double len = (double)entry->memory.bytes;
-        tell_goodput(bytes_per_s / len, entry->memory.bytes, values);
     }
     return err;
 }
@@ -165,83 +140,62 @@ static int run_memory(void *ctx, const struct sl_bench_common *common, double *v
 static int run_constant(void *ctx, const struct sl_bench_common *common, double *values)
 {
     (void)common;
-    const struct entry *entry = ctx;
-    values[0] = entry->constant;
+    values[0] = ((const struct entry *)ctx)->constant;
     return 0;
 }
 
-static struct entry *add(struct bench *bench,
-                         int (*run)(void *, const struct sl_bench_common *, double *),
-                         const struct sl_bench_quantity *quantities, uint32_t quantity_count)
+typedef int run_fn(void *ctx, const struct sl_bench_common *common, double *values);
+
+/* "who, what". */
+static void add(struct bench *bench, const struct entry *entry, run_fn *run,
+                const struct sl_bench_quantity *quantities, uint32_t quantity_count,
+                const char *transport, const char *who, const char *what)
 {
-    sl_assert(bench->count < CONTESTANTS_MAX);
-    struct entry *entry = &bench->entries[bench->count];
-    entry->bench = bench;
-    bench->contestants[bench->count++] = (struct sl_bench_contestant){
-        .name = entry->name,
-        .quantities = quantities,
-        .quantity_count = quantity_count,
-        .run = run,
-        .ctx = entry,
-    };
-    return entry;
+    sl_assert(bench->contest.count < ENTRIES_MAX);
+    struct entry *own = &bench->entries[bench->contest.count];
+    *own = *entry;
+    own->options = &bench->options;
+    const struct sl_bench_contestant contestant = {.quantities = quantities,
+                                                   .quantity_count = quantity_count,
+                                                   .transport = transport,
+                                                   .run = run,
+                                                   .ctx = own};
+    (void)sl_bench_contest_add(&bench->contest, &contestant, "%s, %s", who, what);
 }
 
-static void set_way(struct bench *bench, struct entry *entry, enum way way)
+static void add_constant(struct bench *bench, double constant,
+                         const struct sl_bench_quantity *quantity, const char *who,
+                         const char *what)
 {
-    entry->way = way;
-    bench->contestants[entry - bench->entries].transport = TRANSPORTS[way];
+    add(bench, &(struct entry){.constant = constant}, run_constant, quantity, 1, NULL, who, what);
 }
 
-static void write_len(uint64_t len, char text[32])
+/* The same load was measured of ps-lite. */
+static bool has_peer(const struct options *options)
 {
-    if (len % (1U << 20) == 0) {
-        (void)snprintf(text, 32, "%" PRIu64 " MB", len >> 20);
-    } else if (len % (1U << 10) == 0) {
-        (void)snprintf(text, 32, "%" PRIu64 " KB", len >> 10);
-    } else {
-        (void)snprintf(text, 32, "%" PRIu64 " bytes", len);
-    }
-}
-
-/* NULL: none was measured of this length, or of this load. */
-static const struct peer *peer_of(const struct options *options, uint64_t len)
-{
-    if (options->load.mode != SL_BENCH_PSLITE_PUSH_PULL ||
-        options->load.keys_per_server != PSLITE_KEYS) {
-        return NULL;
-    }
-    for (size_t i = 0; i < sizeof PSLITE / sizeof PSLITE[0]; i++) {
-        if (PSLITE[i].len == len) {
-            return &PSLITE[i];
-        }
-    }
-    return NULL;
+    return options->load.mode == SL_BENCH_PSLITE_PUSH_PULL &&
+           options->load.keys_per_server == PSLITE_KEYS;
 }
 
 static void add_goodput(struct bench *bench, uint32_t which)
 {
     const struct options *options = &bench->options;
     const uint64_t len = options->lens[which];
-    const struct peer *peer = peer_of(options, len);
-    char text[32];
-    write_len(len, text);
+    char text[SL_BENCH_SIZE_BYTES];
+    sl_bench_size_text(len, text);
     for (uint32_t way = 0; way < WAYS; way++) {
-        struct entry *entry = add(bench, run_pair, GOODPUT, 2);
-        set_way(bench, entry, (enum way)way);
-        entry->len = which;
-        (void)snprintf(entry->name, sizeof entry->name, "%s, %s", WAY_NAMES[way], text);
+        const struct entry entry = {.workers = bench->pairs[way],
+                                    .len = len,
+                                    .turn = {.what = SL_BENCH_IPC_ROUNDS, .len = which}};
+        add(bench, &entry, run_goodput, GOODPUT, 2, TRANSPORTS[way], WAY_NAMES[way], text);
     }
     if (len >= LONG_LEN) {
-        struct entry *entry = add(bench, run_memory, GOODPUT, 2);
-        entry->memory = (struct sl_bench_bare_memory){
-            .bytes = len, .pieces = options->load.keys_per_server, .threads = 1};
-        (void)snprintf(entry->name, sizeof entry->name, "memcpy, %s", text);
+        add(bench, &(struct entry){.len = len}, run_goodput, GOODPUT, 2, NULL, "memcpy", text);
     }
-    if (peer != NULL) {
-        struct entry *entry = add(bench, run_constant, GOODPUT, 1);
-        entry->constant = peer->goodput;
-        (void)snprintf(entry->name, sizeof entry->name, "ps-lite (README), %s", text);
+    for (size_t i = 0; has_peer(options) && i < PSLITE_LENS; i++) {
+        if (PSLITE[i].len == len) {
+            add_constant(bench, PSLITE[i].goodput, GOODPUT, "ps-lite (README)", text);
+        }
     }
 }
 
@@ -250,38 +204,35 @@ static bool wanted(const struct options *options, enum part part)
     return options->part == PART_ALL || options->part == (int)part;
 }
 
-static bool crowd_has_peer(const struct options *options)
+static void write_crowd(const struct options *options, char text[SL_BENCH_SIZE_BYTES])
 {
-    return options->workers == PSLITE_WORKERS && options->load.mode == SL_BENCH_PSLITE_PUSH_PULL &&
-           options->load.keys_per_server == PSLITE_KEYS;
+    (void)snprintf(text, SL_BENCH_SIZE_BYTES, "%" PRIu64 ":1, 1 KB", options->workers);
 }
 
 static void add_entries(struct bench *bench)
 {
     const struct options *options = &bench->options;
+    char crowd[SL_BENCH_SIZE_BYTES];
+    write_crowd(options, crowd);
     for (uint32_t i = 0; wanted(options, PART_GOODPUT) && i < options->len_count; i++) {
         add_goodput(bench, i);
     }
     for (uint32_t way = 0; wanted(options, PART_ROUND_TRIP) && way < WAYS; way++) {
-        struct entry *entry = add(bench, run_round_trips, TRIPS, 2);
-        set_way(bench, entry, (enum way)way);
-        (void)snprintf(entry->name, sizeof entry->name, "%s, round trip", WAY_NAMES[way]);
+        const struct entry entry = {.workers = bench->pairs[way],
+                                    .turn = {.what = SL_BENCH_IPC_ROUND_TRIPS}};
+        add(bench, &entry, run_round_trips, TRIPS, 2, TRANSPORTS[way], WAY_NAMES[way],
+            "round trip");
     }
     if (wanted(options, PART_ROUND_TRIP)) {
-        struct entry *entry = add(bench, run_constant, P50, 1);
-        entry->constant = ROUND_TRIP_US;
-        (void)snprintf(entry->name, sizeof entry->name, "a microsecond, round trip");
+        add_constant(bench, ROUND_TRIP_US, TRIPS, "a microsecond", "round trip");
     }
     for (uint32_t way = 0; wanted(options, PART_CROWD) && way < WAYS; way++) {
-        struct entry *entry = add(bench, run_crowd, MESSAGES, 1);
-        set_way(bench, entry, (enum way)way);
-        (void)snprintf(entry->name, sizeof entry->name, "%s, %" PRIu64 ":1, 1 KB", WAY_NAMES[way],
-                       options->workers);
+        const struct entry entry = {.workers = bench->crowds[way],
+                                    .turn = {.what = SL_BENCH_IPC_ROUNDS}};
+        add(bench, &entry, run_crowd, MESSAGES, 1, TRANSPORTS[way], WAY_NAMES[way], crowd);
     }
-    if (wanted(options, PART_CROWD) && crowd_has_peer(options)) {
-        struct entry *entry = add(bench, run_constant, MESSAGES, 1);
-        entry->constant = PSLITE_CROWD;
-        (void)snprintf(entry->name, sizeof entry->name, "ps-lite (README), 8:1, 1 KB");
+    if (wanted(options, PART_CROWD) && has_peer(options) && options->workers == PSLITE_WORKERS) {
+        add_constant(bench, PSLITE_CROWD, MESSAGES, "ps-lite (README)", crowd);
     }
 }
 
@@ -289,24 +240,19 @@ static void add_entries(struct bench *bench)
 
 /* The figure of the contestant of this name; NULL: it was not among them. */
 static const struct sl_bench_figure *figure_of(const struct bench *bench, const char *who,
-                                               const char *what)
+                                               const char *what, const char *quantity)
 {
     char name[SL_BENCH_NAME_BYTES];
     (void)snprintf(name, sizeof name, "%s, %s", who, what);
-    for (uint32_t i = 0; i < bench->count; i++) {
-        if (strcmp(bench->entries[i].name, name) == 0) {
-            return bench->contestants[i].figures[0];
-        }
-    }
-    return NULL;
+    return sl_bench_contest_figure(&bench->contest, name, quantity);
 }
 
 /* `who` over `other`, where both were measured. */
 static void add_ratio(const struct bench *bench, struct sl_bench_report *report, const char *what,
-                      const char *who, const char *other, double least)
+                      const char *quantity, const char *who, const char *other, double least)
 {
-    const struct sl_bench_figure *a = figure_of(bench, who, what);
-    const struct sl_bench_figure *b = figure_of(bench, other, what);
+    const struct sl_bench_figure *a = figure_of(bench, who, what, quantity);
+    const struct sl_bench_figure *b = figure_of(bench, other, what, quantity);
     char name[SL_BENCH_NAME_BYTES];
     (void)snprintf(name, sizeof name, "%s, %s / %s", who, what, other);
     if (a != NULL && b != NULL) {
@@ -318,65 +264,47 @@ static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
     const struct options *options = &bench->options;
+    char text[SL_BENCH_SIZE_BYTES];
     for (uint32_t i = 0; i < options->len_count; i++) {
-        const uint64_t len = options->lens[i];
-        char text[32];
-        write_len(len, text);
-        add_ratio(bench, report, text, "tcp", "ps-lite (README)", TCP_OF_PSLITE);
-        add_ratio(bench, report, text, "shm", "tcp", len == SHORT_LEN ? SHM_OF_TCP : 0);
-        add_ratio(bench, report, text, "shm", "memcpy", SHM_OF_MEMCPY);
+        const double least = options->lens[i] == SHORT_LEN ? SHM_OF_TCP : 0;
+        sl_bench_size_text(options->lens[i], text);
+        add_ratio(bench, report, text, "goodput", "tcp", "ps-lite (README)", TCP_OF_PSLITE);
+        add_ratio(bench, report, text, "goodput", "shm", "tcp", least);
+        add_ratio(bench, report, text, "goodput", "shm", "memcpy", SHM_OF_MEMCPY);
     }
-    const struct sl_bench_figure *trip = figure_of(bench, "shm", "round trip");
+    const struct sl_bench_figure *trip = figure_of(bench, "shm", "round trip", "p50");
     if (trip != NULL) {
         sl_bench_report_ratio(report, "shm, round trip, p50 / a microsecond", trip,
-                              figure_of(bench, "a microsecond", "round trip"), 0, 1);
+                              figure_of(bench, "a microsecond", "round trip", "p50"), 0, 1);
     }
-    char crowd[32];
-    (void)snprintf(crowd, sizeof crowd, "%" PRIu64 ":1, 1 KB", options->workers);
-    add_ratio(bench, report, crowd, "tcp", "ps-lite (README)", CROWD_OF_PSLITE);
-    add_ratio(bench, report, crowd, "shm", "ps-lite (README)", CROWD_OF_PSLITE);
+    write_crowd(options, text);
+    add_ratio(bench, report, text, "messages", "tcp", "ps-lite (README)", CROWD_OF_PSLITE);
+    add_ratio(bench, report, text, "messages", "shm", "ps-lite (README)", CROWD_OF_PSLITE);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int start_pair(struct bench *bench, enum way way)
-{
-    const struct options *options = &bench->options;
-    struct sl_bench_ipc_options of_workers = {
-        .workers = 1,
-        .no_shm = way == TCP,
-        .server_polls = options->polling != 0,
-        .workers_poll = options->polling != 0,
-        .congestion = options->congestion,
-        .server_core = options->common.server_core,
-        .worker_core = options->common.client_core,
-        .load = options->load,
-        .len_count = options->len_count,
-    };
-    memcpy(of_workers.lens, options->lens, sizeof of_workers.lens);
-    if (!wanted(options, PART_GOODPUT)) {
-        of_workers.len_count = 1; /* no more memory than is used */
-        of_workers.lens[0] = SHORT_LEN;
-    }
-    return sl_bench_ipc_workers_start(&of_workers, &bench->pairs[way]);
-}
-
 /* Many workers share their core: none of them spins. */
-static int start_crowd(struct bench *bench, enum way way)
+static int start_one(const struct options *options, enum way way, bool is_crowd,
+                     struct sl_bench_ipc_workers **out)
 {
-    const struct options *options = &bench->options;
-    const struct sl_bench_ipc_options of_workers = {
-        .workers = (uint32_t)options->workers,
+    struct sl_bench_ipc_options of_workers = {
+        .workers = is_crowd ? (uint32_t)options->workers : 1,
         .no_shm = way == TCP,
         .server_polls = options->polling != 0,
+        .workers_poll = options->polling != 0 && !is_crowd,
         .congestion = options->congestion,
         .server_core = options->common.server_core,
         .worker_core = options->common.client_core,
         .load = options->load,
+        .lens = {is_crowd ? CROWD_LEN : SHORT_LEN},
         .len_count = 1,
-        .lens = {CROWD_LEN},
     };
-    return sl_bench_ipc_workers_start(&of_workers, &bench->crowds[way]);
+    if (!is_crowd && wanted(options, PART_GOODPUT)) {
+        memcpy(of_workers.lens, options->lens, sizeof of_workers.lens);
+        of_workers.len_count = options->len_count;
+    }
+    return sl_bench_ipc_workers_start(&of_workers, out);
 }
 
 static int start(struct bench *bench)
@@ -385,10 +313,10 @@ static int start(struct bench *bench)
     int err = 0;
     for (uint32_t way = 0; err == 0 && way < WAYS; way++) {
         if (wanted(options, PART_GOODPUT) || wanted(options, PART_ROUND_TRIP)) {
-            err = start_pair(bench, (enum way)way);
+            err = start_one(options, (enum way)way, false, &bench->pairs[way]);
         }
         if (err == 0 && wanted(options, PART_CROWD)) {
-            err = start_crowd(bench, (enum way)way);
+            err = start_one(options, (enum way)way, true, &bench->crowds[way]);
         }
     }
     return err;
@@ -406,18 +334,20 @@ static int measure(struct bench *bench)
                        ? "the server adds pushes up"
                        : "the server keeps the first push of a key",
                    options->polling != 0 ? "polling" : "event mode", options->congestion);
-    const struct sl_bench_contest contest = {
-        .benchmark = "ipc",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    add_entries(bench);
+    return sl_bench_contest_report(&bench->contest, "ipc", setting, conclude, bench,
+                                   &options->common);
 }
 
-static int parse_flags(struct options *options, int argc, char **argv)
+static void choose_lens(struct options *options, bool has_len)
+{
+    options->len_count = has_len ? 1 : (uint32_t)PSLITE_LENS;
+    for (uint32_t i = 0; i < options->len_count; i++) {
+        options->lens[i] = has_len ? options->load.len : PSLITE[i].len;
+    }
+}
+
+static int parse(struct options *options, int argc, char **argv)
 {
     const struct sl_cli_option own[] = {
         sl_bench_choice("part", &options->part, PART_CHOICES, "What is measured."),
@@ -439,47 +369,15 @@ static int parse_flags(struct options *options, int argc, char **argv)
                    "pull, 1 push_pull (the default), 2 push, 3 pull; NUM_KEY_PER_SERVER (40).",
         .usage = "[LEN [REPEAT [MODE]]] [options]",
     };
-    return sl_bench_parse_program(&program, own, sizeof own / sizeof own[0], &options->common, argc,
-                                  argv);
-}
-
-static void choose_lens(struct options *options)
-{
-    if (options->has_len) {
-        options->lens[options->len_count++] = options->load.len;
-        return;
+    int taken;
+    const int parsed =
+        sl_bench_pslite_options_parse(&program, own, sizeof own / sizeof own[0], &options->common,
+                                      &options->handler, &options->load, &taken, argc, argv);
+    if (parsed == SL_CLI_RUN) {
+        options->repeat = taken >= 2 ? options->load.repeat : 0;
+        choose_lens(options, taken >= 1);
     }
-    for (size_t i = 0; i < sizeof PSLITE / sizeof PSLITE[0]; i++) {
-        options->lens[options->len_count++] = PSLITE[i].len;
-    }
-}
-
-/* SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
-static int parse(struct options *options, int argc, char **argv)
-{
-    char reason[REASON_BYTES];
-    int taken = 0;
-    int err = sl_bench_pslite_options_arguments(&options->load, argc, argv, &taken, reason,
-                                                sizeof reason);
-    if (err == 0) {
-        err = sl_bench_pslite_options_environment(&options->load, reason, sizeof reason);
-    }
-    if (err == 0) {
-        argv[taken] = argv[0];
-        const int parsed = parse_flags(options, argc - taken, argv + taken);
-        if (parsed != SL_CLI_RUN) {
-            return parsed;
-        }
-        options->has_len = taken >= 1;
-        options->has_repeat = taken >= 2;
-        options->load.handler = (enum sl_bench_pslite_handler)options->handler;
-        err = sl_bench_pslite_options_check(&options->load, reason, sizeof reason);
-        choose_lens(options);
-    }
-    if (err != 0) {
-        (void)fprintf(stderr, "starling-bench ipc: %s\n", reason);
-    }
-    return err;
+    return parsed;
 }
 
 int sl_bench_ipc_run(int argc, char **argv)
@@ -496,11 +394,8 @@ int sl_bench_ipc_run(int argc, char **argv)
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    add_entries(&bench);
     int err = start(&bench);
-    if (err == 0) {
-        err = measure(&bench);
-    }
+    err = err != 0 ? err : measure(&bench);
     for (uint32_t way = 0; way < WAYS; way++) {
         sl_bench_ipc_workers_stop(&bench.pairs[way]);
         sl_bench_ipc_workers_stop(&bench.crowds[way]);

@@ -8,11 +8,11 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/now.h"
 #include "bench/pslite_arrays.h"
 #include "bench/pslite_job.h"
 #include "bench/pslite_keep.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 #include "worker/client_internal.h"
 
@@ -62,11 +62,6 @@ struct worker {
     struct sl_table *rows;
 };
 
-static uint64_t now_ns(void)
-{
-    return sl_clock_now_ns(sl_clock_system());
-}
-
 /* ---- In a worker: arrays --------------------------------------------------------------------- */
 
 static int open_arrays(struct worker *worker, uint32_t len)
@@ -105,22 +100,22 @@ static int measure_rounds(struct worker *worker)
     struct sl_bench_pslite_arrays *arrays = &worker->arrays[turn->len];
     int err = worker->is_there[turn->len] ? 0 : open_arrays(worker, turn->len);
     uint64_t keys = 0;
-    const uint64_t warm_ns = now_ns() + (uint64_t)(turn->warm_up * (double)SL_CLOCK_NS_PER_S);
+    const uint64_t warm_ns = sl_bench_now_ns() + sl_bench_ns(turn->warm_up);
     do {
         err = err != 0 ? err : one_round(arrays, mode, &keys);
-    } while (err == 0 && now_ns() < warm_ns);
-    const uint64_t begin_ns = now_ns();
-    const uint64_t lasts_ns = (uint64_t)(turn->seconds * (double)SL_CLOCK_NS_PER_S);
+    } while (err == 0 && sl_bench_now_ns() < warm_ns);
+    const uint64_t begin_ns = sl_bench_now_ns();
+    const uint64_t lasts_ns = sl_bench_ns(turn->seconds);
     uint64_t passed_ns = 0;
     uint32_t rounds = 0;
     keys = 0;
     while (err == 0 && (turn->repeat != 0 ? rounds < turn->repeat : passed_ns < lasts_ns)) {
         err = one_round(arrays, mode, &keys);
-        passed_ns = now_ns() - begin_ns;
+        passed_ns = sl_bench_now_ns() - begin_ns;
         rounds++;
     }
     worker->tally->keys = keys;
-    worker->tally->seconds = (double)passed_ns / (double)SL_CLOCK_NS_PER_S;
+    worker->tally->seconds = sl_bench_seconds(passed_ns);
     return err;
 }
 
@@ -145,12 +140,12 @@ static int pull_rows(struct worker *worker, uint64_t warm_ns, uint64_t end_ns)
     struct sl_client *client = sl_kv_client(worker->kv);
     float row[ROW_DIM];
     uint64_t trips = 0;
-    uint64_t before_ns = now_ns();
+    uint64_t before_ns = sl_bench_now_ns();
     int err = 0;
     do {
         const uint64_t key = trips++ % ROW_COUNT;
         err = sl_client_pull(client, worker->rows, &key, 1, row, TIMEOUT_MS);
-        const uint64_t after_ns = now_ns();
+        const uint64_t after_ns = sl_bench_now_ns();
         if (err == 0 && before_ns >= warm_ns) {
             sl_metric_record(&worker->tally->latency, after_ns - before_ns);
         }
@@ -163,11 +158,9 @@ static int measure_round_trips(struct worker *worker)
 {
     const struct sl_bench_ipc_turn *turn = &worker->board->turn;
     const int err = worker->rows != NULL ? 0 : open_rows(worker);
-    const uint64_t warm_ns = now_ns() + (uint64_t)(turn->warm_up * (double)SL_CLOCK_NS_PER_S);
+    const uint64_t warm_ns = sl_bench_now_ns() + sl_bench_ns(turn->warm_up);
     sl_metric_init(&worker->tally->latency);
-    return err != 0 ? err
-                    : pull_rows(worker, warm_ns,
-                                warm_ns + (uint64_t)(turn->seconds * (double)SL_CLOCK_NS_PER_S));
+    return err != 0 ? err : pull_rows(worker, warm_ns, warm_ns + sl_bench_ns(turn->seconds));
 }
 
 /* ---- In a worker: turns ---------------------------------------------------------------------- */
@@ -175,26 +168,12 @@ static int measure_round_trips(struct worker *worker)
 static int join(struct worker *worker)
 {
     const struct sl_bench_ipc_options *options = &worker->board->options;
-    const struct sl_kv_options of_kv = {
-        .name = TABLE_NAME,
-        .value_bytes = sl_bench_pslite_options_value_bytes(options->load.handler),
-        .manual_progress = true,
-    };
     uint64_t len_max = 0;
     for (uint32_t i = 0; i < options->len_count; i++) {
         len_max = options->lens[i] > len_max ? options->lens[i] : len_max;
     }
-    int err = sl_kv_create(&of_kv, &worker->kv);
-    if (err == 0) {
-        const uint64_t bytes = sl_bench_pslite_arrays_bytes(
-            len_max, sl_kv_server_count(worker->kv) * options->load.keys_per_server);
-        err = sl_kv_buffer_create(worker->kv, bytes, &worker->memory);
-        if (err == 0) {
-            /* Touched before it is measured; sums of zeros stay zeros. */
-            memset(worker->memory, options->load.handler == SL_BENCH_PSLITE_SUM ? 0 : 1, bytes);
-        }
-    }
-    return err;
+    return sl_bench_pslite_arrays_join(TABLE_NAME, &options->load, len_max, true, &worker->kv,
+                                       &worker->memory);
 }
 
 static void leave(struct worker *worker)
@@ -202,12 +181,7 @@ static void leave(struct worker *worker)
     for (uint32_t i = 0; i < SL_BENCH_IPC_LENS_MAX; i++) {
         sl_bench_pslite_arrays_fini(&worker->arrays[i]);
     }
-    if (worker->memory != NULL) {
-        sl_kv_buffer_free(worker->kv, &worker->memory);
-    }
-    if (worker->kv != NULL) {
-        sl_kv_destroy(&worker->kv);
-    }
+    sl_bench_pslite_arrays_leave(&worker->kv, &worker->memory);
 }
 
 /* The way by RDMA is one beside TCP, which takes over where it is lost. */
@@ -259,10 +233,10 @@ static int work(void *ctx, uint32_t index)
 /* Until every worker has posted; a process that has ended meanwhile is noticed. */
 static int await_all(struct sl_bench_ipc_workers *workers, uint64_t timeout_ns)
 {
-    const uint64_t end_ns = now_ns() + timeout_ns;
+    const uint64_t end_ns = sl_bench_now_ns() + timeout_ns;
     uint32_t posted = 0;
     while (posted < workers->job.worker_count) {
-        const uint64_t until_ns = now_ns() + LOOK_AGAIN_NS;
+        const uint64_t until_ns = sl_bench_now_ns() + LOOK_AGAIN_NS;
         const struct timespec until = {.tv_sec = (time_t)(until_ns / SL_CLOCK_NS_PER_S),
                                        .tv_nsec = (long)(until_ns % SL_CLOCK_NS_PER_S)};
         if (sem_clockwait(&workers->board->done, CLOCK_MONOTONIC, &until) == 0) {
@@ -273,7 +247,7 @@ static int await_all(struct sl_bench_ipc_workers *workers, uint64_t timeout_ns)
         if (err != 0) {
             return err;
         }
-        if (now_ns() >= end_ns) {
+        if (sl_bench_now_ns() >= end_ns) {
             sl_log_error("%u of %u workers are late", workers->job.worker_count - posted,
                          workers->job.worker_count);
             return SL_ERR_DEADLINE;
@@ -298,10 +272,10 @@ int sl_bench_ipc_workers_run(struct sl_bench_ipc_workers *workers,
                              const struct sl_bench_ipc_turn *turn, struct sl_bench_ipc_result *out)
 {
     const double lasts = turn->warm_up + turn->seconds;
-    sl_bench_pslite_job_unpark(&workers->job);
+    sl_bench_pslite_job_park(&workers->job, false);
     begin_all(workers, turn);
-    const int err = await_all(workers, (uint64_t)(lasts * (double)SL_CLOCK_NS_PER_S) + LATE_NS);
-    sl_bench_pslite_job_park(&workers->job);
+    const int err = await_all(workers, sl_bench_ns(lasts) + LATE_NS);
+    sl_bench_pslite_job_park(&workers->job, true);
     if (err != 0) {
         return err;
     }
@@ -340,9 +314,7 @@ static int make_board(const struct sl_bench_ipc_options *options,
 static int start(const struct sl_bench_ipc_options *options, struct sl_bench_ipc_workers *workers)
 {
     int err = make_board(options, workers);
-    if (err == 0) {
-        err = sl_bench_pslite_keep_create(&workers->keep);
-    }
+    err = err != 0 ? err : sl_bench_pslite_keep_create(&workers->keep);
     if (err != 0) {
         return err;
     }
@@ -364,7 +336,7 @@ static int start(const struct sl_bench_ipc_options *options, struct sl_bench_ipc
     };
     err = sl_bench_pslite_job_start(&of_job, &workers->job);
     err = err != 0 ? err : await_all(workers, START_NS);
-    sl_bench_pslite_job_park(&workers->job);
+    sl_bench_pslite_job_park(&workers->job, true);
     return err;
 }
 
@@ -391,7 +363,7 @@ void sl_bench_ipc_workers_stop(struct sl_bench_ipc_workers **workers)
     if (gone == NULL) {
         return;
     }
-    sl_bench_pslite_job_unpark(&gone->job); /* for the goodbyes */
+    sl_bench_pslite_job_park(&gone->job, false); /* for the goodbyes */
     if (gone->job.worker_count > 0 && sl_bench_pslite_job_look(&gone->job) == 0) {
         begin_all(gone, &(struct sl_bench_ipc_turn){.what = SL_BENCH_IPC_END});
         (void)sl_bench_pslite_job_wait(&gone->job, END_MS);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/load_internal.h"
+#include "bench/now.h"
 #include "core/assert.h"
 #include "core/log.h"
 #include "reactor/mailbox.h"
@@ -106,10 +107,8 @@ static uint32_t receive_buffers(const struct sl_bench_load *load)
 static int on_start(void *ctx)
 {
     struct sl_bench_load *load = ctx;
-    const struct sl_transport_options options = {
-        .congestion_control = load->options.congestion,
-        .buffer_count = receive_buffers(load),
-    };
+    const struct sl_transport_options options = {.congestion_control = load->options.congestion,
+                                                 .buffer_count = receive_buffers(load)};
     load->source = sl_bench_load_source;
     sl_reactor_add_source(load->reactor, &load->source); /* before the transport: flushed first */
     int err = sl_transport_open(sl_builtin_find(SL_ENDPOINT_TCP), load->reactor, &options,
@@ -132,9 +131,7 @@ static void on_stop(void *ctx)
 static int open_mail(struct sl_bench_load *load)
 {
     int err = sl_mailbox_create(&load->mailbox);
-    if (err == 0) {
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(load->reactor), &load->to_load);
-    }
+    err = err != 0 ? err : sl_mailbox_lane_open(sl_reactor_mailbox(load->reactor), &load->to_load);
     return err != 0 ? err : sl_mailbox_lane_open(load->mailbox, &load->to_owner);
 }
 
@@ -144,9 +141,7 @@ static int start_reactor(struct sl_bench_load *load)
     (void)snprintf(options.name, sizeof options.name, "load.%d",
                    load->options.core < 0 ? 0 : load->options.core % 10000);
     int err = sl_reactor_create(&options, &load->reactor);
-    if (err == 0) {
-        err = open_mail(load);
-    }
+    err = err != 0 ? err : open_mail(load);
     if (err == 0) {
         sl_reactor_on_stop(load->reactor, on_stop, load);
         err = sl_reactor_start(load->reactor, on_start, load);
@@ -226,9 +221,7 @@ static int open_connections(struct sl_bench_load *load, struct sl_client *client
     if (err == 0) {
         err = load->options.host != NULL ? join_host(load) : start_reactor(load);
     }
-    if (err == 0) {
-        err = sl_bench_load_ask(load, sl_bench_load_connect, 0, CONNECT_TIMEOUT_NS);
-    }
+    err = err != 0 ? err : sl_bench_load_ask(load, sl_bench_load_connect, 0, CONNECT_TIMEOUT_NS);
     return err != 0 ? err : sl_bench_load_verify(load, client);
 }
 
@@ -332,8 +325,8 @@ int sl_bench_load_begin(struct sl_bench_load *load, double warm_up, double secon
 {
     sl_assert(warm_up >= 0);
     sl_assert(seconds > 0);
-    load->warm_up_ns = (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S);
-    load->measure_ns = (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S);
+    load->warm_up_ns = sl_bench_ns(warm_up);
+    load->measure_ns = sl_bench_ns(seconds);
     return post(load, sl_bench_load_begin_run, 0);
 }
 

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 
 #include "bench/load_internal.h"
+#include "bench/workload.h"
 #include "core/assert.h"
 #include "core/log.h"
 #include "core/partition.h"
 #include "worker/client_internal.h"
 
 #define TIMEOUT_MS       60000
-#define CREATE_KEYS      (64U << 10) /* rows created by one pull */
-#define DRAWN_KEYS       (2U << 20)  /* over all shards */
-#define DRAWN_REQUESTS   64          /* of each shard, at least */
-#define DRAWS_A_KEY_MAX  10000       /* as a sign that a shard has no rows at all */
+#define DRAWN_KEYS       (2U << 20) /* over all shards */
+#define DRAWN_REQUESTS   64         /* of each shard, at least */
+#define DRAWS_A_KEY_MAX  10000      /* as a sign that a shard has no rows at all */
 #define CHECK_TIMEOUT_NS (30 * SL_CLOCK_NS_PER_S)
 
 /* ---- The cluster ----------------------------------------------------------------------------- */
@@ -54,47 +54,6 @@ static int note_cluster(struct sl_bench_load *load, const struct sl_client *clie
 }
 
 /* ---- Rows and keys --------------------------------------------------------------------------- */
-
-/* Rows come to be by being read. Sums of many are asked for, since nobody wants the rows yet. */
-static int create_some(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
-                       uint32_t count, float *sum)
-{
-    struct sl_step *step;
-    int err = sl_step_begin(client, 0, &step);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_step_pull_pooled(step, table, keys, count, &count, 1, SL_POOLING_SUM, sum);
-    if (err == 0) {
-        err = sl_step_submit(step, TIMEOUT_MS);
-    }
-    if (err == 0) {
-        err = sl_step_wait(step);
-    }
-    if (err != 0) {
-        sl_log_error("rows cannot be created: %s: %s", sl_err_name(err), sl_step_error(step));
-    }
-    sl_step_destroy(&step);
-    return err;
-}
-
-static int create_rows(const struct sl_bench_load *load, struct sl_client *client,
-                       struct sl_table *table)
-{
-    uint64_t *keys = malloc(CREATE_KEYS * sizeof *keys);
-    float *sum = malloc(SL_LIMIT_DIM * sizeof *sum);
-    int err = keys == NULL || sum == NULL ? SL_ERR_NO_MEMORY : 0;
-    for (uint64_t rank = 0; err == 0 && rank < load->options.rows;) {
-        uint32_t count = 0;
-        while (count < CREATE_KEYS && rank < load->options.rows) {
-            keys[count++] = sl_bench_workload_key(rank++);
-        }
-        err = create_some(client, table, keys, count, sum);
-    }
-    free(keys);
-    free(sum);
-    return err;
-}
 
 /* Draws until every shard has its share. What is drawn for a shard that has enough is dropped. */
 static int fill_keys(struct sl_bench_load *load, struct sl_bench_workload *workload,
@@ -173,17 +132,15 @@ static int prepare(struct sl_bench_load *load, struct sl_client *client)
     if (err != 0 || load->options.table.kind == SL_TABLE_DENSE) {
         return err != 0 ? err : note_ranges(load);
     }
-    err = create_rows(load, client, table);
+    err = sl_bench_rows_create(client, table, load->options.rows);
     return err != 0 ? err : draw_keys(load);
 }
 
 int sl_bench_load_prepare(struct sl_bench_load *load, struct sl_client **client)
 {
-    const struct sl_client_options options = {
-        .coordinator = load->options.coordinator,
-        .task_index = -1,
-        .congestion_control = load->options.congestion,
-    };
+    const struct sl_client_options options = {.coordinator = load->options.coordinator,
+                                              .task_index = -1,
+                                              .congestion_control = load->options.congestion};
     int err = sl_client_create(&options, client);
     if (err != 0) {
         return err;
@@ -214,10 +171,7 @@ static int read_table(const struct sl_bench_load *load, struct sl_client *client
         return err;
     }
     err = sl_step_dense_pull(step, table, of->first + connection->at, load->options.keys, values);
-    err = err != 0 ? err : sl_step_submit(step, TIMEOUT_MS);
-    err = err != 0 ? err : sl_step_wait(step);
-    sl_step_destroy(&step);
-    return err;
+    return sl_bench_rows_finish(step, err, "elements cannot be read");
 }
 
 static int corrupt(uint32_t shard, const char *what)
@@ -248,9 +202,7 @@ static int verify_shard(struct sl_bench_load *load, struct sl_client *client, ui
     struct sl_bench_load_connection *connection = &load->connections[shard];
     int err = read_table(load, client, shard, before);
     const uint64_t at = connection->at;
-    if (err == 0) {
-        err = sl_bench_load_ask(load, sl_bench_load_check, shard, CHECK_TIMEOUT_NS);
-    }
+    err = err != 0 ? err : sl_bench_load_ask(load, sl_bench_load_check, shard, CHECK_TIMEOUT_NS);
     if (err == 0) {
         connection->at = at;
         err = read_table(load, client, shard, after);

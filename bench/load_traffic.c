@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "bench/load_internal.h"
+#include "bench/now.h"
 #include "core/assert.h"
 #include "core/bytes.h"
 #include "core/log.h"
@@ -67,11 +68,9 @@ static int make_gradients(struct sl_bench_load *load)
 
 static void write_slot(const struct sl_bench_load *load, uint8_t *slot)
 {
-    const struct sl_frame frame = {
-        .payload_bytes = (uint32_t)load->request_bytes,
-        .type = SL_FRAME_REQUEST,
-        .budget_us = BUDGET_US,
-    };
+    const struct sl_frame frame = {.payload_bytes = (uint32_t)load->request_bytes,
+                                   .type = SL_FRAME_REQUEST,
+                                   .budget_us = BUDGET_US};
     const struct sl_request_prefix prefix = {.section_count = 1};
     const struct sl_request_section section = section_of(load);
     sl_frame_encode(&frame, slot);
@@ -398,13 +397,6 @@ void sl_bench_load_received(struct sl_bench_load_connection *connection,
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-static uint64_t cpu_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 static void arm(struct sl_bench_load *load, uint64_t due)
 {
     sl_timer_arm(sl_reactor_timers(load->reactor), &load->timer, due);
@@ -415,7 +407,7 @@ static void begin_window(struct sl_bench_load *load)
     read_clock(load);
     load->phase = SL_BENCH_LOAD_MEASURING;
     load->window_ns = load->now_ns;
-    load->window_cpu_ns = cpu_ns();
+    load->window_cpu_ns = sl_bench_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     arm(load, load->now_ns + load->measure_ns);
 }
 
@@ -439,8 +431,9 @@ static void end_window(struct sl_bench_load *load)
 {
     read_clock(load);
     load->phase = SL_BENCH_LOAD_DRAINING;
-    load->result.seconds = (double)(load->now_ns - load->window_ns) / (double)SL_CLOCK_NS_PER_S;
-    load->result.cpu_seconds = (double)(cpu_ns() - load->window_cpu_ns) / (double)SL_CLOCK_NS_PER_S;
+    load->result.seconds = sl_bench_seconds(load->now_ns - load->window_ns);
+    load->result.cpu_seconds =
+        sl_bench_seconds(sl_bench_cpu_ns(CLOCK_THREAD_CPUTIME_ID) - load->window_cpu_ns);
     load->result.keys = load->result.requests * load->options.keys;
     if (load->interval_ns > 0) {
         count_unsent(load);

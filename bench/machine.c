@@ -74,10 +74,8 @@ void sl_bench_machine_read(struct sl_bench_machine *out)
 {
     struct utsname kernel;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    *out = (struct sl_bench_machine){
-        .cores = online > 0 ? (uint32_t)online : 1,
-        .cores_usable = sl_topology_core_count(),
-    };
+    *out = (struct sl_bench_machine){.cores = online > 0 ? (uint32_t)online : 1,
+                                     .cores_usable = sl_topology_core_count()};
     read_cpu(out->cpu, sizeof out->cpu);
     if (uname(&kernel) == 0) {
         (void)snprintf(out->kernel, sizeof out->kernel, "%s %s", kernel.sysname, kernel.release);
@@ -120,53 +118,37 @@ static bool read_core(int core, const char *name, char *text, size_t text_bytes)
     return read_line(path, text, text_bytes);
 }
 
-static bool are_threads_of_one(int core_a, int core_b)
+/* Whether core a's file, a list of cores, names core b. */
+static bool shares(int core_a, int core_b, const char *name)
 {
     char list[256];
-    return read_core(core_a, "topology/thread_siblings_list", list, sizeof list) &&
-           list_names(list, core_b);
-}
-
-/* The level of cache `index` of core a, when b has it too; else 0. */
-static int shared_level(int core_a, int core_b, int index)
-{
-    char name[64];
-    char text[256];
-    (void)snprintf(name, sizeof name, "cache/index%d/shared_cpu_list", index);
-    if (!read_core(core_a, name, text, sizeof text) || !list_names(text, core_b)) {
-        return 0;
-    }
-    (void)snprintf(name, sizeof name, "cache/index%d/level", index);
-    return read_core(core_a, name, text, sizeof text) ? atoi(text) : 0;
+    return read_core(core_a, name, list, sizeof list) && list_names(list, core_b);
 }
 
 void sl_bench_machine_nearness(int core_a, int core_b, char *text, size_t text_bytes)
 {
     int least = 0; /* the level nearest to the cores that both have */
-    int least_index = 0;
-    if (core_a == core_b) {
-        (void)snprintf(text, text_bytes, "the same core");
-        return;
-    }
-    if (are_threads_of_one(core_a, core_b)) {
-        (void)snprintf(text, text_bytes, "hyper-threads of one core");
-        return;
-    }
+    char name[64], level[32], size[32] = "";
     for (int index = 0; index < CACHES_MAX; index++) {
-        const int level = shared_level(core_a, core_b, index);
-        if (level > 0 && (least == 0 || level < least)) {
-            least = level;
-            least_index = index;
+        (void)snprintf(name, sizeof name, "cache/index%d/shared_cpu_list", index);
+        const bool is_shared = shares(core_a, core_b, name);
+        (void)snprintf(name, sizeof name, "cache/index%d/level", index);
+        if (is_shared && read_core(core_a, name, level, sizeof level) && atoi(level) > 0 &&
+            (least == 0 || atoi(level) < least)) {
+            least = atoi(level);
+            (void)snprintf(name, sizeof name, "cache/index%d/size", index);
+            size[0] = '\0';
+            (void)read_core(core_a, name, size, sizeof size);
         }
     }
-    char name[64];
-    char size[32];
-    (void)snprintf(name, sizeof name, "cache/index%d/size", least_index);
-    if (least == 0) {
+    if (core_a == core_b) {
+        (void)snprintf(text, text_bytes, "the same core");
+    } else if (shares(core_a, core_b, "topology/thread_siblings_list")) {
+        (void)snprintf(text, text_bytes, "hyper-threads of one core");
+    } else if (least == 0) {
         (void)snprintf(text, text_bytes, "share no cache");
-    } else if (read_core(core_a, name, size, sizeof size)) {
-        (void)snprintf(text, text_bytes, "share L%d of %s", least, size);
     } else {
-        (void)snprintf(text, text_bytes, "share L%d", least);
+        (void)snprintf(text, text_bytes, "share L%d%s%s", least, size[0] == '\0' ? "" : " of ",
+                       size);
     }
 }

@@ -16,7 +16,6 @@
 #include "reactor/topology.h"
 
 #define COMMON_OPTIONS 9
-#define CORES_MOST     (CPU_SETSIZE - 1)
 #define REASON_BYTES   512
 
 #define CONGESTION     "congestion"
@@ -27,51 +26,52 @@
 struct sl_bench_common sl_bench_common_defaults(void)
 {
     return (struct sl_bench_common){
-        .rounds = 5,
-        .seconds = 1,
-        .warm_up = 0.3,
-        .server_core = -1,
-        .client_core = -1,
-    };
+        .rounds = 5, .seconds = 1, .warm_up = 0.3, .server_core = -1, .client_core = -1};
+}
+
+static struct sl_cli_option option(enum sl_cli_kind kind, const char *name, void *target,
+                                   const char *metavar, const char *help)
+{
+    return (struct sl_cli_option){
+        .kind = kind, .name = name, .target = target, .metavar = metavar, .help = help};
+}
+
+static struct sl_cli_option between(struct sl_cli_option of, double least, double most)
+{
+    of.least = least;
+    of.most = most;
+    return of;
 }
 
 struct sl_cli_option sl_bench_number(const char *name, uint64_t *target, double least, double most,
                                      const char *help)
 {
-    return (struct sl_cli_option){
-        .kind = SL_CLI_U64,
-        .name = name,
-        .target = target,
-        .metavar = "N",
-        .help = help,
-        .least = least,
-        .most = most,
-    };
+    return between(option(SL_CLI_U64, name, target, "N", help), least, most);
+}
+
+struct sl_cli_option sl_bench_real(const char *name, double *target, double least, double most,
+                                   const char *help)
+{
+    return between(option(SL_CLI_F64, name, target, "X", help), least, most);
+}
+
+struct sl_cli_option sl_bench_core(const char *name, int64_t *target, const char *help)
+{
+    return between(option(SL_CLI_I64, name, target, "CORE", help), -1, CPU_SETSIZE - 1);
 }
 
 struct sl_cli_option sl_bench_choice(const char *name, int *target, const char *choices,
                                      const char *help)
 {
-    return (struct sl_cli_option){
-        .kind = SL_CLI_CHOICE,
-        .name = name,
-        .target = target,
-        .metavar = "NAME",
-        .help = help,
-        .choices = choices,
-    };
+    struct sl_cli_option of = option(SL_CLI_CHOICE, name, target, "NAME", help);
+    of.choices = choices;
+    return of;
 }
 
 struct sl_cli_option sl_bench_text(const char *name, const char **target, const char *metavar,
                                    const char *help)
 {
-    return (struct sl_cli_option){
-        .kind = SL_CLI_STRING,
-        .name = name,
-        .target = target,
-        .metavar = metavar,
-        .help = help,
-    };
+    return option(SL_CLI_STRING, name, (void *)target, metavar, help);
 }
 
 struct sl_cli_option sl_bench_congestion(const char **target)
@@ -92,42 +92,7 @@ struct sl_cli_option sl_bench_over(int *target)
 
 struct sl_cli_option sl_bench_exponent(const char *name, double *target)
 {
-    return (struct sl_cli_option){
-        .kind = SL_CLI_F64,
-        .name = name,
-        .target = target,
-        .metavar = "S",
-        .help = "Exponent of Zipf's law.",
-        .least = 0.01,
-        .most = 10,
-    };
-}
-
-static struct sl_cli_option seconds(const char *name, double *target, double least,
-                                    const char *help)
-{
-    return (struct sl_cli_option){
-        .kind = SL_CLI_F64,
-        .name = name,
-        .target = target,
-        .metavar = "S",
-        .help = help,
-        .least = least,
-        .most = 600,
-    };
-}
-
-static struct sl_cli_option core(const char *name, int64_t *target, const char *help)
-{
-    return (struct sl_cli_option){
-        .kind = SL_CLI_I64,
-        .name = name,
-        .target = target,
-        .metavar = "CORE",
-        .help = help,
-        .least = -1,
-        .most = CORES_MOST,
-    };
+    return sl_bench_real(name, target, 0.01, 10, "Exponent of Zipf's law.");
 }
 
 /* Puts the common options behind the benchmark's own; returns how many. */
@@ -138,8 +103,9 @@ static uint32_t add_common(struct sl_cli_option *table, bool is_one_run,
     const struct sl_cli_option turns[] = {
         sl_bench_number("rounds", &common->rounds, 1, SL_BENCH_ROUNDS_MAX,
                         "How often everything is measured, in turns; medians are reported."),
-        seconds("seconds", &common->seconds, 0.001, "How long one measurement takes."),
-        seconds("warm-up", &common->warm_up, 0, "How long it runs before that, uncounted."),
+        sl_bench_real("seconds", &common->seconds, 0.001, 600, "How long one measurement takes."),
+        sl_bench_real("warm-up", &common->warm_up, 0, 600,
+                      "How long it runs before that, uncounted."),
         sl_bench_text("compare", &common->compare, "FILE",
                       "An older report as JSON, to print the ratios to."),
         sl_bench_text("plot", &common->plot, "DIR",
@@ -147,9 +113,11 @@ static uint32_t add_common(struct sl_cli_option *table, bool is_one_run,
     };
     const struct sl_cli_option every[] = {
         sl_bench_text("json", &common->json, "FILE", "Write the report there as JSON too."),
-        core("server-core", server_core, "The core of the server; -1: the first that may be used."),
-        core("client-core", client_core,
-             "The core of the client; -1: the next one, or the same where there is one only."),
+        sl_bench_core("server-core", server_core,
+                      "The core of the server; -1: the first that may be used."),
+        sl_bench_core(
+            "client-core", client_core,
+            "The core of the client; -1: the next one, or the same where there is one only."),
     };
     uint32_t count = 0;
     table[count++] = (struct sl_cli_option){.kind = SL_CLI_SECTION, .name = "Of every benchmark"};
@@ -197,9 +165,7 @@ static int choose_core(int other)
 static int choose_cores(struct sl_bench_common *common, char *reason, size_t reason_bytes)
 {
     int err = check_core("server-core", common->server_core, reason, reason_bytes);
-    if (err == 0) {
-        err = check_core("client-core", common->client_core, reason, reason_bytes);
-    }
+    err = err != 0 ? err : check_core("client-core", common->client_core, reason, reason_bytes);
     if (err == 0 && common->server_core < 0) {
         common->server_core = choose_core(common->client_core);
     }
@@ -393,6 +359,15 @@ int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, ui
                       benchmark, flag, text, values_max, multiple, most >> 20);
     }
     return err;
+}
+
+void sl_bench_size_text(uint64_t bytes, char text[SL_BENCH_SIZE_BYTES])
+{
+    const unsigned shift = bytes % (1 << 20) == 0 ? 20 : bytes % (1 << 10) == 0 ? 10 : 0;
+    (void)snprintf(text, SL_BENCH_SIZE_BYTES, "%" PRIu64 " %s", bytes >> shift,
+                   shift == 20   ? "MB"
+                   : shift == 10 ? "KB"
+                                 : "B");
 }
 
 int sl_bench_check_connections(const char *benchmark, uint64_t connections)

@@ -28,6 +28,9 @@ int sl_bench_parse_program(const struct sl_bench_program *program, const struct 
 /* Rows of an option table. */
 struct sl_cli_option sl_bench_number(const char *name, uint64_t *target, double least, double most,
                                      const char *help);
+struct sl_cli_option sl_bench_real(const char *name, double *target, double least, double most,
+                                   const char *help);
+struct sl_cli_option sl_bench_core(const char *name, int64_t *target, const char *help);
 struct sl_cli_option sl_bench_choice(const char *name, int *target, const char *choices,
                                      const char *help);
 struct sl_cli_option sl_bench_text(const char *name, const char **target, const char *metavar,
@@ -50,10 +53,20 @@ struct sl_cli_option sl_bench_exponent(const char *name, double *target);
 int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
                   uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
 
+#define SL_BENCH_NUMBERS_MAX 16
+struct sl_bench_numbers {
+    uint64_t items[SL_BENCH_NUMBERS_MAX];
+    uint32_t count;
+};
+
 /* Of one that takes sizes in bytes, "64K,1M" (K, M and G are binary), multiples of `multiple`, from
  * one of it to `most`. Errors, printed: INVALID. */
 int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, uint64_t multiple,
                    uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
+
+/* "64 KB", "16 MB", "3 B". */
+#define SL_BENCH_SIZE_BYTES 32
+void sl_bench_size_text(uint64_t bytes, char text[SL_BENCH_SIZE_BYTES]);
 
 /* Whether this process, and a ps that it starts, may have so many connections open at a time; the
  * soft limit is raised as far as it goes. Errors, printed: INVALID. */

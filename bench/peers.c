@@ -72,9 +72,7 @@ static int fill(struct sl_bench_redis *redis, uint64_t rows, int core)
     struct sl_bench_child client;
     int err = sl_bench_child_start(&options, &client);
     char *text = NULL;
-    if (err == 0) {
-        err = sl_bench_child_collect(&client, FILL_MS, &text);
-    }
+    err = err != 0 ? err : sl_bench_child_collect(&client, FILL_MS, &text);
     free(text);
     return err;
 }
@@ -205,14 +203,12 @@ struct sl_bench_contestant sl_bench_redis_contestant(const char *name,
     sl_assert(load->redis != NULL);
     sl_assert(load->keys >= 1);
     sl_assert(load->keys <= KEYS_MAX);
-    return (struct sl_bench_contestant){
-        .name = name,
-        .quantities = quantities,
-        .quantity_count = 2,
-        .transport = "TCP",
-        .run = run_redis,
-        .ctx = load,
-    };
+    return (struct sl_bench_contestant){.name = name,
+                                        .quantities = quantities,
+                                        .quantity_count = 2,
+                                        .transport = "TCP",
+                                        .run = run_redis,
+                                        .ctx = load};
 }
 
 /* ---- iperf3 ---------------------------------------------------------------------------------- */
@@ -277,25 +273,19 @@ static int received(const char *text, double *bytes_per_s)
 static int transfer(const struct sl_bench_iperf *iperf, const struct sl_bench_common *common,
                     const char *program, const char *port, char **text)
 {
-    char seconds[NUMBER_BYTES];
-    char warm_up[NUMBER_BYTES];
-    char piece[NUMBER_BYTES];
-    (void)snprintf(seconds, sizeof seconds, "%.0f", ceil(common->seconds));
-    (void)snprintf(warm_up, sizeof warm_up, "%.0f", ceil(common->warm_up));
-    (void)snprintf(piece, sizeof piece, "%u", iperf->piece_bytes);
-    const char *argv[24] = {program, "-c", "127.0.0.1", "-p", port,    "-l",
-                            piece,   "-t", seconds,     "-O", warm_up, "-J"};
-    uint32_t used = 12;
-    if (!iperf->to_server) {
-        argv[used++] = "-R";
-    }
+    struct sl_bench_arguments argv = {0};
+    sl_bench_arguments_add(&argv, "%s", program);
+    sl_bench_arguments_add(&argv, "-c127.0.0.1");
+    sl_bench_arguments_add(&argv, "-p%s", port);
+    sl_bench_arguments_add(&argv, "-l%u", iperf->piece_bytes);
+    sl_bench_arguments_add(&argv, "-t%.0f", ceil(common->seconds));
+    sl_bench_arguments_add(&argv, "-O%.0f", ceil(common->warm_up));
+    sl_bench_arguments_add(&argv, iperf->to_server ? "-J" : "-JR");
     if (iperf->congestion != NULL) {
-        argv[used++] = "-C";
-        argv[used++] = iperf->congestion;
+        sl_bench_arguments_add(&argv, "-C%s", iperf->congestion);
     }
-    argv[used] = NULL;
     const struct sl_bench_child_options options = {
-        .argv = argv, .core = common->client_core, .reads = true};
+        .argv = argv.items, .core = common->client_core, .reads = true};
     struct sl_bench_child client;
     int err = sl_bench_child_start(&options, &client);
     uint32_t timeout_ms = START_MS + (uint32_t)(2000 * (common->seconds + common->warm_up + 1));

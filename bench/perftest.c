@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "bench/child.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define LISTEN_NS      (10 * SL_CLOCK_NS_PER_S)
@@ -16,8 +16,6 @@
 #define TRIES          3
 #define RUN_MS         60000
 #define SERVER_END_MS  10000
-#define NUMBER_BYTES   24
-#define ARGUMENTS_MAX  32
 
 #define MESSAGES_LEAST 20.0 /* of a repeat; perftest takes 5 */
 #define MESSAGES_MOST  1e8
@@ -54,50 +52,27 @@ bool sl_bench_perftest_is_there(void)
 
 /* ---- One run --------------------------------------------------------------------------------- */
 
-struct command {
-    const char *argv[ARGUMENTS_MAX];
-    uint32_t count;
-    char program[SL_BENCH_PATH_BYTES];
-    char port[NUMBER_BYTES], gid[NUMBER_BYTES], bytes[NUMBER_BYTES];
-    char depth[NUMBER_BYTES], messages[NUMBER_BYTES];
-};
-
-static void add(struct command *command, const char *flag, const char *value)
-{
-    sl_assert(command->count + 3 < ARGUMENTS_MAX);
-    command->argv[command->count++] = flag;
-    if (value != NULL) {
-        command->argv[command->count++] = value;
-    }
-    command->argv[command->count] = NULL;
-}
-
 /* What both sides are told. */
-static void build(struct command *command, const struct sl_bench_perftest *test, uint16_t port,
-                  double messages)
+static void build(struct sl_bench_arguments *command, const char *program,
+                  const struct sl_bench_perftest *test, uint16_t port, double messages)
 {
-    (void)snprintf(command->port, sizeof command->port, "%u", port);
-    (void)snprintf(command->gid, sizeof command->gid, "%d", test->device->gid);
-    (void)snprintf(command->bytes, sizeof command->bytes, "%u", test->bytes);
-    (void)snprintf(command->depth, sizeof command->depth, "%u", test->depth);
-    (void)snprintf(command->messages, sizeof command->messages, "%.0f", messages);
-    add(command, command->program, NULL);
-    add(command, "-F", NULL); /* no warning about the clock of the processor */
-    add(command, "-d", test->device->name);
-    add(command, "-p", command->port);
-    add(command, "-s", command->bytes);
-    add(command, "-n", command->messages);
+    sl_bench_arguments_add(command, "%s", program);
+    sl_bench_arguments_add(command, "-F"); /* no warning about the clock of the processor */
+    sl_bench_arguments_add(command, "-d%s", test->device->name);
+    sl_bench_arguments_add(command, "-p%u", port);
+    sl_bench_arguments_add(command, "-s%u", test->bytes);
+    sl_bench_arguments_add(command, "-n%.0f", messages);
     if (test->device->gid >= 0) {
-        add(command, "-x", command->gid);
+        sl_bench_arguments_add(command, "-x%d", test->device->gid);
     }
     if (!TOOLS[test->tool].is_latency) {
-        add(command, "-t", command->depth);
+        sl_bench_arguments_add(command, "-t%u", test->depth);
     }
     if (TOOLS[test->tool].sends) { /* without a key, as Starling's frames; else only latency is */
-        add(command, "-I", command->bytes);
+        sl_bench_arguments_add(command, "-I%u", test->bytes);
     }
     if (test->events) {
-        add(command, "-e", NULL);
+        sl_bench_arguments_add(command, "-e");
     }
 }
 
@@ -122,9 +97,9 @@ static bool is_listening(const char *table, uint16_t port)
 static void await_listener(uint16_t port)
 {
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};
-    const uint64_t end_ns = sl_clock_now_ns(sl_clock_system()) + LISTEN_NS;
+    const uint64_t end_ns = sl_bench_now_ns() + LISTEN_NS;
     while (!is_listening("/proc/net/tcp", port) && !is_listening("/proc/net/tcp6", port) &&
-           sl_clock_now_ns(sl_clock_system()) < end_ns) {
+           sl_bench_now_ns() < end_ns) {
         (void)nanosleep(&pause, NULL);
     }
 }
@@ -134,26 +109,27 @@ static int run_once(const struct sl_bench_perftest *test, const struct sl_bench_
                     double messages, char **text)
 {
     const bool swapped = TOOLS[test->tool].client_is_ps;
-    struct command command = {0};
+    struct sl_bench_arguments command = {0};
+    char program[SL_BENCH_PATH_BYTES];
     struct sl_bench_child server, client;
     uint16_t port;
-    if (!sl_bench_child_find(TOOLS[test->tool].program, command.program)) {
+    if (!sl_bench_child_find(TOOLS[test->tool].program, program)) {
         return SL_ERR_NOT_FOUND;
     }
     int err = sl_bench_child_port(&port);
     if (err != 0) {
         return err;
     }
-    build(&command, test, port, messages);
+    build(&command, program, test, port, messages);
     const struct sl_bench_child_options of_server = {
-        .argv = command.argv, .core = swapped ? common->client_core : common->server_core};
+        .argv = command.items, .core = swapped ? common->client_core : common->server_core};
     err = sl_bench_child_start(&of_server, &server);
     if (err != 0) {
         return err;
     }
     await_listener(port);
-    add(&command, test->device->address, NULL);
-    const struct sl_bench_child_options of_client = {.argv = command.argv,
+    sl_bench_arguments_add(&command, "%s", test->device->address);
+    const struct sl_bench_child_options of_client = {.argv = command.items,
                                                      .core = swapped ? common->server_core
                                                                      : common->client_core,
                                                      .reads = true};
@@ -202,9 +178,7 @@ static int offer(struct sl_bench_perftest *test, const struct sl_bench_common *c
     for (int i = 0; i < TRIES && err == SL_ERR_PROTOCOL; i++) {
         char *text = NULL;
         err = run_once(test, common, bounded, &text);
-        if (err == 0) {
-            err = read_table(test, text, values);
-        }
+        err = err != 0 ? err : read_table(test, text, values);
         if (err == SL_ERR_PROTOCOL && i + 1 == TRIES) {
             const char *table = strstr(text, "#bytes");
             sl_log_error("%s said nothing that can be read: %.400s", TOOLS[test->tool].program,
@@ -242,4 +216,96 @@ struct sl_bench_contestant sl_bench_perftest_contestant(const char *name,
         .run = run,
         .ctx = test,
     };
+}
+
+/* ---- What it prints -----------------------------------------------------------------------------
+ */
+
+/* A table of perftest's: a line of headings that begins with "#bytes", and one line of numbers. Of
+ * the headings some have a blank before their unit, or within, so that they are looked for as a
+ * whole. */
+#define MEGABYTE       1048576.0 /* what it calls MB/sec or MiB/sec */
+
+/* From here on its column of millions of messages a second, with six digits behind the point, says
+ * more than that of megabytes with two. */
+#define MILLIONS_LEAST 1000.0
+
+/* What may stand in the line. */
+static const char *const HEADINGS[] = {
+    "#bytes", "#iterations", "BW peak", "BW average", "MsgRate",        "t_min",
+    "t_max",  "t_typical",   "t_avg",   "t_stdev",    "99% percentile", "99.9% percentile",
+};
+
+/* The place of the heading among those of the line, or -1. */
+static int column_of(const char *line, const char *heading)
+{
+    const size_t length = strcspn(line, "\n");
+    int column = 0;
+    bool found = false;
+    const char *wanted = strstr(line, heading);
+    for (size_t i = 0; i < sizeof HEADINGS / sizeof HEADINGS[0]; i++) {
+        const char *at = strstr(line, HEADINGS[i]);
+        if (at == NULL || at >= line + length) {
+            continue;
+        }
+        found = found || at == wanted;
+        column += wanted != NULL && at < wanted;
+    }
+    return found ? column : -1;
+}
+
+/* The number in this column of the line behind the headings. */
+static int number_in(const char *headings, const char *heading, double *out)
+{
+    const int column = column_of(headings, heading);
+    const char *at = strchr(headings, '\n');
+    if (column < 0 || at == NULL) {
+        return SL_ERR_PROTOCOL;
+    }
+    at++;
+    for (int i = 0; i <= column; i++) {
+        at += strspn(at, " \t");
+        char *end;
+        const double number = strtod(at, &end);
+        if (end == at || *at == '\n' || !isfinite(number)) {
+            return SL_ERR_PROTOCOL;
+        }
+        *out = number;
+        at = end;
+    }
+    return 0;
+}
+
+int sl_bench_perftest_read_rate(const char *text, uint64_t bytes,
+                                struct sl_bench_perftest_rate *out)
+{
+    const char *table = strstr(text, "#bytes");
+    double megabytes, millions, had_bytes;
+    int err = table == NULL ? SL_ERR_PROTOCOL : number_in(table, "#bytes", &had_bytes);
+    err = err != 0 ? err : number_in(table, "BW average", &megabytes);
+    err = err != 0 ? err : number_in(table, "MsgRate", &millions);
+    if (err != 0 || had_bytes != (double)bytes) {
+        return SL_ERR_PROTOCOL;
+    }
+    const double messages =
+        millions * 1e6 >= MILLIONS_LEAST ? millions * 1e6 : megabytes * MEGABYTE / (double)bytes;
+    if (!(messages > 0)) {
+        return SL_ERR_PROTOCOL;
+    }
+    *out = (struct sl_bench_perftest_rate){.bytes_per_s = messages * (double)bytes,
+                                           .messages_per_s = messages};
+    return 0;
+}
+
+int sl_bench_perftest_read_latency(const char *text, struct sl_bench_perftest_latency *out)
+{
+    const char *table = strstr(text, "#bytes");
+    struct sl_bench_perftest_latency latency;
+    int err = table == NULL ? SL_ERR_PROTOCOL : number_in(table, "t_typical", &latency.half_us_p50);
+    err = err != 0 ? err : number_in(table, "99% percentile", &latency.half_us_p99);
+    if (err != 0 || !(latency.half_us_p50 > 0) || !(latency.half_us_p99 > 0)) {
+        return SL_ERR_PROTOCOL;
+    }
+    *out = latency;
+    return 0;
 }

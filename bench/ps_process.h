@@ -57,12 +57,25 @@ void sl_bench_ps_unpark(struct sl_bench_ps *ps);
 /* Processor time of all its threads so far, in seconds. */
 double sl_bench_ps_cpu_seconds(const struct sl_bench_ps *ps);
 
-/* For ps_look.h; 0: it has ended. */
-pid_t sl_bench_ps_pid(const struct sl_bench_ps *ps);
-int sl_bench_ps_log_fd(const struct sl_bench_ps *ps);
-
 /* Says whether it has ended, and prints the last lines of its log to stderr: something else has
  * failed, and this may say why. */
 void sl_bench_ps_show_log(struct sl_bench_ps *ps);
+
+/* What the kernel says of its memory, in bytes: what it has of it now, and the most since the last
+ * sl_bench_ps_forget_peak. Errors, logged: IO. */
+struct sl_bench_ps_memory {
+    uint64_t resident, peak;
+};
+int sl_bench_ps_memory(const struct sl_bench_ps *ps, struct sl_bench_ps_memory *out);
+int sl_bench_ps_forget_peak(const struct sl_bench_ps *ps);
+
+/* Turns that were too long, as its reactors' lines in the log since *at have it, which is moved to
+ * the end of the log. Such a line names the longest only of one second, and how many there were: a
+ * turn may be told of in a later line than its own. */
+struct sl_bench_ps_stalls {
+    uint64_t count;
+    double longest_ms;
+};
+struct sl_bench_ps_stalls sl_bench_ps_stalls(const struct sl_bench_ps *ps, uint64_t *at);
 
 #endif

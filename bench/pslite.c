@@ -16,7 +16,6 @@
 #include "bench/report_parts.h"
 #include "core/log.h"
 
-#define REASON_BYTES   512
 #define SETTING_BYTES  384
 #define JOB_TIMEOUT_MS (3600U * 1000)
 
@@ -38,10 +37,14 @@ struct board {
 
 /* ---- Reports --------------------------------------------------------------------------------- */
 
-static void add_samples(struct sl_bench_report *report, const char *name, const char *quantity,
-                        const char *unit, const char *transport, const double *samples,
-                        uint32_t count)
+/* The samples of worker `rank`, or of all of them (-1). */
+static void add(struct sl_bench_report *report, int64_t rank, const char *quantity,
+                const char *unit, const char *transport, const double *samples, uint32_t count)
 {
+    char name[SL_BENCH_NAME_BYTES] = "all workers";
+    if (rank >= 0) {
+        (void)snprintf(name, sizeof name, "worker %lld", (long long)rank);
+    }
     struct sl_bench_figure *figure = sl_bench_report_figure(report, name, quantity, unit);
     sl_bench_figure_over(figure, transport);
     for (uint32_t i = 0; i < count; i++) {
@@ -49,43 +52,32 @@ static void add_samples(struct sl_bench_report *report, const char *name, const 
     }
 }
 
-static void add_one(struct sl_bench_report *report, const char *name, const char *quantity,
-                    const char *unit, const char *transport, double value)
-{
-    add_samples(report, name, quantity, unit, transport, &value, 1);
-}
-
-static void add_worker(struct sl_bench_report *report, const struct command *command,
-                       const struct sl_bench_pslite_found *found)
-{
-    char name[SL_BENCH_NAME_BYTES];
-    const char *transport = sl_bench_over_names[command->over];
-    (void)snprintf(name, sizeof name, "worker %u", found->rank);
-    if (command->load.mode == SL_BENCH_PSLITE_PUSH_THEN_PULL) {
-        const double keys = (double)command->load.repeat * found->key_count;
-        add_one(report, name, "push, total", "ms", transport, found->push_ms);
-        add_one(report, name, "pull, total", "ms", transport, found->pull_ms);
-        add_one(report, name, "push of a key", "us", transport, found->push_ms * 1e3 / keys);
-        add_one(report, name, "pull of a key", "us", transport, found->pull_ms * 1e3 / keys);
-        return;
-    }
-    add_samples(report, name, "goodput", "Gb/s", transport, found->goodput, found->report_count);
-    add_samples(report, name, "time per key", "us", transport, found->key_us, found->report_count);
-}
-
 static void add_all(struct sl_bench_report *report, const struct board *board)
 {
     const struct sl_bench_pslite_load *load = &board->command.load;
+    const char *over = sl_bench_over_names[board->command.over];
+    const bool is_blocking = load->mode == SL_BENCH_PSLITE_PUSH_THEN_PULL;
     double goodput = 0;
     for (uint32_t i = 0; i < board->command.workers; i++) {
-        add_worker(report, &board->command, &board->found[i]);
-        goodput += board->found[i].all_goodput;
+        const struct sl_bench_pslite_found *found = &board->found[i];
+        const uint32_t reports = found->report_count;
+        if (is_blocking) {
+            const double keys = (double)load->repeat * found->key_count;
+            add(report, found->rank, "push, total", "ms", over, &found->push_ms, 1);
+            add(report, found->rank, "pull, total", "ms", over, &found->pull_ms, 1);
+            add(report, found->rank, "push of a key", "us", over,
+                &(double){found->push_ms * 1e3 / keys}, 1);
+            add(report, found->rank, "pull of a key", "us", over,
+                &(double){found->pull_ms * 1e3 / keys}, 1);
+        } else {
+            add(report, found->rank, "goodput", "Gb/s", over, found->goodput, reports);
+            add(report, found->rank, "time per key", "us", over, found->key_us, reports);
+        }
+        goodput += found->all_goodput;
     }
-    if (load->mode != SL_BENCH_PSLITE_PUSH_THEN_PULL) {
-        const char *transport = sl_bench_over_names[board->command.over];
-        add_one(report, "all workers", "goodput", "Gb/s", transport, goodput);
-        add_one(report, "all workers", "keys", "1/s", transport,
-                goodput * 1e9 / 8 / (double)load->len);
+    if (!is_blocking) {
+        add(report, -1, "goodput", "Gb/s", over, &goodput, 1);
+        add(report, -1, "keys", "1/s", over, &(double){goodput * 1e9 / 8 / (double)load->len}, 1);
     }
 }
 
@@ -120,10 +112,8 @@ static int finish(const struct board *board, bool print)
 static int run_worker(void *ctx, uint32_t index)
 {
     struct board *board = ctx;
-    const struct sl_bench_pslite_worker worker = {
-        .load = &board->command.load,
-        .driven = board->command.client == 0,
-    };
+    const struct sl_bench_pslite_worker worker = {.load = &board->command.load,
+                                                  .driven = board->command.client == 0};
     return sl_bench_pslite_worker_run(&worker, &board->found[index]);
 }
 
@@ -174,7 +164,8 @@ static int run_local(struct board *board, const struct sl_kv_handler *handler)
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
 
-static int parse_flags(struct command *command, int argc, char **argv)
+/* SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
+static int parse(struct command *command, enum sl_kv_role *role, int argc, char **argv)
 {
     const struct sl_cli_option own[] = {
         {.kind = SL_CLI_FLAG,
@@ -203,45 +194,25 @@ static int parse_flags(struct command *command, int argc, char **argv)
         .usage = "[LEN [REPEAT [MODE]]] [options]",
         .is_one_run = true,
     };
-    return sl_bench_parse_program(&program, own, sizeof own / sizeof own[0], &command->common, argc,
-                                  argv);
-}
-
-/* SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
-static int parse(struct command *command, enum sl_kv_role *role, int argc, char **argv)
-{
-    char reason[REASON_BYTES];
-    int taken = 0;
-    int err = sl_bench_pslite_options_arguments(&command->load, argc, argv, &taken, reason,
-                                                sizeof reason);
-    if (err == 0) {
-        err = sl_bench_pslite_options_environment(&command->load, reason, sizeof reason);
-    }
-    if (err == 0) {
-        argv[taken] = argv[0];
-        const int parsed = parse_flags(command, argc - taken, argv + taken);
-        if (parsed != SL_CLI_RUN) {
-            return parsed;
-        }
-        command->load.handler = (enum sl_bench_pslite_handler)command->handler;
-        err = sl_bench_pslite_options_check(&command->load, reason, sizeof reason);
+    int taken;
+    const int parsed =
+        sl_bench_pslite_options_parse(&program, own, sizeof own / sizeof own[0], &command->common,
+                                      &command->handler, &command->load, &taken, argc, argv);
+    if (parsed != SL_CLI_RUN) {
+        return parsed;
     }
     const char *named = getenv("DMLC_ROLE");
-    if (err == 0 && command->local && named != NULL) {
-        (void)snprintf(reason, sizeof reason,
-                       "--local starts every role, but DMLC_ROLE=%.64s names one: leave out one "
-                       "of the two",
-                       named);
-        err = SL_ERR_INVALID;
+    if (command->local && named != NULL) {
+        (void)fprintf(stderr,
+                      "starling-bench pslite: --local starts every role, but DMLC_ROLE=%.64s names "
+                      "one: leave out one of the two\n",
+                      named);
+        return SL_ERR_INVALID;
     }
-    if (err == 0 && !command->local && named == NULL) {
-        (void)snprintf(reason, sizeof reason,
-                       "accepts --local, or a role in DMLC_ROLE: scheduler, server, worker");
-        err = SL_ERR_INVALID;
-    }
-    if (err != 0) {
-        (void)fprintf(stderr, "starling-bench pslite: %s\n", reason);
-        return err;
+    if (!command->local && named == NULL) {
+        (void)fprintf(stderr, "starling-bench pslite: accepts --local, or a role in DMLC_ROLE: "
+                              "scheduler, server, worker\n");
+        return SL_ERR_INVALID;
     }
     return command->local ? SL_CLI_RUN : sl_kv_role(role);
 }

@@ -1,6 +1,7 @@
 #include "bench/pslite_arrays.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -20,6 +21,39 @@ static uint64_t stride_of(uint64_t len)
 uint64_t sl_bench_pslite_arrays_bytes(uint64_t len, uint32_t key_count)
 {
     return stride_of(len) * key_count;
+}
+
+int sl_bench_pslite_arrays_join(const char *table, const struct sl_bench_pslite_load *load,
+                                uint64_t len_max, bool driven, struct sl_kv **kv, void **memory)
+{
+    const struct sl_kv_options options = {
+        .name = table,
+        .value_bytes = sl_bench_pslite_options_value_bytes(load->handler),
+        .manual_progress = driven,
+    };
+    *kv = NULL;
+    *memory = NULL;
+    int err = sl_kv_create(&options, kv);
+    if (err != 0) {
+        return err;
+    }
+    const uint64_t bytes =
+        sl_bench_pslite_arrays_bytes(len_max, sl_kv_server_count(*kv) * load->keys_per_server);
+    err = sl_kv_buffer_create(*kv, bytes, memory);
+    if (err == 0) {
+        memset(*memory, load->handler == SL_BENCH_PSLITE_SUM ? 0 : 1, bytes); /* sums stay zeros */
+    }
+    return err;
+}
+
+void sl_bench_pslite_arrays_leave(struct sl_kv **kv, void **memory)
+{
+    if (*memory != NULL) {
+        sl_kv_buffer_free(*kv, memory);
+    }
+    if (*kv != NULL) {
+        sl_kv_destroy(kv);
+    }
 }
 
 int sl_bench_pslite_arrays_init(struct sl_bench_pslite_arrays *arrays, struct sl_kv *kv,

@@ -18,6 +18,13 @@ struct sl_bench_pslite_arrays {
     uint8_t *memory; /* of sl_kv_buffer_create; pulls go to where pushes are from */
 };
 
+/* Joins the job that the environment names, with memory for arrays of `len_max` bytes of all keys,
+ * which has been touched. driven: this thread serves the connections. *kv and *memory are the
+ * caller's, for sl_bench_pslite_arrays_leave, also after an error. Errors: of the kv. */
+int sl_bench_pslite_arrays_join(const char *table, const struct sl_bench_pslite_load *load,
+                                uint64_t len_max, bool driven, struct sl_kv **kv, void **memory);
+void sl_bench_pslite_arrays_leave(struct sl_kv **kv, void **memory);
+
 /* Bytes that the arrays of so many keys take. */
 uint64_t sl_bench_pslite_arrays_bytes(uint64_t len, uint32_t key_count);
 

@@ -1,21 +1,17 @@
 #include "bench/pslite_job.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <starling_kv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/child.h"
-#include "bench/pin.h"
+#include "bench/fork.h"
+#include "bench/now.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define LOOK_EVERY_NS (2 * SL_CLOCK_NS_PER_MS)
@@ -89,105 +85,60 @@ static void set_environment(const struct sl_bench_pslite_job_options *options, c
     }
 }
 
-/* What each of them does first, in the child. */
-static void settle(const struct sl_bench_pslite_job_options *options, const char *role,
-                   uint16_t port, int core, pid_t parent)
+/* Servers at an address of the network are open to it while the benchmark lasts. */
+static int serve(const struct sl_bench_pslite_job_options *options, bool is_scheduler)
 {
-    cpu_set_t before;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        _exit(1); /* it died before the kernel knew what to do then */
-    }
+    static char program[] = "starling-bench", lease[] = "--lease", value[] = LEASE_S;
+    static char insecure[] = "--insecure";
+    const bool is_open = options->rdma_address != NULL;
+    char *of_scheduler[] = {program, lease, value, NULL};
+    char *of_server[] = {program, is_open ? insecure : NULL, NULL};
+    return is_scheduler ? sl_kv_serve(3, of_scheduler, NULL)
+                        : sl_kv_serve(is_open ? 2 : 1, of_server, options->handler);
+}
+
+static _Noreturn void run(const struct sl_bench_pslite_job_options *options, const char *role,
+                          uint16_t port, uint32_t worker)
+{
+    const bool is_worker = strcmp(role, "worker") == 0;
     sl_log_setup(SL_LOG_WARN, role);
-    if (strcmp(role, "worker") != 0 && !is_told_more() &&
-        freopen("/dev/null", "w", stdout) == NULL) {
+    /* An endpoint map in our folder is not for this job. */
+    if (chdir("/") != 0 ||
+        (!is_worker && !is_told_more() && freopen("/dev/null", "w", stdout) == NULL)) {
         _exit(1);
     }
     set_environment(options, role, port);
-    sl_bench_pin_begin(core, &before);
-    if (chdir("/") != 0) { /* an endpoint map in our folder is not for this job */
-        _exit(1);
-    }
-}
-
-/* Servers at an address of the network are open to it while the benchmark lasts. */
-static _Noreturn void serve(const struct sl_bench_pslite_job_options *options, bool is_scheduler)
-{
-    static char program[] = "starling-bench";
-    static char lease[] = "--lease";
-    static char value[] = LEASE_S;
-    static char insecure[] = "--insecure";
-    char *of_scheduler[] = {program, lease, value, NULL};
-    char *of_server[] = {program, options->rdma_address != NULL ? insecure : NULL, NULL};
-    if (is_scheduler) {
-        _exit(sl_kv_serve(3, of_scheduler, NULL));
-    }
-    _exit(sl_kv_serve(options->rdma_address != NULL ? 2 : 1, of_server, options->handler));
-}
-
-static pid_t start_server(const struct sl_bench_pslite_job_options *options, uint16_t port)
-{
-    const pid_t parent = getpid();
-    const pid_t pid = fork();
-    if (pid == 0) {
-        settle(options, "server", port, options->server_core, parent);
-        serve(options, false);
-    }
-    return pid;
-}
-
-static pid_t start_scheduler(const struct sl_bench_pslite_job_options *options, uint16_t port)
-{
-    const pid_t parent = getpid();
-    const pid_t pid = fork();
-    if (pid == 0) {
-        settle(options, "scheduler", port, -1, parent);
-        serve(options, true);
-    }
-    return pid;
-}
-
-static pid_t start_worker(const struct sl_bench_pslite_job_options *options, uint16_t port,
-                          uint32_t worker)
-{
-    const pid_t parent = getpid();
-    const pid_t pid = fork();
-    if (pid == 0) {
-        settle(options, "worker", port, options->worker_core, parent);
-        const int status = options->work(options->ctx, worker);
-        (void)fflush(NULL);
-        _exit(status);
-    }
-    return pid;
+    const int status = is_worker ? options->work(options->ctx, worker)
+                                 : serve(options, strcmp(role, "scheduler") == 0);
+    (void)fflush(NULL);
+    _exit(status);
 }
 
 /* ---- Start ----------------------------------------------------------------------------------- */
 
-/* A process that was not started has no id. */
-static bool has_started(pid_t *pid)
+static bool start_one(const struct sl_bench_pslite_job_options *options, const char *role, int core,
+                      uint16_t port, uint32_t worker, pid_t *out)
 {
-    if (*pid > 0) {
-        return true;
+    const pid_t pid = sl_bench_fork_process(core);
+    if (pid == 0) {
+        run(options, role, port, worker);
     }
-    sl_log_error("cannot start a process: %s", strerror(errno));
-    *pid = 0;
-    return false;
+    *out = pid > 0 ? pid : 0;
+    return pid > 0;
 }
 
 static bool start_all(const struct sl_bench_pslite_job_options *options, uint16_t port,
                       struct sl_bench_pslite_job *job)
 {
-    job->scheduler = start_scheduler(options, port);
-    bool started = has_started(&job->scheduler);
+    bool started = start_one(options, "scheduler", -1, port, 0, &job->scheduler);
     while (started && job->server_count < options->servers) {
-        pid_t *pid = &job->servers[job->server_count++];
-        *pid = start_server(options, port);
-        started = has_started(pid);
+        started = start_one(options, "server", options->server_core, port, 0,
+                            &job->servers[job->server_count++]);
     }
     while (started && job->worker_count < options->workers) {
-        pid_t *pid = &job->workers[job->worker_count];
-        *pid = start_worker(options, port, job->worker_count++);
-        started = has_started(pid);
+        const uint32_t worker = job->worker_count++;
+        started =
+            start_one(options, "worker", options->worker_core, port, worker, &job->workers[worker]);
     }
     return started;
 }
@@ -205,7 +156,6 @@ int sl_bench_pslite_job_start(const struct sl_bench_pslite_job_options *options,
     if (err != 0) {
         return err;
     }
-    (void)fflush(NULL); /* what is buffered is ours to write, once */
     if (!start_all(options, port, &job)) {
         sl_bench_pslite_job_stop(&job);
         return SL_ERR_IO;
@@ -216,29 +166,23 @@ int sl_bench_pslite_job_start(const struct sl_bench_pslite_job_options *options,
 
 /* ---- End ------------------------------------------------------------------------------------- */
 
-/* Collects it if it has ended. Its status, or -1: it runs; 0: it had ended before. */
-static int status_of(pid_t *pid, const char *role, bool *failed)
-{
-    int status = 0;
-    if (*pid == 0 || waitpid(*pid, &status, WNOHANG) != *pid) {
-        return *pid == 0 ? 0 : -1;
-    }
-    *pid = 0;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        sl_log_error("a %s of the job ended with %s %d", role,
-                     WIFEXITED(status) ? "status" : "signal",
-                     WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-        *failed = true;
-    }
-    return 0;
-}
-
-/* How many of them run. */
+/* How many of them run; collects those that have ended. */
 static uint32_t count_running(pid_t *pids, uint32_t count, const char *role, bool *failed)
 {
     uint32_t running = 0;
     for (uint32_t i = 0; i < count; i++) {
-        running += status_of(&pids[i], role, failed) != 0;
+        int status = 0;
+        if (pids[i] == 0 || waitpid(pids[i], &status, WNOHANG) != pids[i]) {
+            running += pids[i] != 0;
+            continue;
+        }
+        pids[i] = 0;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            sl_log_error("a %s of the job ended with %s %d", role,
+                         WIFEXITED(status) ? "status" : "signal",
+                         WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+            *failed = true;
+        }
     }
     return running;
 }
@@ -267,15 +211,9 @@ int sl_bench_pslite_job_look(struct sl_bench_pslite_job *job)
     return census.failed ? SL_ERR_CLOSED : 0;
 }
 
-static void pause_a_little(void)
-{
-    const struct timespec wait = {.tv_nsec = LOOK_EVERY_NS};
-    (void)nanosleep(&wait, NULL);
-}
-
 int sl_bench_pslite_job_wait(struct sl_bench_pslite_job *job, uint32_t timeout_ms)
 {
-    const uint64_t end_ns = sl_clock_now_ns(sl_clock_system()) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    const uint64_t end_ns = sl_bench_now_ns() + timeout_ms * SL_CLOCK_NS_PER_MS;
     for (;;) {
         const struct census census = count_all(job);
         if (census.failed) {
@@ -284,12 +222,12 @@ int sl_bench_pslite_job_wait(struct sl_bench_pslite_job *job, uint32_t timeout_m
         if (census.workers + census.others == 0) {
             return 0;
         }
-        if (sl_clock_now_ns(sl_clock_system()) >= end_ns) {
+        if (sl_bench_now_ns() >= end_ns) {
             sl_log_error("%u workers and %u others of the job have not ended", census.workers,
                          census.others);
             return SL_ERR_DEADLINE;
         }
-        pause_a_little();
+        sl_bench_sleep_ns(LOOK_EVERY_NS);
     }
 }
 
@@ -314,27 +252,12 @@ void sl_bench_pslite_job_stop(struct sl_bench_pslite_job *job)
 
 /* ---- Turns ----------------------------------------------------------------------------------- */
 
-static void signal_servers(const struct sl_bench_pslite_job *job, int number)
+void sl_bench_pslite_job_park(struct sl_bench_pslite_job *job, bool parks)
 {
-    for (uint32_t i = 0; i < job->server_count; i++) {
+    for (uint32_t i = 0; job->parked != parks && i < job->server_count; i++) {
         if (job->servers[i] > 0) {
-            (void)kill(job->servers[i], number);
+            (void)kill(job->servers[i], parks ? SIGSTOP : SIGCONT);
         }
     }
-}
-
-void sl_bench_pslite_job_park(struct sl_bench_pslite_job *job)
-{
-    if (!job->parked) {
-        signal_servers(job, SIGSTOP);
-        job->parked = true;
-    }
-}
-
-void sl_bench_pslite_job_unpark(struct sl_bench_pslite_job *job)
-{
-    if (job->parked) {
-        signal_servers(job, SIGCONT);
-        job->parked = false;
-    }
+    job->parked = parks;
 }

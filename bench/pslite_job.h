@@ -51,7 +51,6 @@ int sl_bench_pslite_job_wait(struct sl_bench_pslite_job *job, uint32_t timeout_m
 void sl_bench_pslite_job_stop(struct sl_bench_pslite_job *job);
 
 /* Stops the servers in their place, or lets them go on, so that others have the core meanwhile. */
-void sl_bench_pslite_job_park(struct sl_bench_pslite_job *job);
-void sl_bench_pslite_job_unpark(struct sl_bench_pslite_job *job);
+void sl_bench_pslite_job_park(struct sl_bench_pslite_job *job, bool parks);
 
 #endif

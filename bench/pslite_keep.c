@@ -7,79 +7,49 @@
 #include "core/hash.h"
 #include "core/limits.h"
 
-#define SLOTS_FIRST     128 /* a power of two */
+#define BUCKETS         4096 /* a power of two */
 #define ALIGNMENT_BYTES 4096
 
 /* What is kept of a key. */
 struct array {
-    uint64_t key;
-    uint8_t *bytes; /* NULL: the slot is free */
-    uint64_t byte_count;
-    uint64_t kept; /* bytes from the first on that have come */
-};
-
-/* Of one server: open addressing, at most half of the slots taken. */
-struct store {
-    struct array *slots;
-    uint32_t slot_count, used;
+    struct array *next; /* of the same bucket */
+    uint64_t key, byte_count;
+    uint64_t kept;  /* bytes from the first on that have come */
+    uint8_t *bytes; /* of a page's alignment */
 };
 
 struct sl_bench_pslite_keep {
-    struct store stores[SL_LIMIT_SHARDS];
+    struct array **buckets[SL_LIMIT_SHARDS]; /* [BUCKETS] of each server, from its first push on */
 };
 
 /* ---- Arrays by key --------------------------------------------------------------------------- */
 
-/* The key's slot, or the free one where it would be. */
-static struct array *slot_of(const struct store *store, uint64_t key)
+static struct array *find(struct array **buckets, uint64_t key)
 {
-    const uint32_t mask = store->slot_count - 1;
-    uint32_t at = (uint32_t)sl_hash_key(key) & mask;
-    while (store->slots[at].bytes != NULL && store->slots[at].key != key) {
-        at = (at + 1) & mask;
+    struct array *array = buckets == NULL ? NULL : buckets[sl_hash_key(key) & (BUCKETS - 1)];
+    while (array != NULL && array->key != key) {
+        array = array->next;
     }
-    return &store->slots[at];
+    return array;
 }
 
-static struct array *find(const struct store *store, uint64_t key)
+static int add(struct array ***buckets, uint64_t key, uint64_t byte_count, struct array **out)
 {
-    struct array *array = store->slot_count == 0 ? NULL : slot_of(store, key);
-    return array == NULL || array->bytes == NULL ? NULL : array;
-}
-
-static int make_room(struct store *store)
-{
-    if (2 * (store->used + 1) <= store->slot_count) {
-        return 0;
-    }
-    struct store larger = {.slot_count =
-                               store->slot_count == 0 ? SLOTS_FIRST : 2 * store->slot_count,
-                           .used = store->used};
-    larger.slots = calloc(larger.slot_count, sizeof *larger.slots);
-    if (larger.slots == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    for (uint32_t i = 0; i < store->slot_count; i++) {
-        if (store->slots[i].bytes != NULL) {
-            *slot_of(&larger, store->slots[i].key) = store->slots[i];
-        }
-    }
-    free(store->slots);
-    *store = larger;
-    return 0;
-}
-
-static int add(struct store *store, uint64_t key, uint64_t byte_count, struct array **out)
-{
-    const int err = make_room(store);
     const uint64_t rounded = (byte_count + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
-    uint8_t *bytes = err != 0 ? NULL : aligned_alloc(ALIGNMENT_BYTES, rounded);
-    if (bytes == NULL) {
+    struct array *array = calloc(1, sizeof *array);
+    if (*buckets == NULL) {
+        *buckets = calloc(BUCKETS, sizeof **buckets);
+    }
+    if (array == NULL || *buckets == NULL ||
+        (array->bytes = aligned_alloc(ALIGNMENT_BYTES, rounded)) == NULL) {
+        free(array);
         return SL_ERR_NO_MEMORY;
     }
-    struct array *array = slot_of(store, key);
-    *array = (struct array){.key = key, .bytes = bytes, .byte_count = byte_count};
-    store->used++;
+    struct array **bucket = &(*buckets)[sl_hash_key(key) & (BUCKETS - 1)];
+    array->key = key;
+    array->byte_count = byte_count;
+    array->next = *bucket;
+    *bucket = array;
     *out = array;
     return 0;
 }
@@ -138,16 +108,16 @@ static int handle(void *ctx, const struct sl_kv_request *request)
 {
     struct sl_bench_pslite_keep *keep = ctx;
     sl_assert(request->server < SL_LIMIT_SHARDS);
-    struct store *store = &keep->stores[request->server];
+    struct array ***buckets = &keep->buckets[request->server];
     const uint8_t *push = request->push;
     uint8_t *pull = request->pull;
     uint64_t at = 0;
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < request->key_count; i++) {
         const struct span span = span_of(request, i);
-        struct array *array = find(store, request->keys[i]);
+        struct array *array = find(*buckets, request->keys[i]);
         if (array == NULL && push != NULL) {
-            err = add(store, request->keys[i], span.whole, &array);
+            err = add(buckets, request->keys[i], span.whole, &array);
         }
         if (array == NULL) {
             return err != 0 ? err : SL_ERR_NOT_FOUND;
@@ -183,11 +153,14 @@ void sl_bench_pslite_keep_destroy(struct sl_bench_pslite_keep **keep)
         return;
     }
     for (uint32_t i = 0; i < SL_LIMIT_SHARDS; i++) {
-        struct store *store = &old->stores[i];
-        for (uint32_t slot = 0; slot < store->slot_count; slot++) {
-            free(store->slots[slot].bytes);
+        for (uint32_t b = 0; old->buckets[i] != NULL && b < BUCKETS; b++) {
+            for (struct array *array = old->buckets[i][b], *next; array != NULL; array = next) {
+                next = array->next;
+                free(array->bytes);
+                free(array);
+            }
         }
-        free(store->slots);
+        free(old->buckets[i]);
     }
     free(old);
 }

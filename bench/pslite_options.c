@@ -21,13 +21,11 @@ const char *sl_bench_pslite_mode_name(enum sl_bench_pslite_mode mode)
 
 struct sl_bench_pslite_load sl_bench_pslite_options_defaults(void)
 {
-    return (struct sl_bench_pslite_load){
-        .len = 1024000,
-        .repeat = 10,
-        .mode = SL_BENCH_PSLITE_PUSH_PULL,
-        .keys_per_server = 40,
-        .log_rounds = 10,
-    };
+    return (struct sl_bench_pslite_load){.len = 1024000,
+                                         .repeat = 10,
+                                         .mode = SL_BENCH_PSLITE_PUSH_PULL,
+                                         .keys_per_server = 40,
+                                         .log_rounds = 10};
 }
 
 /* A number that has a name, and what it may be. */
@@ -92,32 +90,23 @@ int sl_bench_pslite_options_arguments(struct sl_bench_pslite_load *load, int arg
     return 0;
 }
 
-static int read_variable(const struct number *number, uint32_t *out, char *reason,
-                         size_t reason_bytes)
-{
-    const char *text = getenv(number->name);
-    uint64_t value = *out;
-    int err = 0;
-    if (text != NULL && text[0] != '\0') {
-        err = read_number(number, text, &value, reason, reason_bytes);
-    }
-    *out = (uint32_t)value;
-    return err;
-}
-
 int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, char *reason,
                                         size_t reason_bytes)
 {
-    static const struct number keys = {
-        .name = "NUM_KEY_PER_SERVER", .least = 1, .most = SL_BENCH_PSLITE_KEYS_MAX};
-    static const struct number log = {.name = "LOG_DURATION", .least = 1, .most = ROUNDS_MAX};
-    static const struct number total = {.name = "TOTAL_DURATION", .least = 1, .most = ROUNDS_MAX};
-    int err = read_variable(&keys, &load->keys_per_server, reason, reason_bytes);
-    if (err == 0) {
-        err = read_variable(&log, &load->log_rounds, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = read_variable(&total, &load->total_rounds, reason, reason_bytes);
+    static const struct number numbers[] = {
+        {.name = "NUM_KEY_PER_SERVER", .least = 1, .most = SL_BENCH_PSLITE_KEYS_MAX},
+        {.name = "LOG_DURATION", .least = 1, .most = ROUNDS_MAX},
+        {.name = "TOTAL_DURATION", .least = 1, .most = ROUNDS_MAX},
+    };
+    uint32_t *const targets[] = {&load->keys_per_server, &load->log_rounds, &load->total_rounds};
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < sizeof numbers / sizeof numbers[0]; i++) {
+        const char *text = getenv(numbers[i].name);
+        uint64_t value = *targets[i];
+        if (text != NULL && text[0] != '\0') {
+            err = read_number(&numbers[i], text, &value, reason, reason_bytes);
+        }
+        *targets[i] = (uint32_t)value;
     }
     return err;
 }
@@ -134,6 +123,31 @@ int sl_bench_pslite_options_check(const struct sl_bench_pslite_load *load, char 
         return SL_ERR_INVALID;
     }
     return 0;
+}
+
+int sl_bench_pslite_options_parse(const struct sl_bench_program *program,
+                                  const struct sl_cli_option *own, uint32_t own_count,
+                                  struct sl_bench_common *common, const int *handler,
+                                  struct sl_bench_pslite_load *load, int *taken, int argc,
+                                  char **argv)
+{
+    char reason[512];
+    int err = sl_bench_pslite_options_arguments(load, argc, argv, taken, reason, sizeof reason);
+    err = err != 0 ? err : sl_bench_pslite_options_environment(load, reason, sizeof reason);
+    if (err == 0) {
+        argv[*taken] = argv[0];
+        const int parsed =
+            sl_bench_parse_program(program, own, own_count, common, argc - *taken, argv + *taken);
+        if (parsed != SL_CLI_RUN) {
+            return parsed;
+        }
+        load->handler = (enum sl_bench_pslite_handler) * handler;
+        err = sl_bench_pslite_options_check(load, reason, sizeof reason);
+    }
+    if (err != 0) {
+        (void)fprintf(stderr, "starling-bench %s: %s\n", program->name, reason);
+    }
+    return err != 0 ? err : SL_CLI_RUN;
 }
 
 uint32_t sl_bench_pslite_options_rounds(const struct sl_bench_pslite_load *load)

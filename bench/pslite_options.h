@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
+#include "bench/options.h"
 
 #define SL_BENCH_PSLITE_LEN_MAX     (1ULL << 30)
 #define SL_BENCH_PSLITE_KEYS_MAX    4096 /* of each server */
@@ -54,6 +54,14 @@ int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, char 
 /* What no argument tells alone: sums are of f32. Errors likewise. */
 int sl_bench_pslite_options_check(const struct sl_bench_pslite_load *load, char *reason,
                                   size_t reason_bytes);
+
+/* The whole command line: arguments, environment, flags; *handler is what a flag chose, *taken the
+ * number of arguments. SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
+int sl_bench_pslite_options_parse(const struct sl_bench_program *program,
+                                  const struct sl_cli_option *own, uint32_t own_count,
+                                  struct sl_bench_common *common, const int *handler,
+                                  struct sl_bench_pslite_load *load, int *taken, int argc,
+                                  char **argv);
 
 /* Rounds of modes 1 to 3. */
 uint32_t sl_bench_pslite_options_rounds(const struct sl_bench_pslite_load *load);

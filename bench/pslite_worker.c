@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/now.h"
 #include "bench/pslite_arrays.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #define NS_PER_MS  ((double)SL_CLOCK_NS_PER_MS)
@@ -13,7 +13,7 @@
 
 static double now_ns(void)
 {
-    return (double)sl_clock_now_ns(sl_clock_system());
+    return (double)sl_bench_now_ns();
 }
 
 void sl_bench_pslite_worker_note(struct sl_bench_pslite_found *found, double goodput, double key_us)
@@ -108,49 +108,31 @@ static int measure(const struct sl_bench_pslite_load *load, struct sl_bench_psli
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int measure_kv(const struct sl_bench_pslite_load *load, struct sl_kv *kv,
+static int measure_kv(const struct sl_bench_pslite_load *load, struct sl_kv *kv, void *memory,
                       struct sl_bench_pslite_found *found)
 {
-    const uint32_t key_count = sl_kv_server_count(kv) * load->keys_per_server;
-    const uint64_t bytes = sl_bench_pslite_arrays_bytes(load->len, key_count);
+    const uint32_t servers = sl_kv_server_count(kv);
     struct sl_bench_pslite_arrays arrays = {0};
-    void *memory = NULL;
     found->rank = sl_kv_rank(kv);
     found->key_count =
-        load->mode == SL_BENCH_PSLITE_PUSH_THEN_PULL ? sl_kv_server_count(kv) : key_count;
-    int err = sl_kv_buffer_create(kv, bytes, &memory);
-    if (err == 0) {
-        /* Touched before it is measured; sums of zeros stay zeros. */
-        memset(memory, load->handler == SL_BENCH_PSLITE_SUM ? 0 : 1, bytes);
-        err = sl_bench_pslite_arrays_init(&arrays, kv, load, 0, memory);
-    }
-    if (err == 0) {
-        err = sl_bench_pslite_arrays_first(&arrays);
-    }
-    if (err == 0) {
-        err = measure(load, &arrays, found);
-    }
+        load->mode == SL_BENCH_PSLITE_PUSH_THEN_PULL ? servers : servers * load->keys_per_server;
+    int err = sl_bench_pslite_arrays_init(&arrays, kv, load, 0, memory);
+    err = err != 0 ? err : sl_bench_pslite_arrays_first(&arrays);
+    err = err != 0 ? err : measure(load, &arrays, found);
     sl_bench_pslite_arrays_fini(&arrays);
-    if (memory != NULL) {
-        sl_kv_buffer_free(kv, &memory);
-    }
     return err;
 }
 
 int sl_bench_pslite_worker_run(const struct sl_bench_pslite_worker *worker,
                                struct sl_bench_pslite_found *found)
 {
-    const struct sl_kv_options options = {
-        .name = TABLE_NAME,
-        .value_bytes = sl_bench_pslite_options_value_bytes(worker->load->handler),
-        .manual_progress = worker->driven,
-    };
-    struct sl_kv *kv = NULL;
-    int err = sl_kv_create(&options, &kv);
-    if (err == 0) {
-        err = measure_kv(worker->load, kv, found);
-        sl_kv_destroy(&kv);
-    }
+    const struct sl_bench_pslite_load *load = worker->load;
+    struct sl_kv *kv;
+    void *memory;
+    int err =
+        sl_bench_pslite_arrays_join(TABLE_NAME, load, load->len, worker->driven, &kv, &memory);
+    err = err != 0 ? err : measure_kv(load, kv, memory, found);
+    sl_bench_pslite_arrays_leave(&kv, &memory);
     if (err != 0) {
         sl_log_error("worker: %s", sl_err_name(err));
     }

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "core/clock.h"
+#include "bench/now.h"
 
 /* A line of /proc/PID/stat, without the name. */
 #define STAT_BYTES    1024
@@ -119,7 +119,7 @@ static double others_s(void)
 
 static double now_s(void)
 {
-    return (double)sl_clock_now_ns(sl_clock_system()) / (double)SL_CLOCK_NS_PER_S;
+    return (double)sl_bench_now_ns() / (double)SL_CLOCK_NS_PER_S;
 }
 
 void sl_bench_quiet_begin(struct sl_bench_quiet *quiet)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/bare_verbs.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
 #include "bench/frames.h"
@@ -29,28 +28,15 @@
 #define RATE_OF_SEND      0.8
 #define LONG_LEN          (1ULL << 20)
 
-/* The ways of a push are no part of all: they are about the design, not about this code. */
-#define PART_CHOICES      "all|bulk|round-trip|rate|push-ways"
-enum part { PART_ALL, PART_BULK, PART_ROUND_TRIP, PART_RATE, PART_PUSH_WAYS };
+#define PART_CHOICES      "all|bulk|round-trip|rate"
+enum part { PART_ALL, PART_BULK, PART_ROUND_TRIP, PART_RATE };
 
 enum mode { POLLING, EVENT, MODES };
 static const char *const MODE_NAMES[MODES] = {[POLLING] = "polling", [EVENT] = "event mode"};
 
-#define WAYS 3U
-static const char *const WAY_NAMES[WAYS] = {
-    [SL_BENCH_BARE_VERBS_READ] = "READ",
-    [SL_BENCH_BARE_VERBS_ASKED] = "WRITE where asked for",
-    [SL_BENCH_BARE_VERBS_GRANTED] = "WRITE where granted before",
-};
-static const uint32_t WAY_CONNECTIONS[] = {1, 8};
-#define WAY_CONNECTION_COUNTS (sizeof WAY_CONNECTIONS / sizeof WAY_CONNECTIONS[0])
-
 /* perftest's two and each mode's pull and push, of each size; round trips of perftest, frames and
  * rows in both modes; rates. */
-#define CONTESTANTS_OF_ALL    (SIZES_MAX * (2 + 2 * MODES) + 3 * MODES + 1 + MODES)
-#define CONTESTANTS_OF_WAYS   (SIZES_MAX * WAYS * WAY_CONNECTION_COUNTS)
-#define CONTESTANTS_MAX                                                                            \
-    (CONTESTANTS_OF_ALL > CONTESTANTS_OF_WAYS ? CONTESTANTS_OF_ALL : CONTESTANTS_OF_WAYS)
+#define CONTESTANTS_MAX (SIZES_MAX * (2 + 2 * MODES) + 3 * MODES + 1 + MODES)
 
 struct options {
     const char *sizes, *device, *address;
@@ -71,8 +57,6 @@ struct entry {
     enum sl_bench_pslite_mode way;
     struct sl_bench_perftest test;
     struct sl_bench_frames frames;
-    struct sl_bench_bare_verbs verbs;
-    char name[SL_BENCH_NAME_BYTES];
 };
 
 struct bench {
@@ -82,8 +66,7 @@ struct bench {
     bool has_perftest;
     struct sl_bench_ipc_workers *workers[MODES];
     struct entry entries[CONTESTANTS_MAX];
-    struct sl_bench_contestant contestants[CONTESTANTS_MAX];
-    uint32_t count;
+    struct sl_bench_contest contest;
 };
 
 static const struct sl_bench_quantity BYTES[] = {{"bytes", "1/s"}};
@@ -95,13 +78,11 @@ static const struct sl_bench_quantity RATES[] = {{"messages", "1/s"}};
 static int run_turn(const struct entry *entry, enum sl_bench_ipc_what what,
                     const struct sl_bench_common *common, struct sl_bench_ipc_result *result)
 {
-    const struct sl_bench_ipc_turn turn = {
-        .what = what,
-        .mode = entry->way,
-        .len = entry->size,
-        .warm_up = common->warm_up,
-        .seconds = common->seconds,
-    };
+    const struct sl_bench_ipc_turn turn = {.what = what,
+                                           .mode = entry->way,
+                                           .len = entry->size,
+                                           .warm_up = common->warm_up,
+                                           .seconds = common->seconds};
     return sl_bench_ipc_workers_run(entry->bench->workers[entry->mode], &turn, result);
 }
 
@@ -145,78 +126,61 @@ static int run_frames(void *ctx, const struct sl_bench_common *common, double *v
     return err;
 }
 
-static int run_verbs(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    const struct entry *entry = ctx;
-    double pushes_per_s;
-    const int err = sl_bench_bare_verbs_run(&entry->verbs, common, &pushes_per_s);
-    if (err == 0) {
-        values[0] = pushes_per_s * entry->verbs.bytes;
-    }
-    return err;
-}
-
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-static struct entry *add(struct bench *bench, enum mode mode, const char *who, const char *what)
+/* "who, what". A contestant without a ctx has its entry. */
+static struct entry *add(struct bench *bench, enum mode mode,
+                         const struct sl_bench_contestant *contestant, const char *who,
+                         const char *what)
 {
-    sl_assert(bench->count < CONTESTANTS_MAX);
-    struct entry *entry = &bench->entries[bench->count];
+    sl_assert(bench->contest.count < CONTESTANTS_MAX);
+    const uint32_t index = sl_bench_contest_add(&bench->contest, contestant, "%s, %s", who, what);
+    struct entry *entry = &bench->entries[index];
     entry->bench = bench;
     entry->mode = mode;
-    (void)snprintf(entry->name, sizeof entry->name, "%s, %s", who, what);
-    bench->contestants[bench->count++] =
-        (struct sl_bench_contestant){.name = entry->name, .ctx = entry};
+    if (contestant->ctx == NULL) {
+        bench->contest.contestants[index].ctx = entry;
+    }
     return entry;
-}
-
-static void complete(struct bench *bench, const struct sl_bench_quantity *quantities,
-                     uint32_t count, int (*run)(void *, const struct sl_bench_common *, double *))
-{
-    struct sl_bench_contestant *contestant = &bench->contestants[bench->count - 1];
-    contestant->quantities = quantities;
-    contestant->quantity_count = count;
-    contestant->run = run;
 }
 
 static void add_perftest(struct bench *bench, const char *who, const char *what,
                          const struct sl_bench_perftest *test)
 {
+    struct sl_bench_perftest *own = &bench->entries[bench->contest.count].test;
     if (bench->has_perftest) {
-        struct entry *entry = add(bench, test->events ? EVENT : POLLING, who, what);
-        entry->test = *test;
-        entry->test.device = &bench->device;
-        bench->contestants[bench->count - 1] =
-            sl_bench_perftest_contestant(entry->name, &entry->test);
+        *own = *test;
+        own->device = &bench->device;
+        const struct sl_bench_contestant contestant = sl_bench_perftest_contestant(who, own);
+        (void)add(bench, test->events ? EVENT : POLLING, &contestant, who, what);
     }
 }
+
+static const struct sl_bench_contestant OUR_BULK = {
+    .quantities = BYTES, .quantity_count = 1, .run = run_bulk};
+static const struct sl_bench_contestant OUR_ROWS = {
+    .quantities = TRIPS, .quantity_count = 2, .run = run_row};
+static const struct sl_bench_contestant OUR_TRIPS = {
+    .quantities = TRIPS, .quantity_count = 2, .run = run_frames};
+static const struct sl_bench_contestant OUR_RATES = {
+    .quantities = RATES, .quantity_count = 1, .run = run_frames};
 
 static void add_ours(struct bench *bench, enum mode mode, enum sl_bench_pslite_mode way,
                      uint32_t size, const char *what)
 {
     char who[SL_BENCH_NAME_BYTES];
     (void)snprintf(who, sizeof who, "%s, %s", sl_bench_pslite_mode_name(way), MODE_NAMES[mode]);
-    struct entry *entry = add(bench, mode, who, what);
+    struct entry *entry = add(bench, mode, &OUR_BULK, who, what);
     entry->way = way;
     entry->size = size;
-    complete(bench, BYTES, 1, run_bulk);
-}
-
-static void write_bytes(uint64_t bytes, char text[32])
-{
-    const bool mega = bytes % (1 << 20) == 0;
-    (void)snprintf(text, 32, "%" PRIu64 " %s", mega ? bytes >> 20 : bytes >> 10,
-                   mega ? "MB" : "KB");
 }
 
 static void add_bulk(struct bench *bench, uint32_t size)
 {
-    struct sl_bench_perftest test = {
-        .bytes = (uint32_t)bench->options.bytes[size],
-        .depth = (uint32_t)bench->options.bulk_depth,
-    };
+    struct sl_bench_perftest test = {.bytes = (uint32_t)bench->options.bytes[size],
+                                     .depth = (uint32_t)bench->options.bulk_depth};
     char what[32];
-    write_bytes(bench->options.bytes[size], what);
+    sl_bench_size_text(bench->options.bytes[size], what);
     test.tool = SL_BENCH_PERFTEST_WRITE_BW;
     add_perftest(bench, "ib_write_bw", what, &test);
     add_ours(bench, POLLING, SL_BENCH_PSLITE_PULL, size, what);
@@ -229,7 +193,8 @@ static void add_bulk(struct bench *bench, uint32_t size)
 
 static void add_frames(struct bench *bench, enum mode mode, bool answers)
 {
-    struct entry *entry = add(bench, mode, "frames", MODE_NAMES[mode]);
+    struct entry *entry =
+        add(bench, mode, answers ? &OUR_TRIPS : &OUR_RATES, "frames", MODE_NAMES[mode]);
     entry->frames = (struct sl_bench_frames){
         .endpoint = bench->endpoint,
         .rdma_device = bench->device.name,
@@ -238,7 +203,6 @@ static void add_frames(struct bench *bench, enum mode mode, bool answers)
         .answers = answers,
         .polling = mode == POLLING,
     };
-    complete(bench, answers ? TRIPS : RATES, answers ? 2 : 1, run_frames);
 }
 
 static void add_round_trips(struct bench *bench)
@@ -248,8 +212,7 @@ static void add_round_trips(struct bench *bench)
             .tool = SL_BENCH_PERFTEST_SEND_LAT, .bytes = FRAME_BYTES, .events = mode == EVENT};
         add_perftest(bench, "ib_send_lat", MODE_NAMES[mode], &test);
         add_frames(bench, (enum mode)mode, true);
-        (void)add(bench, (enum mode)mode, "pull of a row", MODE_NAMES[mode]);
-        complete(bench, TRIPS, 2, run_row);
+        (void)add(bench, (enum mode)mode, &OUR_ROWS, "pull of a row", MODE_NAMES[mode]);
     }
 }
 
@@ -264,48 +227,9 @@ static void add_rates(struct bench *bench)
     }
 }
 
-static void name_way(char name[SL_BENCH_NAME_BYTES], uint32_t way, uint32_t connections,
-                     uint64_t bytes)
-{
-    char size[32];
-    write_bytes(bytes, size);
-    (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s, %s, %u worker%s", WAY_NAMES[way], size,
-                   connections, connections == 1 ? "" : "s");
-}
-
-/* As many pushes under way of eight workers as of one. */
-static void add_way(struct bench *bench, uint32_t way, uint32_t connections, uint64_t bytes)
-{
-    struct entry *entry = add(bench, POLLING, "", "");
-    const uint64_t depth = bench->options.bulk_depth / connections;
-    name_way(entry->name, way, connections, bytes);
-    entry->verbs = (struct sl_bench_bare_verbs){
-        .address = bench->device.address,
-        .way = (enum sl_bench_bare_verbs_way)way,
-        .bytes = (uint32_t)bytes,
-        .connections = connections,
-        .depth = depth < 1                               ? 1
-                 : depth > SL_BENCH_BARE_VERBS_DEPTH_MAX ? SL_BENCH_BARE_VERBS_DEPTH_MAX
-                                                         : (uint32_t)depth,
-    };
-    complete(bench, BYTES, 1, run_verbs);
-}
-
-static void add_push_ways(struct bench *bench)
-{
-    for (uint32_t i = 0; i < bench->options.size_count; i++) {
-        for (uint32_t c = 0; c < WAY_CONNECTION_COUNTS; c++) {
-            for (uint32_t way = 0; way < WAYS; way++) {
-                add_way(bench, way, WAY_CONNECTIONS[c], bench->options.bytes[i]);
-            }
-        }
-    }
-}
-
 static bool wanted(const struct bench *bench, enum part part)
 {
-    const bool is_of_all = part != PART_PUSH_WAYS;
-    return (bench->options.part == PART_ALL && is_of_all) || bench->options.part == (int)part;
+    return bench->options.part == PART_ALL || bench->options.part == (int)part;
 }
 
 static void add_all(struct bench *bench)
@@ -319,9 +243,6 @@ static void add_all(struct bench *bench)
     if (wanted(bench, PART_RATE)) {
         add_rates(bench);
     }
-    if (wanted(bench, PART_PUSH_WAYS)) {
-        add_push_ways(bench);
-    }
 }
 
 /* ---- Ratios ---------------------------------------------------------------------------------- */
@@ -330,32 +251,19 @@ static void conclude_bulk(const struct bench *bench, struct sl_bench_report *rep
 {
     const bool is_long = bench->options.bytes[size] >= LONG_LEN;
     char what[32], name[SL_BENCH_NAME_BYTES], write[64], read[64];
-    write_bytes(bench->options.bytes[size], what);
+    sl_bench_size_text(bench->options.bytes[size], what);
     (void)snprintf(write, sizeof write, "ib_write_bw, %s", what);
     (void)snprintf(read, sizeof read, "ib_read_bw, %s", what);
     for (int mode = 0; mode < MODES; mode++) {
         const bool held = is_long && mode == POLLING;
         (void)snprintf(name, sizeof name, "pull, %s, %s", MODE_NAMES[mode], what);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, write,
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", name, write,
                                held ? PULL_OF_WRITE : 0, 0);
         (void)snprintf(name, sizeof name, "push, %s, %s", MODE_NAMES[mode], what);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, read,
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", name, read,
                                held ? PUSH_OF_READ : 0, 0);
     }
-    sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", read, write, 0, 0);
-}
-
-static void conclude_ways(const struct bench *bench, struct sl_bench_report *report, uint64_t bytes)
-{
-    for (uint32_t c = 0; c < WAY_CONNECTION_COUNTS; c++) {
-        char read[SL_BENCH_NAME_BYTES], write[SL_BENCH_NAME_BYTES];
-        name_way(read, SL_BENCH_BARE_VERBS_READ, WAY_CONNECTIONS[c], bytes);
-        for (uint32_t way = SL_BENCH_BARE_VERBS_ASKED; way < WAYS; way++) {
-            name_way(write, way, WAY_CONNECTIONS[c], bytes);
-            sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", read, write,
-                                   0, 0);
-        }
-    }
+    sl_bench_contest_ratio(&bench->contest, report, "bytes", read, write, 0, 0);
 }
 
 static void conclude(void *ctx, struct sl_bench_report *report)
@@ -363,7 +271,6 @@ static void conclude(void *ctx, struct sl_bench_report *report)
     const struct bench *bench = ctx;
     for (uint32_t i = 0; i < bench->options.size_count; i++) {
         conclude_bulk(bench, report, i);
-        conclude_ways(bench, report, bench->options.bytes[i]);
     }
     for (int mode = 0; mode < MODES; mode++) {
         const double most = mode == POLLING ? ROUND_TRIP_OF_LAT : 0;
@@ -372,11 +279,10 @@ static void conclude(void *ctx, struct sl_bench_report *report)
         (void)snprintf(frames, sizeof frames, "frames, %s", MODE_NAMES[mode]);
         (void)snprintf(row, sizeof row, "pull of a row, %s", MODE_NAMES[mode]);
         (void)snprintf(other, sizeof other, "ib_send_lat, %s", MODE_NAMES[mode]);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", frames, other, 0,
-                               most);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", row, other, 0, 0);
-        sl_bench_contest_ratio(bench->contestants, bench->count, report, "messages", frames,
-                               "ib_send_bw, 64 bytes", least, 0);
+        sl_bench_contest_ratio(&bench->contest, report, "p50", frames, other, 0, most);
+        sl_bench_contest_ratio(&bench->contest, report, "p50", row, other, 0, 0);
+        sl_bench_contest_ratio(&bench->contest, report, "messages", frames, "ib_send_bw, 64 bytes",
+                               least, 0);
     }
 }
 
@@ -419,15 +325,8 @@ static int measure(struct bench *bench)
                    "of 64 bytes",
                    bench->device.name, bench->device.address, options->bulk_depth, FRAME_BYTES,
                    options->depth);
-    const struct sl_bench_contest contest = {
-        .benchmark = "rdma",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    return sl_bench_contest_report(&bench->contest, "rdma", setting, conclude, bench,
+                                   &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)
@@ -478,11 +377,7 @@ int sl_bench_rdma_run(int argc, char **argv)
 {
     static struct bench bench;
     bench.options = (struct options){
-        .sizes = "1M",
-        .depth = 64,
-        .bulk_depth = 16,
-        .common = sl_bench_common_defaults(),
-    };
+        .sizes = "1M", .depth = 64, .bulk_depth = 16, .common = sl_bench_common_defaults()};
     const int parsed = parse(&bench.options, argc, argv);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;

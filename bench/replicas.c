@@ -1,19 +1,18 @@
 /* starling-bench replicas: what a backup of each shard costs those who push. Two clusters of two ps
  * each, one with --replicas 1 and one without, have the same pushes in turns, through TCP and
  * through shared memory. */
+#include <starling.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <starling.h>
-
 #include "bench/bench.h"
 #include "bench/contest.h"
+#include "bench/fork.h"
+#include "bench/now.h"
 #include "bench/options.h"
-#include "bench/pin.h"
 #include "bench/ps_process.h"
 #include "bench/workload.h"
 #include "core/assert.h"
-#include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
@@ -51,7 +50,6 @@ struct entry {
     enum replicas replicas;
     enum way way;
     enum shape shape;
-    char name[SL_BENCH_NAME_BYTES];
 };
 
 /* A push under way. */
@@ -66,8 +64,7 @@ struct bench {
     struct options options;
     struct cluster clusters[CLUSTERS];
     struct entry entries[ENTRIES];
-    struct sl_bench_contestant contestants[ENTRIES];
-    struct sl_bench_report *report;
+    struct sl_bench_contest contest;
     uint64_t *keys;   /* of each push that can be under way, one behind the other */
     float *gradients; /* of the longest push */
     struct flight flights[DEPTH_MAX];
@@ -95,15 +92,13 @@ static uint32_t depth_of(const struct options *options, enum shape shape)
 static int begin_push(struct bench *bench, const struct cluster *cluster, enum way way,
                       const uint64_t *keys, uint32_t count, struct flight *out)
 {
-    struct flight flight = {.from_ns = sl_clock_now_ns(sl_clock_system())};
+    struct flight flight = {.from_ns = sl_bench_now_ns()};
     int err = sl_step_begin(cluster->clients[way], 0, &flight.step);
     if (err != 0) {
         return err;
     }
     err = sl_step_push(flight.step, cluster->tables[way], keys, count, bench->gradients);
-    if (err == 0) {
-        err = sl_step_submit(flight.step, TIMEOUT_MS);
-    }
+    err = err != 0 ? err : sl_step_submit(flight.step, TIMEOUT_MS);
     if (err != 0) {
         sl_log_error("a push cannot be sent: %s", sl_err_name(err));
         sl_step_destroy(&flight.step);
@@ -116,7 +111,7 @@ static int begin_push(struct bench *bench, const struct cluster *cluster, enum w
 static int end_push(struct flight *flight, uint64_t *took_ns)
 {
     const int err = sl_step_wait(flight->step);
-    *took_ns = sl_clock_now_ns(sl_clock_system()) - flight->from_ns;
+    *took_ns = sl_bench_now_ns() - flight->from_ns;
     if (err != 0) {
         sl_log_error("a push has failed: %s: %s", sl_err_name(err), sl_step_error(flight->step));
     }
@@ -132,8 +127,8 @@ static int push_for(const struct entry *entry, double seconds, struct sl_metric_
     const struct cluster *cluster = &bench->clusters[entry->replicas];
     const uint32_t count = keys_of(&bench->options, entry->shape);
     const uint32_t depth = depth_of(&bench->options, entry->shape);
-    const uint64_t begun_ns = sl_clock_now_ns(sl_clock_system());
-    const uint64_t until_ns = begun_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S);
+    const uint64_t begun_ns = sl_bench_now_ns();
+    const uint64_t until_ns = begun_ns + sl_bench_ns(seconds);
     uint64_t begun = 0, ended = 0, now_ns = begun_ns, took_ns;
     int err = 0;
     while (err == 0 && (now_ns < until_ns || ended < begun)) {
@@ -146,13 +141,13 @@ static int push_for(const struct entry *entry, double seconds, struct sl_metric_
         }
         err = end_push(&bench->flights[ended % depth], &took_ns);
         ended++;
-        now_ns = sl_clock_now_ns(sl_clock_system());
+        now_ns = sl_bench_now_ns();
         sl_metric_record(latency, took_ns);
     }
     for (; ended < begun; ended++) {
         (void)end_push(&bench->flights[ended % depth], &took_ns);
     }
-    *took_s = (double)(now_ns - begun_ns) / (double)SL_CLOCK_NS_PER_S;
+    *took_s = sl_bench_seconds(now_ns - begun_ns);
     return err;
 }
 
@@ -239,13 +234,8 @@ static int connect_client(const struct options *options, enum way way, struct cl
         .disable_shm = way == TCP,
         .congestion_control = options->congestion,
     };
-    const struct sl_table_spec spec = {
-        .name = "replicas",
-        .kind = SL_TABLE_SPARSE,
-        .dim = (uint32_t)options->dim,
-        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
-    };
+    const struct sl_table_spec spec =
+        sl_bench_rows_table("replicas", options->dim, SL_OPTIMIZER_ADAGRAD);
     int err = sl_client_create(&client, &cluster->clients[way]);
     return err != 0 ? err
                     : sl_client_table_open(cluster->clients[way], &spec, TIMEOUT_MS,
@@ -277,9 +267,7 @@ static int open_cluster(struct bench *bench, enum replicas replicas)
     for (int way = 0; way < WAYS && err == 0; way++) {
         err = connect_client(&bench->options, (enum way)way, cluster);
     }
-    if (err == 0) {
-        err = fill(bench, cluster);
-    }
+    err = err != 0 ? err : fill(bench, cluster);
     if (err != 0) {
         show_logs(cluster);
     }
@@ -324,36 +312,32 @@ static int draw(struct bench *bench)
     return 0;
 }
 
-static void name_entry(struct entry *entry)
-{
-    const struct options *options = &entry->bench->options;
-    (void)snprintf(entry->name, sizeof entry->name, "%s, %u keys x %u, %s", way_names[entry->way],
-                   keys_of(options, entry->shape), depth_of(options, entry->shape),
-                   entry->replicas == WITH ? "replicas 1" : "replicas 0");
-}
-
 /* Those that are compared stand side by side. */
 static void add_entries(struct bench *bench)
 {
+    const struct options *options = &bench->options;
     for (uint32_t i = 0; i < ENTRIES; i++) {
         struct entry *entry = &bench->entries[i];
         *entry = (struct entry){.bench = bench,
                                 .replicas = (enum replicas)(i % CLUSTERS),
                                 .way = (enum way)(i / CLUSTERS % WAYS),
                                 .shape = (enum shape)(i / CLUSTERS / WAYS)};
-        name_entry(entry);
-        bench->contestants[i] = (struct sl_bench_contestant){.name = entry->name,
-                                                             .quantities = quantities,
-                                                             .quantity_count = QUANTITIES,
-                                                             .transport = way_names[entry->way],
-                                                             .run = run,
-                                                             .ctx = entry};
+        const struct sl_bench_contestant contestant = {.quantities = quantities,
+                                                       .quantity_count = QUANTITIES,
+                                                       .transport = way_names[entry->way],
+                                                       .run = run,
+                                                       .ctx = entry};
+        (void)sl_bench_contest_add(&bench->contest, &contestant, "%s, %u keys x %u, replicas %d",
+                                   way_names[entry->way], keys_of(options, entry->shape),
+                                   depth_of(options, entry->shape), entry->replicas == WITH);
     }
 }
 
-static void conclude(struct bench *bench)
+static void conclude(void *ctx, struct sl_bench_report *report)
 {
     static const enum quantity compared[] = {BYTES, P50, P99};
+    const struct bench *bench = ctx;
+    const struct sl_bench_contestant *all = bench->contest.contestants;
     char name[SL_BENCH_NAME_BYTES];
     for (uint32_t i = 0; i < ENTRIES; i += CLUSTERS) {
         const struct entry *entry = &bench->entries[i];
@@ -361,14 +345,13 @@ static void conclude(struct bench *bench)
             (void)snprintf(name, sizeof name, "%s, %u keys x %u: %s with a backup / without",
                            way_names[entry->way], keys_of(&bench->options, entry->shape),
                            depth_of(&bench->options, entry->shape), quantities[compared[q]].name);
-            (void)sl_bench_report_ratio(bench->report, name,
-                                        bench->contestants[i + WITH].figures[compared[q]],
-                                        bench->contestants[i + WITHOUT].figures[compared[q]], 0, 0);
+            (void)sl_bench_report_ratio(report, name, all[i + WITH].figures[compared[q]],
+                                        all[i + WITHOUT].figures[compared[q]], 0, 0);
         }
     }
 }
 
-static int measure(struct bench *bench)
+static int measure(struct bench *bench, const char *setting)
 {
     int err = draw(bench);
     for (int replicas = 0; replicas < CLUSTERS && err == 0; replicas++) {
@@ -376,11 +359,8 @@ static int measure(struct bench *bench)
     }
     if (err == 0) {
         add_entries(bench);
-        err = sl_bench_contest_run(bench->contestants, ENTRIES, &bench->options.common,
-                                   bench->report);
-    }
-    if (err == 0) {
-        conclude(bench);
+        err = sl_bench_contest_report(&bench->contest, "replicas", setting, conclude, bench,
+                                      &bench->options.common);
     }
     for (int replicas = 0; replicas < CLUSTERS; replicas++) {
         close_cluster(&bench->clusters[replicas]);
@@ -401,17 +381,10 @@ static int report(struct bench *bench)
         o->second_core < 0 || o->second_core == o->common.server_core ? "one core" : "two cores",
         (unsigned long long)o->rows, (unsigned long long)o->dim, o->polling ? "polling" : "event",
         o->congestion == NULL ? "as the system has it" : o->congestion);
-    int err = sl_bench_report_create("replicas", setting, &bench->report);
-    if (err == 0) {
-        cpu_set_t before;
-        sl_bench_pin_begin(o->common.client_core, &before);
-        err = measure(bench);
-        sl_bench_pin_end(&before);
-    }
-    if (err == 0) {
-        err = sl_bench_report_finish(bench->report, &o->common);
-    }
-    sl_bench_report_destroy(&bench->report);
+    cpu_set_t before;
+    int err = sl_bench_pin_begin(o->common.client_core, &before);
+    err = err != 0 ? err : measure(bench, setting);
+    sl_bench_pin_end(&before);
     return err;
 }
 
@@ -425,13 +398,8 @@ static int parse(int argc, char **argv, struct options *o)
                         "Short pushes under way; one at a time is measured too."),
         sl_bench_number("long-keys", &o->long_keys, 1, 8192, "Of a long push."),
         sl_bench_number("long-depth", &o->long_depth, 1, DEPTH_MAX, "Long pushes under way."),
-        {.kind = SL_CLI_I64,
-         .name = "second-core",
-         .target = &o->second_core,
-         .metavar = "CORE",
-         .help = "The core of the second ps; -1: the server's, as the first one's.",
-         .least = -1,
-         .most = 1023},
+        sl_bench_core("second-core", &o->second_core,
+                      "The core of the second ps; -1: the server's, as the first one's."),
         sl_bench_choice("polling", &o->polling, "false|true",
                         "Whether a ps spins when it is idle."),
         sl_bench_congestion(&o->congestion),
@@ -442,11 +410,8 @@ static int parse(int argc, char **argv, struct options *o)
 
 int sl_bench_replicas_run(int argc, char **argv)
 {
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        return 1;
-    }
-    bench->options = (struct options){
+    static struct bench bench;
+    bench.options = (struct options){
         .common = sl_bench_common_defaults(),
         .rows = 100000,
         .dim = 16,
@@ -457,11 +422,10 @@ int sl_bench_replicas_run(int argc, char **argv)
         .second_core = -1,
         .congestion = "cubic",
     };
-    const int parsed = parse(argc, argv, &bench->options);
+    const int parsed = parse(argc, argv, &bench.options);
     int status = parsed < 0 ? 2 : 0;
     if (parsed == SL_CLI_RUN) {
-        status = report(bench) == 0 ? 0 : 1;
+        status = report(&bench) == 0 ? 0 : 1;
     }
-    free(bench);
     return status;
 }

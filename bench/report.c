@@ -7,14 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/child.h"
 #include "bench/report_parts.h"
 #include "core/assert.h"
 #include "core/log.h"
 
-#define LIST_STEP 32 /* entries by which a list grows */
+#define PLOT_TIMEOUT_MS 60000
+#define LIST_STEP       32 /* entries by which a list grows */
 
 const double sl_bench_report_shares[SL_BENCH_SHARES] = {0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999};
 const char *const sl_bench_report_share_names[SL_BENCH_SHARES] = {"p50",   "p90",    "p99",
@@ -249,6 +252,36 @@ struct sl_bench_summary sl_bench_report_summary(const double *samples, uint32_t 
     };
 }
 
+int sl_bench_report_plot(const struct sl_bench_report *report, const struct sl_bench_common *common,
+                         const char *directory)
+{
+    char python[SL_BENCH_PATH_BYTES], script[SL_BENCH_PATH_BYTES], json[64];
+    if (!sl_bench_child_beside("starling-bench-plot", script)) {
+        (void)snprintf(script, sizeof script, "%s", PLOT_SCRIPT);
+    }
+    const int fd = memfd_create("report", MFD_CLOEXEC);
+    if (fd < 0 || !sl_bench_child_find("python3", python)) {
+        sl_log_error("--plot needs python3 and memory");
+        return SL_ERR_NOT_FOUND;
+    }
+    (void)snprintf(json, sizeof json, "/proc/%d/fd/%d", getpid(), fd);
+    const char *const argv[] = {python, script, json, directory, NULL};
+    const struct sl_bench_child_options options = {.argv = argv, .core = -1, .reads = true};
+    struct sl_bench_child child;
+    char *text = NULL;
+    int err = sl_bench_report_write_json(report, common, json);
+    err = err != 0 ? err : sl_bench_child_start(&options, &child);
+    err = err != 0 ? err : sl_bench_child_collect(&child, PLOT_TIMEOUT_MS, &text);
+    (void)close(fd);
+    if (err == 0) {
+        (void)fputs(text, stdout);
+    } else {
+        sl_log_error("%s: the charts cannot be drawn (the reason stands above)", directory);
+    }
+    free(text);
+    return err;
+}
+
 static int compare_with(const struct sl_bench_report *report, const char *path)
 {
     struct sl_bench_report *older;
@@ -273,7 +306,7 @@ int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench
         err = err != 0 ? err : written;
     }
     if (common->plot != NULL) {
-        const int drawn = sl_bench_report_plot(report, common->plot);
+        const int drawn = sl_bench_report_plot(report, common, common->plot);
         err = err != 0 ? err : drawn;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -304,7 +337,12 @@ static int check_plot(const char *directory)
         sl_log_error("--plot %s: is no directory", directory);
         return SL_ERR_IO;
     }
-    return check_writable(directory) != 0 ? SL_ERR_IO : sl_bench_report_find_gnuplot();
+    char path[SL_BENCH_PATH_BYTES];
+    if (!sl_bench_child_find("gnuplot", path)) {
+        sl_log_error("--plot needs gnuplot, which is not installed: apt-get install gnuplot-nox");
+        return SL_ERR_NOT_FOUND;
+    }
+    return check_writable(directory);
 }
 
 int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *common)

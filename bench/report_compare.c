@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "bench/report_parts.h"
-#include "bench/sheet.h"
 
 #define SPREAD_SAMPLES_LEAST 3 /* fewer have no spread to speak of */
 
@@ -65,60 +64,59 @@ static const struct sl_bench_ratio *find_ratio(const struct sl_bench_report *rep
     return NULL;
 }
 
-static void add_row(struct sl_bench_sheet *sheet, const char *label, const char *quantity,
-                    const char *unit, const struct sl_bench_summary *then,
-                    const struct sl_bench_summary *now, const char *mark)
+/* The samples of a figure, or of a ratio, then and now. */
+struct pair {
+    const char *label, *quantity, *unit;
+    const double *then, *now;
+    uint32_t then_count, now_count;
+    int direction;
+};
+
+static void add_row(struct sl_bench_sheet *sheet, const struct pair *pair)
 {
+    const struct sl_bench_summary then = sl_bench_report_summary(pair->then, pair->then_count);
+    const struct sl_bench_summary now = sl_bench_report_summary(pair->now, pair->now_count);
     char scaled[32];
     char texts[3][SL_BENCH_VALUE_BYTES];
-    const double divisor = sl_bench_report_scale(then->median, unit, scaled, sizeof scaled);
-    sl_bench_report_value(then->median / divisor, texts[0]);
-    sl_bench_report_value(now->median / divisor, texts[1]);
-    (void)snprintf(texts[2], sizeof texts[2], "%.3f", now->median / then->median);
-    sl_bench_sheet_row(sheet,
-                       (const char *[]){label, quantity, texts[0], texts[1], scaled,
-                                        then->median == now->median ? "1.000" : texts[2], mark});
+    const double divisor = sl_bench_report_scale(then.median, pair->unit, scaled, sizeof scaled);
+    sl_bench_report_value(then.median / divisor, texts[0]);
+    sl_bench_report_value(now.median / divisor, texts[1]);
+    (void)snprintf(texts[2], sizeof texts[2], "%.3f", now.median / then.median);
+    sl_bench_sheet_row(
+        sheet,
+        (const char *[]){pair->label, pair->quantity, texts[0], texts[1], scaled,
+                         then.median == now.median ? "1.000" : texts[2],
+                         verdict(&now, pair->now_count, &then, pair->then_count, pair->direction)});
 }
 
-static uint32_t add_figures(struct sl_bench_sheet *sheet, const struct sl_bench_report *report,
-                            const struct sl_bench_report *older)
+/* Returns how many have a counterpart. */
+static uint32_t add_rows(struct sl_bench_sheet *sheet, const struct sl_bench_report *report,
+                         const struct sl_bench_report *older)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < report->figure_count; i++) {
-        const struct sl_bench_figure *figure = report->figures[i];
-        const struct sl_bench_figure *before = find_figure(older, figure);
+        const struct sl_bench_figure *now = report->figures[i];
+        const struct sl_bench_figure *then = find_figure(older, now);
         char label[SL_BENCH_LABEL_BYTES];
-        if (before == NULL) {
-            continue;
+        if (then != NULL) {
+            sl_bench_report_label(now, label);
+            add_row(sheet,
+                    &(struct pair){label, now->quantity, now->unit, then->samples, now->samples,
+                                   then->count, now->count, direction_of(now->unit)});
+            found++;
         }
-        const struct sl_bench_summary now = sl_bench_report_summary(figure->samples, figure->count);
-        const struct sl_bench_summary then =
-            sl_bench_report_summary(before->samples, before->count);
-        sl_bench_report_label(figure, label);
-        add_row(sheet, label, figure->quantity, figure->unit, &then, &now,
-                verdict(&now, figure->count, &then, before->count, direction_of(figure->unit)));
-        found++;
     }
-    return found;
-}
-
-static uint32_t add_ratios(struct sl_bench_sheet *sheet, const struct sl_bench_report *report,
-                           const struct sl_bench_report *older)
-{
-    uint32_t found = 0;
     for (uint32_t i = 0; i < report->ratio_count; i++) {
-        const struct sl_bench_ratio *ratio = report->ratios[i];
-        const struct sl_bench_ratio *before = find_ratio(older, ratio->name);
-        if (before == NULL) {
-            continue;
+        const struct sl_bench_ratio *now = report->ratios[i];
+        const struct sl_bench_ratio *then = find_ratio(older, now->name);
+        if (then != NULL) {
+            add_row(sheet, &(struct pair){now->name, "ratio", "", then->samples, now->samples,
+                                          then->count, now->count,
+                                          now->least != 0  ? 1
+                                          : now->most != 0 ? -1
+                                                           : 0});
+            found++;
         }
-        const struct sl_bench_summary now = sl_bench_report_summary(ratio->samples, ratio->count);
-        const struct sl_bench_summary then =
-            sl_bench_report_summary(before->samples, before->count);
-        const int direction = ratio->least != 0 ? 1 : ratio->most != 0 ? -1 : 0;
-        add_row(sheet, ratio->name, "ratio", "", &then, &now,
-                verdict(&now, ratio->count, &then, before->count, direction));
-        found++;
     }
     return found;
 }
@@ -142,7 +140,7 @@ void sl_bench_report_compare(const struct sl_bench_report *report,
     sl_bench_sheet_init(&sheet, "llrrlrl");
     sl_bench_sheet_row(
         &sheet, (const char *[]){"what", "quantity", "then", "now", "unit", "now / then", ""});
-    const uint32_t found = add_figures(&sheet, report, older) + add_ratios(&sheet, report, older);
+    const uint32_t found = add_rows(&sheet, report, older);
     if (found == 0) {
         sl_bench_sheet_row(&sheet, (const char *[]){"nothing in common", 0, 0, 0, 0, 0, 0});
     }

@@ -2,6 +2,7 @@
 #ifndef SL_BENCH_REPORT_PARTS_H
 #define SL_BENCH_REPORT_PARTS_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "bench/machine.h"
@@ -85,11 +86,28 @@ int sl_bench_report_read_json(const char *path, const char *benchmark,
 void sl_bench_report_compare(const struct sl_bench_report *report,
                              const struct sl_bench_report *older, const char *path, FILE *to);
 
-/* Draws the curves, ratios and distributions into the directory, which is made if it is not there.
- * Errors, logged: NOT_FOUND (gnuplot), IO, NO_MEMORY. */
-int sl_bench_report_plot(const struct sl_bench_report *report, const char *directory);
+/* Draws the curves, ratios and distributions into the directory, which is made if it is not there,
+ * by bench/plot.py. Errors, logged: NOT_FOUND (the script), CLOSED (it failed), IO, NO_MEMORY. */
+int sl_bench_report_plot(const struct sl_bench_report *report, const struct sl_bench_common *common,
+                         const char *directory);
 
-/* Whether charts can be drawn. Errors, logged: NOT_FOUND. */
-int sl_bench_report_find_gnuplot(void);
+/* Text in columns that are as wide as what stands in them. One thread. */
+#define SL_BENCH_SHEET_COLUMNS_MAX 12
+#define SL_BENCH_SHEET_CELL_BYTES  160
+
+struct sl_bench_sheet {
+    const char *align; /* "llr": a letter for each column, left or right; static storage */
+    uint32_t column_count, row_count;
+    char (*cells)[SL_BENCH_SHEET_CELL_BYTES]; /* [row_count][column_count] */
+};
+
+void sl_bench_sheet_init(struct sl_bench_sheet *sheet, const char *align);
+
+/* A further row, of as many cells as there are columns; copied, cut where they are too long. NULL:
+ * an empty one. Ends the program with a message when memory is short. */
+void sl_bench_sheet_row(struct sl_bench_sheet *sheet, const char *const *cells);
+
+/* Prints the rows, indented by two, and forgets them. */
+void sl_bench_sheet_print(struct sl_bench_sheet *sheet, FILE *to);
 
 #endif

@@ -7,10 +7,10 @@
 #include "bench/bench.h"
 #include "bench/cell.h"
 #include "bench/contest.h"
-#include "bench/exchange.h"
 #include "bench/load_internal.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
+#include "bench/workload.h"
 #include "core/log.h"
 
 #define CELLS_MAX        (SL_BENCH_NUMBERS_MAX * SL_BENCH_NUMBERS_MAX)
@@ -133,11 +133,13 @@ static int parse(struct bench *bench, int argc, char **argv)
     }
     find_cores(&options->common, &bench->cores);
     choose_reactors(&bench->cores, &options->reactors);
-    result = sl_bench_exchange_numbers("scale", "connections", options->connections_text, 1,
-                                       SL_LIMIT_CONNECTIONS, &options->connections);
+    result = sl_bench_list("scale", "connections", options->connections_text, 1,
+                           SL_LIMIT_CONNECTIONS, options->connections.items, SL_BENCH_NUMBERS_MAX,
+                           &options->connections.count);
     if (result == 0 && options->reactors_text != NULL) {
-        result = sl_bench_exchange_numbers("scale", "reactors", options->reactors_text, 1,
-                                           SL_LIMIT_REACTORS, &options->reactors);
+        result =
+            sl_bench_list("scale", "reactors", options->reactors_text, 1, SL_LIMIT_REACTORS,
+                          options->reactors.items, SL_BENCH_NUMBERS_MAX, &options->reactors.count);
     }
     return result != 0 ? result : sl_bench_check_connections("scale", most_connections(options));
 }
@@ -166,10 +168,10 @@ static uint32_t depth_of(const struct options *options, uint32_t connections)
 static void add_cell(struct bench *bench, uint32_t which, uint32_t connections)
 {
     const struct options *options = &bench->options;
-    const uint32_t reactors = options->reactors.items[which];
+    const uint32_t reactors = (uint32_t)options->reactors.items[which];
     struct sl_bench_cell *cell = &bench->cells[bench->cell_count];
     *cell = (struct sl_bench_cell){
-        .options = {.table = sl_bench_exchange_table((uint32_t)options->dim, SL_OPTIMIZER_ADAGRAD),
+        .options = {.table = sl_bench_rows_table("scale", options->dim, SL_OPTIMIZER_ADAGRAD),
                     .operation = SL_BENCH_PULL,
                     .connections = connections,
                     .depth = depth_of(options, connections),
@@ -196,7 +198,7 @@ static int start_one(struct bench *bench, uint32_t which)
     const struct options *options = &bench->options;
     const int err = sl_bench_ps_start(
         &(struct sl_bench_ps_options){
-            .reactors = options->reactors.items[which],
+            .reactors = (uint32_t)options->reactors.items[which],
             .first_core = options->common.server_core,
             .polling = options->polling != 0,
             .congestion = options->congestion,
@@ -221,7 +223,7 @@ static int start(struct bench *bench)
             return err;
         }
         for (uint32_t i = 0; i < options->connections.count; i++) {
-            add_cell(bench, which, options->connections.items[i]);
+            add_cell(bench, which, (uint32_t)options->connections.items[i]);
         }
     }
     return 0;
@@ -258,9 +260,9 @@ static void add_connection_ratios(const struct bench *bench, struct sl_bench_rep
                 continue;
             }
             char name[SL_BENCH_NAME_BYTES];
-            const uint32_t reactors = bench->options.reactors.items[which];
+            const uint32_t reactors = (uint32_t)bench->options.reactors.items[which];
             (void)snprintf(name, sizeof name, "%u connections to each of %u reactor%s against %u",
-                           connections->items[many], reactors, reactors == 1 ? "" : "s",
+                           (unsigned)connections->items[many], reactors, reactors == 1 ? "" : "s",
                            FEW_CONNECTIONS);
             sl_bench_report_ratio(report, name, requests_of(bench, which, many),
                                   requests_of(bench, which, few),
@@ -274,10 +276,10 @@ static void add_connection_ratios(const struct bench *bench, struct sl_bench_rep
 static void add_reactor_ratios(const struct bench *bench, struct sl_bench_report *report,
                                uint32_t which)
 {
-    const uint32_t first = bench->options.reactors.items[0];
-    const uint32_t reactors = bench->options.reactors.items[which];
+    const uint32_t first = (uint32_t)bench->options.reactors.items[0];
+    const uint32_t reactors = (uint32_t)bench->options.reactors.items[which];
     for (uint32_t i = 0; which > 0 && i < bench->options.connections.count; i++) {
-        const uint32_t connections = bench->options.connections.items[i];
+        const uint32_t connections = (uint32_t)bench->options.connections.items[i];
         const struct sl_bench_cell *cell =
             &bench->cells[which * bench->options.connections.count + i];
         const bool is_target =
@@ -310,15 +312,9 @@ static int measure(struct bench *bench)
                    options->keys, options->outstanding, options->dim, options->rows,
                    options->connections_text, options->polling != 0 ? "polling" : "event mode",
                    options->congestion != NULL ? options->congestion : "the system's");
-    const struct sl_bench_contest contest = {
-        .benchmark = "scale",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = bench->cell_count,
-        .conclude = conclude,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants,
+                                       .count = bench->cell_count};
+    return sl_bench_contest_report(&contest, "scale", setting, conclude, bench, &options->common);
 }
 
 int sl_bench_scale_run(int argc, char **argv)
@@ -330,9 +326,7 @@ int sl_bench_scale_run(int argc, char **argv)
         return parsed == SL_CLI_EXIT_OK ? 0 : 2;
     }
     int err = start(&bench);
-    if (err == 0) {
-        err = measure(&bench);
-    }
+    err = err != 0 ? err : measure(&bench);
     for (uint32_t i = 0; i < SL_BENCH_NUMBERS_MAX; i++) {
         if (bench.ps[i] != NULL) {
             sl_bench_ps_unpark(bench.ps[i]); /* for the goodbyes */

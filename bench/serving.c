@@ -8,10 +8,10 @@
 #include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/cell.h"
-#include "bench/echo.h"
 #include "bench/options.h"
 #include "bench/peers.h"
 #include "bench/table_reads.h"
+#include "bench/workload.h"
 #include "core/assert.h"
 #include "core/log.h"
 
@@ -91,29 +91,25 @@ static struct sl_bench_contestant load_contestant(struct bench *bench, struct sl
         exit(1);
     }
     bench->cells[bench->cell_count++] = cell;
+    char table[32];
+    (void)snprintf(table, sizeof table, "serving-%u", shape->dim);
     *cell = (struct sl_bench_cell){
-        .options =
-            {.table = {.kind = SL_TABLE_SPARSE,
-                       .dim = shape->dim,
-                       .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-                       .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F}},
-             .operation = shape->operation,
-             .connections = shape->connections,
-             .depth = shape->depth,
-             .keys = shape->keys,
-             .distribution = SL_BENCH_UNIFORM,
-             .rows = options->rows,
-             .seed = 1,
-             .polling = ps == bench->polling,
-             .congestion = options->congestion},
+        .options = {.table = sl_bench_rows_table(table, shape->dim, SL_OPTIMIZER_ADAGRAD),
+                    .operation = shape->operation,
+                    .connections = shape->connections,
+                    .depth = shape->depth,
+                    .keys = shape->keys,
+                    .distribution = SL_BENCH_UNIFORM,
+                    .rows = options->rows,
+                    .seed = 1,
+                    .polling = ps == bench->polling,
+                    .congestion = options->congestion},
         .ps = ps,
         .parks = true,
         .load_count = 1,
         .cores = {options->common.client_core},
     };
     (void)snprintf(cell->name, sizeof cell->name, "%s", name);
-    (void)snprintf(cell->options.table.name, sizeof cell->options.table.name, "serving-%u",
-                   shape->dim);
     return sl_bench_cell_contestant(cell);
 }
 
@@ -139,7 +135,7 @@ static int compare_one_row(struct bench *bench)
     struct sl_bench_contestant contestants[4] = {
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 32, polling", &shape),
         load_contestant(bench, bench->event, "pull 1 row, 16 x 32, event", &shape),
-        sl_bench_echo_contestant("bare echo, 16 x 32", &echo),
+        sl_bench_bare_echo_contestant("bare echo, 16 x 32", &echo),
     };
     if (bench->redis != NULL) {
         contestants[3] = sl_bench_redis_contestant("redis GET, pipelined x64", &get);
@@ -167,7 +163,7 @@ static int compare_latency(struct bench *bench)
     struct sl_bench_bare_echo echo = echo_of_pulls(bench->options, 1, 1, 1, 16);
     struct sl_bench_contestant contestants[] = {
         load_contestant(bench, bench->polling, "pull 1 row, 1 x 1, polling", &shape),
-        sl_bench_echo_contestant("bare ping-pong", &echo),
+        sl_bench_bare_echo_contestant("bare ping-pong", &echo),
     };
     int err = run_contest(bench, contestants, 2);
     if (err == 0) {
@@ -286,8 +282,8 @@ static int compare_connections(struct bench *bench)
         load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 16 x 125", &few),
         load_contestant(bench, bench->polling, "pull 1 row, 1000 x 2", &many_small),
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 125", &few_small),
-        sl_bench_echo_contestant("bare echo, 1000 x 2", &echo_many),
-        sl_bench_echo_contestant("bare echo, 16 x 125", &echo_few),
+        sl_bench_bare_echo_contestant("bare echo, 1000 x 2", &echo_many),
+        sl_bench_bare_echo_contestant("bare echo, 16 x 125", &echo_few),
     };
     int err = run_contest(bench, contestants, 6);
     if (err == 0) {
@@ -379,12 +375,8 @@ static int start(struct bench *bench)
                    "control %s",
                    (unsigned long long)options->rows, options->congestion);
     int err = sl_bench_report_create("serving", setting, &bench->report);
-    if (err == 0) {
-        err = start_ps(options, true, &bench->polling);
-    }
-    if (err == 0) {
-        err = start_ps(options, false, &bench->event);
-    }
+    err = err != 0 ? err : start_ps(options, true, &bench->polling);
+    err = err != 0 ? err : start_ps(options, false, &bench->event);
     if (err == 0 && (options->part == PART_ALL || options->part == PART_ONE_ROW ||
                      options->part == PART_WIDE_ROWS)) {
         err = sl_bench_redis_start(options->rows, &options->common, &bench->redis);
@@ -421,22 +413,15 @@ static int parse(int argc, char **argv, struct options *o)
 int sl_bench_serving_run(int argc, char **argv)
 {
     struct options options = {
-        .common = sl_bench_common_defaults(),
-        .congestion = "cubic",
-        .rows = 1000000,
-    };
+        .common = sl_bench_common_defaults(), .congestion = "cubic", .rows = 1000000};
     const int parsed = parse(argc, argv, &options);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
     struct bench bench = {.options = &options};
     int err = start(&bench);
-    if (err == 0) {
-        err = compare(&bench);
-    }
-    if (err == 0) {
-        err = sl_bench_report_finish(bench.report, &options.common);
-    }
+    err = err != 0 ? err : compare(&bench);
+    err = err != 0 ? err : sl_bench_report_finish(bench.report, &options.common);
     end(&bench);
     return err == 0 ? 0 : 1;
 }

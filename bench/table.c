@@ -7,13 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
-#include "bench/table_options.h"
+#include "bench/now.h"
+#include "bench/options.h"
 #include "bench/workload.h"
 #include "config/cli.h"
-#include "core/clock.h"
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -24,9 +23,125 @@
 #define GROUP_ROWS    256 /* created between two looks at the processor time */
 /* Of what the memory's records take: index, directory and slack at most. */
 #define MEMORY_FACTOR 1.4
-#define BARE_LEAST    0.9 /* of the plain loops' rate, which the table is to reach */
 
-static const char *const distribution_names[SL_BENCH_TABLE_DISTRIBUTIONS] = {"uniform", "zipf"};
+#define LIST_MAX      8 /* values of --rows or --dim */
+#define DISTRIBUTIONS 2
+
+/* A table is made for each of rows, optimizers and dims. */
+struct options {
+    struct sl_bench_common common;
+    uint64_t rows[LIST_MAX], dims[LIST_MAX];
+    enum sl_optimizer_kind optimizers[SL_OPTIMIZER_KIND_COUNT];
+    uint32_t row_counts, dim_counts, optimizer_counts;
+    bool distributions[DISTRIBUTIONS]; /* by enum sl_bench_distribution */
+    uint64_t operations, batch, seed;
+    double exponent; /* of Zipf's law */
+};
+
+/* What the lists on the command line say, before they are taken apart. */
+struct texts {
+    const char *rows, *dims, *optimizers;
+    int keys;
+    bool all;
+};
+
+#define KEYS_BOTH "both"
+enum { KEYS_OF_BOTH = 2 };
+
+static bool find_optimizer(const char *name, enum sl_optimizer_kind *out)
+{
+    static const char *const names[SL_OPTIMIZER_KIND_COUNT] = {
+        "sum",  "sgd",   "momentum",   "adagrad", "adagrad_decay", "rmsprop",
+        "adam", "adamw", "adam_async", "ftrl",    "ftrl_group"};
+    for (int i = 0; i < SL_OPTIMIZER_KIND_COUNT; i++) {
+        if (strcmp(names[i], name) == 0) {
+            *out = (enum sl_optimizer_kind)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "adagrad,adam" or "all". */
+static int read_optimizers(const char *text, struct options *o)
+{
+    const bool all = strcmp(text, "all") == 0;
+    char name[32];
+    for (int i = 0; all && i < SL_OPTIMIZER_KIND_COUNT; i++) {
+        o->optimizers[o->optimizer_counts++] = (enum sl_optimizer_kind)i;
+    }
+    while (!all && text != NULL) {
+        const int length = (int)strcspn(text, ",");
+        (void)snprintf(name, sizeof name, "%.*s", length, text);
+        if (o->optimizer_counts == SL_OPTIMIZER_KIND_COUNT ||
+            !find_optimizer(name, &o->optimizers[o->optimizer_counts])) {
+            (void)fprintf(stderr,
+                          "starling-bench table: --optimizer: \"%s\": accepts all, or of these "
+                          "with commas between them: sum sgd momentum adagrad adagrad_decay "
+                          "rmsprop adam adamw adam_async ftrl ftrl_group\n",
+                          name);
+            return SL_ERR_INVALID;
+        }
+        o->optimizer_counts++;
+        text = text[length] == ',' ? text + length + 1 : NULL;
+    }
+    return 0;
+}
+
+static int read_lists(const struct texts *texts, struct options *o)
+{
+    o->distributions[SL_BENCH_UNIFORM] = texts->keys != SL_BENCH_ZIPF;
+    o->distributions[SL_BENCH_ZIPF] = texts->keys != SL_BENCH_UNIFORM;
+    int err = sl_bench_list("table", "rows", texts->rows, 1, 4000000000, o->rows, LIST_MAX,
+                            &o->row_counts);
+    err = err != 0 ? err
+                   : sl_bench_list("table", "dim", texts->dims, 1, SL_LIMIT_DIM, o->dims, LIST_MAX,
+                                   &o->dim_counts);
+    return err != 0 ? err : read_optimizers(texts->optimizers, o);
+}
+
+/* SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
+static int parse(int argc, char **argv, struct options *o)
+{
+    struct texts texts = {NULL, NULL, NULL, KEYS_OF_BOTH, false};
+    *o = (struct options){.common = sl_bench_common_defaults(),
+                          .operations = 2000000,
+                          .batch = 256,
+                          .seed = 1,
+                          .exponent = 1.05};
+    o->common.seconds = 0.1;
+    o->common.warm_up = 0.02;
+    const struct sl_cli_option table[] = {
+        sl_bench_text("rows", &texts.rows, "LIST",
+                      "Rows that the table holds, \"1M,20M\"; 1M unless given."),
+        sl_bench_text("dim", &texts.dims, "LIST", "Columns of a row; 16,64,128 unless given."),
+        sl_bench_text("optimizer", &texts.optimizers, "LIST",
+                      "Optimizers of the table, or all; adagrad unless given."),
+        {.kind = SL_CLI_FLAG,
+         .name = "all",
+         .target = &texts.all,
+         .help = "What is not given as a list is 1M,20M rows and all optimizers; what does not fit "
+                 "into memory is left out. About 20 minutes."},
+        sl_bench_choice("keys", &texts.keys, SL_BENCH_DISTRIBUTION_CHOICES "|" KEYS_BOTH,
+                        "How keys are drawn."),
+        sl_bench_exponent("exponent", &o->exponent),
+        sl_bench_number("operations", &o->operations, 1, 1e9,
+                        "Keys drawn, which each measurement goes through again and again."),
+        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_COST, "Keys of one call."),
+        sl_bench_number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
+    };
+    const int result = sl_bench_parse("table", "Measures sparse tables in this process.", table,
+                                      sizeof table / sizeof table[0], &o->common, argc, argv);
+    if (result != SL_CLI_RUN) {
+        return result;
+    }
+    texts.rows = texts.rows != NULL ? texts.rows : texts.all ? "1M,20M" : "1M";
+    texts.dims = texts.dims != NULL ? texts.dims : "16,64,128";
+    texts.optimizers = texts.optimizers != NULL ? texts.optimizers : texts.all ? "all" : "adagrad";
+    return read_lists(&texts, o);
+}
+
+static const char *const distribution_names[DISTRIBUTIONS] = {"uniform", "zipf"};
 
 /* What takes turns in each round. */
 enum phase { PHASE_LOOKUP, PHASE_GATHER, PHASE_UPDATE, PHASE_PULL, PHASE_PUSH, PHASE_COUNT };
@@ -48,12 +163,12 @@ struct drawn {
 
 /* One table: its rows, columns and optimizer. */
 struct bench {
-    const struct sl_bench_table_options *options;
+    const struct options *options;
     uint64_t rows;
     uint32_t dim;
     struct sl_sparse_table *store;
     struct sl_optimizer_state powers;
-    struct drawn drawn[SL_BENCH_TABLE_DISTRIBUTIONS];
+    struct drawn drawn[DISTRIBUTIONS];
     uint32_t *found;  /* [batch] */
     float *values;    /* [batch][dim] */
     float *gradients; /* [batch][dim] */
@@ -61,18 +176,9 @@ struct bench {
     struct sl_metric_histogram *create; /* ns of one creation */
     struct sl_metric_histogram *serve;  /* ns of a batch that is read between creations */
     struct pauses pauses;
-    float **places; /* [operations]: where the uniform keys' rows lie, for the plain loops */
-    struct sl_bench_bare_rows bare;
 };
 
 /* ---- Growth ---------------------------------------------------------------------------------- */
-
-static uint64_t processor_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* Creates the rows of `count` ranks. Every creation is timed by itself, so that a pause is seen
  * with the key that met it. */
@@ -134,7 +240,7 @@ static int create_rows(struct bench *bench)
         const uint64_t left = bench->rows - first;
         const uint64_t count = left < GROUP_ROWS ? left : GROUP_ROWS;
         const uint64_t wall_before = sl_clock_now_ns(clock);
-        const uint64_t processor_before = processor_ns();
+        const uint64_t processor_before = sl_bench_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
         uint64_t longest_ns;
         const int err = create_group(bench, first, count, &longest_ns);
         if (err != 0) {
@@ -142,7 +248,7 @@ static int create_rows(struct bench *bench)
         }
         if (longest_ns > SL_LIMIT_TURN_STALL_NS) {
             count_own_pause(&bench->pauses, longest_ns, sl_clock_now_ns(clock) - wall_before,
-                            processor_ns() - processor_before);
+                            sl_bench_cpu_ns(CLOCK_THREAD_CPUTIME_ID) - processor_before);
         }
         serve(bench, first + count);
     }
@@ -191,10 +297,10 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
 static double run_for(struct turn *turn, double seconds)
 {
     const struct sl_clock *clock = sl_clock_system();
-    const struct sl_bench_table_options *options = turn->bench->options;
+    const struct options *options = turn->bench->options;
     struct drawn *drawn = turn->drawn;
     const uint64_t before = sl_clock_now_ns(clock);
-    const uint64_t wanted_ns = (uint64_t)(seconds * 1e9);
+    const uint64_t wanted_ns = sl_bench_ns(seconds);
     uint64_t took_ns;
     uint64_t keys = 0;
     do {
@@ -217,24 +323,7 @@ static int run_turn(void *ctx, const struct sl_bench_common *common, double *val
     return 0;
 }
 
-static int run_bare_gather(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    return sl_bench_bare_rows_gather(ctx, common, values);
-}
-
-static int run_bare_update(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    return sl_bench_bare_rows_update(ctx, common, values);
-}
-
 /* ---- Report ---------------------------------------------------------------------------------- */
-
-/* The plain loops know Adagrad alone, and go through the uniform keys. */
-static bool wants_bare(const struct bench *bench)
-{
-    return bench->options->bare && bench->options->distributions[SL_BENCH_UNIFORM] &&
-           sl_sparse_table_spec(bench->store)->optimizer.kind == SL_OPTIMIZER_ADAGRAD;
-}
 
 static bool rows_on_axis(const struct bench *bench)
 {
@@ -308,36 +397,19 @@ static void report_growth(const struct bench *bench, struct sl_bench_report *rep
     report_spread(bench, report, "read of a batch between creations", bench->serve);
 }
 
-/* What takes turns: each phase over each distribution, then the plain loops. */
-#define BARE_PHASES 2
+/* Each phase over each distribution, in turns. */
 struct contest {
-    struct sl_bench_contestant
-        contestants[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS + BARE_PHASES];
-    struct turn turns[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS + BARE_PHASES];
+    struct sl_bench_contestant contestants[PHASE_COUNT * DISTRIBUTIONS];
+    struct turn turns[PHASE_COUNT * DISTRIBUTIONS];
     uint32_t count;
 };
 
-static void enter(struct contest *contest, const struct bench *bench, const char *what,
-                  int (*run_one)(void *ctx, const struct sl_bench_common *common, double *values),
-                  void *ctx)
-{
-    static const struct sl_bench_quantity quantity = {"per key", "ns"};
-    struct turn *turn = &contest->turns[contest->count];
-    write_name(bench, what, true, turn->name);
-    contest->contestants[contest->count++] = (struct sl_bench_contestant){
-        .name = turn->name,
-        .quantities = &quantity,
-        .quantity_count = 1,
-        .run = run_one,
-        .ctx = ctx,
-    };
-}
-
 static void enter_all(struct contest *contest, struct bench *bench)
 {
+    static const struct sl_bench_quantity quantity = {"per key", "ns"};
     char what[48];
     contest->count = 0;
-    for (uint32_t i = 0; i < PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < PHASE_COUNT * DISTRIBUTIONS; i++) {
         const uint32_t distribution = i / PHASE_COUNT;
         struct turn *turn = &contest->turns[contest->count];
         if (bench->options->distributions[distribution]) {
@@ -346,29 +418,15 @@ static void enter_all(struct contest *contest, struct bench *bench)
             turn->phase = (enum phase)(i % PHASE_COUNT);
             (void)snprintf(what, sizeof what, "%s, %s keys", phase_names[turn->phase],
                            distribution_names[distribution]);
-            enter(contest, bench, what, run_turn, turn);
+            write_name(bench, what, true, turn->name);
+            contest->contestants[contest->count++] =
+                (struct sl_bench_contestant){.name = turn->name,
+                                             .quantities = &quantity,
+                                             .quantity_count = 1,
+                                             .run = run_turn,
+                                             .ctx = turn};
         }
     }
-    if (wants_bare(bench)) {
-        enter(contest, bench, "gather, bare", run_bare_gather, &bench->bare);
-        enter(contest, bench, "update, bare", run_bare_update, &bench->bare);
-    }
-}
-
-/* Rates, so the times the other way round. The uniform distribution comes first, the plain loops
- * last. */
-static void report_bare(const struct bench *bench, const struct contest *contest,
-                        struct sl_bench_report *report)
-{
-    const struct sl_bench_contestant *bare = &contest->contestants[contest->count - BARE_PHASES];
-    const struct sl_bench_contestant *table = contest->contestants;
-    char name[SL_BENCH_NAME_BYTES];
-    write_name(bench, "rate of gather / bare", false, name);
-    sl_bench_report_ratio(report, name, bare[0].figures[0], table[PHASE_GATHER].figures[0],
-                          BARE_LEAST, 0);
-    write_name(bench, "rate of update / bare", false, name);
-    sl_bench_report_ratio(report, name, bare[1].figures[0], table[PHASE_UPDATE].figures[0],
-                          BARE_LEAST, 0);
 }
 
 static int report_phases(struct bench *bench, struct sl_bench_report *report)
@@ -387,9 +445,6 @@ static int report_phases(struct bench *bench, struct sl_bench_report *report)
     for (uint32_t i = 0; err == 0 && i < contest.count; i++) {
         put_on_axis(bench, contest.contestants[i].figures[0]);
     }
-    if (err == 0 && wants_bare(bench)) {
-        report_bare(bench, &contest, report);
-    }
     return err;
 }
 
@@ -397,9 +452,9 @@ static int report_phases(struct bench *bench, struct sl_bench_report *report)
 
 static int allocate(struct bench *bench)
 {
-    const struct sl_bench_table_options *options = bench->options;
+    const struct options *options = bench->options;
     bool all = true;
-    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
         struct drawn *drawn = &bench->drawn[i];
         drawn->keys = calloc(options->operations, sizeof *drawn->keys);
         drawn->records = calloc(options->operations, sizeof *drawn->records);
@@ -416,8 +471,8 @@ static int allocate(struct bench *bench)
                : SL_ERR_NO_MEMORY;
 }
 
-static int bench_init(struct bench *bench, const struct sl_bench_table_options *options,
-                      uint64_t rows, uint64_t dim, enum sl_optimizer_kind optimizer)
+static int bench_init(struct bench *bench, const struct options *options, uint64_t rows,
+                      uint64_t dim, enum sl_optimizer_kind optimizer)
 {
     const struct sl_table_spec spec = {
         .name = "bench",
@@ -448,11 +503,10 @@ static int bench_init(struct bench *bench, const struct sl_bench_table_options *
 static void bench_fini(struct bench *bench)
 {
     sl_sparse_table_destroy(&bench->store);
-    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
         free(bench->drawn[i].keys);
         free(bench->drawn[i].records);
     }
-    free(bench->places);
     free(bench->found);
     free(bench->values);
     free(bench->gradients);
@@ -493,7 +547,7 @@ static bool fits(const struct bench *bench)
 
 static void draw_keys(struct bench *bench, enum sl_bench_distribution distribution)
 {
-    const struct sl_bench_table_options *options = bench->options;
+    const struct options *options = bench->options;
     struct drawn *drawn = &bench->drawn[distribution];
     struct sl_bench_workload workload;
     sl_bench_workload_init(&workload, distribution, bench->rows, options->exponent, options->seed);
@@ -501,30 +555,6 @@ static void draw_keys(struct bench *bench, enum sl_bench_distribution distributi
         drawn->keys[i] = sl_bench_workload_next(&workload);
     }
     sl_sparse_table_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
-}
-
-/* The plain loops run over the table's own records, in the order in which the table is asked for
- * them: what they do without is the way from a record's number to its place, its header, and a
- * choice by optimizer. */
-static int lay_bare(struct bench *bench)
-{
-    const uint64_t count = bench->options->operations;
-    bench->places = calloc(count, sizeof *bench->places);
-    if (bench->places == NULL) {
-        sl_log_error("no memory for the places of rows");
-        return SL_ERR_NO_MEMORY;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        const uint32_t record = bench->drawn[SL_BENCH_UNIFORM].records[i];
-        bench->places[i] = sl_sparse_table_record(bench->store, record)->values;
-    }
-    bench->bare = (struct sl_bench_bare_rows){.rows = bench->places,
-                                              .row_count = count,
-                                              .dim = bench->dim,
-                                              .batch = (uint32_t)bench->options->batch,
-                                              .values = bench->values,
-                                              .gradients = bench->gradients};
-    return 0;
 }
 
 static int measure(struct bench *bench, struct sl_bench_report *report)
@@ -536,20 +566,19 @@ static int measure(struct bench *bench, struct sl_bench_report *report)
     if (err != 0) {
         return err;
     }
-    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
         if (bench->options->distributions[i]) {
             draw_keys(bench, (enum sl_bench_distribution)i);
         }
     }
     report_memory(bench, report);
     report_growth(bench, report);
-    err = wants_bare(bench) ? lay_bare(bench) : 0;
-    return err != 0 ? err : report_phases(bench, report);
+    return report_phases(bench, report);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int measure_all(const struct sl_bench_table_options *options, struct sl_bench_report *report)
+static int measure_all(const struct options *options, struct sl_bench_report *report)
 {
     const uint32_t tables = options->row_counts * options->optimizer_counts * options->dim_counts;
     int err = 0;
@@ -566,7 +595,7 @@ static int measure_all(const struct sl_bench_table_options *options, struct sl_b
     return err;
 }
 
-static int run(const struct sl_bench_table_options *options)
+static int run(const struct options *options)
 {
     char setting[128];
     struct sl_bench_report *report;
@@ -587,8 +616,8 @@ static int run(const struct sl_bench_table_options *options)
 
 int sl_bench_table_run(int argc, char **argv)
 {
-    struct sl_bench_table_options options;
-    const int parsed = sl_bench_table_parse(argc, argv, &options);
+    struct options options;
+    const int parsed = parse(argc, argv, &options);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }

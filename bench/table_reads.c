@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "bench/pin.h"
+#include "bench/fork.h"
+#include "bench/now.h"
 #include "bench/workload.h"
-#include "core/clock.h"
 #include "core/log.h"
 #include "ps/table/sparse_table.h"
 
@@ -55,9 +55,7 @@ int sl_bench_table_reads_create(uint64_t rows, uint32_t dim, uint32_t keys_of_re
         const bool there = reads->keys != NULL && reads->records != NULL && reads->rows != NULL;
         err = there ? sl_sparse_table_create(&spec, 0, &reads->store) : SL_ERR_NO_MEMORY;
     }
-    if (err == 0) {
-        err = fill(reads, rows);
-    }
+    err = err != 0 ? err : fill(reads, rows);
     if (err != 0) {
         sl_log_error("no memory for a table of %llu rows", (unsigned long long)rows);
         sl_bench_table_reads_destroy(&reads);
@@ -96,7 +94,7 @@ static uint64_t read_until(struct sl_bench_table_reads *reads, uint64_t end_ns, 
     do {
         read_requests(reads, REQUESTS_A_LOOK);
         requests += REQUESTS_A_LOOK;
-        *now_ns = sl_clock_now_ns(sl_clock_system());
+        *now_ns = sl_bench_now_ns();
     } while (*now_ns < end_ns);
     return requests;
 }
@@ -106,11 +104,13 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     struct sl_bench_table_reads *reads = ctx;
     cpu_set_t before;
     uint64_t begun_ns, ended_ns;
-    sl_bench_pin_begin(common->server_core, &before);
-    begun_ns = sl_clock_now_ns(sl_clock_system());
-    (void)read_until(reads, begun_ns + (uint64_t)(common->warm_up * SL_CLOCK_NS_PER_S), &begun_ns);
-    const uint64_t requests =
-        read_until(reads, begun_ns + (uint64_t)(common->seconds * SL_CLOCK_NS_PER_S), &ended_ns);
+    const int err = sl_bench_pin_begin(common->server_core, &before);
+    if (err != 0) {
+        return err;
+    }
+    begun_ns = sl_bench_now_ns();
+    (void)read_until(reads, begun_ns + sl_bench_ns(common->warm_up), &begun_ns);
+    const uint64_t requests = read_until(reads, begun_ns + sl_bench_ns(common->seconds), &ended_ns);
     sl_bench_pin_end(&before);
     values[0] = (double)(requests * reads->request_keys) * SL_CLOCK_NS_PER_S /
                 (double)(ended_ns - begun_ns);

@@ -14,8 +14,6 @@
 #include "bench/report_parts.h"
 #include "core/log.h"
 
-#define ARGUMENTS_MAX    32
-#define TEXT_BYTES       32
 #define CHILD_TIMEOUT_MS (30U * 60 * 1000)
 
 struct part {
@@ -25,7 +23,6 @@ struct part {
 
 static const struct part parts[] = {
     {"serving", {NULL}},
-    {"table", {"--bare", NULL}},
     {"bulk", {"--sizes", "1M,16M", NULL}},
     {"bulk", {"--sizes", "1M,16M", "--over", "shm", NULL}},
     {"ratio", {NULL}},
@@ -42,50 +39,23 @@ struct options {
     const char *only; /* names of parts, with commas between them; NULL: all */
 };
 
-struct run {
-    const char *argv[ARGUMENTS_MAX];
-    uint32_t count;
-    char rounds[TEXT_BYTES], seconds[TEXT_BYTES], warm_up[TEXT_BYTES];
-    char server_core[TEXT_BYTES], client_core[TEXT_BYTES];
-    char json[64], plot[SL_BENCH_PATH_BYTES];
-};
-
-static void add(struct run *run, const char *argument)
+static void build(struct sl_bench_arguments *arguments, const char *program,
+                  const struct part *part, const struct sl_bench_common *common, const char *json)
 {
-    run->argv[run->count++] = argument;
-}
-
-static void add_flag(struct run *run, const char *flag, const char *value)
-{
-    add(run, flag);
-    add(run, value);
-}
-
-static void build(struct run *run, const char *program, const struct part *part,
-                  const struct sl_bench_common *common)
-{
-    run->count = 0;
-    add(run, program);
-    add(run, part->name);
+    sl_bench_arguments_add(arguments, "%s", program);
+    sl_bench_arguments_add(arguments, "%s", part->name);
     for (uint32_t i = 0; part->arguments[i] != NULL; i++) {
-        add(run, part->arguments[i]);
+        sl_bench_arguments_add(arguments, "%s", part->arguments[i]);
     }
-    (void)snprintf(run->rounds, sizeof run->rounds, "%u", (unsigned)common->rounds);
-    (void)snprintf(run->seconds, sizeof run->seconds, "%g", common->seconds);
-    (void)snprintf(run->warm_up, sizeof run->warm_up, "%g", common->warm_up);
-    (void)snprintf(run->server_core, sizeof run->server_core, "%d", common->server_core);
-    (void)snprintf(run->client_core, sizeof run->client_core, "%d", common->client_core);
-    add_flag(run, "--rounds", run->rounds);
-    add_flag(run, "--seconds", run->seconds);
-    add_flag(run, "--warm-up", run->warm_up);
-    add_flag(run, "--server-core", run->server_core);
-    add_flag(run, "--client-core", run->client_core);
-    add_flag(run, "--json", run->json);
+    sl_bench_arguments_add(arguments, "--rounds=%u", (unsigned)common->rounds);
+    sl_bench_arguments_add(arguments, "--seconds=%g", common->seconds);
+    sl_bench_arguments_add(arguments, "--warm-up=%g", common->warm_up);
+    sl_bench_arguments_add(arguments, "--server-core=%d", common->server_core);
+    sl_bench_arguments_add(arguments, "--client-core=%d", common->client_core);
+    sl_bench_arguments_add(arguments, "--json=%s", json);
     if (common->plot != NULL) {
-        (void)snprintf(run->plot, sizeof run->plot, "%s/%s", common->plot, part->name);
-        add_flag(run, "--plot", run->plot);
+        sl_bench_arguments_add(arguments, "--plot=%s/%s", common->plot, part->name);
     }
-    add(run, NULL);
 }
 
 static int take_ratios(const char *path, const char *benchmark, struct sl_bench_report *report)
@@ -113,8 +83,8 @@ static int take_ratios(const char *path, const char *benchmark, struct sl_bench_
 static int run_part(const struct part *part, const struct sl_bench_common *common,
                     struct sl_bench_report *report)
 {
-    char program[SL_BENCH_PATH_BYTES];
-    struct run run;
+    char program[SL_BENCH_PATH_BYTES], json[64];
+    struct sl_bench_arguments arguments = {0};
     if (!sl_bench_child_beside("starling-bench", program)) {
         sl_log_error("starling-bench cannot find itself, to run %s", part->name);
         return SL_ERR_IO;
@@ -125,19 +95,18 @@ static int run_part(const struct part *part, const struct sl_bench_common *commo
         sl_log_error("no memory for the report of %s: %s", part->name, strerror(errno));
         return SL_ERR_NO_MEMORY;
     }
-    (void)snprintf(run.json, sizeof run.json, "/proc/%d/fd/%d", getpid(), fd);
-    build(&run, program, part, common);
-    const struct sl_bench_child_options options = {.argv = run.argv, .core = -1, .reads = true};
+    (void)snprintf(json, sizeof json, "/proc/%d/fd/%d", getpid(), fd);
+    build(&arguments, program, part, common, json);
+    const struct sl_bench_child_options options = {
+        .argv = arguments.items, .core = -1, .reads = true};
     struct sl_bench_child child;
     char *text = NULL;
     int err = sl_bench_child_start(&options, &child);
-    if (err == 0) {
-        err = sl_bench_child_collect(&child, CHILD_TIMEOUT_MS, &text);
-    }
+    err = err != 0 ? err : sl_bench_child_collect(&child, CHILD_TIMEOUT_MS, &text);
     if (err == 0) {
         (void)printf("%s\n", text);
         (void)fflush(stdout);
-        err = take_ratios(run.json, part->name, report);
+        err = take_ratios(json, part->name, report);
     }
     free(text);
     (void)close(fd);
@@ -206,9 +175,7 @@ int sl_bench_targets_run(int argc, char **argv)
             err = run_part(&parts[i], &options.common, report);
         }
     }
-    if (err == 0) {
-        err = sl_bench_report_finish(report, &options.common);
-    }
+    err = err != 0 ? err : sl_bench_report_finish(report, &options.common);
     sl_bench_report_destroy(&report);
     return err == 0 ? 0 : 1;
 }

@@ -14,20 +14,15 @@
 #include "bench/contest.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
-#include "bench/scratch.h"
 #include "core/log.h"
 
-#define OWN_OF_STEP   0.6 /* the target, of lr */
-#define WORKERS_MAX   64
-#define ARGUMENTS_MAX 40
-#define NUMBER_BYTES  24
+#define OWN_OF_STEP 0.6 /* the target, of lr */
+#define WORKERS_MAX 64
 
 enum { MODELS = 3 };
 static const char *const MODEL_NAMES[MODELS] = {"lr", "fm", "deepfm"};
 static const char *const PROTOCOL_NAMES[] = {
-    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
-    [SL_PROTOCOL_STAR_SERVER] = "star_server",
-};
+    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite", [SL_PROTOCOL_STAR_SERVER] = "star_server"};
 
 struct options {
     uint64_t rows, workers, epochs, batch_rows, timeout_s;
@@ -79,56 +74,35 @@ static int start_worker(const struct entry *entry, const char *coordinator, uint
 {
     const struct bench *bench = entry->bench;
     const struct options *options = bench->options;
-    char hosts[2 * WORKERS_MAX] = "w";
-    char numbers[3][NUMBER_BYTES];
-    char report[SL_BENCH_PATH_BYTES];
-    char congestion[64];
+    char hosts[2 * WORKERS_MAX] = "w", report[SL_BENCH_PATH_BYTES];
+    struct sl_bench_arguments argv = {0}, environment = {0};
     for (uint64_t i = 1; i < options->workers; i++) {
         memcpy(hosts + 2 * i - 1, ",w", 3);
     }
-    (void)snprintf(numbers[0], NUMBER_BYTES, "%" PRIu64, worker);
-    (void)snprintf(numbers[1], NUMBER_BYTES, "%" PRIu64, options->epochs);
-    (void)snprintf(numbers[2], NUMBER_BYTES, "%" PRIu64, options->batch_rows);
-    (void)snprintf(congestion, sizeof congestion, "STARLING_TCP_CONGESTION=%s",
-                   options->congestion == NULL ? "" : options->congestion);
     report_path(bench, 0, report, sizeof report);
-    const char *const argv[ARGUMENTS_MAX] = {bench->program,
-                                             "--ps-hosts",
-                                             coordinator,
-                                             "--worker-hosts",
-                                             hosts,
-                                             "--job-name",
-                                             "worker",
-                                             "--task-index",
-                                             numbers[0],
-                                             "--data",
-                                             bench->data,
-                                             "--format",
-                                             "criteo",
-                                             "--model",
-                                             entry->model,
-                                             "--epochs",
-                                             numbers[1],
-                                             "--batch-size",
-                                             numbers[2],
-                                             "--consistency",
-                                             options->consistency,
-                                             "--protocol",
-                                             PROTOCOL_NAMES[options->protocol],
-                                             "--report",
-                                             report,
-                                             "--quiet",
-                                             NULL};
-    const char *const environment[] = {"NETWORK_WORKER_CORE_NUMBER=0",
-                                       "WORKER_ENABLE_POLLING=0",
-                                       "WORKER_DISABLE_PIN_CORES=1",
-                                       "STARLING_LOG=error",
-                                       congestion,
-                                       options->over == SL_BENCH_OVER_TCP ? "STARLING_SHM=0"
-                                                                          : "STARLING_SHM=1",
-                                       NULL};
+    sl_bench_arguments_add(&argv, "%s", bench->program);
+    sl_bench_arguments_add(&argv, "--ps-hosts=%s", coordinator);
+    sl_bench_arguments_add(&argv, "--worker-hosts=%s", hosts);
+    sl_bench_arguments_add(&argv, "--job-name=worker");
+    sl_bench_arguments_add(&argv, "--task-index=%" PRIu64, worker);
+    sl_bench_arguments_add(&argv, "--data=%s", bench->data);
+    sl_bench_arguments_add(&argv, "--format=criteo");
+    sl_bench_arguments_add(&argv, "--model=%s", entry->model);
+    sl_bench_arguments_add(&argv, "--epochs=%" PRIu64, options->epochs);
+    sl_bench_arguments_add(&argv, "--batch-size=%" PRIu64, options->batch_rows);
+    sl_bench_arguments_add(&argv, "--consistency=%s", options->consistency);
+    sl_bench_arguments_add(&argv, "--protocol=%s", PROTOCOL_NAMES[options->protocol]);
+    sl_bench_arguments_add(&argv, "--report=%s", report);
+    sl_bench_arguments_add(&argv, "--quiet");
+    sl_bench_arguments_add(&environment, "NETWORK_WORKER_CORE_NUMBER=0");
+    sl_bench_arguments_add(&environment, "WORKER_ENABLE_POLLING=0");
+    sl_bench_arguments_add(&environment, "WORKER_DISABLE_PIN_CORES=1");
+    sl_bench_arguments_add(&environment, "STARLING_LOG=error");
+    sl_bench_arguments_add(&environment, "STARLING_SHM=%d", options->over != SL_BENCH_OVER_TCP);
+    sl_bench_arguments_add(&environment, "STARLING_TCP_CONGESTION=%s",
+                           options->congestion == NULL ? "" : options->congestion);
     const struct sl_bench_child_options child = {
-        .argv = argv, .environment = environment, .core = options->common.client_core};
+        .argv = argv.items, .environment = environment.items, .core = options->common.client_core};
     return sl_bench_child_start(&child, out);
 }
 
@@ -242,13 +216,24 @@ static void add_ratios(void *ctx, struct sl_bench_report *report)
 static int generate(struct bench *bench)
 {
     const struct options *options = bench->options;
-    char rows[NUMBER_BYTES];
-    (void)snprintf(rows, sizeof rows, "%" PRIu64, options->rows);
-    char *argv[] = {"generate", "--out", bench->scratch.path, "--rows", rows, "--test-rows",
-                    "1000",     NULL};
+    struct sl_bench_arguments argv = {0};
     (void)snprintf(bench->data, sizeof bench->data, "%s/train.tsv", bench->scratch.path);
-    return sl_bench_generate_run((int)(sizeof argv / sizeof argv[0]) - 1, argv) == 0 ? 0
-                                                                                     : SL_ERR_IO;
+    sl_bench_arguments_add(&argv, "%s", bench->program);
+    sl_bench_arguments_add(&argv, "generate");
+    sl_bench_arguments_add(&argv, "--out=%s", bench->scratch.path);
+    sl_bench_arguments_add(&argv, "--rows=%" PRIu64, options->rows);
+    sl_bench_arguments_add(&argv, "--test-rows=1000");
+    const struct sl_bench_child_options child = {.argv = argv.items, .core = -1, .reads = true};
+    struct sl_bench_child process;
+    char *text = NULL;
+    int err = sl_bench_child_start(&child, &process);
+    err = err != 0 ? err
+                   : sl_bench_child_collect(&process, (uint32_t)(options->timeout_s * 1000), &text);
+    if (err == 0) {
+        (void)fputs(text, stdout);
+    }
+    free(text);
+    return err;
 }
 
 static int prepare(struct bench *bench)
@@ -293,15 +278,8 @@ static int measure(struct bench *bench)
                    options->workers, options->data == NULL ? data : options->data, options->epochs,
                    options->batch_rows, options->consistency, PROTOCOL_NAMES[options->protocol],
                    sl_bench_over_names[options->over]);
-    const struct sl_bench_contest contest = {
-        .benchmark = "train",
-        .setting = setting,
-        .contestants = bench->contestants,
-        .count = MODELS,
-        .conclude = add_ratios,
-        .ctx = bench,
-    };
-    return sl_bench_contest_report(&contest, &options->common);
+    struct sl_bench_contest contest = {.contestants = bench->contestants, .count = MODELS};
+    return sl_bench_contest_report(&contest, "train", setting, add_ratios, bench, &options->common);
 }
 
 /* As starling-worker has it. Errors, printed: INVALID. */
@@ -354,15 +332,10 @@ int sl_bench_train_run(int argc, char **argv)
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        sl_log_error("no memory for the benchmark");
-        return 1;
-    }
-    bench->options = &options;
-    int err = prepare(bench);
-    err = err != 0 ? err : measure(bench);
-    sl_bench_scratch_fini(&bench->scratch);
-    free(bench);
+    static struct bench bench;
+    bench.options = &options;
+    int err = prepare(&bench);
+    err = err != 0 ? err : measure(&bench);
+    sl_bench_scratch_fini(&bench.scratch);
     return err == 0 ? 0 : 1;
 }

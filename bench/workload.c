@@ -1,9 +1,13 @@
 #include "bench/workload.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "core/assert.h"
 #include "core/hash.h"
+#include "core/limits.h"
+#include "core/log.h"
 
 /* Zipf's law by rejection-inversion: Hörmann and Derflinger, "Rejection-Inversion to Generate
  * Variates from Monotone Discrete Distributions", ACM TOMACS 6, 1996. h is x^-s, its integral
@@ -25,11 +29,7 @@ void sl_bench_workload_init(struct sl_bench_workload *workload,
     sl_assert(rows >= 1);
     sl_assert(distribution == SL_BENCH_UNIFORM || exponent > 0);
     *workload = (struct sl_bench_workload){
-        .distribution = distribution,
-        .rows = rows,
-        .state = seed,
-        .exponent = exponent,
-    };
+        .distribution = distribution, .rows = rows, .state = seed, .exponent = exponent};
     if (distribution == SL_BENCH_ZIPF) {
         workload->h_first = h_integral(1.5, exponent) - 1.0;
         workload->h_last = h_integral((double)rows + 0.5, exponent);
@@ -69,4 +69,63 @@ uint64_t sl_bench_workload_next(struct sl_bench_workload *workload)
         return sl_bench_workload_key(zipf(workload) - 1);
     }
     return sl_bench_workload_key(sl_hash_random(&workload->state) % workload->rows);
+}
+
+/* ---- Rows ---------------------------------------------------------------------------------------
+ */
+
+#define CREATE_KEYS (64U << 10) /* rows created by one pull */
+
+struct sl_table_spec sl_bench_rows_table(const char *name, uint64_t dim,
+                                         enum sl_optimizer_kind optimizer)
+{
+    struct sl_table_spec spec = {
+        .kind = SL_TABLE_SPARSE,
+        .dim = (uint32_t)dim,
+        .optimizer = sl_optimizer_defaults(optimizer),
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
+    };
+    (void)snprintf(spec.name, sizeof spec.name, "%s", name);
+    return spec;
+}
+
+int sl_bench_rows_finish(struct sl_step *step, int err, const char *what)
+{
+    err = err != 0 ? err : sl_step_submit(step, SL_BENCH_ROWS_TIMEOUT_MS);
+    err = err != 0 ? err : sl_step_wait(step);
+    if (err != 0) {
+        sl_log_error("%s: %s: %s", what, sl_err_name(err), sl_step_error(step));
+    }
+    sl_step_destroy(&step);
+    return err;
+}
+
+/* Sums of many rows are asked for, since nobody wants the rows yet. */
+static int create_some(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
+                       uint32_t count, float *sum)
+{
+    struct sl_step *step;
+    int err = sl_step_begin(client, 0, &step);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_step_pull_pooled(step, table, keys, count, &count, 1, SL_POOLING_SUM, sum);
+    return sl_bench_rows_finish(step, err, "rows cannot be created");
+}
+
+int sl_bench_rows_create(struct sl_client *client, struct sl_table *table, uint64_t rows)
+{
+    uint64_t *keys = malloc(CREATE_KEYS * sizeof *keys);
+    float *sum = malloc(SL_LIMIT_DIM * sizeof *sum);
+    int err = keys == NULL || sum == NULL ? SL_ERR_NO_MEMORY : 0;
+    for (uint64_t rank = 0; err == 0 && rank < rows;) {
+        uint32_t count = 0;
+        while (count < CREATE_KEYS && rank < rows) {
+            keys[count++] = sl_bench_workload_key(rank++);
+        }
+        err = create_some(client, table, keys, count, sum);
+    }
+    free(keys);
+    free(sum);
+    return err;
 }

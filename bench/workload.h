@@ -4,7 +4,10 @@
 #ifndef SL_BENCH_WORKLOAD_H
 #define SL_BENCH_WORKLOAD_H
 
+#include <starling.h>
 #include <stdint.h>
+
+#include "core/err.h"
 
 enum sl_bench_distribution { SL_BENCH_UNIFORM = 0, SL_BENCH_ZIPF = 1 };
 #define SL_BENCH_DISTRIBUTION_CHOICES "uniform|zipf"
@@ -26,5 +29,20 @@ void sl_bench_workload_init(struct sl_bench_workload *workload,
 uint64_t sl_bench_workload_key(uint64_t rank);
 
 uint64_t sl_bench_workload_next(struct sl_bench_workload *workload);
+
+/* Tables and rows by the client library, as all loads need them before anything is timed. One
+ * thread, the client's. */
+#define SL_BENCH_ROWS_TIMEOUT_MS 60000
+
+/* A sparse table whose first values are small and random. */
+struct sl_table_spec sl_bench_rows_table(const char *name, uint64_t dim,
+                                         enum sl_optimizer_kind optimizer);
+
+/* Submits a step, unless err is set, waits for it, and destroys it. Returns err, or the step's
+ * error, logged as "what: ...". */
+int sl_bench_rows_finish(struct sl_step *step, int err, const char *what);
+
+/* Creates the rows of the first `rows` ranks (bench/workload.h) by reading them. Errors, logged. */
+int sl_bench_rows_create(struct sl_client *client, struct sl_table *table, uint64_t rows);
 
 #endif

@@ -1,4 +1,4 @@
-"""starling-bench bulk, ratio, train, peers, pslite and ipc, with parameters so small that nothing is measured: they
+"""starling-bench bulk, ratio, train, serving, pslite and ipc, with parameters so small that nothing is measured: they
 start what they need, say what they found, and leave nothing behind."""
 
 import json
@@ -155,17 +155,21 @@ class BenchTest(harness.StarlingTest):
 
     @unittest.skipUnless(shutil.which("redis-server") and shutil.which("iperf3"),
                          "redis-server and iperf3 are not installed")
-    def test_peers(self):
-        report, _ = self.bench("peers", "--rows", 1000)
-        for name in ("redis GET, pipelined x64", "redis MGET", "iperf3 to the server"):
-            self.assertIn(name, self.names(report))
-        for figure in report["figures"]:
-            self.assertGreater(figure["samples"][0], 0, figure)
+    def test_other_systems(self):
+        for names, args in ((["redis GET, pipelined x64"], ["serving", "--part", "one-row", "--rows", 1000]),
+                            (["pull, iperf3 -l 1M", "push, iperf3 -l 1M"],
+                             ["bulk", "--sizes", "64K", "--small-connections", 0])):
+            report, _ = self.bench(*args)
+            for figure in report["figures"]:
+                self.assertGreater(figure["samples"][0], 0, figure)
+            for name in names:
+                self.assertIn(name, self.names(report))
 
-    def test_peers_that_are_not_installed_are_left_out(self):
-        output = self.run_to_end("starling-bench", "peers", *QUICK, env={"PATH": self.folder})
-        self.assertIn("install Debian's redis-server and redis-tools", output)
-        self.assertIn("install Debian's iperf3", output)
+    def test_other_systems_that_are_not_installed_are_left_out(self):
+        for package, args in (("redis-server and redis-tools", ["serving", "--part", "one-row", "--rows", 100]),
+                              ("iperf3", ["bulk", "--sizes", "64K", "--small-connections", 0])):
+            output = self.run_to_end("starling-bench", *args, *QUICK, env={"PATH": self.folder})
+            self.assertIn(f"install Debian's {package}", output)
 
     def pslite(self, *args, env=None):
         """Runs a whole job in ps-lite's roles; returns the figures of its report by name and quantity, and

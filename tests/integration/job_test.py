@@ -31,12 +31,12 @@ class Secured(harness.StarlingTest):
 
 
 class Generated(Secured):
-    """A small click log from a planted model, enough to tell learning from not learning."""
+    """A small click log from a known model, enough to tell learning from not learning."""
 
     def setUp(self):
         super().setUp()
         rows = "8000" if SANITIZED else "30000"
-        self.run_to_end("starling-bench", "generate", "--out", self.folder, "--rows", rows,
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", rows,
                         "--test-rows", "5000", "--seed", "7")
         self.data = ["--data", os.path.join(self.folder, "train.tsv"), "--test",
                      os.path.join(self.folder, "test.tsv"), "--format", "criteo"]

@@ -809,7 +809,7 @@ class RealPrograms(LaunchTest):
     """The programs themselves, found beside the launcher."""
 
     def job(self, *args, workers):
-        self.run_to_end("starling-bench", "generate", "--out", self.folder, "--rows", "2000",
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", "2000",
                         "--test-rows", "500", "--seed", "7")
         report = os.path.join(self.folder, "report.json")
         output = self.run_to_end("starling-launch", *args, "--worker-reactors", 1, "--ps-reactors", 2,

@@ -106,7 +106,7 @@ class TrainingTest(RdmaTest):
 
     def click_log(self, rows, epochs, model="fm"):
         """What the workers are to learn: made up."""
-        self.run_to_end("starling-bench", "generate", "--out", self.folder, "--rows", rows,
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", rows,
                         "--test-rows", rows // 2, "--seed", "7")
         return ["--data", os.path.join(self.folder, "train.tsv"), "--test",
                 os.path.join(self.folder, "test.tsv"), "--format", "criteo", "--model", model,

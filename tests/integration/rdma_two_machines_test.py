@@ -59,7 +59,7 @@ class TwoMachines(harness.StarlingTest):
 
     def test_ps_here_and_workers_there(self):
         self.file("map", f"{PS}:{CONTROL}=rdma://{PS}:{DATA}\n")
-        self.run_to_end("starling-bench", "generate", "--out", self.folder, "--rows", "2000",
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", "2000",
                         "--test-rows", "1000", "--seed", "7")
         ps = self.program("starling-ps", "--job-name", "ps", "--task-index", "0", "--insecure")
         worker = self.program("starling-worker", "--job-name", "worker", "--data", "train.tsv", "--test",

@@ -1,9 +1,9 @@
 /* Faults on purpose: a port around another one that, by chance and from a seed, loses, delays,
  * doubles, corrupts and cuts the packets of both directions, goes dark for a time, and does less
  * than it is asked for. What is above sees a port that keeps the contract of port.h, at the end of
- * a bad network. Only tests and starling-bench have it: the programs that serve cannot inject
- * faults. The same seed and the same calls give the same faults. Allocates when it is opened; what
- * it holds is bounded, and counts as packets of the port within. Owner reactor.
+ * a bad network. Only tests have it: the programs that serve cannot inject faults. The same seed
+ * and the same calls give the same faults. Allocates when it is opened; what it holds is bounded,
+ * and counts as packets of the port within. Owner reactor.
  *
  * A corrupted packet is one that was damaged where no frame check looks, in a memory on its way: it
  * is an IP packet, and one word behind its Ethernet header is another, by other bits than all, so

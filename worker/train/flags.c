@@ -308,7 +308,8 @@ static const struct sl_cli CLI = {
     .program = "starling-worker",
     .summary = "Trains a click-through model on this worker's share of the data; the parameters are"
                " on the ps.",
-    .usage = "--data FILE... [options]",
+    .usage = "--data FILE... [options]\n"
+             "       starling-worker generate --out DIR [options]",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .given = given,

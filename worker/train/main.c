@@ -1,6 +1,6 @@
 /* starling-worker trains a click-through model on its share of the data, with the parameters on the
  * servers. Exit status: 0 done, 1 failed, 2 invalid flag or variable, 128 + the signal after SIGINT
- * or SIGTERM. */
+ * or SIGTERM. `starling-worker generate` writes data to train on. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@
 #include "net/transport.h"
 #include "reactor/topology.h"
 #include "worker/train/flags.h"
+#include "worker/train/generate.h"
 #include "worker/train/trainer.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
@@ -472,6 +473,9 @@ static int run(struct job *job)
 int main(int argc, char **argv)
 {
     char reason[1024];
+    if (argc > 1 && strcmp(argv[1], "generate") == 0) {
+        return sl_generate_run(argc - 1, argv + 1);
+    }
     struct job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return EXIT_FAILED;

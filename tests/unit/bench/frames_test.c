@@ -33,6 +33,15 @@ SL_CASE(run__one_way)
     }
 }
 
+SL_CASE(run__long_frames_arrive_as_they_were_written)
+{
+    static struct sl_bench_frames_result result;
+    const struct sl_bench_frames frames = {
+        .endpoint = "tcp://127.0.0.1:0", .bytes = (64 << 10) + 32, .depth = 4, .touched = true};
+    assert_int_equal(sl_bench_frames_run(&frames, &common, &result), 0);
+    assert_true(result.frames_per_s > 0);
+}
+
 SL_CASE(run__tells_what_is_wrong)
 {
     static struct sl_bench_frames_result result;

@@ -178,13 +178,13 @@ static void park__stops_the_servers_in_their_place(void **state)
     const struct sl_bench_pslite_job_options options = options_of(stay);
     struct sl_bench_pslite_job job;
     assert_int_equal(sl_bench_pslite_job_start(&options, &job), 0);
-    sl_bench_pslite_job_park(&job);
+    sl_bench_pslite_job_park(&job, true);
     await_state(job.servers[0], true);
     await_state(job.servers[1], true);
     assert_int_equal(sl_bench_pslite_job_look(&job), 0);
-    sl_bench_pslite_job_unpark(&job);
+    sl_bench_pslite_job_park(&job, false);
     await_state(job.servers[1], false);
-    sl_bench_pslite_job_park(&job);
+    sl_bench_pslite_job_park(&job, true);
     sl_bench_pslite_job_stop(&job); /* also what is parked */
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }

@@ -338,7 +338,7 @@ SL_CASE_WITH(report_plot__draws_whatever_the_names_are, set_up, tear_down)
         sl_metric_record(&histogram, i * 1000);
     }
     sl_bench_report_histogram(report, name, &histogram);
-    assert_int_equal(sl_bench_report_plot(report, directory), 0);
+    assert_int_equal(sl_bench_report_plot(report, &common, directory), 0);
     /* The axis has the first 31 bytes of the name, and so has the file. */
     static const char *const endings[] = {"-ratios.svg", "-times.svg", "5---a.svg"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {

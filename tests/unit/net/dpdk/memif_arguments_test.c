@@ -1,17 +1,12 @@
 /* The arguments of a memif device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <string.h>
 
 #include "net/dpdk/module/memif_arguments.h"
+#include "tests/support/unit.h"
 
-static void arguments__default(void **state)
+SL_CASE(arguments__default)
 {
-    (void)state;
     struct sl_module_memif_arguments read;
     assert_null(sl_module_memif_arguments_read(NULL, &read));
     assert_false(read.is_server);
@@ -20,9 +15,8 @@ static void arguments__default(void **state)
     assert_string_equal(read.path, "/run/memif.sock");
 }
 
-static void arguments__given(void **state)
+SL_CASE(arguments__given)
 {
-    (void)state;
     struct sl_module_memif_arguments read;
     assert_null(sl_module_memif_arguments_read(
         "role=server,id=4294967295,bsize=70000,socket=/tmp/m,socket-abstract=no,zero-copy=no",
@@ -33,9 +27,8 @@ static void arguments__given(void **state)
     assert_string_equal(read.path, "/tmp/m");
 }
 
-static void arguments__wrong(void **state)
+SL_CASE(arguments__wrong)
 {
-    (void)state;
     static const char *const wrong[] = {"id=",
                                         "id=x",
                                         "id=1x",
@@ -53,14 +46,4 @@ static void arguments__wrong(void **state)
     assert_non_null(sl_module_memif_arguments_read(longest, &read));
     longest[7 + 106] = '\0';
     assert_null(sl_module_memif_arguments_read(longest, &read));
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(arguments__default),
-        cmocka_unit_test(arguments__given),
-        cmocka_unit_test(arguments__wrong),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

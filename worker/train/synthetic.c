@@ -1,4 +1,4 @@
-#include "bench/planted.h"
+#include "worker/train/synthetic.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,13 +38,13 @@ struct interaction {
     float weights[INTERACTION_SIDE][INTERACTION_SIDE];
 };
 
-struct sl_planted {
+struct sl_synthetic {
     uint64_t random; /* state */
     double bias;
-    struct category_field categories[SL_PLANTED_CATEGORIES];
-    struct integer_field integers[SL_PLANTED_INTEGERS];
+    struct category_field categories[SL_SYNTHETIC_CATEGORIES];
+    struct integer_field integers[SL_SYNTHETIC_INTEGERS];
     uint32_t interaction_count;
-    struct interaction interactions[SL_PLANTED_INTERACTIONS_MAX];
+    struct interaction interactions[SL_SYNTHETIC_INTERACTIONS_MAX];
 };
 
 /* [0, 1) */
@@ -97,10 +97,10 @@ static void plant_integer(struct integer_field *field, uint64_t *random)
 
 static void plant_interaction(struct interaction *interaction, uint64_t *random)
 {
-    uint32_t first = (uint32_t)(sl_hash_random(random) % SL_PLANTED_CATEGORIES);
-    uint32_t step = 1 + (uint32_t)(sl_hash_random(random) % (SL_PLANTED_CATEGORIES - 1));
+    uint32_t first = (uint32_t)(sl_hash_random(random) % SL_SYNTHETIC_CATEGORIES);
+    uint32_t step = 1 + (uint32_t)(sl_hash_random(random) % (SL_SYNTHETIC_CATEGORIES - 1));
     interaction->fields[0] = first;
-    interaction->fields[1] = (first + step) % SL_PLANTED_CATEGORIES;
+    interaction->fields[1] = (first + step) % SL_SYNTHETIC_CATEGORIES;
     for (uint32_t a = 0; a < INTERACTION_SIDE; a++) {
         for (uint32_t b = 0; b < INTERACTION_SIDE; b++) {
             interaction->weights[a][b] = draw_normal(random, INTERACTION_DEVIATION);
@@ -114,74 +114,74 @@ static double sigmoid(double logit)
 }
 
 /* Chooses the bias with which some examples' mean click rate is the one wanted, by bisection. */
-static void calibrate(struct sl_planted *planted)
+static void calibrate(struct sl_synthetic *model)
 {
     float logits[CALIBRATION_ROWS];
-    struct sl_planted_row row;
+    struct sl_synthetic_row row;
     for (uint32_t i = 0; i < CALIBRATION_ROWS; i++) {
-        sl_planted_draw(planted, &row);
+        sl_synthetic_draw(model, &row);
         logits[i] = row.logit;
     }
     double low = -30;
     double high = 30;
     for (uint32_t round = 0; round < 40; round++) {
         double sum = 0;
-        planted->bias = (low + high) / 2;
+        model->bias = (low + high) / 2;
         for (uint32_t i = 0; i < CALIBRATION_ROWS; i++) {
-            sum += sigmoid((double)logits[i] + planted->bias);
+            sum += sigmoid((double)logits[i] + model->bias);
         }
         if (sum < CLICK_RATE * CALIBRATION_ROWS) {
-            low = planted->bias;
+            low = model->bias;
         } else {
-            high = planted->bias;
+            high = model->bias;
         }
     }
 }
 
-int sl_planted_create(const struct sl_planted_options *options, struct sl_planted **out)
+int sl_synthetic_create(const struct sl_synthetic_options *options, struct sl_synthetic **out)
 {
-    struct sl_planted *planted = calloc(1, sizeof *planted);
-    if (planted == NULL) {
+    struct sl_synthetic *model = calloc(1, sizeof *model);
+    if (model == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    planted->random = options->seed;
+    model->random = options->seed;
     double ratio = (double)options->categories_most / options->categories_least;
-    for (uint32_t i = 0; i < SL_PLANTED_CATEGORIES; i++) {
-        double count = options->categories_least * pow(ratio, i / (SL_PLANTED_CATEGORIES - 1.0));
-        int err = plant_category(&planted->categories[i], (uint32_t)(count + 0.5),
-                                 options->zipf_exponent, &planted->random);
+    for (uint32_t i = 0; i < SL_SYNTHETIC_CATEGORIES; i++) {
+        double count = options->categories_least * pow(ratio, i / (SL_SYNTHETIC_CATEGORIES - 1.0));
+        int err = plant_category(&model->categories[i], (uint32_t)(count + 0.5),
+                                 options->zipf_exponent, &model->random);
         if (err != 0) {
-            sl_planted_destroy(&planted);
+            sl_synthetic_destroy(&model);
             return err;
         }
     }
-    for (uint32_t i = 0; i < SL_PLANTED_INTEGERS; i++) {
-        plant_integer(&planted->integers[i], &planted->random);
+    for (uint32_t i = 0; i < SL_SYNTHETIC_INTEGERS; i++) {
+        plant_integer(&model->integers[i], &model->random);
     }
-    planted->interaction_count = options->interactions;
+    model->interaction_count = options->interactions;
     for (uint32_t i = 0; i < options->interactions; i++) {
-        plant_interaction(&planted->interactions[i], &planted->random);
+        plant_interaction(&model->interactions[i], &model->random);
     }
-    calibrate(planted);
-    *out = planted;
+    calibrate(model);
+    *out = model;
     return 0;
 }
 
-void sl_planted_destroy(struct sl_planted **planted)
+void sl_synthetic_destroy(struct sl_synthetic **model)
 {
-    for (uint32_t i = 0; *planted != NULL && i < SL_PLANTED_CATEGORIES; i++) {
-        free((*planted)->categories[i].cumulative);
-        free((*planted)->categories[i].weights);
+    for (uint32_t i = 0; *model != NULL && i < SL_SYNTHETIC_CATEGORIES; i++) {
+        free((*model)->categories[i].cumulative);
+        free((*model)->categories[i].weights);
     }
-    free(*planted);
-    *planted = NULL;
+    free(*model);
+    *model = NULL;
 }
 
-uint64_t sl_planted_category_count(const struct sl_planted *planted)
+uint64_t sl_synthetic_category_count(const struct sl_synthetic *model)
 {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < SL_PLANTED_CATEGORIES; i++) {
-        count += planted->categories[i].count + (planted->categories[i].missing > 0 ? 1 : 0);
+    for (uint32_t i = 0; i < SL_SYNTHETIC_CATEGORIES; i++) {
+        count += model->categories[i].count + (model->categories[i].missing > 0 ? 1 : 0);
     }
     return count;
 }
@@ -221,17 +221,17 @@ static float interaction_weight(const struct interaction *interaction, const uin
     return interaction->weights[side[0]][side[1]];
 }
 
-void sl_planted_draw(struct sl_planted *planted, struct sl_planted_row *row)
+void sl_synthetic_draw(struct sl_synthetic *model, struct sl_synthetic_row *row)
 {
-    uint64_t *random = &planted->random;
-    uint32_t ranks[SL_PLANTED_CATEGORIES];
-    double logit = planted->bias;
-    for (uint32_t i = 0; i < SL_PLANTED_INTEGERS; i++) {
-        logit += (double)draw_integer(&planted->integers[i], random, &row->integer_missing[i],
+    uint64_t *random = &model->random;
+    uint32_t ranks[SL_SYNTHETIC_CATEGORIES];
+    double logit = model->bias;
+    for (uint32_t i = 0; i < SL_SYNTHETIC_INTEGERS; i++) {
+        logit += (double)draw_integer(&model->integers[i], random, &row->integer_missing[i],
                                       &row->integers[i]);
     }
-    for (uint32_t i = 0; i < SL_PLANTED_CATEGORIES; i++) {
-        const struct category_field *field = &planted->categories[i];
+    for (uint32_t i = 0; i < SL_SYNTHETIC_CATEGORIES; i++) {
+        const struct category_field *field = &model->categories[i];
         row->category_missing[i] = draw_uniform(random) < field->missing;
         ranks[i] = draw_rank(field, random);
         logit +=
@@ -240,8 +240,8 @@ void sl_planted_draw(struct sl_planted *planted, struct sl_planted_row *row)
         row->categories[i] = (uint32_t)sl_hash_key((uint64_t)(i + 1) << 32 | ranks[i]);
         ranks[i] = row->category_missing[i] ? UINT32_MAX : ranks[i];
     }
-    for (uint32_t i = 0; i < planted->interaction_count; i++) {
-        logit += (double)interaction_weight(&planted->interactions[i], ranks);
+    for (uint32_t i = 0; i < model->interaction_count; i++) {
+        logit += (double)interaction_weight(&model->interactions[i], ranks);
     }
     row->logit = (float)logit;
     row->label = draw_uniform(random) < sigmoid(logit);

@@ -1,5 +1,5 @@
-/* starling-bench generate: a click log from a planted model (bench/planted.h), in Criteo's format.
- */
+#include "worker/train/generate.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -8,12 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/bench.h"
-#include "bench/planted.h"
 #include "config/cli.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "worker/train/auc.h"
+#include "worker/train/synthetic.h"
 
 #define FILE_BUFFER_BYTES (1U << 20)
 #define ROW_BYTES_MAX     1024 /* label, 13 x 11, 26 x 9 and the line's end are 381 */
@@ -53,15 +52,15 @@ static char *append_hex(char *at, uint32_t value)
     return at;
 }
 
-static size_t format_row(const struct sl_planted_row *row, char line[ROW_BYTES_MAX])
+static size_t format_row(const struct sl_synthetic_row *row, char line[ROW_BYTES_MAX])
 {
     char *at = line;
     *at++ = row->label ? '1' : '0';
-    for (uint32_t i = 0; i < SL_PLANTED_INTEGERS; i++) {
+    for (uint32_t i = 0; i < SL_SYNTHETIC_INTEGERS; i++) {
         *at++ = '\t';
         at = row->integer_missing[i] ? at : append_decimal(at, row->integers[i]);
     }
-    for (uint32_t i = 0; i < SL_PLANTED_CATEGORIES; i++) {
+    for (uint32_t i = 0; i < SL_SYNTHETIC_CATEGORIES; i++) {
         *at++ = '\t';
         at = row->category_missing[i] ? at : append_hex(at, row->categories[i]);
     }
@@ -79,13 +78,13 @@ static int fail_file(const char *path)
 }
 
 /* Draws `rows` examples into an open file; their scores go to auc unless it is NULL. */
-static int write_rows(struct sl_planted *planted, FILE *file, uint64_t rows, struct sl_auc *auc,
+static int write_rows(struct sl_synthetic *model, FILE *file, uint64_t rows, struct sl_auc *auc,
                       struct written *out)
 {
-    struct sl_planted_row row;
+    struct sl_synthetic_row row;
     char line[ROW_BYTES_MAX];
     for (uint64_t i = 0; i < rows; i++) {
-        sl_planted_draw(planted, &row);
+        sl_synthetic_draw(model, &row);
         size_t bytes = format_row(&row, line);
         if (fwrite(line, 1, bytes, file) != bytes) {
             return SL_ERR_IO;
@@ -102,7 +101,7 @@ static int write_rows(struct sl_planted *planted, FILE *file, uint64_t rows, str
     return 0;
 }
 
-static int write_file(struct sl_planted *planted, const char *path, uint64_t rows,
+static int write_file(struct sl_synthetic *model, const char *path, uint64_t rows,
                       struct sl_auc *auc, struct written *out)
 {
     *out = (struct written){0};
@@ -111,7 +110,7 @@ static int write_file(struct sl_planted *planted, const char *path, uint64_t row
         return fail_file(path);
     }
     (void)setvbuf(file, NULL, _IOFBF, FILE_BUFFER_BYTES);
-    int err = write_rows(planted, file, rows, auc, out);
+    int err = write_rows(model, file, rows, auc, out);
     if (err != 0) {
         err = fail_file(path);
         (void)fclose(file);
@@ -149,7 +148,7 @@ static void join(char *path, size_t bytes, const char *folder, const char *name)
     (void)snprintf(path, bytes, "%s/%s", folder, name);
 }
 
-static int write_all(const struct options *options, struct sl_planted *planted,
+static int write_all(const struct options *options, struct sl_synthetic *model,
                      struct sl_auc *scores)
 {
     char path[4096];
@@ -157,12 +156,12 @@ static int write_all(const struct options *options, struct sl_planted *planted,
     struct written test;
     double auc;
     join(path, sizeof path, options->folder, "train.tsv");
-    int err = write_file(planted, path, options->rows, NULL, &train);
+    int err = write_file(model, path, options->rows, NULL, &train);
     if (err != 0) {
         return err;
     }
     join(path, sizeof path, options->folder, "test.tsv");
-    err = write_file(planted, path, options->test_rows, scores, &test);
+    err = write_file(model, path, options->test_rows, scores, &test);
     if (err != 0) {
         return err;
     }
@@ -172,7 +171,7 @@ static int write_all(const struct options *options, struct sl_planted *planted,
         return err;
     }
     join(path, sizeof path, options->folder, "planted.json");
-    err = write_truth(options, path, sl_planted_category_count(planted), auc, &train, &test);
+    err = write_truth(options, path, sl_synthetic_category_count(model), auc, &train, &test);
     if (err == 0) {
         printf("%s: %" PRIu64 " + %" PRIu64 " rows, %.1f MB, %.1f%% clicks, planted AUC %.6f\n",
                options->folder, train.rows, test.rows, (double)(train.bytes + test.bytes) / 1e6,
@@ -183,27 +182,27 @@ static int write_all(const struct options *options, struct sl_planted *planted,
 
 static int generate(const struct options *options)
 {
-    const struct sl_planted_options planted_options = {
+    const struct sl_synthetic_options model_options = {
         .seed = options->seed,
         .categories_least = (uint32_t)options->categories_least,
         .categories_most = (uint32_t)options->categories_most,
         .zipf_exponent = options->exponent,
         .interactions = (uint32_t)options->interactions,
     };
-    struct sl_planted *planted;
+    struct sl_synthetic *model;
     struct sl_auc scores;
     if (mkdir(options->folder, 0777) != 0 && errno != EEXIST) {
         return fail_file(options->folder);
     }
-    int err = sl_planted_create(&planted_options, &planted);
+    int err = sl_synthetic_create(&model_options, &model);
     if (err != 0) {
-        sl_log_error("no memory for the planted model");
+        sl_log_error("no memory for the model");
         return err;
     }
     sl_auc_init(&scores);
-    err = write_all(options, planted, &scores);
+    err = write_all(options, model, &scores);
     sl_auc_fini(&scores);
-    sl_planted_destroy(&planted);
+    sl_synthetic_destroy(&model);
     return err;
 }
 
@@ -262,10 +261,10 @@ static int parse(int argc, char **argv, struct options *out, char *reason, size_
          .target = &out->interactions,
          .help = "Pairs of fields with weights of their own, which lr cannot learn.",
          .least = 0,
-         .most = SL_PLANTED_INTERACTIONS_MAX},
+         .most = SL_SYNTHETIC_INTERACTIONS_MAX},
     };
     const struct sl_cli cli = {
-        .program = "starling-bench generate",
+        .program = "starling-worker generate",
         .summary = "Writes a click log in Criteo's format, drawn from a known model.",
         .usage = "--out DIR [options]",
         .options = options,
@@ -274,10 +273,11 @@ static int parse(int argc, char **argv, struct options *out, char *reason, size_
     return sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
 }
 
-int sl_bench_generate_run(int argc, char **argv)
+int sl_generate_run(int argc, char **argv)
 {
     struct options options;
     char reason[512];
+    sl_log_setup(SL_LOG_INFO, "generate");
     int result = parse(argc, argv, &options, reason, sizeof reason);
     if (result == SL_CLI_EXIT_OK) {
         return 0;
@@ -287,7 +287,7 @@ int sl_bench_generate_run(int argc, char **argv)
         result = SL_ERR_INVALID;
     }
     if (result != SL_CLI_RUN) {
-        (void)fprintf(stderr, "starling-bench generate: %s\n", reason);
+        (void)fprintf(stderr, "starling-worker generate: %s\n", reason);
         return 2;
     }
     return generate(&options) == 0 ? 0 : 1;

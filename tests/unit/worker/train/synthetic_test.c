@@ -1,56 +1,56 @@
 #include <string.h>
 
-#include "bench/planted.h"
 #include "tests/support/unit.h"
 #include "worker/train/auc.h"
+#include "worker/train/synthetic.h"
 
-static const struct sl_planted_options OPTIONS = {
+static const struct sl_synthetic_options OPTIONS = {
     .seed = 3, .categories_least = 4, .categories_most = 500, .zipf_exponent = 1.5};
 
 enum { ROWS = 20000 };
 
-SL_CASE(planted_draw__is_the_same_for_a_seed)
+SL_CASE(synthetic_draw__is_the_same_for_a_seed)
 {
-    struct sl_planted *one;
-    struct sl_planted *two;
-    struct sl_planted *other;
-    struct sl_planted_options changed = OPTIONS;
+    struct sl_synthetic *one;
+    struct sl_synthetic *two;
+    struct sl_synthetic *other;
+    struct sl_synthetic_options changed = OPTIONS;
     changed.seed++;
-    assert_int_equal(sl_planted_create(&OPTIONS, &one), 0);
-    assert_int_equal(sl_planted_create(&OPTIONS, &two), 0);
-    assert_int_equal(sl_planted_create(&changed, &other), 0);
+    assert_int_equal(sl_synthetic_create(&OPTIONS, &one), 0);
+    assert_int_equal(sl_synthetic_create(&OPTIONS, &two), 0);
+    assert_int_equal(sl_synthetic_create(&changed, &other), 0);
     uint32_t different = 0;
     for (uint32_t i = 0; i < 100; i++) {
-        struct sl_planted_row rows[3];
+        struct sl_synthetic_row rows[3];
         memset(rows, 0, sizeof rows);
-        sl_planted_draw(one, &rows[0]);
-        sl_planted_draw(two, &rows[1]);
-        sl_planted_draw(other, &rows[2]);
+        sl_synthetic_draw(one, &rows[0]);
+        sl_synthetic_draw(two, &rows[1]);
+        sl_synthetic_draw(other, &rows[2]);
         assert_memory_equal(&rows[0], &rows[1], sizeof rows[0]);
         different += rows[0].logit != rows[2].logit;
     }
     assert_int_equal(different, 100);
-    sl_planted_destroy(&one);
-    sl_planted_destroy(&two);
-    sl_planted_destroy(&other);
+    sl_synthetic_destroy(&one);
+    sl_synthetic_destroy(&two);
+    sl_synthetic_destroy(&other);
     assert_null(one);
 }
 
 /* About one click in four, told apart by the logit well but not perfectly; popular categories. */
-SL_CASE(planted_draw__gives_a_click_log)
+SL_CASE(synthetic_draw__gives_a_click_log)
 {
-    struct sl_planted *planted;
-    struct sl_planted_row row;
+    struct sl_synthetic *model;
+    struct sl_synthetic_row row;
     struct sl_auc auc;
     double value;
     uint32_t clicks = 0;
     uint32_t missing = 0;
     uint32_t same_as_before = 0;
     uint32_t last = 0;
-    assert_int_equal(sl_planted_create(&OPTIONS, &planted), 0);
+    assert_int_equal(sl_synthetic_create(&OPTIONS, &model), 0);
     sl_auc_init(&auc);
     for (uint32_t i = 0; i < ROWS; i++) {
-        sl_planted_draw(planted, &row);
+        sl_synthetic_draw(model, &row);
         clicks += row.label;
         missing += row.integer_missing[0] || row.integer_missing[1];
         same_as_before += row.categories[25] == last;
@@ -63,28 +63,28 @@ SL_CASE(planted_draw__gives_a_click_log)
     assert_true(value > 0.75 && value < 0.9);
     /* By Zipf's law two of one field are the same far more often than one in 500 times. */
     assert_true(same_as_before > ROWS / 20);
-    assert_in_range(sl_planted_category_count(planted), 2000, 5000);
+    assert_in_range(sl_synthetic_category_count(model), 2000, 5000);
     sl_auc_fini(&auc);
-    sl_planted_destroy(&planted);
+    sl_synthetic_destroy(&model);
 }
 
 /* The same fields, another logit. */
-SL_CASE(planted_draw__adds_interactions)
+SL_CASE(synthetic_draw__adds_interactions)
 {
-    struct sl_planted_options options = OPTIONS;
-    struct sl_planted *planted;
-    struct sl_planted_row row;
-    options.interactions = SL_PLANTED_INTERACTIONS_MAX;
-    assert_int_equal(sl_planted_create(&options, &planted), 0);
+    struct sl_synthetic_options options = OPTIONS;
+    struct sl_synthetic *model;
+    struct sl_synthetic_row row;
+    options.interactions = SL_SYNTHETIC_INTERACTIONS_MAX;
+    assert_int_equal(sl_synthetic_create(&options, &model), 0);
     double sum = 0;
     double squares = 0;
     for (uint32_t i = 0; i < ROWS; i++) {
-        sl_planted_draw(planted, &row);
+        sl_synthetic_draw(model, &row);
         sum += (double)row.logit;
         squares += (double)row.logit * (double)row.logit;
     }
     /* 64 weights of deviation 0.4 a row add about 10 to the variance of about 2. */
     double variance = squares / ROWS - sum / ROWS * (sum / ROWS);
     assert_true(variance > 4);
-    sl_planted_destroy(&planted);
+    sl_synthetic_destroy(&model);
 }

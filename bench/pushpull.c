@@ -1,8 +1,0 @@
-/* starling-bench pushpull. */
-#include "bench/bench.h"
-#include "bench/exchange.h"
-
-int sl_bench_pushpull_run(int argc, char **argv)
-{
-    return sl_bench_exchange_run(SL_BENCH_PUSH_PULL, argc, argv);
-}
