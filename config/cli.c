@@ -108,18 +108,18 @@ static int refuse_unknown(const struct parser *parser, const char *argument)
     const size_t dashes = strspn(argument, "-");
     const char *name = argument + dashes;
     const size_t length = strcspn(name, "=");
-    const struct sl_cli_option *preferred =
+    const struct sl_cli_option *closest =
         length < SUGGESTION_BYTES_MIN ? NULL : nearest(parser->cli, name, length);
-    if (dashes == 1 && preferred == NULL) {
+    if (dashes == 1 && closest == NULL) {
         snprintf(parser->reason, parser->reason_bytes,
                  "unknown flag %.80s: flags begin with two dashes (see --help)", argument);
     } else if (dashes == 0) {
         snprintf(parser->reason, parser->reason_bytes,
                  "unexpected argument \"%.120s\": only flags are accepted (see --help)", argument);
-    } else if (preferred != NULL) {
+    } else if (closest != NULL) {
         snprintf(parser->reason, parser->reason_bytes,
                  "unknown flag %.*s; did you mean --%s? (see --help)", (int)(dashes + length),
-                 argument, preferred->name);
+                 argument, closest->name);
     } else {
         snprintf(parser->reason, parser->reason_bytes, "unknown flag %.80s (see --help)", argument);
     }
@@ -212,12 +212,12 @@ static int parse_number(const struct parser *parser, const struct sl_cli_option 
     return refuse(parser, option, value, range);
 }
 
-static int parse_settings(const struct parser *parser, const struct sl_cli_option *option,
-                          const char *value)
+static int parse_choice(const struct parser *parser, const struct sl_cli_option *option,
+                        const char *value)
 {
-    char settings[64];
-    for (int i = 0; sl_cli_help_choice(option->choices, i, settings, sizeof settings); i++) {
-        if (strcasecmp(settings, value) == 0) {
+    char choice[64];
+    for (int i = 0; sl_cli_help_choice(option->choices, i, choice, sizeof choice); i++) {
+        if (strcasecmp(choice, value) == 0) {
             *(int *)option->target = i;
             return 0;
         }
@@ -295,7 +295,7 @@ static int parse_argument(struct parser *parser, const char *argument)
     case SL_CLI_STRINGS:
         return parse_strings(parser, option, value, spelt_with_equals);
     case SL_CLI_CHOICE:
-        return parse_settings(parser, option, value);
+        return parse_choice(parser, option, value);
     default:
         return parse_number(parser, option, value);
     }

@@ -336,33 +336,33 @@ bool sl_shared_unmap_in_place(struct sl_shared *attached)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *unmap_in_place)
+bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *placeholder)
 {
-    sl_assert(attached->bytes == unmap_in_place->bytes);
-    sl_assert(attached->access == unmap_in_place->access);
+    sl_assert(attached->bytes == placeholder->bytes);
+    sl_assert(attached->access == placeholder->access);
     void *moved = mremap(attached->base, attached->bytes, attached->bytes,
-                         MREMAP_MAYMOVE | MREMAP_FIXED, unmap_in_place->base);
+                         MREMAP_MAYMOVE | MREMAP_FIXED, placeholder->base);
     if (moved == MAP_FAILED) {
         return false;
     }
     attached->base = moved;
-    count_out(unmap_in_place->bytes);
-    *unmap_in_place = (struct sl_shared){.fd = -1};
+    count_out(placeholder->bytes);
+    *placeholder = (struct sl_shared){.fd = -1};
     return true;
 }
 
-bool sl_shared_split(struct sl_shared *unmap_in_place, size_t bytes, struct sl_shared *rest)
+bool sl_shared_split(struct sl_shared *placeholder, size_t bytes, struct sl_shared *rest)
 {
-    sl_assert(bytes < unmap_in_place->bytes);
+    sl_assert(bytes < placeholder->bytes);
     sl_assert(bytes == whole_pages(bytes));
     if (!count_in(0)) {
         return false;
     }
-    *rest = (struct sl_shared){.base = unmap_in_place->base + bytes,
-                               .bytes = unmap_in_place->bytes - bytes,
+    *rest = (struct sl_shared){.base = placeholder->base + bytes,
+                               .bytes = placeholder->bytes - bytes,
                                .fd = -1,
-                               .access = unmap_in_place->access};
-    unmap_in_place->bytes = bytes;
+                               .access = placeholder->access};
+    placeholder->bytes = bytes;
     return true;
 }
 

@@ -80,11 +80,11 @@ bool sl_shared_unmap_in_place(struct sl_shared *attached);
 
 /* Moves attached memory to the address of a placeholder with the same size and access, and detaches
  * the placeholder. False: nothing has moved. */
-bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *unmap_in_place);
+bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *placeholder);
 
 /* Splits a placeholder: the first `bytes` (whole pages, less than all) stay, *rest gets the others.
  * False: the limit of attachments is reached. */
-bool sl_shared_split(struct sl_shared *unmap_in_place, size_t bytes, struct sl_shared *rest);
+bool sl_shared_split(struct sl_shared *placeholder, size_t bytes, struct sl_shared *rest);
 
 /* Joins two placeholders with the same access if the second begins at the end of the first; the
  * first then covers both. False: they are not adjacent, differ in access, or the second is

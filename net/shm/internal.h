@@ -364,7 +364,7 @@ void sl_shm_reply_buffer_close(struct sl_shm_conn *conn);
 
 /* Keeps the address range of withdrawn memory, which is unmapped in place. Errors: NO_MEMORY,
  * TOO_LARGE. */
-int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared *unmap_in_place);
+int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared *placeholder);
 
 /* Moves newly imported memory to a retired range, if one fits. */
 void sl_shm_retired_reuse(struct sl_shm_imported *imported, struct sl_shared *fresh);

@@ -48,7 +48,7 @@ static void join_last(struct sl_shm_imported *imported)
     }
 }
 
-int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared *unmap_in_place)
+int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared *placeholder)
 {
     if (imported->retired_count == RANGES_MAX) {
         return SL_ERR_TOO_LARGE;
@@ -56,7 +56,7 @@ int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared 
     if (imported->retired_count == imported->retired_capacity && !grow(imported)) {
         return SL_ERR_NO_MEMORY;
     }
-    imported->retired[imported->retired_count++] = *unmap_in_place;
+    imported->retired[imported->retired_count++] = *placeholder;
     join_last(imported);
     return 0;
 }

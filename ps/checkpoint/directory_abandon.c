@@ -18,7 +18,7 @@ static int abandon_one(const struct sl_disk *disk, const char *directory, uint64
         err = sl_disk_rename(disk, from, to, reason, reason_bytes);
         err = err == SL_ERR_NOT_FOUND ? 0 : err; /* another server did it */
     }
-    return err != 0 ? err : sl_disk_sync_folder(disk, subdir, reason, reason_bytes);
+    return err != 0 ? err : sl_disk_sync_directory(disk, subdir, reason, reason_bytes);
 }
 
 /* Newest first: at no time does a published one lack its base. */

@@ -32,7 +32,7 @@ static int unless_gone(int err)
     return err == SL_ERR_NOT_FOUND ? 0 : err;
 }
 
-static bool is_abandon_one(const struct sl_disk_names *names)
+static bool is_abandoned(const struct sl_disk_names *names)
 {
     bool is_found = false;
     for (uint32_t i = 0; i < names->count; i++) {
@@ -41,16 +41,16 @@ static bool is_abandon_one(const struct sl_disk_names *names)
     return is_found;
 }
 
-/* Removes our files. An abandoned checkpoint keeps its files, unless abandon_one_too. *count: files
+/* Removes our files. An abandoned checkpoint keeps its files, unless also_abandoned. *count: files
  * removed. */
-static int remove_files(const struct sl_disk *disk, const char *subdir, bool abandon_one_too,
+static int remove_files(const struct sl_disk *disk, const char *subdir, bool also_abandoned,
                         uint32_t *count, char *reason, size_t reason_bytes)
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_disk_names names = {0};
     *count = 0;
     int err = unless_gone(sl_disk_list(disk, subdir, &names, reason, reason_bytes));
-    const bool stays = !abandon_one_too && is_abandon_one(&names);
+    const bool stays = !also_abandoned && is_abandoned(&names);
     for (uint32_t i = 0; err == 0 && !stays && i < names.count; i++) {
         if (names.items[i].is_subdir || !is_ours(names.items[i].name)) {
             continue;
@@ -89,7 +89,7 @@ static int remove_checkpoint(const struct sl_disk *disk, const char *directory, 
         err = unless_gone(sl_disk_remove(disk, manifest, reason, reason_bytes));
     }
     if (err == 0) {
-        err = unless_gone(sl_disk_sync_folder(disk, subdir, reason, reason_bytes));
+        err = unless_gone(sl_disk_sync_directory(disk, subdir, reason, reason_bytes));
     }
     if (err == 0) {
         err = remove_files(disk, subdir, true, &count, reason, reason_bytes);
@@ -160,7 +160,7 @@ static int remove_others(const struct sl_disk *disk, const char *directory,
         count += err == 0 && found->state == SL_CHECKPOINT_PUBLISHED;
     }
     if (err == 0) {
-        err = sl_disk_sync_folder(disk, directory, reason, reason_bytes);
+        err = sl_disk_sync_directory(disk, directory, reason, reason_bytes);
     }
     if (err == 0) {
         *removed = count;
@@ -210,7 +210,7 @@ static int clear_files(const struct sl_disk *disk, const char *subdir, char *rea
         return err;
     }
     err = remove_files(disk, subdir, false, &count, reason, reason_bytes);
-    return err != 0 ? err : unless_gone(sl_disk_sync_folder(disk, subdir, reason, reason_bytes));
+    return err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason, reason_bytes));
 }
 
 static int clear_one(const struct sl_disk *disk, const char *directory, uint64_t number,
@@ -246,5 +246,5 @@ int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const 
     }
     sl_checkpoint_list_fini(&list);
     return err != 0 || !is_any_gone ? err
-                                    : sl_disk_sync_folder(disk, directory, reason, reason_bytes);
+                                    : sl_disk_sync_directory(disk, directory, reason, reason_bytes);
 }

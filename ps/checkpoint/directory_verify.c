@@ -30,8 +30,8 @@ static void find(struct findings *findings, int err, const char *path, const cha
 }
 
 /* Clips the range to [first, end) of the checkpoint's shards. */
-static void range_range(struct sl_checkpoint_shard_range range, uint32_t shard_count,
-                        uint32_t *first, uint32_t *end)
+static void resolve_range(struct sl_checkpoint_shard_range range, uint32_t shard_count,
+                          uint32_t *first, uint32_t *end)
 {
     const uint32_t asked = range.count == 0 ? shard_count : range.count;
     *first = range.count == 0 ? 0 : range.first;
@@ -102,7 +102,7 @@ static int check_files(const struct sl_disk *disk, const char *directory,
     char why[SL_DISK_PATH_BYTES + 256];
     uint32_t first;
     uint32_t end;
-    range_range(range, manifest->shard_count, &first, &end);
+    resolve_range(range, manifest->shard_count, &first, &end);
     for (uint32_t shard = first; shard < end; shard++) {
         int err = file_path(directory, manifest, shard, path, why, sizeof why);
         if (err != 0) {

@@ -89,11 +89,11 @@ int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to,
     return refuse(err, "give its name to", to, why, reason, reason_bytes);
 }
 
-int sl_disk_sync_folder(const struct sl_disk *disk, const char *path, char *reason,
-                        size_t reason_bytes)
+int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, char *reason,
+                           size_t reason_bytes)
 {
     char why[SL_DISK_WHY_BYTES] = "";
-    int err = disk->ops->sync_subdir(disk->ctx, path, why);
+    int err = disk->ops->sync_directory(disk->ctx, path, why);
     return refuse(err, "sync the directory", path, why, reason, reason_bytes);
 }
 
@@ -231,7 +231,7 @@ int sl_disk_replace(const struct sl_disk *disk, const char *subdir, const char *
         (void)sl_disk_remove(disk, part, NULL, 0);
         return err;
     }
-    return sl_disk_sync_folder(disk, subdir, reason, reason_bytes);
+    return sl_disk_sync_directory(disk, subdir, reason, reason_bytes);
 }
 
 int sl_disk_load(const struct sl_disk *disk, const char *path, size_t bytes_max, char **out,

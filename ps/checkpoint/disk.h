@@ -7,8 +7,8 @@
  *
  * Guarantees that callers rely on and every disk must keep:
  * - After sync returned 0, a file keeps its content through a crash.
- * - After a crash, the names in a directory are as at its last sync_subdir, plus any later changes,
- *   each applied completely or not at all. */
+ * - After a crash, the names in a directory are as at its last sync_directory, plus any later
+ * changes, each applied completely or not at all. */
 #ifndef SL_PS_CHECKPOINT_DISK_H
 #define SL_PS_CHECKPOINT_DISK_H
 
@@ -54,7 +54,7 @@ struct sl_disk_ops {
     int (*close)(void *ctx, void *file, char *why);
     /* Within one directory; replaces `to`. */
     int (*rename)(void *ctx, const char *from, const char *to, char *why);
-    int (*sync_subdir)(void *ctx, const char *path, char *why);
+    int (*sync_directory)(void *ctx, const char *path, char *why);
     int (*make_subdir)(void *ctx, const char *path, char *why);
     int (*remove)(void *ctx, const char *path, char *why); /* a file */
     /* EXISTS: the directory is not empty. */
@@ -92,8 +92,8 @@ int sl_disk_sync(struct sl_disk_file *file, char *reason, size_t reason_bytes);
 int sl_disk_close(struct sl_disk_file *file, char *reason, size_t reason_bytes);
 int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to, char *reason,
                    size_t reason_bytes);
-int sl_disk_sync_folder(const struct sl_disk *disk, const char *path, char *reason,
-                        size_t reason_bytes);
+int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, char *reason,
+                           size_t reason_bytes);
 int sl_disk_make_folder(const struct sl_disk *disk, const char *path, char *reason,
                         size_t reason_bytes);
 int sl_disk_remove(const struct sl_disk *disk, const char *path, char *reason, size_t reason_bytes);

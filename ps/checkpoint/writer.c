@@ -75,7 +75,7 @@ static int make_directory(struct sl_checkpoint_writer *writer, const char *direc
     if (err != 0 && err != SL_ERR_EXISTS) {
         return err;
     }
-    return sl_disk_sync_folder(writer->disk, directory, reason, reason_bytes);
+    return sl_disk_sync_directory(writer->disk, directory, reason, reason_bytes);
 }
 
 static int check_unpublished(const struct sl_checkpoint_writer *writer, const char *directory,
@@ -275,7 +275,7 @@ int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
     }
     if (err == 0) {
         self->file.path[0] = '\0'; /* nothing left to remove */
-        err = sl_disk_sync_folder(self->disk, self->directory, reason, reason_bytes);
+        err = sl_disk_sync_directory(self->disk, self->directory, reason, reason_bytes);
     }
     if (err != 0) {
         sl_checkpoint_writer_abandon(writer);

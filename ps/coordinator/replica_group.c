@@ -200,10 +200,10 @@ static const struct sl_message_replica_report *find_report(const struct sl_coord
 static struct claims find_claims(const struct sl_coordinator *coordinator, uint32_t owner)
 {
     struct claims claims = {.tasks = {owner, behind(coordinator, owner)}};
-    for (uint32_t leader = 0; leader < PAIRS_OF_A_PS; leader++) {
+    for (uint32_t place = 0; place < PAIRS_OF_A_PS; place++) {
         const struct sl_message_replica_report *report =
-            find_report(&coordinator->ps[claims.tasks[leader]], owner);
-        claims.of[leader] = report;
+            find_report(&coordinator->ps[claims.tasks[place]], owner);
+        claims.of[place] = report;
         claims.epoch =
             report != NULL && report->epoch > claims.epoch ? report->epoch : claims.epoch;
     }
@@ -222,15 +222,15 @@ static bool is_whole_backup(const struct sl_message_replica_report *report)
 static uint32_t find_heir(const struct claims *claims)
 {
     uint32_t heir = PAIRS_OF_A_PS;
-    for (uint32_t leader = 0; leader < PAIRS_OF_A_PS; leader++) {
-        const struct sl_message_replica_report *report = claims->of[leader];
+    for (uint32_t place = 0; place < PAIRS_OF_A_PS; place++) {
+        const struct sl_message_replica_report *report = claims->of[place];
         if (!is_primary(report) && !is_whole_backup(report)) {
             continue;
         }
         const bool is_first = heir == PAIRS_OF_A_PS;
         const uint64_t epoch = is_first ? 0 : claims->of[heir]->epoch;
         if (is_first || report->epoch > epoch || (report->epoch == epoch && is_primary(report))) {
-            heir = leader;
+            heir = place;
         }
     }
     return heir;
@@ -262,19 +262,19 @@ static void begin_group(struct sl_coordinator *coordinator, uint32_t owner)
     const struct claims claims = find_claims(coordinator, owner);
     const uint32_t heir = find_heir(&claims);
     const bool is_expired = heir == PAIRS_OF_A_PS;
-    const uint32_t leader = is_expired ? find_beginner(coordinator, &claims) : heir;
-    const uint32_t primary = claims.tasks[leader];
-    const uint32_t backup = claims.tasks[1 - leader];
+    const uint32_t place = is_expired ? find_beginner(coordinator, &claims) : heir;
+    const uint32_t primary = claims.tasks[place];
+    const uint32_t backup = claims.tasks[1 - place];
     group->epoch = claims.epoch;
-    if (goes_on(claims.of[leader], claims.of[1 - leader])) {
+    if (goes_on(claims.of[place], claims.of[1 - place])) {
         group->primary = primary;
         group->backup = backup;
-        group->in_sync = claims.of[leader]->in_sync;
+        group->in_sync = claims.of[place]->in_sync;
         moved(coordinator, group);
         return;
     }
     begin_epoch(coordinator, group, primary, backup);
-    if (!is_expired && !is_primary(claims.of[leader])) {
+    if (!is_expired && !is_primary(claims.of[place])) {
         sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which expired "
                     "with the coordinator (epoch %llu)",
                     primary, owner, backup, (unsigned long long)group->epoch);

@@ -72,7 +72,7 @@ static int64_t now_s(const struct sl_process *process)
 /* Results of the shards */
 
 struct part {
-    const struct sl_process_hosted *leader;
+    const struct sl_process_hosted *hosted;
     struct sl_server_checkpoint_result result;
 };
 
@@ -133,8 +133,8 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct part *part = ctx;
-    const struct sl_process_hosted *leader = part->leader;
-    struct sl_process *process = leader->core->process;
+    const struct sl_process_hosted *hosted = part->hosted;
+    struct sl_process *process = hosted->core->process;
     struct sl_process_checkpoints *all = process->checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->member == NULL || result->number != all->number || all->waited == 0) {
@@ -147,7 +147,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     struct sl_message_checkpoint_file *file =
-        &all->files[place_of(process, all->seats, leader->which) + leader->core->index];
+        &all->files[place_of(process, all->seats, hosted->which) + hosted->core->index];
     *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
                                                 .bytes = result->file.bytes,
                                                 .hash = result->file.hash,
@@ -164,29 +164,29 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
 /* The core's reactor. */
 static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
 {
-    const struct sl_process_hosted *leader = ctx;
+    const struct sl_process_hosted *hosted = ctx;
     struct part *part = malloc(sizeof *part);
     if (part == NULL) {
-        sl_reactor_post(leader->core->reactor, 0,
+        sl_reactor_post(hosted->core->reactor, 0,
                         (struct sl_mail){.run = part_expired,
-                                         .ctx = leader->core->process,
+                                         .ctx = hosted->core->process,
                                          .a = result->number});
         return;
     }
-    *part = (struct part){.leader = leader, .result = *result};
-    sl_reactor_post(leader->core->reactor, 0,
+    *part = (struct part){.hosted = hosted, .result = *result};
+    sl_reactor_post(hosted->core->reactor, 0,
                     (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
 }
 
-static struct sl_server *server_of(const struct sl_process_hosted *leader)
+static struct sl_server *server_of(const struct sl_process_hosted *hosted)
 {
-    return sl_process_replica_server(leader->core->process, leader->which, leader->core->index);
+    return sl_process_replica_server(hosted->core->process, hosted->which, hosted->core->index);
 }
 
-static void leader_checkpoint(void *ctx, uint64_t number, uint64_t base)
+static void hosted_checkpoint(void *ctx, uint64_t number, uint64_t base)
 {
-    const struct sl_process_hosted *leader = ctx;
-    sl_server_checkpoint_begin(server_of(leader), number, base, now_s(leader->core->process));
+    const struct sl_process_hosted *hosted = ctx;
+    sl_server_checkpoint_begin(server_of(hosted), number, base, now_s(hosted->core->process));
 }
 
 /* Posts a mail to each of these shards. */
@@ -271,7 +271,7 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
     all->waited = file_count(process, seats);
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
     post_seats(process, seats,
-               (struct sl_mail){.run = leader_checkpoint, .a = begun->number, .b = begun->base});
+               (struct sl_mail){.run = hosted_checkpoint, .a = begun->number, .b = begun->base});
 }
 
 /* Manifest */
@@ -284,7 +284,7 @@ static void manifest_work(struct sl_offload_job *job)
                                         work->writer, work->reason, sizeof work->reason);
 }
 
-static void leader_completed(void *ctx, uint64_t number, uint64_t b)
+static void hosted_completed(void *ctx, uint64_t number, uint64_t b)
 {
     (void)b;
     sl_server_checkpoint_completed(server_of(ctx), number);
@@ -326,7 +326,7 @@ static void manifest_done(struct sl_offload_job *job)
             report(process, &work->manifest);
         }
         post_seats(process, process->checkpoints->seats,
-                   (struct sl_mail){.run = leader_completed, .a = number});
+                   (struct sl_mail){.run = hosted_completed, .a = number});
         sl_agent_checkpoint_done(process->member, number);
     }
     sl_checkpoint_manifest_fini(&work->manifest);

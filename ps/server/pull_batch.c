@@ -64,7 +64,7 @@ bool sl_server_pull_batch_take(struct sl_server_conn *conn,
 }
 
 /* Answers a pull that cannot be answered with the batch. */
-static void answer_degraded(struct sl_server *server, struct sl_server_pull *pull)
+static void answer_one(struct sl_server *server, struct sl_server_pull *pull)
 {
     struct sl_server_conn *conn = pull->conn;
     struct sl_shard_client caller = sl_server_request_client(conn);
@@ -145,7 +145,7 @@ static void answer_found(struct sl_server *server, struct sl_server_pull *pulls,
             is_open && rows != NULL && answer_run(server, pulls, length, run_bytes, rows);
         for (uint32_t i = 0; is_open && i < length; i++) {
             if (!answered) {
-                answer_degraded(server, &pulls[i]);
+                answer_one(server, &pulls[i]);
             }
             sl_server_release(pulls[i].conn, &pulls[i].message);
         }

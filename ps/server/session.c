@@ -218,8 +218,8 @@ static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
 static uint32_t away_max(const struct sl_server *server)
 {
     const uint32_t connections_max = server->options.transport_options.connections_max;
-    const uint32_t uses_shm = server->replica == NULL ? 1 : sl_replication_serves(server) ? 2 : 3;
-    return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * uses_shm;
+    const uint32_t factor = server->replica == NULL ? 1 : sl_replication_serves(server) ? 2 : 3;
+    return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * factor;
 }
 
 static void make_room_away(struct sl_server *server)

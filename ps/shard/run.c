@@ -121,7 +121,7 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
 
 /* Splits the bags at a batch of keys: ends[i] is the end of bag bags_done + i within the batch.
  * Returns the number of bags; the last may continue in the next batch. */
-static uint32_t snapshot_bags(const struct sl_shard_exec *work, uint32_t key_count, uint32_t *ends)
+static uint32_t split_bags(const struct sl_shard_exec *work, uint32_t key_count, uint32_t *ends)
 {
     uint32_t bag_count = work->view.section.bag_count - work->bags_done;
     bag_count = bag_count < SL_SHARD_BATCH_KEYS ? bag_count : SL_SHARD_BATCH_KEYS;
@@ -145,7 +145,7 @@ static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
     uint32_t records[SL_SHARD_BATCH_KEYS];
     uint32_t ends[SL_SHARD_BATCH_KEYS];
     uint32_t dim = table->spec.dim;
-    uint32_t bags = snapshot_bags(work, count, ends);
+    uint32_t bags = split_bags(work, count, ends);
     count = bags == 0 ? 0 : ends[bags - 1];
     int err =
         sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count, records);

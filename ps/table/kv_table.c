@@ -275,7 +275,7 @@ int sl_kv_table_reserve(struct sl_kv_table *table, struct sl_kv_reservation *res
 /* Arrays */
 
 /* Drops the rest of a chunk that is too short. */
-static uint8_t *snapshot_small(struct sl_kv_table *table, size_t bytes)
+static uint8_t *carve_small(struct sl_kv_table *table, size_t bytes)
 {
     if (table->small_left < bytes) {
         uint8_t *chunk = sl_arena_map(&table->small);
@@ -296,7 +296,7 @@ static int make_one(struct sl_kv_table *table, struct sl_kv_reservation *reserva
 {
     const size_t bytes = array_bytes(table, array->length);
     sl_assert(bytes <= reservation->bytes);
-    uint8_t *values = is_small(table, array->length) ? snapshot_small(table, bytes)
+    uint8_t *values = is_small(table, array->length) ? carve_small(table, bytes)
                                                      : sl_arena_pages_map(bytes, false);
     if (values == NULL) {
         return SL_ERR_NO_MEMORY;

@@ -246,7 +246,7 @@ DISK_MUTATIONS = [
     ("disks: a file is not synced", "ps/checkpoint/writer.c",
      "        err = sl_disk_sync(&writer->file, reason, reason_bytes);", "        err = 0;"),
     ("disks: the manifest's name is not synced", "ps/checkpoint/disk.c",
-     "    return sl_disk_sync_folder(disk, subdir, reason, reason_bytes);\n"
+     "    return sl_disk_sync_directory(disk, subdir, reason, reason_bytes);\n"
      "}\n"
      "\n"
      "int sl_disk_load",

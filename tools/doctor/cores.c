@@ -72,7 +72,7 @@ static void check_numa(struct sl_doctor *doctor)
 
 static void check_clock(struct sl_doctor *doctor)
 {
-    static const char *const bypass[] = {
+    static const char *const fast_clocks[] = {
         "tsc",      "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page",
         "timebase", "tod",       "riscv_clocksource"};
     static const char directory[] = "/sys/devices/system/clocksource/clocksource0";
@@ -82,14 +82,14 @@ static void check_clock(struct sl_doctor *doctor)
         return;
     }
     current[strcspn(current, " ")] = '\0';
-    bool is_bypass = false;
-    for (size_t i = 0; i < sizeof bypass / sizeof bypass[0]; i++) {
-        is_bypass = is_bypass || strcmp(current, bypass[i]) == 0;
+    bool is_fast = false;
+    for (size_t i = 0; i < sizeof fast_clocks / sizeof fast_clocks[0]; i++) {
+        is_fast = is_fast || strcmp(current, fast_clocks[i]) == 0;
     }
     struct sl_doctor_finding *finding =
-        sl_doctor_find(doctor, is_bypass ? SL_DOCTOR_OK : SL_DOCTOR_WARNING, 0, "clock", "%s%s",
-                       current, is_bypass ? "" : ": each look at it is a system call, or slower");
-    if (!is_bypass) {
+        sl_doctor_find(doctor, is_fast ? SL_DOCTOR_OK : SL_DOCTOR_WARNING, 0, "clock", "%s%s",
+                       current, is_fast ? "" : ": each look at it is a system call, or slower");
+    if (!is_fast) {
         (void)sl_doctor_files_line(doctor, available, sizeof available, "%s/available_clocksource",
                                    directory);
         sl_doctor_advise(finding,

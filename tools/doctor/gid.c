@@ -71,12 +71,12 @@ static void say_gid(struct sl_doctor *doctor, const struct sl_doctor_port *port,
     if (doctor->gids_said++ >= GIDS_SAID_MAX && !is_chosen) {
         return;
     }
-    const bool is_bad_settings = is_chosen && !is_usable(port, gid);
+    const bool is_bad_choice = is_chosen && !is_usable(port, gid);
     struct sl_doctor_finding *finding = sl_doctor_find(
-        doctor, is_bad_settings ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "rdma gid",
+        doctor, is_bad_choice ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "rdma gid",
         "%s/%u %3u: %-10s %s%s%s%s", port->device, port->number, index, gid->type, gid->address,
         gid->netdev[0] == '\0' ? "" : ", ", gid->netdev, is_chosen ? " (chosen)" : "");
-    if (is_bad_settings) {
+    if (is_bad_choice) {
         sl_doctor_advise(finding, "choose an index of type RoCE v2: routers do not pass this type "
                                   "on, and peers must have the same");
     }
