@@ -1,7 +1,7 @@
 #include "net/rdma/device_list.h"
 #include "net/rdma/rdma.h"
 
-/* What stands for the folder where verbs' headers were not there, or not wanted. */
+/* Replaces this folder in builds without RDMA. */
 const struct sl_transport_ops *sl_rdma_find(const char **why)
 {
     *why =

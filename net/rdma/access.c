@@ -1,6 +1,6 @@
-/* Access of peers to memory. librdmacm connects a queue pair with remote access to all memory of
- * its protection domain that is registered for peers, and a key can be guessed. So an accepted
- * connection is made without remote access, and gets it when its peer is welcome. */
+/* Remote access of peers. librdmacm connects a queue pair with remote access to all memory of
+ * its protection domain that is registered for peers, and keys can be guessed. So an accepted
+ * connection starts without remote access, and gets it when the upper layer welcomes the peer. */
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
@@ -36,8 +36,7 @@ int sl_rdma_access_accept(struct sl_rdma_conn *conn)
             return err;
         }
     }
-    /* Without a queue pair of its own the id is accepted as it is: with one, rdma_accept would
-     * modify the queue pair again, access included. */
+    /* Hide the queue pair: with one, rdma_accept would modify it again, access included. */
     struct ibv_qp *queue_pair = id->qp;
     param.qp_num = queue_pair->qp_num;
     param.srq = queue_pair->srq != NULL;

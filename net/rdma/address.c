@@ -1,5 +1,5 @@
-/* Which device a connection goes by is decided by the local address that it is bound to. What
- * devices there are, and of which network interface each is, is in sysfs. */
+/* Chooses the local address of a connection: the address determines the device. sysfs lists the
+ * devices and their network interfaces. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <ifaddrs.h>
@@ -17,20 +17,20 @@
 #define CANDIDATES_MAX  32
 #define PORTS_MAX       2
 #define GIDS_MAX        256
-#define GIDS_EMPTY      8 /* in a row, behind which there are none */
+#define GIDS_EMPTY      8 /* so many empty entries in a row end the table */
 #define NODE_TYPE_IWARP 4 /* in sysfs: "4: RNIC" */
 #define NAME_BYTES      64
 #define PATH_BYTES      512
 
 struct device {
     char name[NAME_BYTES];
-    int numa_node; /* -1: none in particular */
+    int numa_node; /* -1: unknown */
 };
 
 struct candidate {
     struct sockaddr_storage address;
     const struct device *device;
-    uint8_t mask[16]; /* of its network */
+    uint8_t mask[16]; /* netmask */
 };
 
 struct search {
@@ -47,10 +47,7 @@ void sl_rdma_address_set_root(const char *root)
     sysfs = root;
 }
 
-/* ---- sysfs ------------------------------------------------------------------------------------
- */
-
-/* One line of a file, without its end. */
+/* First line of a file, without its newline. */
 static bool read_line(const char *device, const char *file, char *line, size_t line_bytes)
 {
     char path[PATH_BYTES];
@@ -117,7 +114,7 @@ static void add_all_devices(struct search *search)
     qsort(search->devices, search->device_count, sizeof search->devices[0], compare_devices);
 }
 
-/* Takes the next name off a list with commas. */
+/* Takes the next name from a comma-separated list. */
 static bool next_name(const char **list, char *name, size_t name_bytes)
 {
     *list += strspn(*list, ", ");
@@ -162,8 +159,7 @@ int sl_rdma_address_check(const struct sl_rdma *rdma)
     return 0;
 }
 
-/* ---- The address of a GID ---------------------------------------------------------------------
- */
+/* The address of a GID */
 
 static bool parse_gid(const char *device, uint32_t port, uint32_t index,
                       struct sockaddr_storage *out)
@@ -212,8 +208,7 @@ static int choose_gid(const struct sl_rdma *rdma, const struct search *search, s
     return 0;
 }
 
-/* ---- The addresses of a device ----------------------------------------------------------------
- */
+/* The addresses of a device */
 
 static bool has_directory(const char *device, const char *directory, const char *entry)
 {
@@ -226,8 +221,8 @@ static bool has_directory(const char *device, const char *directory, const char 
     return stream != NULL;
 }
 
-/* RoCE: each GID is of an interface, which may be a VLAN's. A table is long, and mostly empty at
- * its end. */
+/* RoCE: each GID belongs to an interface, possibly a VLAN's. The table is long and mostly empty
+ * at its end. */
 static bool has_gid_of(const char *device, uint32_t port, const char *interface)
 {
     char file[NAME_BYTES], line[NAME_BYTES];
@@ -245,7 +240,7 @@ static bool has_gid_of(const char *device, uint32_t port, const char *interface)
     return false;
 }
 
-/* device/net has InfiniBand's interfaces, those for IP over it. */
+/* device/net lists InfiniBand's IPoIB interfaces. */
 static bool is_of_device(const char *device, const char *interface)
 {
     for (uint32_t port = 1; port <= PORTS_MAX; port++) {
@@ -297,7 +292,7 @@ static bool shares_network(const struct candidate *candidate, const struct socka
     return true;
 }
 
-/* One address of each device: the first in the network of `to`, or the first of all. */
+/* One address per device: the first in the network of `to`, else the first. */
 static void find_candidates(struct search *search, const struct sockaddr_storage *to,
                             bool only_network)
 {
@@ -329,7 +324,7 @@ static void find_candidates(struct search *search, const struct sockaddr_storage
     freeifaddrs(list);
 }
 
-/* Leaves those near this thread's processor, if there are any. */
+/* Keeps the candidates on this thread's NUMA node, if there are any. */
 static void keep_near(struct search *search)
 {
     unsigned cpu, node;
@@ -369,7 +364,7 @@ int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpo
         return 0;
     }
     if (any && search.device_count != 1) {
-        return 0; /* to listen on them all */
+        return 0; /* listen on all devices */
     }
     find_candidates(&search, to, !named);
     if (search.candidate_count == 0 && named) {

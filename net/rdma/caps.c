@@ -18,8 +18,7 @@ static uint32_t positive(int value)
     return value > 0 ? (uint32_t)value : 0;
 }
 
-/* Asked through the context alone: the inline function of the header stands on one of libibverbs.
- */
+/* Calls through the context: the inline function of the header needs libibverbs linked. */
 static bool pages_on_demand(struct ibv_context *verbs)
 {
     struct verbs_context *extended = verbs_get_ctx_op(verbs, query_device_ex);
@@ -69,8 +68,8 @@ static bool can_make(const struct sl_rdma_nic *nic, uint32_t inline_bytes, uint3
     return qp != NULL;
 }
 
-/* No device says how much it takes inline, or how that depends on the number of pieces: the most is
- * found by making queue pairs. */
+/* No device reports its inline size, which depends on the number of SGEs. So queue pairs are
+ * created with decreasing sizes until one succeeds. */
 static int probe_queue_pairs(struct sl_rdma_nic *nic, uint32_t remote_sges_max)
 {
     static const uint32_t inline_bytes[] = {256, 128, 64, 0};

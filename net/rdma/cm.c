@@ -9,16 +9,15 @@
 
 #define EVENTS_A_TURN 64
 
-/* ---- The event channel ------------------------------------------------------------------------
- */
+/* The event channel */
 
 struct sl_rdma_channel {
     struct rdma_event_channel *cm;
     const struct sl_rdma_library *library;
-    uint32_t users; /* the transport, and requests on their way from it */
+    uint32_t users; /* the transport, and ids that migrate from it */
 };
 
-/* Of all channels' users; hand-overs are rare. */
+/* Protects all users counts, and is_first_open. Migrations are rare. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct sl_rdma_channel *sl_rdma_cm_keep(struct sl_rdma *rdma)
@@ -42,7 +41,7 @@ void sl_rdma_cm_let_go(struct sl_rdma_channel **channel)
     }
 }
 
-/* errno says why not. */
+/* On failure see errno. */
 static bool open_channel(struct sl_rdma *rdma)
 {
     struct sl_rdma_channel *channel = malloc(sizeof *channel);
@@ -144,8 +143,7 @@ void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma
     (void)rdma->library->destroy_id(id);
 }
 
-/* ---- Events -----------------------------------------------------------------------------------
- */
+/* Events */
 
 static bool read_hello(const struct rdma_conn_param *param, struct sl_rdma_hello *out)
 {
@@ -199,7 +197,7 @@ static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
     }
 }
 
-/* An id without a context is on its way to another reactor, or has just come. */
+/* An id without a context is migrating. */
 static void handle(struct sl_rdma *rdma, const struct sl_rdma_cm_event *event, void *context)
 {
     if (((uintptr_t)context & 1) != 0) {
@@ -209,7 +207,7 @@ static void handle(struct sl_rdma *rdma, const struct sl_rdma_cm_event *event, v
     }
 }
 
-/* An id is destroyed only when none of its events is unacknowledged: so that comes first. */
+/* An id can be destroyed only when all its events are acknowledged: acknowledge first. */
 static bool handle_next(struct sl_rdma *rdma)
 {
     struct rdma_cm_event *next;

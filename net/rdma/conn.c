@@ -6,14 +6,13 @@
 #include "net/rdma/internal.h"
 
 #define DRAIN_NS     SL_CLOCK_NS_PER_S
-#define QUIET_NS     (50 * SL_CLOCK_NS_PER_MS) /* for a device that does not say when it is quiet */
+#define QUIET_NS     (50 * SL_CLOCK_NS_PER_MS) /* for devices that do not report LAST_WQE_REACHED */
 #define SUSPECT_NS   (500 * SL_CLOCK_NS_PER_MS)
-#define INDEX_MAX    (1U << 17) /* in a wr_id */
-#define RETRY_COUNT  7          /* of the device, each way: all that there are */
+#define INDEX_MAX    (1U << 17) /* 17 bits of a wr_id */
+#define RETRY_COUNT  7          /* of the device, for both kinds of retries: the maximum */
 #define READS_MAX(n) ((n) < SL_RDMA_READS ? (n) : SL_RDMA_READS)
 
-/* ---- The table --------------------------------------------------------------------------------
- */
+/* The table */
 
 static struct sl_rdma_conn **bucket_of(struct sl_rdma *rdma, uint32_t queue_pair)
 {
@@ -116,8 +115,7 @@ static void unlink_from(struct sl_rdma_conn *conn)
     leave_ready(conn);
 }
 
-/* ---- Timers -----------------------------------------------------------------------------------
- */
+/* Timers */
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -162,8 +160,7 @@ void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn)
     }
 }
 
-/* ---- Beginning --------------------------------------------------------------------------------
- */
+/* Start */
 
 static struct sl_rdma_conn *allocate(struct sl_rdma *rdma)
 {
@@ -239,12 +236,13 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
         return err;
     }
     if (conn->nic != NULL && conn->nic != nic) {
-        return SL_ERR_IO; /* it moves, and its memory is known to another device */
+        return SL_ERR_IO; /* a migrating connection's keys are valid on one device only */
     }
     struct ibv_qp_init_attr attr = attributes(nic, link);
     if (rdma->library->create_qp(link->id, nic->pd, &attr) != 0) {
         int reason = errno;
-        bool left = reason == EINVAL && conn->phase == SL_RDMA_ACCEPTING; /* who asked to connect */
+        bool left =
+            reason == EINVAL && conn->phase == SL_RDMA_ACCEPTING; /* the requester has left */
         if (!left && sl_rdma_may_log(rdma)) {
             sl_log_warn("%s: no queue pair can be had: %s", conn->base.peer, strerror(reason));
         }
@@ -312,8 +310,7 @@ void sl_rdma_conn_established(struct sl_rdma_conn *conn)
     sl_rdma_mark_dirty(conn);
 }
 
-/* ---- The end ----------------------------------------------------------------------------------
- */
+/* The end */
 
 static void leave_bucket(struct sl_rdma_conn *conn)
 {
@@ -353,7 +350,7 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
     }
     sl_rdma_conn_stop_timer(conn);
     if (conn->phase == SL_RDMA_ACCEPTING && conn->move != NULL) {
-        sl_rdma_conn_drop_link(conn); /* what came along is delivered even so, by move_bury */
+        sl_rdma_conn_drop_link(conn); /* sl_rdma_move_bury still delivers what migrated here */
         conn->end_err = err;
         sl_rdma_mark_ready(conn);
         return;
@@ -365,7 +362,7 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
     }
     conn->phase = SL_RDMA_ENDED;
     if (conn->fin_received) {
-        sl_rdma_conn_set_timer(conn, DRAIN_NS); /* until it has our answer */
+        sl_rdma_conn_set_timer(conn, DRAIN_NS); /* until the peer has our FIN */
     }
     sl_rdma_mark_ready(conn);
 }
@@ -412,7 +409,7 @@ void sl_rdma_conn_disconnect(struct sl_conn *base)
         return;
     }
     base->state = SL_CONN_CLOSING;
-    if (conn->phase == SL_RDMA_LIVE) { /* else it moves, and drains where it gets to */
+    if (conn->phase == SL_RDMA_LIVE) { /* a migrating connection drains later */
         conn->phase = SL_RDMA_DRAINING;
     }
     sl_rdma_conn_set_timer(conn, DRAIN_NS);
@@ -420,7 +417,7 @@ void sl_rdma_conn_disconnect(struct sl_conn *base)
     sl_rdma_mark_ready(conn);
 }
 
-/* What came before the end was seen is in the completion queue, or was: that was empty since. */
+/* Completions from before the end was noticed are handled once the queue was found empty since. */
 static bool saw_all(struct sl_rdma_conn *conn)
 {
     if (conn->nic == NULL || conn->nic->empties != conn->empties) {
@@ -450,7 +447,7 @@ static bool visit_open(struct sl_rdma_conn *conn)
     return work;
 }
 
-/* The peer that said BYE is answered: it knows then that nothing more comes. */
+/* Answers the peer's FIN: tells the peer that no packet follows. */
 static bool says_farewell(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma_link *link = &conn->link;
@@ -479,8 +476,8 @@ static void make_quiet(struct sl_rdma_conn *conn)
     }
 }
 
-/* A device that was told to stop hands out what it has of ours; the last packet of the peer leaves
- * it nothing of the shared receive queue. */
+/* A queue pair in the error state returns its work requests. LAST_WQE_REACHED says that it holds
+ * no more buffers of the shared receive queue; after the peer's FIN none are in use. */
 static bool is_quiet(const struct sl_rdma_conn *conn)
 {
     const struct sl_rdma_link *link = &conn->link;
@@ -490,8 +487,8 @@ static bool is_quiet(const struct sl_rdma_conn *conn)
     return (conn->fin_received || link->last_wqe) && link->sends_completed == link->sends_posted;
 }
 
-/* What a queue pair completed may be forgotten with it, shared buffers too: it is looked at first.
- */
+/* Completions of a destroyed queue pair may be lost, and shared buffers with them: handle all
+ * completions first. */
 static bool gave_back_all(struct sl_rdma_conn *conn)
 {
     if (!is_quiet(conn)) {
@@ -523,7 +520,7 @@ static bool visit_ended(struct sl_rdma_conn *conn)
 {
     if (conn->link.id != NULL && !conn->qp_draining) {
         if (says_farewell(conn)) {
-            return false; /* a completion, or the timer, brings it here again */
+            return false; /* a completion or the timer visits again */
         }
         make_quiet(conn);
     }

@@ -5,13 +5,14 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define BUSY_STATUS   28 /* of REJECTED: "consumer defined", also the kernel's for a full queue */
+#define BUSY_STATUS                                                                                \
+    28 /* status of REJECTED: "consumer defined"; the kernel also uses it for a full backlog */
 #define BUSY_RETRY_NS (5 * SL_CLOCK_NS_PER_MS)
-#define BUSY_RETRIES  10U /* the pause doubles with each */
-#define RETRIES       7U  /* of the device, for a packet that is not acknowledged */
-#define ACK_NS_SHIFT  12U /* the unit of its patience with one: 2^12 ns and a bit */
+#define BUSY_RETRIES  10U /* the pause doubles each time */
+#define RETRIES       7U  /* retransmissions by the device */
+#define ACK_NS_SHIFT  12U /* the device's timeout is 4.096 us times a power of two */
 #define ACK_SHIFT_MAX 31U
-#define RNR_TIMER     13 /* the code for 0.96 ms */
+#define RNR_TIMER     13 /* code for 0.96 ms */
 
 static int err_of(int error)
 {
@@ -30,17 +31,16 @@ static int err_of(int error)
     }
 }
 
-/* A connection that has been open before does not become refused. */
+/* A connection that was open reports CLOSED, not REFUSED. */
 static void fail(struct sl_rdma_conn *conn, int err)
 {
     bool was_open = conn->phase == SL_RDMA_MOVING && err != SL_ERR_DEADLINE;
     sl_rdma_conn_end(conn, was_open ? SL_ERR_CLOSED : err);
 }
 
-/* ---- The way there ----------------------------------------------------------------------------
- */
+/* Connecting */
 
-/* So that all its attempts together take no longer than a peer may be out of reach. */
+/* All retransmissions together take no longer than the peer timeout. */
 static void set_ack_timeout(struct sl_rdma_conn *conn)
 {
     uint64_t each_ns = sl_rdma_patience_ns(conn->rdma) / (RETRIES + 1);
@@ -117,8 +117,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
     return 0;
 }
 
-/* ---- What rdma_cm says ------------------------------------------------------------------------
- */
+/* Events of rdma_cm */
 
 static void resolved(struct sl_rdma_conn *conn)
 {
@@ -128,8 +127,8 @@ static void resolved(struct sl_rdma_conn *conn)
     }
 }
 
-/* From where it came is kept for a second time: what the peer knows of this side's memory is known
- * to one device only. */
+/* Keeps the local address for a second connection: the keys given to the peer are valid on this
+ * device only. */
 static void routed(struct sl_rdma_conn *conn)
 {
     memcpy(&conn->local, &conn->link.id->route.addr.src_storage, sizeof conn->local);
@@ -150,7 +149,7 @@ static void routed(struct sl_rdma_conn *conn)
     }
 }
 
-/* Else a peer that finds no receive buffer waits for the longest that there is, 655 ms. */
+/* Without this the peer's device waits 655 ms when no receive buffer is posted. */
 static void set_patience_with_receiver(struct sl_rdma_conn *conn)
 {
     struct ibv_qp_attr attr = {.min_rnr_timer = RNR_TIMER};
@@ -202,7 +201,7 @@ static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
     }
 }
 
-/* A listener that is there and has said nothing was too busy to be asked. */
+/* A rejection without private data comes from the kernel: the listener's backlog was full. */
 static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     bool busy = !event->has_hello && event->status == BUSY_STATUS;
@@ -222,8 +221,8 @@ static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
     fail(conn, SL_ERR_REFUSED);
 }
 
-/* Who accepted may end the connection before he knows that it was established: the kernel makes a
- * rejection of that. And he hears of it when the connecting side stops before. */
+/* The accepting side may end the connection before it gets ESTABLISHED: the kernel then reports
+ * REJECTED. It also gets an error event if the connecting side gives up first. */
 static void after(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     if (event->type == RDMA_CM_EVENT_REJECTED) {

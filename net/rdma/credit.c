@@ -1,8 +1,7 @@
 #include "net/rdma/send.h"
 
-/* NOTEs use receive buffers that are not counted: SL_RDMA_SPARE of a connection. So there are never
- * more on their way than one less than that: the last asks for an answer, and the next waits until
- * the peer was heard. */
+/* CREDIT_UPDATEs use the SL_RDMA_SPARE uncounted buffers. At most one less is in flight: the
+ * last one carries PING, and the next waits until a packet arrives. */
 #define NOTES_MAX (SL_RDMA_SPARE - 1)
 
 void sl_rdma_credit_tell(struct sl_rdma_conn *conn, struct sl_rdma_packet *packet)
@@ -20,12 +19,12 @@ void sl_rdma_credit_tell(struct sl_rdma_conn *conn, struct sl_rdma_packet *packe
     }
 }
 
-/* A window that the peer fills again and again is doubled, as far as there are buffers. */
+/* Doubles a window that the peer fills again and again, as far as buffers allow. */
 static void widen(struct sl_rdma_conn *conn)
 {
     uint32_t window = 2 * conn->window;
     if (conn->link.id == NULL || !conn->link.established) {
-        return; /* nothing comes any more, and nobody would give back what is promised */
+        return; /* no packet will come, and nobody would return the buffers */
     }
     if (window <= SL_RDMA_WINDOW_MAX && sl_rdma_pool_reserve(conn->nic, conn, window)) {
         conn->window = window;

@@ -14,7 +14,7 @@ struct sl_rdma_device {
     struct sl_rdma_device *next;
     struct ibv_context *verbs;
     struct sl_rdma_member *members;
-    bool has_entry; /* in sysfs, which goes with it */
+    bool has_entry; /* the device had an entry in sysfs, which is removed with it */
     bool removed;
 };
 
@@ -74,8 +74,8 @@ int sl_rdma_device_join(struct sl_rdma_nic *nic, struct sl_rdma_member *member, 
     return 0;
 }
 
-/* librdmacm keeps the device open, and would close it only once it knows of another one. It goes on
- * with the same descriptors, which lead nowhere. */
+/* librdmacm keeps the device open until it learns of another device. Redirect its descriptors to
+ * /dev/null. */
 static void let_go(struct ibv_context *verbs)
 {
     int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -116,10 +116,9 @@ void sl_rdma_device_leave(struct sl_rdma_member *member)
     *member = (struct sl_rdma_member){.wake_fd = -1};
 }
 
-/* ---- Events -----------------------------------------------------------------------------------
- */
+/* Events */
 
-/* Without memory it is lost: connections have deadlines of their own. */
+/* Without memory the event is lost: connections have deadlines. */
 static void pass(struct sl_rdma_member *member, struct sl_rdma_device_event event)
 {
     if (member->count == member->capacity) {
@@ -158,7 +157,8 @@ bool sl_rdma_device_is_there(const struct sl_rdma_member *member)
            access(member->nic->verbs->device->dev_path, F_OK) == 0;
 }
 
-/* NULL: all of the device's. What it concerns is there until the event is acknowledged. */
+/* The NIC that an event concerns; NULL: the whole device. The object exists until the event is
+ * acknowledged. */
 static const struct sl_rdma_nic *nic_of(const struct ibv_async_event *event,
                                         struct sl_rdma_device_event *out)
 {

@@ -1,6 +1,6 @@
-/* What the reactors of a process share of a device: librdmacm opens it once for all, so that each
- * may read an asynchronous event that concerns another's queue pair. Who reads one passes it to the
- * rail that it is for, and wakes its reactor. Any thread; takes a lock; events are rare. */
+/* Shares one device among the reactors of a process. librdmacm opens the device once, so any
+ * reactor may read an asynchronous event of another reactor's queue pair; it passes the event on
+ * and wakes that reactor. Any thread; takes a lock; events are rare. */
 #ifndef SL_NET_RDMA_DEVICE_H
 #define SL_NET_RDMA_DEVICE_H
 
@@ -14,16 +14,16 @@ struct sl_rdma_nic;
 
 struct sl_rdma_device_event {
     enum ibv_event_type type;
-    uint32_t queue_pair; /* its number, for what concerns one */
+    uint32_t queue_pair; /* number of the queue pair, if the event concerns one */
 };
 
-/* One reactor's share. */
+/* The share of one reactor. */
 struct sl_rdma_member {
     struct sl_rdma_member *next;
-    struct sl_rdma_nic *nic; /* cq_context of its completion queue, srq_context too */
+    struct sl_rdma_nic *nic; /* cq_context and srq_context of its queues */
     struct sl_rdma_device_event *events;
     uint32_t count, capacity;
-    int wake_fd; /* readable while there are events; -1: not a member */
+    int wake_fd; /* readable while events are queued; -1: not a member */
     struct sl_rdma_device *device;
 };
 
@@ -34,26 +34,25 @@ static inline bool sl_rdma_device_is_iwarp(const struct ibv_device *device)
     return device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
-/* So that to ask whether there is an event never waits. Errors: IO; errno says why. */
+/* Errors: IO; see errno. */
 int sl_rdma_make_non_blocking(int fd);
 
-/* *is_first: no other reactor of this process uses the device. Errors: NO_MEMORY, IO. */
+/* *is_first: no other reactor uses the device. Errors: NO_MEMORY, IO. */
 int sl_rdma_device_join(struct sl_rdma_nic *nic, struct sl_rdma_member *member, bool *is_first);
 
-/* What the rail had open is closed. The last who leaves a device that was removed also closes, in
- * the kernel, what librdmacm has open of it: Soft-RoCE is not gone before, and so long nobody can
- * add it again. */
+/* The NIC is closed. The last member of a removed device also closes the descriptors that
+ * librdmacm keeps open: until then Soft-RoCE's removal waits, and the device cannot be added
+ * again. */
 void sl_rdma_device_leave(struct sl_rdma_member *member);
 
-/* The device was removed: all members are told, by IBV_EVENT_DEVICE_FATAL. */
+/* The device was removed: queues IBV_EVENT_DEVICE_FATAL for all members. */
 void sl_rdma_device_remove(struct sl_rdma_member *member);
 
-/* It is still there, as far as can be seen from outside: for who has nothing on it that would be
- * told of its removal. */
+/* Whether the device still has its entry in sysfs: a member without connections or listeners
+ * gets no event of its removal. */
 bool sl_rdma_device_is_there(const struct sl_rdma_member *member);
 
-/* Reads what the device has to tell, for all members, and takes the oldest event of this one's;
- * false: there is none. */
+/* Reads events of the device for all members, and takes this member's oldest. False: none. */
 bool sl_rdma_device_next(struct sl_rdma_member *member, struct sl_rdma_device_event *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which devices there are for the RDMA libraries, without what verbs have for them. Any thread. */
+/* Lists the RDMA devices that the libraries know, without including verbs. Any thread. */
 #ifndef SL_NET_RDMA_DEVICE_LIST_H
 #define SL_NET_RDMA_DEVICE_LIST_H
 

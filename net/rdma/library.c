@@ -15,8 +15,8 @@ struct function {
     size_t offset;
 };
 
-/* By name: some of these are macros or inline functions of the headers too, which must not be what
- * stands here. Without a version the default one is found, which is what linking would take. */
+/* Looked up by name: some of these are macros or inline functions in the headers. dlsym without
+ * a version finds the default version, as linking would. */
 #define FUNCTION(member, function)                                                                 \
     {                                                                                              \
         function, offsetof(struct sl_rdma_library, member)                                         \
@@ -87,7 +87,7 @@ _Static_assert(COUNT(verbs_functions) + COUNT(cm_functions) ==
                "every member is looked up");
 
 static struct sl_rdma_library library;
-static char missing[512]; /* "": nothing is */
+static char missing[512]; /* "": complete */
 
 static bool open_library(const char *file, const struct function *functions, size_t count)
 {

@@ -1,6 +1,6 @@
-/* libibverbs and librdmacm, opened when they are needed first: every call of theirs that is not an
- * inline function of their headers goes through this table. Their names are without the prefixes
- * ibv_ and rdma_, but for what both have. Any thread. */
+/* libibverbs and librdmacm, loaded at first use. All their functions that are not inline are
+ * called through this table. Members have the names without the prefixes ibv_ and rdma_, unless
+ * both libraries have that name. Any thread. */
 #ifndef SL_NET_RDMA_LIBRARY_H
 #define SL_NET_RDMA_LIBRARY_H
 
@@ -14,7 +14,7 @@ struct sl_rdma_library {
     struct ibv_context *(*open_device)(struct ibv_device *device);
     int (*close_device)(struct ibv_context *context);
     int (*query_device)(struct ibv_context *context, struct ibv_device_attr *attr);
-    /* Fills the older part of attr only: zero it before. */
+    /* fills only the older part of attr: zero it first */
     int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
     int (*query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
@@ -68,7 +68,8 @@ struct sl_rdma_library {
     const char *(*event_str)(enum rdma_cm_event_type event);
 };
 
-/* The system's; NULL: *why says which library or function is missing. Opened once, never closed. */
+/* The system's libraries, loaded once and never closed. NULL: *why names the missing library or
+ * function. */
 const struct sl_rdma_library *sl_rdma_library_get(const char **why);
 
 #endif

@@ -8,7 +8,7 @@
 #include "net/rdma/internal.h"
 
 #define BACKLOG  1024
-#define RETRY_NS SL_CLOCK_NS_PER_S /* when the device that it listens on is gone */
+#define RETRY_NS SL_CLOCK_NS_PER_S /* after the removal of the listener's device */
 
 struct sl_rdma_listener {
     struct sl_rdma *rdma;
@@ -20,8 +20,7 @@ struct sl_rdma_listener {
     struct sl_endpoint bound;
 };
 
-/* ---- Connect requests -------------------------------------------------------------------------
- */
+/* Connect requests */
 
 static void turn_away(struct sl_rdma *rdma, struct rdma_cm_id *id, const char *peer,
                       enum sl_rdma_reason reason, const char *why)
@@ -100,8 +99,7 @@ void sl_rdma_listen_request(struct sl_rdma_listener *listener, const struct sl_r
     }
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 static int err_of(int error)
 {
@@ -141,7 +139,7 @@ static int find_address(struct sl_rdma *rdma, const struct sl_endpoint *endpoint
     return err;
 }
 
-/* Logs nothing. */
+/* Does not log. */
 static int open_id(struct sl_rdma_listener *listener, struct sockaddr_storage *address)
 {
     struct sl_rdma *rdma = listener->rdma;
@@ -161,7 +159,8 @@ static int open_id(struct sl_rdma_listener *listener, struct sockaddr_storage *a
     return 0;
 }
 
-/* What could not be had for a connection is told to who listens, not to everybody who connects. */
+/* Opens the NIC when listening: missing memory is an error of the listener, not of each later
+ * connect request. */
 static int open_nic(struct sl_rdma_listener *listener)
 {
     struct sl_rdma_nic *nic;

@@ -2,8 +2,8 @@
 #include "net/rdma/internal.h"
 
 #define ROUNDS_PER_TIMEOUT 4
-#define ROUNDS_PER_PROBE   2  /* of a connection on which nothing happens */
-#define PROBES_UNHEARD     2U /* each takes a receive buffer of a peer that does not look */
+#define ROUNDS_PER_PROBE   2  /* an idle connection is probed every second round */
+#define PROBES_UNHEARD     2U /* each uses a receive buffer of a peer that may not be polling */
 #define RETRY_NS           (10 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t timeout_ns(const struct sl_rdma *rdma)
@@ -27,8 +27,8 @@ static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
     }
 }
 
-/* Nobody waits for it. But a machine that is gone does not say so: its device does not acknowledge
- * what is sent to it, which ours reports. */
+/* Nothing is due from the peer. But a machine that is gone sends no message: this side's device
+ * reports that the probe is not acknowledged. */
 static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     conn->quiet_since_ns = now_ns;
@@ -38,9 +38,9 @@ static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
     }
 }
 
-/* It takes a timeout's worth of rounds that saw nothing: when this thread was stopped, time went by
- * in which the peer may have answered. A peer that takes nothing may wait for memory, and for long;
- * but then it turns, and answers. */
+/* Ends a connection only after a timeout's worth of silent rounds: while this thread was
+ * stopped, time passed in which the peer may have answered. A peer that waits for memory still
+ * polls and answers. */
 static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     ping(conn, SL_RDMA_SPARE);
@@ -54,7 +54,7 @@ static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
 static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     if (conn->phase != SL_RDMA_LIVE) {
-        return; /* it has a timer of its own */
+        return; /* this phase has its own timer */
     }
     if (conn->heard) {
         forget(conn, now_ns);
@@ -66,8 +66,7 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
     }
 }
 
-/* ---- Timers -----------------------------------------------------------------------------------
- */
+/* Timers */
 
 static void arm(struct sl_rdma *rdma, uint64_t now_ns)
 {
@@ -75,8 +74,8 @@ static void arm(struct sl_rdma *rdma, uint64_t now_ns)
                  now_ns + timeout_ns(rdma) / ROUNDS_PER_TIMEOUT);
 }
 
-/* Of a device's removal connections are told, and listeners at an address of its, but nobody else.
- */
+/* Whether a device must be checked: its removal is reported to connections and to listeners on
+ * its addresses only. */
 static bool has_device(const struct sl_rdma *rdma)
 {
     const struct sl_rdma_nic *nic = rdma->nics;

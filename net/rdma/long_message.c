@@ -4,7 +4,7 @@
 #include "core/log.h"
 #include "net/rdma/send.h"
 
-/* Where a payload is read from: by the peer, or by the device that writes it to the peer. */
+/* The memory of a payload, read by the peer or by the device that writes to the peer. */
 struct source {
     struct sl_rdma_conn *conn;
     struct sl_rdma_block *blocks; /* copies */
@@ -15,8 +15,8 @@ struct source {
 
 enum outcome {
     FOUND,
-    LATER,  /* the blocks that would be needed are in use by other frames */
-    REFUSED /* memory can neither be registered nor copied now */
+    LATER,  /* all blocks are in use by other frames */
+    REFUSED /* memory can be neither registered nor copied now */
 };
 
 static uint32_t frame_bytes(const struct sl_rdma_view *view)
@@ -37,7 +37,7 @@ static bool has_reply_buffer(const struct sl_rdma_view *view)
     return frame->reply_buffer != NULL && frame->reply_buffer_bytes >= SL_RDMA_LONG_BYTES;
 }
 
-/* Where the peer wants this answer; NULL: it is none, it is short, or anywhere. */
+/* The reply buffer for this frame; NULL: it is no reply, is short, or has no reply buffer. */
 static const struct sl_rdma_remote_sge *target_of(const struct sl_rdma_conn *conn,
                                                   const struct sl_rdma_view *view, uint32_t *count)
 {
@@ -59,8 +59,7 @@ bool sl_rdma_long_is(const struct sl_rdma_conn *conn, const struct sl_rdma_view 
            has_reply_buffer(view) || target_of(conn, view, &count) != NULL;
 }
 
-/* ---- Where the payload is read from -----------------------------------------------------------
- */
+/* The source of the payload */
 
 static void put_blocks(struct sl_rdma_block **blocks)
 {
@@ -88,8 +87,8 @@ static bool find_keys(struct source *source, const uint8_t *at, uint32_t bytes)
     return count > 0;
 }
 
-/* Through blocks. The peer may leave them unread for long, and may wait itself for some of ours to
- * be free: so they are never all in use for this. */
+/* Copies a part into blocks. The peer may leave them unread for long, while it waits for blocks
+ * itself: so a part of the blocks is never used for this. */
 static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t bytes)
 {
     struct sl_rdma *rdma = source->conn->rdma;
@@ -136,7 +135,7 @@ static enum outcome add_part(struct source *source, const uint8_t *at, uint32_t 
     return copy_part(source, at, bytes);
 }
 
-/* All of the payload but the first bytes, which go another way. */
+/* Finds the payload except its first `skip` bytes, which are in the packet. */
 static enum outcome find_source(struct source *source, const struct sl_rdma_view *view,
                                 uint32_t skip)
 {
@@ -151,13 +150,14 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
     if (outcome != FOUND) {
         bool awake = source->conn->rdma->awake;
         put_blocks(&source->blocks);
-        source->conn->rdma->awake = awake; /* what was too little for this is so for others */
+        source->conn->rdma->awake =
+            awake; /* returned blocks are too few for other waiting frames, too */
     }
     return outcome;
 }
 
-/* Others give back what they use, on this device or another: so the frame is tried again in each
- * round of retries. But as long as it waits all behind it does; and it may be too much for ever. */
+/* Memory may be released by others, also on other devices: retry in each round. All later frames
+ * of the connection wait meanwhile, so the connection ends after the peer timeout. */
 static void wait_for_memory(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
@@ -181,7 +181,7 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
     sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
 }
 
-/* Whether it was tried in this round of retries already. */
+/* Whether this round has already tried. */
 static bool waits_for_memory(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
@@ -199,7 +199,7 @@ static void fail(struct sl_rdma_conn *conn, enum outcome outcome)
     }
 }
 
-/* The copies are the entry's, which may be of several frames. */
+/* An entry collects the copies of all its frames. */
 static void keep(struct sl_rdma_entry *entry, struct source *source)
 {
     struct sl_rdma_block **end = &source->blocks;
@@ -210,8 +210,7 @@ static void keep(struct sl_rdma_entry *entry, struct source *source)
     entry->blocks = source->blocks;
 }
 
-/* ---- Packets ----------------------------------------------------------------------------------
- */
+/* Packets */
 
 static bool begin_builder(struct sl_rdma_conn *conn, bool more,
                           struct sl_rdma_packet_builder *builder)
@@ -232,7 +231,7 @@ static void end_builder(struct sl_rdma_packet_builder *builder)
     }
 }
 
-/* It has a block, so that it cannot fail. */
+/* Cannot fail: the builder has a block. */
 static void emit(struct sl_rdma_send_batch *batch, struct sl_rdma_packet_builder *builder,
                  struct sl_rdma_entry *entry)
 {
@@ -246,8 +245,8 @@ static void emit(struct sl_rdma_send_batch *batch, struct sl_rdma_packet_builder
     end_builder(builder);
 }
 
-/* A frame that the peer reads. The beginning of the payload that lies with the header comes with
- * the packet: a read less. */
+/* A frame that the peer reads. Payload that lies with the header is sent in the packet, which
+ * saves a read. */
 static bool builder_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
                          struct sl_rdma_packet_builder *builder)
 {
@@ -274,7 +273,7 @@ static bool builder_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *v
     return true;
 }
 
-/* Whether it fits a packet that says where the answer may go. */
+/* Whether the frame fits a packet, with room for reply buffer pieces. */
 static bool fits_packet(const struct sl_rdma_view *view)
 {
     size_t front =
@@ -287,14 +286,14 @@ static void lend_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_vi
                               uint64_t request_id, struct sl_rdma_packet_builder *builder)
 {
     const struct sl_transport_frame *frame = &view->entry->frame;
-    sl_assert(view->head_bytes == view->head_left); /* no other frame is in its entry */
+    sl_assert(view->head_bytes == view->head_left); /* the entry has no other frame */
     builder->reply_buffer_count = sl_rdma_reply_buffer_export(
         conn, request_id, frame->reply_buffer, frame->reply_buffer_bytes, builder->reply_buffer);
 }
 
-/* A frame that is read, or comes with where its answer may go, or both; or neither, when that
- * cannot be written. The landing comes second, since the frame goes without where there is no
- * memory for both. */
+/* A frame that the peer reads, or a request with a reply buffer, or both; or a plain frame if
+ * the reply buffer cannot be used. The payload is found first: the frame goes without its reply
+ * buffer if memory suffices for one of them only. */
 static bool pack_alone(struct sl_rdma_send_batch *batch, const struct sl_rdma_view *view, bool more)
 {
     struct sl_rdma_conn *conn = batch->conn;
@@ -324,13 +323,12 @@ static bool pack_alone(struct sl_rdma_send_batch *batch, const struct sl_rdma_vi
     return true;
 }
 
-/* ---- Answers that go to their landing ---------------------------------------------------------
- */
+/* Replies to reply buffers */
 
 #define WRITES_MAX (2 * SL_RDMA_REMOTE_SGES)
 
-/* Of what is left of the source, the next that one work request can write into what is left of the
- * target. Both shrink. */
+/* Adds one RDMA WRITE: as much of the source as fits one work request and the target. Advances
+ * both. */
 static void add_write(struct sl_rdma_send_batch *batch, struct sl_rdma_local_sge **local_sge,
                       struct sl_rdma_remote_sge *target, uint32_t *left)
 {
@@ -365,7 +363,7 @@ static void write_all(struct sl_rdma_send_batch *batch, struct source *source,
     }
 }
 
-/* The writes, and the header behind them: they arrive in this order. */
+/* The WRITEs, then the header: they arrive in this order. */
 static bool pack_written(struct sl_rdma_send_batch *batch, const struct sl_rdma_view *view,
                          bool more, const struct sl_rdma_remote_sge *targets)
 {

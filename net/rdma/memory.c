@@ -7,25 +7,23 @@
 #include "core/shared.h"
 #include "net/rdma/internal.h"
 
-/* The access of peers that a registration gives: each level includes those below. */
+/* Remote access of a registration. Each level includes the lower ones. */
 enum level { LOCAL, READABLE, WRITABLE, LEVELS };
 
 struct region_chunks {
-    uint64_t serial; /* of the registration that the chunks are of; 0: none */
+    uint64_t serial; /* registration that the chunks belong to; 0: none */
     size_t count;
-    /* [LEVELS * count]: for this process alone; then those that peers may read; then those that
-     * peers may read and write. NULL: not registered with the device yet. */
+    /* [LEVELS * count], by level, then by chunk. NULL: not registered with the device yet. */
     struct ibv_mr **chunks;
 };
 
 struct sl_rdma_chunks {
     struct region_chunks regions[SL_RDMA_REGIONS];
-    uint32_t last; /* region found */
+    uint32_t last; /* the region found last */
     struct sl_rdma_refusal refusal;
 };
 
-/* ---- With the device --------------------------------------------------------------------------
- */
+/* Registration with the device */
 
 bool sl_rdma_memory_is_short(int reason)
 {
@@ -72,8 +70,7 @@ struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t byte
     return nic->rdma->library->reg_mr(nic->pd, at, bytes, access);
 }
 
-/* ---- What the layers above registered ---------------------------------------------------------
- */
+/* Regions of the layers above */
 
 int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
@@ -126,8 +123,7 @@ void sl_rdma_memory_unregister(struct sl_transport *transport, void *base)
     }
 }
 
-/* ---- Keys -------------------------------------------------------------------------------------
- */
+/* Keys */
 
 static bool holds(const struct sl_rdma_region *region, const void *at, size_t bytes)
 {
@@ -170,15 +166,14 @@ static bool make_chunks(struct sl_rdma_nic *nic, const struct sl_rdma_region *re
     return true;
 }
 
-/* What peers may write anyhow is registered once. */
+/* Memory that peers may write is registered once, at the highest level. */
 static enum level level_of(const struct sl_rdma_region *region, enum sl_rdma_use use)
 {
     const bool is_written = region->peers_write || use == SL_RDMA_USE_REPLY_BUFFER;
     return is_written ? WRITABLE : use == SL_RDMA_USE_READ ? READABLE : LOCAL;
 }
 
-/* Where the chunk's registration for this level is, or is to be: one of a higher level serves, too.
- */
+/* The registration of a chunk for this level, or a higher one; else the place for it. */
 static struct ibv_mr **place_of(const struct region_chunks *chunks, size_t number, enum level level)
 {
     for (size_t i = level; i < LEVELS; i++) {
@@ -264,8 +259,7 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t b
     return find_in_region(nic, region, (uint8_t *)(uintptr_t)at, bytes, use, spans, local_sge_max);
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 int sl_rdma_memory_open(struct sl_rdma_nic *nic)
 {

@@ -1,7 +1,8 @@
-/* A queue pair stays with the completion queue that it was made with. So a connection goes to
- * another reactor by being made once more: who handed it over gives the peer a ticket, the peer
- * finishes what it has on the queue pair and asks the same listener to connect, with the ticket;
- * that request is passed on to the owner, with the packets that came in between. */
+/* Migration of connections. A queue pair cannot change its completion queue, so a migrating
+ * connection gets a new queue pair:
+ * - The old owner sends the peer a ticket (MOVE).
+ * - The peer answers MOVED, and sends the listener a new connect request with the ticket.
+ * - The old owner passes that request to the new owner, with all packets that arrived meanwhile. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -16,18 +17,19 @@ struct packet {
     uint8_t at[];
 };
 
-/* All of a connection that goes with it. */
+/* All that migrates with a connection. */
 struct sl_rdma_move {
-    struct sl_rdma_move *next; /* of the tickets given out */
+    struct sl_rdma_move *next; /* outgoing migrations */
     uint64_t ticket;
-    struct sl_rdma_conn *conn; /* LEAVING */
-    bool told, moved;          /* MOVE was sent, MOVED came */
-    struct rdma_cm_id *id;     /* the request with the ticket; NULL: none has come, or will */
+    struct sl_rdma_conn *conn; /* the old owner's, LEAVING */
+    bool told, moved;          /* MOVE was sent; MOVED arrived */
+    struct rdma_cm_id
+        *id; /* the request with the ticket; NULL: none has come, or the connection ends */
     uint32_t reads_peer;
-    struct sl_rdma_channel *from; /* of id, once that is on its way */
-    int end_err;                  /* id is NULL */
+    struct sl_rdma_channel *from; /* event channel of id, while it migrates */
+    int end_err;                  /* why the connection ends; id is NULL */
     struct sl_transport *to;
-    struct sl_reactor *bound_for; /* who may outlive its transport */
+    struct sl_reactor *bound_for; /* may outlive its transport */
     const struct sl_transport_events *events;
     void *ctx, *user;
     char peer[SL_LIMIT_ENDPOINT_BYTES];
@@ -37,7 +39,7 @@ struct sl_rdma_move {
     uint32_t counted_sent, counted_received, counted_consumed;
     uint32_t longs_sent, longs_done, reads_done, reads_told;
     struct packet *first, **end;
-    uint32_t packets; /* of them; each has used credit */
+    uint32_t packets; /* count; each uses credit */
 };
 
 static void free_packets(struct sl_rdma_move *move)
@@ -61,8 +63,7 @@ static void destroy(struct sl_rdma_move *move)
     free(move);
 }
 
-/* ---- Who accepted -----------------------------------------------------------------------------
- */
+/* The old owner */
 
 static void leave_tickets(struct sl_rdma *rdma, const struct sl_rdma_move *move)
 {
@@ -132,7 +133,7 @@ void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint3
     struct sl_rdma_move *move = conn->move;
     struct packet *copy = malloc(sizeof *copy + bytes);
     if (copy == NULL) {
-        end_there(conn, SL_ERR_NO_MEMORY); /* what follows on a gap is no use to anybody */
+        end_there(conn, SL_ERR_NO_MEMORY); /* packets after a gap are useless */
         return;
     }
     copy->next = NULL;
@@ -144,7 +145,7 @@ void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint3
     conn->rdma->stats.copied_bytes += bytes;
 }
 
-/* What comes along is no more than the peer had credit for. */
+/* Keeps a counted packet, within the peer's credit. */
 static void take_counted(struct sl_rdma_conn *conn, const struct sl_rdma_packet *head,
                          const uint8_t *packet, uint32_t bytes)
 {
@@ -162,7 +163,7 @@ void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_
     struct sl_rdma_packet head;
     sl_bytes_copy(&cursor, &head, sizeof head);
     if (conn->move->moved || conn->move->end_err != 0) {
-        return; /* nothing follows on MOVED; the connection ends where it goes to */
+        return; /* nothing follows MOVED; an ending connection ends at its new owner */
     }
     if (cursor.bad || sl_rdma_credit_heard(conn, &head) != 0) {
         end_there(conn, SL_ERR_PROTOCOL);
@@ -178,7 +179,7 @@ void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_
 
 static void arrive(void *ctx, uint64_t a, uint64_t b);
 
-/* The reactor that it was sent to has ended before. */
+/* The new owner's reactor has ended. */
 static void drop(void *ctx)
 {
     destroy(ctx);
@@ -205,7 +206,7 @@ static void depart(struct sl_rdma_conn *conn)
     move->reads_told = conn->reads_told;
     conn->move = NULL;
     conn->all_received = conn->all_received || move->moved;
-    sl_rdma_conn_end(conn, SL_ERR_CLOSED); /* of this side's part: nobody hears of it */
+    sl_rdma_conn_end(conn, SL_ERR_CLOSED); /* this side's part only: not reported */
     if (from == to) {
         arrive(move, 0, 0);
     } else {
@@ -227,7 +228,7 @@ void sl_rdma_move_leave(struct sl_rdma_conn *conn)
         move->told = sl_rdma_send_uncounted(conn, SL_RDMA_MOVE, 0, move->ticket);
     }
     if (conn->phase != SL_RDMA_LEAVING) {
-        return; /* it ends with the transport */
+        return; /* the transport closes */
     }
     if (move->moved && move->id != NULL && move->end_err == 0) {
         depart(conn);
@@ -236,7 +237,7 @@ void sl_rdma_move_leave(struct sl_rdma_conn *conn)
     bool left = conn->fin_received || (conn->link.disconnected && !move->moved);
     if (left && move->end_err == 0) {
         if (!conn->fin_received && conn->nic->empties == conn->empties) {
-            sl_rdma_mark_ready(conn); /* what it sent before may still be in the queue */
+            sl_rdma_mark_ready(conn); /* earlier packets may still be in the completion queue */
             return;
         }
         move->end_err = SL_ERR_CLOSED;
@@ -266,8 +267,7 @@ bool sl_rdma_move_arrived(struct sl_rdma *rdma, struct rdma_cm_id *id,
     return true;
 }
 
-/* ---- Who owns it from now on ------------------------------------------------------------------
- */
+/* The new owner */
 
 static void take_counts(struct sl_rdma_conn *conn, const struct sl_rdma_move *move)
 {
@@ -285,7 +285,8 @@ static void take_counts(struct sl_rdma_conn *conn, const struct sl_rdma_move *mo
     conn->note_due = true;
 }
 
-/* From here on its events come to this reactor: those that the other has read are acknowledged. */
+/* migrate_id returns when all events read by the old reactor are acknowledged; later ones come
+ * here. */
 static int accept_id(struct sl_rdma_conn *conn, struct sl_rdma_move *move)
 {
     struct sl_rdma *rdma = conn->rdma;
@@ -328,13 +329,13 @@ static bool settle(struct sl_rdma *rdma, struct sl_rdma_move *move)
     if (err == 0) {
         sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
     } else {
-        sl_rdma_conn_end(conn, err); /* `accepted`, what came, and `closed` */
+        sl_rdma_conn_end(conn, err); /* `accepted`, the packets, then `closed` */
     }
     return true;
 }
 
-/* On the thread that the connection came to. Its owner gave away all else that he had of it: so it
- * waits for memory, however long. */
+/* On the new owner's thread. The old owner has forgotten the connection, so this waits for
+ * memory without a limit. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
@@ -368,7 +369,7 @@ void sl_rdma_move_close(struct sl_rdma *rdma)
     }
 }
 
-/* Its head says what had been heard already, and less than what was heard after it. */
+/* limit, done and flags of the head were handled when the packet arrived. */
 static int take_copy(struct sl_rdma_conn *conn, struct packet *packet)
 {
     struct sl_rdma_packet head;
@@ -406,8 +407,7 @@ void sl_rdma_move_drop(struct sl_rdma_conn *conn)
     destroy(move);
 }
 
-/* The queue pair that payloads would be read by is not there: nothing is delivered from the first
- * such on. */
+/* The queue pair for reading payloads does not exist: drops all packets from the first LONG on. */
 static void cut_longs(struct sl_rdma_move *move)
 {
     struct packet **at = &move->first;
@@ -448,10 +448,9 @@ void sl_rdma_move_bury(struct sl_rdma_conn *conn)
     sl_rdma_conn_end(conn, err);
 }
 
-/* ---- Who connected ----------------------------------------------------------------------------
- */
+/* The connecting side */
 
-/* One who has said BYE hears the peer's, or of its end. */
+/* After FIN, wait for the peer's FIN, or for the end. */
 void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket)
 {
     if (conn->base.accepted || ticket == 0) {
@@ -463,7 +462,7 @@ void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket)
     }
     conn->ticket = ticket;
     conn->moved_sent = false;
-    if (conn->phase == SL_RDMA_LIVE) { /* else disconnect has a timer already */
+    if (conn->phase == SL_RDMA_LIVE) { /* disconnect has a timer already */
         sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
     }
     conn->phase = SL_RDMA_MOVING;
@@ -494,7 +493,7 @@ void sl_rdma_move_done(struct sl_rdma_conn *conn)
 {
     bool leaves = conn->base.state == SL_CONN_CLOSING;
     conn->phase = leaves ? SL_RDMA_DRAINING : SL_RDMA_LIVE;
-    conn->send->refused = false; /* it was not tried since */
+    conn->send->refused = false; /* not tried on this queue pair */
     if (leaves) {
         sl_rdma_conn_set_timer(conn, SL_CLOCK_NS_PER_S);
     }

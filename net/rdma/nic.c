@@ -6,17 +6,16 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define CQ_ENTRIES_FIRST 1024U  /* where it can grow */
-#define CQ_ENTRIES_ONCE  65536U /* where it cannot */
-#define SRQ_ENTRIES      32768U /* the most that is taken of what the device offers */
+#define CQ_ENTRIES_FIRST 1024U  /* if it can be resized */
+#define CQ_ENTRIES_ONCE  65536U /* if it cannot */
+#define SRQ_ENTRIES      32768U /* most entries used of what the device offers */
 
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-/* ---- What is open on the device ---------------------------------------------------------------
- */
+/* Objects of the device */
 
 static int fail(const struct sl_rdma_nic *nic, const char *what)
 {
@@ -43,7 +42,7 @@ static bool make_completion_queue(struct sl_rdma_nic *nic, uint32_t entries)
     return nic->cq != NULL;
 }
 
-/* Whether it can grow is found by having it grow. */
+/* Tries a resize: no device reports whether it can. */
 static int open_completion_queue(struct sl_rdma_nic *nic)
 {
     const struct sl_rdma_library *library = nic->rdma->library;
@@ -106,7 +105,7 @@ static int open_objects(struct sl_rdma_nic *nic)
     return err == 0 ? sl_rdma_pool_open(nic) : err;
 }
 
-/* A device that was removed refuses all of it, and has nothing left. */
+/* A removed device refuses these calls, and has released everything. */
 static void close_objects(struct sl_rdma_nic *nic)
 {
     const struct sl_rdma_library *library = nic->rdma->library;
@@ -140,8 +139,7 @@ static void close_objects(struct sl_rdma_nic *nic)
     nic->verbs = NULL;
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 static void tell(const struct sl_rdma_nic *nic, bool is_first)
 {
@@ -251,8 +249,7 @@ void sl_rdma_nic_close_gone(struct sl_rdma *rdma)
     }
 }
 
-/* ---- Events -----------------------------------------------------------------------------------
- */
+/* Events */
 
 void sl_rdma_nic_lose(struct sl_rdma_nic *nic, const char *why)
 {
@@ -267,7 +264,7 @@ void sl_rdma_nic_lose(struct sl_rdma_nic *nic, const char *why)
             sl_rdma_conn_end(rdma->conns[i], SL_ERR_IO);
         }
     }
-    rdma->awake = true; /* to close it, if it has none */
+    rdma->awake = true; /* closes the NIC if it has no connections */
 }
 
 void sl_rdma_nic_remove(struct sl_rdma *rdma, const struct ibv_context *verbs)
@@ -317,7 +314,7 @@ static void on_event(struct sl_rdma_nic *nic, struct sl_rdma_device_event event)
     case IBV_EVENT_PORT_ACTIVE:
         sl_log_info("rdma: %s: %s", nic->name, name);
         break;
-    default: /* what fails for it says so by itself */
+    default: /* failures are reported by other means */
         sl_log_debug("rdma: %s: %s", nic->name, name);
         break;
     }

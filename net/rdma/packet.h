@@ -1,17 +1,21 @@
-/* What one SEND carries, and what rdma_cm carries in private data. Little-endian; both ends are of
- * protocol version SL_RDMA_VERSION. No I/O.
- *
- * A packet: head, then remote_sge_count pieces of the sender's memory that its receiver reads, then
- * reply_buffer_count pieces of it where the receiver may write the answer to the frame, then
- * frame_bytes of frames; nothing more. By its kind: FRAMES   whole frames (header and payload),
- * each begun at a multiple of 8 LANDING  landing pieces, one whole frame LONG     pieces, maybe
- * landing pieces, and of the frame the header and the beginning of the payload, maybe none: the
- * rest of it lies in the pieces WRITTEN  a frame's header: its payload has been written to the
- * landing of the request of the same id NOTE     nothing more MOVE     instead of frames a ticket,
- * of 8 bytes: connect once more, and go on there; nothing follows on this queue pair MOVED    the
- * answer to it, and the last packet on this queue pair BYE      the last packet: the sender closes
- * once its frames are consumed Counts run over: they are compared by difference. They belong to the
- * connection, and go on when it moves to another queue pair. */
+/* The payload of a SEND, and the private data of rdma_cm. Little-endian. Both ends speak version
+ * SL_RDMA_VERSION. No I/O.
+ * A packet is: head; remote_sge_count pieces of the sender's memory, which the receiver reads;
+ * reply_buffer_count pieces of it, where the receiver may write the reply; frame_bytes of frames.
+ * Kinds:
+ * - FRAMES: whole frames (header and payload), each at a multiple of 8.
+ * - REPLY_BUFFER: reply buffer pieces, and one whole frame.
+ * - LONG: pieces, optional reply buffer pieces, and one frame: its header and the beginning of the
+ *   payload (possibly empty). The pieces hold the rest.
+ * - WRITTEN: a frame header. The payload has been written to the reply buffer of the request with
+ *   that id.
+ * - CREDIT_UPDATE: nothing more.
+ * - MOVE: a ticket of 8 bytes instead of frames: connect again with it. Last packet of its sender
+ *   on this queue pair.
+ * - MOVED: the answer. Also the last packet on this queue pair.
+ * - FIN: the last packet of the connection. The sender closes when its frames are consumed.
+ * Counts wrap: compare differences. They belong to the connection and continue on its next queue
+ * pair. */
 #ifndef SL_NET_RDMA_PACKET_H
 #define SL_NET_RDMA_PACKET_H
 
@@ -21,8 +25,8 @@
 
 #define SL_RDMA_MAGIC        0x4d52504cU /* in private data */
 #define SL_RDMA_VERSION      1
-#define SL_RDMA_PACKET_BYTES 8192U /* at most, head included */
-#define SL_RDMA_REMOTE_SGES  8U    /* of one kind in a packet */
+#define SL_RDMA_PACKET_BYTES 8192U /* including the head */
+#define SL_RDMA_REMOTE_SGES  8U    /* pieces of each of the two sorts in a packet */
 
 enum sl_rdma_packet_kind {
     SL_RDMA_FRAMES = 1,
@@ -36,20 +40,19 @@ enum sl_rdma_packet_kind {
 };
 
 enum sl_rdma_packet_flag {
-    SL_RDMA_STALLED =
-        1 << 0,           /* the sender has more to send than its credit: a larger window helps */
-    SL_RDMA_PING = 1 << 1 /* answer with a NOTE */
+    SL_RDMA_STALLED = 1 << 0, /* the sender has more to send than credit: a larger window helps */
+    SL_RDMA_PING = 1 << 1     /* answer with CREDIT_UPDATE */
 };
 
-/* kinds up to WRITTEN use credit, one each, and are counted; the others none. */
+/* Kinds up to WRITTEN are counted and use one credit each; the others are uncounted. */
 struct sl_rdma_packet {
-    uint32_t limit; /* the receiver of this may have sent so many counted packets in all */
-    uint32_t done;  /* LONG packets of the receiver of this whose payload has been read, in all */
+    uint32_t limit; /* counted packets that the receiver of this head may have sent in all */
+    uint32_t done;  /* LONG packets of the receiver of this head that were read, in all */
     uint8_t kind;
     uint8_t flags;
     uint8_t remote_sge_count,
         reply_buffer_count; /* at most SL_RDMA_REMOTE_SGES each; no piece is empty */
-    uint32_t frame_bytes;   /* FRAMES: of all, with the padding between them */
+    uint32_t frame_bytes;   /* FRAMES: all frames, with the padding between them */
 };
 
 /* Memory of the sender's process. */
@@ -59,22 +62,22 @@ struct sl_rdma_remote_sge {
     uint32_t bytes;
 };
 
-/* Why it was turned away: in `limit` of who turns away. */
+/* Why a connect request was rejected: in `limit` of the rejection. */
 enum sl_rdma_reason {
     SL_RDMA_NO_REASON = 0,
-    SL_RDMA_FULL = 1,        /* as many connections are open as may be (connections_max) */
-    SL_RDMA_DEVICE_FULL = 2, /* the device's queues have no room for another */
+    SL_RDMA_FULL = 1,        /* connections_max is reached */
+    SL_RDMA_DEVICE_FULL = 2, /* the queues of the device have no room for another connection */
     SL_RDMA_NO_MEMORY = 3,
     SL_RDMA_NO_TICKET = 4,
-    SL_RDMA_NOT_SANE = 5 /* the hello of who asked */
+    SL_RDMA_NOT_SANE = 5 /* the hello makes no sense */
 };
 
 /* With connect, accept, and reject. */
 struct sl_rdma_hello {
     uint32_t magic;
     uint16_t version;
-    uint16_t is_move; /* connect: `ticket` says which connection goes on here */
-    uint32_t limit;   /* as in a packet; not looked at when is_move */
+    uint16_t is_move; /* connect request: continues the connection of `ticket` */
+    uint32_t limit;   /* as in a packet; ignored if is_move */
     uint32_t reads;   /* RDMA reads that this side serves at a time */
     uint64_t ticket;
 };

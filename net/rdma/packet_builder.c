@@ -22,10 +22,9 @@ void sl_rdma_packet_builder_add(struct sl_rdma_packet_builder *builder, const ui
     builder->parts[builder->part_count++] = (struct sl_rdma_part){.at = at, .bytes = bytes};
 }
 
-/* ---- A packet's way into a work request -------------------------------------------------------
- */
+/* From packet to work request */
 
-/* Head and pieces. Returns their length. */
+/* Writes head and pieces. Returns their length. */
 static uint32_t write_front(struct sl_rdma_conn *conn, const struct sl_rdma_packet_builder *builder,
                             uint8_t *to)
 {
@@ -56,12 +55,12 @@ static void emit_inline(struct sl_rdma_send_batch *batch,
     }
 }
 
-/* Through a block, which holds the front and every part that is short or not registered; between
- * those the others are read from where they are. */
+/* A SEND through a block. The block holds head, pieces and all parts that are short or not
+ * registered; other parts are gathered from where they are. */
 struct gather {
     struct sl_rdma_send_batch *batch;
     struct sl_rdma_block *block;
-    uint32_t filled, given; /* of the block: written, and made a piece of the request */
+    uint32_t filled, given; /* bytes of the block: written, and added as SGEs */
     uint32_t remote_sges, limit;
 };
 
@@ -75,7 +74,8 @@ static void give_filled(struct gather *gather)
     }
 }
 
-/* One piece for the part, one for what is in the block before it, and one for what follows. */
+/* Needs up to 4 SGEs: the block's bytes so far, the part (2 at a chunk border), and the bytes
+ * that follow. */
 static bool give_part(struct gather *gather, const struct sl_rdma_part *part)
 {
     struct sl_rdma_local_sge spans[2];
@@ -141,10 +141,9 @@ bool sl_rdma_packet_builder_emit(struct sl_rdma_send_batch *batch,
     return true;
 }
 
-/* ---- From the queue ---------------------------------------------------------------------------
- */
+/* From the queue */
 
-/* A place in the queue. */
+/* A position in the queue. */
 struct cursor {
     uint32_t next, offset;
 };
@@ -156,8 +155,8 @@ static uint32_t payload_bytes_of(const uint8_t *head)
     return bytes;
 }
 
-/* The frame that begins there: all that is left of its entry, unless its header says that others
- * follow in the entry's head. */
+/* The frame at the cursor: all that is left of its entry, unless more frames follow in the
+ * entry's head. */
 static struct sl_rdma_view view_at(struct sl_rdma_send *send, const struct cursor *cursor)
 {
     struct sl_rdma_entry *entry = sl_rdma_entry_at(send, cursor->next);
@@ -185,7 +184,7 @@ static void step_over(struct cursor *cursor, const struct sl_rdma_view *view)
     }
 }
 
-/* Whether it was added. */
+/* False: the frame does not fit. */
 static bool add_frame(struct sl_rdma_conn *conn, struct sl_rdma_packet_builder *builder,
                       const struct sl_rdma_view *view)
 {
@@ -202,7 +201,7 @@ static bool add_frame(struct sl_rdma_conn *conn, struct sl_rdma_packet_builder *
     return true;
 }
 
-/* An answer in a packet is one that does not go to its landing. */
+/* A reply in a FRAMES packet uses up its request's reply buffer. */
 static void forget_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_view *view)
 {
     struct sl_frame header;
@@ -214,7 +213,7 @@ static void forget_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_
     }
 }
 
-/* The frames up to the cursor are in the packet that was made last. */
+/* The frames up to `to` are in the last packet. */
 static void advance(struct sl_rdma_send_batch *batch, const struct cursor *to, bool by_reference)
 {
     struct sl_rdma_send *send = batch->conn->send;

@@ -6,17 +6,17 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define SLAB_BYTES_MIN (64U << 10) /* where no more memory can be locked */
+#define SLAB_BYTES_MIN (64U << 10) /* last resort when locked memory is short */
 #define SLAB_BYTES     (256U << 10)
 #define SLAB_BYTES_MAX (2U << 20)
 #define BATCH          16U
-#define CQ_SLACK       256U /* completions of queue pairs that are no more */
+#define CQ_SLACK       256U /* completions of destroyed queue pairs */
 
 struct sl_rdma_slab {
     struct sl_rdma_slab *next;
     uint8_t *base;
     size_t bytes;
-    struct ibv_mr *mr; /* NULL: given back, with the device */
+    struct ibv_mr *mr; /* NULL: deregistered, the device is gone */
     uint32_t block_count;
     struct sl_rdma_block blocks[];
 };
@@ -43,8 +43,7 @@ static struct sl_rdma_block *pop_free(struct sl_rdma_pool *pool, enum sl_rdma_bl
     return block;
 }
 
-/* ---- Slabs ------------------------------------------------------------------------------------
- */
+/* Slabs */
 
 static int access_of(enum sl_rdma_block_kind kind)
 {
@@ -87,8 +86,8 @@ static struct sl_rdma_slab *slab_open(struct sl_rdma_nic *nic, enum sl_rdma_bloc
     return slab;
 }
 
-/* Each slab is as large as all before it together, within bounds: whoever has few connections locks
- * little memory. */
+/* Each slab is as large as all slabs before it, within bounds: few connections lock little
+ * memory. */
 static size_t next_slab_bytes(const struct sl_rdma_pool *pool, enum sl_rdma_block_kind kind)
 {
     size_t bytes = SLAB_BYTES;
@@ -98,7 +97,7 @@ static size_t next_slab_bytes(const struct sl_rdma_pool *pool, enum sl_rdma_bloc
     return bytes;
 }
 
-/* What could not be had a moment ago cannot be now: asking the system takes long. */
+/* Skips sizes that were refused in this round: asking the kernel is slow. */
 static bool grow(struct sl_rdma_nic *nic, enum sl_rdma_block_kind kind, bool at_all_costs)
 {
     struct sl_rdma_pool *pool = &nic->pool;
@@ -153,10 +152,9 @@ void sl_rdma_pool_unpin(struct sl_rdma_nic *nic)
     }
 }
 
-/* ---- Posting ----------------------------------------------------------------------------------
- */
+/* Posting */
 
-/* On the stack, and not cleared. */
+/* On the stack, not cleared. */
 struct batch {
     struct ibv_recv_wr requests[BATCH];
     struct ibv_sge remote_sges[BATCH];
@@ -177,7 +175,7 @@ static void batch_add(struct batch *batch, struct sl_rdma_block *block)
     }
 }
 
-/* Blocks that the device refuses are free again: the device is about to fail. */
+/* Blocks that the device refuses become free: the device is about to fail. */
 static void batch_post(struct sl_rdma_nic *nic, struct batch *batch)
 {
     if (batch->count == 0) {
@@ -241,8 +239,7 @@ void sl_rdma_pool_refill(struct sl_rdma_nic *nic)
     }
 }
 
-/* ---- Promises ---------------------------------------------------------------------------------
- */
+/* Reservations */
 
 static bool grow_completion_queue(struct sl_rdma_nic *nic, uint32_t needed)
 {
@@ -261,7 +258,7 @@ static bool grow_completion_queue(struct sl_rdma_nic *nic, uint32_t needed)
     return nic->cq_entries >= needed;
 }
 
-/* Every work request outstanding may complete, those in error although they are not signalled. */
+/* Every outstanding work request may complete: after an error unsignalled ones do, too. */
 static bool reserve_completions(struct sl_rdma_nic *nic, uint32_t promised)
 {
     uint32_t needed = promised + CQ_SLACK;
@@ -333,8 +330,7 @@ void sl_rdma_pool_release(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn)
     conn->reserved = 0;
 }
 
-/* ---- Blocks -----------------------------------------------------------------------------------
- */
+/* Blocks */
 
 struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_nic *nic, enum sl_rdma_block_kind kind)
 {
@@ -380,7 +376,7 @@ void sl_rdma_pool_put(struct sl_rdma_block *block)
         struct sl_rdma *rdma = block->nic->rdma;
         push_free(pool, block);
         if (block->kind == SL_RDMA_BLOCK_STAGING && rdma->ready != NULL) {
-            rdma->awake = true; /* one of those may wait for it */
+            rdma->awake = true; /* a waiting connection may need it */
         }
         return;
     }

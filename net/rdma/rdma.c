@@ -14,7 +14,7 @@
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define CLOSE_WAIT_NS   (100 * SL_CLOCK_NS_PER_MS)
 #define WATCHED_A_TURN  16
-#define ACKS_AT_ONCE    64U /* completion events, each a lock in libibverbs */
+#define ACKS_AT_ONCE    64U /* completion events; each acknowledgement takes a lock in libibverbs */
 
 bool sl_rdma_may_log(struct sl_rdma *rdma)
 {
@@ -31,8 +31,7 @@ bool sl_rdma_may_log(struct sl_rdma *rdma)
     return true;
 }
 
-/* ---- What wakes the reactor -------------------------------------------------------------------
- * One submission watches all descriptors; it is renewed whenever it has told of some. */
+/* Wake-ups: one poll request on the ring watches epoll_fd, and is renewed after each event. */
 
 int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what)
 {
@@ -92,8 +91,7 @@ static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flag
     watch(rdma);
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
+/* Open and close */
 
 static int find_library(const struct sl_transport_options *options,
                         const struct sl_rdma_library **out)
@@ -189,8 +187,7 @@ static void rdma_close(struct sl_transport **transport)
     *transport = NULL;
 }
 
-/* ---- Completions ------------------------------------------------------------------------------
- */
+/* Completions */
 
 static int err_of(enum ibv_wc_status status)
 {
@@ -208,7 +205,7 @@ static int err_of(enum ibv_wc_status status)
     }
 }
 
-/* What fails because the connection is over already says nothing new. */
+/* Errors after the end of a connection say nothing new. */
 static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 {
     if (conn->phase == SL_RDMA_ENDED || conn->is_suspected) {
@@ -243,7 +240,7 @@ static void take_packet(struct sl_rdma_nic *nic, const struct ibv_wc *wc)
     }
     conn->heard = true;
     if (conn->phase == SL_RDMA_ACCEPTING) {
-        sl_rdma_conn_established(conn); /* rdma_cm will say so too */
+        sl_rdma_conn_established(conn); /* rdma_cm reports ESTABLISHED later */
     }
     switch (conn->phase) {
     case SL_RDMA_LIVE:
@@ -277,7 +274,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
         fail(conn, wc->status);
     }
     if (failed && conn->phase != SL_RDMA_ENDED) {
-        return; /* it will be, and nothing of this is reported as done before */
+        return; /* the connection ends: nothing is reported as sent */
     }
     if (!failed && (wc->wr_id >> 38 & 3) == SL_RDMA_WR_READ) {
         sl_rdma_receive_read_done(conn, number);
@@ -289,8 +286,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
     }
 }
 
-/* ---- The turn ---------------------------------------------------------------------------------
- */
+/* The turn */
 
 static void fetch(struct sl_rdma_nic *nic)
 {
@@ -299,8 +295,8 @@ static void fetch(struct sl_rdma_nic *nic)
     nic->seen_count = count > 0 ? (uint32_t)count : 0;
 }
 
-/* What a connection had received when its end was seen has been looked at once `empties` has moved
- * on. */
+/* `empties` advances when the queue was found empty: all completions from before the end of a
+ * connection are handled then. */
 static uint32_t poll_nic(struct sl_rdma_nic *nic, uint32_t budget)
 {
     uint32_t work = 0;
@@ -373,8 +369,7 @@ static void rdma_flush(struct sl_transport *transport)
     }
 }
 
-/* Completions that come before the queue is armed do not wake anybody: it is looked at once more.
- */
+/* A completion that came before arming wakes nobody: poll once more. */
 static bool arm_nic(struct sl_rdma_nic *nic)
 {
     if (nic->seen_next < nic->seen_count) {

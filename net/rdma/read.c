@@ -1,6 +1,5 @@
-/* Payloads that are read from where the peer has them. That a push is read by its receiver, instead
- * of written by its sender into space that it was granted, is decided here and in long.c and
- * nowhere else. */
+/* RDMA reads of long payloads. Only this file and long_message.c decide that the receiver reads
+ * a push, instead of the sender writing it to granted memory. */
 #include <string.h>
 
 #include "core/bytes.h"
@@ -8,15 +7,14 @@
 #include "net/rdma/send.h"
 
 #define REQUESTS_MAX                                                                               \
-    (2 * SL_RDMA_REMOTE_SGES) /* of one payload: pieces of the peer's, spans of ours               \
-                               */
+    (2 * SL_RDMA_REMOTE_SGES) /* per payload: pieces of the peer, spans of this side */
 
 static bool is_short(const struct sl_rdma_item *item)
 {
     return item->frame.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES;
 }
 
-/* A range of the part of the payload that lies in the pieces. */
+/* A range of the payload bytes in the pieces. */
 struct range {
     uint32_t from, bytes;
 };
@@ -30,7 +28,7 @@ static void add_read(struct sl_rdma_send_batch *batch, const struct sl_rdma_remo
     sl_rdma_send_batch_add_piece(batch, to->at, bytes, to->local_key);
 }
 
-/* From the peer's pieces to the spans, which together are as long as the range. */
+/* Reads the range from the peer's pieces to the spans, which have the same total length. */
 static void add_reads(struct sl_rdma_send_batch *batch, const struct sl_rdma_item *item,
                       struct range range, const struct sl_rdma_local_sge *spans)
 {
@@ -63,7 +61,7 @@ static void add_reads(struct sl_rdma_send_batch *batch, const struct sl_rdma_ite
     }
 }
 
-/* False: not now. */
+/* False: retry later. */
 static bool post_reads(struct sl_rdma_conn *conn, struct sl_rdma_item *item, struct range range,
                        const struct sl_rdma_local_sge *spans)
 {
@@ -82,8 +80,7 @@ static bool post_reads(struct sl_rdma_conn *conn, struct sl_rdma_item *item, str
     return sl_rdma_send_batch_post(&batch);
 }
 
-/* ---- Short payloads ---------------------------------------------------------------------------
- */
+/* Short payloads */
 
 static bool has_reads_left(const struct sl_rdma_conn *conn)
 {
@@ -113,7 +110,7 @@ static void begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
         bool awake = conn->rdma->awake;
         item->staging = NULL;
         sl_rdma_pool_put(staging);
-        conn->rdma->awake = awake; /* nobody has waited for this one */
+        conn->rdma->awake = awake; /* nobody waits for this block */
     }
 }
 
@@ -121,7 +118,7 @@ void sl_rdma_read_ahead(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_receive *receive = conn->receive;
     if (conn->base.accepted && !receive->stayed) {
-        return; /* it may be handed over with the next frame */
+        return; /* the next frame may migrate the connection */
     }
     for (uint32_t i = receive->head; i != receive->tail && has_reads_left(conn); i++) {
         struct sl_rdma_item *item = sl_rdma_item_at(receive, i);
@@ -135,8 +132,7 @@ void sl_rdma_read_ahead(struct sl_rdma_conn *conn)
     }
 }
 
-/* ---- Payloads that go to a sink ---------------------------------------------------------------
- */
+/* Payloads with a sink */
 
 static bool name_sink(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
@@ -165,7 +161,7 @@ static void find_keys(struct sl_rdma_conn *conn, const struct sl_rdma_item *item
     }
 }
 
-/* Memory that is not registered: block by block. */
+/* An unregistered sink: block by block. */
 static void begin_block(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
     struct sl_rdma_receive *receive = conn->receive;
@@ -215,8 +211,7 @@ bool sl_rdma_read_next(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     return item->state == SL_RDMA_ITEM_READ;
 }
 
-/* ---- What has been read -----------------------------------------------------------------------
- */
+/* Completed reads */
 
 static void drop_staging(struct sl_rdma_item *item)
 {
@@ -226,7 +221,7 @@ static void drop_staging(struct sl_rdma_item *item)
     }
 }
 
-/* Of a sink: whether all is there now. */
+/* True: the payload is complete. */
 static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
     struct sl_rdma_receive *receive = conn->receive;

@@ -6,7 +6,7 @@
 #include "net/rdma/receive.h"
 #include "net/rdma/send.h"
 
-/* The token of a message whose payload lies where the caller wants it: nothing to give back. */
+/* Token of a message in the caller's memory: nothing to release. */
 static const char nothing;
 #define NOTHING ((void *)(uintptr_t)&nothing)
 
@@ -25,10 +25,9 @@ bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn)
     return conn->receive->head == conn->receive->tail;
 }
 
-/* ---- Blocks -----------------------------------------------------------------------------------
- */
+/* Blocks */
 
-/* Hand-overs are rare, and what came before them may be more than the pool has blocks for. */
+/* Heap memory: migrations are rare, and their packets may exceed the pool. */
 static struct sl_rdma_block *get_copy(struct sl_rdma_nic *nic)
 {
     size_t before = (sizeof(struct sl_rdma_block) + 63) & ~(size_t)63;
@@ -60,8 +59,7 @@ void sl_rdma_receive_free_copies(struct sl_rdma *rdma)
     }
 }
 
-/* The last reference gives back the credit that the packet has used, on the connection that it came
- * by, if that still is the same. */
+/* The last reference returns the packet's credit, if its connection still exists. */
 static void put_block(struct sl_rdma_block *block)
 {
     if (--block->refs > 0) {
@@ -102,7 +100,7 @@ static void put_orphans(struct sl_rdma_receive *receive)
     }
 }
 
-/* The device reads no more. */
+/* The device no longer reads. */
 void sl_rdma_receive_close(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_receive *receive = conn->receive;
@@ -120,8 +118,7 @@ void sl_rdma_receive_close(struct sl_rdma_conn *conn)
     conn->receive = NULL;
 }
 
-/* ---- Delivery ---------------------------------------------------------------------------------
- */
+/* Delivery */
 
 static bool readable(const struct sl_rdma_conn *conn)
 {
@@ -148,12 +145,12 @@ static int decode(const uint8_t *header, struct sl_frame *out)
     }
     int err = sl_frame_decode(header, out);
     if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        return 0; /* so that the layer above can answer in words */
+        return 0; /* the upper layer can answer with an error text */
     }
     return err;
 }
 
-/* The next frame of a packet, whose payload is returned; NULL: it is none, and the connection has
+/* Decodes the next frame of a packet and returns its payload. NULL: invalid, the connection has
  * ended. */
 static const uint8_t *next_frame(struct sl_rdma_conn *conn, struct sl_bytes *cursor,
                                  struct sl_frame *frame)
@@ -191,8 +188,7 @@ static struct sl_rdma_item take_item(struct sl_rdma_conn *conn)
     return *sl_rdma_item_at(conn->receive, conn->receive->head++);
 }
 
-/* ---- To the next owner ------------------------------------------------------------------------
- */
+/* To the next owner */
 
 static void pass_on(struct sl_rdma_conn *conn, struct sl_rdma_block *block, const uint8_t *packet,
                     uint32_t bytes)
@@ -202,7 +198,7 @@ static void pass_on(struct sl_rdma_conn *conn, struct sl_rdma_block *block, cons
     sl_rdma_move_packet(conn, packet, bytes);
 }
 
-/* The frames of a packet that were not delivered before the connection was handed over. */
+/* Frames of a packet that were not delivered before the connection migrated. */
 static void pass_on_tail(struct sl_rdma_conn *conn, struct sl_rdma_block *block,
                          const struct sl_bytes *tail)
 {
@@ -232,8 +228,7 @@ static void pass_on_items(struct sl_rdma_conn *conn)
     receive->reading = 0;
 }
 
-/* ---- Item by item: each returns whether it is done with ---------------------------------------
- */
+/* One item each; true: the item is done. */
 
 static bool deliver_frames(struct sl_rdma_conn *conn)
 {
@@ -285,7 +280,7 @@ static bool deliver_long(struct sl_rdma_conn *conn)
     return true;
 }
 
-/* The peer has written it to where we said; the layer above may want it elsewhere. */
+/* The peer has written the payload to the reply buffer. `sink` may name another place. */
 static bool deliver_written(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_item *at = sl_rdma_item_at(conn->receive, conn->receive->head);
@@ -314,7 +309,7 @@ static bool deliver_written(struct sl_rdma_conn *conn)
     return true;
 }
 
-/* After disconnect nothing is delivered; the peer hears all the same that it was dealt with. */
+/* After disconnect items are dropped, but counted as done for the peer. */
 static bool drop_item(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_item *at = sl_rdma_item_at(conn->receive, conn->receive->head);
@@ -359,10 +354,9 @@ bool sl_rdma_receive_visit(struct sl_rdma_conn *conn)
     return work;
 }
 
-/* ---- What came --------------------------------------------------------------------------------
- */
+/* Arriving packets */
 
-/* Sum of the pieces' bytes; false: some are empty, or they are longer than any frame. */
+/* Adds up the pieces. False: a piece is empty, or the packet is too short. */
 static bool add_up(struct sl_bytes *cursor, uint32_t count, uint64_t *bytes)
 {
     bool good = true;
@@ -376,7 +370,7 @@ static bool add_up(struct sl_bytes *cursor, uint32_t count, uint64_t *bytes)
     return good && !cursor->bad;
 }
 
-/* What a packet of one frame must be. Errors: PROTOCOL, as decode. */
+/* Checks a packet of one frame. Errors: PROTOCOL, or those of decode. */
 static int check_single(struct sl_rdma_item *item)
 {
     const struct sl_rdma_packet *head = &item->head;
@@ -418,7 +412,7 @@ static bool has_right_counts(const struct sl_rdma_packet *head)
     case SL_RDMA_CREDIT_UPDATE:
     case SL_RDMA_FIN:
         return !remote_sges && !reply_buffer && head->frame_bytes == 0;
-    default: /* MOVED is for who leaves, and does not get as far as this */
+    default: /* MOVED is handled by move.c */
         return false;
     }
 }
@@ -484,7 +478,7 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
     block->conn = conn;
     block->conn_serial = conn->serial;
     if (conn->fin_received) {
-        put_block(block); /* nobody sends anything behind that */
+        put_block(block); /* FIN was the last packet */
         return;
     }
     int err = check(&item);

@@ -1,39 +1,40 @@
-/* What receive.c and read.c share. Owner reactor. */
+/* Shared by receive.c and read.c. Owner reactor. */
 #ifndef SL_NET_RDMA_RECEIVE_H
 #define SL_NET_RDMA_RECEIVE_H
 
 #include "net/rdma/internal.h"
 
 enum sl_rdma_item_state {
-    SL_RDMA_ITEM_WAITS,   /* LONG: no read was posted; all others stay so */
+    SL_RDMA_ITEM_WAITS,   /* LONG: no read is posted; packets of other kinds keep this state */
     SL_RDMA_ITEM_READING, /* the device reads */
-    SL_RDMA_ITEM_READ     /* all of the payload is there */
+    SL_RDMA_ITEM_READ     /* the payload is complete */
 };
 
-/* A packet whose frames were not delivered yet. */
+/* A packet with undelivered frames. */
 struct sl_rdma_item {
-    struct sl_rdma_block *block; /* it lies in */
+    struct sl_rdma_block *block; /* holds the packet */
     uint32_t bytes;
     struct sl_rdma_packet head;
-    struct sl_frame frame; /* all but FRAMES */
+    struct sl_frame frame; /* of all kinds but FRAMES */
     enum sl_rdma_item_state state;
-    uint32_t read_end;             /* READING: the work request that ends it */
-    struct sl_rdma_block *staging; /* LONG: for a short payload; or on its way to the sink */
+    uint32_t read_end;             /* READING: number of the last read */
+    struct sl_rdma_block *staging; /* LONG: a short payload; or bytes to be copied to the sink */
 };
 
 struct sl_rdma_receive {
-    uint32_t head, tail; /* of the items */
-    uint32_t reading;    /* items in this state */
-    bool stayed;         /* a frame was delivered, and the connection was not handed over */
-    /* Of the item at the head, if its payload goes to a sink. */
-    uint8_t *sink;            /* NULL: not named yet */
-    bool has_keys;            /* its keys were asked for */
-    uint32_t have;            /* bytes of the payload that are there, or on their way */
-    uint32_t in_hand;         /* of them in staging, to be copied to the sink */
-    uint32_t local_sge_count; /* 0, has_keys: there are no keys; read by way of staging blocks */
+    uint32_t head, tail; /* of items */
+    uint32_t reading;    /* items in state READING */
+    bool stayed; /* accepted connection: its first frame was delivered without a migration */
+    /* The item at the head, if its payload goes to a sink. */
+    uint8_t *sink;            /* NULL: not asked yet */
+    bool has_keys;            /* keys of the sink were looked up */
+    uint32_t have;            /* payload bytes that have arrived, or are being read */
+    uint32_t in_hand;         /* of these in staging, to be copied to the sink */
+    uint32_t local_sge_count; /* 0 with has_keys: the sink is not registered, read through staging
+                                 blocks */
     struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
-    struct sl_rdma_block *orphans; /* that are read into for nobody any more */
-    uint32_t orphans_end;          /* until so many work requests are completed */
+    struct sl_rdma_block *orphans; /* blocks of abandoned reads */
+    uint32_t orphans_end;          /* value of sends_completed that frees them */
     struct sl_rdma_item items[SL_RDMA_WINDOW_MAX];
 };
 
@@ -42,10 +43,9 @@ static inline struct sl_rdma_item *sl_rdma_item_at(struct sl_rdma_receive *recei
     return &receive->items[index % SL_RDMA_WINDOW_MAX];
 }
 
-/* ---- receive.c --------------------------------------------------------------------------------
- */
+/* receive.c */
 
-/* Where frames begin in the packet of an item, behind its pieces. */
+/* The frames of an item's packet, behind its pieces. */
 static inline const uint8_t *sl_rdma_item_frames(const struct sl_rdma_item *item)
 {
     return item->block->at + sizeof(struct sl_rdma_packet) +
@@ -53,22 +53,21 @@ static inline const uint8_t *sl_rdma_item_frames(const struct sl_rdma_item *item
                (item->head.remote_sge_count + item->head.reply_buffer_count);
 }
 
-/* Of the payload, how many came with the packet. */
+/* Payload bytes that came with the packet. */
 static inline uint32_t sl_rdma_item_prefix(const struct sl_rdma_item *item)
 {
     return item->head.frame_bytes - SL_FRAME_HEADER_BYTES;
 }
 
-/* ---- read.c -----------------------------------------------------------------------------------
- */
+/* read.c */
 
-/* The payload of a LONG packet that is to be delivered next: goes on with it. True: it is READ. */
+/* Reads the payload of the LONG packet at the head. True: it is complete. */
 bool sl_rdma_read_next(struct sl_rdma_conn *conn, struct sl_rdma_item *item);
 
-/* Begins to read short payloads of packets further behind, as far as that is possible now. */
+/* Starts reading short payloads of later packets, as far as reads and blocks allow. */
 void sl_rdma_read_ahead(struct sl_rdma_conn *conn);
 
-/* Gives up what the item holds beside its packet. False: the device still writes there. */
+/* Frees what the item holds besides its packet. False: the device still writes there. */
 bool sl_rdma_read_drop(struct sl_rdma_conn *conn, struct sl_rdma_item *item);
 
 #endif

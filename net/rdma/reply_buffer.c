@@ -2,19 +2,20 @@
 
 #include "net/rdma/send.h"
 
-/* Requests are numbered one by one, and a connection has far fewer than SL_RDMA_REPLY_BUFFERS of
- * them unanswered: each has the place of its number. One whose place is taken goes without. */
+/* Request ids ascend by one, and far fewer than SL_RDMA_REPLY_BUFFERS requests of a connection
+ * are unanswered: the slot of a request is its id modulo that number. A request whose slot is
+ * taken goes without a reply buffer. */
 
-#define SPANS_MAX 4U /* a landing is as long as a frame at most: this is ample */
+#define SPANS_MAX 4U /* ample: a reply buffer is at most one frame long */
 
-/* Of a request of ours: the peer may write there until it has answered. */
+/* A request of this side: the peer may write there until it answers. */
 struct lent {
     uint64_t request_id;
     void *at; /* NULL: free */
     uint32_t bytes;
 };
 
-/* Of a request of the peer's. */
+/* A request of the peer. */
 struct remembered {
     uint64_t request_id;
     uint64_t bytes;
@@ -28,7 +29,7 @@ struct sl_rdma_reply_buffers {
     struct remembered remembered[SL_RDMA_REPLY_BUFFERS];
 };
 
-/* Most of it is never touched. */
+/* Allocated at first use; most pages are never touched. */
 static struct sl_rdma_reply_buffers *get_reply_buffers(struct sl_rdma_conn *conn)
 {
     if (conn->send->reply_buffers == NULL) {
@@ -37,8 +38,7 @@ static struct sl_rdma_reply_buffers *get_reply_buffers(struct sl_rdma_conn *conn
     return conn->send->reply_buffers;
 }
 
-/* ---- Ours -------------------------------------------------------------------------------------
- */
+/* Requests of this side */
 
 static struct lent *find_lent(const struct sl_rdma_conn *conn, uint64_t request_id)
 {
@@ -98,8 +98,7 @@ void *sl_rdma_send_reply_buffer(const struct sl_rdma_conn *conn, uint64_t reques
     return lent->at;
 }
 
-/* ---- The peer's -------------------------------------------------------------------------------
- */
+/* Requests of the peer */
 
 static struct remembered *find_remembered(const struct sl_rdma_conn *conn, uint64_t request_id)
 {

@@ -10,7 +10,8 @@ int sl_rdma_send_open(struct sl_rdma_conn *conn)
     if (send == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    memset(send, 0, offsetof(struct sl_rdma_send, flights)); /* the rest as it is used */
+    memset(send, 0,
+           offsetof(struct sl_rdma_send, flights)); /* flights and queue are written before use */
     conn->send = send;
     return 0;
 }
@@ -59,8 +60,7 @@ uint32_t sl_rdma_send_burst(struct sl_conn *base, const struct sl_transport_fram
     return taken;
 }
 
-/* ---- What was sent ----------------------------------------------------------------------------
- */
+/* Sent frames */
 
 static bool is_sent(struct sl_rdma_conn *conn, uint32_t index)
 {
@@ -71,7 +71,7 @@ static bool is_sent(struct sl_rdma_conn *conn, uint32_t index)
            (!entry->waits_peer || (int32_t)(conn->longs_done - entry->peer_due) >= 0);
 }
 
-/* The end of the run that begins at the head, when all of it was sent; else the head. */
+/* End of the run at the head if all of it is sent; else the head. */
 static uint32_t sent_run(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
@@ -96,11 +96,11 @@ static void take_out(struct sl_rdma_conn *conn, uint32_t end)
         sl_rdma_long_drop(sl_rdma_entry_at(send, send->head++));
     }
     if (send->head == send->tail) {
-        send->head = send->next = send->tail = 0; /* the same memory again, while it is warm */
+        send->head = send->next = send->tail = 0; /* reuse warm memory */
     }
 }
 
-/* The upcall may queue more, and may disconnect. */
+/* The upcall may queue frames, or disconnect. */
 static void report_sent(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
@@ -138,7 +138,7 @@ void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
     struct sl_rdma_send *send = conn->send;
     uint32_t newly = (number - link->sends_completed) & 0xfffff;
     if (newly > link->sends_posted - link->sends_completed) {
-        return; /* one that came before says the same */
+        return; /* a later completion covered this one */
     }
     link->sends_completed += newly;
     while (send->flight_head != send->flight_tail) {
@@ -157,10 +157,9 @@ void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
     }
 }
 
-/* ---- What goes out ----------------------------------------------------------------------------
- */
+/* Sending */
 
-/* NOTE, BYE, and so on. False: no room. */
+/* CREDIT_UPDATE, MOVE, MOVED, FIN. False: no room. */
 static bool add_uncounted(struct sl_rdma_send_batch *batch, enum sl_rdma_packet_kind kind,
                           uint8_t flags, const void *body, uint32_t bytes)
 {

@@ -56,8 +56,8 @@ void sl_rdma_send_batch_keep_block(struct sl_rdma_send_batch *batch, struct sl_r
     batch->wants_signal = true;
 }
 
-/* Which of them report their completion: those that fall due by their number, so that the queue
- * never fills with requests of which nothing is heard; and the last, if something waits for it. */
+/* Signals every SL_RDMA_SIGNAL_EVERYth request, so that the send queue cannot fill with
+ * unsignalled ones, and the last one if something waits for it. */
 static void link_requests(struct sl_rdma_send_batch *batch)
 {
     struct sl_rdma_send *send = batch->conn->send;
