@@ -296,7 +296,7 @@ SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_sta
  * memory or RDMA the buffer is ordinary memory. bytes: at least 1. The buffer is page-aligned,
  * zeroed, and owned by the client until freed.
  *
- * If a step pulled into such a buffer, or over RDMA into any memory, times out, the server may
+ * If a step pulled into such a buffer times out, the server may
  * still be writing the reply. The step then fails only when no peer writes to the memory any more:
  * 50 ms after its deadline the client disconnects from a server that has not replied. If a server
  * on this machine does not notice within another 100 ms, the client replaces the pages of the
