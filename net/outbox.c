@@ -419,7 +419,7 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
         .reply_buffer_bytes = outbox->reply_buffer_bytes,
         .frame_count = 1,
     };
-    sl_outbox_set_landing(outbox, NULL, 0);
+    sl_outbox_set_reply_buffer(outbox, NULL, 0);
     send_waiting(conn, queue, waiting);
 }
 

@@ -87,8 +87,8 @@ uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes);
 
 /* Sets the reply buffer (struct sl_transport_frame) of the frame committed next. For connections
  * with SL_TRANSPORT_DIRECT_REPLIES. */
-static inline void sl_outbox_set_landing(struct sl_outbox *outbox, void *reply_buffer,
-                                         uint32_t reply_buffer_bytes)
+static inline void sl_outbox_set_reply_buffer(struct sl_outbox *outbox, void *reply_buffer,
+                                              uint32_t reply_buffer_bytes)
 {
     outbox->reply_buffer = reply_buffer;
     outbox->reply_buffer_bytes = reply_buffer_bytes;

@@ -93,6 +93,14 @@ VARIABLE_TABLE = "config/variables.c"
 VARIABLE_FOLDERS = ("config", "core", "kv", "net", "ps", "reactor", "tools", "worker")
 VARIABLE = re.compile(r'"((?:STARLING|NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR")(\w+)"\)')
+# Identifiers of words that docs/glossary.md has replaced, and what to say instead.
+RETIRED = {
+    r"(sl|SL)_(image|cut)_": "snapshot", r"sl_seat_": "leader", r"sl_ledger_": "coordinator_log",
+    r"sl_aside_|SL_ASIDE_": "offload", r"sl_hub_|SL_HUB_": "client_io", r"sl_link_|SL_LINK_": "shard_conn",
+    r"sl_\w+_store_(find|apply|create)": "table", r"sl_rdma_rail_": "nic", r"sl_dpdk_(side|flights?|seen|train)_": "netif, "
+    "sent_packets, received_packets, bundle", r"\w*_landings?\b": "reply_buffer", r"\w*_obstacle\b": "last_error",
+    r"\w+_(hands_over|hand_over)\b": "migrate, or switch_over of a primary", r"\w*_in_step\b": "in_sync",
+}
 FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
 FILE_LINES_MAX = 800
@@ -178,6 +186,14 @@ def check_patterns(path, text, code):
                 yield number, what
 
 
+def check_words(path, code):
+    for number, line in enumerate(code.split("\n"), 1):
+        for pattern, instead in RETIRED.items():
+            match = re.search(rf"\b({pattern})", line)
+            if match:
+                yield number, f"{match.group()}: a retired word (docs/glossary.md); say {instead}"
+
+
 def check_functions(path, code):
     for name, is_static, first, last, body in functions(code):
         length = last - first + 1
@@ -213,6 +229,7 @@ def check_file(path, text):
     yield from check_includes(path, text)
     yield from check_patterns(path, text, code)
     yield from check_functions(path, code)
+    yield from check_words(path, code)
     yield from check_variables(path, text, KNOWN_VARIABLES)
 
 
@@ -254,6 +271,8 @@ def self_test():
         ("ps/shard/shard.c", "int other_name(void)\n{\n}\n"),
         ("ps/shard/shard.c", "static int f(void)\n{\n" + long_body + "\n}\n"),
         ("ps/shard/shard.c", "typedef struct x y;\n"),
+        ("ps/shard/shard.c", "    struct sl_image_block *block;\n"),
+        ("worker/step.c", "    bool is_in_step;\n"),
         ("ps/shard/shard.c", "/* TODO */\n"),
         ("ps/shard/shard.c", "\n" * (FILE_LINES_MAX + 1)),
     ]

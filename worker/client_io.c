@@ -59,7 +59,7 @@ int sl_client_io_transport(struct sl_client_io *io, enum sl_endpoint_scheme sche
     return 0;
 }
 
-const char *sl_client_io_obstacle(enum sl_endpoint_scheme scheme, int err)
+const char *sl_client_io_last_error(enum sl_endpoint_scheme scheme, int err)
 {
     const char *missing = err == SL_ERR_UNSUPPORTED ? sl_builtin_missing(scheme) : NULL;
     return missing != NULL ? missing : sl_err_name(err);
@@ -73,7 +73,7 @@ static void say_missing(struct sl_client_io *io, enum sl_endpoint_scheme scheme,
         io->has_said_missing[scheme] = true;
         sl_log_write(scheme == SL_ENDPOINT_RDMA ? SL_LOG_INFO : SL_LOG_WARN,
                      "client: not %s %s: %s; over TCP", is_shm ? "through" : "over",
-                     sl_endpoint_scheme_name(scheme), sl_client_io_obstacle(scheme, err));
+                     sl_endpoint_scheme_name(scheme), sl_client_io_last_error(scheme, err));
     }
 }
 

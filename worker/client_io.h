@@ -191,7 +191,7 @@ struct sl_transport *sl_client_io_near_transport(struct sl_client_io *io,
                                                  enum sl_endpoint_scheme scheme);
 
 /* Returns why opening the transport of the scheme failed with err. Static storage. */
-const char *sl_client_io_obstacle(enum sl_endpoint_scheme scheme, int err);
+const char *sl_client_io_last_error(enum sl_endpoint_scheme scheme, int err);
 
 /* Returns the outbox of a scheme whose transport is open. */
 struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_scheme scheme);

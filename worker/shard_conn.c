@@ -79,7 +79,7 @@ static bool may_land(const struct sl_shard_conn *conn, const struct sl_request *
 static void ask_to_land(struct sl_shard_conn *conn, struct sl_request *request)
 {
     request->is_reply_buffer = true;
-    sl_outbox_set_landing(conn->outbox, request->reply_buffer, (uint32_t)request->reply_bytes);
+    sl_outbox_set_reply_buffer(conn->outbox, request->reply_buffer, (uint32_t)request->reply_bytes);
 }
 
 /* Reserves a receive buffer for a long direct reply that must be scattered: otherwise the reply
@@ -92,7 +92,7 @@ static void *take_stage(struct sl_shard_conn *conn, const struct sl_request *req
         return NULL;
     }
     void *stage = sl_pool_get(buffers);
-    sl_outbox_set_landing(conn->outbox, stage, (uint32_t)request->reply_bytes);
+    sl_outbox_set_reply_buffer(conn->outbox, stage, (uint32_t)request->reply_bytes);
     return stage;
 }
 

@@ -142,7 +142,7 @@ static inline bool sl_shard_conn_is_down(const struct sl_shard_conn *conn)
 
 /* Returns why nothing is sent at the moment; "" if requests are sent. Valid until the state
  * changes. */
-const char *sl_shard_conn_obstacle(const struct sl_shard_conn *conn);
+const char *sl_shard_conn_last_error(const struct sl_shard_conn *conn);
 
 /* shard_conn.c */
 

@@ -99,7 +99,7 @@ void sl_shard_conn_set_name(struct sl_shard_conn *conn)
     snprintf(conn->name, sizeof conn->name, "%s (%s)", conn->peer_name, text);
 }
 
-const char *sl_shard_conn_obstacle(const struct sl_shard_conn *conn)
+const char *sl_shard_conn_last_error(const struct sl_shard_conn *conn)
 {
     switch (conn->state) {
     case SL_SHARD_CONN_OPEN:
@@ -366,7 +366,7 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
     if (err != 0) {
         conn->state = SL_SHARD_CONN_CLOSED;
         snprintf(conn->reason, sizeof conn->reason, "cannot connect: %s",
-                 sl_client_io_obstacle(conn->place.endpoint.scheme, err));
+                 sl_client_io_last_error(conn->place.endpoint.scheme, err));
         sl_control_op_fail(op, err, "%s: %s", conn->name, conn->reason);
         opened(conn);
     }

@@ -188,7 +188,7 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     const struct sl_shard_conn *culprit = culprit_of(substep);
     substep->left++;
     substep->io->stats.failures++;
-    fail_late(substep, culprit, ": not connected: ", sl_shard_conn_obstacle(culprit));
+    fail_late(substep, culprit, ": not connected: ", sl_shard_conn_last_error(culprit));
     if (is_worth_waiting(substep)) {
         substep->timer.run = expire_at_last;
         sl_timer_arm(sl_reactor_timers(substep->io->reactor), &substep->timer, now_ns + LANDING_NS);

@@ -52,9 +52,9 @@ static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
     }
 }
 
-static struct sl_dpdk_flight_events events_of(struct heard *heard)
+static struct sl_dpdk_sent_packet_events events_of(struct heard *heard)
 {
-    return (struct sl_dpdk_flight_events){.came = on_came, .lost = on_lost, .ctx = heard};
+    return (struct sl_dpdk_sent_packet_events){.came = on_came, .lost = on_lost, .ctx = heard};
 }
 
 static void note_lost(const struct heard *heard, uint64_t now_ns)
@@ -76,7 +76,7 @@ bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_p
     struct sl_dpdk_sending *send = conn->send;
     const struct sl_dpdk_header *header = &parsed->header;
     struct heard heard = {.conn = conn};
-    struct sl_dpdk_flight_events events = events_of(&heard);
+    struct sl_dpdk_sent_packet_events events = events_of(&heard);
     uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
     if (!sl_dpdk_sent_packets_acknowledged(&conn->sent_packets, header->acknowledged, parsed->sack,
                                            parsed->sack_words, now_ns, &events)) {
@@ -102,7 +102,7 @@ bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_p
 void sl_dpdk_send_expired(struct sl_dpdk_conn *conn)
 {
     struct heard heard = {.conn = conn};
-    struct sl_dpdk_flight_events events = events_of(&heard);
+    struct sl_dpdk_sent_packet_events events = events_of(&heard);
     uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
     if (sl_dpdk_sent_packets_expire(&conn->sent_packets, now_ns, &events)) {
         sl_dpdk_send_probe(conn);

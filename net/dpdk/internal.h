@@ -471,8 +471,8 @@ void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *me
 
 /* move.c */
 
-int sl_dpdk_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
-                           const struct sl_transport_events *events, void *ctx, void *user);
+int sl_dpdk_move_migrate(struct sl_conn *conn, struct sl_transport *to,
+                         const struct sl_transport_events *events, void *ctx, void *user);
 void sl_dpdk_move_depart(struct sl_dpdk_conn *conn); /* LEAVING only; frees the connection */
 /* Reports `closed` for connections that were migrated here without memory. Returns how many. */
 uint32_t sl_dpdk_move_close_lost(struct sl_dpdk *dpdk, int err);

@@ -34,8 +34,8 @@ static void drop(void *ctx)
     free(move);
 }
 
-int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
-                           const struct sl_transport_events *events, void *ctx, void *user)
+int sl_dpdk_move_migrate(struct sl_conn *base, struct sl_transport *to,
+                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
     sl_assert(conn->phase == SL_DPDK_LIVE);

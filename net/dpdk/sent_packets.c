@@ -130,7 +130,7 @@ static uint64_t loss_age_ns(const struct sl_dpdk_rtt *rtt)
 }
 
 static void lose(struct sl_dpdk_sent_packets *sent_packets, struct sl_dpdk_sent_packet *sent_packet,
-                 const struct sl_dpdk_flight_events *events)
+                 const struct sl_dpdk_sent_packet_events *events)
 {
     settle(sent_packets, sent_packet);
     events->lost(events->ctx, sent_packet);
@@ -139,7 +139,7 @@ static void lose(struct sl_dpdk_sent_packets *sent_packets, struct sl_dpdk_sent_
 /* Finds lost packets among those before the largest acknowledged. Sets loss_ns to when the oldest
  * remaining one will be lost. */
 static void find_lost(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
-                      const struct sl_dpdk_flight_events *events)
+                      const struct sl_dpdk_sent_packet_events *events)
 {
     uint64_t age_ns = loss_age_ns(&sent_packets->rtt);
     sent_packets->loss_ns = SL_CLOCK_NEVER;
@@ -168,7 +168,7 @@ static bool is_outstanding(const struct sl_dpdk_sent_packets *sent_packets, uint
 }
 
 static void came(struct sl_dpdk_sent_packets *sent_packets, uint32_t sequence,
-                 const struct sl_dpdk_flight_events *events)
+                 const struct sl_dpdk_sent_packet_events *events)
 {
     if (is_outstanding(sent_packets, sequence)) {
         struct sl_dpdk_sent_packet *sent_packet = at(sent_packets, sequence);
@@ -214,7 +214,7 @@ static bool find_newest(const struct sl_dpdk_sent_packets *sent_packets, uint32_
 
 static void take_words(struct sl_dpdk_sent_packets *sent_packets, uint32_t acknowledged,
                        const uint64_t *sack, uint32_t sack_words,
-                       const struct sl_dpdk_flight_events *events)
+                       const struct sl_dpdk_sent_packet_events *events)
 {
     for (uint32_t n = sent_packets->first; sl_dpdk_before(n, acknowledged); n++) {
         came(sent_packets, n, events);
@@ -229,7 +229,7 @@ static void take_words(struct sl_dpdk_sent_packets *sent_packets, uint32_t ackno
 bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets,
                                        uint32_t acknowledged, const uint64_t *sack,
                                        uint32_t sack_words, uint64_t now_ns,
-                                       const struct sl_dpdk_flight_events *events)
+                                       const struct sl_dpdk_sent_packet_events *events)
 {
     sl_assert(sack_words <= SL_DPDK_SACK_WORDS);
     uint32_t end = words_end(acknowledged, sack, sack_words), newest;
@@ -295,7 +295,7 @@ uint64_t sl_dpdk_sent_packets_timer(const struct sl_dpdk_sent_packets *sent_pack
 }
 
 static void lose_all(struct sl_dpdk_sent_packets *sent_packets,
-                     const struct sl_dpdk_flight_events *events)
+                     const struct sl_dpdk_sent_packet_events *events)
 {
     for (uint32_t n = sent_packets->first; n != sent_packets->next; n++) {
         if (at(sent_packets, n)->state != SETTLED) {
@@ -307,7 +307,7 @@ static void lose_all(struct sl_dpdk_sent_packets *sent_packets,
 }
 
 bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
-                                 const struct sl_dpdk_flight_events *events)
+                                 const struct sl_dpdk_sent_packet_events *events)
 {
     if (sent_packets->loss_ns <= now_ns) {
         find_lost(sent_packets, now_ns, events);

@@ -77,7 +77,7 @@ void sl_dpdk_sent_packets_sent(struct sl_dpdk_sent_packets *sent_packets,
 /* Each packet is reported once, as `came` (acknowledged) or as `lost` (to retransmit). A lost
  * packet may still have arrived: the receiver may get its content twice. The callbacks must not
  * call functions of this file; `packet` is valid during the call. */
-struct sl_dpdk_flight_events {
+struct sl_dpdk_sent_packet_events {
     void (*came)(void *ctx, const struct sl_dpdk_sent_packet *packet);
     void (*lost)(void *ctx, const struct sl_dpdk_sent_packet *packet);
     void *ctx;
@@ -90,7 +90,7 @@ struct sl_dpdk_flight_events {
 bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets,
                                        uint32_t acknowledged, const uint64_t *sack,
                                        uint32_t sack_words, uint64_t now_ns,
-                                       const struct sl_dpdk_flight_events *events);
+                                       const struct sl_dpdk_sent_packet_events *events);
 
 /* When sl_dpdk_sent_packets_expire must be called: for a packet's age, a probe or a retransmission
  * timeout. SL_CLOCK_NEVER: nothing is outstanding.
@@ -106,6 +106,6 @@ uint64_t sl_dpdk_sent_packets_timer(const struct sl_dpdk_sent_packets *sent_pack
  * probed (any packet with ANSWER). From the third timeout in a row on, all outstanding packets were
  * reported lost. */
 bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
-                                 const struct sl_dpdk_flight_events *events);
+                                 const struct sl_dpdk_sent_packet_events *events);
 
 #endif

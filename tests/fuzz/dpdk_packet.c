@@ -100,7 +100,8 @@ static void take_hello(const struct sl_dpdk_parsed *parsed)
 static void take_numbers(struct victim *victim, const struct sl_dpdk_parsed *parsed)
 {
     const struct sl_dpdk_header *header = &parsed->header;
-    const struct sl_dpdk_flight_events events = {.came = settled, .lost = settled, .ctx = victim};
+    const struct sl_dpdk_sent_packet_events events = {
+        .came = settled, .lost = settled, .ctx = victim};
     uint32_t before = victim->seen.next;
     if (sl_dpdk_received_packets_settle(&victim->seen, header->sequence, header->behind)) {
         sl_assert(victim->seen.next - before <= SL_DPDK_RECEIVED_JUMP + SL_DPDK_RECEIVED_PACKETS);
@@ -159,7 +160,8 @@ static void step(struct victim *victim, struct sl_bytes *input)
     receive(victim, packet, length, (what & 2) != 0);
     free(packet);
     victim->now_ns += (uint64_t)what << 16;
-    const struct sl_dpdk_flight_events events = {.came = settled, .lost = settled, .ctx = victim};
+    const struct sl_dpdk_sent_packet_events events = {
+        .came = settled, .lost = settled, .ctx = victim};
     if ((what & 4) != 0 && sl_dpdk_sent_packets_timer(&victim->flights) <= victim->now_ns) {
         (void)sl_dpdk_sent_packets_expire(&victim->flights, victim->now_ns, &events);
         sl_assert(victim->flights.outstanding_bytes == victim->outstanding);

@@ -213,8 +213,8 @@ static void move(struct sl_sim_conn *conn, struct sl_sim_conn *moved)
     conn->handed_over = true;
 }
 
-static int sim_hand_over(struct sl_conn *base, struct sl_transport *to,
-                         const struct sl_transport_events *events, void *ctx, void *user)
+static int sim_migrate(struct sl_conn *base, struct sl_transport *to,
+                       const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_sim_conn *conn = conn_of(base);
     sl_assert(conn->sent == conn->taken);
@@ -350,7 +350,7 @@ const struct sl_transport_ops sl_sim_transport_ops = {
     .listen = sim_listen,
     .connect = sim_connect,
     .disconnect = sim_disconnect,
-    .migrate = sim_hand_over,
+    .migrate = sim_migrate,
     .send_burst = sim_send_burst,
     .release = sim_release,
     .flush = sim_flush,

@@ -134,8 +134,8 @@ static void fault_disconnect(struct sl_conn *base)
     }
 }
 
-static int fault_hand_over(struct sl_conn *base, struct sl_transport *to,
-                           const struct sl_transport_events *events, void *ctx, void *user)
+static int fault_migrate(struct sl_conn *base, struct sl_transport *to,
+                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_fault_conn *conn = sl_fault_conn_of(base);
     sl_assert(conn->held_first == NULL);
@@ -253,7 +253,7 @@ const struct sl_transport_ops sl_fault_ops = {
     .listen = fault_listen,
     .connect = fault_connect,
     .disconnect = fault_disconnect,
-    .migrate = fault_hand_over,
+    .migrate = fault_migrate,
     .send_burst = sl_fault_conn_send_burst,
     .release = fault_release,
     .flush = fault_flush,

@@ -269,8 +269,8 @@ static void loop_disconnect(struct sl_conn *conn)
     conn->state = SL_CONN_CLOSING; /* poll does the rest */
 }
 
-static int loop_hand_over(struct sl_conn *base, struct sl_transport *to,
-                          const struct sl_transport_events *events, void *ctx, void *user)
+static int loop_migrate(struct sl_conn *base, struct sl_transport *to,
+                        const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct loop_conn *conn = conn_of(base);
     sl_assert(conn->sent == conn->taken);
@@ -393,7 +393,7 @@ const struct sl_transport_ops sl_loop_transport_ops = {
     .listen = loop_listen,
     .connect = loop_connect,
     .disconnect = loop_disconnect,
-    .migrate = loop_hand_over,
+    .migrate = loop_migrate,
     .send_burst = loop_send_burst,
     .release = loop_release,
     .flush = loop_flush,
@@ -412,7 +412,7 @@ const struct sl_transport_ops sl_loop_shared_ops = {
     .listen = loop_listen,
     .connect = loop_connect,
     .disconnect = loop_disconnect,
-    .migrate = loop_hand_over,
+    .migrate = loop_migrate,
     .send_burst = loop_send_burst,
     .release = loop_release,
     .flush = loop_flush,
@@ -432,7 +432,7 @@ const struct sl_transport_ops sl_loop_device_ops = {
     .listen = loop_listen,
     .connect = loop_connect,
     .disconnect = loop_disconnect,
-    .migrate = loop_hand_over,
+    .migrate = loop_migrate,
     .send_burst = loop_send_burst,
     .release = loop_release,
     .flush = loop_flush,

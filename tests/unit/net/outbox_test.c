@@ -525,7 +525,7 @@ SL_CASE(outbox_set_reply_buffer__goes_with_the_next_frame_only)
     for (int i = 0; i < 20; i++) {
         const bool wants = i % 3 == 0;
         if (wants) {
-            sl_outbox_set_landing(&fixture.outbox, reply_buffer, sizeof reply_buffer);
+            sl_outbox_set_reply_buffer(&fixture.outbox, reply_buffer, sizeof reply_buffer);
         }
         assert_true(commit(&fixture, 40, i % 2 == 0 ? 8 : 0, 0));
         assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));

@@ -87,8 +87,8 @@ static void fake_disconnect(struct sl_conn *conn)
     fake.disconnects++;
 }
 
-static int fake_hand_over(struct sl_conn *conn, struct sl_transport *to,
-                          const struct sl_transport_events *events, void *ctx, void *user)
+static int fake_migrate(struct sl_conn *conn, struct sl_transport *to,
+                        const struct sl_transport_events *events, void *ctx, void *user)
 {
     (void)conn;
     (void)to;
@@ -151,7 +151,7 @@ static struct sl_transport_ops fake_ops(void)
         .listen = fake_listen,
         .connect = fake_connect,
         .disconnect = fake_disconnect,
-        .migrate = fake_hand_over,
+        .migrate = fake_migrate,
         .send_burst = fake_send,
         .release = fake_release,
         .flush = fake_flush,
@@ -376,7 +376,7 @@ static void breach_incomplete(struct fixture *fixture)
     sl_transport_open(&ops, fixture->reactor, NULL, &out);
 }
 
-static void breach_hand_over(struct fixture *fixture)
+static void breach_migrate(struct fixture *fixture)
 {
     struct sl_conn *conn = connect_one(fixture);
     sl_conn_report_accepted(conn);
@@ -406,7 +406,7 @@ static void breach_after_closed(struct fixture *fixture)
 SL_CASE_WITH(transport__asserts_the_contract, setup, teardown)
 {
     expect_abort(*state, breach_incomplete);
-    expect_abort(*state, breach_hand_over);
+    expect_abort(*state, breach_migrate);
     expect_abort(*state, breach_short_head);
     expect_abort(*state, breach_close_in_upcall);
     expect_abort(*state, breach_after_closed);

@@ -384,7 +384,7 @@ SL_CASE(fault_ops__sleeps_while_it_closes)
     teardown(fixture);
 }
 
-SL_CASE(fault_ops__hands_over)
+SL_CASE(fault_ops__migrates)
 {
     struct fixture *fixture =
         setup((struct sl_fault_plan){.seed = 5, .delay = 200000, .delay_us_max = 5000});

@@ -119,7 +119,7 @@ SL_CASE_WITH(link__comes_back_to_a_ps_that_is_started_again, peer_setup, peer_te
     world->is_deaf = true;
     peer_ignore_path(world);
     peer_turns(world, 3000);
-    peer_assert_contains(sl_shard_conn_obstacle(&world->client->conns[0]),
+    peer_assert_contains(sl_shard_conn_last_error(&world->client->conns[0]),
                          "it closes the connection before its welcome");
     peer_listen_path(world);
     world->is_deaf = false;

@@ -71,21 +71,21 @@ static void send_count(struct fixture *fixture, uint32_t count, uint64_t now_ns)
     }
 }
 
-static struct sl_dpdk_flight_events events_of(struct fixture *fixture)
+static struct sl_dpdk_sent_packet_events events_of(struct fixture *fixture)
 {
-    return (struct sl_dpdk_flight_events){.came = on_came, .lost = on_lost, .ctx = fixture};
+    return (struct sl_dpdk_sent_packet_events){.came = on_came, .lost = on_lost, .ctx = fixture};
 }
 
 static bool acknowledge(struct fixture *fixture, uint32_t n, uint64_t word, uint64_t now_ns)
 {
-    const struct sl_dpdk_flight_events events = events_of(fixture);
+    const struct sl_dpdk_sent_packet_events events = events_of(fixture);
     return sl_dpdk_sent_packets_acknowledged(&fixture->sent_packets, fixture->first + n, &word,
                                              word != 0, now_ns, &events);
 }
 
 static bool expire(struct fixture *fixture, uint64_t now_ns)
 {
-    const struct sl_dpdk_flight_events events = events_of(fixture);
+    const struct sl_dpdk_sent_packet_events events = events_of(fixture);
     return sl_dpdk_sent_packets_expire(&fixture->sent_packets, now_ns, &events);
 }
 
@@ -119,7 +119,7 @@ static void sent_packets_acknowledged__refuses_what_was_never_sent(void **state)
     assert_false(acknowledge(fixture, 0, 1ULL << 9, 1)); /* packet 10 */
     assert_false(acknowledge(fixture, 10U - SL_DPDK_RECEIVED_JUMP - 1, 0, 1));
     const uint64_t none[4] = {0};
-    const struct sl_dpdk_flight_events events = events_of(fixture);
+    const struct sl_dpdk_sent_packet_events events = events_of(fixture);
     /* So many words say that a packet behind 192 has come. */
     assert_false(sl_dpdk_sent_packets_acknowledged(&fixture->sent_packets, fixture->first, none, 4,
                                                    1, &events));
@@ -177,7 +177,7 @@ static void sent_packets_acknowledged__words_say_more_than_their_bits(void **sta
     send_count(fixture, 1000, 0);
     /* Nothing of the first 256 came, but something behind did: 193 came at the earliest. */
     const uint64_t none[4] = {0};
-    const struct sl_dpdk_flight_events events = events_of(fixture);
+    const struct sl_dpdk_sent_packet_events events = events_of(fixture);
     assert_true(sl_dpdk_sent_packets_acknowledged(&fixture->sent_packets, fixture->first, none, 4,
                                                   1, &events));
     assert_int_equal(fixture->came, 0);
@@ -401,7 +401,7 @@ static void send_one(struct world *world, uint32_t piece, uint16_t bytes)
     cable_put(world, &packet);
 }
 
-static void sender_turn(struct world *world, const struct sl_dpdk_flight_events *events)
+static void sender_turn(struct world *world, const struct sl_dpdk_sent_packet_events *events)
 {
     bool timeout = sl_dpdk_sent_packets_timer(&world->sent_packets) <= world->now_ns &&
                    sl_dpdk_sent_packets_expire(&world->sent_packets, world->now_ns, events);
@@ -437,7 +437,7 @@ static void receiver_take(struct world *world, const struct cable_packet *packet
     world->ack_due = true;
 }
 
-static void deliver(struct world *world, const struct sl_dpdk_flight_events *events)
+static void deliver(struct world *world, const struct sl_dpdk_sent_packet_events *events)
 {
     struct cable *cable = &world->cable;
     uint32_t kept = 0, count = cable->count;
@@ -466,7 +466,7 @@ static void receiver_turn(struct world *world)
     }
 }
 
-static void forge(struct world *world, const struct sl_dpdk_flight_events *events)
+static void forge(struct world *world, const struct sl_dpdk_sent_packet_events *events)
 {
     uint64_t word = sl_hash_random(&world->cable.random) | 1ULL << 63;
     uint32_t ahead = (uint32_t)sl_hash_random(&world->cable.random) % (1U << 30);
@@ -500,7 +500,7 @@ static uint32_t run_world(uint64_t seed, uint32_t loss, uint32_t reorder, uint32
     for (uint32_t i = 0; i < PIECES; i++) {
         world->todo[world->todo_count++] = PIECES - 1 - i;
     }
-    const struct sl_dpdk_flight_events events = {
+    const struct sl_dpdk_sent_packet_events events = {
         .came = piece_came, .lost = piece_lost, .ctx = world};
     for (uint32_t i = 0; world->came_count < PIECES; i++) {
         if (i == STEPS_MAX) {

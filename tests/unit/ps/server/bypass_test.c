@@ -102,7 +102,8 @@ static void send_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, u
 {
     memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
     world->bypass.reply_buffer = world->reply_buffer;
-    sl_outbox_set_landing(&world->stepped.outbox, world->reply_buffer, sizeof world->reply_buffer);
+    sl_outbox_set_reply_buffer(&world->stepped.outbox, world->reply_buffer,
+                               sizeof world->reply_buffer);
     send_dense(world, id, op, count);
 }
 
@@ -302,7 +303,8 @@ SL_CASE_WITH(server_pulls__of_one_run_are_answered_each, setup, teardown)
     for (uint64_t id = 2; id <= count; id++) {
         shard_request_begin(&stepped->request, 0);
         shard_request_pull(&stepped->request, SPARSE, stepped->keys, 10);
-        sl_outbox_set_landing(&stepped->outbox, world->reply_buffer, sizeof world->reply_buffer);
+        sl_outbox_set_reply_buffer(&stepped->outbox, world->reply_buffer,
+                                   sizeof world->reply_buffer);
         stepped_send(&world->bypass, id, STEPPED_BUDGET);
         if (id % 8 == 0) {
             expect_ok(&world->bypass, id);
@@ -324,7 +326,7 @@ SL_CASE_WITH(server_reply__of_an_error_leaves_the_reply_buffer_degraded, setup, 
     shard_request_dense(&stepped->request, SL_REQUEST_DENSE_PUSH_PULL, DENSE, 0, ELEMENTS,
                         world->values);
     sl_server_drain(stepped->server, 60 * SL_CLOCK_NS_PER_S, NULL, NULL);
-    sl_outbox_set_landing(&stepped->outbox, world->reply_buffer, sizeof world->reply_buffer);
+    sl_outbox_set_reply_buffer(&stepped->outbox, world->reply_buffer, sizeof world->reply_buffer);
     stepped_send(&world->bypass, 1, STEPPED_BUDGET);
     assert_int_equal(stepped_reply(&world->bypass, 1)->status, SL_ERR_CANCELLED);
     assert_true(world->reply_buffer[0] != world->reply_buffer[0]); /* not a number still */

@@ -398,7 +398,7 @@ static void pull_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, u
                                  uint32_t reply_buffer_bytes)
 {
     make_dense(world, op, count);
-    sl_outbox_set_landing(&world->stepped.outbox, world->reply_buffer, reply_buffer_bytes);
+    sl_outbox_set_reply_buffer(&world->stepped.outbox, world->reply_buffer, reply_buffer_bytes);
     stepped_send(&world->path, id, STEPPED_BUDGET);
 }
 
@@ -447,7 +447,8 @@ SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_taken_off, setup,
     const uint32_t floats = STEPPED_KEYS * STEPPED_DIM;
     for (uint64_t id = 1; id <= 60; id++) {
         make_push(world, SL_REQUEST_PUSH_PULL, STEPPED_KEYS);
-        sl_outbox_set_landing(&world->stepped.outbox, world->reply_buffer, floats * sizeof(float));
+        sl_outbox_set_reply_buffer(&world->stepped.outbox, world->reply_buffer,
+                                   floats * sizeof(float));
         stepped_send(&world->path, id, STEPPED_BUDGET);
         stepped_turns(&world->stepped, (uint32_t)id);
         assert_int_equal(stepped_again(&world->path)->kind, SL_MESSAGE_WELCOME);
