@@ -79,7 +79,13 @@ void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
 
 static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
-    if (conn->routed || sl_dpdk_route_find(conn)) {
+    if (conn->asked_count > 0) { /* no answer: the peer may have another Ethernet address now */
+        sl_dpdk_neighbours_doubt(conn->netif->neighbours, &conn->there.ip);
+    }
+    if (conn->asked_count > 0 || !conn->routed) {
+        (void)sl_dpdk_route_find(conn);
+    }
+    if (conn->routed) {
         sl_dpdk_setup_say(conn, SL_DPDK_OPEN);
         conn->asked_ns = now_ns;
         conn->asked_count++;
