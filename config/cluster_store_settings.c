@@ -146,6 +146,7 @@ static int read_user(const char *path, struct sl_cluster_store_settings *out, ch
     bool is_line = read_line(file, line, sizeof line);
     (void)fclose(file);
     if (is_open) {
+        explicit_bzero(line, sizeof line);
         (void)snprintf(reason, reason_bytes,
                        SL_CLUSTER_STORE_SETTINGS_USER_FILE
                        "=%.200s: others may use it (mode %04o): chmod 600 it",

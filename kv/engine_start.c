@@ -101,6 +101,9 @@ static int start_thread(struct sl_engine *engine, const struct sl_join *join)
 {
     struct birth birth = {.engine = engine, .join = join, .waiter = sl_engine_take_waiter(engine)};
     if (birth.waiter == NULL || spawn(engine, &birth) != 0) {
+        if (birth.waiter != NULL) {
+            sl_engine_give_waiter(engine, birth.waiter);
+        }
         sl_log_error("kv: no memory for a thread");
         return SL_ERR_NO_MEMORY;
     }

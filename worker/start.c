@@ -398,7 +398,7 @@ static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
 
 /* Creates the send arena if some shard may be reached over something else than TCP: peers on this
  * machine, or the device, can read it. */
-static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
+static void make_send_arena(struct sl_client *client, uint32_t shard_count)
 {
     bool leads[SL_CLIENT_IO_SCHEMES] = {false};
     for (uint32_t i = 0; i < shard_count; i++) {
@@ -441,7 +441,7 @@ static int make_conns(struct sl_client *client)
     client->shard_count = shard_count;
     choose_spokesmen(client, shard_count);
     share_devices(client, shard_count);
-    make_wire_memory(client, shard_count);
+    make_send_arena(client, shard_count);
     return 0;
 }
 

@@ -125,8 +125,8 @@ struct sl_shm_send {
     uint32_t refs_due;         /* once this many are consumed, no memory of the sender is in use */
     bool wants_room;           /* a `writable` is due */
     uint32_t head, next, tail; /* of the queue: first unreported, first unpublished, end */
-    uint64_t arena_top, arena_bottom, arena_touched; /* positions count all laps */
-    uint64_t arena_ends[SL_SHM_SLOTS];               /* by slot */
+    uint64_t arena_top, arena_bottom;  /* positions count all laps */
+    uint64_t arena_ends[SL_SHM_SLOTS]; /* by slot */
     struct sl_shm_entry queue[SL_SHM_QUEUE];
 };
 

@@ -30,7 +30,6 @@ struct sl_process_store {
     struct sl_leader *leader;
     struct sl_timer tick, wake;
     uint64_t tick_ns;
-    bool ends;
     bool saw_another; /* another process was leader before */
     struct sl_process_core *core;
     void (*done)(void *core);
@@ -247,15 +246,13 @@ void sl_process_store_gone(void *ctx, uint64_t peer)
     }
 }
 
-/* Detaches the coordinator from the server. Returns true if it was on this process. */
-static bool detach(struct sl_process *process)
+/* Detaches the coordinator from the server, if this process hosts it. */
+static void detach(struct sl_process *process)
 {
-    if (process->coordinator == NULL) {
-        return false;
+    if (process->coordinator != NULL) {
+        process->coordinator = NULL;
+        sl_server_set_coordinator(process->servers[0], NULL);
     }
-    process->coordinator = NULL;
-    sl_server_set_coordinator(process->servers[0], NULL);
-    return true;
 }
 
 static void on_resigned(void *ctx)
@@ -276,8 +273,7 @@ void sl_process_store_end(struct sl_process_core *core, void (*done)(void *core)
         }
         erases = is_ps ? sl_coordinator_is_deserted(process->coordinator) : true;
     }
-    (void)detach(process);
-    metastore->ends = true;
+    detach(process);
     metastore->done = done;
     sl_leader_resign(metastore->leader, erases, END_NS, on_resigned, metastore);
 }
@@ -289,7 +285,7 @@ void sl_process_store_close(struct sl_process *process)
     if (metastore == NULL) {
         return;
     }
-    (void)detach(process);
+    detach(process);
     sl_timer_disarm(timers_of(metastore), &metastore->tick);
     sl_timer_disarm(timers_of(metastore), &metastore->wake);
     if (!sl_etcd_metastore_destroy(&metastore->metastore, CLOSE_NS)) {

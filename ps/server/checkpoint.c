@@ -67,7 +67,6 @@ struct sl_server_checkpoint {
     uint64_t begun_ns, moved_ns;            /* moved_ns: last progress */
     uint64_t writes;                        /* server->write_count at the snapshot */
     bool goes_on;                           /* sl_server_job_continues at the snapshot */
-    bool has_end;                           /* the last block was taken */
     uint32_t jobs_away;                     /* of all files, also of aborted ones */
     struct sl_snapshot_block *returned;     /* by the thread */
 
@@ -319,7 +318,6 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
     }
     checkpoint->writes = server->write_count;
     checkpoint->goes_on = sl_server_job_continues(server);
-    checkpoint->has_end = false;
     checkpoint->moved_ns = sl_reactor_now_ns(server->options.reactor);
     sl_server_unblock(server);
 }
