@@ -56,7 +56,7 @@ static bool arrived(struct end *end)
     return now_ns < end->until_ns || end->pieces == 0;
 }
 
-/* What a call on the socket gave; false when the connection is over, which is how the server
+/* Result of a socket call; false when the connection is over, which is how the server
  * learns that it is done, and an error of the client's. */
 static bool goes_on(struct end *end, ssize_t result)
 {

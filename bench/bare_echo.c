@@ -139,7 +139,7 @@ static struct io_uring_sqe *ring_sqe(struct ring *ring)
     return sqe;
 }
 
-/* What says, in memory shared with the kernel, that entering it would be worth while. */
+/* Flags in memory shared with the kernel: entering the kernel is worth while. */
 static bool kernel_waits(const struct ring *ring)
 {
     return (IO_URING_READ_ONCE(*ring->uring.sq.kflags) &

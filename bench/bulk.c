@@ -354,7 +354,7 @@ static const struct sl_bench_quantity SMALL_QUANTITIES[] = {
     [SMALL_PUSHED] = {"pushed bytes", "1/s"},
 };
 
-/* ---- What is compared ------------------------------------------------------------------------ */
+/* The comparison */
 
 enum way { WAY_PULL, WAY_PUSH, WAY_COUNT };
 enum mode { MODE_EVENT, MODE_POLLING, MODE_COUNT };

@@ -9,7 +9,7 @@
 
 #define SL_BENCH_CELL_LOADS_MAX 64
 
-/* What a cell measures, in this order. */
+/* Measurements of a cell, in this order. */
 enum sl_bench_cell_quantity {
     SL_BENCH_CELL_REQUESTS,
     SL_BENCH_CELL_KEYS,

@@ -358,7 +358,7 @@ static int start_cleaner(struct sl_bench_scratch *scratch)
     return scratch->cleaner < 0 ? SL_ERR_IO : 0;
 }
 
-/* No signal comes between the making of the folder and that of who removes it. */
+/* Signals are blocked until the process that removes the directory exists. */
 int sl_bench_scratch_init(struct sl_bench_scratch *scratch, const char *parent, const char *name)
 {
     const char *where = parent == NULL ? getenv("TMPDIR") : parent;

@@ -22,7 +22,7 @@ static void add_figures(struct sl_bench_contestant *contestant, struct sl_bench_
     }
 }
 
-/* Who is at work, on one line that the next replaces; only for somebody who watches. */
+/* Shows the running contestant on one line that the next replaces, on a terminal only. */
 static void show_progress(const char *name, uint64_t round, uint64_t rounds)
 {
     if (isatty(STDERR_FILENO)) {

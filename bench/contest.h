@@ -45,7 +45,7 @@ uint32_t sl_bench_contest_add(struct sl_bench_contest *contest,
                               const struct sl_bench_contestant *contestant, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What the contestant of this name was found to do; NULL: it was not among them. quantity: the name
+/* Returns the result of the contestant of this name; NULL: it did not take part. quantity: the name
  * of one of its own, "bytes". */
 const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_contest *contest,
                                                       const char *name, const char *quantity);

@@ -47,7 +47,7 @@ struct side {
     struct sl_metric_histogram latency;
 };
 
-/* What the server tells when it listens, and the client in the end. */
+/* Report of the server when it listens, and of the client at its end. */
 struct word {
     int err;
     struct sl_endpoint bound;
@@ -67,7 +67,7 @@ static bool is_long(uint32_t payload_bytes)
     return payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES;
 }
 
-/* A word of each line. What is not written was 0 from the beginning. */
+/* Touches one word of each cache line; the rest stays 0. */
 static void touch(uint8_t *payload, uint32_t bytes, uint64_t index)
 {
     for (uint32_t at = 0; at < bytes; at += LINE_BYTES) {
@@ -359,7 +359,7 @@ static void request(const struct sl_bench_frames *frames, const struct sl_endpoi
 
 /* ---- Both ------------------------------------------------------------------------------------ */
 
-/* What it tells, or what came of it. */
+/* The report, or the error. */
 static int hear(struct sl_bench_fork *process, uint64_t timeout_ms, struct word *word)
 {
     const int err = sl_bench_fork_hear(process, timeout_ms, word, sizeof *word);

@@ -62,7 +62,7 @@ struct options {
     struct sl_bench_common common;
 };
 
-/* What a contestant runs: turns of workers, a memcpy, or nothing, being a constant. */
+/* Work of a contestant: turns of workers, a memcpy, or none (a constant). */
 struct entry {
     const struct options *options;
     struct sl_bench_ipc_workers *workers;
@@ -146,7 +146,7 @@ static int run_constant(void *ctx, const struct sl_bench_common *common, double 
 
 typedef int run_fn(void *ctx, const struct sl_bench_common *common, double *values);
 
-/* "who, what". */
+/* Writes "contestant, measurement". */
 static void add(struct bench *bench, const struct entry *entry, run_fn *run,
                 const struct sl_bench_quantity *quantities, uint32_t quantity_count,
                 const char *transport, const char *who, const char *what)

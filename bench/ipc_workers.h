@@ -11,7 +11,7 @@
 
 #define SL_BENCH_IPC_LENS_MAX 16
 
-/* What all workers do in one turn. */
+/* Work of all workers in one turn. */
 struct sl_bench_ipc_turn {
     enum sl_bench_ipc_what {
         SL_BENCH_IPC_ROUNDS,      /* of all keys: bench/pslite_arrays.h */
@@ -38,7 +38,7 @@ struct sl_bench_ipc_options {
     uint32_t len_count;
 };
 
-/* What they found together. */
+/* Combined results. */
 struct sl_bench_ipc_result {
     double keys_per_s;                  /* ROUNDS */
     struct sl_metric_histogram latency; /* ROUND_TRIPS: ns */

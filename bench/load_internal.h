@@ -74,7 +74,7 @@ struct sl_bench_load {
     bool answered;
     bool started; /* it is on its reactor, whose thread runs */
 
-    /* What every request is like. */
+    /* Properties of every request. */
     uint16_t table_id;
     struct sl_bench_load_shard *shards;
     uint32_t shard_count;

@@ -55,7 +55,7 @@ static int note_cluster(struct sl_bench_load *load, const struct sl_client *clie
 
 /* ---- Rows and keys --------------------------------------------------------------------------- */
 
-/* Draws until every shard has its share. What is drawn for a shard that has enough is dropped. */
+/* Draws keys until every shard has its share; a key of a full shard is dropped. */
 static int fill_keys(struct sl_bench_load *load, struct sl_bench_workload *workload,
                      uint64_t *counts, uint64_t share)
 {

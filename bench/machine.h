@@ -14,7 +14,7 @@ struct sl_bench_machine {
     char build[160];              /* "starling 0.1.0, gcc 12.2.0, RelWithDebInfo" */
 };
 
-/* What cannot be found out is "unknown". */
+/* Unavailable properties are "unknown". */
 void sl_bench_machine_read(struct sl_bench_machine *out);
 
 /* How near two cores are: "share L3 of 32768K", "share no cache", "hyper-threads of one core", "the

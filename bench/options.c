@@ -286,7 +286,7 @@ struct suffix {
 static const struct suffix decimal[] = {{'k', 1000}, {'M', 1000000}, {'G', 1000000000}, {0}};
 static const struct suffix binary[] = {{'K', 1 << 10}, {'M', 1 << 20}, {'G', 1 << 30}, {0}};
 
-/* What a list may hold. */
+/* Limits of a list. */
 struct range {
     const struct suffix *suffixes;
     uint64_t least, most, multiple;

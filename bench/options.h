@@ -1,4 +1,4 @@
-/* What the command lines of all benchmarks have in common. */
+/* Options common to all benchmarks. */
 #ifndef SL_BENCH_OPTIONS_H
 #define SL_BENCH_OPTIONS_H
 

@@ -52,7 +52,7 @@ bool sl_bench_perftest_is_there(void)
 
 /* ---- One run --------------------------------------------------------------------------------- */
 
-/* What both sides are told. */
+/* Arguments of both sides. */
 static void build(struct sl_bench_arguments *command, const char *program,
                   const struct sl_bench_perftest *test, uint16_t port, double messages)
 {
@@ -230,7 +230,7 @@ struct sl_bench_contestant sl_bench_perftest_contestant(const char *name,
  * more than that of megabytes with two. */
 #define MILLIONS_LEAST 1000.0
 
-/* What may stand in the line. */
+/* Characters of a result line. */
 static const char *const HEADINGS[] = {
     "#bytes", "#iterations", "BW peak", "BW average", "MsgRate",        "t_min",
     "t_max",  "t_typical",   "t_avg",   "t_stdev",    "99% percentile", "99.9% percentile",

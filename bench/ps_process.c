@@ -306,7 +306,7 @@ void sl_bench_ps_show_log(struct sl_bench_ps *ps)
     show_log(ps);
 }
 
-/* ---- What is seen of it from outside */
+/* ---- Observing the server process */
 
 #define TEXT_BYTES 4096 /* no line of a log is as long */
 

@@ -28,7 +28,7 @@ struct command {
     struct sl_bench_common common; /* its cores and files */
 };
 
-/* What a worker needs, and where it leaves what it has found. */
+/* Input and results of one worker. */
 struct board {
     struct command command;
     struct sl_bench_pslite_found found[SL_BENCH_PSLITE_WORKERS_MAX];

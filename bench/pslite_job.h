@@ -20,7 +20,7 @@ struct sl_bench_pslite_job_options {
     const char *rdma_address;                /* of the servers, which serve by RDMA too; or NULL */
     const char *rdma_device;                 /* then, or NULL: any */
     const char *server_polling;              /* "true", "false", or NULL: as in our environment */
-    const char *worker_polling;              /* likewise */
+    const char *worker_polling;              /* the same */
     const char *congestion;                  /* of TCP; NULL: as in our environment */
     const struct sl_kv_handler *handler;     /* of the servers; NULL: the sum */
     int (*work)(void *ctx, uint32_t worker); /* a worker's process; its exit status */

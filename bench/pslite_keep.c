@@ -10,7 +10,7 @@
 #define BUCKETS         4096 /* a power of two */
 #define ALIGNMENT_BYTES 4096
 
-/* What is kept of a key. */
+/* Stored value of a key. */
 struct array {
     struct array *next; /* of the same bucket */
     uint64_t key, byte_count;
@@ -86,7 +86,7 @@ static int keep_push(struct array *array, const struct span *span, const uint8_t
     return 0;
 }
 
-/* What is kept is not changed any more, nor freed: that of one key is sent from where it lies. */
+/* Stored values are never changed or freed: the value of a single key is sent in place. */
 static int answer_pull(const struct array *array, const struct span *span,
                        const struct sl_kv_request *request, uint8_t *values)
 {

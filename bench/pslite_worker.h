@@ -8,7 +8,7 @@
 #include "bench/pslite_options.h"
 #include "bench/report.h"
 
-/* What a worker found; plain values, so that it can lie in memory that processes share. */
+/* Results of a worker: plain values, so that they fit into memory shared by processes. */
 struct sl_bench_pslite_found {
     uint32_t rank, key_count;
     /* Of the last reports, the oldest first. */

@@ -52,11 +52,11 @@ struct result {
 };
 
 #define TIMEOUT_MS  60000
-#define STEPS_DRAWN 64 /* whose keys are drawn beforehand, and then used in turns */
+#define STEPS_DRAWN 64 /* steps with keys drawn in advance, used in turns */
 #define LOOK_NS     (1 * SL_CLOCK_NS_PER_MS)
 #define START_LIMIT (60 * SL_CLOCK_NS_PER_S)
 
-/* What one worker found. */
+/* Results of one worker. */
 struct tally {
     uint64_t steps;     /* measured */
     uint64_t all_steps; /* with those of the warm-up */
@@ -82,7 +82,7 @@ struct worker {
     struct sl_table *tables[TABLES_MAX];
     uint64_t *keys;   /* [STEPS_DRAWN][tables][keys] */
     float *rows;      /* [tables][keys][dim] */
-    float *gradients; /* likewise */
+    float *gradients; /* the same shape */
     pthread_t thread;
 };
 

@@ -128,7 +128,7 @@ static int run_frames(void *ctx, const struct sl_bench_common *common, double *v
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-/* "who, what". A contestant without a ctx has its entry. */
+/* Writes "contestant, measurement". A contestant without a ctx has its entry. */
 static struct entry *add(struct bench *bench, enum mode mode,
                          const struct sl_bench_contestant *contestant, const char *who,
                          const char *what)

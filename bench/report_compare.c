@@ -1,4 +1,4 @@
-/* What has changed since an older report. */
+/* Compares a report with an older one. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@ struct sl_bench_bucket {
     uint64_t upper, count; /* the greatest value that falls into it, in ns */
 };
 
-/* What a report keeps of a histogram. */
+/* Summary of a histogram in a report. */
 struct sl_bench_spread {
     char name[SL_BENCH_NAME_BYTES];
     uint64_t count, max;

@@ -55,7 +55,7 @@ struct bench {
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-/* What pulls of `keys` rows are on the wire. */
+/* Bytes on the wire of a pull of `keys` rows. */
 static struct sl_bench_bare_echo echo_of_pulls(const struct options *options, uint32_t connections,
                                                uint32_t depth, uint32_t keys, uint32_t dim)
 {

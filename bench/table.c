@@ -38,7 +38,7 @@ struct options {
     double exponent; /* of Zipf's law */
 };
 
-/* What the lists on the command line say, before they are taken apart. */
+/* Lists from the command line, not parsed yet. */
 struct texts {
     const char *rows, *dims, *optimizers;
     int keys;
@@ -143,7 +143,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 static const char *const distribution_names[DISTRIBUTIONS] = {"uniform", "zipf"};
 
-/* What takes turns in each round. */
+/* Contestants of each round. */
 enum phase { PHASE_LOOKUP, PHASE_GATHER, PHASE_UPDATE, PHASE_PULL, PHASE_PUSH, PHASE_COUNT };
 static const char *const phase_names[PHASE_COUNT] = {"lookup", "gather", "update",
                                                      "lookup and gather", "lookup and update"};
@@ -514,7 +514,7 @@ static void bench_fini(struct bench *bench)
     free(bench->serve);
 }
 
-/* What can be had without taking it from others; 0 where the system does not say. */
+/* Memory available without swapping; 0: unknown. */
 static double available_bytes(void)
 {
     char line[128];

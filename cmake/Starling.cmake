@@ -51,26 +51,14 @@ function(sl_program name)
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# sl_test(NAME [ONE_THREAD] [COST n] SOURCES file... LINKS target...): a CMocka program, run by CTest under
-# its name. One that says it has one thread is held to it, and not built where races are looked for: there
-# are none. COST: those that take long begin early (CTest knows by itself only from its second run on).
+# sl_test(NAME SOURCES file... LINKS target...): a CMocka program, run by CTest under its name.
 function(sl_test name)
-    cmake_parse_arguments(ARG "ONE_THREAD" "COST" "SOURCES;LINKS" ${ARGN})
-    if(ARG_ONE_THREAD AND STARLING_SANITIZE MATCHES thread)
-        return()
-    endif()
+    cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
     add_executable(${name} ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE starling_build PkgConfig::CMOCKA ${ARG_LINKS})
     if(STARLING_SANITIZE MATCHES address) # else these files take half of the time that the build takes
         target_compile_options(${name} PRIVATE -O0)
     endif()
-    if(ARG_ONE_THREAD)
-        target_sources(${name} PRIVATE $<TARGET_OBJECTS:sl_test_one_thread>)
-        target_link_options(${name} PRIVATE -Wl,--wrap=pthread_create)
-    endif()
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
-    if(ARG_COST)
-        set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
-    endif()
 endfunction()
