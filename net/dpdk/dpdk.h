@@ -1,5 +1,5 @@
 /* The DPDK transport sends frames as reliable messages over UDP, on device queues that the process
- * polls itself. docs/dpdk.md specifies the protocol. */
+ * polls itself. docs/dpdk-protocol.md specifies the protocol. */
 #ifndef SL_NET_DPDK_DPDK_H
 #define SL_NET_DPDK_DPDK_H
 

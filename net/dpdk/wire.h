@@ -1,5 +1,5 @@
 /* wire encodes and decodes packets: Ethernet, IPv4 or IPv6, UDP, then a fixed header of 32 bytes,
- * little-endian, which docs/dpdk.md specifies. Pure; any thread. */
+ * little-endian, which docs/dpdk-protocol.md specifies. Pure; any thread. */
 #ifndef SL_NET_DPDK_WIRE_H
 #define SL_NET_DPDK_WIRE_H
 

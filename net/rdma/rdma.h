@@ -4,7 +4,7 @@
  * - A long reply to a request with a reply buffer is written there by RDMA WRITE.
  * - Any other long payload is read by its receiver, from the sender's memory to where `sink` says.
  * libibverbs and librdmacm are loaded at first use (library.h). Owner reactor, which must have a
- * ring. Wire format: docs/rdma.md. */
+ * ring. Wire format: docs/rdma-protocol.md. */
 #ifndef SL_NET_RDMA_RDMA_H
 #define SL_NET_RDMA_RDMA_H
 

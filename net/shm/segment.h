@@ -1,6 +1,6 @@
 /* The segment is the memory shared by the two sides of a connection; the connecting side creates
  * it. Each direction has a ring of slots, and an arena for payloads that the peer cannot read
- * elsewhere. Layout: docs/shm.md. The only file of net/shm with atomics.
+ * elsewhere. Layout: docs/shm-protocol.md. The only file of net/shm with atomics.
  *
  * The peer may write anything here at any time: read each value once, into private memory, and
  * validate the copy. */

@@ -1,4 +1,4 @@
-/* Also: docs/dpdk.md shows packets byte for byte; this builds the same with the code. */
+/* Also: docs/dpdk-protocol.md shows packets byte for byte; this builds the same with the code. */
 
 #include <arpa/inet.h>
 #include <stdio.h>
