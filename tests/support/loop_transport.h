@@ -2,7 +2,7 @@
  * the contract of net/transport.h without an operating system, from a seed. It is not kind: it
  * takes fewer frames than offered, copies what it took some turns later, reports `sent` some turns
  * after that, and delivers in bursts of any size; all decided by the seed. It loses and reorders
- * nothing; tests/support/fault_transport.h on top of it does.
+ * nothing.
  *
  * The second one shares memory, as far as one can tell who has only one process: a long request
  * stays in its place, in two where its sender has it so, and there it changes at any time when the
