@@ -172,5 +172,29 @@ class ProfileTest(harness.StarlingTest):
         self.assertIn("/nowhere/starling-ps is not there", done.stderr)
 
 
+class AbTest(harness.StarlingTest):
+    """bench/ab.py, on a build beside itself."""
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/ab.py")
+
+    def compare(self, *args):
+        build = harness.BIN
+        return subprocess.run([sys.executable, self.path, build, build, "--rounds", "2", "--seconds", "0.05", *args],
+                              text=True, capture_output=True, check=False, timeout=harness.DEADLINE_S)
+
+    def test_a_low_ratio_fails(self):
+        done = self.compare("--cases", "pull", "--least", "0.01")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"pull: pull 1 key, 16 x 32, requests +\d")
+        done = self.compare("--cases", "pull", "--least", "100")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("BELOW", done.stdout)
+
+    def test_cases_that_are_none(self):
+        done = self.compare("--cases", "nothing")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("accepts all, or some of pull,push", done.stderr)
+
+
 if __name__ == "__main__":
     harness.main()
