@@ -8,6 +8,7 @@
 #include "bench/now.h"
 #include "core/assert.h"
 #include "core/bytes.h"
+#include "core/list.h"
 #include "core/log.h"
 
 #define BURST                 64
@@ -269,8 +270,7 @@ static void arrive(struct sl_bench_load *load)
 
 static struct sl_bench_load *of_source(struct sl_reactor_source *source)
 {
-    return (struct sl_bench_load *)(void *)((uint8_t *)source -
-                                            offsetof(struct sl_bench_load, source));
+    return SL_CONTAINER_OF(source, struct sl_bench_load, source);
 }
 
 static void read_clock(struct sl_bench_load *load)
@@ -453,8 +453,7 @@ static bool is_measured(const struct sl_bench_load *load, uint64_t now_ns)
 
 static void phase_over(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_bench_load *load =
-        (struct sl_bench_load *)(void *)((uint8_t *)timer - offsetof(struct sl_bench_load, timer));
+    struct sl_bench_load *load = SL_CONTAINER_OF(timer, struct sl_bench_load, timer);
     switch (load->phase) {
     case SL_BENCH_LOAD_WARMING:
         begin_window(load);

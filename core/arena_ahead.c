@@ -4,16 +4,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/arena_pages.h"
 #include "core/assert.h"
+#include "core/thread.h"
 
 /* A slot is empty, wanted (by the owner), failed (no memory), or the address of a chunk, whose
  * lowest bit tells whether every page is touched. The owner ends each of these states by one
@@ -30,7 +29,6 @@
 #define STATE_CLOSING 4U /* the owner waits until both are clear */
 
 #define NODES_MAX     1024
-#define PRIORITY_NICE 10 /* below reactors, yet not starved on a busy machine */
 
 struct sl_arena_ahead {
     size_t chunk_bytes;
@@ -159,18 +157,12 @@ static void prefer_node(uint32_t node)
     }
 }
 
-/* Resets settings inherited from a reactor, such as its core. Failures are ignored: the work needs
- * none of this. Returns whether this module may set the NUMA policy. */
+/* Resets settings inherited from a reactor. Returns whether this module may set the NUMA policy. */
 static bool settle_thread(void)
 {
-    cpu_set_t cores;
     int policy = MPOL_DEFAULT;
-    pthread_setname_np(pthread_self(), "sl-arena");
-    if (sched_getaffinity(getpid(), sizeof cores, &cores) ==
-        0) { /* of the main thread: not pinned */
-        sched_setaffinity(0, sizeof cores, &cores);
-    }
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
+    sl_thread_unpin();
+    sl_thread_lower_priority();
     return syscall(SYS_get_mempolicy, &policy, NULL, 0UL, NULL, 0UL) == 0 && policy == MPOL_DEFAULT;
 }
 
@@ -212,18 +204,12 @@ static void *helper_main(void *arg)
 
 /* Start and end */
 
-/* Blocks all signals in the thread: they are for other threads. With the lock held. */
+/* With the lock held. */
 static int start_thread(void)
 {
-    sigset_t all;
-    sigset_t before;
     sem_init(&helper.work, 0, 0);
     atomic_store(&helper.stopping, false);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&helper.thread, NULL, helper_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
+    return sl_thread_start(&helper.thread, "sl-arena", helper_main, NULL);
 }
 
 /* With the lock held and no arena open: the thread takes the lock only for open arenas. */

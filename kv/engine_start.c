@@ -1,9 +1,9 @@
 /* Starts and stops an engine. */
-#include <signal.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/thread.h"
 #include "kv/engine.h"
 
 #define WAIT_NS SL_CLOCK_NS_PER_S
@@ -86,21 +86,10 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* Blocks all signals in the new thread: they are for the application's threads. */
-static int spawn(struct sl_engine *engine, struct birth *birth)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&engine->thread, NULL, run, birth);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed == 0 ? 0 : SL_ERR_NO_MEMORY;
-}
-
 static int start_thread(struct sl_engine *engine, const struct sl_join *join)
 {
     struct birth birth = {.engine = engine, .join = join, .waiter = sl_engine_take_waiter(engine)};
-    if (birth.waiter == NULL || spawn(engine, &birth) != 0) {
+    if (birth.waiter == NULL || sl_thread_start(&engine->thread, NULL, run, &birth) != 0) {
         if (birth.waiter != NULL) {
             sl_engine_give_waiter(engine, birth.waiter);
         }

@@ -1,13 +1,14 @@
 #include "net/transport.h"
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/shared.h"
 
 const char sl_transport_coalesced;
 
 static struct sl_transport *transport_of(struct sl_reactor_source *source)
 {
-    return (struct sl_transport *)((char *)source - offsetof(struct sl_transport, source));
+    return SL_CONTAINER_OF(source, struct sl_transport, source);
 }
 
 static uint32_t source_poll(struct sl_reactor_source *source, uint32_t budget)

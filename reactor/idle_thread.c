@@ -3,12 +3,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "core/clock.h"
 #include "core/err.h"
-#include "reactor/topology.h"
+#include "core/thread.h"
 
 /* Work that took longer than STARVED_NS, less than a tenth of it on a processor, was starved.
  * Work that waited for a disk looks the same; then it does not matter which thread runs the next
@@ -57,7 +56,7 @@ static void *thread_main(void *arg)
 {
     struct sl_idle_thread *idle_thread = arg;
     const struct sched_param none = {0};
-    sl_topology_unpin_thread();
+    sl_thread_unpin();
     (void)sched_setscheduler(0, SCHED_IDLE,
                              &none); /* if it is not permitted, normal priority will do */
     for (wait_for(&idle_thread->given); idle_thread->work != NULL; wait_for(&idle_thread->given)) {
@@ -83,16 +82,10 @@ int sl_idle_thread_create(const char *name, struct sl_idle_thread **out)
     }
     sem_init(&idle_thread->given, 0, 0);
     sem_init(&idle_thread->ran, 0, 0);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&idle_thread->id, NULL, thread_main, idle_thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed != 0) {
+    if (sl_thread_start(&idle_thread->id, name, thread_main, idle_thread) != 0) {
         free_idle_thread(idle_thread);
         return SL_ERR_NO_MEMORY;
     }
-    pthread_setname_np(idle_thread->id, name);
     (void)pthread_getcpuclockid(idle_thread->id, &idle_thread->clock);
     *out = idle_thread;
     return 0;

@@ -3,27 +3,20 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/limits.h"
+#include "core/list.h"
+#include "core/thread.h"
 #include "reactor/idle_thread.h"
 #include "reactor/reactor_internal.h"
-#include "reactor/topology.h"
 
 /* Jobs at the thread at a time: neither lane is ever full, and destroy waits for few. */
 #define AT_ONCE 64
 static_assert(AT_ONCE <= SL_LIMIT_LANE_MAILS, "a lane has room for what is at the thread");
-
-/* Below reactors, yet not starved on a busy machine. */
-#define PRIORITY_NICE 10
 
 struct sl_offload {
     struct sl_reactor *reactor;
@@ -105,13 +98,12 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
     tell(offload->to_reactor, offload);
 }
 
-/* Resets the core and priority inherited from a reactor. Failures are ignored: the work needs
- * neither. */
+/* Resets the core and priority inherited from a reactor. */
 static void settle_thread(const struct sl_offload *offload)
 {
-    sl_topology_unpin_thread();
+    sl_thread_unpin();
     if (offload->place != SL_OFFLOAD_PRIORITY_NORMAL) {
-        (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
+        sl_thread_lower_priority();
     }
 }
 
@@ -131,20 +123,13 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked: they are for the program. */
 static int thread_run(struct sl_offload *offload)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_fetch_add(&offload->references, 1);
-    int failed = pthread_create(&offload->id, NULL, thread_main, offload);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed != 0) {
+    if (sl_thread_start(&offload->id, offload->name, thread_main, offload) != 0) {
         unref(offload);
         return SL_ERR_NO_MEMORY;
     }
-    pthread_setname_np(offload->id, offload->name);
     return 0;
 }
 
@@ -270,8 +255,7 @@ static void arm(struct sl_offload *offload)
 
 static void step(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_offload *offload =
-        (struct sl_offload *)(void *)((uint8_t *)timer - offsetof(struct sl_offload, timer));
+    struct sl_offload *offload = SL_CONTAINER_OF(timer, struct sl_offload, timer);
     if (!offload->has_worked) {
         offload->first->work(offload->first);
         offload->first->err = 0;

@@ -1,10 +1,11 @@
 /* Runs the turns of a reactor: on its own thread, or on an attached thread of the user. */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/list.h"
 #include "core/log.h"
+#include "core/thread.h"
 #include "reactor/reactor_internal.h"
 #include "reactor/topology.h"
 
@@ -26,8 +27,7 @@
 
 static void mailbox_readable(struct sl_ring_watch *watch)
 {
-    struct sl_reactor *reactor =
-        (struct sl_reactor *)((char *)watch - offsetof(struct sl_reactor, mailbox_watch));
+    struct sl_reactor *reactor = SL_CONTAINER_OF(watch, struct sl_reactor, mailbox_watch);
     sl_mailbox_disarm(reactor->mailbox);
 }
 
@@ -174,7 +174,6 @@ static void drop_ring(struct sl_reactor *reactor)
 static int thread_begin(struct sl_reactor *reactor)
 {
     const struct sl_reactor_options *options = &reactor->options;
-    pthread_setname_np(pthread_self(), options->name);
     int err = options->core >= 0 ? sl_topology_pin_thread(options->core) : 0;
     if (err != 0) {
         sl_log_error("reactor %s cannot be pinned to core %d: is it outside the process's affinity "
@@ -206,14 +205,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked: they are for the main thread. */
 static int thread_create(struct sl_reactor *reactor)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&reactor->thread, NULL, thread_main, reactor);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int err = sl_thread_start(&reactor->thread, reactor->options.name, thread_main, reactor);
     if (err != 0) {
         sl_log_error("%s: cannot start its thread: %s%s", sl_reactor_name(reactor), strerror(err),
                      err == EAGAIN ? ": the user's or the container's limit on threads is reached "

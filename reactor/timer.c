@@ -11,26 +11,9 @@
  * early bound: limits the cost of a run, whatever the number of armed timers. */
 #define SEARCH_MAX 256
 
-static void list_init(struct sl_timer *head)
+static struct sl_timer *timer_of(const struct sl_list_link *link)
 {
-    head->prev = head;
-    head->next = head;
-}
-
-static void list_append(struct sl_timer *head, struct sl_timer *timer)
-{
-    timer->prev = head->prev;
-    timer->next = head;
-    head->prev->next = timer;
-    head->prev = timer;
-}
-
-static void list_remove(struct sl_timer *timer)
-{
-    timer->prev->next = timer->next;
-    timer->next->prev = timer->prev;
-    timer->prev = NULL;
-    timer->next = NULL;
+    return SL_CONTAINER_OF(link, struct sl_timer, link);
 }
 
 static uint64_t later_of(uint64_t a, uint64_t b)
@@ -68,9 +51,9 @@ void sl_timer_wheel_init(struct sl_timer_wheel *wheel, uint64_t now_ns)
 {
     memset(wheel, 0, sizeof *wheel);
     for (uint32_t slot = 0; slot < SL_TIMER_SLOTS; slot++) {
-        list_init(&wheel->slots[slot]);
+        sl_list_init(&wheel->slots[slot]);
     }
-    list_init(&wheel->due);
+    sl_list_init(&wheel->due);
     wheel->now_tick = now_ns / TICK_NS;
     wheel->next_ns = SL_CLOCK_NEVER;
 }
@@ -82,7 +65,7 @@ void sl_timer_arm(struct sl_timer_wheel *wheel, struct sl_timer *timer, uint64_t
     /* A past time goes into the slot that the next run visits first. */
     uint64_t slot = later_of(due_ns / TICK_NS, wheel->now_tick) % SL_TIMER_SLOTS;
     timer->due_ns = due_ns;
-    list_append(&wheel->slots[slot], timer);
+    sl_list_append(&wheel->slots[slot], &timer->link);
     slot_mark(wheel, slot, true);
     wheel->armed_count++;
     if (due_ns < wheel->next_ns) {
@@ -95,12 +78,13 @@ void sl_timer_disarm(struct sl_timer_wheel *wheel, struct sl_timer *timer)
     if (!sl_timer_armed(timer)) {
         return;
     }
-    struct sl_timer *neighbour = timer->next;
-    bool alone = neighbour == timer->prev;
-    list_remove(timer);
+    struct sl_list_link *neighbour = timer->link.next;
+    bool alone = neighbour == timer->link.prev;
+    sl_list_remove(&timer->link);
     /* Equal neighbours: the head of a list that is now empty. */
-    if (alone && neighbour != &wheel->due) {
-        slot_mark(wheel, (uint64_t)(neighbour - wheel->slots), false);
+    if (alone && neighbour != &wheel->due.head) {
+        const struct sl_list *slot = SL_CONTAINER_OF(neighbour, struct sl_list, head);
+        slot_mark(wheel, (uint64_t)(slot - wheel->slots), false);
     }
     sl_assert(wheel->armed_count > 0);
     wheel->armed_count--;
@@ -112,16 +96,12 @@ void sl_timer_disarm(struct sl_timer_wheel *wheel, struct sl_timer *timer)
 /* Moves the due timers of a slot to the end of wheel->due. */
 static void slot_collect(struct sl_timer_wheel *wheel, uint64_t slot, uint64_t now_ns)
 {
-    struct sl_timer *head = &wheel->slots[slot];
-    struct sl_timer *next;
-    for (struct sl_timer *timer = head->next; timer != head; timer = next) {
-        next = timer->next;
-        if (timer->due_ns <= now_ns) {
-            list_remove(timer);
-            list_append(&wheel->due, timer);
+    SL_LIST_FOREACH (link, &wheel->slots[slot]) {
+        if (timer_of(link)->due_ns <= now_ns) {
+            sl_list_append(&wheel->due, link);
         }
     }
-    slot_mark(wheel, slot, head->next != head);
+    slot_mark(wheel, slot, !sl_list_empty(&wheel->slots[slot]));
 }
 
 static void collect(struct sl_timer_wheel *wheel, uint64_t now_ns, uint64_t now_tick)
@@ -141,13 +121,12 @@ static void collect(struct sl_timer_wheel *wheel, uint64_t now_ns, uint64_t now_
 }
 
 /* The earliest time in a slot; adds the number of its timers to *looked_at. */
-static uint64_t slot_earliest(const struct sl_timer *head, uint32_t *looked_at)
+static uint64_t slot_earliest(const struct sl_list *slot, uint32_t *looked_at)
 {
     uint64_t earliest = SL_CLOCK_NEVER;
-    for (const struct sl_timer *timer = head->next; timer != head; timer = timer->next) {
-        if (timer->due_ns < earliest) {
-            earliest = timer->due_ns;
-        }
+    SL_LIST_FOREACH (link, slot) {
+        const uint64_t due_ns = timer_of(link)->due_ns;
+        earliest = due_ns < earliest ? due_ns : earliest;
         ++*looked_at;
     }
     return earliest;
@@ -188,8 +167,8 @@ uint32_t sl_timer_run(struct sl_timer_wheel *wheel, uint64_t now_ns)
     wheel->next_ns = search_next(wheel);
 
     uint32_t ran = 0;
-    while (wheel->due.next != &wheel->due) {
-        struct sl_timer *timer = wheel->due.next;
+    while (!sl_list_empty(&wheel->due)) {
+        struct sl_timer *timer = timer_of(sl_list_first(&wheel->due));
         sl_timer_disarm(wheel, timer);
         timer->run(timer, now_ns);
         ran++;

@@ -9,20 +9,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/list.h"
+
 #define SL_TIMER_SLOTS 1024
 
 struct sl_timer {
-    struct sl_timer *prev, *next; /* in its slot; next is NULL: not armed */
+    struct sl_list_link link; /* in its slot */
     uint64_t due_ns;
     void (*run)(struct sl_timer *timer, uint64_t now_ns); /* disarmed before the call */
 };
 
 struct sl_timer_wheel {
-    struct sl_timer slots[SL_TIMER_SLOTS]; /* list heads */
+    struct sl_list slots[SL_TIMER_SLOTS];
     uint64_t occupied[SL_TIMER_SLOTS / 64];
-    struct sl_timer due; /* head of the timers still to run in this call */
-    uint64_t now_tick;   /* every earlier slot has run */
-    uint64_t next_ns;    /* lower bound of all due times: makes a call with nothing due cheap */
+    struct sl_list due; /* timers still to run in this call */
+    uint64_t now_tick;  /* every earlier slot has run */
+    uint64_t next_ns;   /* lower bound of all due times: makes a call with nothing due cheap */
     uint32_t armed_count;
 };
 
@@ -33,7 +35,7 @@ void sl_timer_arm(struct sl_timer_wheel *wheel, struct sl_timer *timer, uint64_t
 void sl_timer_disarm(struct sl_timer_wheel *wheel, struct sl_timer *timer);
 static inline bool sl_timer_armed(const struct sl_timer *timer)
 {
-    return timer->next != NULL;
+    return sl_list_linked(&timer->link);
 }
 
 /* Runs due timers; returns the number. A timer that rearms itself runs in a later call. */

@@ -186,14 +186,6 @@ int sl_topology_pin_thread(int core)
     return err == EINVAL ? SL_ERR_INVALID : SL_ERR_UNSUPPORTED;
 }
 
-void sl_topology_unpin_thread(void)
-{
-    cpu_set_t cores;
-    if (sched_getaffinity(getpid(), sizeof cores, &cores) == 0) {
-        (void)sched_setaffinity(0, sizeof cores, &cores);
-    }
-}
-
 int sl_topology_numa_node(int core)
 {
     const struct sl_topology_plan *plan = machine_plan();

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "worker/control.h"
 
@@ -12,10 +13,6 @@
 #define CLOSE_LOOK_NS    SL_CLOCK_NS_PER_MS
 
 static_assert(SL_ENDPOINT_DPDK + 1 == SL_CLIENT_IO_SCHEMES, "one slot for each scheme");
-
-#define HUB_OF(timer_pointer, member)                                                              \
-    ((struct sl_client_io *)(void *)((uint8_t *)(timer_pointer)-offsetof(struct sl_client_io,      \
-                                                                         member)))
 
 uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline_ns)
 {
@@ -108,7 +105,7 @@ struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_
 static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_client_io *io = HUB_OF(timer, retry);
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, retry);
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         sl_shard_conn_pump(&io->conns[shard]);
     }
@@ -382,7 +379,7 @@ static void finish_closing(struct sl_client_io *io)
  * connection. */
 static void look_if_closed(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_client_io *io = HUB_OF(timer, closing_timer);
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, closing_timer);
     bool is_quiet = connections_left(io) == 0 || now_ns >= io->closing_until_ns;
     if (is_quiet && io->moves_out == 0) {
         finish_closing(io);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "worker/failover.h"
 
@@ -124,9 +125,7 @@ static void beat_answered(void *ctx, const struct sl_message *answer, int err, c
  * answer. */
 static void beat(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_client_io *io =
-        (struct sl_client_io *)(void *)((uint8_t *)timer -
-                                        offsetof(struct sl_client_io, heartbeat));
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, heartbeat);
     struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
     const bool listens =
         io->options->other_count > 0 && !io->listening && sl_session_conn(io->coordinator) != NULL;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "reactor/reactor.h"
 #include "worker/client_io.h"
 
@@ -134,7 +135,7 @@ void sl_substep_rest_sent(void *ctx)
 
 static struct sl_substep *substep_of(struct sl_timer *timer)
 {
-    return (struct sl_substep *)(void *)((uint8_t *)timer - offsetof(struct sl_substep, timer));
+    return SL_CONTAINER_OF(timer, struct sl_substep, timer);
 }
 
 /* Returns the connection to blame for the deadline: one that is not connected, else the first with

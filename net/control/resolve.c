@@ -3,13 +3,14 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/list.h"
+#include "core/thread.h"
 
 struct sl_resolve {
     /* Owned by the reactor. */
@@ -119,22 +120,14 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* The thread blocks all signals: they belong to the program's own threads. */
 static int start_thread(struct sl_resolve *resolve)
 {
-    pthread_attr_t attr;
-    if (pthread_attr_init(&attr) != 0) {
-        return SL_ERR_NO_MEMORY;
-    }
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    int failed = pthread_create(&thread, &attr, run, resolve);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return failed == 0 ? SL_OK : SL_ERR_IO;
+    if (sl_thread_start(&thread, NULL, run, resolve) != 0) {
+        return SL_ERR_IO;
+    }
+    pthread_detach(thread);
+    return SL_OK;
 }
 
 /* Reactor */
@@ -142,7 +135,7 @@ static int start_thread(struct sl_resolve *resolve)
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_resolve *resolve = (void *)((char *)timer - offsetof(struct sl_resolve, deadline));
+    struct sl_resolve *resolve = SL_CONTAINER_OF(timer, struct sl_resolve, deadline);
     sl_resolve_done_fn *done = resolve->done;
     resolve->done = NULL;
     struct sl_resolve_found found = {.err = SL_ERR_DEADLINE};

@@ -3,6 +3,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
@@ -159,7 +160,7 @@ static void attempt_failed(struct sl_session *session, const char *why)
 
 static void attempt(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, retry);
     attempt_by(session, session->options.preferred.transport != NULL &&
                             now_ns >= session->preferred_from_ns);
 }
@@ -167,8 +168,7 @@ static void attempt(struct sl_timer *timer, uint64_t now_ns)
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_session *session =
-        (void *)((char *)timer - offsetof(struct sl_session, greeting_deadline));
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, greeting_deadline);
     sl_session_break(session, SL_ERR_DEADLINE,
                      session->state == SL_SESSION_CONNECTING ? "no answer from the host"
                                                              : "it does not welcome this process");
@@ -177,7 +177,7 @@ static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 /* Logs that the session waits; less and less often if there is no deadline. */
 static void report(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, report));
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, report);
     const char *what = session->state == SL_SESSION_GREETING || session->refused_since_ns != 0
                            ? "waiting for the welcome of"
                            : "cannot reach";
@@ -196,8 +196,7 @@ static void report(struct sl_timer *timer, uint64_t now_ns)
 
 static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session =
-        (void *)((char *)timer - offsetof(struct sl_session, start_deadline));
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, start_deadline);
     const bool is_refused = session->refused_since_ns != 0;
     const char *what = session->state == SL_SESSION_GREETING || is_refused ? "was not welcomed by"
                                                                            : "could not reach";
@@ -454,7 +453,7 @@ static const struct sl_transport_events transport_events = {
 static void resend(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    sl_session_request_send_all((void *)((char *)timer - offsetof(struct sl_session, resend)));
+    sl_session_request_send_all(SL_CONTAINER_OF(timer, struct sl_session, resend));
 }
 
 /* A peer expires a silent member after one lease: several attempts must fit into it. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
@@ -239,8 +240,7 @@ static void probe(struct sl_session *session)
 void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_session *session =
-        (void *)((char *)timer - offsetof(struct sl_session, preferred_timer));
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, preferred_timer);
     if (session->probe != NULL) {
         sl_transport_disconnect(session->probe); /* timed out */
     } else if (may_go_back(session)) {

@@ -3,6 +3,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
@@ -83,7 +84,7 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
     struct sl_session_request *request =
-        (void *)((char *)timer - offsetof(struct sl_session_request, deadline));
+        SL_CONTAINER_OF(timer, struct sl_session_request, deadline);
     struct sl_session *session = request->session;
     const char *more = session->waited_for[0] == '\0' ? "" : ": still waiting for ";
     const char *what = session->waited_for;

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/dpdk/cookie.h"
 #include "net/dpdk/internal.h"
@@ -100,8 +101,7 @@ uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_dpdk_conn *conn =
-        (struct sl_dpdk_conn *)((char *)timer - offsetof(struct sl_dpdk_conn, timer));
+    struct sl_dpdk_conn *conn = SL_CONTAINER_OF(timer, struct sl_dpdk_conn, timer);
     if (conn->phase == SL_DPDK_ASKING) {
         sl_dpdk_setup_timer(conn);
         return;

@@ -2,6 +2,7 @@
  * answer is probed. It is declared dead after a timeout with enough probes: while this thread was
  * stopped, time passed in which the peer may have answered. A peer on a one-peer link is dead when
  * the link goes down. */
+#include "core/list.h"
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 
@@ -120,7 +121,7 @@ static void arm(struct sl_dpdk *dpdk, uint64_t now_ns)
 /* A visit that ends a connection only marks it, so that the list stays valid. */
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, sweep));
+    struct sl_dpdk *dpdk = SL_CONTAINER_OF(timer, struct sl_dpdk, sweep);
     dpdk->sweep_rounds++;
     for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
         visit(conn, now_ns);
@@ -163,7 +164,7 @@ static void arm_links(struct sl_dpdk *dpdk)
 
 static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, links));
+    struct sl_dpdk *dpdk = SL_CONTAINER_OF(timer, struct sl_dpdk, links);
     (void)now_ns;
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         if (dpdk->netifs[i].info.is_one_peers) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/list.h"
 #include "net/dpdk/internal.h"
 
 /* After this many packets answers are sent before more packets are handled, so that both sides work
@@ -179,8 +180,7 @@ static void flush_one(struct sl_dpdk_conn *conn)
 static void tell_grant(void *ctx, struct sl_dpdk_grant *grant)
 {
     (void)ctx;
-    struct sl_dpdk_conn *conn =
-        (struct sl_dpdk_conn *)((char *)grant - offsetof(struct sl_dpdk_conn, grant));
+    struct sl_dpdk_conn *conn = SL_CONTAINER_OF(grant, struct sl_dpdk_conn, grant);
     conn->ack_due = conn->ack_now = true;
     sl_dpdk_mark_dirty(conn);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
@@ -120,8 +121,7 @@ static void unlink_from(struct sl_rdma_conn *conn)
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_rdma_conn *conn =
-        (struct sl_rdma_conn *)((char *)timer - offsetof(struct sl_rdma_conn, timer));
+    struct sl_rdma_conn *conn = SL_CONTAINER_OF(timer, struct sl_rdma_conn, timer);
     switch (conn->phase) {
     case SL_RDMA_RESOLVING:
     case SL_RDMA_MOVING:

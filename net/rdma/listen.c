@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
@@ -176,8 +177,7 @@ static int open_nic(struct sl_rdma_listener *listener)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_rdma_listener *listener =
-        (struct sl_rdma_listener *)((char *)timer - offsetof(struct sl_rdma_listener, timer));
+    struct sl_rdma_listener *listener = SL_CONTAINER_OF(timer, struct sl_rdma_listener, timer);
     struct sl_rdma *rdma = listener->rdma;
     struct sockaddr_storage address;
     if (find_address(rdma, &listener->bound, &address) != 0 || open_id(listener, &address) != 0) {

@@ -1,3 +1,4 @@
+#include "core/list.h"
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
@@ -87,7 +88,7 @@ static bool has_device(const struct sl_rdma *rdma)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, sweep));
+    struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, sweep);
     rdma->sweep_rounds++;
     for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
         if (rdma->conns[i] != NULL) {
@@ -107,7 +108,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 
 static void on_retry(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, retry));
+    struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, retry);
     (void)now_ns;
     rdma->retry_rounds++;
     rdma->awake = rdma->awake || rdma->ready != NULL;

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
@@ -72,7 +73,7 @@ static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flag
 {
     (void)result;
     (void)cqe_flags;
-    struct sl_rdma *rdma = (struct sl_rdma *)((char *)op - offsetof(struct sl_rdma, op));
+    struct sl_rdma *rdma = SL_CONTAINER_OF(op, struct sl_rdma, op);
     struct epoll_event events[WATCHED_A_TURN];
     rdma->watching = false;
     if (rdma->closing) {

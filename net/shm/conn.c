@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/shm/internal.h"
 
@@ -26,8 +27,7 @@ static void stop_watching(struct sl_shm_conn *conn)
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_shm_conn *conn =
-        (struct sl_shm_conn *)((char *)timer - offsetof(struct sl_shm_conn, timer));
+    struct sl_shm_conn *conn = SL_CONTAINER_OF(timer, struct sl_shm_conn, timer);
     if (conn->phase == SL_SHM_RETRYING) {
         sl_shm_handshake_connect(conn);
     } else {

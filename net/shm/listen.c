@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/shm/internal.h"
 
@@ -26,8 +27,7 @@ struct sl_shm_listener {
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_shm_listener *listener =
-        (struct sl_shm_listener *)((char *)timer - offsetof(struct sl_shm_listener, timer));
+    struct sl_shm_listener *listener = SL_CONTAINER_OF(timer, struct sl_shm_listener, timer);
     if (sl_shm_watch(listener->shm, listener->fd, listener, true) != 0) {
         sl_timer_arm(sl_reactor_timers(listener->shm->base.reactor), timer, now_ns + RETRY_NS);
     }

@@ -1,3 +1,4 @@
+#include "core/list.h"
 #include "core/log.h"
 #include "net/shm/internal.h"
 
@@ -71,7 +72,7 @@ static void arm(struct sl_shm *shm, uint64_t now_ns)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_shm *shm = (struct sl_shm *)((char *)timer - offsetof(struct sl_shm, sweep));
+    struct sl_shm *shm = SL_CONTAINER_OF(timer, struct sl_shm, sweep);
     for (uint32_t i = 0; i < shm->conn_count; i++) {
         visit(shm->conns[i], now_ns);
     }

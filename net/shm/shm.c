@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/shm/internal.h"
 
@@ -69,7 +70,7 @@ static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flag
 {
     (void)result;
     (void)cqe_flags;
-    struct sl_shm *shm = (struct sl_shm *)((char *)op - offsetof(struct sl_shm, op));
+    struct sl_shm *shm = SL_CONTAINER_OF(op, struct sl_shm, op);
     struct epoll_event events[SOCKETS_A_TURN];
     shm->watching = false;
     if (shm->closing) {

@@ -6,21 +6,17 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 
 #define DRAIN_NS SL_CLOCK_NS_PER_S
 
 /* Creation and end */
 
-static struct sl_tcp_conn *of_timer(struct sl_timer *timer)
-{
-    return (struct sl_tcp_conn *)((char *)timer - offsetof(struct sl_tcp_conn, timer));
-}
-
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    sl_tcp_conn_end(of_timer(timer), SL_ERR_CLOSED);
+    sl_tcp_conn_end(SL_CONTAINER_OF(timer, struct sl_tcp_conn, timer), SL_ERR_CLOSED);
 }
 
 static void start_timer(struct sl_tcp_conn *conn)
@@ -48,7 +44,7 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->tls = NULL;
     conn->moved = NULL;
     conn->spare_next = NULL;
-    conn->all = conn->sending = conn->waiting = (struct sl_tcp_link){0};
+    conn->all = conn->sending = conn->waiting = (struct sl_list_link){0};
     conn->timer = (struct sl_timer){.run = on_timer};
     conn->connecting = false;
     conn->watch = (struct sl_tcp_watch){0};
@@ -74,7 +70,7 @@ static struct sl_tcp_conn *allocate(void)
 static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
 {
     conn->tcp = tcp;
-    sl_tcp_list_append(&tcp->all, &conn->all);
+    sl_list_append(&tcp->all, &conn->all);
     tcp->stats.connections++;
     sl_tcp_liveness_add(tcp, conn);
 }
@@ -82,9 +78,9 @@ static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
 static void unlink_and_spare(struct sl_tcp_conn *conn)
 {
     struct sl_tcp *tcp = conn->tcp;
-    sl_tcp_list_remove(&conn->all);
-    sl_tcp_list_remove(&conn->sending);
-    sl_tcp_list_remove(&conn->waiting);
+    sl_list_remove(&conn->all);
+    sl_list_remove(&conn->sending);
+    sl_list_remove(&conn->waiting);
     tcp->stats.connections--;
     conn->spare_next = tcp->spare;
     tcp->spare = conn;
@@ -154,7 +150,7 @@ void sl_tcp_conn_op_end(struct sl_tcp_conn *conn)
     conn->ops_in_flight--;
     conn->tcp->ops_in_flight--;
     if (conn->phase == SL_TCP_ENDING && conn->ops_in_flight == 0) {
-        sl_tcp_list_append(&conn->tcp->ended, &conn->waiting);
+        sl_list_append(&conn->tcp->ended, &conn->waiting);
     }
 }
 
@@ -185,11 +181,11 @@ void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err)
     conn->phase = SL_TCP_ENDING;
     conn->base.state = SL_CONN_CLOSING;
     stop_timer(conn);
-    sl_tcp_list_remove(&conn->sending);
-    sl_tcp_list_remove(&conn->waiting);
+    sl_list_remove(&conn->sending);
+    sl_list_remove(&conn->waiting);
     cancel_all(conn);
     if (conn->ops_in_flight == 0) {
-        sl_tcp_list_append(&conn->tcp->ended, &conn->waiting);
+        sl_list_append(&conn->tcp->ended, &conn->waiting);
     }
 }
 
@@ -230,8 +226,7 @@ static int connect_err(int error)
 static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     (void)cqe_flags;
-    struct sl_tcp_conn *conn =
-        (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, connect_op));
+    struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, connect_op);
     conn->connecting = false;
     sl_tcp_conn_op_end(conn);
     if (conn->phase != SL_TCP_LIVE) {
@@ -325,7 +320,7 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
     start_timer(conn);
     /* This may be an upcall of the connection's own receive: received data is dropped after it, or
      * in the next poll. */
-    sl_tcp_list_append(&conn->tcp->pending, &conn->waiting);
+    sl_list_append(&conn->tcp->pending, &conn->waiting);
 }
 
 void sl_tcp_conn_refuse(struct sl_tcp_conn *conn)
@@ -362,7 +357,7 @@ void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
 void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn)
 {
     conn->send.broken = true;
-    sl_tcp_list_remove(&conn->sending);
+    sl_list_remove(&conn->sending);
     if (conn->phase == SL_TCP_DRAINING || conn->receive.eof) {
         sl_tcp_conn_end(conn, SL_ERR_CLOSED);
     } else if (conn->phase == SL_TCP_LIVE) {
@@ -395,7 +390,7 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     conn->phase = SL_TCP_LEAVING;
     base->state = SL_CONN_CLOSED;
     stop_timer(conn);
-    sl_tcp_list_remove(&conn->waiting);
+    sl_list_remove(&conn->waiting);
     return 0; /* the receive that made the upcall continues */
 }
 
@@ -452,7 +447,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     struct sl_tcp *tcp = (struct sl_tcp *)moved->base.transport;
     struct sl_tcp_conn *conn = settle(tcp, moved);
     link_to(tcp, conn);
-    sl_tcp_list_append(&tcp->pending, &conn->waiting);
+    sl_list_append(&tcp->pending, &conn->waiting);
     if (conn->tls != NULL) {
         sl_tcp_tls_conn_queue(conn);
     }

@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "core/list.h"
 #include "net/tcp/buffers.h"
-#include "net/tcp/list.h"
 #include "net/tcp/tls.h"
 #include "net/transport.h"
 #include "reactor/ring.h"
@@ -51,15 +51,15 @@ struct sl_tcp {
     bool closing;
     bool armed; /* since the last poll: the turn did nothing */
 
-    struct sl_tcp_list all;     /* connections, until their `closed` */
-    struct sl_tcp_list sending; /* with queued data and no send in flight */
+    struct sl_list all;     /* connections, until their `closed` */
+    struct sl_list sending; /* with queued data and no send in flight */
     /* A connection is in at most one of these lists: */
-    struct sl_tcp_list pending;   /* to resume in the next poll */
-    struct sl_tcp_list wait_sink; /* waits for memory for a frame: asked again in later polls */
-    struct sl_tcp_list refused; /* as wait_sink, and was asked since the last turn that did work */
-    struct sl_tcp_list wait_buffer; /* waits for a buffer to return to the ring */
-    struct sl_tcp_list sliced; /* waits for this turn's short sends, before it receives a slice */
-    struct sl_tcp_list ended;  /* waits for its `closed` */
+    struct sl_list pending;     /* to resume in the next poll */
+    struct sl_list wait_sink;   /* waits for memory for a frame: asked again in later polls */
+    struct sl_list refused;     /* as wait_sink, and was asked since the last turn that did work */
+    struct sl_list wait_buffer; /* waits for a buffer to return to the ring */
+    struct sl_list sliced;      /* waits for this turn's short sends, before it receives a slice */
+    struct sl_list ended;       /* waits for its `closed` */
 
     /* Closed connections for reuse: up to SL_TCP_SPARES, and more while their messages are not
      * released. */
@@ -163,7 +163,7 @@ struct sl_tcp_conn {
     /* Messages delivered and not released; they point to the connection. Includes messages of
      * earlier connections in this memory. */
     uint32_t held;
-    struct sl_tcp_link all, sending, waiting;
+    struct sl_list_link all, sending, waiting;
     struct sl_timer timer; /* limit of DRAINING, or of reading when send.broken */
     struct sl_ring_op connect_op;
     bool connecting;
@@ -174,9 +174,6 @@ struct sl_tcp_conn {
     struct sl_tcp_send send;
     struct sl_tcp_staging staging; /* its own, so that it can always receive one frame */
 };
-
-#define SL_TCP_CONN_OF(link, member)                                                               \
-    ((struct sl_tcp_conn *)((char *)(link)-offsetof(struct sl_tcp_conn, member)))
 
 /* tcp.c */
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/tcp/internal.h"
 
@@ -35,7 +36,7 @@ static void arm(struct sl_tcp_listener *listener)
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    arm((struct sl_tcp_listener *)((char *)timer - offsetof(struct sl_tcp_listener, timer)));
+    arm(SL_CONTAINER_OF(timer, struct sl_tcp_listener, timer));
 }
 
 static void take(struct sl_tcp_listener *listener, int fd)

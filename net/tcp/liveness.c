@@ -1,3 +1,4 @@
+#include "core/list.h"
 #include "core/log.h"
 #include "net/tcp/internal.h"
 
@@ -122,17 +123,17 @@ static void arm(struct sl_tcp *tcp, uint64_t due_ns)
  * turns only stores how many are left. */
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_tcp *tcp = (struct sl_tcp *)((char *)timer - offsetof(struct sl_tcp, sweep));
+    struct sl_tcp *tcp = SL_CONTAINER_OF(timer, struct sl_tcp, sweep);
     if (tcp->sweep_left == 0) {
         tcp->sweep_begun_ns = now_ns;
         tcp->sweep_left = tcp->stats.connections;
     }
     uint32_t left = tcp->sweep_left < CONNECTIONS_A_TURN ? tcp->sweep_left : CONNECTIONS_A_TURN;
     tcp->sweep_left -= left;
-    for (; left > 0 && !sl_tcp_list_empty(&tcp->all); left--) {
-        struct sl_tcp_link *link = sl_tcp_list_pop(&tcp->all);
-        sl_tcp_list_append(&tcp->all, link);
-        visit(SL_TCP_CONN_OF(link, all), now_ns);
+    for (; left > 0 && !sl_list_empty(&tcp->all); left--) {
+        struct sl_list_link *link = sl_list_pop(&tcp->all);
+        sl_list_append(&tcp->all, link);
+        visit(SL_CONTAINER_OF(link, struct sl_tcp_conn, all), now_ns);
     }
     if (tcp->stats.connections == 0) {
         tcp->sweep_left = 0;

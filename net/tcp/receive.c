@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 
 /* Queue of received bytes */
@@ -136,7 +137,7 @@ static bool stall(struct sl_tcp_conn *conn)
         return false;
     }
     conn->receive.wait_sink = true;
-    sl_tcp_list_append(&tcp->refused, &conn->waiting);
+    sl_list_append(&tcp->refused, &conn->waiting);
     return false;
 }
 
@@ -320,7 +321,7 @@ static void parse(struct sl_tcp_conn *conn)
     struct sl_tcp_receive *receive = &conn->receive;
     if (receive->wait_sink) {
         receive->wait_sink = false;
-        sl_tcp_list_remove(&conn->waiting);
+        sl_list_remove(&conn->waiting);
     }
     bool more = readable(conn);
     while (more && (has_more(conn) || receive->phase == SL_TCP_PHASE_SINK)) {
@@ -386,7 +387,7 @@ static bool is_sliced(struct sl_tcp_conn *conn)
  * to the heap: receive little. */
 static bool is_crowded(const struct sl_tcp *tcp)
 {
-    return !sl_tcp_list_empty(&tcp->wait_sink) || !sl_tcp_list_empty(&tcp->refused);
+    return !sl_list_empty(&tcp->wait_sink) || !sl_list_empty(&tcp->refused);
 }
 
 static void receive_buffers(struct sl_tcp_conn *conn)
@@ -465,11 +466,11 @@ static void receive_next(struct sl_tcp_conn *conn)
     } else if (conn->tls != NULL) {
         sl_tcp_tls_conn_receive(conn);
     } else if (wants_direct(conn) && is_sliced(conn)) {
-        sl_tcp_list_append(&conn->tcp->sliced, &conn->waiting);
+        sl_list_append(&conn->tcp->sliced, &conn->waiting);
     } else if (wants_direct(conn)) {
         receive_direct(conn);
     } else if (receive->empty_ring) {
-        sl_tcp_list_append(&conn->tcp->wait_buffer, &conn->waiting);
+        sl_list_append(&conn->tcp->wait_buffer, &conn->waiting);
     } else {
         receive_buffers(conn);
     }
@@ -503,17 +504,18 @@ void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
  * delay them by its copy. */
 void sl_tcp_receive_slices(struct sl_tcp *tcp)
 {
-    struct sl_tcp_link *link;
-    while ((link = sl_tcp_list_pop(&tcp->sliced)) != NULL) {
-        receive_direct(SL_TCP_CONN_OF(link, waiting));
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&tcp->sliced)) != NULL) {
+        receive_direct(SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting));
     }
 }
 
 void sl_tcp_receive_feed(struct sl_tcp *tcp)
 {
     uint32_t offered = tcp->buffers.offered;
-    while (offered > 0 && !sl_tcp_list_empty(&tcp->wait_buffer)) {
-        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(sl_tcp_list_pop(&tcp->wait_buffer), waiting);
+    while (offered > 0 && !sl_list_empty(&tcp->wait_buffer)) {
+        struct sl_tcp_conn *conn =
+            SL_CONTAINER_OF(sl_list_pop(&tcp->wait_buffer), struct sl_tcp_conn, waiting);
         conn->receive.empty_ring = false;
         receive_next(conn);
         offered--;
@@ -524,7 +526,7 @@ void sl_tcp_receive_feed(struct sl_tcp *tcp)
 
 static struct sl_tcp_conn *of_op(struct sl_ring_op *op)
 {
-    return (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, receive.op));
+    return SL_CONTAINER_OF(op, struct sl_tcp_conn, receive.op);
 }
 
 /* Handles a receive without data. */

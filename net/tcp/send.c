@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 
 static_assert((SL_TCP_SEND_RUNS & (SL_TCP_SEND_RUNS - 1)) == 0, "a power of two");
 static_assert((SL_TCP_SEND_PIECES & (SL_TCP_SEND_PIECES - 1)) == 0, "a power of two");
@@ -71,8 +72,8 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
     if (taken < count) {
         send->wants_room = true;
     }
-    if (taken > 0 && !send->in_flight && !sl_tcp_list_linked(&conn->sending)) {
-        sl_tcp_list_append(&conn->tcp->sending, &conn->sending);
+    if (taken > 0 && !send->in_flight && !sl_list_linked(&conn->sending)) {
+        sl_list_append(&conn->tcp->sending, &conn->sending);
     }
     return taken;
 }
@@ -122,7 +123,7 @@ void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes)
         return;
     }
     if (send->piece_head != send->piece_tail) {
-        sl_tcp_list_append(&conn->tcp->sending, &conn->sending);
+        sl_list_append(&conn->tcp->sending, &conn->sending);
     } else { /* reuse the same entries, which are in the cache */
         send->piece_head = send->piece_tail = 0;
         send->run_head = send->run_tail = 0;
@@ -161,8 +162,7 @@ bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result)
 static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     (void)cqe_flags;
-    struct sl_tcp_conn *conn =
-        (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, send.op));
+    struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, send.op);
     if (sl_tcp_send_complete(conn, result)) {
         sl_tcp_send_advance(conn, result > 0 ? (uint32_t)result : 0);
     }

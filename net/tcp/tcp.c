@@ -86,14 +86,14 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
         options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
     tcp->peer_timeout_ms =
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_TCP_PEER_TIMEOUT_MS;
-    sl_tcp_list_init(&tcp->all);
-    sl_tcp_list_init(&tcp->sending);
-    sl_tcp_list_init(&tcp->pending);
-    sl_tcp_list_init(&tcp->wait_sink);
-    sl_tcp_list_init(&tcp->refused);
-    sl_tcp_list_init(&tcp->wait_buffer);
-    sl_tcp_list_init(&tcp->sliced);
-    sl_tcp_list_init(&tcp->ended);
+    sl_list_init(&tcp->all);
+    sl_list_init(&tcp->sending);
+    sl_list_init(&tcp->pending);
+    sl_list_init(&tcp->wait_sink);
+    sl_list_init(&tcp->refused);
+    sl_list_init(&tcp->wait_buffer);
+    sl_list_init(&tcp->sliced);
+    sl_list_init(&tcp->ended);
     int err = set_congestion(tcp, options->congestion_control);
     if (err == 0 && options->tls != NULL) {
         err = sl_tcp_tls_context_open(options->tls, &tcp->tls);
@@ -114,9 +114,9 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
 static uint32_t finish_ended(struct sl_tcp *tcp, uint32_t budget)
 {
     uint32_t work = 0;
-    struct sl_tcp_link *link;
-    while (work < budget && (link = sl_tcp_list_pop(&tcp->ended)) != NULL) {
-        sl_tcp_conn_finish(SL_TCP_CONN_OF(link, waiting));
+    struct sl_list_link *link;
+    while (work < budget && (link = sl_list_pop(&tcp->ended)) != NULL) {
+        sl_tcp_conn_finish(SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting));
         work++;
     }
     return work;
@@ -129,17 +129,15 @@ static void tcp_close(struct sl_transport **transport)
     tcp->closing = true;
     sl_tcp_listen_stop(tcp);
     sl_tcp_liveness_close(tcp);
-    struct sl_tcp_link *next;
-    for (struct sl_tcp_link *link = tcp->all.head.next; link != &tcp->all.head; link = next) {
-        next = link->next;
-        sl_tcp_conn_abort(SL_TCP_CONN_OF(link, all));
+    SL_LIST_FOREACH (link, &tcp->all) {
+        sl_tcp_conn_abort(SL_CONTAINER_OF(link, struct sl_tcp_conn, all));
     }
     while (finish_ended(tcp, UINT32_MAX) > 0 || tcp->ops_in_flight > 0) {
         if (sl_ring_reap(tcp->ring, SL_LIMIT_TURN_EVENTS) == 0 && tcp->ops_in_flight > 0) {
             sl_ring_wait(tcp->ring, CLOSE_WAIT_NS);
         }
     }
-    sl_assert(sl_tcp_list_empty(&tcp->all));
+    sl_assert(sl_list_empty(&tcp->all));
     sl_tcp_listen_free(tcp);
     sl_tcp_conn_free_spares(tcp);
     sl_tcp_buffers_fini(&tcp->buffers);
@@ -156,14 +154,13 @@ static void tcp_close(struct sl_transport **transport)
 static uint32_t retry_wait_sink(struct sl_tcp *tcp)
 {
     if (!tcp->armed) {
-        sl_tcp_list_append_all(&tcp->wait_sink, &tcp->refused);
+        sl_list_append_all(&tcp->wait_sink, &tcp->refused);
     }
     tcp->armed = false;
     uint32_t work = 0;
-    struct sl_tcp_link *link;
-    for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_tcp_list_pop(&tcp->wait_sink)) != NULL;
-         i++) {
-        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(link, waiting);
+    struct sl_list_link *link;
+    for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_list_pop(&tcp->wait_sink)) != NULL; i++) {
+        struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting);
         uint64_t frames_before = tcp->stats.frames_received;
         sl_tcp_receive_advance(conn);
         if (!conn->receive.wait_sink || tcp->stats.frames_received != frames_before) {
@@ -176,14 +173,14 @@ static uint32_t retry_wait_sink(struct sl_tcp *tcp)
 static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    if (sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->wait_sink) &&
-        sl_tcp_list_empty(&tcp->refused) && sl_tcp_list_empty(&tcp->ended) && !tcp->spares_grew) {
+    if (sl_list_empty(&tcp->pending) && sl_list_empty(&tcp->wait_sink) &&
+        sl_list_empty(&tcp->refused) && sl_list_empty(&tcp->ended) && !tcp->spares_grew) {
         return 0;
     }
     uint32_t work = 0;
-    struct sl_tcp_link *link;
-    while (work < budget && (link = sl_tcp_list_pop(&tcp->pending)) != NULL) {
-        sl_tcp_conn_resume(SL_TCP_CONN_OF(link, waiting));
+    struct sl_list_link *link;
+    while (work < budget && (link = sl_list_pop(&tcp->pending)) != NULL) {
+        sl_tcp_conn_resume(SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting));
         work++;
     }
     work += retry_wait_sink(tcp);
@@ -198,24 +195,24 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 static void tcp_flush(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    if (sl_tcp_list_empty(&tcp->wait_buffer) && sl_tcp_list_empty(&tcp->sending) &&
-        sl_tcp_list_empty(&tcp->sliced)) {
+    if (sl_list_empty(&tcp->wait_buffer) && sl_list_empty(&tcp->sending) &&
+        sl_list_empty(&tcp->sliced)) {
         return;
     }
     sl_tcp_receive_feed(tcp);
-    struct sl_tcp_list behind;
-    sl_tcp_list_init(&behind);
-    struct sl_tcp_link *link;
-    while ((link = sl_tcp_list_pop(&tcp->sending)) != NULL) {
-        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(link, sending);
+    struct sl_list behind;
+    sl_list_init(&behind);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&tcp->sending)) != NULL) {
+        struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, sending);
         if (sl_tcp_has_long(conn)) {
-            sl_tcp_list_append(&behind, link);
+            sl_list_append(&behind, link);
         } else {
             sl_tcp_send_start(conn);
         }
     }
-    while ((link = sl_tcp_list_pop(&behind)) != NULL) {
-        sl_tcp_send_start(SL_TCP_CONN_OF(link, sending));
+    while ((link = sl_list_pop(&behind)) != NULL) {
+        sl_tcp_send_start(SL_CONTAINER_OF(link, struct sl_tcp_conn, sending));
     }
     sl_tcp_receive_slices(tcp);
 }
@@ -223,10 +220,10 @@ static void tcp_flush(struct sl_transport *transport)
 static bool tcp_arm(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    bool fed = tcp->buffers.offered > 0 && !sl_tcp_list_empty(&tcp->wait_buffer);
+    bool fed = tcp->buffers.offered > 0 && !sl_list_empty(&tcp->wait_buffer);
     tcp->armed = true;
-    return sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->wait_sink) &&
-           sl_tcp_list_empty(&tcp->ended) && sl_tcp_list_empty(&tcp->sending) && !fed;
+    return sl_list_empty(&tcp->pending) && sl_list_empty(&tcp->wait_sink) &&
+           sl_list_empty(&tcp->ended) && sl_list_empty(&tcp->sending) && !fed;
 }
 
 static void tcp_stats(const struct sl_transport *transport, struct sl_transport_stats *out)

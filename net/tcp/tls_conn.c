@@ -1,6 +1,7 @@
 #include <errno.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "net/tcp/internal.h"
 
@@ -61,8 +62,7 @@ uint32_t sl_tcp_tls_conn_take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wa
 static void on_input(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     (void)cqe_flags;
-    struct sl_tcp_conn *conn =
-        (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, receive.op));
+    struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, receive.op);
     sl_tcp_receive_complete(conn, result);
     if (result > 0 && (conn->phase == SL_TCP_LIVE || conn->phase == SL_TCP_LEAVING)) {
         sl_tcp_tls_add_input(conn->tls, (uint32_t)result);
@@ -86,8 +86,8 @@ void sl_tcp_tls_conn_receive(struct sl_tcp_conn *conn)
 void sl_tcp_tls_conn_queue(struct sl_tcp_conn *conn)
 {
     if (sl_tcp_tls_output_bytes(conn->tls) > 0 && !conn->send.in_flight &&
-        !sl_tcp_list_linked(&conn->sending)) {
-        sl_tcp_list_append(&conn->tcp->sending, &conn->sending);
+        !sl_list_linked(&conn->sending)) {
+        sl_list_append(&conn->tcp->sending, &conn->sending);
     }
 }
 
@@ -109,8 +109,7 @@ static int seal_pieces(struct sl_tcp_conn *conn)
 static void on_output(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     (void)cqe_flags;
-    struct sl_tcp_conn *conn =
-        (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, send.op));
+    struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, send.op);
     if (!sl_tcp_send_complete(conn, result)) {
         return;
     }

@@ -7,6 +7,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/agent/internal.h"
 
@@ -192,7 +193,7 @@ static void arm_heartbeat(struct sl_agent *member)
 static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_agent *member = (void *)((char *)timer - offsetof(struct sl_agent, heartbeat));
+    struct sl_agent *member = SL_CONTAINER_OF(timer, struct sl_agent, heartbeat);
     arm_heartbeat(member);
     if (member->lease_ns != 0) {
         struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
@@ -214,7 +215,7 @@ static void arm_absence(struct sl_agent *member, uint64_t pause_ns)
 static void on_absence(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_agent *member = (void *)((char *)timer - offsetof(struct sl_agent, absence));
+    struct sl_agent *member = SL_CONTAINER_OF(timer, struct sl_agent, absence);
     arm_absence(member, ABSENCE_INTERVAL);
     member->options.absent(member->options.ctx);
 }

@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/leader/leader.h"
 #include "ps/metastore/etcd_metastore.h"
@@ -143,8 +144,7 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
 
 static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_process_store *metastore =
-        (void *)((char *)timer - offsetof(struct sl_process_store, tick));
+    struct sl_process_store *metastore = SL_CONTAINER_OF(timer, struct sl_process_store, tick);
     sl_timer_arm(timers_of(metastore), timer, now_ns + metastore->tick_ns);
     sl_leader_tick(metastore->leader);
 }
@@ -152,8 +152,7 @@ static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 static void on_woken(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_process_store *metastore =
-        (void *)((char *)timer - offsetof(struct sl_process_store, wake));
+    struct sl_process_store *metastore = SL_CONTAINER_OF(timer, struct sl_process_store, wake);
     sl_leader_run(metastore->leader);
 }
 

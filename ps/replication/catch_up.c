@@ -3,6 +3,7 @@
  * replies do not wait. When the backup has the last block, replies start to wait. When it has
  * everything answered before, it is in sync. */
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
@@ -29,9 +30,7 @@ static void look_at_time(struct sl_server *server, uint64_t now_ns);
 
 static void again(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_replication *replica =
-        (struct sl_replication *)(void *)((uint8_t *)timer -
-                                          offsetof(struct sl_replication, snapshot_timer));
+    struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, snapshot_timer);
     if (replica->link == SL_REPLICATION_WANTED) {
         replica->snapshot_waits = false;
     } else if (replica->link == SL_REPLICATION_SNAPSHOT ||

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 
@@ -59,9 +60,7 @@ static void look_at_answers(struct sl_server *server, uint64_t now_ns)
 
 static void on_silence(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_replication *replica =
-        (struct sl_replication *)(void *)((uint8_t *)timer -
-                                          offsetof(struct sl_replication, silence));
+    struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, silence);
     if (replica->session == NULL) {
         sl_replication_sender_give_up(replica->server, "it is unreachable");
     } else if (sl_session_conn(replica->session) == NULL) {

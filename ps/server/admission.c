@@ -19,6 +19,7 @@
  * Checks run once a second and count what they find instead of reading a clock: a server that was
  * itself delayed has made no checks meanwhile. */
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 
@@ -100,8 +101,7 @@ static bool give_back(struct sl_server *server)
 
 static void look_again(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_server *server =
-        (struct sl_server *)(void *)((uint8_t *)timer - offsetof(struct sl_server, watch_timer));
+    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, watch_timer);
     sl_server_admission_check(server);
     const bool has_more = server->watch_next == NULL && give_back(server);
     if (server->conns != NULL || has_more) {

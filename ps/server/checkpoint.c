@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
@@ -442,8 +443,7 @@ bool sl_server_checkpoint_is_idle(const struct sl_server *server)
 static void look(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server_checkpoint *checkpoint =
-        (struct sl_server_checkpoint *)(void *)((uint8_t *)timer -
-                                                offsetof(struct sl_server_checkpoint, watch));
+        SL_CONTAINER_OF(timer, struct sl_server_checkpoint, watch);
     if (now_ns - checkpoint->moved_ns < checkpoint->options.patience_ns) {
         sl_timer_arm(sl_reactor_timers(checkpoint->server->options.reactor), timer,
                      now_ns + LOOK_NS);

@@ -1,12 +1,13 @@
 /* Orderly shutdown: answers what was received, then says goodbye. */
 #include <stddef.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 
 static struct sl_server *server_of(struct sl_timer *timer)
 {
-    return (struct sl_server *)(void *)((uint8_t *)timer - offsetof(struct sl_server, drain_timer));
+    return SL_CONTAINER_OF(timer, struct sl_server, drain_timer);
 }
 
 static void finish(struct sl_server *server)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/turn.h"
@@ -112,9 +113,7 @@ static uint8_t *reply_of(const struct sl_server_request *request)
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_server_request *request =
-        (struct sl_server_request *)(void *)((uint8_t *)timer -
-                                             offsetof(struct sl_server_request, deadline));
+    struct sl_server_request *request = SL_CONTAINER_OF(timer, struct sl_server_request, deadline);
     struct sl_server *server = request->server;
     bool waits = request->list == &server->parked;
     bool has_reply = reply_of(request) != NULL || request->streams || !request->work.reply_bytes;

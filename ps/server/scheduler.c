@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "ps/replication/internal.h"
 #include "ps/server/request_list.h"
 #include "ps/server/session_snapshot.h"
@@ -447,7 +448,7 @@ static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint3
 
 static struct sl_server *server_of(struct sl_reactor_source *source)
 {
-    return (struct sl_server *)(void *)((uint8_t *)source - offsetof(struct sl_server, source));
+    return SL_CONTAINER_OF(source, struct sl_server, source);
 }
 
 /* Applies complete iterations of buffered pushes before all requests. */

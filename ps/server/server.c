@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
@@ -20,9 +21,7 @@
 
 static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_server *server =
-        (struct sl_server *)(void *)((uint8_t *)timer -
-                                     offsetof(struct sl_server, coordinator_timer));
+    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, coordinator_timer);
     const struct sl_server_coordinator_ops *ops = server->options.coordinator_ops;
     ops->tick(server->options.coordinator, now_ns);
     uint64_t pause_ns = ops->lease_ns(server->options.coordinator) / TICKS_PER_LEASE;
@@ -264,9 +263,7 @@ void sl_server_drop(struct sl_server_conn *conn, int err, const char *format, ..
 static void hello_late(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_server_conn *conn =
-        (struct sl_server_conn *)(void *)((uint8_t *)timer -
-                                          offsetof(struct sl_server_conn, hello_timer));
+    struct sl_server_conn *conn = SL_CONTAINER_OF(timer, struct sl_server_conn, hello_timer);
     sl_server_drop(conn, SL_ERR_DEADLINE, "no %s within %llu s",
                    conn->kind == SL_SERVER_CONN_NEW ? "hello" : "proof of the secret",
                    SL_SERVER_HELLO_NS / SL_CLOCK_NS_PER_S);

@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
@@ -173,9 +174,7 @@ static double lease_s(const struct sl_server *server)
 static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_server_session *session =
-        (struct sl_server_session *)(void *)((uint8_t *)timer -
-                                             offsetof(struct sl_server_session, lease));
+    struct sl_server_session *session = SL_CONTAINER_OF(timer, struct sl_server_session, lease);
     char why[SL_MESSAGE_NAME_BYTES];
     (void)snprintf(why, sizeof why, "it has not reconnected within %.3g s",
                    lease_s(session->server));

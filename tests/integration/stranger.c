@@ -8,6 +8,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/list.h"
 #include "core/log.h"
 #include "net/control/message.h"
 #include "net/dpdk/device_list.h"
@@ -232,8 +233,7 @@ static void visit_again(struct stranger *stranger, struct visit *visit, uint64_t
 
 static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct stranger *stranger =
-        (struct stranger *)(void *)((uint8_t *)timer - offsetof(struct stranger, timer));
+    struct stranger *stranger = SL_CONTAINER_OF(timer, struct stranger, timer);
     uint32_t opens = stranger->opens_per_tick;
     for (uint32_t i = 0; i < VISITS; i++) {
         struct visit *visit = &stranger->visits[i];

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/thread.h"
 #include "worker/train/cpu_time.h"
 
 #define PASS_ROWS 1024 /* between two checks of `stop` */
@@ -160,17 +160,10 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* Blocks all signals in the thread: they must interrupt the main thread's waits. */
 static int start_thread(struct sl_loader *loader)
 {
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&loader->thread, NULL, run, loader);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    loader->started = failed == 0;
-    return failed == 0 ? 0 : SL_ERR_IO;
+    loader->started = sl_thread_start(&loader->thread, NULL, run, loader) == 0;
+    return loader->started ? 0 : SL_ERR_IO;
 }
 
 int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epochs, uint32_t begin,

@@ -7,12 +7,12 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/thread.h"
 #include "net/dpdk/module/module.h"
 
 #define ARGUMENTS_MAX  64
@@ -272,12 +272,8 @@ static void *run_start(void *ctx)
 
 static void start_once(void)
 {
-    sigset_t all, before;
     pthread_t thread;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int err = pthread_create(&thread, NULL, run_start, &start);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int err = sl_thread_start(&thread, NULL, run_start, &start);
     if (err != 0) {
         module_log(SL_LOG_ERROR, "dpdk: no thread to start it on: %s", strerror(err));
         start.err = SL_ERR_NO_MEMORY;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/list.h"
 #include "net/dpdk/module/module.h"
 
 #define ETHERNET_BYTES 14U
@@ -21,8 +22,7 @@ static struct sl_module_port *port_of(struct sl_dpdk_port *base)
 static void look(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_module_port *port =
-        (struct sl_module_port *)((char *)timer - offsetof(struct sl_module_port, look));
+    struct sl_module_port *port = SL_CONTAINER_OF(timer, struct sl_module_port, look);
     const uint64_t after_ns = sl_module_device_look(port);
     sl_module_host->timer_arm(port->base.reactor, timer, after_ns);
 }

@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/limits.h"
+#include "core/list.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 #include "reactor/topology.h"
@@ -277,7 +278,7 @@ static void waker_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_f
 {
     (void)result;
     (void)cqe_flags;
-    struct waker *waker = (struct waker *)((char *)op - offsetof(struct waker, op));
+    struct waker *waker = SL_CONTAINER_OF(op, struct waker, op);
     atomic_store(&waker->ran, true);
 }
 

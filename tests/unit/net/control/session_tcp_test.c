@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "net/control/session.h"
 #include "tests/support/localhost.h"
@@ -163,7 +164,7 @@ static const struct sl_session_events session_events = {
 static void listen_now(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct fixture *fixture = (void *)((char *)timer - offsetof(struct fixture, listen_later));
+    struct fixture *fixture = SL_CONTAINER_OF(timer, struct fixture, listen_later);
     struct sl_endpoint bound;
     int err = sl_transport_listen(fixture->transport, &fixture->target, &acceptor_events, fixture,
                                   &bound);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "ps/agent/internal.h"
 #include "ps/process/internal.h"
@@ -26,7 +27,7 @@ struct world {
 
 static struct world *world_of(void *core)
 {
-    return (struct world *)(void *)((char *)core - offsetof(struct world, core));
+    return SL_CONTAINER_OF(core, struct world, core);
 }
 
 /* ps/1 is the primary of its own shards, and of the guests', and the coordinator has said that the

@@ -1,0 +1,89 @@
+/* Intrusive doubly linked lists with O(1) removal, and SL_CONTAINER_OF: from a member to the struct
+ * that contains it. A zeroed link is in no list; a list is initialized before its first use. Single
+ * queues and stacks are written out where they are used. One owner. */
+#ifndef SL_CORE_LIST_H
+#define SL_CORE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SL_CONTAINER_OF(pointer, type, member)                                                     \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+struct sl_list_link {
+    struct sl_list_link *prev, *next;
+};
+
+struct sl_list {
+    struct sl_list_link head;
+};
+
+/* Visits the links from the first to the last. The body may remove the visited link, no other. */
+#define SL_LIST_FOREACH(link, list)                                                                \
+    for (struct sl_list_link *link = (list)->head.next, *link##_next = link->next;                 \
+         link != &(list)->head; link = link##_next, link##_next = link->next)
+
+static inline void sl_list_init(struct sl_list *list)
+{
+    list->head.prev = list->head.next = &list->head;
+}
+
+static inline bool sl_list_empty(const struct sl_list *list)
+{
+    return list->head.next == &list->head;
+}
+
+static inline bool sl_list_linked(const struct sl_list_link *link)
+{
+    return link->next != NULL;
+}
+
+/* Removes the link from its list, if any. */
+static inline void sl_list_remove(struct sl_list_link *link)
+{
+    if (link->next != NULL) {
+        link->prev->next = link->next;
+        link->next->prev = link->prev;
+        link->prev = link->next = NULL;
+    }
+}
+
+/* Appends the link, after removing it from its list. */
+static inline void sl_list_append(struct sl_list *list, struct sl_list_link *link)
+{
+    sl_list_remove(link);
+    link->prev = list->head.prev;
+    link->next = &list->head;
+    list->head.prev->next = link;
+    list->head.prev = link;
+}
+
+static inline struct sl_list_link *sl_list_first(const struct sl_list *list)
+{
+    return sl_list_empty(list) ? NULL : list->head.next;
+}
+
+/* Removes and returns the first link, or NULL. */
+static inline struct sl_list_link *sl_list_pop(struct sl_list *list)
+{
+    struct sl_list_link *link = sl_list_first(list);
+    if (link != NULL) {
+        sl_list_remove(link);
+    }
+    return link;
+}
+
+/* Moves all links of `from` to the end of `to`. */
+static inline void sl_list_append_all(struct sl_list *to, struct sl_list *from)
+{
+    if (!sl_list_empty(from)) {
+        struct sl_list_link *first = from->head.next, *last = from->head.prev;
+        first->prev = to->head.prev;
+        to->head.prev->next = first;
+        last->next = &to->head;
+        to->head.prev = last;
+        sl_list_init(from);
+    }
+}
+
+#endif

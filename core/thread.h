@@ -1,0 +1,17 @@
+/* Threads of the runtime: they block all signals, which are for the program's own threads. */
+#ifndef SL_CORE_THREAD_H
+#define SL_CORE_THREAD_H
+
+#include <pthread.h>
+
+/* Starts run(arg) with all signals blocked, named `name` (at most 15 characters; NULL: like the
+ * caller). Returns 0 or an errno: EAGAIN at a limit on threads. Any thread. */
+int sl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
+
+/* Lets the calling thread run on the cores of the main thread, which is never pinned. */
+void sl_thread_unpin(void);
+
+/* Lowers the priority of the calling thread: below reactors, yet not starved on a busy machine. */
+void sl_thread_lower_priority(void);
+
+#endif

@@ -1,0 +1,68 @@
+#include "core/list.h"
+#include "tests/support/unit.h"
+
+struct item {
+    int number;
+    struct sl_list_link link;
+};
+
+static void assert_numbers(const struct sl_list *list, int first, int count)
+{
+    int seen = 0;
+    SL_LIST_FOREACH (link, list) {
+        assert_int_equal(SL_CONTAINER_OF(link, struct item, link)->number, first + seen);
+        seen++;
+    }
+    assert_int_equal(seen, count);
+}
+
+static void fill(struct sl_list *list, struct item *items, int count)
+{
+    for (int i = 0; i < count; i++) {
+        items[i] = (struct item){.number = i};
+        sl_list_append(list, &items[i].link);
+    }
+}
+
+SL_CASE(list_pop__in_order_until_empty)
+{
+    struct sl_list list;
+    struct item items[3];
+    sl_list_init(&list);
+    fill(&list, items, 3);
+    assert_numbers(&list, 0, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(sl_list_pop(&list), &items[i].link);
+        assert_false(sl_list_linked(&items[i].link));
+    }
+    assert_null(sl_list_pop(&list));
+    assert_true(sl_list_empty(&list));
+}
+
+SL_CASE(list_append__moves_from_another_list)
+{
+    struct sl_list list, other;
+    struct item items[2];
+    sl_list_init(&list);
+    sl_list_init(&other);
+    fill(&list, items, 2);
+    sl_list_append(&other, &items[0].link);
+    assert_numbers(&list, 1, 1);
+    assert_numbers(&other, 0, 1);
+    sl_list_append_all(&other, &list);
+    assert_numbers(&other, 0, 2);
+    assert_true(sl_list_empty(&list));
+}
+
+SL_CASE(list_foreach__body_may_remove_the_link)
+{
+    struct sl_list list;
+    struct item items[4];
+    sl_list_init(&list);
+    fill(&list, items, 4);
+    SL_LIST_FOREACH (link, &list) {
+        sl_list_remove(link);
+        sl_list_remove(link); /* harmless: it is in no list */
+    }
+    assert_true(sl_list_empty(&list));
+}
