@@ -165,7 +165,7 @@ static int connect_flow(struct flow *flow)
         .task_index = -1,
         .reactor_count = 1,
         .polling = transfer->polling,
-        .protocol = SL_PROTOCOL_STAR_SERVER_LITE,
+        .protocol = SL_PROTOCOL_BATCHED,
         .congestion_control = transfer->congestion,
         .disable_shm = transfer->no_shm,
     };

@@ -399,7 +399,7 @@ enum { SHAPES_MAX = 8, CROWDS = 2, PROTOCOLS = 2 };
 #define ENTRIES_MAX ((SHAPES_MAX) * (SHAPES_MAX) * (CROWDS) * (PROTOCOLS))
 
 static const char *const PROTOCOL_NAMES[PROTOCOLS] = {
-    [SL_PROTOCOL_STAR_SERVER] = "star_server", [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite"};
+    [SL_PROTOCOL_PER_TABLE] = "star_server", [SL_PROTOCOL_BATCHED] = "star_server_lite"};
 
 struct options {
     uint64_t processes, clients, tables, rows, seed;
@@ -505,8 +505,8 @@ static void add_entries(struct bench *bench)
             .keys = (uint32_t)options->keys[i / crowds % options->keys_count],
             .dim = (uint32_t)options->dims[i / crowds / options->keys_count],
         };
-        add_entry(bench, shape, SL_PROTOCOL_STAR_SERVER);
-        add_entry(bench, shape, SL_PROTOCOL_STAR_SERVER_LITE);
+        add_entry(bench, shape, SL_PROTOCOL_PER_TABLE);
+        add_entry(bench, shape, SL_PROTOCOL_BATCHED);
     }
 }
 

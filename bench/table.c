@@ -479,7 +479,7 @@ static int bench_init(struct bench *bench, const struct options *options, uint64
         .kind = SL_TABLE_SPARSE,
         .dim = (uint32_t)dim,
         .optimizer = sl_optimizer_defaults(optimizer),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.05F, .b = 0.05F, .seed = 1},
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -0.05F, .high = 0.05F, .seed = 1},
     };
     *bench = (struct bench){
         .options = options, .rows = rows, .dim = (uint32_t)dim, .random = options->seed};

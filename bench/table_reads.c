@@ -42,7 +42,7 @@ int sl_bench_table_reads_create(uint64_t rows, uint32_t dim, uint32_t keys_of_re
         .kind = SL_TABLE_SPARSE,
         .dim = dim,
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F},
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -0.1F, .high = 0.1F},
     };
     struct sl_bench_table_reads *reads = calloc(1, sizeof *reads);
     int err = reads == NULL ? SL_ERR_NO_MEMORY : 0;

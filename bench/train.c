@@ -22,7 +22,7 @@
 enum { MODELS = 3 };
 static const char *const MODEL_NAMES[MODELS] = {"lr", "fm", "deepfm"};
 static const char *const PROTOCOL_NAMES[] = {
-    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite", [SL_PROTOCOL_STAR_SERVER] = "star_server"};
+    [SL_PROTOCOL_BATCHED] = "star_server_lite", [SL_PROTOCOL_PER_TABLE] = "star_server"};
 
 struct options {
     uint64_t rows, workers, epochs, batch_rows, timeout_s;
@@ -305,7 +305,7 @@ int sl_bench_train_run(int argc, char **argv)
                               .epochs = 1,
                               .batch_rows = 64,
                               .timeout_s = 300,
-                              .protocol = SL_PROTOCOL_STAR_SERVER_LITE,
+                              .protocol = SL_PROTOCOL_BATCHED,
                               .consistency = "asp",
                               .common = sl_bench_common_defaults()};
     const struct sl_cli_option own[] = {

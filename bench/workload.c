@@ -83,7 +83,7 @@ struct sl_table_spec sl_bench_rows_table(const char *name, uint64_t dim,
         .kind = SL_TABLE_SPARSE,
         .dim = (uint32_t)dim,
         .optimizer = sl_optimizer_defaults(optimizer),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -0.1F, .high = 0.1F, .seed = 1},
     };
     (void)snprintf(spec.name, sizeof spec.name, "%s", name);
     return spec;

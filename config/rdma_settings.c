@@ -55,14 +55,12 @@ static int read_device(const char *source, const char *value, struct sl_rdma_set
 static int read_gid(const char *source, const char *value, uint32_t *out, char *reason,
                     size_t reason_bytes)
 {
-    uint32_t index;
-    if (!sl_env_parse_u32(value, 0, GID_INDEX_MAX, &index)) {
+    if (!sl_env_parse_u32(value, 0, GID_INDEX_MAX, out)) {
         (void)snprintf(reason, reason_bytes,
                        "%s=%.80s: accepts an index of the device's GID table, from 0 to %d", source,
                        value, GID_INDEX_MAX);
         return SL_ERR_INVALID;
     }
-    *out = index + 1;
     return 0;
 }
 
@@ -91,15 +89,16 @@ static int read_gid_variables(struct sl_rdma_settings *out, char *reason, size_t
         if (err != 0) {
             return is_own(names[i]) ? err : 0;
         }
-        if (first != NULL && gid != out->gid) {
+        if (first != NULL && gid != out->gid_index) {
             (void)snprintf(out->flaw, sizeof out->flaw,
                            "%s is %u, but %s is %u; they must agree, unless --rdma-gid-index says "
                            "which counts",
-                           first, out->gid - 1, names[i], gid - 1);
+                           first, out->gid_index, names[i], gid);
             return 0;
         }
         first = first == NULL ? names[i] : first;
-        out->gid = gid;
+        out->has_gid_index = true;
+        out->gid_index = gid;
     }
     return 0;
 }
@@ -117,9 +116,10 @@ int sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags, struct sl_
     }
     if (err == 0) {
         err = flags->gid_index != NULL ? read_gid("--rdma-gid-index", flags->gid_index,
-                                                  &settings.gid, reason, reason_bytes)
+                                                  &settings.gid_index, reason, reason_bytes)
                                        : read_gid_variables(&settings, reason, reason_bytes);
     }
+    settings.has_gid_index |= flags->gid_index != NULL;
     if (err == 0) {
         *out = settings;
     }

@@ -34,9 +34,10 @@ struct sl_rdma_settings_flags {
     }
 
 struct sl_rdma_settings {
-    char device[256]; /* comma-separated names; "": any */
-    uint32_t gid;     /* index + 1; 0: the endpoint's address decides */
-    char flaw[320];   /* Problem of another program's variable, which disables RDMA; "": none. */
+    char device[256];   /* comma-separated names; "": any */
+    bool has_gid_index; /* else the endpoint's address decides */
+    uint32_t gid_index;
+    char flaw[320]; /* Problem of another program's variable, which disables RDMA; "": none. */
 };
 
 /* Reads the flags, else the environment: STARLING_RDMA_DEVICE; STARLING_RDMA_GID_INDEX,

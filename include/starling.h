@@ -98,9 +98,9 @@ SL_API struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kin
 
 enum sl_initializer_kind {
     SL_INITIALIZER_ZEROS = 0,
-    SL_INITIALIZER_CONSTANT = 1, /* a */
-    SL_INITIALIZER_UNIFORM = 2,  /* [a, b), a < b */
-    SL_INITIALIZER_NORMAL = 3,   /* mean a, standard deviation b >= 0; |a| + 9 b is finite */
+    SL_INITIALIZER_CONSTANT = 1,         /* value */
+    SL_INITIALIZER_UNIFORM = 2,          /* [low, high), low < high */
+    SL_INITIALIZER_NORMAL = 3,           /* stddev >= 0; |mean| + 9 stddev is finite */
     SL_INITIALIZER_TRUNCATED_NORMAL = 4, /* the same, redrawn beyond two standard deviations */
 };
 #define SL_INITIALIZER_KIND_COUNT 5
@@ -109,7 +109,15 @@ enum sl_initializer_kind {
  * of shards or on the order of requests. */
 struct sl_initializer_spec {
     enum sl_initializer_kind kind;
-    float a, b;
+    union {
+        float value; /* constant */
+        float low;   /* uniform */
+        float mean;  /* normal, truncated normal */
+    };
+    union {
+        float high;   /* uniform */
+        float stddev; /* normal, truncated normal */
+    };
     uint64_t seed;
 };
 
@@ -156,8 +164,8 @@ struct sl_step;
  * which suits most clients: messages of at most 16 KB, requests and replies alike; a longer
  * operation has its own message. */
 enum sl_protocol {
-    SL_PROTOCOL_STAR_SERVER_LITE = 0, /* batched: requests of a step to one shard share messages */
-    SL_PROTOCOL_STAR_SERVER = 1,      /* per table: one message per operation and shard */
+    SL_PROTOCOL_BATCHED = 0,   /* batched: requests of a step to one shard share messages */
+    SL_PROTOCOL_PER_TABLE = 1, /* per table: one message per operation and shard */
 };
 
 #define SL_CLIENT_ANY_TASK (-2)
@@ -214,9 +222,10 @@ struct sl_client_options {
     /* RDMA devices, comma-separated, such as "mlx5_0,mlx5_1"; NULL: any that reaches the shard.
      * Copied. */
     const char *rdma_device;
-    /* GID table entry of the first RDMA device, counted from 1 (index 3 of other tools is 4 here);
-     * 0: selected by the address of the endpoint. */
-    uint32_t rdma_gid;
+    /* Entry of the GID table of the first RDMA device, from 0. Without has_rdma_gid_index the
+     * address of the endpoint selects it. */
+    bool has_rdma_gid_index;
+    uint32_t rdma_gid_index;
     /* DPDK devices of this process, separated by ';', each
      * "DEVICE[,ARGUMENTS]?addr=A[/PREFIX][&gateway=G][&mtu=N][&queues=N]". NULL: none; shards are
      * reached over TCP if possible. Only one client of a process can use a device; it polls the

@@ -71,7 +71,8 @@ static void fill_options(struct sl_join *join, const struct sl_env *env, const s
         .disable_shm = !env->shm,
         .disable_rdma = !env->rdma || join->rdma.flaw[0] != '\0',
         .rdma_device = join->rdma.device[0] == '\0' ? NULL : join->rdma.device,
-        .rdma_gid = join->rdma.gid,
+        .has_rdma_gid_index = join->rdma.has_gid_index,
+        .rdma_gid_index = join->rdma.gid_index,
         .dpdk_device = join->dpdk.text[0] == '\0' ? NULL : join->dpdk.text,
     };
 }

@@ -377,7 +377,8 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->congestion_control =
         env->congestion_control[0] == '\0' ? NULL : env->congestion_control;
     options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
-    options->rdma_gid = sources->rdma.gid;
+    options->has_rdma_gid_index = sources->rdma.has_gid_index;
+    options->rdma_gid_index = sources->rdma.gid_index;
     options->shm = options->kind != SL_PROCESS_SCHEDULER && env->shm;
     const struct sl_checkpoint_settings *checkpoint = &sources->checkpoint;
     options->checkpoint = (struct sl_process_checkpoint){

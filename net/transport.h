@@ -104,9 +104,10 @@ struct sl_transport_options {
     const struct sl_transport_tls *tls; /* TCP only; NULL: unencrypted */
     /* RDMA only: device names, comma-separated; NULL: any. */
     const char *rdma_device;
-    /* RDMA only: entry, from 1, in the GID table of the first device whose address is used; 0:
-     * selected by the endpoint's address. */
-    uint32_t rdma_gid;
+    /* RDMA only: entry of the GID table of the first device, whose address is used. Without
+     * has_rdma_gid_index the endpoint's address selects it. */
+    bool has_rdma_gid_index;
+    uint32_t rdma_gid_index;
     /* DPDK only: the devices. Must outlive the transport's open. */
     const struct sl_dpdk_options *dpdk;
     /* The medium of a transport outside the operating system, such as a fault plan or a simulated

@@ -208,7 +208,8 @@ static int read_sources(struct sources *sources, char *reason)
                                      REASON_BYTES);
     }
     options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
-    options->rdma_gid = sources->rdma.gid;
+    options->has_rdma_gid_index = sources->rdma.has_gid_index;
+    options->rdma_gid_index = sources->rdma.gid_index;
     options->reactors = sources->env.ps_reactors;
     options->pin = sources->env.ps_pin;
     options->polling = sources->env.ps_polling;

@@ -100,8 +100,7 @@ static int check_options(const struct sl_client_options *options,
     if (options->server_count > SL_LIMIT_PS || options->worker_count > SL_LIMIT_WORKERS ||
         setup->reactor_count < (setup->control_apart ? 2 : 1) ||
         setup->reactor_count > SL_LIMIT_REACTORS ||
-        (options->protocol != SL_PROTOCOL_STAR_SERVER &&
-         options->protocol != SL_PROTOCOL_STAR_SERVER_LITE)) {
+        (options->protocol != SL_PROTOCOL_PER_TABLE && options->protocol != SL_PROTOCOL_BATCHED)) {
         sl_log_error(
             "client: ps_count, worker_count, reactor_count or protocol is outside its range");
         return SL_ERR_INVALID;
@@ -206,7 +205,8 @@ static void fill_io_options(struct sl_client *client, const struct sl_client_opt
         snprintf(to->rdma_device, sizeof to->rdma_device, "%s", options->rdma_device);
         to->transport.rdma_device = to->rdma_device;
     }
-    to->transport.rdma_gid = options->rdma_gid;
+    to->transport.has_rdma_gid_index = options->has_rdma_gid_index;
+    to->transport.rdma_gid_index = options->rdma_gid_index;
     to->disable_rdma = options->disable_rdma;
     if (setup->host != NULL && !options->disable_shm) {
         snprintf(to->host, sizeof to->host, "%s", setup->host);

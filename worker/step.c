@@ -369,7 +369,7 @@ static int encode(struct sl_step *step)
         .payload_bytes_max = client->payload_bytes_max,
         .clock = step->clock,
         .priority = step->priority,
-        .lite = client->protocol == SL_PROTOCOL_STAR_SERVER_LITE,
+        .lite = client->protocol == SL_PROTOCOL_BATCHED,
         .tick = step->tick,
         .tick_at = step->tick_at,
         .finish = step->finish,

@@ -265,8 +265,8 @@ static void build_table_open(struct build *build, const struct sl_message_table_
     build->open.optimizer = build_optimizer(&spec->optimizer);
     build->open.initializer = (Starling__Initializer)STARLING__INITIALIZER__INIT;
     build->open.initializer.kind = (uint32_t)spec->initializer.kind;
-    build->open.initializer.a = spec->initializer.a;
-    build->open.initializer.b = spec->initializer.b;
+    build->open.initializer.a = spec->initializer.low;
+    build->open.initializer.b = spec->initializer.high;
     build->open.initializer.seed = spec->initializer.seed;
     build->open.consistency = (Starling__Consistency)STARLING__CONSISTENCY__INIT;
     build->open.consistency.mode = (uint32_t)spec->consistency.mode;

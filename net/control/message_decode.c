@@ -281,8 +281,8 @@ static bool read_spec(const struct sl_message_memory *memory, const Starling__Ta
     }
     if (from->initializer != NULL) {
         to->initializer.kind = (enum sl_initializer_kind)from->initializer->kind;
-        to->initializer.a = from->initializer->a;
-        to->initializer.b = from->initializer->b;
+        to->initializer.low = from->initializer->a;
+        to->initializer.high = from->initializer->b;
         to->initializer.seed = from->initializer->seed;
     }
     if (from->consistency != NULL) {

@@ -194,27 +194,30 @@ static int check_initializer(const struct sl_initializer_spec *spec, char *reaso
         return refuse(reason, reason_bytes, "initializer.kind is %d; accepted is 0 to %d",
                       (int)spec->kind, SL_INITIALIZER_KIND_COUNT - 1);
     }
-    if (!isfinite(spec->a) || !isfinite(spec->b)) {
-        return refuse(reason, reason_bytes, "initializer.a is %g, b is %g; accepted is finite",
-                      (double)spec->a, (double)spec->b);
+    if (!isfinite(spec->low) || !isfinite(spec->high)) {
+        return refuse(
+            reason, reason_bytes,
+            "initializer.low (value, mean) is %g, high (stddev) is %g; accepted is finite",
+            (double)spec->low, (double)spec->high);
     }
     if (spec->kind == SL_INITIALIZER_UNIFORM &&
-        !(spec->a < spec->b && isfinite(spec->b - spec->a))) {
-        return refuse(reason, reason_bytes,
-                      "initializer.a is %g, b is %g; accepted is a < b with a finite difference",
-                      (double)spec->a, (double)spec->b);
+        !(spec->low < spec->high && isfinite(spec->high - spec->low))) {
+        return refuse(
+            reason, reason_bytes,
+            "initializer.low is %g, high is %g; accepted is low < high with a finite difference",
+            (double)spec->low, (double)spec->high);
     }
     bool has_deviation =
         spec->kind == SL_INITIALIZER_NORMAL || spec->kind == SL_INITIALIZER_TRUNCATED_NORMAL;
-    if (has_deviation && spec->b < 0) {
-        return refuse(reason, reason_bytes,
-                      "initializer.b (standard deviation) is %g; accepted is >= 0",
-                      (double)spec->b);
+    if (has_deviation && spec->stddev < 0) {
+        return refuse(reason, reason_bytes, "initializer.stddev is %g; accepted is >= 0",
+                      (double)spec->stddev);
     }
-    if (has_deviation && !isfinite(fabsf(spec->a) + DEVIATIONS_MAX * spec->b)) {
-        return refuse(reason, reason_bytes,
-                      "initializer.a is %g, b is %g; accepted is |a| + %g b up to %g",
-                      (double)spec->a, (double)spec->b, (double)DEVIATIONS_MAX, (double)FLT_MAX);
+    if (has_deviation && !isfinite(fabsf(spec->mean) + DEVIATIONS_MAX * spec->stddev)) {
+        return refuse(
+            reason, reason_bytes,
+            "initializer.mean is %g, stddev is %g; accepted is |mean| + %g stddev up to %g",
+            (double)spec->mean, (double)spec->stddev, (double)DEVIATIONS_MAX, (double)FLT_MAX);
     }
     return SL_OK;
 }
@@ -308,8 +311,8 @@ static const struct field fields[] = {
     FIELD(optimizer.decay_steps, FIELD_U32),
     FIELD(optimizer.decay_baseline, FIELD_FLOAT),
     FIELD(initializer.kind, FIELD_U32),
-    FIELD(initializer.a, FIELD_FLOAT),
-    FIELD(initializer.b, FIELD_FLOAT),
+    FIELD(initializer.low, FIELD_FLOAT),
+    FIELD(initializer.high, FIELD_FLOAT),
     FIELD(initializer.seed, FIELD_U64),
     FIELD(consistency.mode, FIELD_U32),
     FIELD(consistency.staleness, FIELD_U32),

@@ -192,7 +192,7 @@ static bool parse_gid(const char *device, uint32_t port, uint32_t index,
 static int choose_gid(const struct sl_rdma *rdma, const struct search *search, sa_family_t family,
                       struct sockaddr_storage *from)
 {
-    uint32_t index = rdma->gid - 1;
+    uint32_t index = rdma->gid_index;
     const char *name = search->device_count > 0 ? search->devices[0].name : "";
     if (search->device_count == 0 || !parse_gid(name, 1, index, from)) {
         sl_log_error("rdma: device %s has no GID of index %u; starling-ps doctor lists those that "
@@ -357,7 +357,7 @@ int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpo
     bool any = sl_rdma_address_is_any(to), named = rdma->devices[0] != '\0';
     memset(from, 0, sizeof *from);
     find_devices(rdma, &search);
-    if (rdma->gid != 0) {
+    if (rdma->has_gid_index) {
         return choose_gid(rdma, &search, to->ss_family, from);
     }
     if (search.device_count < 2 && !named) {

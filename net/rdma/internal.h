@@ -73,7 +73,8 @@ struct sl_rdma {
     uint32_t region_end;
     uint64_t region_serial, conn_serial;
     char devices[256]; /* option rdma_device, or "" */
-    uint32_t gid;      /* option rdma_gid */
+    bool has_gid_index;
+    uint32_t gid_index;
     uint32_t next_nic; /* round robin over NICs for outgoing connections */
     uint32_t connections_max, peer_timeout_ms, buffers_max;
     struct sl_timer sweep, retry;
@@ -291,7 +292,7 @@ int sl_rdma_address_check(const struct sl_rdma *rdma);
 bool sl_rdma_address_is_any(const struct sockaddr_storage *address);
 
 /* Chooses the local address for connecting to or listening on `endpoint`: by the options
- * rdma_device and rdma_gid; among several NICs those near the reactor's NUMA node, in turn.
+ * rdma_device and rdma_gid_index; among several NICs those near the reactor's NUMA node, in turn.
  * AF_UNSPEC: the system decides. Errors, logged: NOT_FOUND (no such device), INVALID (no such
  * GID). */
 int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpoint,

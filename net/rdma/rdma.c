@@ -113,7 +113,8 @@ static void set_options(struct sl_rdma *rdma, const struct sl_transport_options 
     rdma->peer_timeout_ms =
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_RDMA_PEER_TIMEOUT_MS;
     rdma->buffers_max = options->buffer_count != 0 ? options->buffer_count : SL_RDMA_BUFFERS;
-    rdma->gid = options->rdma_gid;
+    rdma->has_gid_index = options->has_rdma_gid_index;
+    rdma->gid_index = options->rdma_gid_index;
     rdma->next_nic = sl_reactor_index(rdma->base.reactor);
     if (options->rdma_device != NULL) {
         snprintf(rdma->devices, sizeof rdma->devices, "%s", options->rdma_device);

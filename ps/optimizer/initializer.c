@@ -80,11 +80,11 @@ static void fill_constant(float value, uint32_t count, float *out)
 static void fill_uniform(const struct sl_initializer_spec *spec, uint64_t stream, uint32_t first,
                          uint32_t count, float *out)
 {
-    const double width = (double)spec->b - (double)spec->a;
-    /* Rounding to float may give b, which the interval excludes. */
-    const float most = spec->b > spec->a ? nextafterf(spec->b, spec->a) : spec->a;
+    const double width = (double)spec->high - (double)spec->low;
+    /* Rounding to float may give `high`, which the interval excludes. */
+    const float most = spec->high > spec->low ? nextafterf(spec->high, spec->low) : spec->low;
     for (uint32_t i = 0; i < count; i++) {
-        const float value = (float)((double)spec->a + width * column_uniform(stream, first + i));
+        const float value = (float)((double)spec->low + width * column_uniform(stream, first + i));
         out[i] = value < most ? value : most;
     }
 }
@@ -94,7 +94,7 @@ static void fill_normal(const struct sl_initializer_spec *spec, uint64_t stream,
 {
     for (uint32_t i = 0; i < count; i++) {
         const double z = normal_quantile(column_uniform(stream, first + i));
-        out[i] = (float)((double)spec->a + (double)spec->b * z);
+        out[i] = (float)((double)spec->mean + (double)spec->stddev * z);
     }
 }
 
@@ -106,7 +106,7 @@ static void fill_truncated(const struct sl_initializer_spec *spec, uint64_t stre
     for (uint32_t i = 0; i < count; i++) {
         const double p = BELOW_MINUS_TWO + WITHIN_TWO * column_uniform(stream, first + i);
         const double z = fmin(fmax(normal_quantile(p), -2.0), 2.0);
-        out[i] = (float)((double)spec->a + (double)spec->b * z);
+        out[i] = (float)((double)spec->mean + (double)spec->stddev * z);
     }
 }
 
@@ -118,7 +118,7 @@ void sl_initializer_fill(const struct sl_initializer_spec *spec, uint64_t key,
         fill_constant(0.0F, count, out);
         break;
     case SL_INITIALIZER_CONSTANT:
-        fill_constant(spec->a, count, out);
+        fill_constant(spec->value, count, out);
         break;
     case SL_INITIALIZER_UNIFORM:
         fill_uniform(spec, row_stream(spec->seed, key), first_column, count, out);

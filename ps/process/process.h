@@ -62,8 +62,9 @@ struct sl_process_options {
     const struct sl_secret *secret;     /* outlives the run; NULL: none */
     const struct sl_transport_tls *tls; /* outlives the run; NULL: no TLS */
     const char *congestion_control;     /* NULL: the system's default */
-    const char *rdma_device;            /* this and rdma_gid as in struct sl_transport_options */
-    uint32_t rdma_gid;
+    const char *rdma_device;            /* this and the index as in struct sl_transport_options */
+    bool has_rdma_gid_index;
+    uint32_t rdma_gid_index;
     const struct sl_dpdk_options *dpdk; /* outlives the run; for DPDK endpoints */
     bool shm;                           /* local workers may connect over shared memory */
     struct sl_process_checkpoint checkpoint;

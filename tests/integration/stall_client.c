@@ -35,7 +35,7 @@ static struct sl_table *open_table(struct sl_client *client)
         .kind = SL_TABLE_DENSE,
         .length = COUNT,
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
-        .initializer = {.kind = SL_INITIALIZER_CONSTANT, .a = FIRST},
+        .initializer = {.kind = SL_INITIALIZER_CONSTANT, .value = FIRST},
     };
     struct sl_table *table = NULL;
     check(sl_client_table_open(client, &spec, PATIENCE, &table), "table");

@@ -39,8 +39,7 @@ static void draw_size(struct sl_sim_plan *plan, uint64_t *random)
 
 static void draw_manners(struct sl_sim_plan *plan, uint64_t *random)
 {
-    plan->protocol =
-        sl_sim_below(random, 2) == 0 ? SL_PROTOCOL_STAR_SERVER : SL_PROTOCOL_STAR_SERVER_LITE;
+    plan->protocol = sl_sim_below(random, 2) == 0 ? SL_PROTOCOL_PER_TABLE : SL_PROTOCOL_BATCHED;
     plan->shape = sl_sim_below(random, SL_SIM_SHAPE_COUNT);
     plan->mixed_shapes = sl_sim_chance(random, 200);
     plan->barriers = sl_sim_chance(random, 300);
@@ -49,7 +48,7 @@ static void draw_manners(struct sl_sim_plan *plan, uint64_t *random)
     plan->impatient = sl_sim_chance(random, 300);
     plan->floods = sl_sim_chance(random, 50);
     if (plan->floods) {
-        plan->protocol = SL_PROTOCOL_STAR_SERVER;
+        plan->protocol = SL_PROTOCOL_PER_TABLE;
         plan->ps_count = 1;
         plan->shards_of_ps = 1 + sl_sim_below(random, 2);
         plan->shard_count = plan->shards_of_ps;
@@ -314,7 +313,7 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            "shape %d%s, %s, lives %u\n",
            plan->seed, plan->ps_count, plan->shards_of_ps, plan->worker_count, plan->joiner_count,
            plan->iterations, plan->hubs, (int)plan->shape, plan->mixed_shapes ? " mixed" : "",
-           plan->protocol == SL_PROTOCOL_STAR_SERVER_LITE ? "lite" : "star", plan->lives_max);
+           plan->protocol == SL_PROTOCOL_BATCHED ? "lite" : "star", plan->lives_max);
     printf("lease %" PRIu64 " ms, peer timeout %u ms, turn %" PRIu64 " us,%s%s%s%s%s%s\n",
            sl_sim_ms(plan->lease_ns), plan->peer_timeout_ms, sl_sim_us(plan->gap_ns),
            plan->barriers ? " barriers" : "", plan->checksum ? " checksum" : "",

@@ -46,8 +46,8 @@ static struct sl_table_spec spec_of(uint32_t id)
                                                         .worker_count = SHARD_WORK_WORKERS};
     }
     if (!is_kv) {
-        spec.initializer =
-            (struct sl_initializer_spec){.kind = initializers[id % 3], .a = -1, .b = 1, .seed = id};
+        spec.initializer = (struct sl_initializer_spec){
+            .kind = initializers[id % 3], .low = -1, .high = 1, .seed = id};
     }
     (void)snprintf(spec.name, sizeof spec.name, "table%u", id);
     return spec;

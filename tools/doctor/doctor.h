@@ -21,7 +21,8 @@
 struct sl_doctor_options {
     uint32_t transports;     /* required: a set, not empty */
     const char *rdma_device; /* comma-separated names; NULL: any */
-    uint32_t rdma_gid;       /* index + 1; 0: the address decides */
+    bool has_rdma_gid_index; /* else the address decides */
+    uint32_t rdma_gid_index;
     /* The cluster's RDMA endpoints, including this host's. */
     const struct sl_endpoint *endpoints;
     uint32_t endpoint_count;

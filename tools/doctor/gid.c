@@ -84,7 +84,8 @@ static void say_gid(struct sl_doctor *doctor, const struct sl_doctor_port *port,
 
 void sl_doctor_gid_check(struct sl_doctor *doctor, const struct sl_doctor_port *port)
 {
-    const uint32_t chosen = port->is_first ? doctor->options->rdma_gid : 0;
+    const bool is_named = port->is_first && doctor->options->has_rdma_gid_index;
+    const uint32_t chosen = is_named ? doctor->options->rdma_gid_index : UINT32_MAX;
     uint32_t usable = 0;
     bool has_chosen = false;
     struct gid gid;
@@ -92,17 +93,17 @@ void sl_doctor_gid_check(struct sl_doctor *doctor, const struct sl_doctor_port *
         if (gid.address[0] == '\0') {
             continue;
         }
-        has_chosen = has_chosen || i + 1 == chosen;
-        say_gid(doctor, port, i, &gid, i + 1 == chosen);
+        has_chosen = has_chosen || i == chosen;
+        say_gid(doctor, port, i, &gid, i == chosen);
         if (is_usable(port, &gid)) {
             usable++;
             match_endpoints(doctor, port, i, &gid);
         }
     }
-    if (chosen != 0 && !has_chosen) {
+    if (is_named && !has_chosen) {
         sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_MISSING, rdma, "rdma gid",
                                         "%s/%u has none of index %u", port->device, port->number,
-                                        chosen - 1),
+                                        chosen),
                          "choose one of those above, or none: then the endpoint's address decides");
     }
     if (usable == 0) {

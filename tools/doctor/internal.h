@@ -73,7 +73,7 @@ struct sl_doctor_port {
     const char *device;
     uint32_t number;
     bool is_ethernet;
-    bool is_first; /* first active port of the requested devices, which rdma_gid refers to */
+    bool is_first; /* first active port of the requested devices, which rdma_gid_index refers to */
 };
 void sl_doctor_gid_check(struct sl_doctor *doctor, const struct sl_doctor_port *port);
 

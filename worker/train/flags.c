@@ -31,8 +31,8 @@ static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
     [SL_OPTIMIZER_FTRL_GROUP] = "ftrl_group",
 };
 static const char *const PROTOCOL_NAMES[] = {
-    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
-    [SL_PROTOCOL_STAR_SERVER] = "star_server",
+    [SL_PROTOCOL_BATCHED] = "star_server_lite",
+    [SL_PROTOCOL_PER_TABLE] = "star_server",
 };
 
 /* The variables that the option table writes. */
@@ -358,7 +358,7 @@ static void set_defaults(enum sl_optimizer_kind kind, int model)
         .cluster = {.task_index = -1},
         .model = model,
         .optimizer = (int)kind,
-        .protocol = SL_PROTOCOL_STAR_SERVER_LITE,
+        .protocol = SL_PROTOCOL_BATCHED,
         .hidden = "64,32",
         .consistency = "asp",
         .epochs = 1,

@@ -15,7 +15,7 @@ void sl_fm_tables(const struct sl_model_shape *shape, const char *prefix,
     (void)snprintf(name, sizeof name, "%s/factors", prefix);
     sl_model_sparse_table(&specs[SL_FM_FACTORS], name, shape->factors);
     specs[SL_FM_FACTORS].initializer = (struct sl_initializer_spec){
-        .kind = SL_INITIALIZER_NORMAL, .b = FACTOR_DEVIATION, .seed = shape->seed};
+        .kind = SL_INITIALIZER_NORMAL, .stddev = FACTOR_DEVIATION, .seed = shape->seed};
     (void)snprintf(name, sizeof name, "%s/bias", prefix);
     sl_model_dense_table(&specs[SL_FM_BIAS], name, 1);
 }

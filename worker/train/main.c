@@ -362,7 +362,8 @@ static int connect_cluster(struct job *job)
         .disable_shm = !job->env.shm,
         .disable_rdma = !job->env.rdma || job->rdma.flaw[0] != '\0',
         .rdma_device = job->rdma.device[0] == '\0' ? NULL : job->rdma.device,
-        .rdma_gid = job->rdma.gid,
+        .has_rdma_gid_index = job->rdma.has_gid_index,
+        .rdma_gid_index = job->rdma.gid_index,
         .dpdk_device = job->dpdk.text[0] == '\0' ? NULL : job->dpdk.text,
     };
     waiting = 1;

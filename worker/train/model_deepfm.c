@@ -28,8 +28,8 @@ static uint32_t tables(const struct sl_model_shape *shape,
         /* Glorot and Bengio 2010, equation 16. */
         float bound = sqrtf(6.0F / (float)(tower.widths[layer] + tower.widths[layer + 1]));
         spec->initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_UNIFORM,
-                                                         .a = -bound,
-                                                         .b = bound,
+                                                         .low = -bound,
+                                                         .high = bound,
                                                          .seed = shape->seed + 1 + layer};
     }
     return TABLES;

@@ -27,7 +27,7 @@ static struct sl_bench_load_options options_for(const struct sl_cluster *cluster
                   .kind = SL_TABLE_SPARSE,
                   .dim = 3,
                   .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
-                  .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1, .b = 1, .seed = 3}},
+                  .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -1, .high = 1, .seed = 3}},
         .operation = SL_BENCH_PULL,
         .connections = 3,
         .depth = 4,

@@ -51,11 +51,11 @@ static void expect_flaw(const char *const *words)
 
 static void refuse(struct sl_rdma_settings_flags flags, const char *const *words)
 {
-    struct sl_rdma_settings settings = {.gid = 77};
+    struct sl_rdma_settings settings = {.gid_index = 77};
     char reason[512] = "";
     assert_int_equal(sl_rdma_settings_read(&flags, &settings, reason, sizeof reason),
                      SL_ERR_INVALID);
-    assert_int_equal(settings.gid, 77);
+    assert_int_equal(settings.gid_index, 77);
     expect_words(reason, words);
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -67,7 +67,7 @@ SL_CASE_WITH(rdma_settings_read__says_nothing_where_nothing_is_set, unset_all, u
     set("NCCL_IB_GID_INDEX", "-1");
     struct sl_rdma_settings settings = read_all(nothing);
     assert_string_equal(settings.device, "");
-    assert_int_equal(settings.gid, 0);
+    assert_false(settings.has_gid_index);
 }
 
 SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
@@ -77,7 +77,7 @@ SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         unset_all(state);
         set(names[i], "3");
-        assert_int_equal(read_all(nothing).gid, 4);
+        assert_int_equal(read_all(nothing).gid_index, 3);
     }
     set("STARLING_RDMA_DEVICE", "mlx5_0,mlx5_bond-1.2");
     assert_string_equal(read_all(nothing).device, "mlx5_0,mlx5_bond-1.2");
@@ -85,16 +85,19 @@ SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
 
 SL_CASE_WITH(rdma_settings_read__variables_must_agree, unset_all, unset_all)
 {
+    struct sl_rdma_settings settings;
     set("STARLING_RDMA_GID_INDEX", "0");
     set("MC_GID_INDEX", "0");
     set("NCCL_IB_GID_INDEX", "0");
-    assert_int_equal(read_all(nothing).gid, 1);
+    settings = read_all(nothing);
+    assert_true(settings.has_gid_index);
+    assert_int_equal(settings.gid_index, 0);
     set("NCCL_IB_GID_INDEX", "3");
     expect_flaw(WORDS("STARLING_RDMA_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
     unsetenv("STARLING_RDMA_GID_INDEX");
     expect_flaw(WORDS("MC_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
-    struct sl_rdma_settings settings = read_all((struct sl_rdma_settings_flags){.gid_index = "1"});
-    assert_int_equal(settings.gid, 2);
+    settings = read_all((struct sl_rdma_settings_flags){.gid_index = "1"});
+    assert_int_equal(settings.gid_index, 1);
     assert_string_equal(settings.flaw, "");
 }
 
@@ -118,7 +121,7 @@ SL_CASE_WITH(rdma_settings_read__a_flag_goes_before_all, unset_all, unset_all)
     struct sl_rdma_settings settings =
         read_all((struct sl_rdma_settings_flags){.device = "b", .gid_index = "7"});
     assert_string_equal(settings.device, "b");
-    assert_int_equal(settings.gid, 8);
+    assert_int_equal(settings.gid_index, 7);
 }
 
 SL_CASE_WITH(rdma_settings_read__bad_values_name_what_is_accepted, unset_all, unset_all)

@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
 
-static const struct shape shape = {2, 2, 2, SL_PROTOCOL_STAR_SERVER_LITE};
+static const struct shape shape = {2, 2, 2, SL_PROTOCOL_BATCHED};
 static struct fixture fixture;
 
 static int start(void **state)

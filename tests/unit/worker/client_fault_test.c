@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
 
-static const struct shape two_ps = {2, 1, 2, SL_PROTOCOL_STAR_SERVER};
+static const struct shape two_ps = {2, 1, 2, SL_PROTOCOL_PER_TABLE};
 static struct fixture fixture;
 
 static int start(void **state)
@@ -273,7 +273,7 @@ static void step_wait__tells_what_the_shard_says(void **state)
     const struct sl_cluster_options options = {
         .ps_count = 1, .shards_of_ps = 1, .memory_bytes_max = 32U << 20, .shm = fixture_shm};
     struct sl_cluster *cluster = sl_cluster_start(&options);
-    const struct shape shape = {1, 1, 1, SL_PROTOCOL_STAR_SERVER};
+    const struct shape shape = {1, 1, 1, SL_PROTOCOL_PER_TABLE};
     struct sl_client *client = fixture_client(cluster, &shape, -1);
     const struct sl_table_spec spec = fixture_sparse("full", 1024);
     struct sl_table *table = fixture_table(client, &spec);

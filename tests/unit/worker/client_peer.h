@@ -57,7 +57,7 @@ struct peer_path {
     bool is_plain;                           /* it shares nothing */
     bool is_only;                            /* the ps has no other way */
     const char *device;                      /* rdma, dpdk: the client's options; NULL, 0: none */
-    uint32_t gid;
+    uint32_t gid_index;
     struct sl_transport_options options; /* that the client's transport was opened with */
 
     /* What the client's transport was told. */

@@ -110,11 +110,11 @@ SL_CASE_WITH(start__takes_rdma_to_a_ps_that_has_it, peer_setup, peer_teardown)
 {
     struct peer_world *world = *state;
     world->path.device = "mlx5_0,mlx5_1";
-    world->path.gid = 4;
+    world->path.gid_index = 3;
     start_rdma(world);
     path_expect_way(world, true);
     assert_string_equal(world->path.options.rdma_device, "mlx5_0,mlx5_1");
-    assert_int_equal(world->path.options.rdma_gid, 4);
+    assert_int_equal(world->path.options.rdma_gid_index, 3);
     peer_hang_up(world);
     path_expect_way(world, true);
     assert_int_equal(world->data_connections, 2);

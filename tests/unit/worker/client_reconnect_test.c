@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
 
-static const struct shape shape = {2, 2, 2, SL_PROTOCOL_STAR_SERVER};
+static const struct shape shape = {2, 2, 2, SL_PROTOCOL_PER_TABLE};
 static struct fixture fixture;
 
 static int start(void **state)
@@ -236,7 +236,7 @@ static void client__goes_on_with_a_ps_that_was_restarted(void **state)
 static void client__keeps_its_tables_when_the_coordinator_was_restarted(void **state)
 {
     (void)state;
-    const struct shape one_ps = {1, 2, 2, SL_PROTOCOL_STAR_SERVER};
+    const struct shape one_ps = {1, 2, 2, SL_PROTOCOL_PER_TABLE};
     struct fixture alone = fixture_start(&one_ps);
     struct sl_client *client = alone.client;
     struct sl_table *first = open_sparse(client, "first"), *second = open_sparse(client, "second");

@@ -10,8 +10,8 @@
 
 #define WORKERS 2
 
-static const struct shape shape = {1, 2, 1, SL_PROTOCOL_STAR_SERVER};
-static const struct shape lite_shape = {1, 2, 2, SL_PROTOCOL_STAR_SERVER_LITE};
+static const struct shape shape = {1, 2, 1, SL_PROTOCOL_PER_TABLE};
+static const struct shape lite_shape = {1, 2, 2, SL_PROTOCOL_BATCHED};
 static struct fixture fixture;
 
 static int start(void **state)

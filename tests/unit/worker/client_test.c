@@ -9,9 +9,9 @@
 #include "tests/unit/worker/client_fixture.h"
 
 static const struct shape shapes[] = {
-    {1, 1, 1, SL_PROTOCOL_STAR_SERVER},
-    {1, 3, 2, SL_PROTOCOL_STAR_SERVER_LITE},
-    {2, 2, 1, SL_PROTOCOL_STAR_SERVER},
+    {1, 1, 1, SL_PROTOCOL_PER_TABLE},
+    {1, 3, 2, SL_PROTOCOL_BATCHED},
+    {2, 2, 1, SL_PROTOCOL_PER_TABLE},
 };
 #define SHAPE_COUNT (sizeof shapes / sizeof *shapes)
 
@@ -358,7 +358,8 @@ static void train(struct sl_client *client, float *rows, float *values)
         snprintf(name, sizeof name, "sparse%d", kind);
         struct sl_table_spec spec = fixture_sparse(name, 8);
         spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
-        spec.initializer = (struct sl_initializer_spec){SL_INITIALIZER_NORMAL, 0, 1, 9};
+        spec.initializer =
+            (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .stddev = 1, .seed = 9};
         struct sl_table *sparse = fixture_table(client, &spec);
         snprintf(name, sizeof name, "dense%d", kind);
         spec = fixture_dense(name, LENGTH);
@@ -389,8 +390,7 @@ static void step_submit__gives_the_same_bits_by_both_protocols(void **state)
     const size_t value_floats = (size_t)SL_OPTIMIZER_KIND_COUNT * 5001;
     float *rows[2], *values[2];
     for (int i = 0; i < 2; i++) {
-        const struct shape shape = {
-            1, 3, 2, i == 0 ? SL_PROTOCOL_STAR_SERVER : SL_PROTOCOL_STAR_SERVER_LITE};
+        const struct shape shape = {1, 3, 2, i == 0 ? SL_PROTOCOL_PER_TABLE : SL_PROTOCOL_BATCHED};
         struct fixture fixture = fixture_start(&shape);
         rows[i] = calloc(row_floats, sizeof(float));
         values[i] = calloc(value_floats, sizeof(float));

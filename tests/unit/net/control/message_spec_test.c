@@ -100,7 +100,7 @@ SL_CASE(message_check_spec__wants_a_kv_table_plain)
     spec.optimizer = (struct sl_optimizer_spec){.kind = SL_OPTIMIZER_SGD, .lr = 1};
     assert_refused(&spec, "optimizer.kind");
     spec = good;
-    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .a = 1};
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .value = 1};
     assert_refused(&spec, "initializer.kind");
     spec = good;
     spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
@@ -200,20 +200,21 @@ SL_CASE(message_check_spec__refuses_bad_initializers)
     struct sl_table_spec spec = good_spec();
     spec.initializer.kind = (enum sl_initializer_kind)SL_INITIALIZER_KIND_COUNT;
     assert_refused(&spec, "initializer.kind");
-    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .a = NAN};
-    assert_refused(&spec, "initializer.a");
-    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_UNIFORM, .a = 1, .b = 1};
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .value = NAN};
+    assert_refused(&spec, "initializer.low");
+    spec.initializer =
+        (struct sl_initializer_spec){.kind = SL_INITIALIZER_UNIFORM, .low = 1, .high = 1};
     assert_refused(&spec, "a < b");
-    spec.initializer.a = -3e38f;
-    spec.initializer.b = 3e38f;
+    spec.initializer.low = -3e38f;
+    spec.initializer.high = 3e38f;
     assert_refused(&spec, "a < b");
-    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .b = -1};
-    assert_refused(&spec, "initializer.b");
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .stddev = -1};
+    assert_refused(&spec, "initializer.stddev");
     for (int kind = SL_INITIALIZER_NORMAL; kind <= SL_INITIALIZER_TRUNCATED_NORMAL; kind++) {
         spec.initializer = (struct sl_initializer_spec){
-            .kind = (enum sl_initializer_kind)kind, .a = -1e38F, .b = 3e37F};
+            .kind = (enum sl_initializer_kind)kind, .mean = -1e38F, .stddev = 3e37F};
         assert_refused(&spec, "|a| + 9 b");
-        spec.initializer.b = 2e37F;
+        spec.initializer.stddev = 2e37F;
         assert_accepted(&spec);
     }
 }

@@ -49,8 +49,8 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
     };
     spec.initializer.kind =
         (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT);
-    spec.initializer.a = random_fraction(seed);
-    spec.initializer.b = 1 + random_fraction(seed);
+    spec.initializer.low = random_fraction(seed);
+    spec.initializer.high = 1 + random_fraction(seed);
     spec.initializer.seed = sl_hash_random(seed);
     spec.consistency.mode =
         (enum sl_consistency_mode)(sl_hash_random(seed) % SL_CONSISTENCY_MODE_COUNT);

@@ -64,10 +64,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void set_options(const char *devices, uint32_t gid)
+static void set_options(const char *devices, int gid_index)
 {
     snprintf(rdma->devices, sizeof rdma->devices, "%s", devices);
-    rdma->gid = gid;
+    rdma->has_gid_index = gid_index >= 0;
+    rdma->gid_index = (uint32_t)gid_index;
 }
 
 static struct sockaddr_storage address_of(const char *text)
@@ -109,11 +110,11 @@ SL_CASE_WITH(check__names_must_be_devices, set_up, tear_down)
     static const char *const good[] = {"", "near0", "near0,", " near0, near0"};
     static const char *const bad[] = {"far0", "near0,far0", "../infiniband/near0", "."};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        set_options(good[i], 0);
+        set_options(good[i], -1);
         assert_int_equal(sl_rdma_address_check(rdma), 0);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        set_options(bad[i], 0);
+        set_options(bad[i], -1);
         assert_int_equal(sl_rdma_address_check(rdma), SL_ERR_INVALID);
     }
 }
@@ -140,12 +141,12 @@ SL_CASE_WITH(choose__several_devices_of_the_same_network, set_up, tear_down)
 SL_CASE_WITH(choose__a_device_by_its_name, set_up, tear_down)
 {
     make_device("other0", "no-such-interface");
-    set_options("near0", 0);
+    set_options("near0", -1);
     assert_string_equal(choose("203.0.113.9"), "127.0.0.1");
     assert_string_equal(choose("0.0.0.0"), "127.0.0.1");
-    set_options("other0", 0);
+    set_options("other0", -1);
     assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_NOT_FOUND));
-    set_options("other0,near0", 0);
+    set_options("other0,near0", -1);
     assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
 }
 
@@ -153,7 +154,7 @@ SL_CASE_WITH(check__iwarp_is_refused, set_up, tear_down)
 {
     make_device("warp0", "lo");
     write_file("warp0", "node_type", "4: RNIC");
-    set_options("near0,warp0", 0);
+    set_options("near0,warp0", -1);
     assert_int_equal(sl_rdma_address_check(rdma), SL_ERR_UNSUPPORTED);
 }
 
@@ -163,21 +164,21 @@ SL_CASE_WITH(choose__iwarp_is_skipped, set_up, tear_down)
     make_device("a0", "lo");
     write_file("a0", "node_type", "4: RNIC");
     assert_string_equal(choose("127.0.0.1"), "");
-    set_options("", 2);
+    set_options("", 1);
     assert_string_equal(choose("10.9.0.7"), "10.9.0.1"); /* of near0 */
     assert_int_equal(rdma->next_nic, 0);
 }
 
 SL_CASE_WITH(choose__a_gid_by_its_index, set_up, tear_down)
 {
-    set_options("near0", 2);
+    set_options("near0", 1);
     assert_string_equal(choose("10.9.0.7"), "10.9.0.1");
     assert_string_equal(choose("fd09::7"), sl_err_name(SL_ERR_INVALID));
-    set_options("", 3);
+    set_options("", 2);
     assert_string_equal(choose("fd09::7"), "fd09::1");
-    set_options("near0", 4); /* empty */
+    set_options("near0", 3); /* empty */
     assert_string_equal(choose("fd09::7"), sl_err_name(SL_ERR_INVALID));
-    set_options("near0", 5);
+    set_options("near0", 4);
     assert_string_equal(choose("fd09::7"), sl_err_name(SL_ERR_INVALID));
 }
 
@@ -185,7 +186,7 @@ SL_CASE_WITH(choose__without_any_device, set_up, tear_down)
 {
     sl_rdma_address_set_root("/nonexistent");
     assert_string_equal(choose("127.0.0.1"), "");
-    set_options("", 1);
+    set_options("", 0);
     assert_string_equal(choose("127.0.0.1"), sl_err_name(SL_ERR_INVALID));
 }
 

@@ -258,8 +258,8 @@ SL_CASE(protocol_page__shows_a_table_being_opened)
                                 .dim = 3,
                                 .optimizer = {.kind = SL_OPTIMIZER_SGD, .lr = 0.1f},
                                 .initializer = {.kind = SL_INITIALIZER_UNIFORM,
-                                                .a = -0.05f,
-                                                .b = 0.05f,
+                                                .low = -0.05f,
+                                                .high = 0.05f,
                                                 .seed = 1},
                                 .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = 4}},
                        .table_id = 5}};

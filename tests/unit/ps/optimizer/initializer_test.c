@@ -10,7 +10,7 @@ static float values[COUNT];
 
 static void fill(enum sl_initializer_kind kind, float a, float b)
 {
-    const struct sl_initializer_spec spec = {.kind = kind, .a = a, .b = b, .seed = 42};
+    const struct sl_initializer_spec spec = {.kind = kind, .low = a, .high = b, .seed = 42};
     for (uint32_t key = 0; key < COUNT / 8; key++) {
         sl_initializer_fill(&spec, key, 0, 8, values + (size_t)key * 8);
     }
@@ -105,7 +105,7 @@ SL_CASE(initializer_fill__truncated_normal)
 /* A column does not depend on which others are asked for; keys, columns and seeds differ. */
 SL_CASE(initializer_fill__pure_function_of_key_and_column)
 {
-    struct sl_initializer_spec spec = {.kind = SL_INITIALIZER_NORMAL, .b = 1.0F, .seed = 7};
+    struct sl_initializer_spec spec = {.kind = SL_INITIALIZER_NORMAL, .stddev = 1.0F, .seed = 7};
     float whole[17];
     float part[17];
     sl_initializer_fill(&spec, UINT64_MAX, 0, 17, whole);
@@ -135,8 +135,8 @@ SL_CASE(initializer_fill__same_bits_everywhere)
     for (int row = 0; row < 3; row++) {
         const struct sl_initializer_spec spec = {
             .kind = (enum sl_initializer_kind)(SL_INITIALIZER_UNIFORM + row),
-            .a = -1.0F,
-            .b = 1.0F,
+            .low = -1.0F,
+            .high = 1.0F,
             .seed = 12345,
         };
         float got[4];

@@ -31,7 +31,7 @@ static struct sl_table_spec sparse_spec(const char *name, enum sl_optimizer_kind
         .kind = SL_TABLE_SPARSE,
         .dim = DIM,
         .optimizer = sl_optimizer_defaults(optimizer),
-        .initializer = {.kind = SL_INITIALIZER_CONSTANT, .a = 1.0F},
+        .initializer = {.kind = SL_INITIALIZER_CONSTANT, .value = 1.0F},
     };
     (void)snprintf(spec.name, sizeof spec.name, "%s", name);
     return spec;

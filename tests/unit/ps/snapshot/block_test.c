@@ -32,7 +32,7 @@ static struct sl_snapshot_table a_table(void)
                  .kind = SL_TABLE_SPARSE,
                  .dim = 7,
                  .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAM_ASYNC),
-                 .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1, .b = 2, .seed = 77},
+                 .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -1, .high = 2, .seed = 77},
                  .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = 3}},
         .row_count = 0x89abcdef,
         .step = 0x123456789aULL,

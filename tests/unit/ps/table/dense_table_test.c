@@ -16,7 +16,7 @@ static struct sl_table_spec spec_of(enum sl_optimizer_kind kind, uint64_t length
         .kind = SL_TABLE_DENSE,
         .length = length,
         .optimizer = sl_optimizer_defaults(kind),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1.0F, .b = 1.0F, .seed = 3},
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -1.0F, .high = 1.0F, .seed = 3},
     };
 }
 
@@ -65,7 +65,7 @@ SL_CASE(dense_table_create__zeros_and_constants)
     for (int kind = SL_INITIALIZER_ZEROS; kind <= SL_INITIALIZER_CONSTANT; kind++) {
         struct sl_dense_table *table = NULL;
         spec.initializer =
-            (struct sl_initializer_spec){.kind = (enum sl_initializer_kind)kind, .a = 0.25F};
+            (struct sl_initializer_spec){.kind = (enum sl_initializer_kind)kind, .value = 0.25F};
         assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &table), 0);
         sl_dense_table_read(table, 0, length, values);
         for (uint64_t i = 0; i < length; i++) {

@@ -23,7 +23,7 @@ static struct sl_table_spec spec_of(enum sl_optimizer_kind kind, uint32_t dim)
         .kind = SL_TABLE_SPARSE,
         .dim = dim,
         .optimizer = sl_optimizer_defaults(kind),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1.0F, .b = 1.0F, .seed = 3},
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -1.0F, .high = 1.0F, .seed = 3},
     };
 }
 

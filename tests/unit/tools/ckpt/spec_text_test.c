@@ -29,7 +29,7 @@ static void assert_same(const struct sl_snapshot_table *a, const struct sl_snaps
 {
     assert_memory_equal(&a->spec.optimizer, &b->spec.optimizer, sizeof a->spec.optimizer);
     assert_int_equal(a->spec.initializer.kind, b->spec.initializer.kind);
-    assert_memory_equal(&a->spec.initializer.a, &b->spec.initializer.a, 2 * sizeof(float));
+    assert_memory_equal(&a->spec.initializer.low, &b->spec.initializer.low, 2 * sizeof(float));
     assert_true(a->spec.initializer.seed == b->spec.initializer.seed);
     assert_memory_equal(&a->spec.consistency, &b->spec.consistency, sizeof a->spec.consistency);
     assert_true(a->step == b->step);
@@ -54,8 +54,8 @@ SL_CASE(spec_text__round_trip)
         table.spec.optimizer.decay_steps = (uint32_t)sl_hash_random(&random);
         table.spec.optimizer.decay_baseline = any_float(&random);
         table.spec.initializer.kind = (enum sl_initializer_kind)(i % SL_INITIALIZER_KIND_COUNT);
-        table.spec.initializer.a = any_float(&random);
-        table.spec.initializer.b = any_float(&random);
+        table.spec.initializer.low = any_float(&random);
+        table.spec.initializer.high = any_float(&random);
         table.spec.initializer.seed = sl_hash_random(&random);
         table.spec.consistency.mode = (enum sl_consistency_mode)(i % SL_CONSISTENCY_MODE_COUNT);
         table.spec.consistency.staleness = (uint32_t)sl_hash_random(&random);

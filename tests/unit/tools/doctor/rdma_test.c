@@ -134,7 +134,8 @@ SL_CASE_WITH(doctor_gid_check__a_chosen_index, machine_make, machine_remove)
     add_roce();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         machine_again();
-        machine.options.rdma_gid = cases[i].index + 1;
+        machine.options.has_rdma_gid_index = true;
+        machine.options.rdma_gid_index = cases[i].index;
         sl_doctor_rdma_check(&machine.doctor);
         machine_expect("rdma gid", cases[i].nth, cases[i].verdict, cases[i].words);
     }
@@ -229,7 +230,8 @@ SL_CASE_WITH(doctor_gid_check__a_table_without_end, machine_make, machine_remove
     for (uint32_t i = 4; i < 300; i++) {
         machine_add_gid("mlx5_0", i, V4, "RoCE v2", "eth2");
     }
-    machine.options.rdma_gid = 290;
+    machine.options.has_rdma_gid_index = true;
+    machine.options.rdma_gid_index = 289;
     sl_doctor_rdma_check(&machine.doctor);
     assert_int_equal(machine_count("rdma gid"), 65);
     machine_expect("rdma gid", 64, SL_DOCTOR_OK, "mlx5_0/1 289");
