@@ -12,9 +12,6 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-/* The error that names the missing members must arrive before the client times out by itself. */
-#define EARLY_MAX_NS SL_CLOCK_NS_PER_S
-
 static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
 {
     struct sl_coordinator_barrier **at = &coordinator->barriers;
@@ -52,15 +49,10 @@ static struct sl_coordinator_barrier *barrier_make(struct sl_coordinator *coordi
     return barrier;
 }
 
-static bool is_worker(const struct sl_coordinator_member *member)
-{
-    return member->hello.role == SL_MESSAGE_ROLE_WORKER;
-}
-
 /* Returns the member's arrival, new or existing; NULL: no memory. The array grows with the
  * arrivals, because `count` is chosen by a client. */
-static struct sl_coordinator_arrival *arrival_of(struct sl_coordinator_barrier *barrier,
-                                                 const struct sl_coordinator_member *member)
+static struct sl_coordinator_waiter *arrival_of(struct sl_coordinator_barrier *barrier,
+                                                const struct sl_coordinator_member *member)
 {
     for (uint32_t i = 0; i < barrier->arrived; i++) {
         if (barrier->arrivals[i].member == member) {
@@ -76,14 +68,14 @@ static struct sl_coordinator_arrival *arrival_of(struct sl_coordinator_barrier *
         barrier->arrivals = arrivals;
         barrier->arrivals_max = max;
     }
-    barrier->workers_arrived += is_worker(member) ? 1 : 0;
+    barrier->workers_arrived += sl_coordinator_is_worker(member) ? 1 : 0;
     return &barrier->arrivals[barrier->arrived++];
 }
 
 /* The caller frees the barrier if this was the last arrival. */
 static void arrival_remove(struct sl_coordinator_barrier *barrier, uint32_t index)
 {
-    barrier->workers_arrived -= is_worker(barrier->arrivals[index].member) ? 1 : 0;
+    barrier->workers_arrived -= sl_coordinator_is_worker(barrier->arrivals[index].member) ? 1 : 0;
     barrier->arrivals[index] = barrier->arrivals[--barrier->arrived];
 }
 
@@ -118,7 +110,7 @@ void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
     done->notified = calloc(barrier->arrived, sizeof *done->notified);
     done->told_count = done->notified == NULL ? 0 : barrier->arrived;
     for (uint32_t i = 0; i < done->told_count; i++) {
-        const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        const struct sl_coordinator_waiter *arrival = &barrier->arrivals[i];
         done->notified[i] = (struct sl_coordinator_notified){
             .client_id = arrival->member->hello.client_id,
             .request = arrival->request,
@@ -132,7 +124,7 @@ static void barrier_complete(struct sl_coordinator *coordinator,
 {
     sl_coordinator_barrier_note_done(coordinator, barrier);
     for (uint32_t i = 0; i < barrier->arrived; i++) {
-        const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        const struct sl_coordinator_waiter *arrival = &barrier->arrivals[i];
         struct sl_coordinator_member *member = arrival->member;
         member->done_ids[member->done_next] = arrival->request;
         member->done_next = (member->done_next + 1) % SL_COORDINATOR_DONE_IDS;
@@ -208,23 +200,6 @@ static bool check_count(struct sl_coordinator *coordinator,
     return true;
 }
 
-static void set_arrival(const struct sl_coordinator *coordinator,
-                        struct sl_coordinator_arrival *arrival,
-                        struct sl_coordinator_member *member, const struct sl_message *message,
-                        uint64_t now_ns)
-{
-    uint32_t timeout_ms = message->barrier.timeout_ms;
-    uint64_t timeout_ns = timeout_ms * SL_CLOCK_NS_PER_MS;
-    uint64_t early_ns = timeout_ns / 8 < EARLY_MAX_NS ? timeout_ns / 8 : EARLY_MAX_NS;
-    *arrival = (struct sl_coordinator_arrival){
-        .member = member,
-        .request = message->id,
-        .remind_ns = now_ns + coordinator->options.waiting_interval_ns,
-        .deadline_ns = timeout_ms == 0 ? SL_CLOCK_NEVER : now_ns + timeout_ns - early_ns,
-        .timeout_ms = timeout_ms,
-    };
-}
-
 void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
                                  struct sl_coordinator_member *member,
                                  const struct sl_message *message, uint64_t now_ns)
@@ -239,7 +214,7 @@ void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
         return;
     }
     barrier = barrier == NULL ? barrier_make(coordinator, asked) : barrier;
-    struct sl_coordinator_arrival *arrival = barrier == NULL ? NULL : arrival_of(barrier, member);
+    struct sl_coordinator_waiter *arrival = barrier == NULL ? NULL : arrival_of(barrier, member);
     if (arrival == NULL) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NO_MEMORY,
                               "barrier %s: no memory, or more than %d barriers in use", asked->name,
@@ -249,7 +224,8 @@ void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
         }
         return;
     }
-    set_arrival(coordinator, arrival, member, message, now_ns);
+    sl_coordinator_waiter_init(arrival, coordinator, member, message->id, asked->timeout_ms,
+                               now_ns);
     if (is_complete(coordinator, barrier)) {
         barrier_complete(coordinator, barrier);
     }
@@ -297,7 +273,7 @@ static void miss_workers(const struct sl_coordinator *coordinator,
     bool here[SL_LIMIT_WORKERS] = {false};
     for (uint32_t i = 0; i < barrier->arrived; i++) {
         const struct sl_coordinator_member *member = barrier->arrivals[i].member;
-        if (is_worker(member)) {
+        if (sl_coordinator_is_worker(member)) {
             here[member->hello.task_index] = true;
         }
     }
@@ -311,7 +287,7 @@ static void miss_workers(const struct sl_coordinator *coordinator,
     for (uint32_t i = 0; barrier->count == 0 && i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
         uint32_t task = member->hello.task_index;
-        if (is_worker(member) && task >= coordinator->worker_count && !here[task]) {
+        if (sl_coordinator_is_worker(member) && task >= coordinator->worker_count && !here[task]) {
             sl_coordinator_list_missing(waiting, &total, "worker", task);
         }
     }
@@ -331,59 +307,27 @@ static void fill_waiting(const struct sl_coordinator *coordinator,
                    barrier->count - barrier->arrived, barrier->count);
 }
 
-static bool is_due(const struct sl_coordinator_barrier *barrier, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < barrier->arrived; i++) {
-        if (now_ns >= barrier->arrivals[i].remind_ns ||
-            now_ns >= barrier->arrivals[i].deadline_ns) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Fails a timed-out request, and names the missing members. */
-static void give_up(struct sl_coordinator *coordinator,
-                    const struct sl_coordinator_barrier *barrier,
-                    const struct sl_coordinator_arrival *arrival,
-                    const struct sl_message_waiting *waiting)
-{
-    struct sl_message message = {
-        .kind = SL_MESSAGE_ERROR,
-        .id = arrival->request,
-        .error.err = SL_ERR_DEADLINE,
-    };
-    char *text = message.error.text;
-    const size_t bytes = sizeof message.error.text;
-    int at = snprintf(text, bytes, "barrier %s: still waiting after %u ms for", barrier->name,
-                      arrival->timeout_ms);
-    for (uint32_t i = 0; i < waiting->missing_count && (size_t)at < bytes; i++) {
-        at += snprintf(text + at, bytes - (size_t)at, "%s %s", i == 0 ? "" : ",",
-                       waiting->missing[i]);
-    }
-    sl_log_warn("%s timed out: %s", arrival->member->name, text);
-    sl_coordinator_send(coordinator, arrival->member, &message);
-}
-
 static void remind(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier,
                    uint64_t now_ns)
 {
-    struct sl_message message = {.kind = SL_MESSAGE_WAITING};
-    fill_waiting(coordinator, barrier, &message.waiting);
     uint32_t i = 0;
-    while (i < barrier->arrived) {
-        struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
-        if (now_ns >= arrival->deadline_ns) {
-            give_up(coordinator, barrier, arrival, &message.waiting);
-            arrival_remove(barrier, i); /* moves the last arrival here */
-            continue;
-        }
-        if (now_ns >= arrival->remind_ns) {
-            arrival->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
-            message.id = arrival->request;
-            sl_coordinator_send(coordinator, arrival->member, &message);
-        }
+    while (i < barrier->arrived && !sl_coordinator_waiter_is_due(&barrier->arrivals[i], now_ns)) {
         i++;
+    }
+    if (i == barrier->arrived) {
+        return;
+    }
+    struct sl_message_waiting waiting = {0};
+    char what[sizeof "barrier " + SL_MESSAGE_NAME_BYTES];
+    fill_waiting(coordinator, barrier, &waiting);
+    (void)snprintf(what, sizeof what, "barrier %s", barrier->name);
+    while (i < barrier->arrived) {
+        if (sl_coordinator_waiter_tick(&barrier->arrivals[i], coordinator, what, &waiting,
+                                       now_ns)) {
+            arrival_remove(barrier, i); /* moves the last arrival here */
+        } else {
+            i++;
+        }
     }
 }
 
@@ -393,9 +337,7 @@ void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t no
     for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
          barrier = next) {
         next = barrier->next;
-        if (is_due(barrier, now_ns)) {
-            remind(coordinator, barrier, now_ns);
-        }
+        remind(coordinator, barrier, now_ns);
         if (barrier->arrived == 0) {
             barrier_free(coordinator, barrier);
         }

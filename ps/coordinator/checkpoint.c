@@ -18,11 +18,6 @@
 /* Why a job that lost values writes no checkpoint. */
 #define VALUES_LOST "ps/%" PRIu32 " was restarted without the values of its shards"
 
-static bool is_ps(const struct sl_coordinator_member *member)
-{
-    return member->hello.role == SL_MESSAGE_ROLE_PS;
-}
-
 /* Shards of the servers before this task; ps_count: of the whole cluster. */
 static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t task)
 {
@@ -38,7 +33,7 @@ static void send_to_all(struct sl_coordinator *coordinator, const struct sl_mess
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
-        if (is_ps(member) && coordinator->ps[member->hello.task_index].ack_pending) {
+        if (sl_coordinator_is_ps(member) && coordinator->ps[member->hello.task_index].ack_pending) {
             sl_coordinator_send(coordinator, coordinator->members[i], message);
         }
     }
@@ -219,7 +214,7 @@ static bool is_current(struct sl_coordinator *coordinator,
                        uint64_t number)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
-    if (!is_ps(member)) {
+    if (!sl_coordinator_is_ps(member)) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_PROTOCOL,
                               "only a ps has a part in a checkpoint");
         return false;
@@ -318,7 +313,7 @@ void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
                                     const struct sl_coordinator_member *member)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
-    if (!is_ps(member) || checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE ||
+    if (!sl_coordinator_is_ps(member) || checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE ||
         !coordinator->ps[member->hello.task_index].ack_pending) {
         return;
     }
@@ -361,7 +356,8 @@ void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
                                      uint64_t now_ns)
 {
     sl_coordinator_checkpoint_request_leave(coordinator, member);
-    if (is_ps(member) && coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
+    if (sl_coordinator_is_ps(member) &&
+        coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
         give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s %s", member->name,
                 is_expired ? "expired" : "has left");
     }

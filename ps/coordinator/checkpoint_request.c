@@ -12,15 +12,7 @@
 
 /* Time for the other servers to ask too. If all stop together, they fence writes one shortly after
  * the other, and their shared checkpoint must hold all writes acknowledged until then. */
-#define OTHERS_NS    SL_CLOCK_NS_PER_S
-
-/* The error that names the missing servers must arrive before the client times out by itself. */
-#define EARLY_MAX_NS SL_CLOCK_NS_PER_S
-
-static bool is_ps(const struct sl_coordinator_member *member)
-{
-    return member->hello.role == SL_MESSAGE_ROLE_PS;
-}
+#define OTHERS_NS SL_CLOCK_NS_PER_S
 
 static void ask_remove(struct sl_coordinator *coordinator,
                        struct sl_coordinator_checkpoint_request **at)
@@ -38,7 +30,7 @@ static bool is_known(const struct sl_coordinator *coordinator,
                      const struct sl_coordinator_member *member, uint64_t request)
 {
     const struct sl_coordinator_checkpoint_request *ask = coordinator->asks;
-    while (ask != NULL && (ask->member != member || ask->request != request)) {
+    while (ask != NULL && (ask->waiter.member != member || ask->waiter.request != request)) {
         ask = ask->next;
     }
     return ask != NULL;
@@ -50,7 +42,7 @@ static bool check_ask(struct sl_coordinator *coordinator,
 {
     bool has_ended =
         coordinator->stage == SL_COORDINATOR_ENDING || coordinator->stage == SL_COORDINATOR_OVER;
-    if (has_ended && !is_ps(member)) {
+    if (has_ended && !sl_coordinator_is_ps(member)) {
         sl_coordinator_refuse(coordinator, member, request, SL_ERR_CLOSED,
                               "no checkpoint any more: the job has ended");
         return false;
@@ -65,7 +57,7 @@ static bool check_ask(struct sl_coordinator *coordinator,
 }
 
 void sl_coordinator_checkpoint_request_come(struct sl_coordinator *coordinator,
-                                            const struct sl_coordinator_member *member,
+                                            struct sl_coordinator_member *member,
                                             const struct sl_message *message, uint64_t now_ns)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
@@ -79,22 +71,17 @@ void sl_coordinator_checkpoint_request_come(struct sl_coordinator *coordinator,
                               "no memory to remember who asked for a checkpoint");
         return;
     }
-    uint64_t timeout_ns = message->timeout_ms * SL_CLOCK_NS_PER_MS;
-    uint64_t early_ns = timeout_ns / 8 < EARLY_MAX_NS ? timeout_ns / 8 : EARLY_MAX_NS;
     /* A server that stops later shares the last checkpoint: no other follows, because the servers
      * that were answered are leaving. */
-    bool joins =
-        checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE && checkpoint->is_last && is_ps(member);
+    bool joins = checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE && checkpoint->is_last &&
+                 sl_coordinator_is_ps(member);
     *ask = (struct sl_coordinator_checkpoint_request){
         .next = coordinator->asks,
-        .member = member,
-        .request = message->id,
         .number = joins ? checkpoint->number : 0,
         .asked_ns = now_ns,
-        .remind_ns = now_ns + coordinator->options.waiting_interval_ns,
-        .deadline_ns = timeout_ns == 0 ? SL_CLOCK_NEVER : now_ns + timeout_ns - early_ns,
-        .timeout_ms = message->timeout_ms,
     };
+    sl_coordinator_waiter_init(&ask->waiter, coordinator, member, message->id, message->timeout_ms,
+                               now_ns);
     coordinator->asks = ask;
     coordinator->ask_count++;
     sl_coordinator_checkpoint_update(coordinator, now_ns);
@@ -105,7 +92,7 @@ void sl_coordinator_checkpoint_request_leave(struct sl_coordinator *coordinator,
 {
     struct sl_coordinator_checkpoint_request **at = &coordinator->asks;
     while (*at != NULL) {
-        if ((*at)->member == member) {
+        if ((*at)->waiter.member == member) {
             ask_remove(coordinator, at);
         } else {
             at = &(*at)->next;
@@ -125,10 +112,10 @@ bool sl_coordinator_checkpoint_request_is_due(const struct sl_coordinator *coord
         if (ask->number != 0) {
             continue;
         }
-        if (!is_ps(ask->member) || now_ns - ask->asked_ns >= OTHERS_NS) {
+        if (!sl_coordinator_is_ps(ask->waiter.member) || now_ns - ask->asked_ns >= OTHERS_NS) {
             return true;
         }
-        bool *asked = &has_asked[ask->member->hello.task_index];
+        bool *asked = &has_asked[ask->waiter.member->hello.task_index];
         ps_count += *asked ? 0 : 1;
         *asked = true;
     }
@@ -141,9 +128,9 @@ void sl_coordinator_checkpoint_request_refuse_ps(struct sl_coordinator *coordina
     struct sl_coordinator_checkpoint_request **at = &coordinator->asks;
     while (*at != NULL) {
         const struct sl_coordinator_checkpoint_request *ask = *at;
-        if (ask->number == 0 && is_ps(ask->member)) {
-            sl_coordinator_refuse(coordinator, ask->member, ask->request, SL_ERR_CLOSED,
-                                  "%s has left", missing);
+        if (ask->number == 0 && sl_coordinator_is_ps(ask->waiter.member)) {
+            sl_coordinator_refuse(coordinator, ask->waiter.member, ask->waiter.request,
+                                  SL_ERR_CLOSED, "%s has left", missing);
             ask_remove(coordinator, at);
         } else {
             at = &(*at)->next;
@@ -156,7 +143,7 @@ bool sl_coordinator_checkpoint_request_take(struct sl_coordinator *coordinator, 
     bool by_ps = false;
     for (struct sl_coordinator_checkpoint_request *ask = coordinator->asks; ask != NULL;
          ask = ask->next) {
-        by_ps = by_ps || (ask->number == 0 && is_ps(ask->member));
+        by_ps = by_ps || (ask->number == 0 && sl_coordinator_is_ps(ask->waiter.member));
         ask->number = ask->number == 0 ? number : ask->number;
     }
     return by_ps;
@@ -172,56 +159,28 @@ void sl_coordinator_checkpoint_request_answer(struct sl_coordinator *coordinator
             continue;
         }
         struct sl_message message = *answer;
-        message.id = (*at)->request;
-        sl_coordinator_send(coordinator, (*at)->member, &message);
+        message.id = (*at)->waiter.request;
+        sl_coordinator_send(coordinator, (*at)->waiter.member, &message);
         ask_remove(coordinator, at);
     }
 }
 
 /* Waiting */
 
-/* Fails a timed-out request, and names the servers it waited for. */
-static void give_up(struct sl_coordinator *coordinator,
-                    const struct sl_coordinator_checkpoint_request *ask,
-                    const struct sl_message_waiting *waiting)
-{
-    struct sl_message message = {
-        .kind = SL_MESSAGE_ERROR,
-        .id = ask->request,
-        .error.err = SL_ERR_DEADLINE,
-    };
-    char *text = message.error.text;
-    const size_t bytes = sizeof message.error.text;
-    int at = snprintf(text, bytes, "the checkpoint: still waiting after %" PRIu32 " ms for",
-                      ask->timeout_ms);
-    for (uint32_t i = 0; i < waiting->missing_count && (size_t)at < bytes; i++) {
-        at += snprintf(text + at, bytes - (size_t)at, "%s %s", i == 0 ? "" : ",",
-                       waiting->missing[i]);
-    }
-    sl_log_warn("%s timed out: %s", ask->member->name, text);
-    sl_coordinator_send(coordinator, ask->member, &message);
-}
-
 void sl_coordinator_checkpoint_request_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    struct sl_message message = {.kind = SL_MESSAGE_WAITING};
+    struct sl_message_waiting waiting = {0};
     if (coordinator->asks != NULL) {
-        sl_coordinator_checkpoint_list_missing(coordinator, &message.waiting);
+        sl_coordinator_checkpoint_list_missing(coordinator, &waiting);
     }
     struct sl_coordinator_checkpoint_request **at = &coordinator->asks;
     while (*at != NULL) {
-        struct sl_coordinator_checkpoint_request *ask = *at;
-        if (now_ns >= ask->deadline_ns) {
-            give_up(coordinator, ask, &message.waiting);
+        if (sl_coordinator_waiter_tick(&(*at)->waiter, coordinator, "the checkpoint", &waiting,
+                                       now_ns)) {
             ask_remove(coordinator, at);
-            continue;
+        } else {
+            at = &(*at)->next;
         }
-        if (now_ns >= ask->remind_ns) {
-            ask->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
-            message.id = ask->request;
-            sl_coordinator_send(coordinator, ask->member, &message);
-        }
-        at = &ask->next;
     }
 }
 

@@ -8,18 +8,13 @@
 #include "core/log.h"
 #include "ps/coordinator/internal.h"
 
-static bool is_ps(const struct sl_coordinator_member *member)
-{
-    return member->hello.role == SL_MESSAGE_ROLE_PS;
-}
-
 uint32_t sl_coordinator_cluster_list_missing_ps(const struct sl_coordinator *coordinator,
                                                 struct sl_message_waiting *waiting)
 {
     bool here[SL_LIMIT_PS] = {false};
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
-        if (is_ps(member) && member->registered) {
+        if (sl_coordinator_is_ps(member) && member->registered) {
             here[member->hello.task_index] = true;
         }
     }
@@ -46,8 +41,9 @@ static uint32_t find_missing(const struct sl_coordinator *coordinator,
 static bool may_be_told(const struct sl_coordinator *coordinator,
                         const struct sl_coordinator_member *member, bool is_whole)
 {
-    const bool knows = is_ps(member) ? coordinator->ps[member->hello.task_index].epoch != 0
-                                     : member->cluster_version != 0;
+    const bool knows = sl_coordinator_is_ps(member)
+                           ? coordinator->ps[member->hello.task_index].epoch != 0
+                           : member->cluster_version != 0;
     return is_whole || (coordinator->cluster_ready && knows);
 }
 
@@ -55,7 +51,8 @@ static bool may_be_told(const struct sl_coordinator *coordinator,
 static bool is_owed_cluster(const struct sl_coordinator *coordinator,
                             const struct sl_coordinator_member *member, bool is_whole)
 {
-    bool cares = !is_ps(member) || coordinator->ps[member->hello.task_index].epoch != 0;
+    bool cares =
+        !sl_coordinator_is_ps(member) || coordinator->ps[member->hello.task_index].epoch != 0;
     bool is_outdated =
         member->registered && cares && member->cluster_version != coordinator->cluster_version;
     return member->connected && (member->waits_for_cluster || is_outdated) &&
@@ -65,16 +62,17 @@ static bool is_owed_cluster(const struct sl_coordinator *coordinator,
 static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                          struct sl_message *message)
 {
-    message->id = member->waits_for_cluster ? member->cluster_request : 0;
-    message->cluster.restore =
-        is_ps(member) ? coordinator->ps[member->hello.task_index].restore : coordinator->restore;
-    message->cluster.abandoned_above = is_ps(member) ? coordinator->restore : 0;
-    message->cluster.abandoned_to = is_ps(member) ? coordinator->abandoned_to : 0;
+    message->id = member->waits_for_cluster ? member->cluster_waiter.request : 0;
+    message->cluster.restore = sl_coordinator_is_ps(member)
+                                   ? coordinator->ps[member->hello.task_index].restore
+                                   : coordinator->restore;
+    message->cluster.abandoned_above = sl_coordinator_is_ps(member) ? coordinator->restore : 0;
+    message->cluster.abandoned_to = sl_coordinator_is_ps(member) ? coordinator->abandoned_to : 0;
     message->cluster.values_lost = coordinator->values_lost;
     member->waits_for_cluster = false;
     member->cluster_version = coordinator->cluster_version;
     sl_coordinator_send(coordinator, member, message);
-    if (is_ps(member)) {
+    if (sl_coordinator_is_ps(member)) {
         sl_coordinator_expiry_notify_missed(coordinator, member);
     }
 }
@@ -279,7 +277,7 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
 {
     if (sl_coordinator_job_refuses(coordinator, member, message->id) ||
         !counts_agree(coordinator, member, message) ||
-        (is_ps(member) && !register_ps(coordinator, member, message, now_ns))) {
+        (sl_coordinator_is_ps(member) && !register_ps(coordinator, member, message, now_ns))) {
         return;
     }
     if (!member->registered) {
@@ -287,8 +285,8 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
         sl_coordinator_member_note(coordinator, member);
     }
     member->waits_for_cluster = true;
-    member->cluster_request = message->id;
-    member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
+    sl_coordinator_waiter_init(&member->cluster_waiter, coordinator, member, message->id, 0,
+                               now_ns);
     sl_coordinator_cluster_update(coordinator, now_ns);
     sl_coordinator_checkpoint_tell(coordinator, member);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
@@ -297,17 +295,16 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
 
 void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    struct sl_message message = {.kind = SL_MESSAGE_WAITING};
-    uint32_t missing = find_missing(coordinator, &message.waiting);
+    struct sl_message_waiting waiting = {0};
+    uint32_t missing = find_missing(coordinator, &waiting);
     sl_coordinator_job_update(coordinator, missing, now_ns);
     /* For members that were disconnected, and after a failed allocation. */
     publish(coordinator, missing == 0, now_ns);
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
-        if (member->waits_for_cluster && now_ns >= member->remind_ns) {
-            member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
-            message.id = member->cluster_request;
-            sl_coordinator_send(coordinator, member, &message);
+        if (member->waits_for_cluster) {
+            (void)sl_coordinator_waiter_tick(&member->cluster_waiter, coordinator, "the cluster",
+                                             &waiting, now_ns);
         }
     }
 }

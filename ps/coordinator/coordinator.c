@@ -184,21 +184,6 @@ struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *c
     return NULL;
 }
 
-void sl_coordinator_list_missing(struct sl_message_waiting *waiting, uint32_t *missing_total,
-                                 const char *role, uint32_t task_index)
-{
-    const uint32_t last = SL_MESSAGE_MISSING_COUNT - 1;
-    (*missing_total)++;
-    if (*missing_total <= SL_MESSAGE_MISSING_COUNT) {
-        waiting->missing_count = *missing_total;
-        (void)snprintf(waiting->missing[*missing_total - 1], sizeof waiting->missing[0], "%s/%u",
-                       role, task_index);
-    } else {
-        (void)snprintf(waiting->missing[last], sizeof waiting->missing[0], "%u more",
-                       *missing_total - last);
-    }
-}
-
 bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max)
 {
     void *grown = reallocarray(*items, max, item_bytes);

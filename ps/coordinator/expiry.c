@@ -31,9 +31,9 @@ void sl_coordinator_expiry_notify(struct sl_coordinator *coordinator,
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *to = coordinator->members[i];
-        bool is_ready_ps = to->hello.role == SL_MESSAGE_ROLE_PS &&
-                           to->missed_expirations_since_ns == SL_CLOCK_NEVER;
-        if (is_ready_ps || to->hello.role == SL_MESSAGE_ROLE_WORKER) {
+        bool is_ready_ps =
+            sl_coordinator_is_ps(to) && to->missed_expirations_since_ns == SL_CLOCK_NEVER;
+        if (is_ready_ps || sl_coordinator_is_worker(to)) {
             send_expired(coordinator, to, expired->hello.role, expired->hello.task_index,
                          expired->hello.client_id, end);
         }
@@ -45,8 +45,7 @@ static void tell_leave(struct sl_coordinator *coordinator, uint32_t task)
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *to = coordinator->members[i];
-        if (to->hello.role == SL_MESSAGE_ROLE_PS &&
-            coordinator->ps[to->hello.task_index].restarted) {
+        if (sl_coordinator_is_ps(to) && coordinator->ps[to->hello.task_index].restarted) {
             send_expired(coordinator, to, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
                          worker->end);
         }

@@ -4,6 +4,7 @@
 
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
+#include "ps/coordinator/waiter.h"
 
 /* Completed barriers kept per member, by request id: as many as it may have to ask for again. */
 #define SL_COORDINATOR_DONE_IDS           16
@@ -22,10 +23,9 @@ struct sl_coordinator_member {
     uint64_t rival_ns;       /* when that process first asked */
     bool registered;
     bool waits_for_cluster;
-    uint64_t cluster_request; /* request id of the pending Register */
+    struct sl_coordinator_waiter cluster_waiter; /* its Register, while waits_for_cluster */
     uint32_t cluster_version; /* last one sent to it; 0: none; OF_RECORDS: unknown, loaded from
                                  records */
-    uint64_t remind_ns;       /* when to send the next Waiting */
 
     /* Server: expirations since this time may not have reached it. SL_CLOCK_NEVER: it has them all;
      * 0: it is a new process and needs every worker that no longer counts. */
@@ -84,15 +84,6 @@ struct sl_coordinator_worker {
     bool unnotified; /* restarted servers must still be notified that it left */
 };
 
-/* A member that waits at a barrier. */
-struct sl_coordinator_arrival {
-    struct sl_coordinator_member *member;
-    uint64_t request;
-    uint64_t remind_ns;
-    uint64_t deadline_ns; /* SL_CLOCK_NEVER: none */
-    uint32_t timeout_ms;
-};
-
 /* A member that was notified that a barrier completed, and its request id. */
 struct sl_coordinator_notified {
     uint64_t client_id, request;
@@ -108,8 +99,8 @@ struct sl_coordinator_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
     uint32_t count; /* 0: all workers of the job */
     uint32_t arrived;
-    uint32_t workers_arrived; /* part of `arrived` */
-    struct sl_coordinator_arrival *arrivals;
+    uint32_t workers_arrived;               /* part of `arrived` */
+    struct sl_coordinator_waiter *arrivals; /* [arrived], of one member each */
     uint32_t arrivals_max;
     struct sl_coordinator_barrier *next;
 };
@@ -117,13 +108,9 @@ struct sl_coordinator_barrier {
 /* A pending request for a checkpoint. */
 struct sl_coordinator_checkpoint_request {
     struct sl_coordinator_checkpoint_request *next;
-    const struct sl_coordinator_member *member;
-    uint64_t request;
+    struct sl_coordinator_waiter waiter;
     uint64_t number; /* of the checkpoint that answers it; 0: the next to begin */
     uint64_t asked_ns;
-    uint64_t remind_ns;
-    uint64_t deadline_ns; /* SL_CLOCK_NEVER: none */
-    uint32_t timeout_ms;
 };
 
 enum sl_coordinator_checkpoint_stage {
@@ -193,6 +180,16 @@ struct sl_coordinator {
     char end_why[SL_MESSAGE_TEXT_BYTES];
 };
 
+static inline bool sl_coordinator_is_ps(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_PS;
+}
+
+static inline bool sl_coordinator_is_worker(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_WORKER;
+}
+
 /* coordinator.c */
 
 /* Sends a message, unless the member is disconnected. */
@@ -216,10 +213,6 @@ void sl_coordinator_refuse(struct sl_coordinator *coordinator,
 /* Returns the member with this role and task index, or NULL. Clients have no task. */
 struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *coordinator,
                                                   enum sl_message_role role, uint32_t task_index);
-
-/* Appends a name. If the list is full, its last entry becomes "N more". */
-void sl_coordinator_list_missing(struct sl_message_waiting *waiting, uint32_t *missing_total,
-                                 const char *role, uint32_t task_index);
 
 /* Reallocates *items to `max` items. Returns false if there is no memory. */
 bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max);
@@ -457,7 +450,7 @@ void sl_coordinator_checkpoint_fini(struct sl_coordinator *coordinator);
 /* checkpoint_request.c */
 
 void sl_coordinator_checkpoint_request_come(struct sl_coordinator *coordinator,
-                                            const struct sl_coordinator_member *member,
+                                            struct sl_coordinator_member *member,
                                             const struct sl_message *message, uint64_t now_ns);
 
 /* Drops the requests of a former member. */

@@ -15,20 +15,8 @@
 /* Two lists of names and the words around them fit in SL_MESSAGE_TEXT_BYTES. */
 #define NAMES_BYTES  (SL_MESSAGE_TEXT_BYTES / 2 - 64)
 
-/* The same for tasks that are missing at the start: fewer words surround them, and a full list of
- * the longest names fits. */
-#define ABSENT_BYTES (SL_MESSAGE_TEXT_BYTES / 2 - 32)
-
-/* E.g. "ps/1, worker/3, 4 more". */
-static void write_names(const struct sl_message_waiting *names, char *text, size_t bytes)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < names->missing_count && used < bytes; i++) {
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i == 0 ? "" : ", ",
-                                 names->missing[i]);
-    }
-}
+/* Two full lists of the longest names fit, and the words around them in SL_MESSAGE_TEXT_BYTES. */
+#define ABSENT_BYTES (SL_MESSAGE_TEXT_BYTES - 64)
 
 static void enter(struct sl_coordinator *coordinator, enum sl_coordinator_stage stage, int err,
                   const char *why, uint64_t now_ns)
@@ -49,7 +37,7 @@ uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, ui
     bool here[SL_LIMIT_WORKERS] = {false};
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
-        if (member->hello.role == SL_MESSAGE_ROLE_WORKER && member->registered) {
+        if (sl_coordinator_is_worker(member) && member->registered) {
             here[member->hello.task_index] = true;
         }
     }
@@ -116,22 +104,21 @@ static void write_absent(const struct sl_coordinator *coordinator, char *text, s
     struct absent absent = {0};
     find_absent(coordinator, SL_MESSAGE_ROLE_PS, &absent);
     find_absent(coordinator, SL_MESSAGE_ROLE_WORKER, &absent);
-    char never[ABSENT_BYTES];
-    char left[ABSENT_BYTES];
-    write_names(&absent.never, never, sizeof never);
-    write_names(&absent.left, left, sizeof left);
-    if (absent.never_count == 0) {
-        (void)snprintf(text, bytes, "%s, which came and left", left);
-    } else {
-        (void)snprintf(text, bytes, "%s%s%s", never,
-                       absent.left_count == 0 ? "" : "; came and left: ", left);
+    const bool all_left = absent.never_count == 0;
+    sl_coordinator_write_missing(all_left ? &absent.left : &absent.never, text, bytes);
+    size_t used = strlen(text);
+    if (all_left) {
+        (void)snprintf(text + used, bytes - used, ", which came and left");
+    } else if (absent.left_count != 0) {
+        used += (size_t)snprintf(text + used, bytes - used, "; came and left: ");
+        sl_coordinator_write_missing(&absent.left, text + used, bytes - used);
     }
 }
 
 void sl_coordinator_job_notify_end(struct sl_coordinator *coordinator,
                                    const struct sl_coordinator_member *member)
 {
-    if (member->hello.role == SL_MESSAGE_ROLE_PS && coordinator->stage == SL_COORDINATOR_ENDING) {
+    if (sl_coordinator_is_ps(member) && coordinator->stage == SL_COORDINATOR_ENDING) {
         struct sl_message message = {.kind = SL_MESSAGE_ENDED};
         (void)snprintf(message.why, sizeof message.why, "%s", coordinator->end_why);
         sl_coordinator_send(coordinator, member, &message);
@@ -149,7 +136,7 @@ static uint32_t name_expired_workers(const struct sl_coordinator *coordinator, c
             sl_coordinator_list_missing(&expired, &count, "worker", task);
         }
     }
-    write_names(&expired, text, bytes);
+    sl_coordinator_write_missing(&expired, text, bytes);
     return count;
 }
 
@@ -168,7 +155,7 @@ static uint32_t name_other_workers(const struct sl_coordinator *coordinator, cha
             sl_coordinator_list_missing(&others, &count, "worker", task);
         }
     }
-    write_names(&others, text, bytes);
+    sl_coordinator_write_missing(&others, text, bytes);
     return count;
 }
 
@@ -187,7 +174,7 @@ static uint32_t name_gone_ps(const struct sl_coordinator *coordinator, bool with
             sl_coordinator_list_missing(&gone, &count, "ps", task);
         }
     }
-    write_names(&gone, text, bytes);
+    sl_coordinator_write_missing(&gone, text, bytes);
     return count;
 }
 
@@ -234,7 +221,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const struct sl_coordinator_member *left = NULL;
     for (uint32_t i = 0; i < coordinator->member_count && left == NULL; i++) {
-        bool is_ps = coordinator->members[i]->hello.role == SL_MESSAGE_ROLE_PS;
+        bool is_ps = sl_coordinator_is_ps(coordinator->members[i]);
         left = is_ps ? coordinator->members[i] : NULL;
     }
     /* A checkpoint that stopping servers requested may take longer; it has its own timeout. */
@@ -272,7 +259,7 @@ static const char *end_word(const struct sl_coordinator *coordinator)
 bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
                                 struct sl_coordinator_member *member, uint64_t request)
 {
-    bool is_ps = member->hello.role == SL_MESSAGE_ROLE_PS;
+    bool is_ps = sl_coordinator_is_ps(member);
     if (coordinator->never_began && is_ps && coordinator->stage == SL_COORDINATOR_ENDING) {
         sl_coordinator_job_notify_end(coordinator, member);
     } else if (coordinator->never_began) {
@@ -288,10 +275,9 @@ static void refuse_waiting(struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
-        bool is_told =
-            member->hello.role == SL_MESSAGE_ROLE_PS && coordinator->stage == SL_COORDINATOR_ENDING;
+        bool is_told = sl_coordinator_is_ps(member) && coordinator->stage == SL_COORDINATOR_ENDING;
         if (member->waits_for_cluster && !is_told) {
-            (void)sl_coordinator_job_refuses(coordinator, member, member->cluster_request);
+            (void)sl_coordinator_job_refuses(coordinator, member, member->cluster_waiter.request);
         }
         member->waits_for_cluster = false;
     }
@@ -323,7 +309,7 @@ static void gather(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (!is_over && now_ns < coordinator->remind_ns) {
         return;
     }
-    char names[2 * ABSENT_BYTES];
+    char names[ABSENT_BYTES];
     write_absent(coordinator, names, sizeof names);
     if (is_over) {
         give_up(coordinator, waited_ns, names, now_ns);

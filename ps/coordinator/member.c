@@ -51,11 +51,6 @@ static uint64_t lease_left_ns(const struct sl_coordinator *coordinator,
     return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
-static bool is_worker(const struct sl_coordinator_member *member)
-{
-    return member->hello.role == SL_MESSAGE_ROLE_WORKER;
-}
-
 /* End of a membership */
 
 static const char *what_others_do(const struct sl_coordinator *coordinator,
@@ -86,9 +81,9 @@ static bool any_restarted(const struct sl_coordinator *coordinator)
 void sl_coordinator_member_note(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member)
 {
-    if (member->hello.role == SL_MESSAGE_ROLE_PS) {
+    if (sl_coordinator_is_ps(member)) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
-    } else if (is_worker(member)) {
+    } else if (sl_coordinator_is_worker(member)) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_WORKER, member->hello.task_index);
     }
 }
@@ -105,7 +100,7 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
         ps->gone = ps->gone || left_early || end == SL_COORDINATOR_END_EXPIRED;
         ps->last_seen_ns =
             ps->client_id == hello->client_id ? member->last_seen_ns : ps->last_seen_ns;
-    } else if (is_worker(member) && end != SL_COORDINATOR_END_NONE) {
+    } else if (sl_coordinator_is_worker(member) && end != SL_COORDINATOR_END_NONE) {
         struct sl_coordinator_worker *worker = &coordinator->workers[hello->task_index];
         bool untold = end == SL_COORDINATOR_END_LEFT && any_restarted(coordinator);
         coordinator->unnotified_count += (untold ? 1U : 0U) - (worker->unnotified ? 1U : 0U);
@@ -136,9 +131,10 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     if (!is_client && (end == SL_COORDINATOR_END_EXPIRED || end == SL_COORDINATOR_END_REPLACED)) {
         sl_coordinator_expiry_notify(coordinator, member, end);
     }
-    bool is_fewer = is_worker(member) && coordinator->workers[member->hello.task_index].left_job;
-    const bool was_ps = member->hello.role == SL_MESSAGE_ROLE_PS && member->registered &&
-                        end != SL_COORDINATOR_END_NONE;
+    bool is_fewer =
+        sl_coordinator_is_worker(member) && coordinator->workers[member->hello.task_index].left_job;
+    const bool was_ps =
+        sl_coordinator_is_ps(member) && member->registered && end != SL_COORDINATOR_END_NONE;
     const uint32_t task = member->hello.task_index;
     const uint64_t heard_ns = member->last_seen_ns;
     free(member);
@@ -276,7 +272,8 @@ uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator)
     }
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
-        bool is_more = is_worker(member) && member->hello.task_index >= coordinator->worker_count;
+        bool is_more = sl_coordinator_is_worker(member) &&
+                       member->hello.task_index >= coordinator->worker_count;
         count += is_more ? 1 : 0;
     }
     coordinator->job_workers = count;
@@ -428,7 +425,7 @@ static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->peers[coordinator->member_count] = member->peer;
     coordinator->members[coordinator->member_count] = member;
     coordinator->member_count++;
-    if (is_worker(member)) {
+    if (sl_coordinator_is_worker(member)) {
         coordinator->workers[member->hello.task_index].left_job = false;
         coordinator->job_workers_known = false;
     }
@@ -462,7 +459,7 @@ static void log_return(const struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member)
 {
     const struct sl_coordinator_worker *worker =
-        is_worker(member) ? &coordinator->workers[member->hello.task_index] : NULL;
+        sl_coordinator_is_worker(member) ? &coordinator->workers[member->hello.task_index] : NULL;
     bool was_expired = worker != NULL && worker->end != SL_COORDINATOR_END_NONE &&
                        worker->end != SL_COORDINATOR_END_LEFT;
     if (is_known_ps(coordinator, &member->hello) ||

@@ -473,7 +473,7 @@ int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coord
 static bool knows_a_worker(const struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        if (coordinator->members[i]->hello.role == SL_MESSAGE_ROLE_WORKER) {
+        if (sl_coordinator_is_worker(coordinator->members[i])) {
             return true;
         }
     }
@@ -539,7 +539,7 @@ static void await(const struct sl_coordinator *coordinator, struct sl_coordinato
 {
     const uint64_t lease_ns = coordinator->options.lease_ns;
     member->last_seen_ns = now_ns;
-    if (member->hello.role == SL_MESSAGE_ROLE_WORKER && lease_ns < SL_CLOCK_NEVER - now_ns) {
+    if (sl_coordinator_is_worker(member) && lease_ns < SL_CLOCK_NEVER - now_ns) {
         member->lease_from_ns = now_ns + lease_ns;
     }
 }
@@ -550,8 +550,8 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         struct sl_coordinator_member *member = coordinator->members[i];
         await(coordinator, member, now_ns);
         /* The records lack the checkpoints that a server can restore: it must register again. */
-        member->registered = member->registered && (coordinator->cluster_ready ||
-                                                    member->hello.role != SL_MESSAGE_ROLE_PS);
+        member->registered =
+            member->registered && (coordinator->cluster_ready || !sl_coordinator_is_ps(member));
     }
     coordinator->stage_ns = coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
     settle_ends(coordinator, now_ns);

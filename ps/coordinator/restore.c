@@ -136,7 +136,7 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *other = coordinator->members[i];
         const uint32_t task = other->hello.task_index;
-        if (other != member && other->hello.role == SL_MESSAGE_ROLE_PS && other->registered &&
+        if (other != member && sl_coordinator_is_ps(other) && other->registered &&
             !coordinator->ps[task].serving) {
             parties.ps[parties.count] = &coordinator->ps[task];
             parties.tasks[parties.count++] = task;
