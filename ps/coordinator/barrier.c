@@ -1,25 +1,21 @@
-/* Barriers. A barrier completes when `count` members have arrived; then its name can be used again.
- * Count 0 means all workers of the job, checked again when their number changes.
- * - A member that repeats a request id after a reconnect gets the same answer again.
- * - A member that arrives again under a new request id has timed out before: it counts once, and
- *   the last request is answered.
- * - A request with a timeout fails shortly before it, with the names of the missing members. */
+#include "ps/coordinator/barrier.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/member.h"
 
 static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
 {
-    struct sl_coordinator_barrier **at = &coordinator->barriers;
+    struct sl_coordinator_barrier **at = &coordinator->barriers.first;
     while (*at != barrier) {
         at = &(*at)->next;
     }
     *at = barrier->next;
-    coordinator->barrier_count--;
+    coordinator->barriers.count--;
     free(barrier->arrivals);
     free(barrier);
 }
@@ -27,7 +23,7 @@ static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinat
 static struct sl_coordinator_barrier *barrier_find(const struct sl_coordinator *coordinator,
                                                    const char *name)
 {
-    struct sl_coordinator_barrier *at = coordinator->barriers;
+    struct sl_coordinator_barrier *at = coordinator->barriers.first;
     while (at != NULL && strcmp(at->name, name) != 0) {
         at = at->next;
     }
@@ -38,13 +34,13 @@ static struct sl_coordinator_barrier *barrier_make(struct sl_coordinator *coordi
                                                    const struct sl_message_barrier *asked)
 {
     struct sl_coordinator_barrier *barrier =
-        coordinator->barrier_count < SL_COORDINATOR_BARRIERS ? calloc(1, sizeof *barrier) : NULL;
+        coordinator->barriers.count < SL_COORDINATOR_BARRIERS ? calloc(1, sizeof *barrier) : NULL;
     if (barrier != NULL) {
         memcpy(barrier->name, asked->name, sizeof barrier->name);
         barrier->count = asked->count;
-        barrier->next = coordinator->barriers;
-        coordinator->barriers = barrier;
-        coordinator->barrier_count++;
+        barrier->next = coordinator->barriers.first;
+        coordinator->barriers.first = barrier;
+        coordinator->barriers.count++;
     }
     return barrier;
 }
@@ -102,14 +98,14 @@ void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
     if (coordinator->options.changed == NULL) {
         return;
     }
-    const uint64_t number = ++coordinator->done_number;
+    const uint64_t number = ++coordinator->barriers.done_number;
     const uint32_t place = (uint32_t)(number % SL_COORDINATOR_DONE_BARRIERS);
-    struct sl_coordinator_done *done = &coordinator->done[place];
+    struct sl_coordinator_done *done = &coordinator->barriers.done[place];
     free(done->notified);
     *done = (struct sl_coordinator_done){.number = number};
     done->notified = calloc(barrier->arrived, sizeof *done->notified);
-    done->told_count = done->notified == NULL ? 0 : barrier->arrived;
-    for (uint32_t i = 0; i < done->told_count; i++) {
+    done->notified_count = done->notified == NULL ? 0 : barrier->arrived;
+    for (uint32_t i = 0; i < done->notified_count; i++) {
         const struct sl_coordinator_waiter *arrival = &barrier->arrivals[i];
         done->notified[i] = (struct sl_coordinator_notified){
             .client_id = arrival->member->hello.client_id,
@@ -137,7 +133,7 @@ static void barrier_complete(struct sl_coordinator *coordinator,
 static bool was_done_before(const struct sl_coordinator_done *done, uint64_t client_id,
                             uint64_t request)
 {
-    for (uint32_t i = 0; i < done->told_count; i++) {
+    for (uint32_t i = 0; i < done->notified_count; i++) {
         if (done->notified[i].client_id == client_id && done->notified[i].request == request) {
             return true;
         }
@@ -155,7 +151,7 @@ static bool was_done(const struct sl_coordinator *coordinator,
         }
     }
     for (uint32_t i = 0; request != 0 && i < SL_COORDINATOR_DONE_BARRIERS; i++) {
-        if (was_done_before(&coordinator->done[i], member->hello.client_id, request)) {
+        if (was_done_before(&coordinator->barriers.done[i], member->hello.client_id, request)) {
             return true;
         }
     }
@@ -190,7 +186,7 @@ static bool check_count(struct sl_coordinator *coordinator,
                               member->name, mine, barrier->arrivals[0].member->name, theirs);
         return false;
     }
-    if (asked->count == 0 && coordinator->worker_count == 0) {
+    if (asked->count == 0 && coordinator->job.worker_count == 0) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
                               "barrier %s: the number of workers of the job is unknown: start the "
                               "ps with --worker-hosts, or give the barrier a count",
@@ -200,9 +196,9 @@ static bool check_count(struct sl_coordinator *coordinator,
     return true;
 }
 
-void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
-                                 struct sl_coordinator_member *member,
-                                 const struct sl_message *message, uint64_t now_ns)
+void sl_coordinator_barrier_arrive(struct sl_coordinator *coordinator,
+                                   struct sl_coordinator_member *member,
+                                   const struct sl_message *message, uint64_t now_ns)
 {
     const struct sl_message_barrier *asked = &message->barrier;
     if (was_done(coordinator, member, message->id)) {
@@ -235,7 +231,7 @@ void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
                                   const struct sl_coordinator_member *member)
 {
     struct sl_coordinator_barrier *next;
-    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers.first; barrier != NULL;
          barrier = next) {
         next = barrier->next;
         for (uint32_t i = 0; i < barrier->arrived; i++) {
@@ -253,7 +249,7 @@ void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
 void sl_coordinator_barrier_update(struct sl_coordinator *coordinator)
 {
     struct sl_coordinator_barrier *next;
-    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers.first; barrier != NULL;
          barrier = next) {
         next = barrier->next;
         if (is_complete(coordinator, barrier)) {
@@ -278,7 +274,7 @@ static void miss_workers(const struct sl_coordinator *coordinator,
         }
     }
     uint32_t total = 0;
-    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+    for (uint32_t task = 0; task < coordinator->job.worker_count; task++) {
         bool counts = barrier->count != 0 || !coordinator->workers[task].left_job;
         if (counts && !here[task]) {
             sl_coordinator_list_missing(waiting, &total, "worker", task);
@@ -287,7 +283,8 @@ static void miss_workers(const struct sl_coordinator *coordinator,
     for (uint32_t i = 0; barrier->count == 0 && i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
         uint32_t task = member->hello.task_index;
-        if (sl_coordinator_is_worker(member) && task >= coordinator->worker_count && !here[task]) {
+        if (sl_coordinator_is_worker(member) && task >= coordinator->job.worker_count &&
+            !here[task]) {
             sl_coordinator_list_missing(waiting, &total, "worker", task);
         }
     }
@@ -298,7 +295,7 @@ static void fill_waiting(const struct sl_coordinator *coordinator,
                          const struct sl_coordinator_barrier *barrier,
                          struct sl_message_waiting *waiting)
 {
-    if (barrier->count == 0 || barrier->count == coordinator->worker_count) {
+    if (barrier->count == 0 || barrier->count == coordinator->job.worker_count) {
         miss_workers(coordinator, barrier, waiting);
         return;
     }
@@ -334,7 +331,7 @@ static void remind(struct sl_coordinator *coordinator, struct sl_coordinator_bar
 void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_coordinator_barrier *next;
-    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers.first; barrier != NULL;
          barrier = next) {
         next = barrier->next;
         remind(coordinator, barrier, now_ns);
@@ -346,7 +343,7 @@ void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t no
 
 void sl_coordinator_barrier_fini(struct sl_coordinator *coordinator)
 {
-    while (coordinator->barriers != NULL) {
-        barrier_free(coordinator, coordinator->barriers);
+    while (coordinator->barriers.first != NULL) {
+        barrier_free(coordinator, coordinator->barriers.first);
     }
 }

@@ -1,10 +1,5 @@
-/* Checkpoints, one at a time, in two stages: every server writes the files of its shards, then
- * every server writes the manifest. Requests are answered when all servers have acknowledged both.
- * - Numbers ascend, even across coordinators: every server reports the greatest number that it
- *   knows.
- * - A server that fails, leaves, expires or restarts aborts the checkpoint. A server that
- *   reconnects within its lease gets its pending message again.
- * - The first checkpoint is full, and so is the next one after an abort or a server restart. */
+#include "ps/coordinator/checkpoint.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +8,9 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/checkpoint_request.h"
+#include "ps/coordinator/cluster.h"
+#include "ps/coordinator/replica_group.h"
 
 /* Why a job that lost values writes no checkpoint. */
 #define VALUES_LOST "ps/%" PRIu32 " was restarted without the values of its shards"
@@ -72,7 +69,7 @@ static struct sl_message checkpoint_message(const struct sl_coordinator_checkpoi
 }
 
 /* Fails the requests that wait for the next checkpoint. */
-static void refuse_to_begin(struct sl_coordinator *coordinator, int err, const char *why)
+static void refuse_next(struct sl_coordinator *coordinator, int err, const char *why)
 {
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error.err = err};
     (void)snprintf(message.error.text, sizeof message.error.text, "%s", why);
@@ -90,19 +87,19 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (coordinator->values_lost != 0) {
         char why[96];
         (void)snprintf(why, sizeof why, VALUES_LOST, coordinator->values_lost - 1);
-        refuse_to_begin(coordinator, SL_ERR_CORRUPT, why);
+        refuse_next(coordinator, SL_ERR_CORRUPT, why);
         return;
     }
     if (checkpoint->max_seen >= SL_LIMIT_CHECKPOINT_NUMBER) {
-        refuse_to_begin(coordinator, SL_ERR_TOO_LARGE,
-                        "number 999999999999 is taken, and numbers end there: move the directory "
-                        "checkpoint-999999999999 away and start the job again");
+        refuse_next(coordinator, SL_ERR_TOO_LARGE,
+                    "number 999999999999 is taken, and numbers end there: move the directory "
+                    "checkpoint-999999999999 away and start the job again");
         return;
     }
     checkpoint->file_count = shards_before(coordinator, options->ps_count);
     checkpoint->files = calloc(checkpoint->file_count, sizeof *checkpoint->files);
     if (checkpoint->files == NULL) {
-        refuse_to_begin(coordinator, SL_ERR_NO_MEMORY, "the coordinator has no memory for it");
+        refuse_next(coordinator, SL_ERR_NO_MEMORY, "the coordinator has no memory for it");
         return;
     }
     bool adds = checkpoint->delta_base != 0 && checkpoint->incrementals < options->incrementals_max;
@@ -125,10 +122,10 @@ void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     struct sl_message_waiting missing = {0};
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE || !coordinator->cluster_ready ||
-        coordinator->stage == SL_COORDINATOR_OVER) {
+        coordinator->job.stage == SL_COORDINATOR_OVER) {
         return;
     }
-    bool is_due = now_ns >= checkpoint->next_ns && coordinator->stage != SL_COORDINATOR_ENDING;
+    bool is_due = now_ns >= checkpoint->next_ns && coordinator->job.stage != SL_COORDINATOR_ENDING;
     if (sl_coordinator_cluster_list_missing_ps(coordinator, &missing) != 0) {
         sl_coordinator_checkpoint_request_refuse_ps(coordinator, missing.missing[0]);
     } else if (is_due || sl_coordinator_checkpoint_request_is_due(coordinator, now_ns)) {
@@ -303,7 +300,7 @@ void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
 
 /* Servers that come and go */
 
-void sl_coordinator_checkpoint_formed(struct sl_coordinator *coordinator, uint64_t now_ns)
+void sl_coordinator_checkpoint_cluster_ready(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     uint64_t interval_ns = coordinator->options.checkpoint_interval_ns;
     coordinator->checkpoint.next_ns = interval_ns == 0 ? SL_CLOCK_NEVER : now_ns + interval_ns;

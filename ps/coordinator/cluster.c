@@ -1,12 +1,17 @@
-/* Registration: members register, and receive the cluster (addresses and roles of all servers) when
- * every needed server has registered. */
+#include "ps/coordinator/cluster.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/checkpoint.h"
+#include "ps/coordinator/expiry.h"
+#include "ps/coordinator/job.h"
+#include "ps/coordinator/member.h"
+#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/restore.h"
 
 uint32_t sl_coordinator_cluster_list_missing_ps(const struct sl_coordinator *coordinator,
                                                 struct sl_message_waiting *waiting)
@@ -86,8 +91,8 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (!coordinator->cluster_ready) {
         coordinator->cluster_ready = true;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-        sl_coordinator_restore_form(coordinator);
-        sl_coordinator_checkpoint_formed(coordinator, now_ns);
+        sl_coordinator_restore_choose(coordinator);
+        sl_coordinator_checkpoint_cluster_ready(coordinator, now_ns);
     }
     sl_coordinator_replica_begin(coordinator);
     for (uint32_t task = 0; is_later && task < coordinator->options.ps_count; task++) {
@@ -98,7 +103,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 /* Sends the cluster to every member that needs it. is_whole: no task is missing. */
 static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t now_ns)
 {
-    if (coordinator->never_began) {
+    if (coordinator->job.never_began) {
         return; /* the job never begins */
     }
     if (is_whole) {
@@ -128,7 +133,7 @@ static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t 
     }
     struct sl_message message = {
         .kind = SL_MESSAGE_CLUSTER,
-        .cluster = {.ps = ps, .ps_count = count, .worker_count = coordinator->worker_count},
+        .cluster = {.ps = ps, .ps_count = count, .worker_count = coordinator->job.worker_count},
     };
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         if (is_owed_cluster(coordinator, coordinator->members[i], is_whole)) {
@@ -153,17 +158,17 @@ static bool counts_agree(struct sl_coordinator *coordinator,
     if (reg->worker_count == 0) {
         return true;
     }
-    if (coordinator->worker_count == 0) {
-        coordinator->worker_count = reg->worker_count;
-        coordinator->job_workers_known = false;
-        memcpy(coordinator->worker_count_from, member->name, sizeof member->name);
+    if (coordinator->job.worker_count == 0) {
+        coordinator->job.worker_count = reg->worker_count;
+        coordinator->job.counted_workers_known = false;
+        memcpy(coordinator->job.worker_count_from, member->name, sizeof member->name);
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
-    if (reg->worker_count != coordinator->worker_count) {
+    if (reg->worker_count != coordinator->job.worker_count) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
                               "%s expects %u worker%s, %s %u", member->name, reg->worker_count,
-                              reg->worker_count == 1 ? "" : "s", coordinator->worker_count_from,
-                              coordinator->worker_count);
+                              reg->worker_count == 1 ? "" : "s", coordinator->job.worker_count_from,
+                              coordinator->job.worker_count);
         return false;
     }
     return true;

@@ -1,8 +1,8 @@
-/* Notifies members that workers or servers expired, and restarted servers that workers left. */
+#include "ps/coordinator/expiry.h"
+
 #include <stdio.h>
 
 #include "core/clock.h"
-#include "ps/coordinator/internal.h"
 
 static void send_expired(struct sl_coordinator *coordinator, const struct sl_coordinator_member *to,
                          enum sl_message_role role, uint32_t task_index, uint64_t client_id,
@@ -106,16 +106,17 @@ void sl_coordinator_expiry_notify_missed(struct sl_coordinator *coordinator,
     }
 }
 
-uint64_t sl_coordinator_expiry_since(const struct sl_coordinator *coordinator, uint64_t heard_ns)
+uint64_t sl_coordinator_expiry_since(const struct sl_coordinator *coordinator,
+                                     uint64_t last_seen_ns)
 {
     uint64_t lease_ns = coordinator->options.lease_ns;
-    return heard_ns > lease_ns ? heard_ns - lease_ns : 1;
+    return last_seen_ns > lease_ns ? last_seen_ns - lease_ns : 1;
 }
 
 void sl_coordinator_expiry_owe(struct sl_coordinator *coordinator, struct sl_coordinator_member *ps,
-                               uint64_t heard_ns)
+                               uint64_t last_seen_ns)
 {
-    const uint64_t since_ns = sl_coordinator_expiry_since(coordinator, heard_ns);
+    const uint64_t since_ns = sl_coordinator_expiry_since(coordinator, last_seen_ns);
     ps->missed_expirations_since_ns =
         ps->missed_expirations_since_ns < since_ns ? ps->missed_expirations_since_ns : since_ns;
 }

@@ -1,16 +1,12 @@
-/* Stages of a job, if options.stage_changed is set (a scheduler).
- * - The job begins when every server and every worker has registered. If this takes longer than the
- *   start timeout, the job is over, and waiting members are refused.
- * - It ends when each worker has left, or expired without a replacement, or on
- *   sl_coordinator_end_job. Then every server is notified.
- * - It is over when no server is left. It ends with an error if a server expired or left early, and
- *   was not replaced. */
+#include "ps/coordinator/job.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/member.h"
+#include "ps/coordinator/replica_group.h"
 
 /* Two lists of names and the words around them fit in SL_MESSAGE_TEXT_BYTES. */
 #define NAMES_BYTES  (SL_MESSAGE_TEXT_BYTES / 2 - 64)
@@ -21,8 +17,8 @@
 static void enter(struct sl_coordinator *coordinator, enum sl_coordinator_stage stage, int err,
                   const char *why, uint64_t now_ns)
 {
-    coordinator->stage = stage;
-    coordinator->stage_ns = now_ns;
+    coordinator->job.stage = stage;
+    coordinator->job.stage_ns = now_ns;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     coordinator->options.stage_changed(coordinator->options.ctx, stage, err, why);
 }
@@ -31,7 +27,7 @@ uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, ui
                                     struct sl_message_waiting *waiting)
 {
     if (coordinator->options.stage_changed == NULL ||
-        coordinator->stage != SL_COORDINATOR_WAITING_FOR_MEMBERS) {
+        coordinator->job.stage != SL_COORDINATOR_WAITING_FOR_MEMBERS) {
         return total;
     }
     bool here[SL_LIMIT_WORKERS] = {false};
@@ -41,7 +37,7 @@ uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, ui
             here[member->hello.task_index] = true;
         }
     }
-    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+    for (uint32_t task = 0; task < coordinator->job.worker_count; task++) {
         if (!here[task]) {
             sl_coordinator_list_missing(waiting, &total, "worker", task);
         }
@@ -52,7 +48,7 @@ uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, ui
 void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     if (coordinator->options.stage_changed == NULL ||
-        coordinator->stage != SL_COORDINATOR_WAITING_FOR_MEMBERS) {
+        coordinator->job.stage != SL_COORDINATOR_WAITING_FOR_MEMBERS) {
         return;
     }
     uint32_t shards = 0;
@@ -62,7 +58,7 @@ void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_n
     char what[96];
     (void)snprintf(what, sizeof what, "%u ps with %u shard%s, %u worker%s",
                    coordinator->options.ps_count, shards, shards == 1 ? "" : "s",
-                   coordinator->worker_count, coordinator->worker_count == 1 ? "" : "s");
+                   coordinator->job.worker_count, coordinator->job.worker_count == 1 ? "" : "s");
     enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
 }
 
@@ -77,7 +73,7 @@ static void find_absent(const struct sl_coordinator *coordinator, enum sl_messag
                         struct absent *absent)
 {
     bool is_ps = role == SL_MESSAGE_ROLE_PS;
-    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->job.worker_count;
     bool here[SL_LIMIT_WORKERS] = {false};
     bool away[SL_LIMIT_WORKERS] = {false};
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -118,63 +114,55 @@ static void write_absent(const struct sl_coordinator *coordinator, char *text, s
 void sl_coordinator_job_notify_end(struct sl_coordinator *coordinator,
                                    const struct sl_coordinator_member *member)
 {
-    if (sl_coordinator_is_ps(member) && coordinator->stage == SL_COORDINATOR_ENDING) {
+    if (sl_coordinator_is_ps(member) && coordinator->job.stage == SL_COORDINATOR_ENDING) {
         struct sl_message message = {.kind = SL_MESSAGE_ENDED};
-        (void)snprintf(message.why, sizeof message.why, "%s", coordinator->end_why);
+        (void)snprintf(message.why, sizeof message.why, "%s", coordinator->job.end_why);
         sl_coordinator_send(coordinator, member, &message);
     }
 }
 
-/* Names the workers that expired and were not replaced. */
-static uint32_t name_expired_workers(const struct sl_coordinator *coordinator, char *text,
-                                     size_t bytes)
+static bool is_expired_worker(const struct sl_coordinator *coordinator, uint32_t task)
 {
-    struct sl_message_waiting expired = {0};
-    uint32_t count = 0;
-    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
-        if (coordinator->workers[task].end == SL_COORDINATOR_END_EXPIRED) {
-            sl_coordinator_list_missing(&expired, &count, "worker", task);
-        }
-    }
-    sl_coordinator_write_missing(&expired, text, bytes);
-    return count;
+    return task < coordinator->job.worker_count &&
+           coordinator->workers[task].end == SL_COORDINATOR_END_EXPIRED;
 }
 
-/* Names the workers of the job that have not said goodbye. */
-static uint32_t name_other_workers(const struct sl_coordinator *coordinator, char *text,
-                                   size_t bytes)
+/* True for a worker of the job that has not said goodbye. */
+static bool is_unfinished_worker(const struct sl_coordinator *coordinator, uint32_t task)
 {
-    struct sl_message_waiting others = {0};
+    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+    const bool has_left = worker->left_job && worker->end == SL_COORDINATOR_END_LEFT;
+    return !has_left && (task < coordinator->job.worker_count ||
+                         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task) != NULL);
+}
+
+static bool is_gone_ps(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    return task < coordinator->options.ps_count && coordinator->ps[task].gone &&
+           sl_coordinator_replica_needs(coordinator, task);
+}
+
+static bool is_gone_or_away_ps(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_member *member =
+        sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
+    return is_gone_ps(coordinator, task) || (member != NULL && !member->connected &&
+                                             sl_coordinator_replica_needs(coordinator, task));
+}
+
+/* Writes the names of the tasks for which `is_named` is true. Returns their number. */
+static uint32_t write_tasks(const struct sl_coordinator *coordinator, const char *role,
+                            bool (*is_named)(const struct sl_coordinator *, uint32_t task),
+                            char *text, size_t bytes)
+{
+    struct sl_message_waiting names = {0};
     uint32_t count = 0;
     for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
-        const struct sl_coordinator_worker *worker = &coordinator->workers[task];
-        bool has_left = worker->left_job && worker->end == SL_COORDINATOR_END_LEFT;
-        bool is_of_job = task < coordinator->worker_count ||
-                         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task) != NULL;
-        if (is_of_job && !has_left) {
-            sl_coordinator_list_missing(&others, &count, "worker", task);
+        if (is_named(coordinator, task)) {
+            sl_coordinator_list_missing(&names, &count, role, task);
         }
     }
-    sl_coordinator_write_missing(&others, text, bytes);
-    return count;
-}
-
-/* Names the needed servers that are gone. with_away: also disconnected ones. */
-static uint32_t name_gone_ps(const struct sl_coordinator *coordinator, bool with_away, char *text,
-                             size_t bytes)
-{
-    struct sl_message_waiting gone = {0};
-    uint32_t count = 0;
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        const struct sl_coordinator_member *member =
-            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
-        bool is_away = member != NULL && !member->connected;
-        const bool is_needed = sl_coordinator_replica_needs(coordinator, task);
-        if (is_needed && (coordinator->ps[task].gone || (with_away && is_away))) {
-            sl_coordinator_list_missing(&gone, &count, "ps", task);
-        }
-    }
-    sl_coordinator_write_missing(&gone, text, bytes);
+    sl_coordinator_write_missing(&names, text, bytes);
     return count;
 }
 
@@ -188,8 +176,8 @@ static void add_gone_ps(char *why, size_t bytes, const char *names, uint32_t cou
 /* Enters ENDING and sends end_why to every server. */
 static void conclude(struct sl_coordinator *coordinator, int err, uint64_t now_ns)
 {
-    coordinator->end_err = err;
-    enter(coordinator, SL_COORDINATOR_ENDING, err, coordinator->end_why, now_ns);
+    coordinator->job.end_err = err;
+    enter(coordinator, SL_COORDINATOR_ENDING, err, coordinator->job.end_why, now_ns);
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         sl_coordinator_job_notify_end(coordinator, coordinator->members[i]);
     }
@@ -198,18 +186,19 @@ static void conclude(struct sl_coordinator *coordinator, int err, uint64_t now_n
 /* Ends the job after its last worker. */
 static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    char *why = coordinator->end_why;
-    const size_t bytes = sizeof coordinator->end_why;
+    char *why = coordinator->job.end_why;
+    const size_t bytes = sizeof coordinator->job.end_why;
     char names[NAMES_BYTES];
-    uint32_t expired_count = name_expired_workers(coordinator, names, sizeof names);
+    uint32_t expired_count =
+        write_tasks(coordinator, "worker", is_expired_worker, names, sizeof names);
     if (expired_count != 0) {
         (void)snprintf(why, bytes, "%s expired, and no process is left", names);
-    } else if (coordinator->worker_count == 1) {
+    } else if (coordinator->job.worker_count == 1) {
         (void)snprintf(why, bytes, "its worker has left");
     } else {
-        (void)snprintf(why, bytes, "all %u workers have left", coordinator->worker_count);
+        (void)snprintf(why, bytes, "all %u workers have left", coordinator->job.worker_count);
     }
-    uint32_t gone_count = name_gone_ps(coordinator, false, names, sizeof names);
+    uint32_t gone_count = write_tasks(coordinator, "ps", is_gone_ps, names, sizeof names);
     if (gone_count != 0) {
         add_gone_ps(why, bytes, names, gone_count);
     }
@@ -226,8 +215,9 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
     /* A checkpoint that stopping servers requested may take longer; it has its own timeout. */
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
-    uint64_t since_ns =
-        checkpoint->ended_ns > coordinator->stage_ns ? checkpoint->ended_ns : coordinator->stage_ns;
+    uint64_t since_ns = checkpoint->ended_ns > coordinator->job.stage_ns
+                            ? checkpoint->ended_ns
+                            : coordinator->job.stage_ns;
     bool is_late = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE &&
                    now_ns - since_ns >= coordinator->options.lease_ns;
     if (left != NULL && !is_late) {
@@ -236,12 +226,12 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (left != NULL && left->connected) {
         sl_log_warn("%s does not end, though the job has", left->name);
     }
-    char why[sizeof coordinator->end_why];
-    memcpy(why, coordinator->end_why, sizeof why);
+    char why[sizeof coordinator->job.end_why];
+    memcpy(why, coordinator->job.end_why, sizeof why);
     char names[NAMES_BYTES];
     uint32_t gone_count = 0;
-    if (coordinator->end_err == 0) {
-        gone_count = name_gone_ps(coordinator, true, names, sizeof names);
+    if (coordinator->job.end_err == 0) {
+        gone_count = write_tasks(coordinator, "ps", is_gone_or_away_ps, names, sizeof names);
     }
     if (gone_count != 0) {
         add_gone_ps(why, sizeof why, names, gone_count);
@@ -251,7 +241,8 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
 
 static const char *end_word(const struct sl_coordinator *coordinator)
 {
-    return coordinator->end_err == SL_ERR_DEADLINE ? "the job has not begun" : "the job has ended";
+    return coordinator->job.end_err == SL_ERR_DEADLINE ? "the job has not begun"
+                                                       : "the job has ended";
 }
 
 /* Servers get DEADLINE, which lets a server that is serving a job register again later: a restarted
@@ -260,14 +251,14 @@ bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
                                 struct sl_coordinator_member *member, uint64_t request)
 {
     bool is_ps = sl_coordinator_is_ps(member);
-    if (coordinator->never_began && is_ps && coordinator->stage == SL_COORDINATOR_ENDING) {
+    if (coordinator->job.never_began && is_ps && coordinator->job.stage == SL_COORDINATOR_ENDING) {
         sl_coordinator_job_notify_end(coordinator, member);
-    } else if (coordinator->never_began) {
+    } else if (coordinator->job.never_began) {
         sl_coordinator_refuse(coordinator, member, request,
                               is_ps ? SL_ERR_DEADLINE : SL_ERR_REFUSED, "%s: %s",
-                              end_word(coordinator), coordinator->end_why);
+                              end_word(coordinator), coordinator->job.end_why);
     }
-    return coordinator->never_began;
+    return coordinator->job.never_began;
 }
 
 /* A server that was notified of the end needs no answer. */
@@ -275,7 +266,8 @@ static void refuse_waiting(struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
-        bool is_told = sl_coordinator_is_ps(member) && coordinator->stage == SL_COORDINATOR_ENDING;
+        bool is_told =
+            sl_coordinator_is_ps(member) && coordinator->job.stage == SL_COORDINATOR_ENDING;
         if (member->waits_for_cluster && !is_told) {
             (void)sl_coordinator_job_refuses(coordinator, member, member->cluster_waiter.request);
         }
@@ -288,11 +280,11 @@ static void refuse_waiting(struct sl_coordinator *coordinator)
 static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, const char *names,
                     uint64_t now_ns)
 {
-    coordinator->never_began = true;
-    coordinator->end_err = SL_ERR_DEADLINE;
-    (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
+    coordinator->job.never_began = true;
+    coordinator->job.end_err = SL_ERR_DEADLINE;
+    (void)snprintf(coordinator->job.end_why, sizeof coordinator->job.end_why,
                    "still waiting after %llu s for %s", waited_ns / SL_CLOCK_NS_PER_S, names);
-    enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE, coordinator->end_why, now_ns);
+    enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE, coordinator->job.end_why, now_ns);
     refuse_waiting(coordinator);
 }
 
@@ -300,13 +292,13 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, cons
 static void gather(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const struct sl_coordinator_options *options = &coordinator->options;
-    if (coordinator->stage_ns == 0) {
-        coordinator->stage_ns = now_ns;
-        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
+    if (coordinator->job.stage_ns == 0) {
+        coordinator->job.stage_ns = now_ns;
+        coordinator->job.remind_ns = now_ns + options->waiting_interval_ns;
     }
-    uint64_t waited_ns = now_ns - coordinator->stage_ns;
+    uint64_t waited_ns = now_ns - coordinator->job.stage_ns;
     bool is_over = options->start_timeout_ns != 0 && waited_ns >= options->start_timeout_ns;
-    if (!is_over && now_ns < coordinator->remind_ns) {
+    if (!is_over && now_ns < coordinator->job.remind_ns) {
         return;
     }
     char names[ABSENT_BYTES];
@@ -314,23 +306,23 @@ static void gather(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (is_over) {
         give_up(coordinator, waited_ns, names, now_ns);
     } else {
-        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
+        coordinator->job.remind_ns = now_ns + options->waiting_interval_ns;
         sl_log_info("waiting for %s", names);
     }
 }
 
 void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why, uint64_t now_ns)
 {
-    char *text = coordinator->end_why;
-    const size_t bytes = sizeof coordinator->end_why;
-    if (coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS) {
-        coordinator->never_began = true;
+    char *text = coordinator->job.end_why;
+    const size_t bytes = sizeof coordinator->job.end_why;
+    if (coordinator->job.stage == SL_COORDINATOR_WAITING_FOR_MEMBERS) {
+        coordinator->job.never_began = true;
         (void)snprintf(text, bytes, "%s came before it had begun", why);
         conclude(coordinator, coordinator->member_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
         refuse_waiting(coordinator);
-    } else if (coordinator->stage == SL_COORDINATOR_RUNNING) {
+    } else if (coordinator->job.stage == SL_COORDINATOR_RUNNING) {
         char names[NAMES_BYTES];
-        (void)name_other_workers(coordinator, names, sizeof names);
+        (void)write_tasks(coordinator, "worker", is_unfinished_worker, names, sizeof names);
         (void)snprintf(text, bytes, "%s came before %s had left", why, names);
         conclude(coordinator, SL_ERR_CLOSED, now_ns);
     }
@@ -343,14 +335,14 @@ void sl_coordinator_job_update(struct sl_coordinator *coordinator, uint32_t miss
     if (coordinator->options.stage_changed == NULL) {
         return;
     }
-    if (coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS && missing_count > 0) {
+    if (coordinator->job.stage == SL_COORDINATOR_WAITING_FOR_MEMBERS && missing_count > 0) {
         gather(coordinator, now_ns);
     }
-    if (coordinator->stage == SL_COORDINATOR_RUNNING &&
+    if (coordinator->job.stage == SL_COORDINATOR_RUNNING &&
         sl_coordinator_member_job_workers(coordinator) == 0) {
         end(coordinator, now_ns);
     }
-    if (coordinator->stage == SL_COORDINATOR_ENDING) {
+    if (coordinator->job.stage == SL_COORDINATOR_ENDING) {
         finish(coordinator, now_ns);
     }
 }
@@ -359,8 +351,8 @@ int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
                               const struct sl_message_hello *hello, char *reason,
                               size_t reason_bytes)
 {
-    bool has_ended =
-        coordinator->stage == SL_COORDINATOR_ENDING || coordinator->stage == SL_COORDINATOR_OVER;
+    bool has_ended = coordinator->job.stage == SL_COORDINATOR_ENDING ||
+                     coordinator->job.stage == SL_COORDINATOR_OVER;
     bool is_known = false;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         is_known = is_known || (hello->role == SL_MESSAGE_ROLE_PS &&
@@ -369,6 +361,6 @@ int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
     if (!has_ended || is_known) {
         return 0;
     }
-    (void)snprintf(reason, reason_bytes, "%s: %s", end_word(coordinator), coordinator->end_why);
+    (void)snprintf(reason, reason_bytes, "%s: %s", end_word(coordinator), coordinator->job.end_why);
     return SL_ERR_REFUSED;
 }

@@ -1,4 +1,5 @@
-/* Membership: hello, resume, replacement, lease, expiry and goodbye. */
+#include "ps/coordinator/member.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,14 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/barrier.h"
+#include "ps/coordinator/checkpoint.h"
+#include "ps/coordinator/cluster.h"
+#include "ps/coordinator/expiry.h"
+#include "ps/coordinator/job.h"
+#include "ps/coordinator/record.h"
+#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/task.h"
 
 static double seconds(uint64_t ns)
 {
@@ -96,20 +104,20 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
     if (hello->role == SL_MESSAGE_ROLE_PS) {
         struct sl_coordinator_ps *ps = &coordinator->ps[hello->task_index];
         bool left_early =
-            end == SL_COORDINATOR_END_LEFT && coordinator->stage == SL_COORDINATOR_RUNNING;
+            end == SL_COORDINATOR_END_LEFT && coordinator->job.stage == SL_COORDINATOR_RUNNING;
         ps->gone = ps->gone || left_early || end == SL_COORDINATOR_END_EXPIRED;
         ps->last_seen_ns =
             ps->client_id == hello->client_id ? member->last_seen_ns : ps->last_seen_ns;
     } else if (sl_coordinator_is_worker(member) && end != SL_COORDINATOR_END_NONE) {
         struct sl_coordinator_worker *worker = &coordinator->workers[hello->task_index];
-        bool untold = end == SL_COORDINATOR_END_LEFT && any_restarted(coordinator);
-        coordinator->unnotified_count += (untold ? 1U : 0U) - (worker->unnotified ? 1U : 0U);
+        bool unnotified = end == SL_COORDINATOR_END_LEFT && any_restarted(coordinator);
+        coordinator->unnotified_count += (unnotified ? 1U : 0U) - (worker->unnotified ? 1U : 0U);
         *worker = (struct sl_coordinator_worker){
             .end = end,
             .end_ns = now_ns,
             .client_id = hello->client_id,
             .left_job = end != SL_COORDINATOR_END_REPLACED,
-            .unnotified = untold,
+            .unnotified = unnotified,
         };
     }
 }
@@ -122,7 +130,7 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->member_count--;
     coordinator->peers[index] = coordinator->peers[coordinator->member_count];
     coordinator->members[index] = coordinator->members[coordinator->member_count];
-    coordinator->job_workers_known = false;
+    coordinator->job.counted_workers_known = false;
     remember(coordinator, member, end, now_ns);
     sl_coordinator_member_note(coordinator, member);
     sl_coordinator_barrier_leave(coordinator, member);
@@ -136,10 +144,10 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     const bool was_ps =
         sl_coordinator_is_ps(member) && member->registered && end != SL_COORDINATOR_END_NONE;
     const uint32_t task = member->hello.task_index;
-    const uint64_t heard_ns = member->last_seen_ns;
+    const uint64_t last_seen_ns = member->last_seen_ns;
     free(member);
     if (was_ps) {
-        sl_coordinator_replica_lose(coordinator, task, heard_ns);
+        sl_coordinator_replica_leave(coordinator, task, last_seen_ns);
         sl_coordinator_cluster_update(coordinator, now_ns);
     }
     if (is_fewer) {
@@ -168,8 +176,8 @@ static bool may_log(struct sl_coordinator *coordinator, const struct sl_coordina
            sl_log_limit_allows(&coordinator->log_limit, now_ns);
 }
 
-static void lose(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
-                 uint64_t now_ns)
+static void expire(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                   uint64_t now_ns)
 {
     if (may_log(coordinator, member, now_ns)) {
         sl_log_warn("%s expired: no heartbeat for %g s%s", member->name,
@@ -256,28 +264,28 @@ void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t n
     /* Iterates backwards: removing a member moves the last one into its place. */
     for (uint32_t i = coordinator->member_count; i-- > 0;) {
         if (lease_left_ns(coordinator, coordinator->members[i], now_ns) == 0) {
-            lose(coordinator, coordinator->members[i], now_ns);
+            expire(coordinator, coordinator->members[i], now_ns);
         }
     }
 }
 
 uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator)
 {
-    if (coordinator->job_workers_known) {
-        return coordinator->job_workers;
+    if (coordinator->job.counted_workers_known) {
+        return coordinator->job.counted_workers;
     }
     uint32_t count = 0;
-    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+    for (uint32_t task = 0; task < coordinator->job.worker_count; task++) {
         count += coordinator->workers[task].left_job ? 0 : 1;
     }
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
         bool is_more = sl_coordinator_is_worker(member) &&
-                       member->hello.task_index >= coordinator->worker_count;
+                       member->hello.task_index >= coordinator->job.worker_count;
         count += is_more ? 1 : 0;
     }
-    coordinator->job_workers = count;
-    coordinator->job_workers_known = true;
+    coordinator->job.counted_workers = count;
+    coordinator->job.counted_workers_known = true;
     return count;
 }
 
@@ -308,7 +316,7 @@ static int check_task(const struct sl_coordinator *coordinator,
     }
     bool is_ps = hello->role == SL_MESSAGE_ROLE_PS;
     const char *role = is_ps ? "ps" : "worker";
-    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->job.worker_count;
     if (!is_ps && (hello->join_running || count == 0)) {
         count = SL_LIMIT_WORKERS;
     }
@@ -414,8 +422,9 @@ static struct sl_coordinator_member *make_member(struct sl_coordinator *coordina
     member->last_seen_ns = now_ns;
     sl_message_hello_name(&member->hello, member->name);
     if (is_known_ps(coordinator, hello)) {
-        uint64_t heard_ns = coordinator->ps[hello->task_index].last_seen_ns;
-        member->missed_expirations_since_ns = sl_coordinator_expiry_since(coordinator, heard_ns);
+        uint64_t last_seen_ns = coordinator->ps[hello->task_index].last_seen_ns;
+        member->missed_expirations_since_ns =
+            sl_coordinator_expiry_since(coordinator, last_seen_ns);
     }
     return member;
 }
@@ -427,7 +436,7 @@ static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->member_count++;
     if (sl_coordinator_is_worker(member)) {
         coordinator->workers[member->hello.task_index].left_job = false;
-        coordinator->job_workers_known = false;
+        coordinator->job.counted_workers_known = false;
     }
     sl_coordinator_member_note(coordinator, member);
 }

@@ -1,9 +1,5 @@
-/* Records for the next leader: JSON, which an operator can read, and TableOpen messages, which hold
- * a table's whole specification. Input is checked like that of a peer: other programs may write to
- * the metastore.
- *
- * Not recorded: connections, times of last messages, waiting barriers (members ask again), and
- * clients (they hold no task). */
+#include "ps/coordinator/record.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,7 +11,9 @@
 #include "core/clock.h"
 #include "core/endpoint.h"
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/checkpoint.h"
+#include "ps/coordinator/member.h"
+#include "ps/coordinator/table.h"
 
 /* Recovery deadline if the records name no worker and no promotion. A live server retries its hello
  * every 1.5 s. */
@@ -51,17 +49,17 @@ static json_t *job_json(const struct sl_coordinator *coordinator)
 {
     return json_pack("{sI sI ss sI sI sb so so so so so ss sb si ss}", "ps",
                      (json_int_t)coordinator->options.ps_count, "workers",
-                     (json_int_t)coordinator->worker_count, "workers_from",
-                     coordinator->worker_count_from, "cluster_version",
+                     (json_int_t)coordinator->job.worker_count, "workers_from",
+                     coordinator->job.worker_count_from, "cluster_version",
                      (json_int_t)coordinator->cluster_version, "values_lost",
                      (json_int_t)coordinator->values_lost, "formed",
                      coordinator->cluster_ready ? 1 : 0, "restore", id_json(coordinator->restore),
                      "checkpoint", id_json(coordinator->checkpoint.max_seen), "whole",
                      id_json(coordinator->checkpoint.last_on_all_servers), "latest",
                      id_json(coordinator->checkpoint.job_latest), "abandoned",
-                     id_json(coordinator->abandoned_to), "stage", STAGES[coordinator->stage],
-                     "never_began", coordinator->never_began ? 1 : 0, "end_err",
-                     coordinator->end_err, "end_why", coordinator->end_why);
+                     id_json(coordinator->abandoned_to), "stage", STAGES[coordinator->job.stage],
+                     "never_began", coordinator->job.never_began ? 1 : 0, "end_err",
+                     coordinator->job.end_err, "end_why", coordinator->job.end_why);
 }
 
 /* Adds the member that holds the task, if any. */
@@ -109,14 +107,14 @@ static json_t *worker_json(const struct sl_coordinator *coordinator, uint32_t ta
 
 static json_t *done_json(const struct sl_coordinator_done *done)
 {
-    const size_t bytes = (size_t)done->told_count * TOLD_BYTES + 1;
+    const size_t bytes = (size_t)done->notified_count * TOLD_BYTES + 1;
     char *told = malloc(bytes);
     if (told == NULL) {
         return NULL;
     }
     size_t used = 0;
     told[0] = '\0';
-    for (uint32_t i = 0; i < done->told_count; i++) {
+    for (uint32_t i = 0; i < done->notified_count; i++) {
         used +=
             (size_t)snprintf(told + used, bytes - used, "%s%" PRIx64 ":%" PRIx64, i == 0 ? "" : " ",
                              done->notified[i].client_id, done->notified[i].request);
@@ -160,7 +158,7 @@ int sl_coordinator_record_write(const struct sl_coordinator *coordinator,
     case SL_COORDINATOR_RECORD_TABLE:
         return table_write(coordinator, index, value, value_bytes);
     case SL_COORDINATOR_RECORD_DONE:
-        record = done_json(&coordinator->done[index]);
+        record = done_json(&coordinator->barriers.done[index]);
         break;
     case SL_COORDINATOR_RECORD_ALL:
         sl_assert(false);
@@ -239,8 +237,8 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
     const json_t *end_err = json_object_get(record, "end_err");
     if (!read_count(record, "ps", SL_LIMIT_PS, &ps_count) ||
         !read_count(record, "workers", SL_LIMIT_WORKERS, &worker_count) ||
-        !read_text(record, "workers_from", coordinator->worker_count_from,
-                   sizeof coordinator->worker_count_from) ||
+        !read_text(record, "workers_from", coordinator->job.worker_count_from,
+                   sizeof coordinator->job.worker_count_from) ||
         !read_count(record, "cluster_version", UINT32_MAX - 1, &coordinator->cluster_version) ||
         coordinator->cluster_version == 0 ||
         !read_count(record, "values_lost", coordinator->options.ps_count,
@@ -255,8 +253,9 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
         coordinator->checkpoint.job_latest > coordinator->checkpoint.max_seen ||
         coordinator->abandoned_to > coordinator->checkpoint.max_seen ||
         !read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
-        !read_flag(record, "never_began", &coordinator->never_began) || !json_is_integer(end_err) ||
-        !read_text(record, "end_why", coordinator->end_why, sizeof coordinator->end_why)) {
+        !read_flag(record, "never_began", &coordinator->job.never_began) ||
+        !json_is_integer(end_err) ||
+        !read_text(record, "end_why", coordinator->job.end_why, sizeof coordinator->job.end_why)) {
         return SL_ERR_CORRUPT;
     }
     const uint32_t own_count = coordinator->options.worker_count;
@@ -267,10 +266,11 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
         return SL_ERR_INVALID;
     }
     bool follows = coordinator->options.stage_changed != NULL;
-    coordinator->worker_count = worker_count == 0 ? own_count : worker_count;
-    coordinator->stage =
+    coordinator->job.worker_count = worker_count == 0 ? own_count : worker_count;
+    coordinator->job.stage =
         follows ? (enum sl_coordinator_stage)stage : SL_COORDINATOR_WAITING_FOR_MEMBERS;
-    coordinator->end_err = json_integer_value(end_err) < 0 ? (int)json_integer_value(end_err) : 0;
+    coordinator->job.end_err =
+        json_integer_value(end_err) < 0 ? (int)json_integer_value(end_err) : 0;
     return 0;
 }
 
@@ -358,8 +358,8 @@ static bool read_told(const char *text, struct sl_coordinator_done *done)
     if (done->notified == NULL) {
         return false;
     }
-    for (; done->told_count < count; done->told_count++) {
-        struct sl_coordinator_notified *told = &done->notified[done->told_count];
+    for (; done->notified_count < count; done->notified_count++) {
+        struct sl_coordinator_notified *told = &done->notified[done->notified_count];
         char *end;
         told->client_id = strtoull(text, &end, 16);
         if (end == text || *end != ':') {
@@ -384,10 +384,10 @@ static int read_done(struct sl_coordinator *coordinator, uint32_t index, const j
         free(done.notified);
         return SL_ERR_CORRUPT;
     }
-    free(coordinator->done[index].notified);
-    coordinator->done[index] = done;
-    if (done.number > coordinator->done_number) {
-        coordinator->done_number = done.number;
+    free(coordinator->barriers.done[index].notified);
+    coordinator->barriers.done[index] = done;
+    if (done.number > coordinator->barriers.done_number) {
+        coordinator->barriers.done_number = done.number;
     }
     return 0;
 }
@@ -544,6 +544,30 @@ static void await(const struct sl_coordinator *coordinator, struct sl_coordinato
     }
 }
 
+/* Resets the coordinator to an empty job and erases its records. */
+static void forget(struct sl_coordinator *coordinator)
+{
+    while (coordinator->member_count > 0) {
+        free(coordinator->members[--coordinator->member_count]);
+    }
+    memset(coordinator->ps, 0, coordinator->options.ps_count * sizeof *coordinator->ps);
+    memset(coordinator->workers, 0, SL_LIMIT_WORKERS * sizeof *coordinator->workers);
+    sl_coordinator_record_fini(coordinator);
+    coordinator->unnotified_count = 0;
+    sl_coordinator_reset_job(coordinator);
+    coordinator->cluster_version = 1;
+    coordinator->values_lost = 0;
+    coordinator->has_older_tables = false;
+    coordinator->cluster_ready = false;
+    coordinator->restore = coordinator->abandoned_to = 0;
+    coordinator->checkpoint.max_seen = coordinator->checkpoint.last_on_all_servers = 0;
+    coordinator->checkpoint.job_latest = 0;
+    coordinator->table_count = 0;
+    coordinator->recovery_deadline_ns = 0;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* marks the prefix as used */
+}
+
 void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -553,10 +577,11 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         member->registered =
             member->registered && (coordinator->cluster_ready || !sl_coordinator_is_ps(member));
     }
-    coordinator->stage_ns = coordinator->stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
+    coordinator->job.stage_ns =
+        coordinator->job.stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
     settle_ends(coordinator, now_ns);
-    if (!knows_a_ps(coordinator) || coordinator->stage == SL_COORDINATOR_OVER) {
-        sl_coordinator_forget(coordinator);
+    if (!knows_a_ps(coordinator) || coordinator->job.stage == SL_COORDINATOR_OVER) {
+        forget(coordinator);
         return;
     }
     uint64_t wait_ns = coordinator->options.lease_ns;
@@ -565,7 +590,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         wait_ns = DOUBT_WITHOUT_WORKERS_NS;
     }
     if (coordinator->cluster_ready) {
-        sl_coordinator_checkpoint_formed(coordinator, now_ns);
+        sl_coordinator_checkpoint_cluster_ready(coordinator, now_ns);
     }
     coordinator->recovery_deadline_ns = now_ns + wait_ns;
 }
@@ -590,15 +615,15 @@ void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now
 {
     if (coordinator->recovery_deadline_ns != 0 && now_ns >= coordinator->recovery_deadline_ns) {
         sl_log_warn("the cluster store has records of a job without a living ps: they are dropped");
-        sl_coordinator_forget(coordinator);
+        forget(coordinator);
     }
 }
 
 void sl_coordinator_record_fini(struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < SL_COORDINATOR_DONE_BARRIERS; i++) {
-        free(coordinator->done[i].notified);
-        coordinator->done[i] = (struct sl_coordinator_done){0};
+        free(coordinator->barriers.done[i].notified);
+        coordinator->barriers.done[i] = (struct sl_coordinator_done){0};
     }
-    coordinator->done_number = 0;
+    coordinator->barriers.done_number = 0;
 }

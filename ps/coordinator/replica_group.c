@@ -1,27 +1,26 @@
-/* Replica groups: the primary and the backup of each server's shards. The shards of ps/N live on
- * ps/N and on the next server: one is their primary, the other may be their backup. Every change of
- * roles begins a new epoch, which only the coordinator issues. */
+#include "ps/coordinator/replica_group.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/expiry.h"
 
 /* Interval of the warnings about degraded shards. */
-#define ALONE_TOLD_NS (60 * SL_CLOCK_NS_PER_S)
+#define DEGRADED_WARN_NS (60 * SL_CLOCK_NS_PER_S)
 
 /* A backup that fails before it is in sync gets a new epoch: at once the first time, then after a
  * pause that doubles up to RETRY_DOUBLED times. */
-#define RETRY_NS      SL_CLOCK_NS_PER_S
-#define RETRY_DOUBLED 2
+#define RETRY_NS         SL_CLOCK_NS_PER_S
+#define RETRY_DOUBLED    2
 
 /* No real epoch gets this far: reports from here on are ignored. */
-#define EPOCHS_MAX    ((uint64_t)1 << 63)
+#define EPOCHS_MAX       ((uint64_t)1 << 63)
 
 /* A server is in two groups: that of its own shards and that of the previous server's. */
-#define PAIRS_OF_A_PS 2
+#define GROUPS_OF_A_PS   2
 
 static uint32_t behind(const struct sl_coordinator *coordinator, uint32_t task)
 {
@@ -45,7 +44,7 @@ static bool is_here(const struct sl_coordinator *coordinator, uint32_t task)
 bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint32_t task)
 {
     bool needed = false;
-    for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
+    for (uint32_t which = 0; which < GROUPS_OF_A_PS; which++) {
         const struct sl_coordinator_ps *group =
             &coordinator->ps[group_of(coordinator, task, which)];
         needed = needed || (group->epoch != 0 && group->primary == task);
@@ -76,7 +75,7 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
             return "with --replicas all ps need the same number of shards";
         }
     }
-    for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
+    for (uint32_t which = 0; which < GROUPS_OF_A_PS; which++) {
         const struct sl_coordinator_ps *group =
             &coordinator->ps[group_of(coordinator, task, which)];
         if (group->deposed_id == member->hello.client_id && group->primary != task) {
@@ -181,9 +180,9 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
 /* Reports on one group from its two servers. If they are already serving, the coordinator
  * restarted. */
 struct claims {
-    uint32_t tasks[PAIRS_OF_A_PS];
-    const struct sl_message_replica_report *of[PAIRS_OF_A_PS]; /* NULL: none */
-    uint64_t epoch;                                            /* newest that they report */
+    uint32_t tasks[GROUPS_OF_A_PS];
+    const struct sl_message_replica_report *of[GROUPS_OF_A_PS]; /* NULL: none */
+    uint64_t epoch;                                             /* newest that they report */
 };
 
 static const struct sl_message_replica_report *find_report(const struct sl_coordinator_ps *ps,
@@ -200,7 +199,7 @@ static const struct sl_message_replica_report *find_report(const struct sl_coord
 static struct claims find_claims(const struct sl_coordinator *coordinator, uint32_t owner)
 {
     struct claims claims = {.tasks = {owner, behind(coordinator, owner)}};
-    for (uint32_t place = 0; place < PAIRS_OF_A_PS; place++) {
+    for (uint32_t place = 0; place < GROUPS_OF_A_PS; place++) {
         const struct sl_message_replica_report *report =
             find_report(&coordinator->ps[claims.tasks[place]], owner);
         claims.of[place] = report;
@@ -216,29 +215,29 @@ static bool is_whole_backup(const struct sl_message_replica_report *report)
 }
 
 /* Returns the replica that has all acknowledged writes: the last primary or, if its process is
- * gone, the backup that was in sync with it. PAIRS_OF_A_PS: none. If the primary's process still
+ * gone, the backup that was in sync with it. GROUPS_OF_A_PS: none. If the primary's process still
  * runs unnoticed, it acknowledges nothing without that backup, which rejects it from the next
  * epoch. */
-static uint32_t find_heir(const struct claims *claims)
+static uint32_t find_successor(const struct claims *claims)
 {
-    uint32_t heir = PAIRS_OF_A_PS;
-    for (uint32_t place = 0; place < PAIRS_OF_A_PS; place++) {
+    uint32_t successor = GROUPS_OF_A_PS;
+    for (uint32_t place = 0; place < GROUPS_OF_A_PS; place++) {
         const struct sl_message_replica_report *report = claims->of[place];
         if (!is_primary(report) && !is_whole_backup(report)) {
             continue;
         }
-        const bool is_first = heir == PAIRS_OF_A_PS;
-        const uint64_t epoch = is_first ? 0 : claims->of[heir]->epoch;
+        const bool is_first = successor == GROUPS_OF_A_PS;
+        const uint64_t epoch = is_first ? 0 : claims->of[successor]->epoch;
         if (is_first || report->epoch > epoch || (report->epoch == epoch && is_primary(report))) {
-            heir = place;
+            successor = place;
         }
     }
-    return heir;
+    return successor;
 }
 
 /* True if both replicas can keep their roles and their epoch. */
-static bool goes_on(const struct sl_message_replica_report *primary,
-                    const struct sl_message_replica_report *backup)
+static bool can_continue(const struct sl_message_replica_report *primary,
+                         const struct sl_message_replica_report *backup)
 {
     return is_primary(primary) && (primary->in_sync || primary->is_undecided) && backup != NULL &&
            backup->role == SL_MESSAGE_REPLICA_BACKUP && backup->epoch == primary->epoch;
@@ -260,13 +259,13 @@ static void begin_group(struct sl_coordinator *coordinator, uint32_t owner)
 {
     struct sl_coordinator_ps *group = &coordinator->ps[owner];
     const struct claims claims = find_claims(coordinator, owner);
-    const uint32_t heir = find_heir(&claims);
-    const bool is_expired = heir == PAIRS_OF_A_PS;
-    const uint32_t place = is_expired ? find_beginner(coordinator, &claims) : heir;
+    const uint32_t successor = find_successor(&claims);
+    const bool is_expired = successor == GROUPS_OF_A_PS;
+    const uint32_t place = is_expired ? find_beginner(coordinator, &claims) : successor;
     const uint32_t primary = claims.tasks[place];
     const uint32_t backup = claims.tasks[1 - place];
     group->epoch = claims.epoch;
-    if (goes_on(claims.of[place], claims.of[1 - place])) {
+    if (can_continue(claims.of[place], claims.of[1 - place])) {
         group->primary = primary;
         group->backup = backup;
         group->in_sync = claims.of[place]->in_sync;
@@ -306,7 +305,7 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
     const uint32_t task = member->hello.task_index;
     coordinator->ps[task].report_count = reg->replica_report_count;
     memcpy(coordinator->ps[task].reports, reg->replica_reports, sizeof reg->replica_reports);
-    for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
+    for (uint32_t which = 0; which < GROUPS_OF_A_PS; which++) {
         const uint32_t owner = group_of(coordinator, task, which);
         struct sl_coordinator_ps *group = &coordinator->ps[owner];
         const uint32_t other = owner == task ? behind(coordinator, task) : owner;
@@ -331,7 +330,7 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
 }
 
 /* Promotes the backup. It may lack expirations that the former primary did not receive. */
-static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64_t heard_ns)
+static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64_t last_seen_ns)
 {
     struct sl_coordinator_ps *group = &coordinator->ps[owner];
     const uint32_t from = group->primary;
@@ -341,15 +340,15 @@ static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64
                 group->primary, owner, from, (unsigned long long)group->epoch);
     sl_coordinator_expiry_owe(coordinator,
                               sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, group->primary),
-                              heard_ns);
+                              last_seen_ns);
 }
 
-void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t task,
-                                 uint64_t heard_ns)
+void sl_coordinator_replica_leave(struct sl_coordinator *coordinator, uint32_t task,
+                                  uint64_t last_seen_ns)
 {
-    const bool ends =
-        coordinator->stage == SL_COORDINATOR_ENDING || coordinator->stage == SL_COORDINATOR_OVER;
-    for (uint32_t which = 0; which < PAIRS_OF_A_PS && !ends; which++) {
+    const bool ends = coordinator->job.stage == SL_COORDINATOR_ENDING ||
+                      coordinator->job.stage == SL_COORDINATOR_OVER;
+    for (uint32_t which = 0; which < GROUPS_OF_A_PS && !ends; which++) {
         const uint32_t owner = group_of(coordinator, task, which);
         struct sl_coordinator_ps *group = &coordinator->ps[owner];
         if (group->epoch == 0) {
@@ -361,7 +360,7 @@ void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t ta
                         (unsigned long long)group->epoch);
         } else if (group->primary == task && group->backup != SL_MESSAGE_NO_BACKUP &&
                    group->in_sync && is_here(coordinator, group->backup)) {
-            take_over(coordinator, owner, heard_ns);
+            take_over(coordinator, owner, last_seen_ns);
         } else if (group->primary == task) {
             begin_epoch(coordinator, group, task, group->backup);
             sl_log_error("ps/%u had the shards of ps/%u without a backup in sync", task, owner);
@@ -384,7 +383,7 @@ static bool is_degraded(const struct sl_coordinator_ps *group)
     return group->epoch != 0 && !group->in_sync;
 }
 
-uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator)
+uint32_t sl_coordinator_replica_degraded_shards(const struct sl_coordinator *coordinator)
 {
     uint32_t shards = 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
@@ -404,11 +403,11 @@ void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t no
             retry_backup(coordinator, group);
         }
         if (!is_degraded(group)) {
-            group->degraded_since_ns = group->degraded_told_ns = 0;
+            group->degraded_since_ns = group->degraded_warned_ns = 0;
         } else if (group->degraded_since_ns == 0) {
-            group->degraded_since_ns = group->degraded_told_ns = now_ns;
-        } else if (now_ns - group->degraded_told_ns >= ALONE_TOLD_NS) {
-            group->degraded_told_ns = now_ns;
+            group->degraded_since_ns = group->degraded_warned_ns = now_ns;
+        } else if (now_ns - group->degraded_warned_ns >= DEGRADED_WARN_NS) {
+            group->degraded_warned_ns = now_ns;
             sl_log_warn("the shards of ps/%u have had no backup in sync for %llu s: ps/%u "
                         "acknowledges writes while degraded",
                         task, (now_ns - group->degraded_since_ns) / SL_CLOCK_NS_PER_S,

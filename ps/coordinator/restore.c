@@ -1,11 +1,10 @@
-/* Chooses the checkpoint that a job begins from: the newest that every server has complete. Before
- * the cluster is first sent, every server has registered its complete checkpoints, or all have
- * none. A server that joins later restores the newest one of the job that it has; so does each new
- * server if another is already serving, because then only the coordinator restarted. */
+#include "ps/coordinator/restore.h"
+
 #include <inttypes.h>
 
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/checkpoint.h"
+#include "ps/coordinator/replica_group.h"
 
 /* The servers that must agree: those present before the job begins. */
 struct parties {
@@ -229,7 +228,7 @@ void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uin
     sl_coordinator_checkpoint_lose(coordinator);
 }
 
-void sl_coordinator_restore_form(struct sl_coordinator *coordinator)
+void sl_coordinator_restore_choose(struct sl_coordinator *coordinator)
 {
     struct parties parties = {.count = 0};
     bool restores = false;

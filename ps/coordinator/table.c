@@ -1,10 +1,12 @@
-/* Table registry: a name has one id and one specification for the life of the coordinator. */
+#include "ps/coordinator/table.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/restore.h"
 
 static bool is_used(const struct sl_coordinator *coordinator, uint32_t id)
 {
@@ -180,7 +182,7 @@ void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
         .id = id,
         .stats = {.tables = tables,
                   .table_count = count,
-                  .degraded_shards = sl_coordinator_replica_alone(coordinator)},
+                  .degraded_shards = sl_coordinator_replica_degraded_shards(coordinator)},
     };
     sl_coordinator_send(coordinator, member, &answer);
     free(tables);

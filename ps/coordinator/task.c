@@ -1,14 +1,7 @@
-/* Assigns a task index to a process that says hello with any_task:
- * 1. the index that it has or had;
- * 2. the lowest free one, or that of an expired process; but not of a worker that left a job that
- *    has begun;
- * 3. the lowest one of a disconnected member, which is then replaced;
- * 4. none yet.
- * With join_running, a worker may also get an index beyond the job's count. */
+#include "ps/coordinator/task.h"
+
 #include <assert.h>
 #include <stdio.h>
-
-#include "ps/coordinator/internal.h"
 
 /* State of each task index of a role. */
 struct places {
@@ -37,7 +30,7 @@ static bool is_finished(const struct sl_coordinator *coordinator, enum sl_messag
                         uint32_t task)
 {
     return role == SL_MESSAGE_ROLE_WORKER &&
-           coordinator->stage != SL_COORDINATOR_WAITING_FOR_MEMBERS &&
+           coordinator->job.stage != SL_COORDINATOR_WAITING_FOR_MEMBERS &&
            coordinator->workers[task].end == SL_COORDINATOR_END_LEFT;
 }
 
@@ -88,7 +81,7 @@ static void set_limits(const struct sl_coordinator *coordinator, enum sl_message
                        struct places *places)
 {
     bool is_ps = role == SL_MESSAGE_ROLE_PS;
-    places->count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    places->count = is_ps ? coordinator->options.ps_count : coordinator->job.worker_count;
     places->limit = is_ps ? coordinator->options.ps_count : SL_LIMIT_WORKERS;
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/state.h"
 
 /* The error that names the missing tasks must arrive before the client times out by itself. */
 #define EARLY_MAX_NS SL_CLOCK_NS_PER_S

@@ -6,38 +6,38 @@
 #include "core/limits.h"
 #include "net/outbox.h"
 
-#define KIB              ((size_t)1 << 10)
-#define MIB              ((size_t)1 << 20)
+#define KIB                   ((size_t)1 << 10)
+#define MIB                   ((size_t)1 << 20)
 
 /* Per process: program and libraries (10 MiB of files), heap, stacks, the coordinator;
  * LIBRARIES_BYTES: those of RDMA or DPDK. */
-#define PROCESS_BYTES    (24 * MIB)
-#define LIBRARIES_BYTES  (32 * MIB)
-#define LEDGER_LEAST     (8 * MIB)
-#define LEDGER_MOST      (256 * MIB)
+#define PROCESS_BYTES         (24 * MIB)
+#define LIBRARIES_BYTES       (32 * MIB)
+#define COORDINATOR_LOG_LEAST (8 * MIB)
+#define COORDINATOR_LOG_MOST  (256 * MIB)
 
 /* Per server, for any limit: 2.6 MiB when idle; 15 MiB of working memory for a push with the most
  * keys; the rest is for the heap, including log entries. */
-#define SERVER_BYTES     (24 * MIB)
-#define RECEIVE_BYTES    (2 * MIB)  /* receive buffers are rounded up to a huge page */
-#define LOCAL_BYTES      (1 * MIB)  /* the least outbox exceeds a quarter of the least buffers */
-#define FAST_BYTES       (16 * MIB) /* RDMA or DPDK blocks */
-#define CHECKPOINT_BYTES (4 * MIB)  /* of its thread: two blocks, and one to read back */
-#define TABLES_LEAST     (16 * MIB)
-#define STAGING_LEAST    (8 * MIB)
-#define STAGING_MOST     (256 * MIB)
+#define SERVER_BYTES          (24 * MIB)
+#define RECEIVE_BYTES         (2 * MIB) /* receive buffers are rounded up to a huge page */
+#define LOCAL_BYTES           (1 * MIB) /* the least outbox exceeds a quarter of the least buffers */
+#define FAST_BYTES            (16 * MIB) /* RDMA or DPDK blocks */
+#define CHECKPOINT_BYTES      (4 * MIB)  /* of its thread: two blocks, and one to read back */
+#define TABLES_LEAST          (16 * MIB)
+#define STAGING_LEAST         (8 * MIB)
+#define STAGING_MOST          (256 * MIB)
 
 /* Per connection: its transport, and the sessions of connected and disconnected clients. */
-#define TCP_BYTES        (34 * KIB)
-#define SHM_BYTES        (36 * KIB)
-#define FAST_CONN_BYTES  (68 * KIB)
-#define TLS_BYTES        (300 * KIB) /* struct sl_tcp_tls and OpenSSL's memory */
-#define SESSION_BYTES    (5 * KIB)
-#define SESSIONS_AWAY    3U /* per connection with replicas; else one */
+#define TCP_BYTES             (34 * KIB)
+#define SHM_BYTES             (36 * KIB)
+#define FAST_CONN_BYTES       (68 * KIB)
+#define TLS_BYTES             (300 * KIB) /* struct sl_tcp_tls and OpenSSL's memory */
+#define SESSION_BYTES         (5 * KIB)
+#define SESSIONS_AWAY         3U /* per connection with replicas; else one */
 
-#define RECEIVE_BUFFER   (32 * KIB)
-#define STAGED_FRAME     (17 * KIB) /* beside each TCP receive buffer */
-#define WAITING_BYTES    640        /* struct sl_server_request and its index */
+#define RECEIVE_BUFFER        (32 * KIB)
+#define STAGED_FRAME          (17 * KIB) /* beside each TCP receive buffer */
+#define WAITING_BYTES         640        /* struct sl_server_request and its index */
 
 /* A pool has between `least` and `most` units. It grows by `share` 64ths of the memory beyond the
  * least limit. */
@@ -88,7 +88,7 @@ static size_t pool_size(const struct pool *pool, size_t surplus)
 static size_t process_least(const struct sl_memory_plan_options *options)
 {
     return PROCESS_BYTES + (options->has_bypass ? LIBRARIES_BYTES : 0) +
-           (options->has_metastore ? LEDGER_LEAST : 0);
+           (options->has_metastore ? COORDINATOR_LOG_LEAST : 0);
 }
 
 static size_t server_least(const struct sl_memory_plan_options *options)
@@ -189,8 +189,8 @@ int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_
     size_t surplus = options->limit_bytes - least;
     if (options->has_metastore) {
         const size_t more = surplus / SHARES;
-        const size_t room = LEDGER_MOST - LEDGER_LEAST;
-        out->coordinator_log_bytes = LEDGER_LEAST + (more < room ? more : room);
+        const size_t room = COORDINATOR_LOG_MOST - COORDINATOR_LOG_LEAST;
+        out->coordinator_log_bytes = COORDINATOR_LOG_LEAST + (more < room ? more : room);
         surplus -= more;
     }
     divide(options, surplus / server_count(options), out);

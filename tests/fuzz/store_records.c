@@ -1,7 +1,7 @@
 /* What a cluster store may hold for a coordinator that takes over: pairs of any keys and values are
  * refused, or read into a coordinator that writes them again the same, and then takes any sequence
- * of messages, while the ledger writes what changes. The input: which job, the pairs, and the
- * steps. */
+ * of messages, while the coordinator log writes what changes. The input: which job, the pairs, and
+ * the steps. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "net/control/message.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/state.h"
 #include "ps/leader/coordinator_log.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/members.h"
@@ -27,7 +27,7 @@ struct world {
     struct fuzz_members members;
     struct memory_store *memory;
     struct sl_metastore *handle;
-    struct sl_coordinator_log *ledger;
+    struct sl_coordinator_log *log;
     struct sl_coordinator_options options; /* of every coordinator */
     bool is_ready, has_failed;
 };
@@ -145,8 +145,8 @@ static void start(struct world *world, struct sl_bytes *input)
         .may_act = may_act,
         .ctx = world,
     };
-    sl_assert(sl_coordinator_log_create(&options, &world->ledger) == 0);
-    world->members.coordinator = sl_coordinator_log_coordinator(world->ledger);
+    sl_assert(sl_coordinator_log_create(&options, &world->log) == 0);
+    world->members.coordinator = sl_coordinator_log_coordinator(world->log);
     while (memory_store_answer(world->memory)) {
     }
     sl_assert(world->is_ready != world->has_failed);
@@ -182,7 +182,7 @@ static void check_round_trip(const struct world *world)
     struct sl_coordinator *to;
     sl_assert(sl_coordinator_create(&options, &to) == 0);
     for (uint32_t i = 0; i < SL_COORDINATOR_DONE_BARRIERS; i++) {
-        if (from->done[i].number != 0) {
+        if (from->barriers.done[i].number != 0) {
             copy_record(from, to, SL_COORDINATOR_RECORD_DONE, i);
         }
     }
@@ -211,7 +211,7 @@ static void step(struct world *world, struct sl_bytes *input)
         memory_store_cut(world->handle, (what & 4) != 0, (what & 8) != 0);
         break;
     case 1:
-        sl_coordinator_log_run(world->ledger);
+        sl_coordinator_log_run(world->log);
         (void)memory_store_answer(world->memory);
         break;
     default:
@@ -237,7 +237,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     if (!world.has_failed) {
         check_round_trip(&world);
     }
-    sl_coordinator_log_destroy(&world.ledger);
+    sl_coordinator_log_destroy(&world.log);
     while (memory_store_answer(world.memory)) {
     }
     memory_store_destroy(world.memory);

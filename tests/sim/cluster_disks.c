@@ -4,7 +4,7 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/state.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/inspect.h"
 

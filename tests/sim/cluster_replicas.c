@@ -3,7 +3,7 @@
 
 #include "core/clock.h"
 #include "core/hash.h"
-#include "ps/coordinator/internal.h"
+#include "ps/coordinator/state.h"
 #include "ps/replication/internal.h"
 #include "ps/shard/internal.h"
 #include "tests/sim/cluster.h"

@@ -1,0 +1,32 @@
+/* Barriers. A barrier completes when `count` members have arrived; then its name can be used again.
+ * Count 0 means all workers of the job, checked again when their number changes.
+ * - A member that repeats a request id after a reconnect gets the same answer again.
+ * - A member that arrives again under a new request id has timed out before: it counts once, and
+ *   the last request is answered.
+ * - A request with a timeout fails shortly before it, with the names of the missing members. */
+#ifndef SL_PS_COORDINATOR_BARRIER_H
+#define SL_PS_COORDINATOR_BARRIER_H
+
+#include "ps/coordinator/state.h"
+
+void sl_coordinator_barrier_arrive(struct sl_coordinator *coordinator,
+                                   struct sl_coordinator_member *member,
+                                   const struct sl_message *message, uint64_t now_ns);
+
+/* Removes the member from all barriers. */
+void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
+                                  const struct sl_coordinator_member *member);
+
+/* Completes barriers of all workers after the number of workers has fallen. */
+void sl_coordinator_barrier_update(struct sl_coordinator *coordinator);
+
+/* Sends Waiting messages and fails timed-out requests. */
+void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+void sl_coordinator_barrier_fini(struct sl_coordinator *coordinator);
+
+/* Records a completed barrier in the ring, and reports the changed record. */
+void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
+                                      const struct sl_coordinator_barrier *barrier);
+
+#endif

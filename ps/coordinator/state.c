@@ -1,0 +1,69 @@
+#include "ps/coordinator/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+
+void sl_coordinator_send(struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *member,
+                         const struct sl_message *message)
+{
+    if (member->connected) {
+        coordinator->options.send(coordinator->options.ctx, member->peer, message);
+    }
+}
+
+void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
+                         uint32_t index)
+{
+    if (coordinator->options.changed != NULL) {
+        coordinator->options.changed(coordinator->options.ctx, kind, index);
+    }
+}
+
+void sl_coordinator_refuse(struct sl_coordinator *coordinator,
+                           const struct sl_coordinator_member *member, uint64_t id, int err,
+                           const char *format, ...)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_ERROR, .id = id, .error.err = err};
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message.error.text, sizeof message.error.text, format, args);
+    va_end(args);
+    sl_log_warn("refused %s: %s", member->name, message.error.text);
+    sl_coordinator_send(coordinator, member, &message);
+}
+
+struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *coordinator,
+                                                  enum sl_message_role role, uint32_t task_index)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == role && member->hello.task_index == task_index) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max)
+{
+    void *grown = reallocarray(*items, max, item_bytes);
+    if (grown == NULL) {
+        return false;
+    }
+    *items = grown;
+    return true;
+}
+
+void sl_coordinator_reset_job(struct sl_coordinator *coordinator)
+{
+    const char *source = coordinator->options.worker_count_source;
+    coordinator->job =
+        (struct sl_coordinator_job){.worker_count = coordinator->options.worker_count};
+    (void)snprintf(coordinator->job.worker_count_from, sizeof coordinator->job.worker_count_from,
+                   "the coordinator%s%s%s", source == NULL ? "" : " (",
+                   source == NULL ? "" : source, source == NULL ? "" : ")");
+}

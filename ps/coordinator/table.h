@@ -1,0 +1,19 @@
+/* Table registry: a name has one id and one specification for the life of the coordinator. */
+#ifndef SL_PS_COORDINATOR_TABLE_H
+#define SL_PS_COORDINATOR_TABLE_H
+
+#include "ps/coordinator/state.h"
+
+void sl_coordinator_table_open(struct sl_coordinator *coordinator,
+                               const struct sl_coordinator_member *member,
+                               const struct sl_message *message);
+
+/* Answers with table names only; the shards have their statistics. */
+void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member, uint64_t id);
+
+/* Stores a table under a given id. Errors: NO_MEMORY. */
+int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id,
+                                 const struct sl_table_spec *spec);
+
+#endif
