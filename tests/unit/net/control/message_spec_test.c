@@ -204,16 +204,16 @@ SL_CASE(message_check_spec__refuses_bad_initializers)
     assert_refused(&spec, "initializer.low");
     spec.initializer =
         (struct sl_initializer_spec){.kind = SL_INITIALIZER_UNIFORM, .low = 1, .high = 1};
-    assert_refused(&spec, "a < b");
+    assert_refused(&spec, "low < high");
     spec.initializer.low = -3e38f;
     spec.initializer.high = 3e38f;
-    assert_refused(&spec, "a < b");
+    assert_refused(&spec, "low < high");
     spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .stddev = -1};
     assert_refused(&spec, "initializer.stddev");
     for (int kind = SL_INITIALIZER_NORMAL; kind <= SL_INITIALIZER_TRUNCATED_NORMAL; kind++) {
         spec.initializer = (struct sl_initializer_spec){
             .kind = (enum sl_initializer_kind)kind, .mean = -1e38F, .stddev = 3e37F};
-        assert_refused(&spec, "|a| + 9 b");
+        assert_refused(&spec, "|mean| + 9 stddev");
         spec.initializer.stddev = 2e37F;
         assert_accepted(&spec);
     }
