@@ -53,12 +53,6 @@ ARROWS = {
 # Breaches of the arrows that are known: (file, room). The list may only become shorter.
 KNOWN_BREACHES = {
     ("bench/table.c", "ps/table"), ("bench/table_reads.c", "ps/table"),
-    ("ps/server/internal.h", "ps/replication"),
-    ("ps/server/admission.c", "ps/replication"), ("ps/server/checkpoint.c", "ps/replication"),
-    ("ps/server/control.c", "ps/replication"), ("ps/server/drain.c", "ps/replication"),
-    ("ps/server/request.c", "ps/replication"), ("ps/server/restore.c", "ps/replication"),
-    ("ps/server/scheduler.c", "ps/replication"), ("ps/server/server.c", "ps/replication"),
-    ("ps/server/session.c", "ps/replication"),
 }
 
 # A pattern that may appear only in files that match.

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "ps/process/internal.h"
+#include "ps/replication/replication.h"
 #include "reactor/topology.h"
 
 /* How long an idle reactor spins: about the cost of a wake-up. */
@@ -80,7 +81,7 @@ static int core_start(void *ctx)
         .secret = options->secret,
         .incarnation = process->incarnation,
         .restores = options->checkpoint.directory != NULL && options->checkpoint.restores,
-        .has_replica = options->replicas > 0,
+        .hooks = options->replicas > 0 ? &sl_replication_hooks : NULL,
         .replica_state_changed = sl_process_on_replica_state_changed,
         .replica_failed = sl_process_on_replica_failed,
         .replica_ctx = core,
@@ -90,7 +91,7 @@ static int core_start(void *ctx)
     int err = sl_server_create(&server, &core->server);
     process->servers[core->index] = core->server;
     sl_process_listen_created(core, err);
-    if (err == 0 && server.has_replica) {
+    if (err == 0 && server.hooks != NULL) {
         server.local_index += options->reactor_count;
         server.coordinator = NULL;
         server.elects = false;

@@ -52,7 +52,7 @@ static void wait(struct sl_server *server, uint64_t wait_ns)
 void sl_replication_catch_up_want(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    replica->link = SL_REPLICATION_WANTED;
+    sl_replication_set_link(replica, SL_REPLICATION_WANTED);
     replica->snapshot_waits = false;
     sl_log_info("shard %u: its backup on ps/%u receives a snapshot; until it is in sync, writes "
                 "are acknowledged while degraded",
@@ -93,7 +93,8 @@ static void fail(struct sl_server *server, const char *why)
 static bool has_late(const struct sl_server_conn *conn, uint64_t now_ns)
 {
     const struct sl_server_request *request = conn->queue.first;
-    while (request != NULL && (request->half_ns > now_ns || !sl_replication_holds(request))) {
+    while (request != NULL &&
+           (request->half_ns > now_ns || !sl_server_request_waits_for_log(request))) {
         request = request->next;
     }
     return request != NULL;
@@ -102,7 +103,8 @@ static bool has_late(const struct sl_server_conn *conn, uint64_t now_ns)
 /* Returns true when a request has waited for room in the log for half of its time. */
 static bool is_late(const struct sl_server *server, uint64_t now_ns)
 {
-    const struct sl_server_conn *conn = server->replica->is_full ? server->conns : NULL;
+    const struct sl_server_conn *conn =
+        server->role.log_room != SL_SERVER_LOG_HAS_ROOM ? server->conns : NULL;
     while (conn != NULL && !has_late(conn, now_ns)) {
         conn = conn->next;
     }
@@ -142,7 +144,7 @@ static void begin(struct sl_server *server)
         return;
     }
     if (err == 0) {
-        replica->link = SL_REPLICATION_SNAPSHOT;
+        sl_replication_set_link(replica, SL_REPLICATION_SNAPSHOT);
         wait(server, LOOK_NS);
         sl_server_session_snapshot_begin(server, true);
     }

@@ -15,6 +15,7 @@
 #define SL_PS_REPLICATION_INTERNAL_H
 
 #include "net/control/session.h"
+#include "ps/replication/entry.h"
 #include "ps/replication/replication.h"
 #include "ps/server/internal.h"
 #include "ps/shard/load.h"
@@ -29,6 +30,16 @@ enum sl_replication_link {
     SL_REPLICATION_IN_SYNC, /* the backup has it: everything is logged, replies wait */
 };
 
+/* The server's part in its replica group. */
+enum sl_replication_stage {
+    SL_REPLICATION_BACKUP,    /* or it has no part yet */
+    SL_REPLICATION_PROMOTING, /* becomes the primary when its entries are executed */
+    /* Primary in the first epoch that this server learns of: clients are welcomed only when a
+     * backup is in sync, or when there is none. */
+    SL_REPLICATION_WAITS_FOR_BACKUP,
+    SL_REPLICATION_SERVES, /* primary */
+};
+
 /* An expiration that a primary was notified of before it served. */
 struct sl_server_expiry {
     struct sl_server_expiry *next;
@@ -38,22 +49,14 @@ struct sl_server_expiry {
 struct sl_replication {
     struct sl_server *server;
     struct sl_replica_config config; /* the last one received; epoch 0: none */
-    uint64_t state; /* id of the shard's state: replicas with the same id are in sync */
+    enum sl_replication_stage stage;
     struct sl_server_expiry *expirations; /* in order, applied when the server serves */
 
     /* Primary: */
-    /* In the first epoch that this server learns of: clients are welcomed only when a backup is in
-     * sync, or when there is none. */
-    bool waits_for_backup;
-    bool is_touched; /* A client was welcomed or has expired, so a new backup needs a snapshot. */
     enum sl_replication_link link;
-    bool is_in_sync;            /* reported: the backup has all acknowledged writes */
-    uint64_t degraded_since_ns; /* 0: in sync, or a backup */
-    uint64_t degraded_writes;   /* acknowledged while no backup was in sync */
-    bool has_given_up;          /* reported: no backup will be in sync in this epoch */
+    bool is_in_sync;      /* reported: the backup has all acknowledged writes */
+    bool has_given_up;    /* reported: no backup will be in sync in this epoch */
     bool may_switch_over; /* when this ps ends, the backups of all its shards will be promoted */
-    /* The backup has everything and continues; nothing is executed here any more. */
-    bool switching_over;
     struct sl_session *session;
     struct sl_outbox outbox;
     struct sl_credit credit;
@@ -68,7 +71,6 @@ struct sl_replication {
     uint32_t entry_count;
     size_t entry_bytes;
     uint32_t block_count; /* of the snapshot, in flight */
-    bool is_full;         /* requests that write wait until the backup catches up */
     uint32_t in_transport_count;
     bool snapshot_asked, snapshot_waits; /* asked: for a pending snapshot; waits: until the timer */
     uint32_t catch_up_failures;          /* aborted snapshots since the backup was last in sync */
@@ -93,79 +95,13 @@ struct sl_replication {
     struct sl_snapshot_block block; /* being loaded */
     struct sl_server_session_load session_load;
     bool is_broken; /* diverged from the primary: no longer a backup */
-    bool promoting; /* becomes the primary when its entries are executed */
 };
-
-static inline bool sl_replication_logs(const struct sl_server *server)
-{
-    return server->replica != NULL && server->replica->link >= SL_REPLICATION_SNAPSHOT;
-}
-
-/* Returns true when the server welcomes clients and handles expirations. */
-static inline bool sl_replication_serves(const struct sl_server *server)
-{
-    return server->replica == NULL ||
-           (server->replica->config.is_primary && !server->replica->waits_for_backup &&
-            !server->replica->promoting);
-}
-
-/* Returns true when the request waits for room in the log. */
-static inline bool sl_replication_holds(const struct sl_server_request *request)
-{
-    const struct sl_replication *replica = request->server->replica;
-    return replica != NULL && replica->is_full && !request->started &&
-           sl_server_request_writes(&request->work);
-}
-
-/* Returns the suffix of the error of a request whose turn came too late. */
-static inline const char *sl_replication_delay(const struct sl_server_request *request)
-{
-    return sl_replication_holds(request) ? ": its backup does not keep up" : "";
-}
-
-/* Counts a write that is acknowledged without a backup. */
-static inline void sl_replication_count(struct sl_server *server)
-{
-    if (server->replica != NULL && server->replica->link != SL_REPLICATION_IN_SYNC) {
-        server->replica->degraded_writes++;
-    }
-}
-
-/* Returns true when the backup will be promoted at the end of this ps, so that clients should
- * retry unanswered requests there. The coordinator promotes the backups of all shards of a ps,
- * or none. */
-static inline bool sl_replication_may_switch_over(const struct sl_server *server)
-{
-    const struct sl_replication *replica = server->replica;
-    return replica != NULL &&
-           (replica->switching_over ||
-            (replica->may_switch_over && replica->link == SL_REPLICATION_IN_SYNC));
-}
-
-static inline bool sl_replication_switches_over(const struct sl_server *server)
-{
-    return server->replica != NULL && server->replica->switching_over;
-}
 
 /* replication.c */
 
-/* Adds the counters of the backup. */
-void sl_replication_stats(const struct sl_server *server, struct sl_message_stats *stats);
-
-/* Like sl_outbox_give_back, for the log's outbox. */
-bool sl_replication_give_back(struct sl_server *server);
-
-/* Errors: NO_MEMORY. */
-int sl_replication_create(struct sl_server *server);
-void sl_replication_destroy(struct sl_server *server);
-
-/* Checks the hello of a client or primary. False: it was refused, because this server is not the
- * right one now. */
-bool sl_replication_admits(struct sl_server_conn *conn);
-
-/* A worker expired while this server does not serve. A future primary applies this when it serves;
- * a backup learns it from its primary. */
-void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *expired);
+/* Change the link or the stage, and what the server knows of them. */
+void sl_replication_set_link(struct sl_replication *replica, enum sl_replication_link link);
+void sl_replication_set_stage(struct sl_replication *replica, enum sl_replication_stage stage);
 
 /* Welcomes waiting clients. */
 void sl_replication_open(struct sl_server *server);
@@ -208,37 +144,15 @@ void sl_replication_log_acknowledged(struct sl_server *server, uint64_t number);
 /* Sends unsent entries as far as credit and room allow. */
 void sl_replication_log_pump(struct sl_replication *replica);
 
-/* Logs a completed request that writes, or has written before its connection broke. True: the log
- * owns it, outside of any list, until the backup has it; then it is resumed and answered. False:
- * answer it now. */
+/* Hooks of the log (ps/server/hooks.h). */
 bool sl_replication_log_done(struct sl_server_request *request);
-
-/* Logs a failed and answered request that writes, in no list; err 0: one that nobody waits for. Its
- * sections before section_end took effect. True: the log owns it and frees it after the
- * acknowledgement. */
 bool sl_replication_log_failed(struct sl_server_request *request, uint32_t section_end, int err);
-
-/* The same for a request that was rejected before it was queued. */
 void sl_replication_log_refused(const struct sl_server_session *session, uint64_t request_id,
                                 int err);
-
-/* Logs an entry without a body: EXPIRED. */
-void sl_replication_log_client(struct sl_server *server,
-                               const struct sl_replication_entry_head *head);
-
-/* The same for a session: SESSION, END. */
-void sl_replication_log_session(const struct sl_server_session *session,
-                                enum sl_replication_entry_kind kind, bool is_expired);
-
-/* Sends the answer to a TableOpen or Join when the backup has executed the message too; at once
- * when nothing is logged. */
-void sl_replication_log_answer(struct sl_server_conn *conn, enum sl_replication_entry_kind kind,
-                               const struct sl_message *message, const struct sl_message *answer);
-
-/* False: too many entries wait for the backup to execute a message that needs another one. */
-bool sl_replication_log_takes_messages(const struct sl_server *server);
-
-/* Returns true when a client waits for an entry. */
+void sl_replication_log_client(const struct sl_server_session *session,
+                               enum sl_server_client_event event);
+void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_message *message,
+                               const struct sl_message *answer);
 bool sl_replication_log_is_awaited(const struct sl_server *server);
 
 /* The connection leaves its session: its answers are dropped. */
@@ -270,8 +184,8 @@ bool sl_replication_catch_up_is_busy(const struct sl_server *server);
 
 /* receiver.c: the backup */
 
-/* The primary was authenticated: admits it. */
-void sl_replication_receiver_admit(struct sl_server_conn *conn);
+/* The primary was authenticated: admits it, or refuses it. */
+bool sl_replication_receiver_admit(struct sl_server_conn *conn);
 
 /* Handles a frame with an entry. */
 void sl_replication_receiver_arrive(struct sl_server_conn *conn,
@@ -286,7 +200,7 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys);
 /* Returns true when entries wait. */
 static inline bool sl_replication_receiver_waits(const struct sl_server *server)
 {
-    return server->replica != NULL && server->replica->entries.first != NULL;
+    return server->replica->entries.first != NULL;
 }
 
 /* Discards received entries. */

@@ -30,11 +30,15 @@ static struct sl_timer_wheel *timers_of(const struct sl_server *server)
 
 static void look_at_room(struct sl_server *server)
 {
-    struct sl_replication *replica = server->replica;
+    const struct sl_replication *replica = server->replica;
     const size_t bytes_max = server->buffers.bytes / MEMORY_PART;
-    const bool was_full = replica->is_full;
-    replica->is_full = replica->entry_bytes >= bytes_max || replica->entry_count >= ENTRIES_MAX;
-    if (was_full && !replica->is_full) {
+    const enum sl_server_log_room before = server->role.log_room;
+    server->role.log_room =
+        replica->entry_count >= MESSAGES_MAX ? SL_SERVER_LOG_OVERFULL
+        : replica->entry_bytes >= bytes_max || replica->entry_count >= ENTRIES_MAX
+            ? SL_SERVER_LOG_FULL
+            : SL_SERVER_LOG_HAS_ROOM;
+    if (before != SL_SERVER_LOG_HAS_ROOM && server->role.log_room == SL_SERVER_LOG_HAS_ROOM) {
         sl_server_scheduler_wake(server);
     }
 }
@@ -141,7 +145,7 @@ static bool is_last_block(const struct sl_replication_entry *entry)
 static void replies_wait(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    replica->link = SL_REPLICATION_IN_SYNC;
+    sl_replication_set_link(replica, SL_REPLICATION_IN_SYNC);
     replica->answered = replica->appended;
 }
 
@@ -155,11 +159,11 @@ static void look_at_step(struct sl_server *server)
     }
     replica->is_in_sync = true;
     replica->catch_up_failures = 0;
-    replica->degraded_since_ns = 0;
+    server->role.degraded_since_ns = 0;
     sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64
                 "); acknowledged while degraded so far: %" PRIu64 " writes",
                 server->options.shard.index, replica->config.backup_task, replica->config.epoch,
-                replica->degraded_writes);
+                server->role.degraded_writes);
     sl_replication_report(server, true);
     sl_replication_open(server);
 }
@@ -277,7 +281,7 @@ static void join_lists(struct sl_replication *replica)
 
 void sl_replication_log_follow_snapshot(struct sl_server *server)
 {
-    server->replica->link = SL_REPLICATION_FOLLOWS;
+    sl_replication_set_link(server->replica, SL_REPLICATION_FOLLOWS);
     join_lists(server->replica);
     sl_replication_log_pump(server->replica);
 }
@@ -295,12 +299,12 @@ void sl_replication_log_abort(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     for (const struct sl_replication_entry *entry = replica->first; entry != NULL;
          entry = entry->next) {
-        replica->degraded_writes += is_acknowledged_degraded(replica, entry);
+        server->role.degraded_writes += is_acknowledged_degraded(replica, entry);
     }
     if (server->shard != NULL) {
         sl_replication_catch_up_end(server);
     }
-    replica->link = SL_REPLICATION_NONE;
+    sl_replication_set_link(replica, SL_REPLICATION_NONE);
     replica->is_in_sync = false;
     join_lists(replica);
     while (replica->first != NULL) {
@@ -310,11 +314,6 @@ void sl_replication_log_abort(struct sl_server *server)
         end(take_first(replica));
     }
     look_at_room(server);
-}
-
-bool sl_replication_log_takes_messages(const struct sl_server *server)
-{
-    return server->replica == NULL || server->replica->entry_count < MESSAGES_MAX;
 }
 
 static bool is_awaited_in(const struct sl_replication_entry *entry)
@@ -407,7 +406,7 @@ static struct sl_replication_entry_head head_of(struct sl_server_request *reques
 static void take_request(struct sl_server_request *request, uint32_t section_end, int err)
 {
     struct sl_server *server = request->server;
-    struct sl_replication_entry *entry = &request->entry;
+    struct sl_replication_entry *entry = (struct sl_replication_entry *)(void *)(request + 1);
     *entry = (struct sl_replication_entry){
         .request = request,
         .head = head_of(request, section_end, err),
@@ -446,7 +445,7 @@ bool sl_replication_log_done(struct sl_server_request *request)
         sl_server_scheduler_remove(request);
         take_request(request, section_end, 0);
     } else if (!request->work.replayed) {
-        sl_replication_count(request->server);
+        request->server->role.degraded_writes++;
         take_payload(request, section_end);
     }
     return waits;
@@ -455,8 +454,7 @@ bool sl_replication_log_done(struct sl_server_request *request)
 bool sl_replication_log_failed(struct sl_server_request *request, uint32_t section_end, int err)
 {
     sl_assert(request->list == NULL);
-    if (!sl_replication_logs(request->server) || request->payload == NULL ||
-        sl_replication_switches_over(request->server)) {
+    if (request->payload == NULL || request->server->role.switchover == SL_SERVER_SWITCHED_OVER) {
         return false;
     }
     if (request->conn != NULL) {
@@ -467,11 +465,10 @@ bool sl_replication_log_failed(struct sl_server_request *request, uint32_t secti
     return true;
 }
 
-void sl_replication_log_client(struct sl_server *server,
-                               const struct sl_replication_entry_head *head)
+/* Logs an entry without a body. */
+static void log_head(struct sl_server *server, const struct sl_replication_entry_head *head)
 {
-    struct sl_replication_entry *entry =
-        sl_replication_logs(server) ? make(server, sizeof *entry) : NULL;
+    struct sl_replication_entry *entry = make(server, sizeof *entry);
     if (entry != NULL) {
         entry->head = *head;
         append(server, entry);
@@ -484,32 +481,38 @@ void sl_replication_log_refused(const struct sl_server_session *session, uint64_
     struct sl_replication_entry_head head = {
         .kind = SL_REPLICATION_ENTRY_WRITE, .request_id = request_id, .error = (uint32_t)-err};
     name_client(&head, session);
-    sl_replication_log_client(session->server, &head);
+    log_head(session->server, &head);
 }
 
-void sl_replication_log_session(const struct sl_server_session *session,
-                                enum sl_replication_entry_kind kind, bool is_expired)
+void sl_replication_log_client(const struct sl_server_session *session,
+                               enum sl_server_client_event event)
 {
-    struct sl_replication_entry_head head = {.kind = (uint8_t)kind, .is_expired = is_expired};
-    name_client(&head, session);
-    sl_replication_log_client(session->server, &head);
+    struct sl_replication_entry_head head = {.task_index = session->task_index};
+    if (event == SL_SERVER_CLIENT_UNKNOWN) {
+        head.kind = SL_REPLICATION_ENTRY_EXPIRED;
+    } else {
+        head.kind = event == SL_SERVER_CLIENT_CONFIRMED ? SL_REPLICATION_ENTRY_SESSION
+                                                        : SL_REPLICATION_ENTRY_END;
+        head.is_expired = event == SL_SERVER_CLIENT_EXPIRED;
+        name_client(&head, session);
+    }
+    log_head(session->server, &head);
 }
 
-void sl_replication_log_answer(struct sl_server_conn *conn, enum sl_replication_entry_kind kind,
-                               const struct sl_message *message, const struct sl_message *answer)
+void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_message *message,
+                               const struct sl_message *answer)
 {
     struct sl_server *server = conn->server;
-    const bool waits = server->replica != NULL && server->replica->link == SL_REPLICATION_IN_SYNC;
+    const bool waits = server->replica->link == SL_REPLICATION_IN_SYNC;
+    const size_t bytes = sl_message_encoded_bytes(message);
     if (!waits) {
         sl_server_send(conn, answer);
     }
-    if (!sl_replication_logs(server)) {
-        return;
-    }
     struct sl_replication_entry_head head = {
-        .kind = (uint8_t)kind,
-        .body_bytes = (uint32_t)sl_bytes_pad8(sl_message_encoded_bytes(message)),
-        .message_bytes = (uint32_t)sl_message_encoded_bytes(message),
+        .kind = message->kind == SL_MESSAGE_JOIN ? SL_REPLICATION_ENTRY_JOIN
+                                                 : SL_REPLICATION_ENTRY_TABLE,
+        .body_bytes = (uint32_t)sl_bytes_pad8(bytes),
+        .message_bytes = (uint32_t)bytes,
     };
     name_client(&head, conn->session);
     struct sl_replication_entry *entry = make(server, sizeof *entry + head.body_bytes);

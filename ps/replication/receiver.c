@@ -30,26 +30,26 @@ static const uint8_t *body_of(const struct sl_server_request *request)
     return request->payload + sizeof(struct sl_replication_entry_head);
 }
 
-void sl_replication_receiver_admit(struct sl_server_conn *conn)
+bool sl_replication_receiver_admit(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
     struct sl_replication *replica = server->replica;
     if (sl_replication_receiver_waits(server)) {
         sl_server_refuse(conn, SL_ERR_AGAIN, "the backup executes earlier entries");
-        return;
+        return false;
     }
     if (replica->feed != NULL) {
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "its primary reconnected");
     }
-    const bool resumed = replica->state == conn->hello.state && !replica->is_loading;
+    const bool resumed = server->role.state == conn->hello.state && !replica->is_loading;
     if (!resumed) {
         sl_replication_forget(server);
     }
     if (server->shard == NULL) {
         sl_server_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
-        return;
+        return false;
     }
-    replica->state = conn->hello.state;
+    server->role.state = conn->hello.state;
     replica->feed = conn;
     replica->received = replica->acked = replica->position;
     replica->credit_bytes = replica->credit_requests = 0; /* from an earlier connection */
@@ -65,7 +65,7 @@ void sl_replication_receiver_admit(struct sl_server_conn *conn)
         .id = conn->hello_id,
         .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
                     .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
-                    .incarnation = replica->state,
+                    .incarnation = server->role.state,
                     .resumed = resumed,
                     .position = replica->position,
                     .credit_bytes = conn->credit.bytes,
@@ -75,6 +75,7 @@ void sl_replication_receiver_admit(struct sl_server_conn *conn)
                     .software = "starling " STARLING_VERSION},
     };
     sl_server_send(conn, &message);
+    return true;
 }
 
 void sl_replication_receiver_closed(struct sl_server *server)
@@ -91,6 +92,7 @@ static void put_first(struct sl_server *server)
     replica->has_begun = replica->runs = false;
     replica->block = (struct sl_snapshot_block){.payload = NULL};
     sl_server_request_list_remove(request);
+    server->role.has_entries = replica->entries.first != NULL;
     sl_server_request_free(request);
 }
 
@@ -151,6 +153,7 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
     };
     replica->received = header->request_id;
     sl_server_request_list_append(&replica->entries, request);
+    server->role.has_entries = true;
 }
 
 /* Executing */
@@ -498,7 +501,7 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
         left -= spent < left ? spent : left;
     }
     answer(server);
-    if (replica->entries.first == NULL && replica->promoting) {
+    if (replica->entries.first == NULL && replica->stage == SL_REPLICATION_PROMOTING) {
         sl_replication_promoted(server);
     }
     return keys - left;

@@ -13,14 +13,13 @@
 
 #define LOG_BYTES_DEFAULT ((size_t)16 << 20)
 
-int sl_replication_create(struct sl_server *server)
+static int create(struct sl_server *server)
 {
     struct sl_replication *replica = calloc(1, sizeof *replica);
     if (replica == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     replica->server = server;
-    replica->state = sl_reactor_random(server->options.reactor);
     const size_t bytes_max = server->options.log_bytes_max;
     int err = sl_outbox_init(&replica->outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
                              server->options.checksum);
@@ -28,11 +27,13 @@ int sl_replication_create(struct sl_server *server)
         free(replica);
         return err;
     }
+    server->role.state = sl_reactor_random(server->options.reactor);
+    server->payload_bytes_max -= (uint32_t)sizeof(struct sl_replication_entry_head);
     server->replica = replica;
     return 0;
 }
 
-bool sl_replication_give_back(struct sl_server *server)
+static bool give_back(struct sl_server *server)
 {
     return sl_outbox_give_back(&server->replica->outbox);
 }
@@ -46,7 +47,13 @@ static void forget_expirations(struct sl_replication *replica)
     }
 }
 
-void sl_replication_destroy(struct sl_server *server)
+static void stop(struct sl_server *server)
+{
+    sl_replication_sender_close(server);
+    sl_replication_receiver_drop(server);
+}
+
+static void destroy(struct sl_server *server)
 {
     forget_expirations(server->replica);
     sl_outbox_fini(&server->replica->outbox);
@@ -62,7 +69,8 @@ void sl_replication_report(struct sl_server *server, bool in_sync)
                                    server->replica->config.epoch, in_sync);
 }
 
-void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *expired)
+/* A future primary applies the expiration when it serves; a backup learns it from its primary. */
+static void expired(struct sl_server *server, const struct sl_message_expired *message)
 {
     struct sl_replication *replica = server->replica;
     if (!replica->config.is_primary) {
@@ -72,11 +80,11 @@ void sl_replication_expired(struct sl_server *server, const struct sl_message_ex
     if (expiry == NULL) {
         sl_log_error("shard %u: no memory to record that worker/%u expired: others would wait for "
                      "its clock for ever; this ps ends: restart it",
-                     server->options.shard.index, expired->task_index);
+                     server->options.shard.index, message->task_index);
         server->options.replica_failed(server->options.replica_ctx, SL_ERR_NO_MEMORY);
         return;
     }
-    *expiry = (struct sl_server_expiry){.expired = *expired};
+    *expiry = (struct sl_server_expiry){.expired = *message};
     struct sl_server_expiry **last = &replica->expirations;
     while (*last != NULL) {
         last = &(*last)->next;
@@ -99,10 +107,13 @@ static void hear_expirations(struct sl_server *server)
 
 void sl_replication_open(struct sl_server *server)
 {
-    if (server->replica->waits_for_backup && server->is_restored) {
+    struct sl_replication *replica = server->replica;
+    if (replica->stage == SL_REPLICATION_WAITS_FOR_BACKUP && server->is_restored) {
         sl_server_sessions_await(server, 1); /* they could not connect during the wait */
     }
-    server->replica->waits_for_backup = false;
+    if (replica->config.is_primary) { /* else fenced */
+        sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
+    }
     hear_expirations(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
         if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
@@ -136,11 +147,11 @@ void sl_replication_forget(struct sl_server *server)
     }
     replica->position = replica->acked = replica->received = 0;
     replica->is_loading = false;
-    replica->state = 0;
+    server->role.state = 0;
 }
 
 /* A backup that differs from its primary never serves: the process ends, so that the coordinator
- * learns that the shard is lost. `promoting` stays set, so that clients are refused. */
+ * learns that the shard is lost. It stays PROMOTING, so that clients are refused. */
 static void fail_to_take_over(struct sl_server *server)
 {
     sl_log_error(
@@ -159,8 +170,8 @@ void sl_replication_promoted(struct sl_server *server)
         fail_to_take_over(server);
         return;
     }
-    replica->promoting = false;
-    replica->is_touched = true;
+    sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
+    server->role.is_touched = true;
     sl_server_sessions_await(server, TAKE_OVER_LEASES);
     hear_expirations(server);
     sl_log_info("shard %u: the backup is promoted (epoch %" PRIu64 ")", server->options.shard.index,
@@ -172,7 +183,7 @@ void sl_replication_promoted(struct sl_server *server)
 static void take_over(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    replica->promoting = true;
+    sl_replication_set_stage(replica, SL_REPLICATION_PROMOTING);
     if (replica->feed != NULL) {
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup is promoted");
     }
@@ -188,12 +199,12 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
         take_over(server);
         return;
     }
-    if (replica->promoting) {
+    if (replica->stage == SL_REPLICATION_PROMOTING) {
         return; /* still: becomes the primary of this epoch instead */
     }
     sl_replication_sender_close(server);
     if (!was_told && replica->config.has_backup) {
-        replica->waits_for_backup = true;
+        sl_replication_set_stage(replica, SL_REPLICATION_WAITS_FOR_BACKUP);
     } else {
         sl_replication_open(server);
     }
@@ -204,23 +215,33 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
 static void note_degraded(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    if (!replica->is_in_sync && replica->degraded_since_ns == 0) {
-        replica->degraded_since_ns = sl_reactor_now_ns(server->options.reactor);
+    if (!replica->is_in_sync && server->role.degraded_since_ns == 0) {
+        server->role.degraded_since_ns = sl_reactor_now_ns(server->options.reactor);
     }
 }
 
-void sl_replication_stats(const struct sl_server *server, struct sl_message_stats *stats)
+void sl_replication_set_stage(struct sl_replication *replica, enum sl_replication_stage stage)
 {
-    const struct sl_replication *replica = server->replica;
-    if (replica == NULL) {
-        return;
+    replica->stage = stage;
+    replica->server->role.serves = stage == SL_REPLICATION_SERVES;
+}
+
+static void set_may_switch_over(struct sl_replication *replica, bool may_switch_over)
+{
+    enum sl_server_switchover *switchover = &replica->server->role.switchover;
+    replica->may_switch_over = may_switch_over;
+    if (*switchover != SL_SERVER_SWITCHED_OVER) {
+        *switchover = may_switch_over && replica->link == SL_REPLICATION_IN_SYNC
+                          ? SL_SERVER_WILL_SWITCH_OVER
+                          : SL_SERVER_NO_SWITCHOVER;
     }
-    stats->degraded_writes = replica->degraded_writes;
-    if (replica->degraded_since_ns != 0) {
-        const uint64_t degraded_ns =
-            sl_reactor_now_ns(server->options.reactor) - replica->degraded_since_ns;
-        stats->degraded_ms = 1 + degraded_ns / SL_CLOCK_NS_PER_MS;
-    }
+}
+
+void sl_replication_set_link(struct sl_replication *replica, enum sl_replication_link link)
+{
+    replica->link = link;
+    replica->server->role.logs = link >= SL_REPLICATION_SNAPSHOT;
+    set_may_switch_over(replica, replica->may_switch_over);
 }
 
 void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *config)
@@ -234,13 +255,14 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
         return;
     }
     replica->config = *config;
-    replica->may_switch_over = false;
+    set_may_switch_over(replica, false);
     if (config->is_primary) {
         become_primary(server, before.is_primary, before.epoch != 0);
         note_degraded(server);
     } else if (before.is_primary) {
         sl_log_error("shard %u: another ps has it (epoch %" PRIu64 "): this one ends",
                      server->options.shard.index, config->epoch);
+        sl_replication_set_stage(replica, SL_REPLICATION_BACKUP);
         sl_replication_fenced(server);
     } else {
         sl_replication_forget(server);
@@ -251,13 +273,13 @@ void sl_replication_set_switchover(struct sl_server *server, bool hands_over)
 {
     sl_reactor_assert_owner(server->options.reactor);
     if (server->replica != NULL) {
-        server->replica->may_switch_over = hands_over;
+        set_may_switch_over(server->replica, hands_over);
     }
 }
 
 void sl_replication_fenced(struct sl_server *server)
 {
-    server->replica->switching_over = true;
+    server->role.switchover = SL_SERVER_SWITCHED_OVER;
     server->options.replica_failed(server->options.replica_ctx, SL_ERR_REFUSED);
 }
 
@@ -270,20 +292,20 @@ static bool refuse(struct sl_server_conn *conn, int err, const char *what)
     return false;
 }
 
-bool sl_replication_admits(struct sl_server_conn *conn)
+static bool admit_client(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
     const struct sl_replication *replica = server->replica;
-    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
-        const bool may_wait = replica == NULL || replica->waits_for_backup;
-        return may_wait || sl_replication_serves(server) ||
-               (replica->config.epoch == 0 &&
-                server->options.local_index < server->options.server_count) ||
-               refuse(conn, SL_ERR_AGAIN, "it has the backup, or is being promoted");
-    }
-    if (replica == NULL) {
-        return refuse(conn, SL_ERR_REFUSED, "it was started without --replicas");
-    }
+    const bool is_own = server->options.local_index < server->options.server_count;
+    return replica->stage >= SL_REPLICATION_WAITS_FOR_BACKUP ||
+           (replica->config.epoch == 0 && is_own) ||
+           refuse(conn, SL_ERR_AGAIN, "it has the backup, or is being promoted");
+}
+
+static bool admit_primary(struct sl_server_conn *conn)
+{
+    const struct sl_server *server = conn->server;
+    const struct sl_replication *replica = server->replica;
     if (conn->hello.epoch > replica->config.epoch) {
         return refuse(conn, SL_ERR_AGAIN, "it does not know that epoch yet");
     }
@@ -293,6 +315,59 @@ bool sl_replication_admits(struct sl_server_conn *conn)
     if (conn->hello.epoch < replica->config.epoch) {
         return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
     }
-    return (server->shard != NULL || refuse(conn, SL_ERR_AGAIN, "it has no memory for it")) &&
-           (!replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is not in sync"));
+    if (server->shard == NULL) {
+        return refuse(conn, SL_ERR_AGAIN, "it has no memory for it");
+    }
+    if (replica->is_broken) {
+        return refuse(conn, SL_ERR_INVALID, "the backup is not in sync");
+    }
+    return sl_replication_receiver_admit(conn);
 }
+
+/* Hooks */
+
+static bool admit(struct sl_server_conn *conn)
+{
+    return conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA ? admit_client(conn)
+                                                          : admit_primary(conn);
+}
+
+static void leave(struct sl_server_conn *conn)
+{
+    if (conn == conn->server->replica->feed) {
+        sl_replication_receiver_closed(conn->server);
+    } else {
+        sl_replication_log_forget(conn);
+    }
+}
+
+static uint32_t run(struct sl_server *server, uint32_t keys)
+{
+    return sl_replication_receiver_waits(server) ? sl_replication_receiver_run(server, keys)
+                                                 : sl_replication_catch_up_run(server);
+}
+
+static bool is_idle(const struct sl_server *server)
+{
+    return !sl_replication_receiver_waits(server) && !sl_replication_catch_up_is_busy(server);
+}
+
+const struct sl_server_hooks sl_replication_hooks = {
+    .request_bytes = sizeof(struct sl_replication_entry),
+    .create = create,
+    .stop = stop,
+    .destroy = destroy,
+    .admit = admit,
+    .frame = sl_replication_receiver_arrive,
+    .leave = leave,
+    .expired = expired,
+    .write_done = sl_replication_log_done,
+    .write_failed = sl_replication_log_failed,
+    .write_refused = sl_replication_log_refused,
+    .client_event = sl_replication_log_client,
+    .answer_later = sl_replication_log_answer,
+    .is_awaited = sl_replication_log_is_awaited,
+    .run = run,
+    .is_idle = is_idle,
+    .give_back = give_back,
+};

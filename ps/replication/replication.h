@@ -6,7 +6,22 @@
 
 #include <stdbool.h>
 
+#include "ps/server/hooks.h"
 #include "ps/server/server.h"
+
+/* Configuration of a shard and its backup, decided by the coordinator, for one of their two
+ * servers. */
+struct sl_replica_config {
+    uint64_t epoch;  /* valid until a later epoch */
+    bool is_primary; /* serves the shard; otherwise has the backup, or neither */
+    bool has_backup; /* of a primary; then the fields below are set */
+    uint32_t backup_task;
+    uint32_t backup_shard; /* index in that process */
+    struct sl_endpoint backup;
+};
+
+/* Option `hooks` of a server with replicas. */
+extern const struct sl_server_hooks sl_replication_hooks;
 
 /* Sets the shard's replica configuration for an epoch. Until the first one, connections wait. After
  * sl_server_set_shard. */

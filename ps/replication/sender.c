@@ -117,7 +117,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
         replica->unsent = replica->first;
         sl_replication_log_pump(replica);
         sl_replication_sender_listen(server);
-    } else if (!replica->is_touched) {
+    } else if (!server->role.is_touched) {
         sl_replication_log_begin(server);
     } else if (welcome->position != 0) {
         sl_replication_sender_give_up(server, "it is not empty"); /* a new epoch empties it */
@@ -220,7 +220,7 @@ void sl_replication_sender_open(struct sl_server *server)
                   .client_id = server->options.incarnation,
                   .shard = config->backup_shard,
                   .epoch = config->epoch,
-                  .state = replica->state,
+                  .state = server->role.state,
                   .checksum = server->options.checksum},
         .events = &events,
         .ctx = server,

@@ -21,7 +21,7 @@
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
+#include "ps/server/internal.h"
 
 #define LOOK_NS         SL_CLOCK_NS_PER_S
 #define LOOK_CONNS      4096 /* per turn */
@@ -94,7 +94,7 @@ static bool give_back(struct sl_server *server)
     bool has_more = sl_outbox_give_back(&server->replies);
     has_more |= sl_outbox_give_back(&server->control);
     has_more |= sl_server_buffers_give_back(&server->buffers);
-    has_more |= server->replica != NULL && sl_replication_give_back(server);
+    has_more |= server->options.hooks != NULL && server->options.hooks->give_back(server);
     has_more |= server->shard != NULL && sl_shard_give_back(server->shard);
     return has_more;
 }

@@ -10,7 +10,6 @@
 #include "core/log.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
-#include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/shard/snapshot.h"
 #include "reactor/offload.h"
@@ -293,7 +292,7 @@ static bool is_for_catch_up(const struct sl_server_checkpoint *checkpoint)
 static bool has_to_wait(const struct sl_server_checkpoint *checkpoint)
 {
     return checkpoint->jobs_away > 0 /* of an aborted checkpoint */ ||
-           is_for_catch_up(checkpoint) || sl_replication_receiver_waits(checkpoint->server);
+           is_for_catch_up(checkpoint) || checkpoint->server->role.has_entries;
 }
 
 /* Starts the snapshot if no push is partly applied: it holds the shard and the sessions as they are

@@ -4,7 +4,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
+#include "ps/server/internal.h"
 
 void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message)
 {
@@ -33,10 +33,8 @@ static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_messa
     welcome->shard_count = server->options.shard.count;
     welcome->resumed = conn->resumed;
     welcome->restored = conn->resumed ? conn->session->restored : server->is_restored;
-    if (server->replica != NULL) {
-        welcome->incarnation = server->replica->state;
-        welcome->payload_bytes_max -= (uint32_t)sizeof(struct sl_replication_entry_head);
-    }
+    welcome->incarnation = server->role.state;
+    welcome->payload_bytes_max = server->payload_bytes_max;
     if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
         struct sl_shard_worker worker = sl_shard_worker_find(server->shard, conn->hello.task_index);
         welcome->counts = worker.counts;
@@ -75,9 +73,7 @@ static void send_welcome(struct sl_server_conn *conn)
 void sl_server_welcome(struct sl_server_conn *conn)
 {
     sl_assert(!conn->welcomed);
-    if (conn->server->replica != NULL) {
-        conn->server->replica->is_touched = true;
-    }
+    conn->server->role.is_touched = true;
     conn->credit = (struct sl_credit){
         .bytes = SL_LIMIT_CREDIT_BYTES,
         .requests = SL_LIMIT_CREDIT_REQUESTS,
@@ -96,7 +92,7 @@ static void admit_data(struct sl_server_conn *conn)
         sl_server_refuse(conn, SL_ERR_REFUSED, "this is the scheduler, which has no shards");
         return;
     }
-    if (!sl_replication_admits(conn)) {
+    if (server->options.hooks != NULL && !server->options.hooks->admit(conn)) {
         return;
     }
     if (conn->hello.shard != server->options.local_index) {
@@ -116,7 +112,7 @@ static void admit_data(struct sl_server_conn *conn)
         return;
     }
     conn->kind = SL_SERVER_CONN_DATA;
-    if (server->shard != NULL && sl_replication_serves(server)) {
+    if (server->shard != NULL && server->role.serves) {
         sl_server_welcome(conn);
     }
 }
@@ -172,10 +168,16 @@ static void admit_control(struct sl_server_conn *conn)
 
 static void admit_primary(struct sl_server_conn *conn)
 {
-    if (conn->server->shard == NULL) {
+    const struct sl_server *server = conn->server;
+    char text[SL_MESSAGE_TEXT_BYTES];
+    if (server->shard == NULL) {
         sl_server_refuse(conn, SL_ERR_AGAIN, "this ps does not know its shards yet");
-    } else if (sl_replication_admits(conn)) {
-        sl_replication_receiver_admit(conn);
+    } else if (server->options.hooks == NULL) {
+        (void)snprintf(text, sizeof text, "shard %u of ps/%u: it was started without --replicas",
+                       conn->hello.shard, server->options.task_index);
+        sl_server_refuse(conn, SL_ERR_REFUSED, text);
+    } else {
+        (void)server->options.hooks->admit(conn);
     }
 }
 
@@ -213,7 +215,7 @@ void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version)
 static struct sl_server *owner_of(const struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    const uint32_t count = server->options.server_count * (server->options.has_replica ? 2 : 1);
+    const uint32_t count = server->options.server_count * (server->options.hooks != NULL ? 2 : 1);
     bool is_elsewhere =
         conn->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL && conn->hello.shard < count;
     return is_elsewhere ? server->options.servers[conn->hello.shard] : server;
@@ -260,6 +262,17 @@ void sl_server_greet(struct sl_server_conn *conn)
     sl_server_authenticate(conn);
 }
 
+/* A message was executed that the backup must execute too. */
+static void send_answer(struct sl_server_conn *conn, const struct sl_message *message,
+                        const struct sl_message *answer)
+{
+    if (conn->server->role.logs) {
+        conn->server->options.hooks->answer_later(conn, message, answer);
+    } else {
+        sl_server_send(conn, answer);
+    }
+}
+
 static void on_table_open(struct sl_server_conn *conn, const struct sl_message *message)
 {
     char reason[SL_MESSAGE_TEXT_BYTES];
@@ -276,12 +289,12 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
         sl_server_send_error(conn, message->id, err, reason);
         return;
     }
-    struct sl_message answer = {
+    const struct sl_message opened = {
         .kind = SL_MESSAGE_TABLE_OPENED,
         .id = message->id,
         .table_id = open->table_id,
     };
-    sl_replication_log_answer(conn, SL_REPLICATION_ENTRY_TABLE, message, &answer);
+    send_answer(conn, message, &opened);
 }
 
 static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *message)
@@ -301,15 +314,15 @@ static void on_join(struct sl_server_conn *conn, const struct sl_message *messag
         sl_server_send_error(conn, message->id, SL_ERR_INVALID, "only a worker has a clock");
         return;
     }
-    struct sl_message answer = {
+    const struct sl_message joined = {
         .kind = SL_MESSAGE_JOINED,
         .id = message->id,
         .clock = sl_shard_worker_join(conn->server->shard, conn->hello.task_index, message->clock),
     };
-    if (answer.clock == message->clock) {
-        sl_replication_log_answer(conn, SL_REPLICATION_ENTRY_JOIN, message, &answer);
+    if (joined.clock == message->clock) {
+        send_answer(conn, message, &joined);
     } else {
-        sl_server_send(conn, &answer);
+        sl_server_send(conn, &joined);
     }
 }
 
@@ -319,15 +332,16 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
         return;
     }
+    const struct sl_server *server = conn->server;
     const bool is_first = !conn->session->confirmed;
     const bool is_logged =
         is_first || message->kind == SL_MESSAGE_TABLE_OPEN || message->kind == SL_MESSAGE_JOIN;
-    if (is_logged && !sl_replication_log_takes_messages(conn->server)) {
+    if (is_logged && server->role.log_room == SL_SERVER_LOG_OVERFULL) {
         sl_server_drop(conn, SL_ERR_AGAIN, "its backup does not keep up with messages");
         return;
     }
-    if (is_first && sl_replication_logs(conn->server)) {
-        sl_replication_log_session(conn->session, SL_REPLICATION_ENTRY_SESSION, false);
+    if (is_first && server->role.logs) {
+        server->options.hooks->client_event(conn->session, SL_SERVER_CLIENT_CONFIRMED);
     }
     sl_server_session_confirm(conn->session);
     switch (message->kind) {

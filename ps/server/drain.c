@@ -3,7 +3,7 @@
 
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
+#include "ps/server/internal.h"
 
 static struct sl_server *server_of(struct sl_timer *timer)
 {
@@ -70,7 +70,7 @@ void sl_server_drain_update(struct sl_server *server)
 
 void sl_server_drain_refuse(struct sl_server_request *request)
 {
-    if (sl_replication_may_switch_over(request->server)) {
+    if (request->server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
         sl_server_scheduler_discard(request);
     } else {
         sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
@@ -81,7 +81,7 @@ void sl_server_drain_refuse(struct sl_server_request *request)
  * once. */
 static void hand_over(struct sl_server *server)
 {
-    server->replica->switching_over = true;
+    server->role.switchover = SL_SERVER_SWITCHED_OVER;
     while (server->parked.first != NULL) {
         sl_server_scheduler_discard(server->parked.first);
     }
@@ -105,7 +105,7 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     server->drain_timer.run = gave_up;
     sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain_timer,
                  sl_reactor_now_ns(server->options.reactor) + timeout_ns);
-    if (sl_replication_may_switch_over(server)) {
+    if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
         hand_over(server);
     } else {
         sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the ps is shutting down");

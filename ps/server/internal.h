@@ -1,4 +1,4 @@
-/* Declarations shared by the files of the server and of ps/replication. Owner reactor. */
+/* Declarations shared by the files of the server, and called by ps/replication. Owner reactor. */
 #ifndef SL_PS_SERVER_INTERNAL_H
 #define SL_PS_SERVER_INTERNAL_H
 
@@ -6,8 +6,8 @@
 #include "core/pool.h"
 #include "net/credit.h"
 #include "net/outbox.h"
-#include "ps/replication/entry.h"
 #include "ps/server/buffers.h"
+#include "ps/server/hooks.h"
 #include "ps/server/server.h"
 #include "ps/server/session.h"
 
@@ -75,7 +75,6 @@ struct sl_server_request {
     /* Sections that took effect before the session ended, without those in the backup's
      * snapshot. */
     uint32_t effect_first, effect_end;
-    struct sl_replication_entry entry; /* while the request, done or failed, waits for the backup */
 };
 
 /* A received request before it runs or is queued. */
@@ -197,7 +196,9 @@ struct sl_server {
     struct sl_server_buffers shm_buffers; /* replies only */
     struct sl_pool requests;              /* of struct sl_server_request */
     struct sl_shard *shard;               /* NULL until the cluster's numbering is known */
-    struct sl_replication *replica;       /* NULL: no replicas */
+    struct sl_server_role role;
+    struct sl_replication *replica; /* of ps/replication; NULL: no replicas */
+    uint32_t payload_bytes_max;     /* of a request */
     struct sl_reactor_source source;
     struct sl_timer coordinator_timer;
     /* Host of the coordinator, if elsewhere; "": unknown. */
@@ -249,6 +250,13 @@ struct sl_server {
     uint64_t lease_ns;
     uint64_t request_count, failure_count;
 };
+
+/* Returns true when the request waits for room in the log. */
+static inline bool sl_server_request_waits_for_log(const struct sl_server_request *request)
+{
+    return request->server->role.log_room != SL_SERVER_LOG_HAS_ROOM && !request->started &&
+           sl_server_request_writes(&request->work);
+}
 
 extern const struct sl_transport_events sl_server_events;
 

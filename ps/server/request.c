@@ -4,7 +4,6 @@
 
 #include "core/assert.h"
 #include "core/list.h"
-#include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/turn.h"
 
@@ -34,7 +33,9 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, 
 {
     if (sl_server_request_writes(work)) {
         sl_server_session_failed(conn->session, id, err);
-        sl_replication_log_refused(conn->session, id, err);
+        if (conn->server->role.logs) {
+            conn->server->options.hooks->write_refused(conn->session, id, err);
+        }
     }
     reply_error(conn, id, credit_bytes, err, text);
 }
@@ -95,7 +96,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
     sl_assert(result == SL_SHARD_DONE);
     if (sl_server_request_writes(work)) {
         sl_server_session_wrote(conn->session, id);
-        sl_replication_count(server);
+        server->role.degraded_writes++;
     }
     const void *tail = tail_of_reply(conn->conn, work, reply_buffer, frame);
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
@@ -132,7 +133,9 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
         sl_shard_describe_wait(server->shard, &request->work, text, sizeof text);
     } else {
         (void)snprintf(text, sizeof text, "shard %u: its turn did not come before its deadline%s",
-                       server->options.shard.index, sl_replication_delay(request));
+                       server->options.shard.index,
+                       sl_server_request_waits_for_log(request) ? ": its backup does not keep up"
+                                                                : "");
     }
     sl_server_request_fail(request, SL_ERR_DEADLINE, text);
 }
@@ -311,7 +314,7 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
  * the backup. */
 static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_exec *work)
 {
-    return work->writes && sl_replication_logs(server);
+    return work->writes && server->role.logs;
 }
 
 void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
@@ -321,7 +324,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
     uint64_t id = incoming->message->header.request_id;
     if (server->draining || (server->writes_fenced && sl_server_request_writes(work))) {
         /* Else: no answer, the client retries at the backup. */
-        if (!sl_replication_may_switch_over(server)) {
+        if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
             fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         }
         return;
@@ -379,9 +382,7 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
         sl_server_drop(conn, err, "%s", reason);
         return;
     }
-    if (conn->server->replica != NULL &&
-        header->payload_bytes >
-            SL_LIMIT_FRAME_PAYLOAD_BYTES - sizeof(struct sl_replication_entry_head)) {
+    if (header->payload_bytes > conn->server->payload_bytes_max) {
         sl_server_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
         return;
     }
@@ -463,6 +464,13 @@ static bool reply_from_buffer(struct sl_server_request *request)
     return true;
 }
 
+/* True: the log has taken the request. */
+static bool log_failed(struct sl_server_request *request, uint32_t section_end, int err)
+{
+    const struct sl_server *server = request->server;
+    return server->role.logs && server->options.hooks->write_failed(request, section_end, err);
+}
+
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text)
 {
     struct sl_server_conn *conn = request->conn;
@@ -477,7 +485,7 @@ void sl_server_request_fail(struct sl_server_request *request, int err, const ch
     }
     if (request->session == NULL) {
         sl_server_request_end(request);
-    } else if (!writes || !sl_replication_log_failed(request, section_end, err)) {
+    } else if (!writes || !log_failed(request, section_end, err)) {
         sl_server_request_free(request);
     }
 }
@@ -485,7 +493,7 @@ void sl_server_request_fail(struct sl_server_request *request, int err, const ch
 void sl_server_request_end(struct sl_server_request *request)
 {
     sl_assert(request->session == NULL);
-    if (request->effect_end == 0 || !sl_replication_log_failed(request, request->effect_end, 0)) {
+    if (request->effect_end == 0 || !log_failed(request, request->effect_end, 0)) {
         sl_server_request_free(request);
     }
 }
@@ -548,7 +556,7 @@ static uint32_t slice_of(const struct sl_server_request *request)
 {
     const struct sl_shard_exec *work = &request->work;
     const bool is_short = work->cost <= SL_SERVER_PUSH_KEYS && work->writes;
-    return is_short && sl_replication_logs(request->server)
+    return is_short && request->server->role.logs
                ? SL_SERVER_PUSH_KEYS
                : SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
 }
@@ -596,11 +604,11 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
             sl_server_session_wrote(request->session, request->id);
         }
         if (is_to_be_logged(request->server, &request->work)) {
-            if (sl_replication_log_done(request)) {
+            if (request->server->options.hooks->write_done(request)) {
                 return SL_SERVER_ANSWERED;
             }
         } else if (sl_server_request_writes(&request->work)) {
-            sl_replication_count(request->server);
+            request->server->role.degraded_writes++;
         }
     }
     return reply_from_buffer(request) ? SL_SERVER_ANSWERED : SL_SERVER_CONTINUES;

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/reader.h"
-#include "ps/replication/internal.h"
+#include "ps/server/internal.h"
 #include "ps/shard/load.h"
 #include "reactor/offload.h"
 
@@ -403,9 +403,7 @@ int sl_server_restore_begin(struct sl_server *server,
     restore->files = files;
     restore->begun_ns = sl_reactor_now_ns(server->options.reactor);
     server->restore = restore;
-    if (server->replica != NULL) {
-        server->replica->is_touched = true; /* its backup needs a snapshot */
-    }
+    server->role.is_touched = true;
     for (uint32_t i = 0; i < BATCHES; i++) {
         batch_post(restore, &files->batches[i]);
     }

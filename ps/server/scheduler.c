@@ -7,7 +7,6 @@
 
 #include "core/assert.h"
 #include "core/list.h"
-#include "ps/replication/internal.h"
 #include "ps/server/request_list.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/turn.h"
@@ -20,8 +19,7 @@
 static bool head_may_run(const struct sl_server_conn *conn)
 {
     const struct sl_server_request *first = conn->queue.first;
-    const struct sl_replication *replica = conn->server->replica;
-    const bool has_room = replica == NULL || !replica->is_full;
+    const bool has_room = conn->server->role.log_room == SL_SERVER_LOG_HAS_ROOM;
     return first != NULL && (first->started || !sl_server_request_writes(&first->work) ||
                              (conn->session->overtaken_writes == 0 && has_room));
 }
@@ -118,7 +116,7 @@ static void shrink(struct sl_server_request *request)
     if (request->work.reply_done == 0) {
         sl_server_admission_put_reply(request);
     }
-    if (server->replica != NULL && request->work.writes) {
+    if (server->options.hooks != NULL && request->work.writes) {
         return; /* the log may need all of it */
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
@@ -391,7 +389,7 @@ void sl_server_scheduler_wake(struct sl_server *server)
 bool sl_server_scheduler_is_empty(const struct sl_server *server)
 {
     if (server->parked.first != NULL || server->resumed.first != NULL || server->pulls.count > 0 ||
-        (server->replica != NULL && sl_replication_log_is_awaited(server))) {
+        (server->options.hooks != NULL && server->options.hooks->is_awaited(server))) {
         return false;
     }
     for (const struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
@@ -507,16 +505,17 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         return sl_server_restore_run(server);
     }
     sl_server_pull_batch_answer(server);
-    if (sl_replication_switches_over(server)) {
+    if (server->role.switchover == SL_SERVER_SWITCHED_OVER) {
         return 0;
     }
-    if (sl_replication_receiver_waits(server)) {
-        return sl_replication_receiver_run(server, FEED_KEYS);
+    if (server->role.has_entries) {
+        return server->options.hooks->run(server, FEED_KEYS);
     }
     const uint32_t cleaned = clean(server);
     const uint32_t snapshot = sl_server_checkpoint_run(server, server->budget_left);
     server->budget_left -= snapshot < server->budget_left ? snapshot : server->budget_left;
-    const uint32_t catch_up = server->replica == NULL ? 0 : sl_replication_catch_up_run(server);
+    const uint32_t catch_up =
+        server->options.hooks == NULL ? 0 : server->options.hooks->run(server, FEED_KEYS);
     if (sl_server_turn_is_enough(server) || yields(server)) {
         return snapshot + catch_up + cleaned;
     }
@@ -560,7 +559,7 @@ static void flush_queue(struct sl_reactor_source *source)
 static bool arm_queue(struct sl_reactor_source *source)
 {
     const struct sl_server *server = server_of(source);
-    if (server->shard == NULL || sl_replication_switches_over(server)) {
+    if (server->shard == NULL || server->role.switchover == SL_SERVER_SWITCHED_OVER) {
         return true;
     }
     if (!server->is_open) {
@@ -569,14 +568,14 @@ static bool arm_queue(struct sl_reactor_source *source)
     if (!sl_server_checkpoint_is_idle(server)) {
         return false;
     }
-    if (server->replica != NULL && sl_replication_catch_up_is_busy(server)) {
+    if (server->options.hooks != NULL && !server->options.hooks->is_idle(server)) {
         return false;
     }
     if (sl_shard_snapshot_has_spare(server->shard) ||
         sl_server_session_snapshot_has_spare(server)) {
         return false;
     }
-    return !sl_replication_receiver_waits(server) && !sl_shard_iteration_due(server->shard) &&
+    return !sl_shard_iteration_due(server->shard) &&
            (server->blocked || server->runnable_count == 0);
 }
 

@@ -7,7 +7,6 @@
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
 
 #define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
@@ -60,6 +59,46 @@ void sl_server_set_leader(struct sl_server *server, const char *name, const char
     (void)snprintf(server->leader_endpoint, sizeof server->leader_endpoint, "%s", endpoint);
 }
 
+/* Pools and buffers for buffer_bytes_max. */
+static int memory_init(struct sl_server *server)
+{
+    const struct sl_server_options *options = &server->options;
+    const size_t half = options->buffer_bytes_max / 2;
+    const size_t extra_bytes = options->hooks == NULL ? 0 : options->hooks->request_bytes;
+    int err = sl_outbox_init(&server->replies, half, options->checksum);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_outbox_init(&server->control, SL_OUTBOX_MEMORY_BYTES_MIN, options->checksum);
+    if (err != 0) {
+        goto fini_replies;
+    }
+    err = sl_server_buffers_init(&server->buffers, half);
+    if (err != 0) {
+        goto fini_control;
+    }
+    err = sl_pool_init(&server->requests, sizeof(struct sl_server_request) + extra_bytes,
+                       options->waiting_max == 0 ? REQUESTS_MAX : options->waiting_max);
+    if (err == 0) {
+        return 0;
+    }
+    sl_server_buffers_fini(&server->buffers);
+fini_control:
+    sl_outbox_fini(&server->control);
+fini_replies:
+    sl_outbox_fini(&server->replies);
+    return err;
+}
+
+static void memory_fini(struct sl_server *server)
+{
+    sl_pool_fini(&server->requests);
+    sl_server_shm_fini(server);
+    sl_server_buffers_fini(&server->buffers);
+    sl_outbox_fini(&server->control);
+    sl_outbox_fini(&server->replies);
+}
+
 int sl_server_create(const struct sl_server_options *options, struct sl_server **out)
 {
     sl_reactor_assert_owner(options->reactor);
@@ -67,41 +106,28 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     if (server == NULL) {
         return SL_ERR_NO_MEMORY;
     }
+    const size_t bytes =
+        options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
     server->options = *options;
+    server->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
     server->is_open = !options->restores;
-    size_t bytes =
-        options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
-    bytes = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
-    server->options.buffer_bytes_max = bytes;
-    int err = sl_outbox_init(&server->replies, bytes / 2, options->checksum);
+    server->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    server->role =
+        (struct sl_server_role){.serves = options->hooks == NULL, .state = options->incarnation};
+    int err = memory_init(server);
     if (err != 0) {
         goto free_server;
     }
-    err = sl_outbox_init(&server->control, SL_OUTBOX_MEMORY_BYTES_MIN, options->checksum);
-    if (err != 0) {
-        goto fini_replies;
-    }
-    err = sl_server_buffers_init(&server->buffers, bytes / 2);
-    if (err != 0) {
-        goto fini_control;
-    }
-    err = sl_pool_init(&server->requests, sizeof(struct sl_server_request),
-                       options->waiting_max == 0 ? REQUESTS_MAX : options->waiting_max);
-    if (err != 0) {
-        goto fini_buffers;
-    }
     err = sl_server_sessions_init(&server->sessions);
     if (err != 0) {
-        goto fini_requests;
+        goto fini_memory;
     }
     err = sl_server_transports_open(server);
     if (err != 0) {
         goto fini_sessions;
     }
-    if (options->has_replica) {
-        err = sl_replication_create(server);
-    }
+    err = options->hooks == NULL ? 0 : options->hooks->create(server);
     if (err != 0) {
         goto close_transports;
     }
@@ -117,14 +143,8 @@ close_transports:
     sl_server_transports_close(server);
 fini_sessions:
     sl_server_sessions_fini(&server->sessions);
-fini_requests:
-    sl_pool_fini(&server->requests);
-fini_buffers:
-    sl_server_buffers_fini(&server->buffers);
-fini_control:
-    sl_outbox_fini(&server->control);
-fini_replies:
-    sl_outbox_fini(&server->replies);
+fini_memory:
+    memory_fini(server);
 free_server:
     free(server);
     return err;
@@ -139,17 +159,15 @@ void sl_server_destroy(struct sl_server **server)
     sl_timer_disarm(timers, &self->drain_timer);
     self->drained = NULL;
     self->draining = true;
-    if (self->replica != NULL) {
-        sl_replication_sender_close(self);
+    const struct sl_server_hooks *hooks = self->options.hooks;
+    if (hooks != NULL) {
+        hooks->stop(self);
     }
     sl_server_transports_close(self);
     sl_assert(self->conns == NULL);
     sl_timer_disarm(timers, &self->watch_timer);
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
-    if (self->replica != NULL) {
-        sl_replication_receiver_drop(self);
-    }
     sl_server_session_snapshot_fini(self);
     sl_server_sessions_fini(&self->sessions);
     sl_server_scheduler_fini(self);
@@ -157,14 +175,10 @@ void sl_server_destroy(struct sl_server **server)
     if (self->shard != NULL) {
         sl_shard_destroy(&self->shard);
     }
-    if (self->replica != NULL) {
-        sl_replication_destroy(self);
+    if (hooks != NULL) {
+        hooks->destroy(self);
     }
-    sl_pool_fini(&self->requests);
-    sl_server_shm_fini(self);
-    sl_server_buffers_fini(&self->buffers);
-    sl_outbox_fini(&self->control);
-    sl_outbox_fini(&self->replies);
+    memory_fini(self);
     free(self);
     *server = NULL;
 }
@@ -186,7 +200,7 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
     }
     sl_server_sessions_number(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
-        if (conn->session != NULL && sl_replication_serves(server)) {
+        if (conn->session != NULL && server->role.serves) {
             sl_server_welcome(conn);
         }
     }
@@ -225,7 +239,14 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     stats.requests = server->request_count;
     sl_server_transports_count(server, &stats.bytes_in, &stats.bytes_out);
     stats.stalls = reactor.stalls;
-    sl_replication_stats(server, &stats);
+    if (server->options.hooks != NULL) {
+        stats.degraded_writes = server->role.degraded_writes;
+    }
+    if (server->role.degraded_since_ns != 0) {
+        const uint64_t degraded_ns =
+            sl_reactor_now_ns(server->options.reactor) - server->role.degraded_since_ns;
+        stats.degraded_ms = 1 + degraded_ns / SL_CLOCK_NS_PER_MS;
+    }
     *out = stats;
     return 0;
 }
@@ -420,7 +441,7 @@ static void on_received(void *ctx, struct sl_conn *transport_conn,
         return;
     }
     if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_PRIMARY) {
-        sl_replication_receiver_arrive(conn, message);
+        conn->server->options.hooks->frame(conn, message);
         return;
     }
     if (message->header.type == SL_FRAME_CONTROL && message->header.request_id == 0 &&
@@ -477,8 +498,8 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
         sl_server_buffers_put(&server->buffers, conn->sink);
     }
     sl_server_session_detach(conn);
-    if (conn->kind == SL_SERVER_CONN_PRIMARY && server->replica->feed == conn) {
-        sl_replication_receiver_closed(server);
+    if (conn->kind == SL_SERVER_CONN_PRIMARY) {
+        server->options.hooks->leave(conn);
     }
     if (conn->kind == SL_SERVER_CONN_CONTROL && server->options.control_gone != NULL) {
         server->options.control_gone(server->options.control_gone_ctx, (uintptr_t)conn);

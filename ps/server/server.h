@@ -25,6 +25,7 @@
 
 struct sl_server;
 struct sl_coordinator;
+struct sl_server_hooks;
 
 /* The coordinator, as the server on its reactor calls it. The server passes members' messages on
  * and keeps the coordinator's clock going; `peer` is the server's name of a connection. Each
@@ -41,17 +42,6 @@ struct sl_server_coordinator_ops {
                  const struct sl_message *message);
     void (*tick)(struct sl_coordinator *coordinator, uint64_t now_ns);
     uint64_t (*lease_ns)(const struct sl_coordinator *coordinator);
-};
-
-/* Configuration of a shard and its backup, decided by the coordinator, for one of their two
- * servers. */
-struct sl_replica_config {
-    uint64_t epoch;  /* valid until a later epoch */
-    bool is_primary; /* serves the shard; otherwise has the backup, or neither */
-    bool has_backup; /* of a primary; then the fields below are set */
-    uint32_t backup_task;
-    uint32_t backup_shard; /* index in that process */
-    struct sl_endpoint backup;
 };
 
 struct sl_server_options {
@@ -87,9 +77,10 @@ struct sl_server_options {
     uint64_t incarnation;           /* of the process: random at its start */
     bool restores; /* welcome no client before sl_server_start_serving (restore.h) */
 
-    /* Replicas are on (ps/replication/replication.h). After the process's own servers, `servers`
-     * has as many servers for the backups of another process; they start as backups. */
-    bool has_replica;
+    /* Of replicas: sl_replication_hooks of ps/replication/replication.h; NULL: none. After the
+     * process's own servers, `servers` has as many servers for the backups of another process;
+     * they start as backups. */
+    const struct sl_server_hooks *hooks;
     /* Turn cost of the snapshot for a backup; 0: as much as for other sliced work. */
     uint32_t catch_up_budget;
     /* Called on a primary inside a turn. in_sync: the backup has all acknowledged writes, and from

@@ -8,7 +8,6 @@
 #include "core/hash.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
 #include "ps/server/session_snapshot.h"
 
 enum ending { LEFT, LOST };
@@ -92,8 +91,8 @@ static void conn_release(struct sl_server_session *session)
     sl_server_pull_batch_before(conn);
     session->conn = NULL;
     sl_server_scheduler_drop(conn);
-    if (conn->server->replica != NULL) {
-        sl_replication_log_forget(conn);
+    if (conn->server->options.hooks != NULL) {
+        conn->server->options.hooks->leave(conn);
     }
     conn->session = NULL;
 }
@@ -137,8 +136,10 @@ static void end(struct sl_server_session *session, enum ending ending)
         away_remove(session);
     }
     sl_server_scheduler_abandon(session);
-    if (sl_replication_logs(session->server) && !session->server->draining) {
-        sl_replication_log_session(session, SL_REPLICATION_ENTRY_END, ending == LOST);
+    const struct sl_server *server = session->server;
+    if (server->role.logs && !server->draining) {
+        server->options.hooks->client_event(session, ending == LOST ? SL_SERVER_CLIENT_EXPIRED
+                                                                    : SL_SERVER_CLIENT_LEFT);
     }
     clock_ends(session, ending);
     unlink_and_free(session);
@@ -217,7 +218,7 @@ static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
 static uint32_t away_max(const struct sl_server *server)
 {
     const uint32_t connections_max = server->options.transport_options.connections_max;
-    const uint32_t factor = server->replica == NULL ? 1 : sl_replication_serves(server) ? 2 : 3;
+    const uint32_t factor = server->options.hooks == NULL ? 1 : server->role.serves ? 2 : 3;
     return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * factor;
 }
 
@@ -337,7 +338,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     if (session == NULL) {
         return;
     }
-    if (sl_replication_switches_over(server) && !conn->said_goodbye) {
+    if (server->role.switchover == SL_SERVER_SWITCHED_OVER && !conn->said_goodbye) {
         conn_release(session);
         away_append(session); /* continues at the backup */
         return;
@@ -365,8 +366,8 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
     if (expired->role != SL_MESSAGE_ROLE_WORKER || expired->task_index >= SL_LIMIT_WORKERS) {
         return;
     }
-    if (server->shard != NULL && !sl_replication_serves(server)) {
-        sl_replication_expired(server, expired);
+    if (server->shard != NULL && !server->role.serves) {
+        server->options.hooks->expired(server, expired);
         return;
     }
     struct sl_server_session *session = server->sessions.workers[expired->task_index];
@@ -377,14 +378,14 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
         lose_early(&server->sessions, expired->task_index);
         return;
     }
-    if (server->replica != NULL) {
-        server->replica->is_touched = true;
-    }
+    server->role.is_touched = true;
     if (session == NULL) {
-        const struct sl_replication_entry_head head = {.kind = SL_REPLICATION_ENTRY_EXPIRED,
-                                                       .task_index = expired->task_index};
+        const struct sl_server_session unknown = {
+            .server = server, .role = expired->role, .task_index = expired->task_index};
         sl_shard_worker_expired(server->shard, expired->task_index);
-        sl_replication_log_client(server, &head);
+        if (server->role.logs) {
+            server->options.hooks->client_event(&unknown, SL_SERVER_CLIENT_UNKNOWN);
+        }
         return;
     }
     struct sl_server_conn *conn = session->conn;
@@ -470,7 +471,7 @@ void sl_server_session_failed(struct sl_server_session *session, uint64_t id, in
 
 bool sl_server_has_worker(const struct sl_server *server)
 {
-    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && sl_replication_serves(server); task++) {
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && server->role.serves; task++) {
         if (server->sessions.workers[task] != NULL) {
             return true;
         }
@@ -481,7 +482,7 @@ bool sl_server_has_worker(const struct sl_server *server)
 bool sl_server_job_continues(const struct sl_server *server)
 {
     return sl_server_has_worker(server) ||
-           (sl_replication_serves(server) && sl_shard_is_unfinished(server->shard));
+           (server->role.serves && sl_shard_is_unfinished(server->shard));
 }
 
 /* Of a backup */

@@ -54,7 +54,7 @@ static void start(void)
     for (uint32_t i = 0; i < FUZZ_SERVERS; i++) {
         struct sl_server_options options = fuzz_world_options(&world, 0);
         options.local_index = i;
-        options.has_replica = true;
+        options.hooks = &sl_replication_hooks;
         options.replica_state_changed = on_moved;
         options.replica_failed = on_failed;
         sl_assert(sl_server_create(&options, &world.servers[i]) == 0);

@@ -61,7 +61,7 @@ static void start(void)
     for (uint32_t i = 0; i < FUZZ_SERVERS; i++) {
         struct sl_server_options options = fuzz_world_options(&world, 0);
         options.local_index = i;
-        options.has_replica = true;
+        options.hooks = &sl_replication_hooks;
         options.replica_state_changed = on_moved;
         options.replica_failed = on_failed;
         options.shard.memory_bytes_max = MEMORY_BYTES;
@@ -285,7 +285,7 @@ static void finish(void)
     const bool is_whole = !backup->replica->is_broken && !backup->replica->is_loading;
     sl_assert(must_end == !is_whole);
     if (is_whole) {
-        sl_assert(sl_replication_serves(backup));
+        sl_assert(backup->role.serves);
         check_snapshot(backup->shard);
     }
 }

@@ -165,7 +165,7 @@ void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster)
         const struct sl_sim_ps *ps = &cluster->ps[i];
         for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
             const struct sl_replication *replica = ps->servers[k]->replica;
-            const bool is_backup = !replica->config.is_primary || replica->promoting;
+            const bool is_backup = replica->stage <= SL_REPLICATION_PROMOTING;
             const bool is_limited = cluster->is_without_memory[i] && is_backup;
             if (ps->servers[k]->shard != NULL) {
                 ps->servers[k]->shard->options.memory_bytes_max = is_limited ? 1 : 0;
@@ -225,7 +225,7 @@ void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit)
     const struct sl_server *primary = sl_sim_cluster_primary(cluster, unit->shard);
     const bool is_staged =
         cluster->oracle.tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
-    if (is_staged || primary == NULL || primary->replica->promoting ||
+    if (is_staged || primary == NULL || primary->replica->stage == SL_REPLICATION_PROMOTING ||
         unit->epoch_begun != cluster->oracle.epochs[owner]) {
         return;
     }

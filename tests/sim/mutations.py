@@ -310,8 +310,8 @@ REPLICA_MUTATIONS = [
      "group->backup != SL_MESSAGE_NO_BACKUP &&\n"
      "                   group->in_sync &&",
      "group->backup != SL_MESSAGE_NO_BACKUP &&"),
-    ("replicas: what ends while the image is made is not logged", "ps/replication/internal.h",
-     "server->replica->link >= SL_REPLICATION_SNAPSHOT;", "server->replica->link >= SL_REPLICATION_FOLLOWS;"),
+    ("replicas: what ends while the image is made is not logged", "ps/replication/replication.c",
+     "logs = link >= SL_REPLICATION_SNAPSHOT;", "logs = link >= SL_REPLICATION_FOLLOWS;"),
     ("replicas: the backup does not know which writes are done", "ps/replication/receiver.c",
      "        sl_server_session_wrote(session, head->request_id);\n", "        (void)session;\n"),
     ("replicas: an image has no sessions", "ps/replication/catch_up.c",
@@ -322,7 +322,7 @@ REPLICA_MUTATIONS = [
      "    replica->position -= resumed && replica->position > 0;\n"
      "    replica->received = replica->acked = replica->position;"),
     ("replicas: writes that have failed are not logged", "ps/replication/log.c",
-     "    if (!sl_replication_logs(request->server) || request->payload == NULL ||",
+     "    if (request->payload == NULL ||",
      "    if (request->list == NULL ||"),
     # One primary in an epoch, and none of an older one.
     ("replicas: epochs are not kept", "ps/coordinator/record.c",
@@ -346,26 +346,23 @@ REPLICA_MUTATIONS = [
     ("replicas: a backup not in sync is promoted", "ps/replication/replication.c",
      "    if (replica->is_broken || replica->is_loading) {", "    if (replica->is_loading) {"),
     ("replicas: an epoch during a promotion is that of a primary", "ps/replication/replication.c",
-     "    if (replica->promoting) {\n"
+     "    if (replica->stage == SL_REPLICATION_PROMOTING) {\n"
      "        return;",
-     "    if (replica->promoting && was_told == false) {\n"
+     "    if (replica->stage == SL_REPLICATION_PROMOTING && was_told == false) {\n"
      "        return;"),
-    ("replicas: a shard hands over by itself", "ps/replication/internal.h",
-     "(replica->switching_over ||\n"
-     "            (replica->may_switch_over &&",
-     "(replica->switching_over || (!replica->has_given_up &&"),
+    ("replicas: a shard hands over by itself", "ps/replication/replication.c",
+     "*switchover = may_switch_over && replica->link", "*switchover = !replica->has_given_up && replica->link"),
     # It goes on.
     ("replicas: a take-over gives nobody a lease", "ps/replication/replication.c",
      "    sl_server_sessions_await(server, TAKE_OVER_LEASES);\n", ""),
     ("replicas: losses are not logged", "ps/server/session.c",
-     "        sl_replication_log_client(server, &head);\n        return;", "        (void)head;\n        return;"),
+     "        if (server->role.logs) {\n            server->options.hooks->client_event(&unknown,", "        if (server->lease_ns == 0) {\n            server->options.hooks->client_event(&unknown,"),
     ("replicas: the end of unknown sessions is not heard of", "ps/replication/receiver.c",
      "        if (is_client(&head)) {\n            sl_server_session_unfollow(",
      "        if (sl_server_session_find(server, head.client_id) == NULL) {\n            return true;\n        }\n"
      "        if (is_client(&head)) {\n            sl_server_session_unfollow("),
-    ("replicas: tables are not logged", "ps/replication/log.c",
-     "    if (!sl_replication_logs(server)) {\n        return;\n    }\n    struct sl_replication_entry_head head = {\n        .kind = (uint8_t)kind,\n        .body_bytes",
-     "    if (!sl_replication_logs(server) || kind == SL_REPLICATION_ENTRY_TABLE) {\n        if (waits) {\n            sl_server_send(conn, answer);\n        }\n        return;\n    }\n    struct sl_replication_entry_head head = {\n        .kind = (uint8_t)kind,\n        .body_bytes"),
+    ("replicas: tables are not logged", "ps/server/control.c",
+     "    if (conn->server->role.logs) {", "    if (conn->server->role.logs && message->kind != SL_MESSAGE_TABLE_OPEN) {"),
     ("replicas: an attempt to connect outlives a take-over", "worker/shard_conn_connect.c",
      "        sl_session_reconnect(conn->session, why);\n",
      ""),

@@ -1,5 +1,6 @@
 /* A ps with backups: who has which, with the process's own code (ps/process/replica_groups.c). */
 #include "core/assert.h"
+#include "ps/replication/replication.h"
 #include "tests/sim/ps.h"
 
 static void answer(void *ctx, uint32_t core, int result)
@@ -39,7 +40,7 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
 void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *server)
 {
     if (ps->options.has_replica) {
-        server->has_replica = true;
+        server->hooks = &sl_replication_hooks;
         server->catch_up_budget = ps->options.snapshot_keys;
         server->replica_state_changed = sl_process_on_replica_state_changed;
         server->replica_failed = sl_process_on_replica_failed;

@@ -63,7 +63,7 @@ static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
     struct shard_request *request = &pair->stepped.request;
     const struct sl_replication *replica = pair->stepped.server->replica;
     uint64_t id = 10;
-    while (!replica->is_full) {
+    while (pair->stepped.server->role.log_room == SL_SERVER_LOG_HAS_ROOM) {
         assert_true(replica->block_count > 0);
         for (uint32_t i = 0; i < 16; i++) { /* together they take little time */
             stepped_push(&pair->peer, id++, ASP, 1);
@@ -91,14 +91,14 @@ SL_CASE_WITH(replica__an_snapshot_that_takes_too_long_is_given_up, pair_setup, p
     while (pair->stepped.server->replica->block_count < 2) {
         turns(pair, 1);
     }
-    pair->backup->replica->switching_over = true; /* as if it had long to do */
+    pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* as if it had long to do */
     const uint64_t id = fill_log(pair, 4U * 1000 * 1000);
     const uint32_t reply_count = pair->peer.reply_count;
     stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->peer.reply_count, reply_count);
     stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
     assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
-    pair->backup->replica->switching_over = false;
+    pair->backup->role.switchover = SL_SERVER_NO_SWITCHOVER;
     assert_int_equal(pair->in_sync_count, 1);
     assert_int_equal(pair->failed_count, 0);
     /* What it was sent it has by now: it begins anew in another epoch. */
@@ -117,7 +117,7 @@ SL_CASE_WITH(replica__who_waits_for_a_backup_that_is_behind_is_told_so, pair_set
     struct shard_request *request = &pair->stepped.request;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    pair->stepped.server->replica->is_full = true; /* until the next entry is over */
+    pair->stepped.server->role.log_room = SL_SERVER_LOG_FULL; /* until the next entry is over */
     shard_request_begin(request, 0);
     shard_request_push(request, SL_REQUEST_PUSH, ASP, pair->stepped.keys, 1,
                        pair->stepped.gradients, STEPPED_DIM);
@@ -136,7 +136,7 @@ SL_CASE_WITH(replica__a_backup_that_takes_an_entry_slowly_is_kept, pair_setup, p
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     turns(pair, 50);
-    pair->backup->replica->switching_over = true; /* as if it did not have it all */
+    pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* as if it did not have it all */
     stepped_push(&pair->peer, 1, ASP, 10);
     for (uint32_t i = 0; i < 8; i++) {
         sl_session_conn(primary->session)->taken_bytes += 100000;
@@ -146,7 +146,7 @@ SL_CASE_WITH(replica__a_backup_that_takes_an_entry_slowly_is_kept, pair_setup, p
     assert_int_equal(pair->peer.reply_count, 0);
     stepped_pass(&pair->stepped, 2 * STEPPED_LEASE); /* nothing more is taken */
     assert_int_equal(pair->failed_count, 1);
-    pair->backup->replica->switching_over = false;
+    pair->backup->role.switchover = SL_SERVER_NO_SWITCHOVER;
 }
 
 /* Messages that the backup has to carry out too, and does not: their sender is closed, before they
@@ -157,7 +157,7 @@ SL_CASE_WITH(replica__a_flood_of_messages_is_ended, pair_setup, pair_teardown)
     const struct sl_replication *replica = pair->stepped.server->replica;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    pair->backup->replica->switching_over = true; /* as if it had long to do */
+    pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* as if it had long to do */
     struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
     message.table_open.table_id = ASP;
     message.table_open.spec = pair->stepped.server->shard->tables[ASP]->spec;
@@ -170,7 +170,7 @@ SL_CASE_WITH(replica__a_flood_of_messages_is_ended, pair_setup, pair_teardown)
     assert_null(pair->peer.link);
     assert_true(replica->entry_count > 4096);
     assert_true(replica->entry_count < 16384);
-    pair->backup->replica->switching_over = false;
+    pair->backup->role.switchover = SL_SERVER_NO_SWITCHOVER;
     turns(pair, 20000);
     assert_int_equal(replica->entry_count, 0);
     assert_int_equal(pair->failed_count, 0);
@@ -202,7 +202,7 @@ SL_CASE_WITH(replica__loading_keeps_to_the_budget_of_a_turn, pair_setup, pair_te
     while (pair->stepped.server->replica->block_count == 0) {
         turns(pair, 1);
     }
-    pair->backup->replica->switching_over = true; /* it executes what this test runs */
+    pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* it executes what this test runs */
     turns(pair, 500);
     uint32_t calls = 0;
     for (uint64_t before = rows_of(pair->backup); before < all; calls++) {
@@ -215,5 +215,5 @@ SL_CASE_WITH(replica__loading_keeps_to_the_budget_of_a_turn, pair_setup, pair_te
         before += loaded;
         turns(pair, 50); /* the next blocks come */
     }
-    pair->backup->replica->switching_over = false;
+    pair->backup->role.switchover = SL_SERVER_NO_SWITCHOVER;
 }

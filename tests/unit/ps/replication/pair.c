@@ -42,7 +42,7 @@ int pair_setup(void **state)
     struct pair *pair = calloc(1, sizeof *pair);
     assert_non_null(pair);
     struct stepped *world = &pair->stepped;
-    world->options.has_replica = true;
+    world->options.hooks = &sl_replication_hooks;
     world->options.replica_state_changed = on_moved;
     world->options.replica_failed = on_failed;
     world->options.replica_ctx = pair;

@@ -19,7 +19,7 @@ void *__wrap_malloc(size_t bytes)
 /* The backup executes nothing while it is held. */
 static void hold(struct pair *pair, bool held)
 {
-    pair->backup->replica->switching_over = held;
+    pair->backup->role.switchover = held ? SL_SERVER_SWITCHED_OVER : SL_SERVER_NO_SWITCHOVER;
 }
 
 /* The entry of a request reaches the held backup. */
@@ -77,14 +77,14 @@ SL_CASE_WITH(replica__a_backup_that_fails_while_it_takes_over_never_serves, pair
     replace_primary(pair);
     hold(pair, false);
     tell(pair, pair->backup, 2, true, false);
-    assert_true(pair->backup->replica->promoting);
+    assert_int_equal(pair->backup->replica->stage, SL_REPLICATION_PROMOTING);
     turns(pair, 300);
     assert_true(pair->backup->replica->is_broken);
     assert_int_equal(pair->err, SL_ERR_CORRUPT); /* the process ends */
     shard->options.memory_bytes_max = 0;
     pair->peer.hello.shard = 1;
     assert_int_equal(stepped_again(&pair->peer)->kind, SL_MESSAGE_ERROR);
-    assert_false(sl_replication_serves(pair->backup));
+    assert_false(pair->backup->role.serves);
 }
 
 /* Likewise of one that has a part of its snapshot. */
@@ -107,7 +107,7 @@ SL_CASE_WITH(replica__a_backup_with_half_an_snapshot_never_serves, pair_setup, p
     tell(pair, pair->backup, 3, true, false);
     turns(pair, 300);
     assert_int_equal(pair->err, SL_ERR_CORRUPT);
-    assert_false(sl_replication_serves(pair->backup));
+    assert_false(pair->backup->role.serves);
 }
 
 static void tell_new_backup(struct pair *pair, uint64_t epoch)
@@ -136,7 +136,7 @@ SL_CASE_WITH(replica__a_loss_that_cannot_be_kept_ends_the_process, pair_setup, p
     until_it_waits(pair);
     replace_primary(pair);
     tell(pair, pair->backup, 2, true, false);
-    assert_true(pair->backup->replica->promoting);
+    assert_int_equal(pair->backup->replica->stage, SL_REPLICATION_PROMOTING);
     assert_int_equal(pair->err, 0);
     has_no_memory = true;
     sl_server_on_expired(pair->backup, &lost);
@@ -167,7 +167,7 @@ SL_CASE_WITH(replica__a_new_backup_during_a_promotion_gets_an_snapshot, pair_set
     sl_server_on_expired(pair->backup, &lost);
     tell(pair, pair->stepped.server, 3, false, false);
     tell_new_backup(pair, 3);
-    assert_true(pair->backup->replica->promoting);
+    assert_int_equal(pair->backup->replica->stage, SL_REPLICATION_PROMOTING);
     turns(pair, 100);
     assert_int_equal(pair->in_sync_count, 1); /* of the first epoch */
     hold(pair, false);

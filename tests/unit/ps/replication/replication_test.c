@@ -361,7 +361,7 @@ SL_CASE_WITH(replica__a_loss_while_the_backup_takes_over_is_not_forgotten, pair_
         turns(pair, 1);
     }
     tell(pair, pair->backup, 2, true, false);
-    assert_true(pair->backup->replica->promoting);
+    assert_int_equal(pair->backup->replica->stage, SL_REPLICATION_PROMOTING);
     lose_worker(pair->backup, 1, 9);
     turns(pair, 100);
     pair->peer.hello.shard = 1;
@@ -435,7 +435,7 @@ SL_CASE_WITH(replica__a_backup_that_says_nothing_is_given_up, pair_setup, pair_t
     struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    pair->backup->replica->switching_over = true; /* it does nothing more */
+    pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* it does nothing more */
     stepped_push(&pair->peer, 1, ASP, 10);
     stepped_pass(&pair->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->failed_count, 0);
@@ -455,7 +455,7 @@ SL_CASE_WITH(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up, pa
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     begin_later(pair);
     turns(pair, 1);
-    pair->backup->replica->switching_over = true;
+    pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER;
     stepped_push(&pair->peer, 1, ASP, 10);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     stepped_pass(&pair->stepped, 3 * STEPPED_LEASE);

@@ -14,7 +14,7 @@ static const struct sl_message *come_as_primary(struct pair *pair, uint32_t shar
                                                   .client_id = 4711,
                                                   .shard = shard,
                                                   .epoch = epoch,
-                                                  .state = pair->backup->replica->state};
+                                                  .state = pair->backup->role.state};
     return stepped_again(&pair->other);
 }
 
