@@ -331,7 +331,7 @@ static int ask(struct side *side, const struct sl_endpoint *server)
     sl_metric_init(&side->latency);
     int err = side->since_ns == NULL ? SL_ERR_NO_MEMORY : open_side(side, server->scheme);
     if (err == 0) {
-        err = sl_transport_connect(side->transport, server, &EVENTS, side, NULL, &conn);
+        err = sl_transport_connect(side->transport, server, 0, &EVENTS, side, NULL, &conn);
     }
     err = err != 0 ? err : run_side(side);
     return err != 0 || side->counted > 0 ? err : SL_ERR_CLOSED; /* the server has ended */

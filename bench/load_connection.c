@@ -172,8 +172,9 @@ static void connect_more(struct sl_bench_load *load)
     while (load->phase == SL_BENCH_LOAD_CONNECTING && load->begun_count < load->connection_count &&
            load->begun_count - load->welcomed_count < GREETING_MAX) {
         struct sl_bench_load_connection *connection = &load->connections[load->begun_count];
-        int err = sl_transport_connect(load->transport, &connection->shard->endpoint, &events, load,
-                                       connection, &connection->conn);
+        int err = sl_transport_connect(load->transport, &connection->shard->endpoint,
+                                       connection->shard->local, &events, load, connection,
+                                       &connection->conn);
         if (err != 0) {
             sl_bench_load_fail(load, err, "connection %u cannot be opened: %s", load->begun_count,
                                sl_err_name(err));

@@ -125,15 +125,15 @@ int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint
 }
 
 int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                         const struct sl_transport_events *events, void *ctx, void *user,
-                         struct sl_conn **out)
+                         uint32_t target, const struct sl_transport_events *events, void *ctx,
+                         void *user, struct sl_conn **out)
 {
     sl_reactor_assert_owner(transport->reactor);
     assert_events(events);
     sl_assert(events->connected != NULL);
     sl_assert(out != NULL);
     struct sl_conn *conn;
-    int err = transport->ops->connect(transport, endpoint, events, ctx, &conn);
+    int err = transport->ops->connect(transport, endpoint, target, events, ctx, &conn);
     if (err != 0) {
         return err;
     }

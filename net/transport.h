@@ -108,6 +108,9 @@ struct sl_transport_options {
      * has_rdma_gid_index the endpoint's address selects it. */
     bool has_rdma_gid_index;
     uint32_t rdma_gid_index;
+    /* RDMA only: the number of this transport among those of the process that listen on the same
+     * endpoint. A peer that connects names it (`target`). DPDK: the reactor's index instead. */
+    uint32_t number;
     /* DPDK only: the devices. Must outlive the transport's open. */
     const struct sl_dpdk_options *dpdk;
     /* The medium of a transport outside the operating system, such as a fault plan or a simulated
@@ -182,7 +185,8 @@ struct sl_transport_ops {
     int (*listen)(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                   const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
     int (*connect)(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                   const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+                   uint32_t target, const struct sl_transport_events *events, void *ctx,
+                   struct sl_conn **out);
     void (*disconnect)(struct sl_conn *conn);
     int (*migrate)(struct sl_conn *conn, struct sl_transport *to,
                    const struct sl_transport_events *events, void *ctx, void *user);
@@ -237,11 +241,13 @@ int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint
                         struct sl_endpoint *bound);
 
 /* Starts to connect; `connected` or `closed` follows. The endpoint's host must be numeric or
- * quickly resolvable: resolve names before. Errors: NO_MEMORY, NOT_FOUND, TOO_LARGE
- * (connections_max), IO. */
+ * quickly resolvable: resolve names before. `target` names the peer's transport that shall own the
+ * connection, by its number (sl_transport_options.number); without such a listener there, `closed`
+ * with REFUSED follows. Transports that support migrate ignore it. Errors: NO_MEMORY, NOT_FOUND,
+ * TOO_LARGE (connections_max), IO. */
 int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                         const struct sl_transport_events *events, void *ctx, void *user,
-                         struct sl_conn **out);
+                         uint32_t target, const struct sl_transport_events *events, void *ctx,
+                         void *user, struct sl_conn **out);
 
 /* Starts to close: sends the frames taken by send_burst, as long as the peer reads, for at most a
  * second; then `closed` with OK. Drops frames received meanwhile. Idempotent. */

@@ -95,8 +95,8 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
 {
     session->challenged = session->proved = false;
     session->is_given_up = false;
-    int err = sl_transport_connect(transport_in_use(session), numeric, &transport_events, NULL,
-                                   session, &session->conn);
+    int err = sl_transport_connect(transport_in_use(session), numeric, sl_session_target(session),
+                                   &transport_events, NULL, session, &session->conn);
     if (err != SL_OK) {
         session->conn = NULL;
         attempt_failed(session, last_error_name(session, err));

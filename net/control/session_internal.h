@@ -122,6 +122,14 @@ void sl_session_set_last_error(struct sl_session *session, const char *what);
  * and another attempt follows. */
 void sl_session_reject(struct sl_session *session, int err, const char *why);
 
+/* The peer's server that shall own the connection (sl_transport_connect). A process has one for
+ * each of its shards, and for each shard that it holds as a backup. */
+static inline uint32_t sl_session_target(const struct sl_session *session)
+{
+    const struct sl_message_hello *hello = &session->options.hello;
+    return hello->purpose == SL_MESSAGE_PURPOSE_CONTROL ? 0 : hello->shard;
+}
+
 /* Selects the preferred path or the endpoint. */
 void sl_session_take_path(struct sl_session *session, bool preferred);
 

@@ -203,8 +203,9 @@ static const struct sl_transport_events probe_events = {
 static void probe_at(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->probe_result = SL_SESSION_PROBE_FAILED; /* until on_connected */
-    int err = sl_transport_connect(session->options.preferred.transport, numeric, &probe_events,
-                                   NULL, session, &session->probe);
+    int err = sl_transport_connect(session->options.preferred.transport, numeric,
+                                   sl_session_target(session), &probe_events, NULL, session,
+                                   &session->probe);
     if (err != SL_OK) {
         session->probe = NULL;
         probe_failed(session);

@@ -137,8 +137,10 @@ void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn)
 }
 
 int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                    uint32_t target, const struct sl_transport_events *events, void *ctx,
+                    struct sl_conn **out)
 {
+    (void)target;
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     if (dpdk->stats.connections >= dpdk->connections_max) {
         return SL_ERR_TOO_LARGE;

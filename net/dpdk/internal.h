@@ -285,7 +285,8 @@ void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 /* connect.c, listen.c */
 
 int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+                    uint32_t target, const struct sl_transport_events *events, void *ctx,
+                    struct sl_conn **out);
 
 /* Handles RETRY, ACCEPT and REFUSE. conn: the connection with the header's id, or NULL. */
 void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,

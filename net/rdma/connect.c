@@ -87,8 +87,10 @@ void sl_rdma_connect_begin(struct sl_rdma_conn *conn)
 }
 
 int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                    uint32_t target, const struct sl_transport_events *events, void *ctx,
+                    struct sl_conn **out)
 {
+    (void)target;
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
     if (rdma->closing) {
         return SL_ERR_CLOSED;

@@ -253,7 +253,8 @@ int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *end
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
 void sl_rdma_listen_close(struct sl_rdma *rdma);
 int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+                    uint32_t target, const struct sl_transport_events *events, void *ctx,
+                    struct sl_conn **out);
 
 /* Resolves conn->endpoint, from conn->local unless that is AF_UNSPEC. RESOLVING, or MOVING
  * again. Ends the connection on an error. */

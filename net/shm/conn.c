@@ -133,8 +133,10 @@ struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side
 }
 
 int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                        uint32_t target, const struct sl_transport_events *events, void *ctx,
+                        struct sl_conn **out)
 {
+    (void)target;
     struct sl_shm *shm = (struct sl_shm *)transport;
     if (shm->closing) {
         return SL_ERR_CLOSED;

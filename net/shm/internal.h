@@ -272,7 +272,8 @@ struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side
                                        const struct sl_transport_events *events, void *ctx);
 
 int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+                        uint32_t target, const struct sl_transport_events *events, void *ctx,
+                        struct sl_conn **out);
 void sl_shm_conn_disconnect(struct sl_conn *base);
 int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user);

@@ -261,8 +261,10 @@ static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
 }
 
 int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                        uint32_t target, const struct sl_transport_events *events, void *ctx,
+                        struct sl_conn **out)
 {
+    (void)target;
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
     if (tcp->closing) {
         return SL_ERR_CLOSED;

@@ -290,7 +290,8 @@ struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
                                        const struct sl_transport_events *events, void *ctx);
 
 int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+                        uint32_t target, const struct sl_transport_events *events, void *ctx,
+                        struct sl_conn **out);
 void sl_tcp_conn_disconnect(struct sl_conn *base);
 int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user);

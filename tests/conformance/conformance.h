@@ -163,8 +163,10 @@ struct peer {
     atomic_int close_err;
 };
 
-/* Connects a new peer from the node; waits for nothing. */
+/* Connects a new peer from the node, to target 0 or another; waits for nothing. */
 struct peer *peer_connect(struct node *node, const struct sl_endpoint *endpoint);
+struct peer *peer_connect_to(struct node *node, const struct sl_endpoint *endpoint,
+                             uint32_t target);
 
 /* Makes and sends frames of these payload sizes. Owner reactor. */
 void peer_send(struct peer *peer, const uint32_t *sizes, uint32_t count);

@@ -403,6 +403,7 @@ const struct sl_transport_events peer_events = {
 
 struct connect_call {
     const struct sl_endpoint *endpoint;
+    uint32_t target;
     struct peer *peer;
 };
 
@@ -411,17 +412,22 @@ static void run_connect(struct node *node, void *ctx)
     struct connect_call *call = ctx;
     call->peer = peer_create(node);
     node->calling = true;
-    int err = sl_transport_connect(node->transport, call->endpoint, &peer_events, node, call->peer,
-                                   &call->peer->conn);
+    int err = sl_transport_connect(node->transport, call->endpoint, call->target, &peer_events,
+                                   node, call->peer, &call->peer->conn);
     node->calling = false;
     sl_assert(err == 0);
 }
 
-struct peer *peer_connect(struct node *node, const struct sl_endpoint *endpoint)
+struct peer *peer_connect_to(struct node *node, const struct sl_endpoint *endpoint, uint32_t target)
 {
-    struct connect_call call = {.endpoint = endpoint};
+    struct connect_call call = {.endpoint = endpoint, .target = target};
     node_run(node, run_connect, &call);
     return call.peer;
+}
+
+struct peer *peer_connect(struct node *node, const struct sl_endpoint *endpoint)
+{
+    return peer_connect_to(node, endpoint, 0);
 }
 
 struct send_call {

@@ -380,7 +380,7 @@ struct open_call {
 static void run_connect(struct node *node, void *ctx)
 {
     struct open_call *call = ctx;
-    sl_assert(sl_transport_connect(node->transport, call->endpoint, &asker_events, node,
+    sl_assert(sl_transport_connect(node->transport, call->endpoint, 0, &asker_events, node,
                                    call->asker, &call->asker->conn) == 0);
 }
 

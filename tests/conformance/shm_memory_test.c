@@ -99,7 +99,8 @@ static int start(void *ctx)
     struct sl_conn *conn;
     return side->serves
                ? sl_transport_listen(side->transport, &endpoint, &events, side, &side->bound)
-               : sl_transport_connect(side->transport, &sides[0].bound, &events, side, NULL, &conn);
+               : sl_transport_connect(side->transport, &sides[0].bound, 0, &events, side, NULL,
+                                      &conn);
 }
 
 static void stop(void *ctx)

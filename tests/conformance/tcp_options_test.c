@@ -83,8 +83,8 @@ static void run_connect(struct node *node, void *ctx)
 {
     struct connect_call *call = ctx;
     struct sl_conn *conn = NULL;
-    call->err = sl_transport_connect(node->transport, &call->endpoint, node->peers[0]->conn->events,
-                                     node, NULL, &conn);
+    call->err = sl_transport_connect(node->transport, &call->endpoint, 0,
+                                     node->peers[0]->conn->events, node, NULL, &conn);
     assert_null(conn);
 }
 

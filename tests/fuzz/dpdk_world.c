@@ -365,7 +365,7 @@ static struct dpdk_world_link *connect_to(struct dpdk_world_node *node, uint32_t
         return NULL;
     }
     struct dpdk_world_link *link = add_link(node, peer);
-    if (sl_transport_connect(node->transport, &endpoint, &events, node, link, &conn) == 0) {
+    if (sl_transport_connect(node->transport, &endpoint, 0, &events, node, link, &conn) == 0) {
         link->conn = conn;
     }
     return link;

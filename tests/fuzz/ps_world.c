@@ -213,8 +213,8 @@ bool fuzz_peer_connect(struct fuzz_world *world, struct fuzz_peer *peer)
             fuzz_world_turn(world);
         }
     }
-    if (peer->conn != NULL || sl_transport_connect(world->transport, &world->endpoint, &peer_events,
-                                                   world, peer, &peer->conn) != 0) {
+    if (peer->conn != NULL || sl_transport_connect(world->transport, &world->endpoint, 0,
+                                                   &peer_events, world, peer, &peer->conn) != 0) {
         return false;
     }
     for (uint32_t turns = 0;

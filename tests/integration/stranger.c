@@ -225,8 +225,8 @@ static void visit_again(struct stranger *stranger, struct visit *visit, uint64_t
                             .act = (enum act)draw(stranger, ACT_COUNT),
                             .until_ns = now_ns + draw(stranger, STAY_NS_MAX)};
     struct sl_conn *conn;
-    int err =
-        sl_transport_connect(stranger->transport, &stranger->to, &EVENTS, stranger, visit, &conn);
+    int err = sl_transport_connect(stranger->transport, &stranger->to, 0, &EVENTS, stranger, visit,
+                                   &conn);
     visit->conn = err == 0 ? conn : NULL;
     stranger->refused += err != 0 ? 1 : 0;
 }

@@ -371,12 +371,13 @@ static int listen_on(struct sl_transport *transport, const struct sl_endpoint *e
 }
 
 static int connect_to(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                      const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                      uint32_t target, const struct sl_transport_events *events, void *ctx,
+                      struct sl_conn **out)
 {
     uint32_t host;
     struct sl_sim_network *network = network_of(transport, &host);
     struct end *end = end_make(network, host, events, ctx);
-    int err = sl_dpdk_ops.connect(transport, endpoint, &watched, end, out);
+    int err = sl_dpdk_ops.connect(transport, endpoint, target, &watched, end, out);
     if (err != 0) {
         end_free(end);
         return err;

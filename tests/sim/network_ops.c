@@ -150,8 +150,10 @@ static int find_host(const struct sl_sim_network *network, const char *address, 
 }
 
 static int sim_connect(struct sl_transport *base, const struct sl_endpoint *endpoint,
-                       const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                       uint32_t target, const struct sl_transport_events *events, void *ctx,
+                       struct sl_conn **out)
 {
+    (void)target;
     struct sl_sim_transport *transport = transport_of(base);
     struct sl_sim_network *network = transport->host->network;
     uint32_t remote;

@@ -255,8 +255,10 @@ static int loop_listen(struct sl_transport *transport, const struct sl_endpoint 
 }
 
 static int loop_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                        uint32_t target, const struct sl_transport_events *events, void *ctx,
+                        struct sl_conn **out)
 {
+    (void)target;
     struct loop_conn *conn = conn_create(loop_of(transport), events, ctx);
     conn->target = *endpoint;
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);

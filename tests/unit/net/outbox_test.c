@@ -122,7 +122,7 @@ static void setup_over(struct fixture *fixture, const struct sl_transport_ops *o
     assert_int_equal(sl_transport_listen(fixture->pair.b.transport, &endpoint, &events, fixture,
                                          &fixture->bound),
                      SL_OK);
-    assert_int_equal(sl_transport_connect(fixture->pair.a.transport, &fixture->bound, &events,
+    assert_int_equal(sl_transport_connect(fixture->pair.a.transport, &fixture->bound, 0, &events,
                                           fixture, NULL, &fixture->conn),
                      SL_OK);
     assert_int_equal(sl_outbox_init(&fixture->outbox, MEMORY_BYTES, checksum), SL_OK);

@@ -16,6 +16,7 @@ struct fake {
     uint32_t polls, flushes, arms, releases, disconnects, closes;
     uint32_t taken;
     int connect_err;
+    uint32_t target; /* of the last connect */
     bool armed;
 };
 
@@ -70,9 +71,11 @@ static int fake_listen(struct sl_transport *transport, const struct sl_endpoint 
 }
 
 static int fake_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                        uint32_t target, const struct sl_transport_events *events, void *ctx,
+                        struct sl_conn **out)
 {
     (void)endpoint;
+    fake.target = target;
     if (fake.connect_err != 0) {
         return fake.connect_err;
     }
@@ -248,7 +251,7 @@ static struct sl_conn *connect_one(struct fixture *fixture)
     struct sl_endpoint endpoint = {.host = "peer", .port = 1};
     struct sl_conn *conn = NULL;
     assert_int_equal(
-        sl_transport_connect(fixture->transport, &endpoint, &events, fixture, &fake, &conn), 0);
+        sl_transport_connect(fixture->transport, &endpoint, 3, &events, fixture, &fake, &conn), 0);
     return conn;
 }
 
@@ -296,12 +299,13 @@ SL_CASE_WITH(transport_connect__sets_the_user, setup, teardown)
     struct fixture *fixture = *state;
     struct sl_conn *conn = connect_one(fixture);
     assert_ptr_equal(conn->user, &fake);
+    assert_int_equal(fake.target, 3);
     assert_ptr_equal(conn->ctx, fixture);
     fake.connect_err = SL_ERR_NOT_FOUND;
     struct sl_endpoint endpoint = {.host = "peer", .port = 1};
     struct sl_conn *none = NULL;
     assert_int_equal(
-        sl_transport_connect(fixture->transport, &endpoint, &events, fixture, NULL, &none),
+        sl_transport_connect(fixture->transport, &endpoint, 0, &events, fixture, NULL, &none),
         SL_ERR_NOT_FOUND);
     assert_null(none);
 }

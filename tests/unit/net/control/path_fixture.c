@@ -4,6 +4,7 @@ int path_end;
 bool path_is_silent;
 static const struct sl_transport_events *path_events;
 struct sl_endpoint path_target;
+uint32_t path_number;
 struct sl_conn *path_conn;
 
 static void closed_path(void *ctx, struct sl_conn *conn, int err)
@@ -13,14 +14,16 @@ static void closed_path(void *ctx, struct sl_conn *conn, int err)
 
 /* Once: the session's events are the same for every connection. */
 static int connect_path(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+                        uint32_t target, const struct sl_transport_events *events, void *ctx,
+                        struct sl_conn **out)
 {
     static struct sl_transport_events spy;
     path_events = events;
     spy = *events;
     spy.closed = closed_path;
     path_target = *endpoint;
-    int err = sl_loop_transport_ops.connect(transport, endpoint, &spy, ctx, out);
+    path_number = target;
+    int err = sl_loop_transport_ops.connect(transport, endpoint, target, &spy, ctx, out);
     path_conn = *out;
     return err;
 }

@@ -24,6 +24,7 @@ struct path_fixture {
 extern int path_end;
 extern bool path_is_silent;            /* what is connected to gives no answer */
 extern struct sl_endpoint path_target; /* of the last that was made */
+extern uint32_t path_number;           /* `target` of the same */
 extern struct sl_conn *path_conn;
 
 void path_setup(struct path_fixture *fixture);

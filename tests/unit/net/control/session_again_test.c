@@ -343,9 +343,9 @@ static void fill_outbox(struct session_fixture *fixture)
 {
     struct sl_endpoint nowhere = {.scheme = SL_ENDPOINT_TCP, .port = 9, .host = "127.0.0.1"};
     struct sl_conn *conn;
-    assert_int_equal(
-        sl_transport_connect(fixture->pair.a.transport, &nowhere, &drain_events, NULL, NULL, &conn),
-        SL_OK);
+    assert_int_equal(sl_transport_connect(fixture->pair.a.transport, &nowhere, 0, &drain_events,
+                                          NULL, NULL, &conn),
+                     SL_OK);
     sl_transport_disconnect(conn);
     for (uint32_t bytes = 1U << 17; bytes > 0; bytes /= 2) {
         while (sl_outbox_reserve(&fixture->outbox, bytes) != NULL) {

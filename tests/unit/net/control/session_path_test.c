@@ -35,6 +35,20 @@ SL_CASE(session_path__is_the_way_that_is_taken)
     path_teardown(&fixture);
 }
 
+SL_CASE(session_path__names_the_shard_when_connecting)
+{
+    struct path_fixture fixture;
+    path_setup(&fixture);
+    path_listen(&fixture);
+    path_greeted(&fixture, true);
+    assert_int_equal(path_number, 1);
+    sl_session_set_shard(fixture.base.session, 3);
+    session_fixture_lose(&fixture.base);
+    path_greeted(&fixture, true);
+    assert_int_equal(path_number, 3);
+    path_teardown(&fixture);
+}
+
 /* Whoever closes several transports under connections that have not ended closes one before the
  * other: that of the endpoint is gone when the near connection hears of its end. */
 SL_CASE(session_path__outlives_the_transport_of_its_endpoint)

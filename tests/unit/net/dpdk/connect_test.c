@@ -107,7 +107,7 @@ SL_CASE(connect__more_than_the_limit)
     struct link *first = hosts_pair(&hosts);
     const struct sl_endpoint *bound = &hosts.nodes[0].bound;
     struct sl_conn *conn;
-    assert_int_equal(sl_transport_connect(hosts.nodes[2].transport, bound, first->conn->events,
+    assert_int_equal(sl_transport_connect(hosts.nodes[2].transport, bound, 0, first->conn->events,
                                           &hosts.nodes[2], first, &conn),
                      SL_ERR_TOO_LARGE);
     struct link *second = node_connect(&hosts.nodes[1], bound->host, bound->port);

@@ -196,7 +196,7 @@ static void open_all(void)
     assert_int_equal(sl_transport_listen(receiver->transport, &endpoint, &events, NULL, &bound), 0);
     for (uint32_t i = 0; i < world.load.senders; i++) {
         struct sl_conn *conn;
-        assert_int_equal(sl_transport_connect(world.nodes[i].transport, &bound, &events,
+        assert_int_equal(sl_transport_connect(world.nodes[i].transport, &bound, 0, &events,
                                               &world.nodes[i], NULL, &conn),
                          0);
     }

@@ -361,7 +361,7 @@ struct link *node_connect(struct node *node, const char *address, uint16_t port)
     const struct sl_endpoint endpoint = endpoint_of(address, port);
     struct link *link = add_link(node, NULL);
     assert_int_equal(
-        sl_transport_connect(node->transport, &endpoint, &events, node, link, &link->conn), 0);
+        sl_transport_connect(node->transport, &endpoint, 0, &events, node, link, &link->conn), 0);
     return link;
 }
 

@@ -419,7 +419,8 @@ static void open_connection(void)
     assert_int_equal(
         sl_transport_listen(net.pair.a.transport, &endpoint, &events, &net.nodes[0], &bound), 0);
     assert_int_equal(
-        sl_transport_connect(net.pair.b.transport, &bound, &events, &net.nodes[1], NULL, &conn), 0);
+        sl_transport_connect(net.pair.b.transport, &bound, 0, &events, &net.nodes[1], NULL, &conn),
+        0);
 }
 
 static uint32_t frames_of_environment(uint32_t frames)

@@ -121,7 +121,7 @@ static void begin(struct world *world)
     assert_int_equal(
         sl_transport_listen(world->transports[0], &endpoint, &events, &world->accepter, &bound), 0);
     assert_int_equal(
-        sl_transport_connect(world->transports[0], &bound, &events, &world->client, NULL, &conn),
+        sl_transport_connect(world->transports[0], &bound, 0, &events, &world->client, NULL, &conn),
         0);
     turns_until(world, &world->client.opened);
     uint8_t head[SL_FRAME_HEADER_BYTES];

@@ -231,8 +231,8 @@ void stepped_connect(struct stepped_peer *peer)
     const struct sl_endpoint *endpoint = peer->path     ? &world->path_endpoint
                                          : peer->bypass ? &world->bypass_endpoint
                                                         : &world->endpoint;
-    assert_int_equal(sl_transport_connect(transport, endpoint, &events, world, link, &link->conn),
-                     0);
+    assert_int_equal(
+        sl_transport_connect(transport, endpoint, 0, &events, world, link, &link->conn), 0);
     until(peer, is_connected);
 }
 
