@@ -19,9 +19,8 @@ static void expect_closed(struct peer *peer, int err)
     assert_int_equal(peer->close_err, err);
 }
 
-static void disconnect__sends_what_was_taken(void **state)
+SL_CASE(disconnect__sends_what_was_taken)
 {
-    (void)state;
     struct world *world = world_open_unhurried(2, NULL); /* or a slow machine has it cut off */
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
@@ -68,21 +67,18 @@ static void disconnect_under_way(uint32_t who)
     world_close(world);
 }
 
-static void disconnect__mid_transfer_by_the_accepter(void **state)
+SL_CASE(disconnect__mid_transfer_by_the_accepter)
 {
-    (void)state;
     disconnect_under_way(0);
 }
 
-static void disconnect__mid_transfer_by_the_connecter(void **state)
+SL_CASE(disconnect__mid_transfer_by_the_connecter)
 {
-    (void)state;
     disconnect_under_way(1);
 }
 
-static void disconnect__by_both_at_once(void **state)
+SL_CASE(disconnect__by_both_at_once)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct policy leave = {.disconnect_at = 1};
     node_run(&world->nodes[0], set_policy, &leave);
@@ -97,9 +93,8 @@ static void disconnect__by_both_at_once(void **state)
 }
 
 /* From inside the upcall for one of many frames that arrived together: the rest is dropped. */
-static void disconnect__inside_received(void **state)
+SL_CASE(disconnect__inside_received)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct policy leave = {.disconnect_at = 20};
     node_run(&world->nodes[0], set_policy, &leave);
@@ -116,9 +111,8 @@ static void disconnect__inside_received(void **state)
     world_close(world);
 }
 
-static void disconnect__inside_accepted(void **state)
+SL_CASE(disconnect__inside_accepted)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct policy leave = {.disconnect_on_accept = true};
     node_run(&world->nodes[0], set_policy, &leave);
@@ -133,9 +127,8 @@ struct connect_and_leave {
     struct peer *peer;
 };
 
-static void disconnect__while_connecting(void **state)
+SL_CASE(disconnect__while_connecting)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     for (uint32_t i = 0; i < 20; i++) {
         struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
@@ -146,9 +139,8 @@ static void disconnect__while_connecting(void **state)
 }
 
 /* The peer reads nothing, so a part of what was taken can never be sent: it is given back. */
-static void closed__gives_back_what_was_not_sent(void **state)
+SL_CASE(closed__gives_back_what_was_not_sent)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct policy refuse = {.refuse_sink = true};
     node_run(&world->nodes[0], set_policy, &refuse);
@@ -166,9 +158,8 @@ static void closed__gives_back_what_was_not_sent(void **state)
     world_close(world);
 }
 
-static void connect__refused(void **state)
+SL_CASE(connect__refused)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct world *gone = world_open(1, NULL);
     struct sl_endpoint nobody = gone->nodes[0].bound;
@@ -196,9 +187,8 @@ static void run_listen(struct node *node, void *ctx)
     call->err = sl_transport_listen(node->transport, &call->endpoint, events, node, &call->bound);
 }
 
-static void listen__again_and_in_use(void **state)
+SL_CASE(listen__again_and_in_use)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     struct peer *first = peer_connect(&world->nodes[1], &server->bound);
@@ -216,9 +206,8 @@ static void listen__again_and_in_use(void **state)
     world_close(world);
 }
 
-static void listen__turns_away_more_than_the_limit(void **state)
+SL_CASE(listen__turns_away_more_than_the_limit)
 {
-    (void)state;
     struct sl_transport_options options = {.connections_max = 2};
     struct world *world = world_open(2, &options);
     struct world *others = world_open(2, NULL);
@@ -280,23 +269,20 @@ static void close_in_flight(uint32_t first)
     world_close(world);
 }
 
-static void transport_close__on_the_accepting_side(void **state)
+SL_CASE(transport_close__on_the_accepting_side)
 {
-    (void)state;
     close_in_flight(0);
 }
 
-static void transport_close__on_the_connecting_side(void **state)
+SL_CASE(transport_close__on_the_connecting_side)
 {
-    (void)state;
     close_in_flight(1);
 }
 
 /* A peer that closes only when it has read our end must be told of it: it would wait for us, and we
  * for it. No time passes, so that no timer helps. */
-static void disconnect__says_that_nothing_follows(void **state)
+SL_CASE(disconnect__says_that_nothing_follows)
 {
-    (void)state;
     struct raw raw = raw_open(world_open_in_amber(2, NULL));
     node_set_policy(&raw.world->nodes[0], (struct policy){.echo = true, .disconnect_at = 1});
     uint8_t frame[FRAME_BYTES(40)], answer[FRAME_BYTES(40)], byte;
@@ -312,9 +298,8 @@ static void disconnect__says_that_nothing_follows(void **state)
 }
 
 /* How long a disconnect may take is measured by connection, not by the memory that it lies in. */
-static void disconnect__its_timer_ends_with_it(void **state)
+SL_CASE(disconnect__its_timer_ends_with_it)
 {
-    (void)state;
     struct world *world = world_open_in_amber(2, NULL);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     struct peer *clients[5];
@@ -335,22 +320,4 @@ static void disconnect__its_timer_ends_with_it(void **state)
     world_close(world);
 }
 
-const struct CMUnitTest conformance_close_cases[] = {
-    cmocka_unit_test(disconnect__sends_what_was_taken),
-    cmocka_unit_test(disconnect__mid_transfer_by_the_accepter),
-    cmocka_unit_test(disconnect__mid_transfer_by_the_connecter),
-    cmocka_unit_test(disconnect__by_both_at_once),
-    cmocka_unit_test(disconnect__inside_received),
-    cmocka_unit_test(disconnect__inside_accepted),
-    cmocka_unit_test(disconnect__while_connecting),
-    cmocka_unit_test(disconnect__says_that_nothing_follows),
-    cmocka_unit_test(disconnect__its_timer_ends_with_it),
-    cmocka_unit_test(closed__gives_back_what_was_not_sent),
-    cmocka_unit_test(connect__refused),
-    cmocka_unit_test(listen__again_and_in_use),
-    cmocka_unit_test(listen__turns_away_more_than_the_limit),
-    cmocka_unit_test(transport_close__on_the_accepting_side),
-    cmocka_unit_test(transport_close__on_the_connecting_side),
-};
-const size_t conformance_close_count =
-    sizeof conformance_close_cases / sizeof conformance_close_cases[0];
+const char conformance_close_cases;

@@ -45,18 +45,16 @@ static void hand_over_under_traffic(const struct sl_transport_options *options)
     world_close(world);
 }
 
-static void hand_over__under_traffic(void **state)
+SL_CASE(hand_over__under_traffic)
 {
-    (void)state;
     if (!hands_over()) {
         skip();
     }
     hand_over_under_traffic(NULL);
 }
 
-static void hand_over__with_tiny_buffers(void **state)
+SL_CASE(hand_over__with_tiny_buffers)
 {
-    (void)state;
     if (!hands_over()) {
         skip();
     }
@@ -65,9 +63,8 @@ static void hand_over__with_tiny_buffers(void **state)
 }
 
 /* The first frame is long, so that the receive in flight is into the sink's memory. */
-static void hand_over__after_a_long_frame(void **state)
+SL_CASE(hand_over__after_a_long_frame)
 {
-    (void)state;
     if (!hands_over()) {
         skip();
     }
@@ -80,9 +77,8 @@ static void hand_over__after_a_long_frame(void **state)
 }
 
 /* Whoever owned it may have told the kernel how much of the long frame he waits for. */
-static void hand_over__between_a_long_frame_and_a_short_one(void **state)
+SL_CASE(hand_over__between_a_long_frame_and_a_short_one)
 {
-    (void)state;
     if (!hands_over()) {
         skip();
     }
@@ -97,9 +93,8 @@ static void hand_over__between_a_long_frame_and_a_short_one(void **state)
     world_close(world);
 }
 
-static void hand_over__then_either_side_disconnects(void **state)
+SL_CASE(hand_over__then_either_side_disconnects)
 {
-    (void)state;
     if (!hands_over()) {
         skip();
     }
@@ -121,9 +116,8 @@ static void hand_over__then_either_side_disconnects(void **state)
 }
 
 /* To the very reactor that it is on: a shard may well be owned by who accepts. */
-static void hand_over__to_the_same_reactor(void **state)
+SL_CASE(hand_over__to_the_same_reactor)
 {
-    (void)state;
     if (!hands_over()) {
         skip();
     }
@@ -143,9 +137,8 @@ static void hand_over__to_the_same_reactor(void **state)
 }
 
 /* The peer is gone before the connection has arrived. */
-static void hand_over__of_a_connection_that_ends(void **state)
+SL_CASE(hand_over__of_a_connection_that_ends)
 {
-    (void)state;
     if (!hands_over()) {
         skip();
     }
@@ -166,9 +159,8 @@ static void hand_over__of_a_connection_that_ends(void **state)
 
 /* A reactor that never accepts must not keep memory for every connection that it was ever given:
  * the first ones' serves the later ones. */
-static void hand_over__reuses_the_memory_of_those_that_ended(void **state)
+SL_CASE(hand_over__reuses_the_memory_of_those_that_ended)
 {
-    (void)state;
     enum { TIMES = 8 };
     if (!hands_over()) {
         skip();
@@ -195,15 +187,4 @@ static void hand_over__reuses_the_memory_of_those_that_ended(void **state)
     world_close(world);
 }
 
-const struct CMUnitTest conformance_hand_over_cases[] = {
-    cmocka_unit_test(hand_over__under_traffic),
-    cmocka_unit_test(hand_over__with_tiny_buffers),
-    cmocka_unit_test(hand_over__after_a_long_frame),
-    cmocka_unit_test(hand_over__between_a_long_frame_and_a_short_one),
-    cmocka_unit_test(hand_over__then_either_side_disconnects),
-    cmocka_unit_test(hand_over__to_the_same_reactor),
-    cmocka_unit_test(hand_over__of_a_connection_that_ends),
-    cmocka_unit_test(hand_over__reuses_the_memory_of_those_that_ended),
-};
-const size_t conformance_hand_over_count =
-    sizeof conformance_hand_over_cases / sizeof conformance_hand_over_cases[0];
+const char conformance_hand_over_cases;

@@ -30,34 +30,30 @@ static void expect_refused(const uint8_t *bad, size_t bytes, int err)
     raw_close(&raw);
 }
 
-static void header__not_ours(void **state)
+SL_CASE(header__not_ours)
 {
-    (void)state;
     static const char http[] = "GET /index.html HTTP/1.1\r\nHost: example.org\r\n\r\n";
     expect_refused((const uint8_t *)http, sizeof http - 1, SL_ERR_PROTOCOL);
 }
 
-static void header__random_bytes(void **state)
+SL_CASE(header__random_bytes)
 {
-    (void)state;
     uint8_t bytes[4096];
     memcpy(bytes, content_of(1, sizeof bytes), sizeof bytes);
     bytes[4] = 0; /* by no chance our magic */
     expect_refused(bytes, sizeof bytes, SL_ERR_PROTOCOL);
 }
 
-static void header__unknown_type(void **state)
+SL_CASE(header__unknown_type)
 {
-    (void)state;
     uint8_t frame[FRAME_BYTES(8)];
     raw_make_frame(frame, 2, 8);
     frame[offsetof(struct sl_frame, type)] = 99;
     expect_refused(frame, sizeof frame, SL_ERR_PROTOCOL);
 }
 
-static void header__payload_over_the_limit(void **state)
+SL_CASE(header__payload_over_the_limit)
 {
-    (void)state;
     uint8_t frame[FRAME_BYTES(8)];
     raw_make_frame(frame, 2, 8);
     uint32_t bytes = SL_LIMIT_FRAME_PAYLOAD_BYTES + 1;
@@ -65,9 +61,8 @@ static void header__payload_over_the_limit(void **state)
     expect_refused(frame, sizeof frame, SL_ERR_TOO_LARGE);
 }
 
-static void header__other_version_and_long(void **state)
+SL_CASE(header__other_version_and_long)
 {
-    (void)state;
     uint8_t frame[FRAME_BYTES(8)];
     raw_make_frame(frame, 2, 8);
     uint32_t bytes = SL_LIMIT_INLINE_PAYLOAD_BYTES + 1;
@@ -77,9 +72,8 @@ static void header__other_version_and_long(void **state)
 }
 
 /* A short frame of another version reaches the upper layer, which alone can answer in words. */
-static void header__other_version_is_delivered(void **state)
+SL_CASE(header__other_version_is_delivered)
 {
-    (void)state;
     struct raw raw = raw_open(world_open(2, NULL));
     uint8_t frame[FRAME_BYTES(24)], answer[FRAME_BYTES(24)];
     raw_make_frame(frame, 1, 24);
@@ -91,9 +85,8 @@ static void header__other_version_is_delivered(void **state)
 }
 
 /* The end comes in the middle of a header, of a short payload, of a long one. */
-static void stream__ends_inside_a_frame(void **state)
+SL_CASE(stream__ends_inside_a_frame)
 {
-    (void)state;
     static const uint32_t payloads[] = {24, 3000, 100000};
     static const uint32_t cuts[] = {10, FRAME_BYTES(1000), FRAME_BYTES(70000)};
     for (size_t i = 0; i < 3; i++) {
@@ -112,9 +105,8 @@ static void stream__ends_inside_a_frame(void **state)
 }
 
 /* A reset, with frames of ours on their way. */
-static void stream__is_reset(void **state)
+SL_CASE(stream__is_reset)
 {
-    (void)state;
     struct raw raw = raw_open(world_open(2, NULL));
     uint32_t sizes[] = {4000000, 4000000, 64};
     peer_send_from_test(raw.accepted, sizes, 3);
@@ -128,9 +120,8 @@ static void stream__is_reset(void **state)
 }
 
 /* Byte by byte, so that every boundary falls between two receives. */
-static void stream__trickles(void **state)
+SL_CASE(stream__trickles)
 {
-    (void)state;
     struct raw raw = raw_open(world_open(2, NULL));
     uint8_t frames[2 * FRAME_BYTES(40)], answer[FRAME_BYTES(40)];
     raw_make_frame(frames, 1, 40);
@@ -150,9 +141,8 @@ static void stream__trickles(void **state)
 
 /* Who does not read fills the transport's queue, and no more: what the transport holds is bounded.
  * Once he reads, everything is there. */
-static void stream__slow_reader(void **state)
+SL_CASE(stream__slow_reader)
 {
-    (void)state;
     enum { FRAMES = 4000, PAYLOAD = 16000 };
     struct raw raw = raw_open(world_open(2, NULL));
     static uint32_t sizes[FRAMES];
@@ -174,9 +164,8 @@ static void stream__slow_reader(void **state)
 }
 
 /* What a peer sent before it closed in anger is read, although we cannot send to it any more. */
-static void stream__last_words_are_read(void **state)
+SL_CASE(stream__last_words_are_read)
 {
-    (void)state;
     struct raw raw = raw_open(world_open(2, NULL));
     uint8_t frame[FRAME_BYTES(40)];
     raw_make_frame(frame, 1, 40);
@@ -188,17 +177,4 @@ static void stream__last_words_are_read(void **state)
     raw_close(&raw);
 }
 
-const struct CMUnitTest conformance_raw_cases[] = {
-    cmocka_unit_test(header__not_ours),
-    cmocka_unit_test(header__random_bytes),
-    cmocka_unit_test(header__unknown_type),
-    cmocka_unit_test(header__payload_over_the_limit),
-    cmocka_unit_test(header__other_version_and_long),
-    cmocka_unit_test(header__other_version_is_delivered),
-    cmocka_unit_test(stream__ends_inside_a_frame),
-    cmocka_unit_test(stream__is_reset),
-    cmocka_unit_test(stream__trickles),
-    cmocka_unit_test(stream__slow_reader),
-    cmocka_unit_test(stream__last_words_are_read),
-};
-const size_t conformance_raw_count = sizeof conformance_raw_cases / sizeof conformance_raw_cases[0];
+const char conformance_raw_cases;

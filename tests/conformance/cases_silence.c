@@ -43,40 +43,34 @@ static void fall_silent_in_a_frame(uint32_t payload_bytes, uint32_t cut)
     raw_close(&raw);
 }
 
-static void silence__in_a_header(void **state)
+SL_CASE(silence__in_a_header)
 {
-    (void)state;
     fall_silent_in_a_frame(100, 10);
 }
 
-static void silence__after_a_header(void **state)
+SL_CASE(silence__after_a_header)
 {
-    (void)state;
     fall_silent_in_a_frame(100, SL_FRAME_HEADER_BYTES);
 }
 
-static void silence__in_a_short_payload(void **state)
+SL_CASE(silence__in_a_short_payload)
 {
-    (void)state;
     fall_silent_in_a_frame(9000, FRAME_BYTES(5000));
 }
 
-static void silence__on_the_way_into_a_sink(void **state)
+SL_CASE(silence__on_the_way_into_a_sink)
 {
-    (void)state;
     fall_silent_in_a_frame(LONG_BYTES, FRAME_BYTES(LONG_BYTES / 2));
 }
 
-static void silence__just_before_the_end(void **state)
+SL_CASE(silence__just_before_the_end)
 {
-    (void)state;
     fall_silent_in_a_frame(LONG_BYTES, FRAME_BYTES(LONG_BYTES - 1));
 }
 
 /* Many fall silent and are closed; their memory serves those that come after them. */
-static void silence__gives_the_memory_back(void **state)
+SL_CASE(silence__gives_the_memory_back)
 {
-    (void)state;
     enum { CONNECTIONS = 12 };
     struct sl_transport_options options = {
         .peer_timeout_ms = TIMEOUT_MS, .buffer_count = 8, .buffer_bytes = 4096};
@@ -119,9 +113,8 @@ static void wait_for_bytes(struct node *node, uint64_t bytes)
 }
 
 /* A little now and then is slow, but no silence. */
-static void slow__is_not_silent(void **state)
+SL_CASE(slow__is_not_silent)
 {
-    (void)state;
     struct raw raw = raw_open(world_open_in_amber(2, &patient));
     uint8_t frame[FRAME_BYTES(40)], answer[FRAME_BYTES(40)];
     raw_make_frame(frame, 1, 40);
@@ -138,9 +131,8 @@ static void slow__is_not_silent(void **state)
 }
 
 /* We were stopped, and looked at nobody: what the peer sent in the meantime has yet to be seen. */
-static void stopped__is_not_the_peers_silence(void **state)
+SL_CASE(stopped__is_not_the_peers_silence)
 {
-    (void)state;
     struct raw raw = raw_open(world_open_in_amber(2, &patient));
     uint8_t *frame = malloc(FRAME_BYTES(LONG_BYTES)), *answer = malloc(FRAME_BYTES(LONG_BYTES));
     raw_make_frame(frame, 1, LONG_BYTES);
@@ -158,9 +150,8 @@ static void stopped__is_not_the_peers_silence(void **state)
 }
 
 /* It is we who have no memory, for as long as it takes. */
-static void sink__refused_is_not_the_peers_silence(void **state)
+SL_CASE(sink__refused_is_not_the_peers_silence)
 {
-    (void)state;
     struct world *world = world_open_in_amber(2, &patient);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
@@ -178,9 +169,8 @@ static void sink__refused_is_not_the_peers_silence(void **state)
     world_close(world);
 }
 
-static void idle__is_not_silence(void **state)
+SL_CASE(idle__is_not_silence)
 {
-    (void)state;
     struct world *world = world_open_in_amber(2, &patient);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
@@ -198,17 +188,4 @@ static void idle__is_not_silence(void **state)
     world_close(world);
 }
 
-const struct CMUnitTest conformance_silence_cases[] = {
-    cmocka_unit_test(silence__in_a_header),
-    cmocka_unit_test(silence__after_a_header),
-    cmocka_unit_test(silence__in_a_short_payload),
-    cmocka_unit_test(silence__on_the_way_into_a_sink),
-    cmocka_unit_test(silence__just_before_the_end),
-    cmocka_unit_test(silence__gives_the_memory_back),
-    cmocka_unit_test(slow__is_not_silent),
-    cmocka_unit_test(stopped__is_not_the_peers_silence),
-    cmocka_unit_test(sink__refused_is_not_the_peers_silence),
-    cmocka_unit_test(idle__is_not_silence),
-};
-const size_t conformance_silence_count =
-    sizeof conformance_silence_cases / sizeof conformance_silence_cases[0];
+const char conformance_silence_cases;

@@ -42,9 +42,8 @@ static void echo_and_wait(struct world *world, const uint32_t *sizes, uint32_t c
     assert_int_equal(peer->taken, count);
 }
 
-static void echo__every_small_size(void **state)
+SL_CASE(echo__every_small_size)
 {
-    (void)state;
     struct world *world = open_echo(NULL);
     uint32_t sizes[200];
     for (uint32_t i = 0; i < 200; i++) {
@@ -54,9 +53,8 @@ static void echo__every_small_size(void **state)
     world_close(world);
 }
 
-static void echo__sizes_up_to_64_kib(void **state)
+SL_CASE(echo__sizes_up_to_64_kib)
 {
-    (void)state;
     struct world *world = open_echo(NULL);
     uint32_t sizes[160], count = 0;
     for (uint32_t bytes = 0; bytes <= 64U << 10; bytes += 509) {
@@ -76,9 +74,8 @@ static void echo__sizes_up_to_64_kib(void **state)
 }
 
 /* Receive buffers so small that nearly every frame lies across several. */
-static void echo__tiny_buffers(void **state)
+SL_CASE(echo__tiny_buffers)
 {
-    (void)state;
     struct sl_transport_options options = {.buffer_count = 8, .buffer_bytes = 192};
     struct world *world = open_echo(&options);
     uint32_t sizes[64];
@@ -100,9 +97,8 @@ static void fill_random(uint64_t *seed, uint32_t *sizes, uint32_t count)
     sizes[count - 1] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
 }
 
-static void transfer__random_sizes_both_directions(void **state)
+SL_CASE(transfer__random_sizes_both_directions)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     struct peer *server = node_peer(&world->nodes[0], 0);
@@ -117,9 +113,8 @@ static void transfer__random_sizes_both_directions(void **state)
     world_close(world);
 }
 
-static void echo__many_connections(void **state)
+SL_CASE(echo__many_connections)
 {
-    (void)state;
     struct world *world = open_echo(NULL);
     struct peer *peers[MANY_CONNECTIONS];
     uint32_t sizes[] = {0, 8, 64, 1000, 5000};
@@ -137,9 +132,8 @@ static void echo__many_connections(void **state)
 
 /* The connection whose frame nobody has memory for waits; another one does not; and the reactor
  * sleeps meanwhile, if it may. */
-static void sink__refused_then_given(void **state)
+SL_CASE(sink__refused_then_given)
 {
-    (void)state;
     struct world *world = open_echo(NULL);
     struct node *server = &world->nodes[0];
     bool refuse = true;
@@ -169,9 +163,8 @@ static void sink__refused_then_given(void **state)
 }
 
 /* Many connections wait for memory, with more received than there are buffers. */
-static void sink__refused_on_many_connections(void **state)
+SL_CASE(sink__refused_on_many_connections)
 {
-    (void)state;
     struct sl_transport_options options = {.buffer_count = 8, .buffer_bytes = 4096};
     struct world *world = open_echo(&options);
     bool refuse = true;
@@ -194,9 +187,8 @@ static void sink__refused_on_many_connections(void **state)
 
 /* More connections wait for memory than there are receive buffers. A connection that came before
  * them, and one that comes after them, are served meanwhile. */
-static void sink__refused_to_many_leaves_short_frames_alone(void **state)
+SL_CASE(sink__refused_to_many_leaves_short_frames_alone)
 {
-    (void)state;
     enum { BUFFERS = 32, CONNECTIONS = 48, FEW = 12 };
     /* Over packets only what has a place to wait is known: half of what the device lends. */
     const bool is_packets = conformance_target->is_lossy || conformance_target->medium_open != NULL;
@@ -234,9 +226,8 @@ static void sink__refused_to_many_leaves_short_frames_alone(void **state)
 
 /* A receiver that takes nothing: the sender's queue fills, and stays within its limit; then all
  * goes on where it stopped. */
-static void send_burst__short_then_writable(void **state)
+SL_CASE(send_burst__short_then_writable)
 {
-    (void)state;
     enum { FRAMES = 2500 };
     static uint32_t sizes[FRAMES];
     const uint32_t frames = many(FRAMES, FRAMES / 2);
@@ -268,9 +259,8 @@ static void release_strided(struct node *node, void *ctx)
     }
 }
 
-static void release__late_and_out_of_order(void **state)
+SL_CASE(release__late_and_out_of_order)
 {
-    (void)state;
     struct world *world = open_echo(NULL);
     struct node *server = &world->nodes[0];
     bool hold = true;
@@ -289,9 +279,8 @@ static void release__late_and_out_of_order(void **state)
 }
 
 /* All buffers are held by messages: everybody waits, nothing is lost, nobody spins. */
-static void release__after_all_buffers_were_held(void **state)
+SL_CASE(release__after_all_buffers_were_held)
 {
-    (void)state;
     struct sl_transport_options options = {.buffer_count = HOLD_BUFFERS,
                                            .buffer_bytes = HOLD_BUFFER_BYTES};
     struct world *world = open_echo(&options);
@@ -374,9 +363,8 @@ static void remove_releaser(struct node *node, void *ctx)
 }
 
 /* Those that wait for a buffer are served though nothing else would wake the reactor. */
-static void release__as_the_last_thing_in_a_turn(void **state)
+SL_CASE(release__as_the_last_thing_in_a_turn)
 {
-    (void)state;
     /* A timeout so long that no sweep wakes the reactor either. */
     struct sl_transport_options options = {.buffer_count = HOLD_BUFFERS,
                                            .buffer_bytes = HOLD_BUFFER_BYTES,
@@ -409,9 +397,8 @@ static void release__as_the_last_thing_in_a_turn(void **state)
 }
 
 /* A message may be read, and be released, after its connection's end. */
-static void release__after_closed(void **state)
+SL_CASE(release__after_closed)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     bool hold = true;
@@ -432,9 +419,8 @@ static void release__after_closed(void **state)
 }
 
 /* Nothing but the transport's own wake-ups makes these go round: the test only looks. */
-static void wake__from_sleep(void **state)
+SL_CASE(wake__from_sleep)
 {
-    (void)state;
     struct world *world = open_echo(NULL);
     struct peer *peer = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     uint32_t sizes[] = {64};
@@ -456,9 +442,8 @@ static void read_stats(struct node *node, void *ctx)
     sl_transport_get_stats(node->transport, ctx);
 }
 
-static void stats__count_what_travelled(void **state)
+SL_CASE(stats__count_what_travelled)
 {
-    (void)state;
     struct world *world = open_echo(NULL);
     uint32_t sizes[] = {0, 100, 30000};
     echo_and_wait(world, sizes, 3);
@@ -475,22 +460,4 @@ static void stats__count_what_travelled(void **state)
     world_close(world);
 }
 
-const struct CMUnitTest conformance_transfer_cases[] = {
-    cmocka_unit_test(echo__every_small_size),
-    cmocka_unit_test(echo__sizes_up_to_64_kib),
-    cmocka_unit_test(echo__tiny_buffers),
-    cmocka_unit_test(transfer__random_sizes_both_directions),
-    cmocka_unit_test(echo__many_connections),
-    cmocka_unit_test(sink__refused_then_given),
-    cmocka_unit_test(sink__refused_on_many_connections),
-    cmocka_unit_test(sink__refused_to_many_leaves_short_frames_alone),
-    cmocka_unit_test(send_burst__short_then_writable),
-    cmocka_unit_test(release__late_and_out_of_order),
-    cmocka_unit_test(release__after_all_buffers_were_held),
-    cmocka_unit_test(release__as_the_last_thing_in_a_turn),
-    cmocka_unit_test(release__after_closed),
-    cmocka_unit_test(wake__from_sleep),
-    cmocka_unit_test(stats__count_what_travelled),
-};
-const size_t conformance_transfer_count =
-    sizeof conformance_transfer_cases / sizeof conformance_transfer_cases[0];
+const char conformance_transfer_cases;

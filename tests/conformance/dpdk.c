@@ -73,7 +73,6 @@ int dpdk_run(const struct dpdk_target *target)
         (void)sl_log_parse_level(wanted, &least);
     }
     sl_log_setup(least, target->name);
-    cmocka_set_test_filter(getenv("CONFORMANCE_CASE"));
     has_faults = dpdk_faults_read(target->faults, &faults);
     struct conformance_target conformance = {
         .name = target->name,

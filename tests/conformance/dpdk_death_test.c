@@ -71,9 +71,8 @@ static void serve(struct peer *bystander)
 }
 
 /* Those that come later have the addresses of those that died, which may be missed or not yet. */
-static void survivor__keeps_everything(void **state)
+SL_CASE(survivor__keeps_everything)
 {
-    (void)state;
     struct peer *bystander;
     struct world *world = open_with_bystander(&bystander);
     struct node *server = &world->nodes[0];
@@ -102,9 +101,8 @@ static void survivor__keeps_everything(void **state)
     world_close(world);
 }
 
-static void stopped__is_given_up(void **state)
+SL_CASE(stopped__is_given_up)
 {
-    (void)state;
     struct peer *bystander;
     struct world *world = open_with_bystander(&bystander);
     const pid_t pid = nursery_bear(&(struct order){.endpoint = world->nodes[0].bound, .seed = 7});
@@ -124,9 +122,8 @@ static void stopped__is_given_up(void **state)
 /* ---- The cable --------------------------------------------------------------------------------
  */
 
-static void link__back_in_time(void **state)
+SL_CASE(link__back_in_time)
 {
-    (void)state;
     struct peer *peer;
     const uint32_t sizes[] = {100, 200000, 100};
     struct world *world = open_with_bystander(&peer);
@@ -165,9 +162,8 @@ static void log_end(FILE *file, int kept, const char *expected)
     }
 }
 
-static void link__down_ends_by_the_timeout(void **state)
+SL_CASE(link__down_ends_by_the_timeout)
 {
-    (void)state;
     FILE *lines;
     struct peer *peer;
     const uint32_t size = 1000;
@@ -210,14 +206,8 @@ int main(void)
     }
     int failed = SKIPPED;
     if (dpdk_real_open(&real, &target)) {
-        static const struct CMUnitTest tests[] = {
-            cmocka_unit_test(survivor__keeps_everything),
-            cmocka_unit_test(stopped__is_given_up),
-            cmocka_unit_test(link__back_in_time),
-            cmocka_unit_test(link__down_ends_by_the_timeout),
-        };
         conformance_target = &target;
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
+        failed = sl_unit_run("dpdk death", __FILE__);
     }
     nursery_close();
     return failed;

@@ -74,7 +74,6 @@ bool dpdk_real_open(const struct dpdk_real_target *target, struct conformance_ta
         fprintf(stderr, "skipped: %s\n", why);
         return false;
     }
-    cmocka_set_test_filter(getenv("CONFORMANCE_CASE"));
     has_faults = dpdk_faults_read(NULL, &faults);
     *out = (struct conformance_target){
         .name = target->name,

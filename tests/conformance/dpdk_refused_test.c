@@ -78,24 +78,21 @@ static void skip_without_network(void)
     }
 }
 
-static void name__unknown(void **state)
+SL_CASE(name__unknown)
 {
-    (void)state;
     const struct sl_dpdk_device device = {.name = "net_memif7", .address = "10.0.0.1"};
     expect(&device, 0, SL_ERR_NOT_FOUND, "there is no device net_memif7");
 }
 
-static void address__bad(void **state)
+SL_CASE(address__bad)
 {
-    (void)state;
     const struct sl_dpdk_device device = {
         .name = "net_null0", .arguments = "no-rx=1", .address = "10.0.0.1/99"};
     expect(&device, 0, SL_ERR_INVALID, "its address is 10.0.0.1/99");
 }
 
-static void eal_arguments__bad(void **state)
+SL_CASE(eal_arguments__bad)
 {
-    (void)state;
     const struct sl_dpdk_device device = {
         .name = "net_null0", .arguments = "no-rx=1", .address = "10.0.0.1"};
     assert_int_equal(setenv("STARLING_DPDK_EAL_ARGS", "--no-such-thing", 1), 0);
@@ -103,9 +100,8 @@ static void eal_arguments__bad(void **state)
     assert_int_equal(unsetenv("STARLING_DPDK_EAL_ARGS"), 0);
 }
 
-static void pci__absent(void **state)
+SL_CASE(pci__absent)
 {
-    (void)state;
     const struct sl_dpdk_device device = {.name = "ffff:ff:1f.7", .address = "10.0.0.1"};
     expect(&device, 0, SL_ERR_NOT_FOUND, "this machine has no such PCI device");
 }
@@ -134,9 +130,8 @@ static bool find_bridge(char name[64])
     return found;
 }
 
-static void pci__not_bound(void **state)
+SL_CASE(pci__not_bound)
 {
-    (void)state;
     char name[64];
     if (!find_bridge(name)) {
         print_message("skipped: no PCI bridge here\n");
@@ -146,25 +141,22 @@ static void pci__not_bound(void **state)
     expect(&device, 0, SL_ERR_NOT_FOUND, "dpdk-devbind.py --bind=vfio-pci");
 }
 
-static void interface__absent(void **state)
+SL_CASE(interface__absent)
 {
-    (void)state;
     const struct sl_dpdk_device device = {
         .name = "net_af_packet0", .arguments = "iface=nothere", .address = "10.0.0.1"};
     expect(&device, 0, SL_ERR_NOT_FOUND, "no network device \"nothere\"");
 }
 
-static void permission__missing(void **state)
+SL_CASE(permission__missing)
 {
-    (void)state;
     const struct sl_dpdk_device device = {
         .name = "net_af_packet0", .arguments = "iface=lo", .address = "10.0.0.1"};
     expect(&device, geteuid() == 0 ? NOBODY : 0, SL_ERR_NOT_FOUND, "CAP_NET_RAW");
 }
 
-static void mtu__has_no_room(void **state)
+SL_CASE(mtu__has_no_room)
 {
-    (void)state;
     skip_without_network();
     const struct sl_dpdk_device device = {.name = "net_af_packet0",
                                           .arguments = "iface=lo,framesz=2048",
@@ -173,17 +165,15 @@ static void mtu__has_no_room(void **state)
     expect(&device, 0, SL_ERR_INVALID, "its mtu cannot be 5000");
 }
 
-static void memif__zero_copy(void **state)
+SL_CASE(memif__zero_copy)
 {
-    (void)state;
     const struct sl_dpdk_device device = {
         .name = "net_memif0", .arguments = "role=server,zero-copy=yes", .address = "10.0.0.1"};
     expect(&device, 0, SL_ERR_INVALID, "zero-copy=yes is not taken");
 }
 
-static void memif__has_no_folder(void **state)
+SL_CASE(memif__has_no_folder)
 {
-    (void)state;
     const struct sl_dpdk_device device = {
         .name = "net_memif0",
         .arguments = "role=server,socket=/nonexistent/socket,socket-abstract=no",
@@ -192,9 +182,8 @@ static void memif__has_no_folder(void **state)
 }
 
 /* It opens: the link may come. */
-static void link__down(void **state)
+SL_CASE(link__down)
 {
-    (void)state;
     skip_without_network();
     const struct sl_dpdk_device device = {
         .name = "net_af_packet0", .arguments = "iface=lo", .address = "10.0.0.1"};
@@ -203,19 +192,11 @@ static void link__down(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(name__unknown),       cmocka_unit_test(address__bad),
-        cmocka_unit_test(eal_arguments__bad),  cmocka_unit_test(pci__absent),
-        cmocka_unit_test(pci__not_bound),      cmocka_unit_test(interface__absent),
-        cmocka_unit_test(permission__missing), cmocka_unit_test(mtu__has_no_room),
-        cmocka_unit_test(memif__zero_copy),    cmocka_unit_test(memif__has_no_folder),
-        cmocka_unit_test(link__down),
-    };
     const char *why;
     no_network = veth_enter();
     if (sl_dpdk_module_ports(&why) == NULL) {
         fprintf(stderr, "skipped: %s\n", why);
         return SKIPPED;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("dpdk refused", __FILE__);
 }

@@ -1,6 +1,6 @@
 /* The conformance suite's RDMA targets, and what else is tested on a device: one program each. They
  * need one, software will do: RDMA_IP and RDMA_IP6 are addresses of its network interface, RDMA_DEV
- * is what it is called. Elsewhere they are skipped. CONFORMANCE_CASE, a pattern with *, chooses
+ * is what it is called. Elsewhere they are skipped. UNIT_CASE, a pattern with *, chooses
  * among a program's cases; STARLING_LOG is the least level that is printed. */
 #ifndef TESTS_CONFORMANCE_RDMA_H
 #define TESTS_CONFORMANCE_RDMA_H

@@ -78,27 +78,24 @@ static void expect_refusal(struct rdma_raw *raw)
     WAIT_UNTIL(server->closed_count == server->open_count);
 }
 
-static void stranger__reads_nothing(void **state)
+SL_CASE_WITH(stranger__reads_nothing, open_world, close_world)
 {
-    (void)state;
     struct readable block;
     struct rdma_raw raw = begin(false, &block);
     rdma_raw_read(&raw, block.at, block.key, BYTES);
     expect_refusal(&raw);
 }
 
-static void stranger__writes_nothing(void **state)
+SL_CASE_WITH(stranger__writes_nothing, open_world, close_world)
 {
-    (void)state;
     struct readable block;
     struct rdma_raw raw = begin(false, &block);
     rdma_raw_write(&raw, block.at, block.key, BYTES);
     expect_refusal(&raw);
 }
 
-static void member__reads_what_it_has_the_key_of(void **state)
+SL_CASE_WITH(member__reads_what_it_has_the_key_of, open_world, close_world)
 {
-    (void)state;
     struct readable block;
     struct rdma_raw raw = begin(true, &block);
     rdma_raw_read(&raw, block.at, block.key, BYTES);
@@ -108,9 +105,8 @@ static void member__reads_what_it_has_the_key_of(void **state)
     rdma_raw_close(&raw);
 }
 
-static void member__writes_where_nothing_is_lent(void **state)
+SL_CASE_WITH(member__writes_where_nothing_is_lent, open_world, close_world)
 {
-    (void)state;
     struct readable block;
     struct rdma_raw raw = begin(true, &block);
     rdma_raw_write(&raw, block.at, block.key, BYTES);
@@ -126,12 +122,5 @@ int main(void)
     if (getenv("STARLING_LOG") == NULL) {
         sl_log_setup(SL_LOG_OFF, target.name); /* all that it says is expected */
     }
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
-    const struct CMUnitTest tests[] = {
-        CASE(stranger__reads_nothing),
-        CASE(stranger__writes_nothing),
-        CASE(member__reads_what_it_has_the_key_of),
-        CASE(member__writes_where_nothing_is_lent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("rdma access", __FILE__);
 }

@@ -85,9 +85,8 @@ static void kill_some(struct world *world, struct peer *bystander, uint64_t *see
     WAIT_UNTIL(bystander->received == before + 3);
 }
 
-static void survivor__keeps_everything(void **state)
+SL_CASE(survivor__keeps_everything)
 {
-    (void)state;
     uint32_t before[KINDS];
     count_objects(before);
     struct world *world = world_open(2, NULL);
@@ -140,9 +139,8 @@ static pid_t bear_and_stop(struct world *world, bool only_answers, struct peer *
 }
 
 /* One that is stopped while something is unsent is given up; the others are not. */
-static void stopped__is_given_up(void **state)
+SL_CASE(stopped__is_given_up)
 {
-    (void)state;
     struct sl_transport_options options = {.peer_timeout_ms = 3000};
     struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0];
@@ -162,9 +160,8 @@ static void stopped__is_given_up(void **state)
 }
 
 /* Credits, not the device's retries, keep a sender from what its receiver has no buffers for. */
-static void stopped__is_not_flooded(void **state)
+SL_CASE(stopped__is_not_flooded)
 {
-    (void)state;
     static uint32_t sizes[FLOOD];
     struct sl_transport_options options = {.peer_timeout_ms = 4 * WAIT_S * 1000};
     struct world *world = world_open(2, &options);
@@ -197,12 +194,7 @@ int main(void)
     if (!nursery_open(sizeof(struct order), live)) {
         return 1;
     }
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(survivor__keeps_everything),
-        cmocka_unit_test(stopped__is_given_up),
-        cmocka_unit_test(stopped__is_not_flooded),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = sl_unit_run("rdma death", __FILE__);
     nursery_close();
     return failed;
 }

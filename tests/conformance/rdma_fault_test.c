@@ -103,9 +103,8 @@ static void expect_all_is_well(void)
 /* ---- Queue pairs ------------------------------------------------------------------------------
  */
 
-static void queue_pair__breaks_under_traffic(void **state)
+SL_CASE_WITH(queue_pair__breaks_under_traffic, open_world, close_world)
 {
-    (void)state;
     uint64_t seed = 11;
     for (uint32_t round = 0; round < ROUNDS; round++) {
         struct pair pair = connect_pair();
@@ -124,9 +123,8 @@ static void queue_pair__breaks_under_traffic(void **state)
 }
 
 /* Nothing is posted, so that nothing fails: whoever looks after silent peers finds it. */
-static void queue_pair__breaks_while_idle(void **state)
+SL_CASE_WITH(queue_pair__breaks_while_idle, open_impatient_world, close_world)
 {
-    (void)state;
     for (uint32_t round = 0; round < 2; round++) {
         struct pair pair = connect_pair();
         rdma_table_break(&world->nodes[round], pair.queue_pairs[round]);
@@ -136,9 +134,8 @@ static void queue_pair__breaks_while_idle(void **state)
 }
 
 /* Who connects hears of it at once; who accepts turns away, and no one above hears of that. */
-static void queue_pair__cannot_be_made(void **state)
+SL_CASE_WITH(queue_pair__cannot_be_made, open_world, close_world)
 {
-    (void)state;
     uint32_t before = world->nodes[0].peer_count;
     rdma_table_faults.no_queue_pair = true;
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
@@ -149,9 +146,8 @@ static void queue_pair__cannot_be_made(void **state)
     expect_all_is_well();
 }
 
-static void post__fails(void **state)
+SL_CASE_WITH(post__fails, open_world, close_world)
 {
-    (void)state;
     uint32_t sizes[] = {100, 20000, 8};
     for (uint32_t i = 0; i < 2; i++) {
         struct pair pair = connect_pair();
@@ -167,9 +163,8 @@ static void post__fails(void **state)
 }
 
 /* Fewer buffers for a while: slower, or the end of a connection; but no standstill. */
-static void post__of_receives_fails(void **state)
+SL_CASE_WITH(post__of_receives_fails, open_world, close_world)
 {
-    (void)state;
     struct pair pair = connect_pair();
     uint32_t sizes[200];
     for (uint32_t i = 0; i < 200; i++) {
@@ -203,9 +198,8 @@ static struct pair serve_shorts_and_send_longs(void)
 
 /* What is not registered yet cannot be for a while. Short frames go all the same, long ones when
  * there is memory again. */
-static void memory__cannot_be_registered(void **state)
+SL_CASE_WITH(memory__cannot_be_registered, open_world, close_world)
 {
-    (void)state;
     struct pair pair = serve_shorts_and_send_longs();
     sleep(1);
     rdma_table_faults.no_memory = false;
@@ -215,9 +209,8 @@ static void memory__cannot_be_registered(void **state)
 }
 
 /* If that takes too long, their connection ends and says why; no other does. */
-static void memory__cannot_be_registered_for_long(void **state)
+SL_CASE_WITH(memory__cannot_be_registered_for_long, open_impatient_world, close_world)
 {
-    (void)state;
     struct pair pair = serve_shorts_and_send_longs();
     WAIT_UNTIL(pair.client->closed == 1 && pair.server->closed == 1);
     assert_true(pair.client->close_err == SL_ERR_NO_MEMORY ||
@@ -297,9 +290,8 @@ static int open_and_listen(void)
     return err;
 }
 
-static void listen__without_memory_or_queues(void **state)
+SL_CASE_WITH(listen__without_memory_or_queues, open_world, close_world)
 {
-    (void)state;
     rdma_table_faults.no_memory = true;
     assert_int_equal(open_and_listen(), SL_ERR_NO_MEMORY);
     rdma_table_faults.no_memory = false;
@@ -350,9 +342,8 @@ static int play_locked(void)
 }
 
 /* The system's own refusal: no more memory may be locked (ulimit -l). */
-static void listen__with_a_low_limit_of_locked_memory(void **state)
+SL_CASE_WITH(listen__with_a_low_limit_of_locked_memory, open_world, close_world)
 {
-    (void)state;
     int status;
     pid_t pid = fork();
     if (pid == 0) {
@@ -373,9 +364,8 @@ static void listen__with_a_low_limit_of_locked_memory(void **state)
 
 /* Who does not fit is told, and does not disturb the others; when one leaves there is room again.
  */
-static void connections__more_than_there_is_room_for(void **state)
+SL_CASE(connections__more_than_there_is_room_for)
 {
-    (void)state;
     static const uint32_t sizes[] = {10, 3000, 40000};
     options = (struct sl_transport_options){.medium = rdma_table_get()};
     rdma_table_faults.most_completions = ROOM;
@@ -420,20 +410,5 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], LOCKED) == 0) {
         return play_locked();
     }
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
-    const struct CMUnitTest tests[] = {
-        CASE(queue_pair__breaks_under_traffic),
-        cmocka_unit_test_setup_teardown(queue_pair__breaks_while_idle, open_impatient_world,
-                                        close_world),
-        CASE(queue_pair__cannot_be_made),
-        CASE(post__fails),
-        CASE(post__of_receives_fails),
-        CASE(memory__cannot_be_registered),
-        cmocka_unit_test_setup_teardown(memory__cannot_be_registered_for_long, open_impatient_world,
-                                        close_world),
-        CASE(listen__without_memory_or_queues),
-        CASE(listen__with_a_low_limit_of_locked_memory),
-        cmocka_unit_test(connections__more_than_there_is_room_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("rdma fault", __FILE__);
 }

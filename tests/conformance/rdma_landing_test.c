@@ -81,9 +81,8 @@ static void ask_with_guard(struct asker *asker, uint32_t bytes, uint32_t manner,
 }
 
 /* Below, at and above every size at which something changes. */
-static void reply_buffer__of_every_size(void **state)
+SL_CASE_WITH(reply_buffer__of_every_size, open_world, close_world)
 {
-    (void)state;
     static const uint32_t sizes[] = {0,    1,       64,          6143,   6144,  8000,
                                      8192, 16384,   16385,       16390,  65536, 300000,
                                      MIB,  MIB + 3, 4 * MIB - 1, 4 * MIB};
@@ -100,9 +99,8 @@ static void reply_buffer__of_every_size(void **state)
 }
 
 /* Memory is registered with the device in pieces; what is written may lie on several. */
-static void reply_buffer__across_borders(void **state)
+SL_CASE_WITH(reply_buffer__across_borders, open_world, close_world)
 {
-    (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
     for (uint32_t border = 4 * MIB; border < LENT_BYTES; border += 4 * MIB) {
         ask_with_guard(asker, 300000, ANSWER_FROM_REGISTERED, lent.base + border - 8);
@@ -114,9 +112,8 @@ static void reply_buffer__across_borders(void **state)
 }
 
 /* An answer that `sink` wants elsewhere comes there, though it was written to the landing. */
-static void reply_buffer__and_sink_says_elsewhere(void **state)
+SL_CASE_WITH(reply_buffer__and_sink_says_elsewhere, open_world, close_world)
 {
-    (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
     uint8_t *elsewhere = malloc(4 * MIB);
     for (uint32_t i = 0; i < 8; i++) {
@@ -132,9 +129,8 @@ static void reply_buffer__and_sink_says_elsewhere(void **state)
 }
 
 /* It is not written at all, nor behind it. */
-static void reply_buffer__smaller_than_the_answer(void **state)
+SL_CASE_WITH(reply_buffer__smaller_than_the_answer, open_world, close_world)
 {
-    (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
     uint8_t *elsewhere = malloc(300000);
     memset(lent.base, GUARD_BYTE, 400000);
@@ -152,9 +148,8 @@ static void reply_buffer__smaller_than_the_answer(void **state)
 }
 
 /* Its landing is its owner's again, and serves for something else. */
-static void reply_buffer__of_a_request_that_is_refused(void **state)
+SL_CASE_WITH(reply_buffer__of_a_request_that_is_refused, open_world, close_world)
 {
-    (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
     memset(lent.base, GUARD_BYTE, 100000);
     struct question question = {.bytes = 100000,
@@ -186,9 +181,8 @@ static void make_questions(struct question *questions, uint32_t count, uint32_t 
     }
 }
 
-static void reply_buffer__many_at_once_in_any_order(void **state)
+SL_CASE_WITH(reply_buffer__many_at_once_in_any_order, open_world, close_world)
 {
-    (void)state;
     struct asker *asker = asker_open(&world->nodes[1], &at);
     static struct question questions[MANY];
     uint8_t *heap = malloc(8 * MIB);
@@ -212,9 +206,8 @@ static void reply_buffer__many_at_once_in_any_order(void **state)
 }
 
 /* More than anybody remembers: all are answered, somehow. */
-static void reply_buffer__more_than_are_remembered(void **state)
+SL_CASE_WITH(reply_buffer__more_than_are_remembered, open_world, close_world)
 {
-    (void)state;
     enum { COUNT = 1100 };
     struct asker *asker = asker_open(&world->nodes[1], &at);
     static struct question questions[COUNT];
@@ -235,9 +228,8 @@ static void reply_buffer__more_than_are_remembered(void **state)
 }
 
 /* The first request's landing was told to another reactor than the one that answers. */
-static void reply_buffer__of_a_connection_that_moves(void **state)
+SL_CASE_WITH(reply_buffer__of_a_connection_that_moves, open_world, close_world)
 {
-    (void)state;
     answerer_hand_over_to(&world->nodes[2]);
     uint8_t *heap = malloc(8 * MIB);
     for (uint32_t round = 0; round < 6; round++) {
@@ -292,9 +284,8 @@ static void end_in_the_middle(enum who who, uint64_t seed, uint8_t *heap)
 }
 
 /* Whoever ends it: what was not answered is not written to after `closed`. */
-static void reply_buffer__and_the_connection_ends(void **state)
+SL_CASE_WITH(reply_buffer__and_the_connection_ends, open_world, close_world)
 {
-    (void)state;
     enum { ROUNDS = 24 };
     uint8_t *heap = malloc(8 * MIB);
     uint64_t seed = 1;
@@ -310,17 +301,5 @@ int main(void)
     if (!rdma_target_init(&target, "rdma landing", "RDMA_IP")) {
         return SKIPPED;
     }
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
-    const struct CMUnitTest tests[] = {
-        CASE(reply_buffer__of_every_size),
-        CASE(reply_buffer__across_borders),
-        CASE(reply_buffer__and_sink_says_elsewhere),
-        CASE(reply_buffer__smaller_than_the_answer),
-        CASE(reply_buffer__of_a_request_that_is_refused),
-        CASE(reply_buffer__many_at_once_in_any_order),
-        CASE(reply_buffer__more_than_are_remembered),
-        CASE(reply_buffer__of_a_connection_that_moves),
-        CASE(reply_buffer__and_the_connection_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("rdma landing", __FILE__);
 }

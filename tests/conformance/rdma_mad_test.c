@@ -60,9 +60,8 @@ static void expect_hello_refused(const void *data, size_t bytes)
     assert_int_equal(world->nodes[0].peer_count, before);
 }
 
-static void hello__of_something_else(void **state)
+SL_CASE_WITH(hello__of_something_else, open_world, close_world)
 {
-    (void)state;
     struct sl_rdma_hello hello = rdma_raw_hello();
     hello.magic++;
     expect_hello_refused(&hello, sizeof hello);
@@ -75,9 +74,8 @@ static void hello__of_something_else(void **state)
     expect_hello_refused(content_of(3, 56), 56);
 }
 
-static void hello__with_a_forged_ticket(void **state)
+SL_CASE_WITH(hello__with_a_forged_ticket, open_world, close_world)
 {
-    (void)state;
     const uint64_t tickets[] = {0, 1, 2, UINT32_MAX, UINT64_MAX, 1ULL << 32, 0x123456789abcdefULL};
     for (size_t i = 0; i < sizeof tickets / sizeof tickets[0]; i++) {
         struct sl_rdma_hello hello = rdma_raw_hello();
@@ -87,9 +85,8 @@ static void hello__with_a_forged_ticket(void **state)
     }
 }
 
-static void hello__and_the_peer_is_gone(void **state)
+SL_CASE_WITH(hello__and_the_peer_is_gone, open_world, close_world)
 {
-    (void)state;
     const struct sl_rdma_hello hello = rdma_raw_hello();
     for (uint32_t i = 0; i < 12; i++) {
         struct rdma_raw raw = rdma_raw_dial(server_endpoint());
@@ -161,9 +158,8 @@ static void expect_head_refused(struct sl_rdma_packet head)
     expect_packet_refused(&packet);
 }
 
-static void packet__that_is_none(void **state)
+SL_CASE_WITH(packet__that_is_none, open_world, close_world)
 {
-    (void)state;
     struct rdma_raw_packet good = rdma_raw_frames(2, 40);
     for (uint32_t bytes = 0; bytes < sizeof(struct sl_rdma_packet); bytes += 5) {
         expect_refused(good.bytes, bytes, SL_ERR_PROTOCOL);
@@ -174,9 +170,8 @@ static void packet__that_is_none(void **state)
     expect_refused(content_of(4, 4000), 4000, SL_ERR_PROTOCOL);
 }
 
-static void packet__with_frames_that_are_none(void **state)
+SL_CASE_WITH(packet__with_frames_that_are_none, open_world, close_world)
 {
-    (void)state;
     const uint32_t counts[] = {0, 8, 71, 73, 80, 8192, UINT32_MAX, UINT32_MAX - 15};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         struct rdma_raw_packet bad = rdma_raw_begin(
@@ -239,9 +234,8 @@ static void expect_long_refused(uint8_t claimed, uint32_t count, uint32_t piece_
     expect_end(&session, err);
 }
 
-static void long__whose_pieces_do_not_fit(void **state)
+SL_CASE_WITH(long__whose_pieces_do_not_fit, open_world, close_world)
 {
-    (void)state;
     expect_long_refused(0, 0, 0, 50000, SL_ERR_PROTOCOL);
     expect_long_refused(2, 1, 25000, 50000, SL_ERR_PROTOCOL);
     expect_long_refused(9, 9, 10000, 90000, SL_ERR_PROTOCOL);
@@ -253,9 +247,8 @@ static void long__whose_pieces_do_not_fit(void **state)
                         SL_ERR_TOO_LARGE);
 }
 
-static void reply_buffer__whose_pieces_do_not_fit(void **state)
+SL_CASE_WITH(reply_buffer__whose_pieces_do_not_fit, open_world, close_world)
 {
-    (void)state;
     const uint32_t claims[] = {0, 2, 9, 255};
     for (size_t i = 0; i < sizeof claims / sizeof claims[0]; i++) {
         struct session session = begin();
@@ -269,9 +262,8 @@ static void reply_buffer__whose_pieces_do_not_fit(void **state)
 }
 
 /* The device says so, in the middle of a read: there is nothing to be had there. */
-static void long__that_lies_nowhere(void **state)
+SL_CASE_WITH(long__that_lies_nowhere, open_world, close_world)
 {
-    (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         struct session session = begin();
         struct sl_rdma_remote_sge piece = lent_piece(&session.raw, 50000);
@@ -290,9 +282,8 @@ static void long__that_lies_nowhere(void **state)
 }
 
 /* Its memory goes while it is read. */
-static void long__and_the_peer_is_gone(void **state)
+SL_CASE_WITH(long__and_the_peer_is_gone, open_world, close_world)
 {
-    (void)state;
     for (uint32_t i = 0; i < 10; i++) {
         struct session session = begin();
         struct rdma_raw_packet packet =
@@ -306,9 +297,8 @@ static void long__and_the_peer_is_gone(void **state)
     }
 }
 
-static void kind__that_is_not_for_him_to_say(void **state)
+SL_CASE_WITH(kind__that_is_not_for_him_to_say, open_world, close_world)
 {
-    (void)state;
     expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_MOVE});
     expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_MOVED});
     uint64_t ticket = 7;
@@ -318,9 +308,8 @@ static void kind__that_is_not_for_him_to_say(void **state)
 }
 
 /* Written to no landing, of a request that nobody has made. */
-static void written__for_nothing(void **state)
+SL_CASE_WITH(written__for_nothing, open_world, close_world)
 {
-    (void)state;
     struct rdma_raw_packet bad = rdma_raw_begin(
         (struct sl_rdma_packet){.kind = SL_RDMA_WRITTEN, .frame_bytes = SL_FRAME_HEADER_BYTES});
     struct sl_frame header = {.type = SL_FRAME_REPLY, .payload_bytes = 50000, .request_id = 2};
@@ -332,17 +321,15 @@ static void written__for_nothing(void **state)
     expect_packet_refused(&bad);
 }
 
-static void done__more_than_was_sent(void **state)
+SL_CASE_WITH(done__more_than_was_sent, open_world, close_world)
 {
-    (void)state;
     expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE, .done = 1});
     expect_head_refused((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE, .done = 1U << 31});
 }
 
 /* He has been told how many the other side has room for. */
-static void credit__more_than_there_is(void **state)
+SL_CASE_WITH(credit__more_than_there_is, open_world, close_world)
 {
-    (void)state;
     struct session session = begin();
     session.raw.theirs.limit = 0;
     node_set_policy(&world->nodes[0], (struct policy){.echo = false, .hold = true});
@@ -358,9 +345,8 @@ static void credit__more_than_there_is(void **state)
 }
 
 /* More than the receive buffers hold, which the device sees, on either side. */
-static void packet__that_is_too_long(void **state)
+SL_CASE_WITH(packet__that_is_too_long, open_world, close_world)
 {
-    (void)state;
     struct session session = begin();
     rdma_raw_send(&session.raw, content_of(1, RAW_SEND_BYTES), RAW_SEND_BYTES);
     WAIT_UNTIL(session.accepted->closed == 1);
@@ -370,9 +356,8 @@ static void packet__that_is_too_long(void **state)
 }
 
 /* Nobody was given a key: the device refuses, and this connection's end is all. */
-static void write__where_nothing_is_offered(void **state)
+SL_CASE_WITH(write__where_nothing_is_offered, open_world, close_world)
 {
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         struct session session = begin();
         rdma_raw_write(&session.raw, (uintptr_t)world->nodes[0].slab.base, 0x100 * (i + 1), 64);
@@ -382,9 +367,8 @@ static void write__where_nothing_is_offered(void **state)
     }
 }
 
-static void bye__and_then_more(void **state)
+SL_CASE_WITH(bye__and_then_more, open_world, close_world)
 {
-    (void)state;
     struct session session = begin();
     struct rdma_raw_packet bye = rdma_raw_begin((struct sl_rdma_packet){.kind = SL_RDMA_FIN});
     struct rdma_raw_packet more = rdma_raw_frames(2, 40);
@@ -400,9 +384,8 @@ static void bye__and_then_more(void **state)
 /* ---- Answers that cannot land -----------------------------------------------------------------
  */
 
-static void reply_buffer__that_is_nowhere(void **state)
+SL_CASE_WITH(reply_buffer__that_is_nowhere, open_world, close_world)
 {
-    (void)state;
     struct sl_endpoint at;
     answerer_open(&world->nodes[0], &at);
     for (uint32_t i = 0; i < 4; i++) {
@@ -537,9 +520,8 @@ static void play_at_random(uint64_t seed, const struct sl_endpoint *at)
     rdma_raw_close(&raw);
 }
 
-static void packets__at_random(void **state)
+SL_CASE_WITH(packets__at_random, open_world, close_world)
 {
-    (void)state;
     struct sl_endpoint at;
     node_run(&world->nodes[0], listen_believing, &at);
     for (uint64_t seed = 1; seed <= RANDOM_ROUNDS; seed++) {
@@ -561,26 +543,5 @@ int main(void)
     if (getenv("STARLING_LOG") == NULL) {
         sl_log_setup(SL_LOG_OFF, target.name); /* all that it says is expected */
     }
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
-    const struct CMUnitTest tests[] = {
-        CASE(hello__of_something_else),
-        CASE(hello__with_a_forged_ticket),
-        CASE(hello__and_the_peer_is_gone),
-        CASE(packet__that_is_none),
-        CASE(packet__with_frames_that_are_none),
-        CASE(long__whose_pieces_do_not_fit),
-        CASE(long__that_lies_nowhere),
-        CASE(long__and_the_peer_is_gone),
-        CASE(reply_buffer__whose_pieces_do_not_fit),
-        CASE(reply_buffer__that_is_nowhere),
-        CASE(kind__that_is_not_for_him_to_say),
-        CASE(written__for_nothing),
-        CASE(done__more_than_was_sent),
-        CASE(credit__more_than_there_is),
-        CASE(packet__that_is_too_long),
-        CASE(write__where_nothing_is_offered),
-        CASE(bye__and_then_more),
-        CASE(packets__at_random),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("rdma mad", __FILE__);
 }

@@ -64,9 +64,8 @@ static uint32_t count_shared_mappings(void)
     return count;
 }
 
-static void survivor__keeps_everything(void **state)
+SL_CASE(survivor__keeps_everything)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
@@ -143,9 +142,8 @@ static bool is_stopped(pid_t pid)
 
 /* One that is stopped while something is unsent is given up; the others are not. Time passes only
  * from then on, so that nobody is given up who merely waits for a processor. */
-static void stopped__is_given_up(void **state)
+SL_CASE(stopped__is_given_up)
 {
-    (void)state;
     struct sl_transport_options options = {.peer_timeout_ms = TIMEOUT_MS};
     struct world *world = world_open_in_amber(2, &options);
     struct node *server = &world->nodes[0];
@@ -178,11 +176,7 @@ int main(void)
     if (!nursery_open(sizeof(struct order), live)) {
         return 1;
     }
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(survivor__keeps_everything),
-        cmocka_unit_test(stopped__is_given_up),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = sl_unit_run("shm death", __FILE__);
     nursery_close();
     return failed;
 }

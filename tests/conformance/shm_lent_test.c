@@ -149,9 +149,8 @@ static void lend_for_one_frame(struct shm_raw *raw, int fd)
 }
 
 /* Where it was lent to write, there is nothing that cannot be written, until the end. */
-static void lent__to_write_and_then_to_read(void **state)
+SL_CASE_WITH(lent__to_write_and_then_to_read, open_world, close_world)
 {
-    (void)state;
     struct shm_raw raw = shm_raw_connect(&slow_at);
     const int written = make_memory(LENT_BYTES, F_SEAL_SHRINK);
     const int read = make_memory(LENT_BYTES, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE);
@@ -175,9 +174,8 @@ static uint8_t last_byte(int fd)
 }
 
 /* Other memory has its place, by another name; what still names the old is not taken for it. */
-static void lent__anew_in_the_same_place(void **state)
+SL_CASE_WITH(lent__anew_in_the_same_place, open_world, close_world)
 {
-    (void)state;
     struct shm_raw raw = shm_raw_connect(&slow_at);
     const int first = make_memory(LENT_BYTES, F_SEAL_SHRINK);
     const int second = make_memory(LENT_BYTES, F_SEAL_SHRINK);
@@ -220,9 +218,8 @@ static void expect_unheard(const struct sl_shm_slot *slot)
     close(fd);
 }
 
-static void lent__and_taken_back(void **state)
+SL_CASE_WITH(lent__and_taken_back, open_world, close_world)
 {
-    (void)state;
     struct sl_shm_slot slot = slot_with_reply_buffer(1, 0);
     expect_unheard(&slot);
     const uint32_t sizes[] = {400, LENT_BYTES};
@@ -235,9 +232,8 @@ static void lent__and_taken_back(void **state)
 }
 
 /* What was withdrawn keeps its address, and who lends goes on with the same. */
-static void lent__more_than_there_are_addresses(void **state)
+SL_CASE_WITH(lent__more_than_there_are_addresses, open_world, close_world)
 {
-    (void)state;
     const uint64_t half = SL_SHM_IMPORTED_BYTES / 2;
     struct shm_raw raw = shm_raw_connect(&world->nodes[0].bound);
     struct peer *accepted = node_peer(&world->nodes[0], 0);
@@ -301,9 +297,8 @@ static uint32_t retired_after(struct shm_raw *raw, struct peer *accepted, uint32
 }
 
 /* Buffers that come and go cost no connection: of many sizes, they have the same addresses. */
-static void lent__many_sizes_one_after_the_other(void **state)
+SL_CASE_WITH(lent__many_sizes_one_after_the_other, open_world, close_world)
 {
-    (void)state;
     struct shm_raw raw = shm_raw_connect(&world->nodes[0].bound);
     struct peer *accepted = node_peer(&world->nodes[0], 0);
     for (uint32_t i = 0; i < 1000; i++) {
@@ -319,9 +314,8 @@ static void lent__many_sizes_one_after_the_other(void **state)
 }
 
 /* It has closed its socket, and goes on writing into the ring, where there is always a frame. */
-static void ring__of_a_peer_without_a_socket_is_heard_no_more(void **state)
+SL_CASE_WITH(ring__of_a_peer_without_a_socket_is_heard_no_more, open_world, close_world)
 {
-    (void)state;
     struct shm_raw raw = shm_raw_connect(&slow_at);
     WAIT_UNTIL(callers == 1);
     const uint32_t heard_before = heard;
@@ -346,16 +340,5 @@ int main(void)
     target.ops = sl_builtin_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, "shm lent");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(lent__to_write_and_then_to_read, open_world, close_world),
-        cmocka_unit_test_setup_teardown(lent__anew_in_the_same_place, open_world, close_world),
-        cmocka_unit_test_setup_teardown(lent__and_taken_back, open_world, close_world),
-        cmocka_unit_test_setup_teardown(lent__more_than_there_are_addresses, open_world,
-                                        close_world),
-        cmocka_unit_test_setup_teardown(lent__many_sizes_one_after_the_other, open_world,
-                                        close_world),
-        cmocka_unit_test_setup_teardown(ring__of_a_peer_without_a_socket_is_heard_no_more,
-                                        open_world, close_world),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("shm lent", __FILE__);
 }

@@ -89,9 +89,8 @@ static struct sl_shm_ctrl_msg right_hello(void)
                                     .bytes = sizeof(struct sl_shm_segment)};
 }
 
-static void hello__of_something_else(void **state)
+SL_CASE(hello__of_something_else)
 {
-    (void)state;
     const size_t bytes = sizeof(struct sl_shm_segment);
     struct sl_shm_ctrl_msg bad = right_hello();
     bad.magic++;
@@ -108,9 +107,8 @@ static void hello__of_something_else(void **state)
     expect_hello_refused(right_hello(), 1, -1);
 }
 
-static void hello__with_memory_that_cannot_be_trusted(void **state)
+SL_CASE(hello__with_memory_that_cannot_be_trusted)
 {
-    (void)state;
     const size_t bytes = sizeof(struct sl_shm_segment);
     struct sl_shm_ctrl_msg hello = right_hello();
     expect_hello_refused(hello, sizeof hello, make_memory(bytes, F_SEAL_GROW));
@@ -134,9 +132,8 @@ static uint32_t count_fds(void)
 }
 
 /* What comes along unasked is closed again. */
-static void hello__with_more_descriptors_than_one(void **state)
+SL_CASE(hello__with_more_descriptors_than_one)
 {
-    (void)state;
     uint32_t before = count_fds();
     int fds[6];
     for (uint32_t i = 0; i < 6; i++) {
@@ -155,9 +152,8 @@ static void hello__with_more_descriptors_than_one(void **state)
     assert_int_equal(count_fds(), before);
 }
 
-static void hello__and_the_peer_is_gone(void **state)
+SL_CASE(hello__and_the_peer_is_gone)
 {
-    (void)state;
     int fd = make_memory(sizeof(struct sl_shm_segment), F_SEAL_SHRINK);
     struct sl_shm_ctrl_msg hello = right_hello();
     for (uint32_t i = 0; i < 50; i++) {
@@ -169,9 +165,8 @@ static void hello__and_the_peer_is_gone(void **state)
 }
 
 /* Nobody waits for ever for one that says nothing. */
-static void hello__that_never_comes(void **state)
+SL_CASE(hello__that_never_comes)
 {
-    (void)state;
     struct sl_transport_options options = {.peer_timeout_ms = 20000};
     struct world *amber = world_open_in_amber(1, &options);
     struct shm_raw raw = shm_raw_dial(&amber->nodes[0].bound);
@@ -216,9 +211,8 @@ static int connect_and_hear_nothing(int fd, const struct sockaddr_un *address, s
     return recv(fd, &hello, sizeof hello, 0) <= 0 ? 0 : 4;
 }
 
-static void another_user__is_turned_away(void **state)
+SL_CASE(another_user__is_turned_away)
 {
-    (void)state;
     if (geteuid() != 0) {
         skip();
     }
@@ -228,9 +222,8 @@ static void another_user__is_turned_away(void **state)
 }
 
 /* Who has taken the name that one of us was to listen on. */
-static void another_user__is_not_connected_to(void **state)
+SL_CASE(another_user__is_not_connected_to)
 {
-    (void)state;
     if (geteuid() != 0) {
         skip();
     }
@@ -306,9 +299,8 @@ static void expect_piece_refused(struct sl_shm_piece piece)
     expect_refused(&bad, SL_ERR_PROTOCOL);
 }
 
-static void slot__that_is_no_frame(void **state)
+SL_CASE(slot__that_is_no_frame)
 {
-    (void)state;
     struct sl_shm_slot bad = shm_raw_slot(2, 40);
     bad.header[4]++;
     expect_refused(&bad, SL_ERR_PROTOCOL);
@@ -326,9 +318,8 @@ static void slot__that_is_no_frame(void **state)
     expect_refused(&bad, SL_ERR_PROTOCOL);
 }
 
-static void slot__whose_pieces_do_not_fit(void **state)
+SL_CASE(slot__whose_pieces_do_not_fit)
 {
-    (void)state;
     const struct sl_shm_piece good = {.region = SL_SHM_REGION_ARENA, .bytes = 400};
     struct sl_shm_slot bad = slot_of_pieces(0, 400);
     expect_refused(&bad, SL_ERR_PROTOCOL);
@@ -344,9 +335,8 @@ static void slot__whose_pieces_do_not_fit(void **state)
     expect_refused(&bad, SL_ERR_PROTOCOL);
 }
 
-static void slot__whose_pieces_lie_nowhere(void **state)
+SL_CASE(slot__whose_pieces_lie_nowhere)
 {
-    (void)state;
     const uint32_t regions[] = {0,
                                 255,
                                 256,
@@ -366,9 +356,8 @@ static void slot__whose_pieces_lie_nowhere(void **state)
     }
 }
 
-static void slot__whose_answer_would_land_nowhere(void **state)
+SL_CASE(slot__whose_answer_would_land_nowhere)
 {
-    (void)state;
     const uint32_t regions[] = {0, 255, 256, SL_SHM_REGION_YOURS, SL_SHM_REGION_ARENA};
     for (size_t i = 0; i < sizeof regions / sizeof regions[0]; i++) {
         struct sl_shm_slot bad = shm_raw_slot(2, 40);
@@ -378,9 +367,8 @@ static void slot__whose_answer_would_land_nowhere(void **state)
     }
 }
 
-static void consumed__more_than_was_sent(void **state)
+SL_CASE(consumed__more_than_was_sent)
 {
-    (void)state;
     uint32_t before = world->nodes[0].peer_count;
     struct shm_raw raw = shm_raw_connect(server_endpoint());
     struct peer *accepted = last_accepted(before);
@@ -392,9 +380,8 @@ static void consumed__more_than_was_sent(void **state)
     shm_raw_close(&raw);
 }
 
-static void note__that_cannot_be(void **state)
+SL_CASE(note__that_cannot_be)
 {
-    (void)state;
     const struct sl_shm_ctrl_msg notes[] = {
         {.kind = 0},
         {.kind = 99},
@@ -554,9 +541,8 @@ static void listen_believing(struct node *node, void *ctx)
     assert_int_equal(sl_transport_listen(node->transport, &endpoint, &believing, NULL, ctx), 0);
 }
 
-static void peer__writes_at_random(void **state)
+SL_CASE(peer__writes_at_random)
 {
-    (void)state;
     uint32_t before = count_fds();
     struct sl_endpoint kept = *server_endpoint(), believing_at;
     node_run(&world->nodes[0], listen_believing, &believing_at);
@@ -573,6 +559,8 @@ static void peer__writes_at_random(void **state)
     assert_int_equal(count_fds(), before + 1); /* the second listener */
 }
 
+SL_UNIT_GROUP(open_world, close_world);
+
 int main(void)
 {
     static struct conformance_target target = {
@@ -580,21 +568,5 @@ int main(void)
     target.ops = sl_builtin_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, "shm mad");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hello__of_something_else),
-        cmocka_unit_test(hello__with_memory_that_cannot_be_trusted),
-        cmocka_unit_test(hello__with_more_descriptors_than_one),
-        cmocka_unit_test(hello__and_the_peer_is_gone),
-        cmocka_unit_test(hello__that_never_comes),
-        cmocka_unit_test(another_user__is_turned_away),
-        cmocka_unit_test(another_user__is_not_connected_to),
-        cmocka_unit_test(slot__that_is_no_frame),
-        cmocka_unit_test(slot__whose_pieces_do_not_fit),
-        cmocka_unit_test(slot__whose_pieces_lie_nowhere),
-        cmocka_unit_test(slot__whose_answer_would_land_nowhere),
-        cmocka_unit_test(consumed__more_than_was_sent),
-        cmocka_unit_test(note__that_cannot_be),
-        cmocka_unit_test(peer__writes_at_random),
-    };
-    return cmocka_run_group_tests(tests, open_world, close_world);
+    return sl_unit_run("shm mad", __FILE__);
 }

@@ -248,9 +248,8 @@ static void release_last(struct side *side)
  */
 
 /* What the sender changes shows: nothing was copied. It has the memory back with the release. */
-static void in_place__in_one(void **state)
+SL_CASE_WITH(in_place__in_one, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     server->sink_answer = SL_TRANSPORT_IN_PLACE;
     send_frame(client, SL_FRAME_REQUEST, LONG_BYTES, NULL, 0, NULL, 0);
@@ -266,9 +265,8 @@ static void in_place__in_one(void **state)
 }
 
 /* A few words of structure, and the caller's own array, which is not even aligned. */
-static void in_place__in_two(void **state)
+SL_CASE_WITH(in_place__in_two, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *values = client->sends.base + 4096 + 4;
     server->sink_answer = SL_TRANSPORT_IN_PLACE;
@@ -287,9 +285,8 @@ static void in_place__in_two(void **state)
 }
 
 /* A short request could be checked and then changed: it is copied. A reply is plain values. */
-static void short__reply_stays_and_request_does_not(void **state)
+SL_CASE_WITH(short__reply_stays_and_request_does_not, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *at = client->sends.base + SL_FRAME_HEADER_BYTES + 99;
     for (uint32_t i = 1; i <= 2; i++) {
@@ -326,23 +323,20 @@ static void land(uint32_t bytes)
     WAIT_UNTIL(server->sent == 1);
 }
 
-static void reply_buffer__of_a_long_answer(void **state)
+SL_CASE_WITH(reply_buffer__of_a_long_answer, open_both, close_both)
 {
-    (void)state;
     land(LONG_BYTES);
 }
 
-static void reply_buffer__of_a_short_answer(void **state)
+SL_CASE_WITH(reply_buffer__of_a_short_answer, open_both, close_both)
 {
-    (void)state;
     land(SHORT_BYTES);
 }
 
 /* An answer waits for a sink, and the memory that it lies in is taken back: nothing is read there.
  */
-static void reply_buffer__taken_back_while_its_answer_waits(void **state)
+SL_CASE_WITH(reply_buffer__taken_back_while_its_answer_waits, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     static _Alignas(64) uint8_t sink[LONG_BYTES];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->lands.base, LONG_BYTES);
@@ -361,9 +355,8 @@ static void reply_buffer__taken_back_while_its_answer_waits(void **state)
 
 /* An answer waits for a sink, and the memory that it lies in is revoked for another peer's sake: it
  * is read where this peer has written it. */
-static void reply_buffer__revoked_while_its_answer_waits(void **state)
+SL_CASE_WITH(reply_buffer__revoked_while_its_answer_waits, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base + 4096;
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
@@ -388,9 +381,8 @@ static void reply_buffer__revoked_while_its_answer_waits(void **state)
 }
 
 /* Only what may be written is lent for that. */
-static void reply_buffer__in_memory_that_is_read_only(void **state)
+SL_CASE_WITH(reply_buffer__in_memory_that_is_read_only, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->sends.base + 4096, 1000);
     WAIT_UNTIL(server->received == 1);
@@ -399,9 +391,8 @@ static void reply_buffer__in_memory_that_is_read_only(void **state)
 }
 
 /* Who still holds a landing after it was withdrawn writes to nothing, and lives. */
-static void reply_buffer__after_it_was_withdrawn(void **state)
+SL_CASE_WITH(reply_buffer__after_it_was_withdrawn, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base;
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, 1000);
@@ -424,9 +415,8 @@ static void reply_buffer__after_it_was_withdrawn(void **state)
 
 /* A process that stood still while its peer went on writes where the answer was to go: the peer has
  * the memory back, and sees nothing of it. */
-static void reply_buffer__of_a_peer_that_stood_still(void **state)
+SL_CASE_WITH(reply_buffer__of_a_peer_that_stood_still, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base + 8192 + 64;
     atomic_bool goes_on = false;
@@ -453,9 +443,8 @@ static void reply_buffer__of_a_peer_that_stood_still(void **state)
 }
 
 /* One that closes its end writes no more: the memory stays what it is. */
-static void reply_buffer__of_a_peer_that_says_goodbye(void **state)
+SL_CASE_WITH(reply_buffer__of_a_peer_that_says_goodbye, open_both_in_amber, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->lands.base, LONG_BYTES);
     WAIT_UNTIL(server->received == 1);
@@ -467,9 +456,8 @@ static void reply_buffer__of_a_peer_that_says_goodbye(void **state)
 }
 
 /* What was asked for before comes all the same; later answers are copied. */
-static void reply_buffer__in_memory_that_another_peer_has_lost(void **state)
+SL_CASE_WITH(reply_buffer__in_memory_that_another_peer_has_lost, open_both, close_both)
 {
-    (void)state;
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base + 4096 + 64;
     client->sink_answer = wanted;
@@ -510,27 +498,5 @@ static void reply_buffer__in_memory_that_another_peer_has_lost(void **state)
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "shm memory");
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(in_place__in_one, open_both, close_both),
-        cmocka_unit_test_setup_teardown(in_place__in_two, open_both, close_both),
-        cmocka_unit_test_setup_teardown(short__reply_stays_and_request_does_not, open_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__of_a_long_answer, open_both, close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__of_a_short_answer, open_both, close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__taken_back_while_its_answer_waits, open_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__revoked_while_its_answer_waits, open_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__in_memory_that_is_read_only, open_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__after_it_was_withdrawn, open_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__of_a_peer_that_stood_still, open_both,
-                                        close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__of_a_peer_that_says_goodbye,
-                                        open_both_in_amber, close_both),
-        cmocka_unit_test_setup_teardown(reply_buffer__in_memory_that_another_peer_has_lost,
-                                        open_both, close_both),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("shm memory", __FILE__);
 }

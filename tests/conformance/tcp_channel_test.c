@@ -1,10 +1,4 @@
 /* TLS between two channels in memory: what fails says why, keys are renewed, nothing is lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "net/tcp/tls.h"
+#include "tests/support/unit.h"
 
 struct pair {
     struct sl_tcp_tls_context *contexts[2];
@@ -82,9 +77,8 @@ static void expect_reason(enum authority_who server_who, enum authority_who clie
     pair_close(&pair);
 }
 
-static void shake__says_what_is_wrong(void **state)
+SL_CASE(shake__says_what_is_wrong)
 {
-    (void)state;
     expect_reason(AUTHORITY_NODE, AUTHORITY_STRANGER, "127.0.0.1",
                   "its certificate is not accepted: it is signed by an unknown authority",
                   "it does not know the authority that has signed our certificate");
@@ -102,9 +96,8 @@ static void shake__says_what_is_wrong(void **state)
                   "it does not accept our certificate");
 }
 
-static void shake__with_who_speaks_no_tls(void **state)
+SL_CASE(shake__with_who_speaks_no_tls)
 {
-    (void)state;
     static const char http[] = "GET / HTTP/1.1\r\n\r\n";
     uint8_t frame[SL_FRAME_HEADER_BYTES];
     sl_frame_encode(&(struct sl_frame){.type = SL_FRAME_CONTROL, .payload_bytes = 70}, frame);
@@ -170,9 +163,8 @@ static void send_all(struct sl_tcp_tls *from, struct sl_tcp_tls *to, const uint8
     }
 }
 
-static void keys__are_renewed_in_time(void **state)
+SL_CASE(keys__are_renewed_in_time)
 {
-    (void)state;
     enum { BYTES = 1000000 };
     uint64_t random = 7;
     uint8_t *bytes = malloc(BYTES);
@@ -189,9 +181,8 @@ static void keys__are_renewed_in_time(void **state)
     free(bytes);
 }
 
-static void notify__ends_in_order(void **state)
+SL_CASE(notify__ends_in_order)
 {
-    (void)state;
     struct pair pair = open_shaken();
     uint8_t byte = 1;
     uint32_t got;
@@ -208,9 +199,8 @@ static void notify__ends_in_order(void **state)
 }
 
 /* Every part of a record counts as one, and the whole does not. */
-static void has_part__at_every_byte(void **state)
+SL_CASE(has_part__at_every_byte)
 {
-    (void)state;
     uint8_t byte = 1;
     uint32_t got;
     struct pair pair = open_shaken();
@@ -231,9 +221,8 @@ static void has_part__at_every_byte(void **state)
 }
 
 /* Each bit of a record, one after the other: it is never opened. */
-static void read__nothing_that_was_changed(void **state)
+SL_CASE(read__nothing_that_was_changed)
 {
-    (void)state;
     static const uint8_t text[40] = "the same forty bytes, again and again";
     for (uint32_t at = 5; at < 5 + sizeof text; at += 3) {
         struct pair pair = open_shaken();
@@ -253,13 +242,5 @@ int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "tcp channel");
     authority_make();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shake__says_what_is_wrong),
-        cmocka_unit_test(shake__with_who_speaks_no_tls),
-        cmocka_unit_test(keys__are_renewed_in_time),
-        cmocka_unit_test(notify__ends_in_order),
-        cmocka_unit_test(has_part__at_every_byte),
-        cmocka_unit_test(read__nothing_that_was_changed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("tcp channel", __FILE__);
 }

@@ -106,9 +106,8 @@ static void expect_gone(struct peer *peer)
 
 /* An idle connection, one with data on its way, one in the middle of a frame that has no end, and
  * one that is only being made. */
-static void cut__is_noticed_by_everybody(void **state)
+SL_CASE(cut__is_noticed_by_everybody)
 {
-    (void)state;
     struct sl_transport_options options = {.peer_timeout_ms = TIMEOUT_MS};
     struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0], *client = &world->nodes[1];
@@ -146,6 +145,5 @@ int main(void)
         .cripple = take_side,
     };
     conformance_target = &target;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cut__is_noticed_by_everybody)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("tcp cut", __FILE__);
 }

@@ -23,9 +23,8 @@ static void count_spares(struct node *node, void *ctx)
 }
 
 /* After many connections have closed, the transport keeps memory for at most SL_TCP_SPARES. */
-static void close__gives_memory_back(void **state)
+SL_CASE(close__gives_memory_back)
 {
-    (void)state;
     enum { CONNECTIONS = 400 };
     struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
@@ -53,9 +52,8 @@ static void release_all(struct node *node, void *ctx)
 }
 
 /* A message refers to its connection until it is released, so the connection outlives it. */
-static void close__keeps_connections_of_messages(void **state)
+SL_CASE(close__keeps_connections_of_messages)
 {
-    (void)state;
     enum { CONNECTIONS = 300 };
     struct sl_transport_options options = {.buffer_count = 1024};
     struct world *world = world_open(2, &options);
@@ -101,7 +99,7 @@ static void read_unplaced_bytes(struct node *node, void *ctx)
 
 /* A connection is closed with NO_MEMORY when the received part of its frame exceeds the remaining
  * memory; other connections continue. */
-static void sink__refused_beyond_the_memory_for_parts(void **state)
+SL_CASE(sink__refused_beyond_the_memory_for_parts)
 {
     enum { LONG_BYTES = 100000, PART_BYTES = FRAME_BYTES(200) };
     (void)state;
@@ -146,10 +144,5 @@ int main(void)
         .endpoint = "127.0.0.1:0",
     };
     conformance_target = &target;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(close__gives_memory_back),
-        cmocka_unit_test(close__keeps_connections_of_messages),
-        cmocka_unit_test(sink__refused_beyond_the_memory_for_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("tcp memory", __FILE__);
 }

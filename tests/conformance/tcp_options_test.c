@@ -26,16 +26,14 @@ static int open_with(struct sl_transport_options options)
     return err;
 }
 
-static void open__unknown_congestion_control(void **state)
+SL_CASE(open__unknown_congestion_control)
 {
-    (void)state;
     struct sl_transport_options unknown = {.congestion_control = "no-such-thing"};
     assert_int_equal(open_with(unknown), SL_ERR_INVALID);
 }
 
-static void open__odd_buffers(void **state)
+SL_CASE(open__odd_buffers)
 {
-    (void)state;
     struct sl_transport_options three = {.buffer_count = 3};
     struct sl_transport_options unaligned = {.buffer_bytes = 100};
     struct sl_transport_options many = {.buffer_count = 1U << 16};
@@ -44,9 +42,8 @@ static void open__odd_buffers(void **state)
     assert_int_equal(open_with(many), SL_ERR_INVALID);
 }
 
-static void open__stepped_reactor(void **state)
+SL_CASE(open__stepped_reactor)
 {
-    (void)state;
     struct sl_reactor_options options = {.name = "stepped", .core = -1, .stepped = true};
     struct sl_reactor *reactor;
     struct sl_transport *transport = NULL;
@@ -57,9 +54,8 @@ static void open__stepped_reactor(void **state)
 }
 
 /* The one that new sockets have is known for sure. */
-static void open__known_congestion_control(void **state)
+SL_CASE(open__known_congestion_control)
 {
-    (void)state;
     char name[16] = "";
     socklen_t bytes = sizeof name;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -88,9 +84,8 @@ static void run_connect(struct node *node, void *ctx)
     assert_null(conn);
 }
 
-static void connect__unknown_name(void **state)
+SL_CASE(connect__unknown_name)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
@@ -117,9 +112,8 @@ static int connect_to(const struct node *server, int fd)
 /* No descriptor is left for those whom the kernel has already let in: they are accepted when there
  * is one again, and the reactor does not go round in circles until then. The kernel reads the limit
  * when an accept is armed, so that one of them may still have come in under the old one. */
-static void accept__out_of_descriptors(void **state)
+SL_CASE(accept__out_of_descriptors)
 {
-    (void)state;
     enum { CONNECTIONS = 3 };
     struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
@@ -155,9 +149,8 @@ static void accept__out_of_descriptors(void **state)
 }
 
 /* A program that was started without a standard input, say, must not have sockets in its place. */
-static void descriptors__none_of_the_standard_ones(void **state)
+SL_CASE(descriptors__none_of_the_standard_ones)
 {
-    (void)state;
     struct world *world = world_open(2, NULL);
     int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     close(STDIN_FILENO);
@@ -213,9 +206,8 @@ static void unanswered_close(struct unanswered *it)
     world_close(it->world);
 }
 
-static void connect__unanswered(void **state)
+SL_CASE(connect__unanswered)
 {
-    (void)state;
     struct unanswered it = unanswered_open();
     for (uint32_t passed_ms = 0; passed_ms < 45000; passed_ms += 15000) {
         assert_int_equal(it.client->closed, 0);
@@ -230,9 +222,8 @@ static void connect__unanswered(void **state)
 }
 
 /* We were stopped in the meantime: what the peer answered has yet to be seen. */
-static void connect__stopped_is_not_the_peers_silence(void **state)
+SL_CASE(connect__stopped_is_not_the_peers_silence)
 {
-    (void)state;
     struct unanswered it = unanswered_open();
     world_pass(it.world, 600000);
     assert_int_equal(it.client->closed, 0);
@@ -247,9 +238,8 @@ static void connect__stopped_is_not_the_peers_silence(void **state)
 /* The peer has no memory for more, and says so all the while: that is no silence, though it goes on
  * for several times the timeout, by the kernel's own clock. The frames are short enough that to
  * check one takes no time to speak of, else either side would be silent in the middle of one. */
-static void window__closed_for_long(void **state)
+SL_CASE(window__closed_for_long)
 {
-    (void)state;
     enum { FRAMES = 96, FRAME_PAYLOAD_BYTES = 256 << 10 };
     struct sl_transport_options options = {.peer_timeout_ms = 4000};
     struct world *world = world_open(2, &options);
@@ -302,9 +292,8 @@ static uint64_t receive_calls_of_long_frames(bool short_one_before)
 }
 
 /* A receive of megabytes would keep short frames of others waiting. */
-static void long_frames__in_slices_beside_short_ones(void **state)
+SL_CASE(long_frames__in_slices_beside_short_ones)
 {
-    (void)state;
     uint64_t slices = LONG_FRAMES * (SL_LIMIT_FRAME_PAYLOAD_BYTES / (64U << 10));
     assert_true(receive_calls_of_long_frames(false) < slices / 2);
     assert_true(receive_calls_of_long_frames(true) > slices / 2);
@@ -354,9 +343,8 @@ static void add_order(struct node *node, void *ctx)
 }
 
 /* Or a short answer would leave only when the slice has been copied. */
-static void long_frames__slices_are_received_after_short_ones_are_sent(void **state)
+SL_CASE(long_frames__slices_are_received_after_short_ones_are_sent)
 {
-    (void)state;
     enum { ROUNDS = 20, SHORT_FRAMES = 50 };
     struct order order = {
         .source = {.name = "order", .poll = poll_nothing, .flush = look_at_order}};
@@ -423,9 +411,8 @@ static void add_blocker(struct node *node, void *ctx)
     sl_reactor_add_source(node->reactor, ctx);
 }
 
-static void hand_over__to_a_reactor_that_ends(void **state)
+SL_CASE(hand_over__to_a_reactor_that_ends)
 {
-    (void)state;
     uint32_t descriptors_before = count_descriptors();
     struct world *world = world_open(3, NULL);
     struct node *owner = &world->nodes[1];
@@ -466,20 +453,5 @@ int main(void)
         .cripple = single_shot,
     };
     conformance_target = &target;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open__unknown_congestion_control),
-        cmocka_unit_test(open__odd_buffers),
-        cmocka_unit_test(open__stepped_reactor),
-        cmocka_unit_test(open__known_congestion_control),
-        cmocka_unit_test(connect__unknown_name),
-        cmocka_unit_test(accept__out_of_descriptors),
-        cmocka_unit_test(descriptors__none_of_the_standard_ones),
-        cmocka_unit_test(connect__unanswered),
-        cmocka_unit_test(connect__stopped_is_not_the_peers_silence),
-        cmocka_unit_test(window__closed_for_long),
-        cmocka_unit_test(long_frames__in_slices_beside_short_ones),
-        cmocka_unit_test(long_frames__slices_are_received_after_short_ones_are_sent),
-        cmocka_unit_test(hand_over__to_a_reactor_that_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return sl_unit_run("tcp options", __FILE__);
 }

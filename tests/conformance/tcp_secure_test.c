@@ -58,16 +58,14 @@ static void expect_turned_away(const struct sl_transport_tls *server_files,
     world_close(server);
 }
 
-static void authority__of_the_client_is_unknown(void **state)
+SL_CASE(authority__of_the_client_is_unknown)
 {
-    (void)state;
     expect_turned_away(authority_files(AUTHORITY_NODE), authority_files(AUTHORITY_IMPOSTOR),
                        SL_ERR_REFUSED);
 }
 
-static void authority__of_the_server_is_unknown(void **state)
+SL_CASE(authority__of_the_server_is_unknown)
 {
-    (void)state;
     expect_turned_away(authority_files(AUTHORITY_NODE), authority_files(AUTHORITY_STRANGER),
                        SL_ERR_REFUSED);
 }
@@ -85,29 +83,25 @@ static void turned_away_by_client(enum authority_who server_who)
     world_close(server);
 }
 
-static void certificate__of_the_server_has_expired(void **state)
+SL_CASE(certificate__of_the_server_has_expired)
 {
-    (void)state;
     turned_away_by_client(AUTHORITY_EXPIRED);
 }
 
-static void certificate__of_the_client_has_expired(void **state)
+SL_CASE(certificate__of_the_client_has_expired)
 {
-    (void)state;
     expect_turned_away(authority_files(AUTHORITY_NODE), authority_files(AUTHORITY_EXPIRED),
                        SL_ERR_REFUSED);
 }
 
-static void certificate__names_another_host(void **state)
+SL_CASE(certificate__names_another_host)
 {
-    (void)state;
     turned_away_by_client(AUTHORITY_ELSEWHERE);
 }
 
 /* What the client was told to expect counts, and not where it connects to. */
-static void certificate__names_what_is_expected(void **state)
+SL_CASE(certificate__names_what_is_expected)
 {
-    (void)state;
     struct world *server = open_as(AUTHORITY_ELSEWHERE);
     struct sl_transport_tls expecting = *authority_files(AUTHORITY_NODE);
     expecting.peer_name = "elsewhere.example";
@@ -123,9 +117,8 @@ static void certificate__names_what_is_expected(void **state)
 }
 
 /* The address that is connected to was looked up from a name: that is what counts. */
-static void certificate__names_the_host_that_was_looked_up(void **state)
+SL_CASE(certificate__names_the_host_that_was_looked_up)
 {
-    (void)state;
     struct world *server = open_as(AUTHORITY_ELSEWHERE);
     struct world *clients = open_as(AUTHORITY_NODE);
     struct sl_endpoint *bound = &server->nodes[0].bound;
@@ -138,9 +131,8 @@ static void certificate__names_the_host_that_was_looked_up(void **state)
 }
 
 /* A client's own certificate need not name anything. */
-static void certificate__of_a_client_needs_no_name(void **state)
+SL_CASE(certificate__of_a_client_needs_no_name)
 {
-    (void)state;
     struct world *server = open_as(AUTHORITY_NODE);
     struct world *clients = open_as(AUTHORITY_ELSEWHERE);
     expect_served(server, clients);
@@ -162,22 +154,19 @@ static void raw_turned_away(struct secure_raw_manner manner)
     world_close(server);
 }
 
-static void certificate__missing(void **state)
+SL_CASE(certificate__missing)
 {
-    (void)state;
     raw_turned_away((struct secure_raw_manner){0});
 }
 
-static void version__older(void **state)
+SL_CASE(version__older)
 {
-    (void)state;
     raw_turned_away((struct secure_raw_manner){.files = authority_files(AUTHORITY_NODE),
                                                .version_max = TLS1_2_VERSION});
 }
 
-static void clear__client_to_a_secure_server(void **state)
+SL_CASE(clear__client_to_a_secure_server)
 {
-    (void)state;
     struct world *server = open_as(AUTHORITY_NODE);
     struct world *clients = open_with(NULL);
     struct peer *client = peer_connect(&clients->nodes[1], &server->nodes[0].bound);
@@ -190,9 +179,8 @@ static void clear__client_to_a_secure_server(void **state)
     world_close(server);
 }
 
-static void clear__server_to_a_secure_client(void **state)
+SL_CASE(clear__server_to_a_secure_client)
 {
-    (void)state;
     struct world *server = open_with(NULL);
     struct world *clients = open_as(AUTHORITY_NODE);
     struct peer *client = peer_connect(&clients->nodes[1], &server->nodes[0].bound);
@@ -204,9 +192,8 @@ static void clear__server_to_a_secure_client(void **state)
 }
 
 /* Each byte that it sends is good, but they are too few. */
-static void handshake__stalls(void **state)
+SL_CASE(handshake__stalls)
 {
-    (void)state;
     static const size_t cuts[] = {0, 3, 5, 100};
     uint8_t hello[200] = {0x16, 3, 1, 1, 0, 1, 0, 0, 0xfc, 3, 3};
     struct sl_transport_options options = {.tls = authority_files(AUTHORITY_NODE)};
@@ -250,16 +237,14 @@ static void tamper(bool to_client, int64_t at)
     world_close(world);
 }
 
-static void tamper__in_the_handshake(void **state)
+SL_CASE(tamper__in_the_handshake)
 {
-    (void)state;
     tamper(false, 60);
     tamper(true, 400);
 }
 
-static void tamper__in_the_frames(void **state)
+SL_CASE(tamper__in_the_frames)
 {
-    (void)state;
     tamper(false, 3000);
     tamper(false, 100000);
     tamper(true, 3000);
@@ -267,9 +252,8 @@ static void tamper__in_the_frames(void **state)
 }
 
 /* The end, where nobody said that it was. */
-static void cut__is_no_orderly_end(void **state)
+SL_CASE(cut__is_no_orderly_end)
 {
-    (void)state;
     static const bool directions[] = {false, true};
     for (int i = 0; i < 2; i++) {
         struct world *world = open_as(AUTHORITY_NODE);
@@ -289,9 +273,8 @@ static void cut__is_no_orderly_end(void **state)
     }
 }
 
-static void keys__renewed_by_the_peer(void **state)
+SL_CASE(keys__renewed_by_the_peer)
 {
-    (void)state;
     struct world *world = open_as(AUTHORITY_NODE);
     struct secure_raw_manner manner = {.files = authority_files(AUTHORITY_NODE),
                                        .renews_keys = true};
@@ -317,9 +300,8 @@ static void expect_invalid(struct world *world, struct sl_transport_tls files)
     assert_int_equal(node_open(&world->nodes[0], &options), SL_ERR_INVALID);
 }
 
-static void open__files_that_are_not_good(void **state)
+SL_CASE(open__files_that_are_not_good)
 {
-    (void)state;
     struct world *world = open_with(NULL);
     const struct sl_transport_tls *good = authority_files(AUTHORITY_NODE);
     const char *certificate = good->certificate, *key = good->key, *authority = good->authority;
@@ -358,27 +340,7 @@ int main(void)
         .endpoint = "127.0.0.1:0",
     };
     conformance_target = &target;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(authority__of_the_client_is_unknown),
-        cmocka_unit_test(authority__of_the_server_is_unknown),
-        cmocka_unit_test(certificate__of_the_server_has_expired),
-        cmocka_unit_test(certificate__of_the_client_has_expired),
-        cmocka_unit_test(certificate__names_another_host),
-        cmocka_unit_test(certificate__names_what_is_expected),
-        cmocka_unit_test(certificate__names_the_host_that_was_looked_up),
-        cmocka_unit_test(certificate__of_a_client_needs_no_name),
-        cmocka_unit_test(certificate__missing),
-        cmocka_unit_test(version__older),
-        cmocka_unit_test(clear__client_to_a_secure_server),
-        cmocka_unit_test(clear__server_to_a_secure_client),
-        cmocka_unit_test(handshake__stalls),
-        cmocka_unit_test(tamper__in_the_handshake),
-        cmocka_unit_test(tamper__in_the_frames),
-        cmocka_unit_test(cut__is_no_orderly_end),
-        cmocka_unit_test(keys__renewed_by_the_peer),
-        cmocka_unit_test(open__files_that_are_not_good),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = sl_unit_run("tcp secure", __FILE__);
     secure_raw_join();
     return failed;
 }

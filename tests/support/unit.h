@@ -1,11 +1,12 @@
-/* Unit tests: a case is a function that registers itself, and CMocka's assertions are at hand.
+/* Tests in C: a case is a function that registers itself, and CMocka's assertions are at hand.
  *
  *     SL_CASE(hash_key__is_invertible)
  *     {
  *         assert_int_equal(...);
  *     }
  *
- * unit_main.c.in runs the cases of one file in their order. */
+ * A file's cases run in their order. UNIT_CASE in the environment, a pattern with *, chooses some.
+ */
 #ifndef SL_TESTS_SUPPORT_UNIT_H
 #define SL_TESTS_SUPPORT_UNIT_H
 
@@ -19,22 +20,38 @@
 struct sl_unit_case {
     const char *file;
     int line;
-    struct CMUnitTest test; /* no name: runs once before the file's cases */
+    struct CMUnitTest test; /* no name: a function or a fixture for all cases of the file */
+    const char *(*next_way)(uint32_t n);
 };
+
+#define SL_UNIT_ENTRY(name, ...)                                                                   \
+    static const struct sl_unit_case name##_case = {                                               \
+        .file = __FILE__, .line = __LINE__, __VA_ARGS__};                                          \
+    static const struct sl_unit_case *const name##_entry                                           \
+        __attribute__((used, section("sl_unit_cases"))) = &name##_case
 
 #define SL_UNIT_ADD(function, ...)                                                                 \
     static void function(void **state);                                                            \
-    static const struct sl_unit_case function##_case = {__FILE__, __LINE__, __VA_ARGS__};          \
-    static const struct sl_unit_case *const function##_entry                                       \
-        __attribute__((used, section("sl_unit_cases"))) = &function##_case;                        \
+    SL_UNIT_ENTRY(function, .test = {__VA_ARGS__});                                                \
     static void function(__attribute__((unused)) void **state)
 
-#define SL_CASE(name)                       SL_UNIT_ADD(name, {#name, name, NULL, NULL, NULL})
+#define SL_CASE(name)                       SL_UNIT_ADD(name, #name, name, NULL, NULL, NULL)
 
 /* With functions that run before and after the case, as CMocka's; either may be NULL. */
-#define SL_CASE_WITH(name, setup, teardown) SL_UNIT_ADD(name, {#name, name, setup, teardown, NULL})
+#define SL_CASE_WITH(name, setup, teardown) SL_UNIT_ADD(name, #name, name, setup, teardown, NULL)
 
 /* Runs before all cases of the file. */
-#define SL_UNIT_SETUP()                     SL_UNIT_ADD(set_up_the_file, {NULL, set_up_the_file, NULL, NULL, NULL})
+#define SL_UNIT_SETUP()                     SL_UNIT_ADD(set_up_the_file, NULL, set_up_the_file, NULL, NULL, NULL)
+
+/* Functions, as CMocka's, that run once before and after all cases of the file. */
+#define SL_UNIT_GROUP(setup, teardown)                                                             \
+    SL_UNIT_ENTRY(group_of_the_file, .test = {NULL, NULL, setup, teardown, NULL})
+
+/* The file's cases run once for each way: next(n) prepares the n-th, from 0 on, and returns its
+ * name; NULL: that was all. */
+#define SL_UNIT_WAYS(next) SL_UNIT_ENTRY(ways_of_the_file, .next_way = (next))
+
+/* Runs the program's cases of the files whose path contains `file`; returns how many failed. */
+int sl_unit_run(const char *name, const char *file);
 
 #endif

@@ -1,16 +1,11 @@
 #include "bench/fork.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/log.h"
+#include "tests/support/unit.h"
 
 #define LONG_MS  10000
 #define SHORT_MS 20

@@ -1,11 +1,8 @@
 /* Servers and the scheduler are played here: what they do, the tests say by a variable. */
 #include "bench/pslite_job.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +10,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include <starling_kv.h>
 

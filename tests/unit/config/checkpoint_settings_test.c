@@ -1,9 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/checkpoint_settings.h"
+#include "tests/support/unit.h"
 
 static const char *const VARIABLES[] = {"STARLING_CHECKPOINT_DIR",   "STARLING_CHECKPOINT_EVERY",
                                         "STARLING_CHECKPOINT_ADDS",  "STARLING_CHECKPOINT_KEEP",
@@ -59,17 +55,15 @@ static void refuse(struct sl_checkpoint_settings_flags flags, const char *const 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define FLAGS(...) ((struct sl_checkpoint_settings_flags){__VA_ARGS__})
 
-static void read__says_nothing_where_nothing_is_set(void **state)
+SL_CASE_WITH(read__says_nothing_where_nothing_is_set, unset_all, NULL)
 {
-    (void)state;
     struct sl_checkpoint_settings settings = read_all(FLAGS(0), false);
     assert_null(settings.dir);
     assert_int_equal(settings.restore, SL_CHECKPOINT_RESTORE_NONE);
 }
 
-static void read__has_defaults(void **state)
+SL_CASE_WITH(read__has_defaults, unset_all, NULL)
 {
-    (void)state;
     struct sl_checkpoint_settings settings = read_all(FLAGS(.dir = "/c"), false);
     assert_string_equal(settings.dir, "/c");
     assert_int_equal(settings.every_s, 600);
@@ -80,9 +74,8 @@ static void read__has_defaults(void **state)
     assert_false(settings.fall_back);
 }
 
-static void read__takes_variables_and_flags_before_them(void **state)
+SL_CASE_WITH(read__takes_variables_and_flags_before_them, unset_all, NULL)
 {
-    (void)state;
     set("STARLING_CHECKPOINT_DIR", "/v");
     set("STARLING_CHECKPOINT_EVERY", "0");
     set("STARLING_CHECKPOINT_ADDS", "63");
@@ -109,9 +102,8 @@ static void read__takes_variables_and_flags_before_them(void **state)
     assert_int_equal(settings.restore, SL_CHECKPOINT_RESTORE_NEWEST);
 }
 
-static void read__of_a_scheduler_needs_no_folder(void **state)
+SL_CASE_WITH(read__of_a_scheduler_needs_no_folder, unset_all, NULL)
 {
-    (void)state;
     struct sl_checkpoint_settings settings =
         read_all(FLAGS(.every = "5", .incrementals_max = "2"), true);
     assert_null(settings.dir);
@@ -119,9 +111,8 @@ static void read__of_a_scheduler_needs_no_folder(void **state)
     assert_int_equal(settings.incrementals_max, 2);
 }
 
-static void read__refuses_what_is_out_of_range(void **state)
+SL_CASE_WITH(read__refuses_what_is_out_of_range, unset_all, NULL)
 {
-    (void)state;
     refuse(FLAGS(.dir = ""), WORDS("--checkpoint-dir", "path of a directory"));
     refuse(FLAGS(.dir = "/c", .every = "often"),
            WORDS("--checkpoint-every=often", "seconds from 0 to"));
@@ -138,9 +129,8 @@ static void read__refuses_what_is_out_of_range(void **state)
     refuse(FLAGS(.dir = "/c"), WORDS("STARLING_CHECKPOINT_KEEP=many"));
 }
 
-static void read__refuses_what_says_nothing(void **state)
+SL_CASE_WITH(read__refuses_what_says_nothing, unset_all, NULL)
 {
-    (void)state;
     refuse(FLAGS(.every = "5"), WORDS("--checkpoint-every", "without --checkpoint-dir"));
     refuse(FLAGS(.incrementals_max = "5"), WORDS("--checkpoint-adds", "without --checkpoint-dir"));
     refuse(FLAGS(.keep = "5"), WORDS("--checkpoint-keep", "without --checkpoint-dir"));
@@ -153,9 +143,8 @@ static void read__refuses_what_says_nothing(void **state)
     refuse(FLAGS(0), WORDS("STARLING_RESTORE", "without --checkpoint-dir"));
 }
 
-static void read__refuses_an_empty_variable(void **state)
+SL_CASE_WITH(read__refuses_an_empty_variable, unset_all, NULL)
 {
-    (void)state;
     set("STARLING_CHECKPOINT_DIR", "");
     refuse(FLAGS(0), WORDS("STARLING_CHECKPOINT_DIR=: ", "path of a directory"));
     set("STARLING_CHECKPOINT_DIR", "/c");
@@ -163,9 +152,8 @@ static void read__refuses_an_empty_variable(void **state)
     refuse(FLAGS(0), WORDS("STARLING_RESTORE=: ", "newest"));
 }
 
-static void check__makes_the_folder_and_says_why_it_cannot(void **state)
+SL_CASE_WITH(check__makes_the_folder_and_says_why_it_cannot, unset_all, NULL)
 {
-    (void)state;
     char parent[] = "/tmp/sl_checkpoint_settings_XXXXXX", path[64], reason[512] = "";
     assert_non_null(mkdtemp(parent));
     (void)snprintf(path, sizeof path, "%s/c", parent);
@@ -197,9 +185,8 @@ static void check__makes_the_folder_and_says_why_it_cannot(void **state)
 }
 
 /* flock is of the open file, so one process can meet itself. */
-static void lock__is_of_one_process_for_each_ps(void **state)
+SL_CASE(lock__is_of_one_process_for_each_ps)
 {
-    (void)state;
     char folder[] = "/tmp/sl_checkpoint_settings_XXXXXX", path[64], reason[512] = "", pid[32];
     assert_non_null(mkdtemp(folder));
     const struct sl_checkpoint_settings settings = {.dir = folder};
@@ -222,20 +209,4 @@ static void lock__is_of_one_process_for_each_ps(void **state)
         assert_int_equal(unlink(path), 0);
     }
     assert_int_equal(rmdir(folder), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(read__says_nothing_where_nothing_is_set, unset_all),
-        cmocka_unit_test_setup(read__has_defaults, unset_all),
-        cmocka_unit_test_setup(read__takes_variables_and_flags_before_them, unset_all),
-        cmocka_unit_test_setup(read__of_a_scheduler_needs_no_folder, unset_all),
-        cmocka_unit_test_setup(read__refuses_what_is_out_of_range, unset_all),
-        cmocka_unit_test_setup(read__refuses_what_says_nothing, unset_all),
-        cmocka_unit_test_setup(read__refuses_an_empty_variable, unset_all),
-        cmocka_unit_test(lock__is_of_one_process_for_each_ps),
-        cmocka_unit_test_setup(check__makes_the_folder_and_says_why_it_cannot, unset_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

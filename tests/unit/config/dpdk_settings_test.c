@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/dpdk_settings.h"
+#include "tests/support/unit.h"
 
 #define VARIABLE "STARLING_DPDK_DEVICE"
 
@@ -42,17 +38,15 @@ static void refuse(const struct sl_cli_list *flags, int err, const char *source,
     assert_string_equal(settings.text, "untouched");
 }
 
-static void dpdk_settings_read__nothing_is_none(void **state)
+SL_CASE_WITH(dpdk_settings_read__nothing_is_none, unset, NULL)
 {
-    (void)state;
     assert_string_equal(read_all(&nothing), "");
     assert_int_equal(setenv(VARIABLE, "", 1), 0);
     assert_string_equal(read_all(&nothing), "");
 }
 
-static void dpdk_settings_read__takes_several_flags(void **state)
+SL_CASE_WITH(dpdk_settings_read__takes_several_flags, unset, NULL)
 {
-    (void)state;
     const char *items[] = {"a?addr=10.0.0.1/24", "b,x=y?addr=10.0.0.2;c?addr=10.0.0.3"};
     const struct sl_cli_list flags = {.items = items, .count = 2};
     assert_string_equal(read_all(&flags), "a?addr=10.0.0.1/24;b,x=y?addr=10.0.0.2;c?addr=10.0.0.3");
@@ -60,9 +54,8 @@ static void dpdk_settings_read__takes_several_flags(void **state)
     assert_string_equal(settings.first.host, "10.0.0.1");
 }
 
-static void dpdk_settings_read__flags_go_before_the_variable(void **state)
+SL_CASE_WITH(dpdk_settings_read__flags_go_before_the_variable, unset, NULL)
 {
-    (void)state;
     const char *items[] = {"a?addr=10.0.0.1"};
     const struct sl_cli_list flags = {.items = items, .count = 1};
     assert_int_equal(setenv(VARIABLE, "b?addr=10.0.0.2;c?addr=10.0.0.3", 1), 0);
@@ -71,9 +64,8 @@ static void dpdk_settings_read__flags_go_before_the_variable(void **state)
     assert_string_equal(settings.first.name, "b");
 }
 
-static void dpdk_settings_read__names_what_is_wrong(void **state)
+SL_CASE_WITH(dpdk_settings_read__names_what_is_wrong, unset, NULL)
 {
-    (void)state;
     const char *bad[] = {"net_memif0"}, *twice[] = {"a?addr=10.0.0.1", "a?addr=10.0.0.2"};
     refuse(&(struct sl_cli_list){.items = bad, .count = 1}, SL_ERR_INVALID,
            "--dpdk-device=\"net_memif0\": ", "addr is missing");
@@ -83,9 +75,8 @@ static void dpdk_settings_read__names_what_is_wrong(void **state)
     refuse(&nothing, SL_ERR_INVALID, VARIABLE "=\"b\": ", "addr is missing");
 }
 
-static void dpdk_settings_read__refuses_too_many(void **state)
+SL_CASE_WITH(dpdk_settings_read__refuses_too_many, unset, NULL)
 {
-    (void)state;
     char text[SL_DPDK_SETTINGS_DEVICES * 32 + 64] = "";
     size_t used = 0;
     for (int i = 0; i <= SL_DPDK_SETTINGS_DEVICES; i++) {
@@ -93,16 +84,4 @@ static void dpdk_settings_read__refuses_too_many(void **state)
     }
     assert_int_equal(setenv(VARIABLE, text, 1), 0);
     refuse(&nothing, SL_ERR_TOO_LARGE, VARIABLE, "more than 64 devices");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(dpdk_settings_read__nothing_is_none, unset),
-        cmocka_unit_test_setup(dpdk_settings_read__takes_several_flags, unset),
-        cmocka_unit_test_setup(dpdk_settings_read__flags_go_before_the_variable, unset),
-        cmocka_unit_test_setup(dpdk_settings_read__names_what_is_wrong, unset),
-        cmocka_unit_test_setup(dpdk_settings_read__refuses_too_many, unset),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

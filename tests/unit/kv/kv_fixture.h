@@ -3,16 +3,12 @@
 #ifndef SL_TESTS_UNIT_KV_KV_FIXTURE_H
 #define SL_TESTS_UNIT_KV_KV_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include <starling_kv.h>
 
 #include "tests/support/cluster.h"
+#include "tests/support/unit.h"
 
 /* Generous: no test may depend on how fast the machine is. */
 #define TIMEOUT_MS 30000

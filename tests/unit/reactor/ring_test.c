@@ -1,17 +1,12 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/clock.h"
 #include "reactor/ring.h"
+#include "tests/support/unit.h"
 
 #define ENTRIES 8
 #define SKIPPED 77 /* to CTest */

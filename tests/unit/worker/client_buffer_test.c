@@ -7,23 +7,6 @@
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
 
-static const struct shape shape = {2, 2, 2, SL_PROTOCOL_BATCHED};
-static struct fixture fixture;
-
-static int start(void **state)
-{
-    (void)state;
-    fixture = fixture_start(&shape);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    fixture_stop(&fixture);
-    return 0;
-}
-
 static void *make_buffer(size_t bytes)
 {
     void *buffer = NULL;
@@ -39,9 +22,8 @@ static void free_buffer(void *buffer)
     assert_null(buffer);
 }
 
-static void buffer_create__makes_zeros_until_there_are_too_many(void **state)
+CLIENT_CASE(buffer_create__makes_zeros_until_there_are_too_many)
 {
-    (void)state;
     void *buffers[SL_CLIENT_BUFFERS_MAX];
     for (uint32_t round = 0; round < 2; round++) {
         for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
@@ -66,9 +48,8 @@ static void buffer_create__makes_zeros_until_there_are_too_many(void **state)
 #define LENGTH 1000003U /* several messages to each shard, and an odd element */
 
 /* Pushed from one place of a buffer, pulled into another; what lies between stays as it is. */
-static void dense_push_pull__works_within_buffers(void **state)
+CLIENT_CASE(dense_push_pull__works_within_buffers)
 {
-    (void)state;
     const struct sl_table_spec spec = fixture_dense("dense", LENGTH);
     struct sl_table *table = fixture_table(fixture.client, &spec);
     float *gradients = make_buffer((2 * (size_t)LENGTH + 5) * sizeof *gradients);
@@ -99,9 +80,8 @@ static void dense_push_pull__works_within_buffers(void **state)
 #define KEYS 20000U
 #define DIM  8U
 
-static void sparse_push_pull__works_within_buffers(void **state)
+CLIENT_CASE(sparse_push_pull__works_within_buffers)
 {
-    (void)state;
     const struct sl_table_spec spec = fixture_sparse("sparse", DIM);
     struct sl_table *table = fixture_table(fixture.client, &spec);
     const size_t bytes = KEYS * (sizeof(uint64_t) + 2 * DIM * sizeof(float));
@@ -129,9 +109,8 @@ static void sparse_push_pull__works_within_buffers(void **state)
 }
 
 /* Values are pushed and pulled in the same place. */
-static void kv__works_within_one_buffer(void **state)
+CLIENT_CASE(kv__works_within_one_buffer)
 {
-    (void)state;
     enum { ARRAYS = 40, VALUES = 3000 };
     struct sl_table_spec spec = {.kind = SL_TABLE_KV, .dim = sizeof(float), .name = "kv"};
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
@@ -189,9 +168,8 @@ static void *work(void *ctx)
     return NULL;
 }
 
-static void buffer_create__works_beside_other_threads(void **state)
+CLIENT_CASE(buffer_create__works_beside_other_threads)
 {
-    (void)state;
     if (fixture_caller_driven) {
         return; /* there is one thread */
     }
@@ -212,9 +190,8 @@ static int register_memory(uint8_t *base, size_t bytes)
     return sl_client_buffer_register(fixture.client, base, bytes);
 }
 
-static void buffer_register__takes_memory_once(void **state)
+CLIENT_CASE(buffer_register__takes_memory_once)
 {
-    (void)state;
     static uint8_t memory[30000];
     uint8_t *middle = memory + 10001; /* of any alignment */
     assert_int_equal(register_memory(middle, 10000), 0);
@@ -234,9 +211,8 @@ static void buffer_register__takes_memory_once(void **state)
     free_buffer(made);
 }
 
-static void buffer_register__counts_with_those_that_were_created(void **state)
+CLIENT_CASE(buffer_register__counts_with_those_that_were_created)
 {
-    (void)state;
     static uint8_t memory[SL_CLIENT_BUFFERS_MAX];
     void *made = make_buffer(1);
     for (uint32_t i = 1; i < SL_CLIENT_BUFFERS_MAX; i++) {
@@ -253,9 +229,8 @@ static void buffer_register__counts_with_those_that_were_created(void **state)
 }
 
 /* Registered or not, a step finds its values there. */
-static void dense_push_pull__works_in_registered_memory(void **state)
+CLIENT_CASE(dense_push_pull__works_in_registered_memory)
 {
-    (void)state;
     enum { COUNT = 300000 };
     const struct sl_table_spec spec = fixture_dense("registered", COUNT);
     struct sl_table *table = fixture_table(fixture.client, &spec);
@@ -282,43 +257,31 @@ static void dense_push_pull__works_in_registered_memory(void **state)
 }
 
 /* What was registered stays the caller's; and it need not be unregistered. */
-static void client_destroy__leaves_registered_memory_alone(void **state)
+CLIENT_CASE(client_destroy__leaves_registered_memory_alone)
 {
-    (void)state;
     uint8_t *memory = malloc(5000);
     memset(memory, 7, 5000);
     assert_int_equal(register_memory(memory, 5000), 0);
     fixture_stop(&fixture);
     assert_int_equal(memory[0] + memory[4999], 14);
-    fixture = fixture_start(&shape);
+    fixture = fixture_start(&fixture_shape);
     assert_int_equal(register_memory(memory, 5000), 0);
     sl_client_buffer_unregister(fixture.client, memory);
     free(memory);
 }
 
 /* What is not freed is the client's: the sanitizers see that it goes with it. */
-static void client_destroy__frees_the_buffers(void **state)
+CLIENT_CASE(client_destroy__frees_the_buffers)
 {
-    (void)state;
     (void)make_buffer(12345);
     fixture_stop(&fixture);
-    fixture = fixture_start(&shape);
+    fixture = fixture_start(&fixture_shape);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffer_create__makes_zeros_until_there_are_too_many),
-        cmocka_unit_test(dense_push_pull__works_within_buffers),
-        cmocka_unit_test(sparse_push_pull__works_within_buffers),
-        cmocka_unit_test(kv__works_within_one_buffer),
-        cmocka_unit_test(buffer_create__works_beside_other_threads),
-        cmocka_unit_test(client_destroy__frees_the_buffers),
-        cmocka_unit_test(buffer_register__takes_memory_once),
-        cmocka_unit_test(buffer_register__counts_with_those_that_were_created),
-        cmocka_unit_test(dense_push_pull__works_in_registered_memory),
-        cmocka_unit_test(client_destroy__leaves_registered_memory_alone),
-    };
-    return FIXTURE_RUN_BY_BOTH_WAYS(tests, start, stop);
+    fixture_shape = (struct shape){2, 2, 2, SL_PROTOCOL_BATCHED};
 }
+
+SL_UNIT_WAYS(fixture_way);

@@ -8,23 +8,6 @@
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
 
-static const struct shape two_ps = {2, 1, 2, SL_PROTOCOL_PER_TABLE};
-static struct fixture fixture;
-
-static int start(void **state)
-{
-    (void)state;
-    fixture = fixture_start(&two_ps);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    fixture_stop(&fixture);
-    return 0;
-}
-
 #define KEYS 200
 static uint64_t keys[KEYS];
 static float rows[KEYS];
@@ -76,9 +59,8 @@ static void pull_until_named(struct sl_table *table, uint32_t timeout_ms, const 
     }
 }
 
-static void step_wait__ends_at_the_deadline_and_names_the_shard(void **state)
+CLIENT_CASE(step_wait__ends_at_the_deadline_and_names_the_shard)
 {
-    (void)state;
     struct sl_table *table = table_of_ones("deadline");
     sl_cluster_pause(fixture.cluster, 1);
     pull_until_named(table, 100, "", 1);
@@ -92,9 +74,8 @@ static void step_wait__ends_at_the_deadline_and_names_the_shard(void **state)
 }
 
 /* More requests than there are credits: some wait in the client when the deadline comes. */
-static void step_wait__ends_at_the_deadline_without_credit_too(void **state)
+CLIENT_CASE(step_wait__ends_at_the_deadline_without_credit_too)
 {
-    (void)state;
     enum { STEPS = 250 };
     struct sl_table *table = table_of_ones("credit");
     sl_cluster_pause(fixture.cluster, 1);
@@ -114,9 +95,8 @@ static void step_wait__ends_at_the_deadline_without_credit_too(void **state)
 
 /* The gradients are being sent from the caller's memory when the deadline passes: they are the
  * caller's again when wait returns, at the price of the connection. */
-static void step_wait__gives_memory_back_in_the_middle_of_a_push(void **state)
+CLIENT_CASE(step_wait__gives_memory_back_in_the_middle_of_a_push)
 {
-    (void)state;
     const uint64_t length = 32U << 20;
     const struct sl_table_spec spec = fixture_dense("huge", length);
     struct sl_table *table = fixture_table(fixture.client, &spec);
@@ -132,9 +112,8 @@ static void step_wait__gives_memory_back_in_the_middle_of_a_push(void **state)
     sl_cluster_resume(fixture.cluster, 1);
 }
 
-static void step_wait__says_why_a_ps_that_is_gone_is_not_connected(void **state)
+CLIENT_CASE(step_wait__says_why_a_ps_that_is_gone_is_not_connected)
 {
-    (void)state;
     struct sl_table *table = table_of_ones("gone");
     sl_cluster_kill(fixture.cluster, 1);
     /* The first may end before the client has heard of it. */
@@ -189,9 +168,11 @@ static void check_create(const struct sl_client_options *options, int err, const
     assert_null(client);
 }
 
-static void client_create__says_what_is_wrong(void **state)
+SL_CASE(client_create__says_what_is_wrong)
 {
-    (void)state;
+    if (fixture_caller_driven || fixture_shm) {
+        return; /* it is the same */
+    }
     const struct sl_client_options nobody = {
         .coordinator = "127.0.0.1:1", .task_index = -1, .start_timeout_ms = 200};
     check_create(&nobody, SL_ERR_DEADLINE, "could not reach coordinator at tcp://127.0.0.1:1");
@@ -213,9 +194,11 @@ static void client_create__says_what_is_wrong(void **state)
 }
 
 /* The coordinator says every second or so whom it waits for. */
-static void client_create__logs_for_which_ps_it_waits(void **state)
+SL_CASE(client_create__logs_for_which_ps_it_waits)
 {
-    (void)state;
+    if (fixture_caller_driven || fixture_shm) {
+        return; /* it is the same */
+    }
     const struct sl_cluster_options options = {.ps_count = 1, .shards_of_ps = 1, .ps_expected = 2};
     struct capture capture = capture_begin();
     struct sl_cluster *cluster = sl_cluster_start(&options);
@@ -229,9 +212,8 @@ static void client_create__logs_for_which_ps_it_waits(void **state)
     assert_null(client);
 }
 
-static void client_barrier__ends_at_its_deadline(void **state)
+CLIENT_CASE(client_barrier__ends_at_its_deadline)
 {
-    (void)state;
     assert_int_equal(sl_client_barrier(fixture.client, "alone", 1, TIMEOUT_MS), 0);
     assert_int_equal(sl_client_barrier(fixture.client, "two", 2, 200), SL_ERR_DEADLINE);
     assert_int_equal(sl_client_barrier(fixture.client, "", 1, 200), SL_ERR_INVALID);
@@ -239,23 +221,22 @@ static void client_barrier__ends_at_its_deadline(void **state)
 
 /* Nothing is made, and nothing waits: the ps say that they have no place for it. The log is set up
  * while nobody writes to it: before they run, and after. */
-static void client_checkpoint__fails_where_ps_have_no_folder(void **state)
+SL_CASE(client_checkpoint__fails_where_ps_have_no_folder)
 {
     uint64_t number = 5;
     struct capture capture = capture_begin();
-    (void)start(state);
+    (void)fixture_setup(state);
     int err = sl_client_checkpoint(fixture.client, TIMEOUT_MS, &number);
-    (void)stop(state);
+    (void)fixture_teardown(state);
     capture_end(&capture, "it was started without a directory for checkpoints");
     assert_int_equal(err, SL_ERR_UNSUPPORTED);
     assert_int_equal(number, 5);
 }
 
 /* The coordinator, which ps 0 hosts, goes: what needs it ends in time, and the client can leave. */
-static void client_barrier__ends_when_the_coordinator_is_gone(void **state)
+CLIENT_CASE(client_barrier__ends_when_the_coordinator_is_gone)
 {
-    (void)state;
-    struct sl_client *worker = fixture_client(fixture.cluster, &two_ps, 0);
+    struct sl_client *worker = fixture_client(fixture.cluster, &fixture_shape, 0);
     sl_cluster_kill(fixture.cluster, 0);
     assert_int_equal(sl_client_barrier(worker, "gone", 2, 200), SL_ERR_DEADLINE);
     uint64_t number;
@@ -267,9 +248,8 @@ static void client_barrier__ends_when_the_coordinator_is_gone(void **state)
     assert_null(worker);
 }
 
-static void step_wait__tells_what_the_shard_says(void **state)
+SL_CASE(step_wait__tells_what_the_shard_says)
 {
-    (void)state;
     const struct sl_cluster_options options = {
         .ps_count = 1, .shards_of_ps = 1, .memory_bytes_max = 32U << 20, .shm = fixture_shm};
     struct sl_cluster *cluster = sl_cluster_start(&options);
@@ -296,29 +276,10 @@ static void step_wait__tells_what_the_shard_says(void **state)
     sl_cluster_stop(&cluster);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(step_wait__ends_at_the_deadline_and_names_the_shard, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(step_wait__ends_at_the_deadline_without_credit_too, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(step_wait__gives_memory_back_in_the_middle_of_a_push, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(step_wait__says_why_a_ps_that_is_gone_is_not_connected,
-                                        start, stop),
-        cmocka_unit_test_setup_teardown(client_barrier__ends_at_its_deadline, start, stop),
-        cmocka_unit_test(client_checkpoint__fails_where_ps_have_no_folder),
-        cmocka_unit_test_setup_teardown(client_barrier__ends_when_the_coordinator_is_gone, start,
-                                        stop),
-        cmocka_unit_test(step_wait__tells_what_the_shard_says),
-    };
-    /* The same for every kind of client and way to the shards. */
-    const struct CMUnitTest creations[] = {
-        cmocka_unit_test(client_create__says_what_is_wrong),
-        cmocka_unit_test(client_create__logs_for_which_ps_it_waits),
-    };
-    const int failed = cmocka_run_group_tests(creations, NULL, NULL);
-    return failed != 0 ? failed : FIXTURE_RUN_BY_BOTH_WAYS(tests, NULL, NULL);
+    fixture_shape = (struct shape){2, 1, 2, SL_PROTOCOL_PER_TABLE};
 }
+
+SL_UNIT_WAYS(fixture_way);

@@ -9,6 +9,8 @@
 #include "worker/shard_conn.h"
 
 bool fixture_caller_driven, fixture_shm;
+struct fixture fixture;
+struct shape fixture_shape;
 
 /* What a link is called, read on its reactor, which may give it another name at any time. */
 struct look {
@@ -71,17 +73,37 @@ struct fixture fixture_start(const struct shape *shape)
 {
     const struct sl_cluster_options options = {
         .ps_count = shape->ps_count, .shards_of_ps = shape->shards_of_ps, .shm = fixture_shm};
-    struct fixture fixture = {.cluster = sl_cluster_start(&options)};
-    fixture.client = fixture_client(fixture.cluster, shape, -1);
-    assert_int_equal(sl_client_shard_count(fixture.client), shape->ps_count * shape->shards_of_ps);
-    return fixture;
+    struct fixture made = {.cluster = sl_cluster_start(&options)};
+    made.client = fixture_client(made.cluster, shape, -1);
+    assert_int_equal(sl_client_shard_count(made.client), shape->ps_count * shape->shards_of_ps);
+    return made;
 }
 
-void fixture_stop(struct fixture *fixture)
+void fixture_stop(struct fixture *made)
 {
-    sl_client_destroy(&fixture->client);
-    assert_null(fixture->client);
-    sl_cluster_stop(&fixture->cluster);
+    sl_client_destroy(&made->client);
+    assert_null(made->client);
+    sl_cluster_stop(&made->cluster);
+}
+
+int fixture_setup(__attribute__((unused)) void **state)
+{
+    fixture = fixture_start(&fixture_shape);
+    return 0;
+}
+
+int fixture_teardown(__attribute__((unused)) void **state)
+{
+    fixture_stop(&fixture);
+    return 0;
+}
+
+const char *fixture_way(uint32_t n)
+{
+    static const char *const names[] = {"tcp", "tcp, caller driven", "shm", "shm, caller driven"};
+    fixture_caller_driven = n % 2 == 1;
+    fixture_shm = n / 2 == 1;
+    return n < sizeof names / sizeof names[0] ? names[n] : NULL;
 }
 
 struct sl_table_spec fixture_sparse(const char *name, uint32_t dim)

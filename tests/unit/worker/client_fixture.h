@@ -2,15 +2,11 @@
 #ifndef SL_TESTS_UNIT_WORKER_CLIENT_FIXTURE_H
 #define SL_TESTS_UNIT_WORKER_CLIENT_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "starling.h"
 #include "tests/support/cluster.h"
+#include "tests/support/unit.h"
 
 /* Generous: no test may depend on how fast the machine is. */
 #define TIMEOUT_MS 30000
@@ -26,7 +22,7 @@ struct fixture {
 };
 
 struct fixture fixture_start(const struct shape *shape);
-void fixture_stop(struct fixture *fixture);
+void fixture_stop(struct fixture *made);
 
 /* True: the clients are driven by their caller, with one reactor whatever the shape says. */
 extern bool fixture_caller_driven;
@@ -34,21 +30,16 @@ extern bool fixture_caller_driven;
 /* True: the shards are reached through shared memory. */
 extern bool fixture_shm;
 
-/* Runs the tests with either kind of client. */
-#define FIXTURE_RUN_WITH_BOTH(tests, start, stop)                                                  \
-    ((cmocka_run_group_tests_name(#tests, tests, start, stop) != 0)                                \
-         ? 1                                                                                       \
-         : (fixture_caller_driven = true,                                                          \
-            cmocka_run_group_tests_name(#tests "_caller_driven", tests, start, stop)))
+/* The ways of SL_UNIT_WAYS: clients with threads and driven by their caller, over TCP and through
+ * shared memory. */
+const char *fixture_way(uint32_t n);
 
-/* And both by either way. */
-#define FIXTURE_RUN_BY_BOTH_WAYS(tests, start, stop)                                               \
-    (FIXTURE_RUN_WITH_BOTH(tests, start, stop) != 0 ? 1                                            \
-     : (fixture_shm = true, fixture_caller_driven = false,                                         \
-        cmocka_run_group_tests_name(#tests "_shm", tests, start, stop) != 0)                       \
-         ? 1                                                                                       \
-         : (fixture_caller_driven = true,                                                          \
-            cmocka_run_group_tests_name(#tests "_shm_caller_driven", tests, start, stop)))
+/* What the cases of a file share; SL_UNIT_SETUP says of which shape it is. */
+extern struct fixture fixture;
+extern struct shape fixture_shape;
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
+#define CLIENT_CASE(name) SL_CASE_WITH(name, fixture_setup, fixture_teardown)
 
 /* task_index -1: without a clock. */
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,

@@ -5,14 +5,10 @@
 #ifndef SL_TESTS_UNIT_WORKER_CLIENT_PEER_H
 #define SL_TESTS_UNIT_WORKER_CLIENT_PEER_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "tests/support/loop_transport.h"
+#include "tests/support/unit.h"
 #include "worker/client_internal.h"
 
 #define PEER_TURNS_MAX      20000

@@ -103,9 +103,8 @@ static void expect_fallback(void)
     sl_client_destroy(&client);
 }
 
-static void client_create__goes_over_tcp_where_nobody_listens_path(void **state)
+SL_CASE(client_create__goes_over_tcp_where_nobody_listens_path)
 {
-    (void)state;
     start_cluster(true);
     expect_fallback();
     sl_cluster_stop(&cluster);
@@ -140,9 +139,8 @@ static pid_t start_stranger(void)
     return pid;
 }
 
-static void client_create__goes_over_tcp_where_a_stranger_listens_path(void **state)
+SL_CASE(client_create__goes_over_tcp_where_a_stranger_listens_path)
 {
-    (void)state;
     if (geteuid() != 0) {
         skip();
     }
@@ -154,9 +152,8 @@ static void client_create__goes_over_tcp_where_a_stranger_listens_path(void **st
     sl_cluster_stop(&cluster);
 }
 
-static void client_create__goes_over_tcp_when_told_to(void **state)
+SL_CASE(client_create__goes_over_tcp_when_told_to)
 {
-    (void)state;
     start_cluster(false);
     struct sl_client *client = start_client(true, -1);
     fixture_expect_ways(client, false);
@@ -178,9 +175,8 @@ static struct sl_transport_stats stats_of(struct sl_client *client)
 
 #define LENGTH 4000000U
 
-static void dense_push_pull__in_buffers_is_not_copied_by_the_client(void **state)
+SL_CASE(dense_push_pull__in_buffers_is_not_copied_by_the_client)
 {
-    (void)state;
     start_cluster(false);
     struct sl_client *client = start_client(false, -1);
     fixture_expect_ways(client, true);
@@ -207,9 +203,8 @@ static void dense_push_pull__in_buffers_is_not_copied_by_the_client(void **state
 }
 
 /* Nor is what steps put together by themselves: keys and gradients of a sparse push. */
-static void push__of_rows_is_not_copied_by_the_transport(void **state)
+SL_CASE(push__of_rows_is_not_copied_by_the_transport)
 {
-    (void)state;
     enum { KEYS = 50000, DIM = 16 };
     start_cluster(false);
     struct sl_client *client = start_client(false, -1);
@@ -237,9 +232,8 @@ static void push__of_rows_is_not_copied_by_the_transport(void **state)
 /* ---- Deadlines */
 
 /* A pull into a buffer that waits for a slower worker: its shard keeps the deadline too. */
-static void step_wait__of_a_pull_into_a_buffer_ends_by_its_deadline(void **state)
+SL_CASE(step_wait__of_a_pull_into_a_buffer_ends_by_its_deadline)
 {
-    (void)state;
     enum { COUNT = 100000 };
     start_cluster(false);
     struct sl_client *client = start_client(false, 0);
@@ -265,10 +259,8 @@ static void step_wait__of_a_pull_into_a_buffer_ends_by_its_deadline(void **state
 }
 
 /* A ps that stands still answers nothing: the connections end, and are made again. */
-static void
-step_wait__of_a_pull_into_a_buffer_does_not_wait_for_a_ps_that_stands_still(void **state)
+SL_CASE(step_wait__of_a_pull_into_a_buffer_does_not_wait_for_a_ps_that_stands_still)
 {
-    (void)state;
     enum { COUNT = 100000 };
     start_cluster(false);
     struct sl_client *client = start_client(false, -1);
@@ -296,18 +288,7 @@ step_wait__of_a_pull_into_a_buffer_does_not_wait_for_a_ps_that_stands_still(void
     stop(client);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
-    sl_log_setup(SL_LOG_WARN, "test"); /* before there are threads */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(client_create__goes_over_tcp_where_nobody_listens_path),
-        cmocka_unit_test(client_create__goes_over_tcp_where_a_stranger_listens_path),
-        cmocka_unit_test(client_create__goes_over_tcp_when_told_to),
-        cmocka_unit_test(dense_push_pull__in_buffers_is_not_copied_by_the_client),
-        cmocka_unit_test(push__of_rows_is_not_copied_by_the_transport),
-        cmocka_unit_test(step_wait__of_a_pull_into_a_buffer_ends_by_its_deadline),
-        cmocka_unit_test(
-            step_wait__of_a_pull_into_a_buffer_does_not_wait_for_a_ps_that_stands_still),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    sl_log_setup(SL_LOG_WARN, "test");
 }

@@ -10,24 +10,7 @@
 
 #define WORKERS 2
 
-static const struct shape shape = {1, 2, 1, SL_PROTOCOL_PER_TABLE};
 static const struct shape lite_shape = {1, 2, 2, SL_PROTOCOL_BATCHED};
-static struct fixture fixture;
-
-static int start(void **state)
-{
-    (void)state;
-    fixture = fixture_start(&shape);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    fixture_stop(&fixture);
-    return 0;
-}
-
 static struct sl_table_spec clocked(const char *name, enum sl_consistency_mode mode,
                                     uint32_t staleness)
 {
@@ -75,11 +58,10 @@ static void wait_for_rows(struct sl_step **step, const float *rows, float expect
 }
 
 /* A pull of iteration c sees the pushes of all workers of the iterations before c, and no other. */
-static void bsp_pull__waits_for_all_workers(void **state)
+CLIENT_CASE(bsp_pull__waits_for_all_workers)
 {
-    (void)state;
     fill();
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
                                           fixture_client(fixture.cluster, &lite_shape, 1)};
     struct sl_table_spec spec = clocked("bsp", SL_CONSISTENCY_BSP, 0);
     struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
@@ -106,11 +88,10 @@ static void bsp_pull__waits_for_all_workers(void **state)
 }
 
 /* One step pushes, ticks, and pulls for the next iteration; by "lite" in one message a shard. */
-static void bsp_pull__behind_the_tick_is_of_the_next_iteration(void **state)
+CLIENT_CASE(bsp_pull__behind_the_tick_is_of_the_next_iteration)
 {
-    (void)state;
     fill();
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
                                           fixture_client(fixture.cluster, &lite_shape, 1)};
     struct sl_table_spec spec = clocked("bsp_fused", SL_CONSISTENCY_BSP, 0);
     struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
@@ -141,12 +122,11 @@ static void bsp_pull__behind_the_tick_is_of_the_next_iteration(void **state)
     }
 }
 
-static void bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass(void **state)
+CLIENT_CASE(bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass)
 {
-    (void)state;
     fill();
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
-                                          fixture_client(fixture.cluster, &shape, 1)};
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
+                                          fixture_client(fixture.cluster, &fixture_shape, 1)};
     struct sl_table_spec spec = clocked("bsp_late", SL_CONSISTENCY_BSP, 0);
     struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
                                         fixture_table(workers[1], &spec)};
@@ -165,12 +145,11 @@ static void bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass(void **state)
     }
 }
 
-static void ssp_pull__runs_ahead_as_far_as_its_staleness(void **state)
+CLIENT_CASE(ssp_pull__runs_ahead_as_far_as_its_staleness)
 {
-    (void)state;
     fill();
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
-                                          fixture_client(fixture.cluster, &shape, 1)};
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
+                                          fixture_client(fixture.cluster, &fixture_shape, 1)};
     struct sl_table_spec spec = clocked("ssp", SL_CONSISTENCY_SSP, 2);
     struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
                                         fixture_table(workers[1], &spec)};
@@ -203,11 +182,13 @@ static void *come_to_barrier(void *ctx)
     return (void *)(intptr_t)sl_client_barrier(client, "meet", 3, TIMEOUT_MS);
 }
 
-static void client_barrier__opens_when_all_have_come(void **state)
+CLIENT_CASE(client_barrier__opens_when_all_have_come)
 {
-    (void)state;
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
-                                          fixture_client(fixture.cluster, &shape, 1)};
+    if (fixture_caller_driven || fixture_shm) {
+        return;
+    }
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
+                                          fixture_client(fixture.cluster, &fixture_shape, 1)};
     pthread_t threads[WORKERS];
     for (uint32_t i = 0; i < WORKERS; i++) {
         pthread_create(&threads[i], NULL, come_to_barrier, workers[i]);
@@ -252,9 +233,11 @@ static void *push_and_pull(void *ctx)
     return NULL;
 }
 
-static void step_submit__may_be_called_by_many_threads(void **state)
+CLIENT_CASE(step_submit__may_be_called_by_many_threads)
 {
-    (void)state;
+    if (fixture_caller_driven || fixture_shm) {
+        return;
+    }
     fill();
     struct sl_client *client = fixture_client(fixture.cluster, &lite_shape, -1);
     /* Twice: the second threads take over what the first ones have left. */
@@ -290,9 +273,11 @@ static void *try_a_step(void *ctx)
 }
 
 /* A client that its caller drives belongs to the thread that created it. */
-static void client__of_another_thread_is_refused(void **state)
+CLIENT_CASE(client__of_another_thread_is_refused)
 {
-    (void)state;
+    if (!fixture_caller_driven || !fixture_shm) {
+        return;
+    }
     struct sl_client *client = fixture.client;
     pthread_t thread;
     void *refused;
@@ -319,10 +304,9 @@ static int wait_late(struct sl_client *client, struct sl_table *table, float *ro
 
 /* The answer has come in time; only the caller comes late. On a machine where it has not come in
  * time, there is more time for another. */
-static void step_wait__takes_what_came_while_the_caller_was_away(void **state)
+CLIENT_CASE(step_wait__takes_what_came_while_the_caller_was_away)
 {
-    (void)state;
-    struct sl_client *client = fixture_client(fixture.cluster, &shape, -1);
+    struct sl_client *client = fixture_client(fixture.cluster, &fixture_shape, -1);
     struct sl_table_spec spec = fixture_sparse("away", 1);
     struct sl_table *table = fixture_table(client, &spec);
     float rows[KEYS] = {0};
@@ -337,9 +321,8 @@ static void step_wait__takes_what_came_while_the_caller_was_away(void **state)
 }
 
 /* Its deadline counts from the call, whether it has left or not; another may leave afterwards. */
-static void step_submit_more__ends_by_its_deadline_unsent(void **state)
+CLIENT_CASE(step_submit_more__ends_by_its_deadline_unsent)
 {
-    (void)state;
     enum { SHORT_MS = 10, AWAY_MS = 50 };
     struct sl_client *client = fixture.client;
     struct sl_table_spec spec = fixture_sparse("unsent", 1);
@@ -358,28 +341,10 @@ static void step_submit_more__ends_by_its_deadline_unsent(void **state)
     }
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(bsp_pull__waits_for_all_workers, start, stop),
-        cmocka_unit_test_setup_teardown(bsp_pull__behind_the_tick_is_of_the_next_iteration, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass,
-                                        start, stop),
-        cmocka_unit_test_setup_teardown(ssp_pull__runs_ahead_as_far_as_its_staleness, start, stop),
-        cmocka_unit_test_setup_teardown(step_wait__takes_what_came_while_the_caller_was_away, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(step_submit_more__ends_by_its_deadline_unsent, start, stop),
-    };
-    const struct CMUnitTest threads[] = {
-        cmocka_unit_test_setup_teardown(client_barrier__opens_when_all_have_come, start, stop),
-        cmocka_unit_test_setup_teardown(step_submit__may_be_called_by_many_threads, start, stop),
-    };
-    const struct CMUnitTest one_thread[] = {
-        cmocka_unit_test_setup_teardown(client__of_another_thread_is_refused, start, stop),
-    };
-    int failed = cmocka_run_group_tests(threads, NULL, NULL);
-    failed += FIXTURE_RUN_BY_BOTH_WAYS(tests, NULL, NULL);
-    return failed + cmocka_run_group_tests(one_thread, NULL, NULL);
+    fixture_shape = (struct shape){1, 2, 1, SL_PROTOCOL_PER_TABLE};
 }
+
+SL_UNIT_WAYS(fixture_way);

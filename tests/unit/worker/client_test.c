@@ -73,9 +73,8 @@ static void check_push(struct sl_client *client)
     }
 }
 
-static void client_push__is_seen_by_the_next_pull(void **state)
+SL_CASE(client_push__is_seen_by_the_next_pull)
 {
-    (void)state;
     on_every_shape(check_push);
 }
 
@@ -96,9 +95,8 @@ static void check_empty(struct sl_client *client)
     assert_memory_equal(pooled, zeros, sizeof zeros);
 }
 
-static void client_push__of_nothing_succeeds(void **state)
+SL_CASE(client_push__of_nothing_succeeds)
 {
-    (void)state;
     on_every_shape(check_empty);
 }
 
@@ -131,9 +129,8 @@ static void check_many_keys(struct sl_client *client)
     free(rows);
 }
 
-static void client_pull__of_many_keys_is_cut(void **state)
+SL_CASE(client_pull__of_many_keys_is_cut)
 {
-    (void)state;
     on_every_shape(check_many_keys);
 }
 
@@ -160,9 +157,8 @@ static void check_pooled(struct sl_client *client)
     assert_memory_equal(means, expected_means, sizeof means);
 }
 
-static void step_pull_pooled__adds_up_the_shards_sums(void **state)
+SL_CASE(step_pull_pooled__adds_up_the_shards_sums)
 {
-    (void)state;
     on_every_shape(check_pooled);
 }
 
@@ -212,9 +208,8 @@ static void check_dense(struct sl_client *client)
     free(base);
 }
 
-static void step_dense_push__covers_odd_ranges(void **state)
+SL_CASE(step_dense_push__covers_odd_ranges)
 {
-    (void)state;
     on_every_shape(check_dense);
 }
 
@@ -246,9 +241,8 @@ static void check_outstanding(struct sl_client *client)
     }
 }
 
-static void step_submit__allows_many_steps_outstanding(void **state)
+SL_CASE(step_submit__allows_many_steps_outstanding)
 {
-    (void)state;
     on_every_shape(check_outstanding);
 }
 
@@ -277,15 +271,13 @@ static void pull_in_many_steps(struct sl_client *client)
     }
 }
 
-static void step_submit_more__leaves_with_the_wait(void **state)
+SL_CASE(step_submit_more__leaves_with_the_wait)
 {
-    (void)state;
     on_every_shape(pull_in_many_steps);
 }
 
-static void step_submit__says_again_when_too_many_are_outstanding(void **state)
+SL_CASE(step_submit__says_again_when_too_many_are_outstanding)
 {
-    (void)state;
     struct sl_client *client = fixtures[0].client;
     struct sl_table *table = sparse_table(client, "again", 1);
     static struct sl_step *steps[300];
@@ -311,9 +303,8 @@ static void step_submit__says_again_when_too_many_are_outstanding(void **state)
     fixture_run(steps[count - 1]); /* what was refused can be submitted again */
 }
 
-static void step_submit__refuses_bad_steps(void **state)
+SL_CASE(step_submit__refuses_bad_steps)
 {
-    (void)state;
     struct sl_client *client = fixtures[0].client;
     struct sl_table *sparse = sparse_table(client, "bad", 1);
     const struct sl_table_spec spec = fixture_dense("bad_dense", 100);
@@ -383,19 +374,18 @@ static void train(struct sl_client *client, float *rows, float *values)
     }
 }
 
-static void step_submit__gives_the_same_bits_by_both_protocols(void **state)
+SL_CASE(step_submit__gives_the_same_bits_by_both_protocols)
 {
-    (void)state;
     const size_t row_floats = (size_t)SL_OPTIMIZER_KIND_COUNT * 3000 * 8;
     const size_t value_floats = (size_t)SL_OPTIMIZER_KIND_COUNT * 5001;
     float *rows[2], *values[2];
     for (int i = 0; i < 2; i++) {
         const struct shape shape = {1, 3, 2, i == 0 ? SL_PROTOCOL_PER_TABLE : SL_PROTOCOL_BATCHED};
-        struct fixture fixture = fixture_start(&shape);
+        struct fixture own = fixture_start(&shape);
         rows[i] = calloc(row_floats, sizeof(float));
         values[i] = calloc(value_floats, sizeof(float));
-        train(fixture.client, rows[i], values[i]);
-        fixture_stop(&fixture);
+        train(own.client, rows[i], values[i]);
+        fixture_stop(&own);
     }
     assert_memory_equal(rows[0], rows[1], row_floats * sizeof(float));
     assert_memory_equal(values[0], values[1], value_floats * sizeof(float));
@@ -406,9 +396,8 @@ static void step_submit__gives_the_same_bits_by_both_protocols(void **state)
 }
 
 /* Options of zeros choose the protocol with the fewest messages. */
-static void client_create__sends_a_step_in_one_message(void **state)
+SL_CASE(client_create__sends_a_step_in_one_message)
 {
-    (void)state;
     struct sl_cluster *cluster = fixtures[0].cluster;
     const struct sl_client_options options = {.coordinator = sl_cluster_coordinator(cluster),
                                               .task_index = -1,
@@ -431,9 +420,8 @@ static void client_create__sends_a_step_in_one_message(void **state)
     sl_client_destroy(&client);
 }
 
-static void client_table_open__checks_what_exists(void **state)
+SL_CASE(client_table_open__checks_what_exists)
 {
-    (void)state;
     struct sl_client *client = fixtures[1].client;
     struct sl_table_spec spec = fixture_sparse("checked", 3);
     struct sl_table *table = fixture_table(client, &spec);
@@ -446,9 +434,8 @@ static void client_table_open__checks_what_exists(void **state)
     assert_null(other);
 }
 
-static void client_stats__count_requests_and_bytes(void **state)
+SL_CASE(client_stats__count_requests_and_bytes)
 {
-    (void)state;
     struct sl_client *client = fixtures[0].client;
     struct sl_table *table = sparse_table(client, "stats", 16);
     struct sl_client_stats before, after;
@@ -464,23 +451,11 @@ static void client_stats__count_requests_and_bytes(void **state)
     assert_true(after.bytes_received - before.bytes_received >= 32 + 50 * 64);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(client_push__is_seen_by_the_next_pull),
-        cmocka_unit_test(client_push__of_nothing_succeeds),
-        cmocka_unit_test(client_pull__of_many_keys_is_cut),
-        cmocka_unit_test(step_pull_pooled__adds_up_the_shards_sums),
-        cmocka_unit_test(step_dense_push__covers_odd_ranges),
-        cmocka_unit_test(step_submit__allows_many_steps_outstanding),
-        cmocka_unit_test(step_submit_more__leaves_with_the_wait),
-        cmocka_unit_test(step_submit__says_again_when_too_many_are_outstanding),
-        cmocka_unit_test(step_submit__refuses_bad_steps),
-        cmocka_unit_test(step_submit__gives_the_same_bits_by_both_protocols),
-        cmocka_unit_test(client_create__sends_a_step_in_one_message),
-        cmocka_unit_test(client_table_open__checks_what_exists),
-        cmocka_unit_test(client_stats__count_requests_and_bytes),
-    };
-    return FIXTURE_RUN_BY_BOTH_WAYS(tests, start_all, stop_all);
 }
+
+SL_UNIT_WAYS(fixture_way);
+
+SL_UNIT_GROUP(start_all, stop_all);

@@ -1,11 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 
 #include "core/hash.h"
+#include "tests/support/unit.h"
 #include "worker/inflight.h"
 #include "worker/operation.h"
 
@@ -19,9 +15,8 @@ static int setup(void **state)
     return 0;
 }
 
-static void inflight_find__finds_what_was_added(void **state)
+SL_CASE_WITH(inflight_find__finds_what_was_added, setup, NULL)
 {
-    (void)state;
     assert_null(sl_inflight_find(&inflight, 0));
     assert_null(sl_inflight_find(&inflight, 1));
     assert_null(sl_inflight_any(&inflight));
@@ -38,9 +33,8 @@ static void inflight_find__finds_what_was_added(void **state)
 }
 
 /* Old requests stay parked while thousands pass, so that ids far apart share slots. */
-static void inflight_remove__keeps_parked_ids_reachable(void **state)
+SL_CASE_WITH(inflight_remove__keeps_parked_ids_reachable, setup, NULL)
 {
-    (void)state;
     uint64_t ids[SL_INFLIGHT_MAX];
     uint32_t count = 0;
     uint64_t seed = 3;
@@ -68,13 +62,4 @@ static void inflight_remove__keeps_parked_ids_reachable(void **state)
     }
     assert_int_equal(count, 0);
     assert_int_equal(inflight.displaced, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(inflight_find__finds_what_was_added, setup),
-        cmocka_unit_test_setup(inflight_remove__keeps_parked_ids_reachable, setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,9 @@
 #ifndef SL_TESTS_UNIT_NET_CONTROL_PATH_FIXTURE_H
 #define SL_TESTS_UNIT_NET_CONTROL_PATH_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "tests/unit/net/control/session_fixture.h"
 
 /* The near way leads over a network of its own, to the same acceptor. */

@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
+#include "tests/support/unit.h"
 #include "tests/unit/net/control/session_fixture.h"
 
 #define PORT 4000

@@ -1,8 +1,5 @@
 #include "tests/unit/tools/doctor/machine.h"
-
-#include <setjmp.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -1,15 +1,10 @@
 #include "stand_in.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/assert.h"
+#include "tests/support/unit.h"
 
 struct train_stand_in fake;
 volatile sig_atomic_t stop;
