@@ -489,7 +489,7 @@ SL_CASE(page__shows_these_packets)
     packet.length = head + header.body_bytes;
     sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
     assert_int_equal(class_of(&packet), SL_DPDK_OURS);
-    assert_is_block("train", packet.bytes, packet.length);
+    assert_is_block("bundle", packet.bytes, packet.length);
     uint8_t hello[SL_DPDK_HELLO_BYTES];
     sl_dpdk_hello_encode(&hello_example, hello);
     assert_is_block("hello", hello, sizeof hello);
