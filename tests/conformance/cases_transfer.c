@@ -12,7 +12,6 @@
 
 static void set_echo(struct node *node, void *ctx)
 {
-    (void)ctx;
     node->policy.echo = true;
 }
 
@@ -318,8 +317,6 @@ struct late_releaser {
 
 static uint32_t no_work(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)source;
-    (void)budget;
     return 0;
 }
 

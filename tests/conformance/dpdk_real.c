@@ -56,7 +56,6 @@ static void *medium_open(uint32_t node_count)
 
 static void medium_close(void *closing)
 {
-    (void)closing; /* the devices stay for the next world */
     worlds--;
 }
 

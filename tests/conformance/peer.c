@@ -438,7 +438,6 @@ struct send_call {
 
 static void run_send(struct node *node, void *ctx)
 {
-    (void)node;
     struct send_call *call = ctx;
     peer_send(call->peer, call->sizes, call->count);
 }

@@ -14,14 +14,12 @@ static struct world *world;
 
 static int open_world(void **state)
 {
-    (void)state;
     world = world_open(1, NULL);
     return 0;
 }
 
 static int close_world(void **state)
 {
-    (void)state;
     world_close(world);
     return 0;
 }

@@ -12,8 +12,6 @@
 
 static void ignore(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 /* ---- Who answers ------------------------------------------------------------------------------
@@ -132,9 +130,6 @@ static void forget(struct listener *listener)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     sl_assert(false); /* requests are short */
     return NULL;
 }
@@ -177,7 +172,6 @@ static struct answer *pop_answer(struct listener *listener)
 
 static void on_answer_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
     struct listener *listener = conn->user;
     sl_assert(listener->first == cookie);
     free(pop_answer(listener));
@@ -186,14 +180,11 @@ static void on_answer_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_answerer_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     pump_answers(conn->user);
 }
 
 static void on_answerer_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)err;
     struct listener *listener = conn->user;
     forget(listener);
     while (listener->first != NULL) {
@@ -251,7 +242,6 @@ void answerer_answer_kept(struct node *node, uint64_t seed)
 
 static void run_disconnect_all(struct node *node, void *ctx)
 {
-    (void)ctx;
     for (struct listener *it = listeners[node->index]; it != NULL; it = it->next) {
         sl_transport_disconnect(it->conn);
     }
@@ -284,7 +274,6 @@ static void pump_questions(struct asker *asker)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     struct asker *asker = conn->user;
     asker->open = true;
     pump_questions(asker);
@@ -308,7 +297,6 @@ static uint8_t *place_of(const struct question *question)
 
 static void *on_answer_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
     struct asker *asker = conn->user;
     sl_assert(header->payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES);
     asker->sink_asked++;
@@ -317,7 +305,6 @@ static void *on_answer_sink(void *ctx, struct sl_conn *conn, const struct sl_fra
 
 static void on_answer(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     struct asker *asker = conn->user;
     const struct sl_frame *header = &message->header;
     const struct question *question = question_of(asker, header);
@@ -336,7 +323,6 @@ static void on_answer(void *ctx, struct sl_conn *conn, const struct sl_transport
 
 static void on_question_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
     struct asker *asker = conn->user;
     sl_assert(cookie == asker->frames[asker->sent]);
     asker->sent++;
@@ -344,14 +330,12 @@ static void on_question_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_asker_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     pump_questions(conn->user);
 }
 
 /* Where the answers that have not come would have landed is the asker's own from now on. */
 static void on_asker_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
     struct asker *asker = conn->user;
     for (uint32_t i = 0; i < asker->asked; i++) {
         const struct question *question = &asker->questions[i];
@@ -403,7 +387,6 @@ struct ask_call {
 
 static void run_ask(struct node *node, void *ctx)
 {
-    (void)node;
     const struct ask_call *call = ctx;
     struct asker *asker = call->asker;
     sl_assert(asker->asked + call->count <= QUESTIONS_MAX);
@@ -431,7 +414,6 @@ void asker_ask(struct asker *asker, const struct question *questions, uint32_t c
 
 static void run_disconnect(struct node *node, void *ctx)
 {
-    (void)node;
     const struct asker *asker = ctx;
     if (asker->conn != NULL) {
         sl_transport_disconnect(asker->conn);

@@ -34,14 +34,12 @@ static void open_with(uint32_t peer_timeout_ms)
 
 static int open_world(void **state)
 {
-    (void)state;
     open_with(0);
     return 0;
 }
 
 static int open_impatient_world(void **state)
 {
-    (void)state;
     open_with(2000);
     return 0;
 }
@@ -56,7 +54,6 @@ static void is_served(struct peer *peer, const uint32_t *sizes, uint32_t count)
 
 static int close_world(void **state)
 {
-    (void)state;
     static const uint32_t sizes[] = {10, 3000, 7};
     (void)rdma_table_get(); /* no faults any more */
     is_served(bystander, sizes, 3);
@@ -222,36 +219,24 @@ SL_CASE_WITH(memory__cannot_be_registered_for_long, open_impatient_world, close_
 
 static void no_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void *no_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     return NULL;
 }
 
 static void no_message(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     sl_transport_release(conn, message);
 }
 
 static void nothing(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void no_close(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)conn;
-    (void)err;
 }
 
 static const struct sl_transport_events silent = {.accepted = nothing,

@@ -22,13 +22,11 @@ static struct sl_shared lent; /* node 1's; peers may write there */
 
 static void register_lent(struct node *node, void *ctx)
 {
-    (void)ctx;
     assert_int_equal(sl_transport_memory_register(node->transport, lent.base, lent.bytes), 0);
 }
 
 static int open_world(void **state)
 {
-    (void)state;
     world = world_open(3, NULL);
     assert_int_equal(sl_shared_create("landing", LENT_BYTES, SL_SHARED_WRITE, &lent), 0);
     node_run(&world->nodes[1], register_lent, NULL);
@@ -38,7 +36,6 @@ static int open_world(void **state)
 
 static int close_world(void **state)
 {
-    (void)state;
     world_close(world);
     sl_shared_destroy(&lent);
     assert_int_equal(answerer_open_count, 0);

@@ -18,7 +18,6 @@ static struct peer *bystander;
 
 static int open_world(void **state)
 {
-    (void)state;
     world = world_open(2, NULL);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     bystander = peer_connect(&world->nodes[1], &world->nodes[0].bound);
@@ -36,7 +35,6 @@ static void bystander_is_served(void)
 
 static int close_world(void **state)
 {
-    (void)state;
     bystander_is_served();
     world_close(world);
     return 0;
@@ -410,9 +408,6 @@ SL_CASE_WITH(reply_buffer__that_is_nowhere, open_world, close_world)
 
 static void *believe_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     static _Alignas(64) uint8_t sink[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     return sink;
 }
@@ -423,7 +418,6 @@ static atomic_uint believed, believers;
 static void believe_received(void *ctx, struct sl_conn *conn,
                              const struct sl_transport_message *message)
 {
-    (void)ctx;
     static uint8_t head[SL_FRAME_HEADER_BYTES];
     const struct sl_frame header = {
         .type = SL_FRAME_REPLY, .payload_bytes = 30000, .request_id = 2};
@@ -439,30 +433,21 @@ static void believe_received(void *ctx, struct sl_conn *conn,
 
 static void believe_accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     conn->is_welcome = true;
     believers++;
 }
 
 static void believe_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)conn;
-    (void)err;
     believers--;
 }
 
 static void ignore_cookie(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void ignore(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static const struct sl_transport_events believer = {.accepted = believe_accepted,

@@ -123,7 +123,6 @@ static void destroy_qp(struct rdma_cm_id *id)
 
 static void run_find(struct node *node, void *ctx)
 {
-    (void)node;
     uint32_t *number = ctx;
     pthread_mutex_lock(&made_lock);
     for (uint32_t i = 0; i < made_count; i++) {
@@ -142,7 +141,6 @@ uint32_t rdma_table_queue_pair_of(struct node *node)
 /* On the node's reactor, so that it does not end meanwhile. */
 static void run_break(struct node *node, void *ctx)
 {
-    (void)node;
     const uint32_t number = *(uint32_t *)ctx;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     pthread_mutex_lock(&made_lock);

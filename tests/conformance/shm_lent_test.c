@@ -23,15 +23,11 @@ static uint8_t *kept_reply_buffer;
 
 static void slow_accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
     callers++;
 }
 
 static void *slow_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
     static _Alignas(64) uint8_t sink[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     return header->request_id % 2 == 0 ? SL_TRANSPORT_IN_PLACE : (void *)sink;
 }
@@ -39,7 +35,6 @@ static void *slow_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *h
 static void slow_received(void *ctx, struct sl_conn *conn,
                           const struct sl_transport_message *message)
 {
-    (void)ctx;
     if (kept_reply_buffer != NULL) {
         memset(kept_reply_buffer, 5, LENT_BYTES);
     }
@@ -50,23 +45,15 @@ static void slow_received(void *ctx, struct sl_conn *conn,
 
 static void slow_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)conn;
-    (void)err;
     callers--;
 }
 
 static void ignore_cookie(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void ignore(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static const struct sl_transport_events slow = {.accepted = slow_accepted,
@@ -85,7 +72,6 @@ static void listen_slowly(struct node *node, void *ctx)
 
 static int open_world(void **state)
 {
-    (void)state;
     world = world_open(1, NULL);
     node_run(&world->nodes[0], listen_slowly, &slow_at);
     return 0;
@@ -93,7 +79,6 @@ static int open_world(void **state)
 
 static int close_world(void **state)
 {
-    (void)state;
     world_close(world);
     return 0;
 }
@@ -257,7 +242,6 @@ struct retired {
 
 static void count_retired(struct node *node, void *ctx)
 {
-    (void)node;
     struct retired *retired = ctx;
     retired->count = ((struct sl_shm_conn *)retired->conn)->link.imported->retired_count;
 }

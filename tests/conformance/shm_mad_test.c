@@ -22,7 +22,6 @@ static struct peer *bystander;
 
 static int open_world(void **state)
 {
-    (void)state;
     world = world_open(2, NULL);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     bystander = peer_connect(&world->nodes[1], &world->nodes[0].bound);
@@ -40,7 +39,6 @@ static void bystander_is_served(void)
 
 static int close_world(void **state)
 {
-    (void)state;
     bystander_is_served();
     world_close(world);
     return 0;
@@ -471,8 +469,6 @@ static void play_at_random(uint64_t seed)
  * everything. */
 static void *believe_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
     static _Alignas(64) uint8_t sink[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     return header->request_id % 2 == 0 ? SL_TRANSPORT_IN_PLACE : (void *)sink;
 }
@@ -482,7 +478,6 @@ static atomic_uint believed, believers;
 static void believe_received(void *ctx, struct sl_conn *conn,
                              const struct sl_transport_message *message)
 {
-    (void)ctx;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < message->header.payload_bytes; i++) {
         sum += message->payload[i];
@@ -501,29 +496,19 @@ static void believe_received(void *ctx, struct sl_conn *conn,
 
 static void believe_accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
     believers++;
 }
 
 static void ignore_cookie(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void ignore(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void believe_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)conn;
-    (void)err;
     believers--;
 }
 

@@ -40,8 +40,6 @@ static void on_open(void *ctx, struct sl_conn *conn)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)conn;
-    (void)header;
     ((struct side *)ctx)->asked++;
     return ((struct side *)ctx)->sink_answer;
 }
@@ -59,21 +57,15 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
-    (void)cookie;
     ((struct side *)ctx)->sent++;
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)conn;
-    (void)err;
     ((struct side *)ctx)->conn = NULL;
     ((struct side *)ctx)->closed++;
 }
@@ -129,13 +121,11 @@ static int open_at(const struct sl_clock *clock)
 
 static int open_both(void **state)
 {
-    (void)state;
     return open_at(NULL);
 }
 
 static uint64_t always(void *ctx)
 {
-    (void)ctx;
     return SL_CLOCK_NS_PER_S;
 }
 
@@ -143,13 +133,11 @@ static uint64_t always(void *ctx)
 static int open_both_in_amber(void **state)
 {
     static const struct sl_clock amber = {.now_ns = always};
-    (void)state;
     return open_at(&amber);
 }
 
 static int close_both(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         sl_reactor_stop(sides[i].reactor);
         sl_reactor_join(sides[i].reactor);
@@ -178,8 +166,6 @@ struct call {
 
 static void run_call(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct call *call = ctx;
     struct side *side = call->side;
     call->begun = true;

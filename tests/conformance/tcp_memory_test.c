@@ -45,7 +45,6 @@ SL_CASE(close__gives_memory_back)
 
 static void release_all(struct node *node, void *ctx)
 {
-    (void)ctx;
     for (uint32_t i = 0; i < node->peer_count; i++) {
         peer_release_held(node->peers[i], 1);
     }
@@ -88,7 +87,6 @@ static void leave_room(struct node *node, void *ctx)
 
 static void leave_all(struct node *node, void *ctx)
 {
-    (void)ctx;
     ((struct sl_tcp *)node->transport)->buffers.unplaced_bytes = 0;
 }
 

@@ -330,8 +330,6 @@ static void look_at_order(struct sl_reactor_source *source)
 
 static uint32_t poll_nothing(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)source;
-    (void)budget;
     return 0;
 }
 
@@ -395,7 +393,6 @@ struct blocker {
 
 static uint32_t block(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)budget;
     struct blocker *blocker = (struct blocker *)source;
     if (!blocker->done) {
         blocker->done = true;

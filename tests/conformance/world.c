@@ -29,7 +29,6 @@ static atomic_ullong amber_ns = SL_CLOCK_NS_PER_S;
 /* What a medium has lost is sent again in time: there it passes by itself too, as it does. */
 static uint64_t amber_now_ns(void *ctx)
 {
-    (void)ctx;
     return amber_ns + (conformance_target->is_lossy ? sl_clock_now_ns(sl_clock_system()) : 0);
 }
 
@@ -37,7 +36,6 @@ static const struct sl_clock amber = {.now_ns = amber_now_ns};
 
 static uint64_t slow_now_ns(void *ctx)
 {
-    (void)ctx;
     return sl_clock_now_ns(sl_clock_system()) / SLOWNESS;
 }
 
@@ -45,8 +43,6 @@ static const struct sl_clock slow = {.now_ns = slow_now_ns};
 
 static void nothing(struct node *node, void *ctx)
 {
-    (void)node;
-    (void)ctx;
 }
 
 static void read_now(struct node *node, void *ctx)
@@ -132,8 +128,6 @@ struct call {
 
 static void run_call(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct call *call = ctx;
     call->run(call->node, call->ctx);
     sem_post(&call->done);

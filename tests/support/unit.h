@@ -17,6 +17,9 @@
 
 #include <cmocka.h>
 
+/* A test's callbacks have the parameters that their interface asks for. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 struct sl_unit_case {
     const char *file;
     int line;
@@ -33,15 +36,27 @@ struct sl_unit_case {
 #define SL_UNIT_ADD(function, ...)                                                                 \
     static void function(void **state);                                                            \
     SL_UNIT_ENTRY(function, .test = {__VA_ARGS__});                                                \
-    static void function(__attribute__((unused)) void **state)
+    static void function(void **state)
 
 #define SL_CASE(name)                       SL_UNIT_ADD(name, #name, name, NULL, NULL, NULL)
 
 /* With functions that run before and after the case, as CMocka's; either may be NULL. */
 #define SL_CASE_WITH(name, setup, teardown) SL_UNIT_ADD(name, #name, name, setup, teardown, NULL)
 
+/* `type *fixture` is the case's, between set_up(fixture, ...) and tear_down(fixture). */
+#define SL_CASE_USING(name, type, set_up, tear_down, ...)                                          \
+    static void name##_with(type *fixture);                                                        \
+    SL_CASE(name)                                                                                  \
+    {                                                                                              \
+        static type own;                                                                           \
+        set_up(&own, ##__VA_ARGS__);                                                               \
+        name##_with(&own);                                                                         \
+        tear_down(&own);                                                                           \
+    }                                                                                              \
+    static void name##_with(type *fixture)
+
 /* Runs before all cases of the file. */
-#define SL_UNIT_SETUP()                     SL_UNIT_ADD(set_up_the_file, NULL, set_up_the_file, NULL, NULL, NULL)
+#define SL_UNIT_SETUP() SL_UNIT_ADD(set_up_the_file, NULL, set_up_the_file, NULL, NULL, NULL)
 
 /* Functions, as CMocka's, that run once before and after all cases of the file. */
 #define SL_UNIT_GROUP(setup, teardown)                                                             \

@@ -86,7 +86,6 @@ SL_CASE(echo_run__a_core_that_is_not_there_is_refused)
 
 static int serve_one_byte(const void *ctx, const int *fds, uint32_t count)
 {
-    (void)ctx;
     char byte = 'x';
     for (uint32_t i = 0; i < count; i++) {
         (void)send(fds[i], &byte, 1, MSG_NOSIGNAL);
@@ -113,8 +112,6 @@ SL_CASE(peer_end__tells_that_the_process_failed)
 static int serve_forever(const void *ctx, const int *fds, uint32_t count)
 {
     const int *pipe_fd = ctx;
-    (void)fds;
-    (void)count;
     const pid_t self = getpid();
     (void)!write(*pipe_fd, &self, sizeof self);
     while (pause() < 0) {

@@ -30,12 +30,10 @@ static uint32_t runs_seen;
 
 void sl_bench_quiet_begin(struct sl_bench_quiet *quiet)
 {
-    (void)quiet;
 }
 
 bool sl_bench_quiet_was_disturbed(const struct sl_bench_quiet *quiet)
 {
-    (void)quiet;
     return (disturbed_runs >> runs_seen++ & 1) != 0;
 }
 

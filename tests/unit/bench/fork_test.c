@@ -12,7 +12,6 @@
 
 static void hear__words_come_whole_and_in_order(void **state)
 {
-    (void)state;
     static uint8_t sent[100000], heard[sizeof sent]; /* more than a pipe holds */
     struct sl_bench_fork process;
     int to = -1;
@@ -34,7 +33,6 @@ static void hear__words_come_whole_and_in_order(void **state)
 
 static void hear__a_child_that_ends_without_a_word(void **state)
 {
-    (void)state;
     struct sl_bench_fork process;
     uint32_t number;
     int to = -1;
@@ -50,7 +48,6 @@ static void hear__a_child_that_ends_without_a_word(void **state)
 
 static void end__a_child_that_says_nothing_is_killed(void **state)
 {
-    (void)state;
     struct sl_bench_fork process;
     uint32_t number;
     int to = -1;

@@ -18,13 +18,11 @@ struct sl_kv {
 
 uint32_t sl_kv_server_count(const struct sl_kv *kv)
 {
-    (void)kv;
     return SERVERS;
 }
 
 void sl_kv_server_range(const struct sl_kv *kv, uint32_t server, uint64_t *first, uint64_t *last)
 {
-    (void)kv;
     *first = server * 1000;
     *last = server * 1000 + 999;
 }
@@ -53,8 +51,6 @@ int sl_kv_wait(struct sl_kv *kv, uint64_t timestamp)
 
 void sl_kv_error(struct sl_kv *kv, uint64_t timestamp, char *text, size_t text_bytes)
 {
-    (void)kv;
-    (void)timestamp;
     (void)strncpy(text, "the server is gone", text_bytes);
 }
 
@@ -169,8 +165,6 @@ SL_CASE(note__keeps_the_last)
 /* Of the worker's file, which these tests do not run. */
 int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
 {
-    (void)options;
-    (void)out;
     return SL_ERR_UNSUPPORTED;
 }
 
@@ -181,20 +175,15 @@ void sl_kv_destroy(struct sl_kv **kv)
 
 int sl_kv_buffer_create(struct sl_kv *kv, size_t bytes, void **out)
 {
-    (void)kv;
-    (void)bytes;
-    (void)out;
     return SL_ERR_NO_MEMORY;
 }
 
 void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
 {
-    (void)kv;
     *buffer = NULL;
 }
 
 uint32_t sl_kv_rank(const struct sl_kv *kv)
 {
-    (void)kv;
     return 0;
 }

@@ -45,8 +45,6 @@ static void pause_a_little(void)
 /* Goes on until two workers have ended, as a server does. */
 int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
 {
-    (void)argc;
-    (void)argv;
     const bool is_scheduler = strcmp(value_of("DMLC_ROLE"), "scheduler") == 0;
     note(is_scheduler ? notes->scheduler : notes->server);
     if (handler != NULL && handler->handle == NULL) {
@@ -60,7 +58,6 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
 
 static int work(void *ctx, uint32_t worker)
 {
-    (void)ctx;
     if (worker == 0) {
         note(notes->worker);
     }
@@ -70,14 +67,11 @@ static int work(void *ctx, uint32_t worker)
 
 static int end_badly(void *ctx, uint32_t worker)
 {
-    (void)ctx;
     return worker == 1 ? 7 : 0;
 }
 
 static int stay(void *ctx, uint32_t worker)
 {
-    (void)ctx;
-    (void)worker;
     (void)pause(); /* until it is killed */
     return 1;
 }
@@ -91,7 +85,6 @@ static struct sl_bench_pslite_job_options options_of(int (*does)(void *, uint32_
 
 static void start__roles_know_each_other(void **state)
 {
-    (void)state;
     struct sl_bench_pslite_job_options options = options_of(work);
     struct sl_bench_pslite_job job;
     options.no_shm = true;
@@ -108,7 +101,6 @@ static void start__roles_know_each_other(void **state)
 
 static void wait__tells_a_worker_that_failed(void **state)
 {
-    (void)state;
     const struct sl_bench_pslite_job_options options = options_of(end_badly);
     struct sl_bench_pslite_job job;
     assert_int_equal(sl_bench_pslite_job_start(&options, &job), 0);
@@ -119,7 +111,6 @@ static void wait__tells_a_worker_that_failed(void **state)
 
 static void wait__has_a_deadline(void **state)
 {
-    (void)state;
     const struct sl_bench_pslite_job_options options = options_of(stay);
     struct sl_bench_pslite_job job;
     assert_int_equal(sl_bench_pslite_job_start(&options, &job), 0);
@@ -131,7 +122,6 @@ static void wait__has_a_deadline(void **state)
 
 static void look__notices_a_server_that_ended(void **state)
 {
-    (void)state;
     static const struct sl_kv_handler none = {0};
     struct sl_bench_pslite_job_options options = options_of(stay);
     struct sl_bench_pslite_job job;
@@ -169,7 +159,6 @@ static void await_state(pid_t pid, bool stopped)
 
 static void park__stops_the_servers_in_their_place(void **state)
 {
-    (void)state;
     const struct sl_bench_pslite_job_options options = options_of(stay);
     struct sl_bench_pslite_job job;
     assert_int_equal(sl_bench_pslite_job_start(&options, &job), 0);

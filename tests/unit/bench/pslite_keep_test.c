@@ -10,7 +10,6 @@ static struct sl_kv_handler handler;
 
 static int set_up(void **state)
 {
-    (void)state;
     assert_int_equal(sl_bench_pslite_keep_create(&keep), 0);
     handler = sl_bench_pslite_keep_handler(keep);
     return 0;
@@ -18,7 +17,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     sl_bench_pslite_keep_destroy(&keep);
     assert_null(keep);
     return 0;

@@ -14,22 +14,17 @@ static char root[64];
 
 static int set_up(void **state)
 {
-    (void)state;
     (void)snprintf(root, sizeof root, "/tmp/starling-bench-rdma-XXXXXX");
     return mkdtemp(root) == NULL ? -1 : 0;
 }
 
 static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
 {
-    (void)about;
-    (void)kind;
-    (void)at;
     return remove(path);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

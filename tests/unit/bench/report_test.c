@@ -21,7 +21,6 @@ static size_t printed_bytes;
 
 static int set_up(void **state)
 {
-    (void)state;
     (void)snprintf(directory, sizeof directory, "/tmp/sl_report_XXXXXX");
     if (mkdtemp(directory) == NULL) {
         return -1;
@@ -33,7 +32,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     DIR *files = opendir(directory);
     const struct dirent *file;
     while (files != NULL && (file = readdir(files)) != NULL) {

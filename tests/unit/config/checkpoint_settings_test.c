@@ -15,7 +15,6 @@ static const char *const VARIABLES[] = {"STARLING_CHECKPOINT_DIR",   "STARLING_C
 
 static int unset_all(void **state)
 {
-    (void)state;
     int failed = 0;
     for (size_t i = 0; i < sizeof VARIABLES / sizeof VARIABLES[0]; i++) {
         failed |= unsetenv(VARIABLES[i]);

@@ -55,7 +55,6 @@ static const struct sl_cli cli = {
 
 static int reset(void **state)
 {
-    (void)state;
     sl_cli_list_fini(&targets.files);
     memset(&targets, 0, sizeof targets);
     targets.pin = true;

@@ -11,7 +11,6 @@ static char path[64]; /* of a file that the test makes */
 
 static int setup(void **state)
 {
-    (void)state;
     (void)snprintf(path, sizeof path, "/tmp/starling-store-XXXXXX");
     int file = mkstemp(path);
     return file < 0 || close(file) != 0 || unsetenv(SL_CLUSTER_STORE_SETTINGS_VARIABLE) != 0 ||
@@ -20,7 +19,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     return unlink(path);
 }
 

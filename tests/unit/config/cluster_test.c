@@ -22,14 +22,12 @@ static char folder[64];
 
 static int enter_folder(void **state)
 {
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/starling_cluster_XXXXXX");
     return mkdtemp(folder) == NULL ? -1 : chdir(folder);
 }
 
 static int leave_folder(void **state)
 {
-    (void)state;
     unlink(".endpoint_map");
     unlink("map");
     return chdir("/") != 0 ? -1 : rmdir(folder);

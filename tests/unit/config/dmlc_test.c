@@ -25,7 +25,6 @@ static const char *const VARIABLES[] = {
 
 static int unset_all(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof VARIABLES / sizeof VARIABLES[0]; i++) {
         unsetenv(VARIABLES[i]);
     }

@@ -12,7 +12,6 @@ static char path[64];
 
 static int make_file(void **state)
 {
-    (void)state;
     snprintf(path, sizeof path, "/tmp/starling_map_XXXXXX");
     const int fd = mkstemp(path);
     return fd < 0 ? -1 : close(fd);
@@ -20,7 +19,6 @@ static int make_file(void **state)
 
 static int remove_file(void **state)
 {
-    (void)state;
     return unlink(path);
 }
 

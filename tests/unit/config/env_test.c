@@ -15,7 +15,6 @@ static const char *const names[] = {
 
 static int clear(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         unsetenv(names[i]);
     }

@@ -8,7 +8,6 @@ static const struct sl_rdma_settings_flags nothing;
 
 static int unset_all(void **state)
 {
-    (void)state;
     return unsetenv("STARLING_RDMA_DEVICE") | unsetenv("STARLING_RDMA_GID_INDEX") |
            unsetenv("MC_GID_INDEX") | unsetenv("NCCL_IB_GID_INDEX");
 }

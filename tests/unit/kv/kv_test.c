@@ -420,8 +420,6 @@ struct order {
 static void note_place(void *ctx, uint64_t timestamp, int err)
 {
     struct order *order = ctx;
-    (void)timestamp;
-    (void)err;
     order->place = (*order->next)++;
 }
 

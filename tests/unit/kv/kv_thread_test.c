@@ -178,7 +178,6 @@ static void push__once_whatever_breaks(void **state)
 
 static void create__needs_a_cluster(void **state)
 {
-    (void)state;
     struct sl_kv_options options = fixture_options(NULL);
     struct sl_kv *kv;
     setenv("TF_CONFIG", "{\"cluster\": ", 1);
@@ -189,7 +188,6 @@ static void create__needs_a_cluster(void **state)
 
 static void role__is_what_the_variable_says(void **state)
 {
-    (void)state;
     enum sl_kv_role role;
     unsetenv("DMLC_ROLE");
     assert_int_equal(sl_kv_role(&role), SL_ERR_NOT_FOUND);

@@ -35,29 +35,23 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)conn;
-    (void)header;
     note(ctx, "sink");
     return ((struct notes *)ctx)->sink;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)conn;
-    (void)message;
     note(ctx, "received");
 }
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
     note(ctx, "sent");
     ((struct notes *)ctx)->cookie = cookie;
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)conn;
     note(ctx, "writable");
 }
 

@@ -46,13 +46,10 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)conn;
     struct fixture *fixture = ctx;
     fixture->sink_memory = malloc(header->payload_bytes);
     return fixture->sink_memory;
@@ -73,7 +70,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
     sl_outbox_sent(&((struct fixture *)ctx)->outbox, cookie);
 }
 
@@ -85,7 +81,6 @@ static void on_writable(void *ctx, struct sl_conn *conn)
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)err;
     struct fixture *fixture = ctx;
     if (conn == fixture->conn) {
         sl_outbox_closed(&fixture->outbox, conn, &fixture->queue);
@@ -349,53 +344,46 @@ SL_CASE(outbox_closed__gives_back_what_was_not_sent)
     }
 }
 
-SL_CASE(outbox_closed__gives_back_what_waits_for_a_last_part)
+#define OUTBOX_CASE(name, ...) SL_CASE_USING(name, struct fixture, setup, teardown, __VA_ARGS__)
+
+OUTBOX_CASE(outbox_closed__gives_back_what_waits_for_a_last_part, 1, false)
 {
-    struct fixture fixture;
-    setup(&fixture, 1, false);
-    assert_true(commit_part(&fixture, 1000, 0, 500 / 8 * 8, ++fixture.committed));
-    assert_true(commit(&fixture, 40, 8, 0));
-    sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
-    assert_int_equal(fixture.rests_back, 0);
-    sl_transport_disconnect(fixture.accepted);
-    assert_true(sl_stepped_pair_until(&fixture.pair, 1000, is_closed, &fixture));
-    assert_int_equal(fixture.rests_back, 1);
-    assert_false(fixture.queue.is_open);
-    teardown(&fixture);
+    assert_true(commit_part(fixture, 1000, 0, 500 / 8 * 8, ++fixture->committed));
+    assert_true(commit(fixture, 40, 8, 0));
+    sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+    assert_int_equal(fixture->rests_back, 0);
+    sl_transport_disconnect(fixture->accepted);
+    assert_true(sl_stepped_pair_until(&fixture->pair, 1000, is_closed, fixture));
+    assert_int_equal(fixture->rests_back, 1);
+    assert_false(fixture->queue.is_open);
 }
 
-SL_CASE(outbox_reserve__is_null_while_memory_is_short)
+OUTBOX_CASE(outbox_reserve__is_null_while_memory_is_short, 3, false)
 {
-    struct fixture fixture;
-    setup(&fixture, 3, false);
     const uint32_t sizes[] = {100000, 1000000, 3000, SL_LIMIT_FRAME_PAYLOAD_BYTES - 5};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         int count = 0;
-        while (commit(&fixture, sizes[i], 0, 0)) {
+        while (commit(fixture, sizes[i], 0, 0)) {
             assert_true(++count < 100000);
         }
         assert_true(count > 0);
-        assert_true(fixture.outbox.units_used <= fixture.outbox.unit_count);
-        assert_true(sl_stepped_pair_until(&fixture.pair, 200000, all_received, &fixture));
+        assert_true(fixture->outbox.units_used <= fixture->outbox.unit_count);
+        assert_true(sl_stepped_pair_until(&fixture->pair, 200000, all_received, fixture));
     }
-    teardown(&fixture);
 }
 
-SL_CASE(outbox_reserve__takes_the_same_memory_for_the_next_long_frame)
+OUTBOX_CASE(outbox_reserve__takes_the_same_memory_for_the_next_long_frame, 4, false)
 {
-    struct fixture fixture;
-    setup(&fixture, 4, false);
-    const uint8_t *room = sl_outbox_reserve(&fixture.outbox, 1000000);
+    const uint8_t *room = sl_outbox_reserve(&fixture->outbox, 1000000);
     assert_non_null(room);
-    sl_outbox_abandon(&fixture.outbox);
+    sl_outbox_abandon(&fixture->outbox);
     for (int i = 0; i < 5; i++) {
-        assert_ptr_equal(sl_outbox_reserve(&fixture.outbox, 1000000), room);
-        sl_outbox_abandon(&fixture.outbox);
-        assert_true(commit(&fixture, 1000000, 0, 0));
-        assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
-        assert_int_equal(fixture.outbox.units_used, 0);
+        assert_ptr_equal(sl_outbox_reserve(&fixture->outbox, 1000000), room);
+        sl_outbox_abandon(&fixture->outbox);
+        assert_true(commit(fixture, 1000000, 0, 0));
+        assert_true(sl_stepped_pair_until(&fixture->pair, 1000, all_received, fixture));
+        assert_int_equal(fixture->outbox.units_used, 0);
     }
-    teardown(&fixture);
 }
 
 static size_t resident_of(const struct fixture *fixture)
@@ -404,61 +392,52 @@ static size_t resident_of(const struct fixture *fixture)
 }
 
 /* Frames in all of the memory; they are sent, and nothing follows; then again. */
-SL_CASE(outbox_give_back__memory_that_nothing_uses)
+OUTBOX_CASE(outbox_give_back__memory_that_nothing_uses, 9, false)
 {
-    struct fixture fixture;
-    setup(&fixture, 9, false);
-    assert_false(sl_outbox_give_back(&fixture.outbox)); /* nothing has been touched */
+    assert_false(sl_outbox_give_back(&fixture->outbox)); /* nothing has been touched */
     for (int round = 0; round < 2; round++) {
-        while (commit(&fixture, 3000, 0, 0)) {
+        while (commit(fixture, 3000, 0, 0)) {
         }
-        while (commit(&fixture, 1000000, 0, 0)) {
+        while (commit(fixture, 1000000, 0, 0)) {
         }
-        const size_t full = resident_of(&fixture);
+        const size_t full = resident_of(fixture);
         assert_true(full > MEMORY_BYTES / 4 * 3);
         for (int look = 0; look < 50; look++) {
-            assert_true(sl_outbox_give_back(&fixture.outbox));
+            assert_true(sl_outbox_give_back(&fixture->outbox));
         }
-        assert_int_equal(resident_of(&fixture), full); /* all of it is in use */
-        assert_true(sl_stepped_pair_until(&fixture.pair, 200000, all_received, &fixture));
+        assert_int_equal(resident_of(fixture), full); /* all of it is in use */
+        assert_true(sl_stepped_pair_until(&fixture->pair, 200000, all_received, fixture));
         for (int look = 0; look < 50; look++) {
-            (void)sl_outbox_give_back(&fixture.outbox);
+            (void)sl_outbox_give_back(&fixture->outbox);
         }
-        assert_false(sl_outbox_give_back(&fixture.outbox));
+        assert_false(sl_outbox_give_back(&fixture->outbox));
         /* One block is being filled; of each other, a page. */
-        assert_true(resident_of(&fixture) <=
-                    SL_OUTBOX_BLOCK_BYTES + fixture.outbox.block_count * (size_t)4096);
+        assert_true(resident_of(fixture) <=
+                    SL_OUTBOX_BLOCK_BYTES + fixture->outbox.block_count * (size_t)4096);
     }
-    teardown(&fixture);
 }
 
-SL_CASE(outbox_abandon__gives_the_room_back)
+OUTBOX_CASE(outbox_abandon__gives_the_room_back, 5, false)
 {
-    struct fixture fixture;
-    setup(&fixture, 5, false);
-    uint8_t *first = sl_outbox_reserve(&fixture.outbox, 100);
-    sl_outbox_abandon(&fixture.outbox);
-    assert_ptr_equal(sl_outbox_reserve(&fixture.outbox, 100), first);
-    sl_outbox_abandon(&fixture.outbox);
+    uint8_t *first = sl_outbox_reserve(&fixture->outbox, 100);
+    sl_outbox_abandon(&fixture->outbox);
+    assert_ptr_equal(sl_outbox_reserve(&fixture->outbox, 100), first);
+    sl_outbox_abandon(&fixture->outbox);
     for (int i = 0; i < 1000; i++) {
-        assert_non_null(sl_outbox_reserve(&fixture.outbox, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-        sl_outbox_abandon(&fixture.outbox);
+        assert_non_null(sl_outbox_reserve(&fixture->outbox, SL_LIMIT_FRAME_PAYLOAD_BYTES));
+        sl_outbox_abandon(&fixture->outbox);
     }
-    assert_true(commit(&fixture, 100, 0, 0));
-    assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
-    teardown(&fixture);
+    assert_true(commit(fixture, 100, 0, 0));
+    assert_true(sl_stepped_pair_until(&fixture->pair, 1000, all_received, fixture));
 }
 
-SL_CASE(outbox_commit__lays_frames_one_behind_the_other)
+OUTBOX_CASE(outbox_commit__lays_frames_one_behind_the_other, 6, false)
 {
-    struct fixture fixture;
-    setup(&fixture, 6, false);
-    uint8_t *room = sl_outbox_reserve(&fixture.outbox, 8);
-    sl_outbox_abandon(&fixture.outbox);
-    assert_true(commit(&fixture, 16, 0, 0));
-    assert_ptr_equal(sl_outbox_reserve(&fixture.outbox, 8), room + SL_FRAME_HEADER_BYTES + 16);
-    sl_outbox_abandon(&fixture.outbox);
-    teardown(&fixture);
+    uint8_t *room = sl_outbox_reserve(&fixture->outbox, 8);
+    sl_outbox_abandon(&fixture->outbox);
+    assert_true(commit(fixture, 16, 0, 0));
+    assert_ptr_equal(sl_outbox_reserve(&fixture->outbox, 8), room + SL_FRAME_HEADER_BYTES + 16);
+    sl_outbox_abandon(&fixture->outbox);
 }
 
 static uint64_t copied_bytes(const struct fixture *fixture)

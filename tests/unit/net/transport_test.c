@@ -25,7 +25,6 @@ static struct fake fake;
 static int fake_open(struct sl_reactor *reactor, const struct sl_transport_options *options,
                      struct sl_transport **out)
 {
-    (void)reactor;
     fake.options = *options;
     *out = &fake.base;
     return 0;
@@ -34,9 +33,6 @@ static int fake_open(struct sl_reactor *reactor, const struct sl_transport_optio
 static int fake_open_fails(struct sl_reactor *reactor, const struct sl_transport_options *options,
                            struct sl_transport **out)
 {
-    (void)reactor;
-    (void)options;
-    (void)out;
     return SL_ERR_NO_MEMORY;
 }
 
@@ -48,23 +44,17 @@ static void fake_close(struct sl_transport **transport)
 
 static int fake_register(struct sl_transport *transport, void *base, size_t bytes)
 {
-    (void)transport;
     return base == &fake && bytes == 1 ? 0 : SL_ERR_NO_MEMORY;
 }
 
 static void fake_unregister(struct sl_transport *transport, void *base)
 {
-    (void)transport;
-    (void)base;
 }
 
 static int fake_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                        const struct sl_transport_events *events, void *ctx,
                        struct sl_endpoint *bound)
 {
-    (void)transport;
-    (void)events;
-    (void)ctx;
     *bound = *endpoint;
     bound->port = 7;
     return 0;
@@ -74,7 +64,6 @@ static int fake_connect(struct sl_transport *transport, const struct sl_endpoint
                         uint32_t target, const struct sl_transport_events *events, void *ctx,
                         struct sl_conn **out)
 {
-    (void)endpoint;
     fake.target = target;
     if (fake.connect_err != 0) {
         return fake.connect_err;
@@ -86,45 +75,34 @@ static int fake_connect(struct sl_transport *transport, const struct sl_endpoint
 
 static void fake_disconnect(struct sl_conn *conn)
 {
-    (void)conn;
     fake.disconnects++;
 }
 
 static int fake_migrate(struct sl_conn *conn, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user)
 {
-    (void)conn;
-    (void)to;
-    (void)events;
-    (void)ctx;
-    (void)user;
     return SL_ERR_UNSUPPORTED;
 }
 
 static uint32_t fake_send(struct sl_conn *conn, const struct sl_transport_frame *frames,
                           uint32_t count)
 {
-    (void)conn;
-    (void)frames;
     return count < fake.taken ? count : fake.taken;
 }
 
 static void fake_release(struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)conn;
     assert_non_null(message->token);
     fake.releases++;
 }
 
 static void fake_flush(struct sl_transport *transport)
 {
-    (void)transport;
     fake.flushes++;
 }
 
 static uint32_t fake_poll(struct sl_transport *transport, uint32_t budget)
 {
-    (void)transport;
     assert_true(budget > 0);
     fake.polls++;
     return 0;
@@ -132,14 +110,12 @@ static uint32_t fake_poll(struct sl_transport *transport, uint32_t budget)
 
 static bool fake_arm(struct sl_transport *transport)
 {
-    (void)transport;
     fake.arms++;
     return fake.armed;
 }
 
 static void fake_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
 {
-    (void)transport;
     *out = (struct sl_transport_stats){.frames_sent = 5};
 }
 
@@ -167,38 +143,24 @@ static struct sl_transport_ops fake_ops(void)
 /* Upcalls are not the matter here. */
 static void ignore_conn(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void *ignore_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     return NULL;
 }
 
 static void ignore_message(void *ctx, struct sl_conn *conn,
                            const struct sl_transport_message *message)
 {
-    (void)ctx;
-    (void)conn;
-    (void)message;
 }
 
 static void ignore_cookie(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void ignore_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)conn;
-    (void)err;
 }
 
 static const struct sl_transport_events events = {
@@ -219,7 +181,6 @@ struct fixture {
 
 static uint64_t beginning(void *ctx)
 {
-    (void)ctx;
     return 0;
 }
 

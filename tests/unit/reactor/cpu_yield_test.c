@@ -10,7 +10,6 @@ static sem_t gate;
 
 static void *wait_at_gate(void *arg)
 {
-    (void)arg;
     while (sem_wait(&gate) != 0) {
     }
     return NULL;

@@ -239,8 +239,6 @@ static void held_done(struct sl_offload_job *job)
 
 static uint32_t always_busy(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)source;
-    (void)budget;
     return 1;
 }
 
@@ -392,7 +390,6 @@ static sem_t hanging_gate, hanging_entered, hanging_left;
 
 static void hang_work(struct sl_offload_job *work)
 {
-    (void)work;
     sem_post(&hanging_entered);
     sem_wait(&hanging_gate);
     sem_post(&hanging_left);
@@ -431,7 +428,6 @@ SL_CASE(destroy__leaves_a_job_that_does_not_end)
 
 static uint64_t zero_clock(void *ctx)
 {
-    (void)ctx;
     return 0;
 }
 

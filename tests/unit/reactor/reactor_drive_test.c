@@ -30,8 +30,6 @@ static void destroy(struct sl_reactor **reactor)
 
 static void set_flag(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     *(bool *)ctx = true;
 }
 
@@ -66,7 +64,6 @@ struct flag_timer {
 
 static void timer_ran(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     ((struct flag_timer *)timer)->ran = true;
 }
 
@@ -126,7 +123,6 @@ struct nop {
 
 static void nop_done(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
-    (void)cqe_flags;
     assert_int_equal(result, 0);
     ((struct nop *)op)->done = true;
 }

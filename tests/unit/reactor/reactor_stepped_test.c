@@ -73,7 +73,6 @@ static void ticker_run(struct sl_timer *timer, uint64_t now_ns)
 
 static uint64_t zero_clock(void *ctx)
 {
-    (void)ctx;
     return 0;
 }
 
@@ -119,8 +118,6 @@ SL_CASE(turn__stepped_is_deterministic)
 
 static void set_flag(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     *(bool *)ctx = true;
 }
 
@@ -141,7 +138,6 @@ SL_CASE(next_ns__mail_is_due_at_once)
 
 static void count_mail(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)b;
     uint64_t *next = ctx;
     assert_int_equal(*next, a);
     ++*next;
@@ -177,8 +173,6 @@ SL_CASE(post__spilled_mail_keeps_its_order)
 
 static void note_running(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     *(struct sl_reactor **)ctx = sl_reactor_running();
 }
 
@@ -186,7 +180,6 @@ static void note_running(void *ctx, uint64_t a, uint64_t b)
 static void step_other(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_reactor *other = ctx, *self = sl_reactor_running();
-    (void)b;
     (void)sl_reactor_turn(other, a);
     assert_non_null(self);
     assert_ptr_equal(sl_reactor_running(), self);

@@ -72,8 +72,6 @@ static void await_sleep(struct sl_reactor *reactor, uint64_t sleeps)
 
 static void set_flag(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     atomic_store((_Atomic bool *)ctx, true);
 }
 
@@ -171,7 +169,6 @@ static struct sl_reactor *signalled;
 
 static void on_signal(int number)
 {
-    (void)number;
     sl_reactor_stop(signalled);
 }
 
@@ -276,8 +273,6 @@ SL_CASE(sleep__timer_wakes)
 
 static void waker_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
-    (void)result;
-    (void)cqe_flags;
     struct waker *waker = SL_CONTAINER_OF(op, struct waker, op);
     atomic_store(&waker->ran, true);
 }
@@ -315,7 +310,6 @@ struct slow_source {
 
 static uint32_t slow_poll(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)budget;
     struct slow_source *slow = (struct slow_source *)source;
     if (atomic_load(&slow->done)) {
         return 0;
@@ -407,7 +401,6 @@ static void member_mail(void *ctx, uint64_t from, uint64_t number)
 /* Posts more in a turn than a lane holds, so that much is spilled. */
 static uint32_t member_poll(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)budget;
     struct member *member = (struct member *)source;
     uint32_t posted = 0;
     while (member->posted < MAILS && posted < 2 * SL_LIMIT_LANE_MAILS) {

@@ -26,7 +26,6 @@ static void nop(struct sl_ring *ring, struct sl_ring_op *op)
 
 static void counting_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
-    (void)cqe_flags;
     struct counting_op *counting = (struct counting_op *)op;
     counting->completed++;
     counting->result = result;
@@ -61,7 +60,6 @@ static void init__setup_is_no_better_than_asked(void **state)
 
 static void init__no_descriptor_left(void **state)
 {
-    (void)state;
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};

@@ -72,9 +72,6 @@ static uint32_t open_count;
 static int open_not(struct sl_reactor *reactor, const struct sl_transport_options *options,
                     struct sl_transport **out)
 {
-    (void)reactor;
-    (void)options;
-    (void)out;
     open_count++;
     return SL_ERR_IO;
 }

@@ -20,7 +20,6 @@ struct look {
 
 static void look_at(void *ctx, uint64_t link, uint64_t unused)
 {
-    (void)unused;
     struct look *look = ctx;
     memcpy(look->name, ((const struct sl_shard_conn *)(uintptr_t)link)->name, sizeof look->name);
     sem_post(&look->done);
@@ -86,13 +85,13 @@ void fixture_stop(struct fixture *made)
     sl_cluster_stop(&made->cluster);
 }
 
-int fixture_setup(__attribute__((unused)) void **state)
+int fixture_setup(void **state)
 {
     fixture = fixture_start(&fixture_shape);
     return 0;
 }
 
-int fixture_teardown(__attribute__((unused)) void **state)
+int fixture_teardown(void **state)
 {
     fixture_stop(&fixture);
     return 0;

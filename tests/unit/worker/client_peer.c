@@ -18,7 +18,6 @@ static uint64_t world_now(void *ctx)
 
 static void accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     conn->is_welcome = true;
     conn->user = calloc(1, sizeof(struct peer));
 }
@@ -248,7 +247,6 @@ void peer_refuse(struct peer_world *world, int err)
 
 static void *sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
     struct peer *peer = conn->user;
     free(peer->sink);
     peer->sink = malloc(header->payload_bytes);
@@ -278,7 +276,6 @@ static void received(void *ctx, struct sl_conn *conn, const struct sl_transport_
 
 static void sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
     struct peer_world *world = ctx;
     sl_outbox_sent(&world->outbox, cookie);
 }
@@ -291,7 +288,6 @@ static void writable(void *ctx, struct sl_conn *conn)
 
 static void closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)err;
     struct peer_world *world = ctx;
     sl_outbox_closed(&world->outbox, conn, &((struct peer *)conn->user)->queue);
     free(((struct peer *)conn->user)->sink);

@@ -324,9 +324,6 @@ static uint32_t open_count;
 static int open_not(struct sl_reactor *reactor, const struct sl_transport_options *options,
                     struct sl_transport **out)
 {
-    (void)reactor;
-    (void)options;
-    (void)out;
     open_count++;
     return open_err;
 }
@@ -334,7 +331,6 @@ static int open_not(struct sl_reactor *reactor, const struct sl_transport_option
 static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme)
 {
     static struct sl_transport_ops ops;
-    (void)scheme;
     ops = sl_loop_transport_ops;
     ops.open = open_not;
     return &ops;

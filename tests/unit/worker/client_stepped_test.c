@@ -44,7 +44,6 @@ static uint64_t world_now(void *ctx)
 
 static const struct sl_transport_ops *loop(enum sl_endpoint_scheme scheme)
 {
-    (void)scheme;
     return &sl_loop_transport_ops;
 }
 

@@ -20,7 +20,6 @@ static struct fixture fixtures[SHAPE_COUNT];
 
 static int start_all(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
         fixtures[i] = fixture_start(&shapes[i]);
     }
@@ -29,7 +28,6 @@ static int start_all(void **state)
 
 static int stop_all(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
         fixture_stop(&fixtures[i]);
     }

@@ -10,7 +10,6 @@ static struct sl_request requests[SL_INFLIGHT_MAX];
 
 static int setup(void **state)
 {
-    (void)state;
     inflight = (struct sl_inflight){0};
     return 0;
 }

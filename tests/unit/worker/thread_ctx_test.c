@@ -11,7 +11,6 @@ static struct sl_thread_ctx_set *set;
 
 static int setup(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < REACTORS; i++) {
         const struct sl_reactor_options options = {
             .name = "r", .index = i, .core = -1, .stepped = true};
@@ -24,7 +23,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     sl_thread_ctx_set_destroy(&set, sl_step_free);
     for (uint32_t i = 0; i < REACTORS; i++) {
         sl_reactor_destroy(&reactors[i]);
@@ -34,7 +32,6 @@ static int teardown(void **state)
 
 static void *find_port(void *ctx)
 {
-    (void)ctx;
     struct sl_thread_ctx *port = NULL;
     return sl_thread_ctx_here(set, &port) == 0 ? port : NULL;
 }
@@ -62,7 +59,6 @@ SL_CASE_WITH(port_here__gives_each_thread_its_own, setup, teardown)
 
 static void count(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)b;
     *(uint64_t *)ctx += a;
 }
 

@@ -95,13 +95,11 @@ static void lookup_slow(const struct sl_endpoint *endpoint, struct sl_resolve_fo
 
 static int setup_slow(void **state)
 {
-    (void)state;
     return sem_init(&let_go, 0, 0) != 0 || sem_init(&ended, 0, 0) != 0;
 }
 
 static int teardown_slow(void **state)
 {
-    (void)state;
     sem_destroy(&let_go);
     sem_destroy(&ended);
     return 0;

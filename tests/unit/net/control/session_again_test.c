@@ -12,6 +12,9 @@ static void setup(struct session_fixture *fixture)
     session_fixture_setup_as(fixture, SL_MESSAGE_PURPOSE_CONTROL, true, NULL);
 }
 
+#define AGAIN_CASE(name)                                                                           \
+    SL_CASE_USING(name, struct session_fixture, setup, session_fixture_teardown)
+
 static void answer_table_open(struct session_fixture *fixture, uint64_t id)
 {
     session_fixture_send_message(
@@ -30,21 +33,18 @@ static bool has_received_3(void *ctx)
     return ((struct session_fixture *)ctx)->received_count >= 3;
 }
 
-SL_CASE(session_lost__connects_again_without_end)
+AGAIN_CASE(session_lost__connects_again_without_end)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
+    session_fixture_greet(fixture);
     for (uint32_t i = 2; i < 6; i++) {
-        session_fixture_lose(&fixture);
-        assert_int_equal(fixture.lost_err, SL_ERR_CLOSED);
-        assert_non_null(strstr(fixture.lost_reason, "ps/1 shard 1 (tcp://127.0.0.1:4000): "));
-        assert_string_not_equal(sl_session_last_error(fixture.session), "");
-        session_fixture_greet_again(&fixture);
-        assert_int_equal(fixture.welcomed_count, i);
+        session_fixture_lose(fixture);
+        assert_int_equal(fixture->lost_err, SL_ERR_CLOSED);
+        assert_non_null(strstr(fixture->lost_reason, "ps/1 shard 1 (tcp://127.0.0.1:4000): "));
+        assert_string_not_equal(sl_session_last_error(fixture->session), "");
+        session_fixture_greet_again(fixture);
+        assert_int_equal(fixture->welcomed_count, i);
     }
-    assert_int_equal(fixture.closed_count, 0);
-    session_fixture_teardown(&fixture);
+    assert_int_equal(fixture->closed_count, 0);
 }
 
 static bool has_received_or_is_closed(void *ctx)
@@ -137,129 +137,111 @@ SL_CASE(session_lost__ends_when_refused_for_a_lease)
 }
 
 /* The place that it comes back to after each refusal leads to the one that refuses. */
-SL_CASE(session_lost__ends_when_refused_for_a_lease_behind_a_redirect)
+AGAIN_CASE(session_lost__ends_when_refused_for_a_lease_behind_a_redirect)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    fixture.lease_ms = 2000;
+    fixture->lease_ms = 2000;
     const struct sl_endpoint other = {.scheme = SL_ENDPOINT_TCP, .port = 4001, .host = "127.0.0.1"};
-    session_fixture_listen_at(&fixture, fixture.pair.b.transport, &other);
-    session_fixture_greet(&fixture);
-    session_fixture_lose(&fixture);
-    fixture.received_count = 0;
-    session_fixture_until(&fixture, session_fixture_has_received);
-    const uint64_t before_ns = fixture.pair.now_ns;
-    while (fixture.closed_count == 0) {
-        if (sl_session_endpoint(fixture.session)->port == 4001) {
-            refuse(&fixture, SL_ERR_EXISTS);
+    session_fixture_listen_at(fixture, fixture->pair.b.transport, &other);
+    session_fixture_greet(fixture);
+    session_fixture_lose(fixture);
+    fixture->received_count = 0;
+    session_fixture_until(fixture, session_fixture_has_received);
+    const uint64_t before_ns = fixture->pair.now_ns;
+    while (fixture->closed_count == 0) {
+        if (sl_session_endpoint(fixture->session)->port == 4001) {
+            refuse(fixture, SL_ERR_EXISTS);
             continue;
         }
         struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error = {.err = SL_ERR_AGAIN}};
         (void)snprintf(message.error.coordinator, sizeof message.error.coordinator,
                        "tcp://127.0.0.1:4001");
-        session_fixture_send_message(&fixture, &message);
-        session_fixture_until(&fixture, session_fixture_is_acceptor_closed);
-        fixture.received_count = 0;
-        session_fixture_until(&fixture, has_received_or_is_closed);
+        session_fixture_send_message(fixture, &message);
+        session_fixture_until(fixture, session_fixture_is_acceptor_closed);
+        fixture->received_count = 0;
+        session_fixture_until(fixture, has_received_or_is_closed);
     }
-    assert_in_range(fixture.pair.now_ns - before_ns, 2 * SL_CLOCK_NS_PER_S, 6 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(fixture.closed_err, SL_ERR_EXISTS);
-    session_fixture_teardown(&fixture);
+    assert_in_range(fixture->pair.now_ns - before_ns, 2 * SL_CLOCK_NS_PER_S, 6 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(fixture->closed_err, SL_ERR_EXISTS);
 }
 
-SL_CASE(session_open__tries_again_after_errors_that_pass)
+SESSION_CASE(session_open__tries_again_after_errors_that_pass, SL_MESSAGE_PURPOSE_CONTROL)
 {
-    struct session_fixture fixture;
-    session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
-    session_fixture_listen_now(&fixture);
-    session_fixture_until(&fixture, session_fixture_has_received);
-    session_fixture_send_error(&fixture, 0, SL_ERR_AGAIN, "worker/7 may be lost soon");
-    session_fixture_until(&fixture, session_fixture_is_acceptor_closed);
-    session_fixture_greet_again(&fixture);
-    assert_int_equal(fixture.accepted_count, 2);
-    session_fixture_teardown(&fixture);
+    session_fixture_listen_now(fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    session_fixture_send_error(fixture, 0, SL_ERR_AGAIN, "worker/7 may be lost soon");
+    session_fixture_until(fixture, session_fixture_is_acceptor_closed);
+    session_fixture_greet_again(fixture);
+    assert_int_equal(fixture->accepted_count, 2);
 }
 
-SL_CASE(session_lost__has_a_deadline_for_greetings)
+AGAIN_CASE(session_lost__has_a_deadline_for_greetings)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
-    session_fixture_lose(&fixture);
-    fixture.received_count = 0;
-    session_fixture_until(&fixture, session_fixture_has_received);
-    uint64_t before_ns = fixture.pair.now_ns;
-    session_fixture_until(&fixture, session_fixture_is_acceptor_closed);
-    assert_in_range(fixture.pair.now_ns - before_ns, SL_SESSION_GREETING_NS - SL_CLOCK_NS_PER_S,
+    session_fixture_greet(fixture);
+    session_fixture_lose(fixture);
+    fixture->received_count = 0;
+    session_fixture_until(fixture, session_fixture_has_received);
+    uint64_t before_ns = fixture->pair.now_ns;
+    session_fixture_until(fixture, session_fixture_is_acceptor_closed);
+    assert_in_range(fixture->pair.now_ns - before_ns, SL_SESSION_GREETING_NS - SL_CLOCK_NS_PER_S,
                     SL_SESSION_GREETING_NS + SL_CLOCK_NS_PER_S);
-    assert_non_null(strstr(sl_session_last_error(fixture.session), "does not welcome"));
-    session_fixture_greet_again(&fixture);
-    assert_int_equal(fixture.closed_count, 0);
-    session_fixture_teardown(&fixture);
+    assert_non_null(strstr(sl_session_last_error(fixture->session), "does not welcome"));
+    session_fixture_greet_again(fixture);
+    assert_int_equal(fixture->closed_count, 0);
 }
 
-SL_CASE(session_lost__pauses_grow_when_connections_do_not_last)
+AGAIN_CASE(session_lost__pauses_grow_when_connections_do_not_last)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
+    session_fixture_greet(fixture);
     uint64_t first_ns = 0, last_ns = 0;
     for (int i = 0; i < 8; i++) {
-        session_fixture_lose(&fixture);
-        uint64_t before_ns = fixture.pair.now_ns;
-        session_fixture_greet_again(&fixture);
-        last_ns = fixture.pair.now_ns - before_ns;
+        session_fixture_lose(fixture);
+        uint64_t before_ns = fixture->pair.now_ns;
+        session_fixture_greet_again(fixture);
+        last_ns = fixture->pair.now_ns - before_ns;
         first_ns = i == 0 ? last_ns : first_ns;
     }
     assert_true(last_ns > 4 * first_ns);
-    session_fixture_pass(&fixture, 3000);
-    session_fixture_lose(&fixture);
-    uint64_t before_ns = fixture.pair.now_ns;
-    session_fixture_greet_again(&fixture);
-    assert_true(fixture.pair.now_ns - before_ns < last_ns / 2);
-    session_fixture_teardown(&fixture);
+    session_fixture_pass(fixture, 3000);
+    session_fixture_lose(fixture);
+    uint64_t before_ns = fixture->pair.now_ns;
+    session_fixture_greet_again(fixture);
+    assert_true(fixture->pair.now_ns - before_ns < last_ns / 2);
 }
 
-SL_CASE(session_lost__pauses_stay_below_the_lease)
+AGAIN_CASE(session_lost__pauses_stay_below_the_lease)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    fixture.lease_ms = 2000;
-    session_fixture_greet(&fixture);
+    fixture->lease_ms = 2000;
+    session_fixture_greet(fixture);
     for (int i = 0; i < 8; i++) {
-        session_fixture_lose(&fixture);
-        uint64_t before_ns = fixture.pair.now_ns;
-        session_fixture_greet_again(&fixture);
-        assert_true(fixture.pair.now_ns - before_ns < 2000 * SL_CLOCK_NS_PER_MS / 5);
+        session_fixture_lose(fixture);
+        uint64_t before_ns = fixture->pair.now_ns;
+        session_fixture_greet_again(fixture);
+        assert_true(fixture->pair.now_ns - before_ns < 2000 * SL_CLOCK_NS_PER_MS / 5);
     }
-    session_fixture_teardown(&fixture);
 }
 
 /* What a corrupted connection brings is no reason to give the peer up. */
-SL_CASE(session_lost__survives_frames_out_of_place)
+AGAIN_CASE(session_lost__survives_frames_out_of_place)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
-    session_fixture_send_frame(&fixture, (struct sl_frame){.type = SL_FRAME_CREDIT}, NULL);
-    session_fixture_until(&fixture, session_fixture_is_lost);
-    assert_int_equal(fixture.lost_err, SL_ERR_PROTOCOL);
-    session_fixture_greet_again(&fixture);
-    fixture.lost_count = 0;
-    session_fixture_send_message(&fixture, &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
-    session_fixture_until(&fixture, session_fixture_is_lost);
-    assert_non_null(strstr(fixture.lost_reason, "shutting down"));
-    session_fixture_greet_again(&fixture);
-    fixture.lost_count = 0;
-    session_fixture_send_error(&fixture, 0, SL_ERR_TOO_LARGE, "too much at a time");
-    session_fixture_until(&fixture, session_fixture_is_lost);
-    assert_int_equal(fixture.lost_err, SL_ERR_TOO_LARGE);
-    assert_non_null(strstr(fixture.lost_reason, "too much at a time"));
-    session_fixture_greet_again(&fixture);
-    session_fixture_send_error(&fixture, 0, SL_ERR_PROTOCOL, "it broke the protocol");
-    session_fixture_until(&fixture, session_fixture_is_closed);
-    assert_int_equal(fixture.closed_err, SL_ERR_PROTOCOL);
-    session_fixture_teardown(&fixture);
+    session_fixture_greet(fixture);
+    session_fixture_send_frame(fixture, (struct sl_frame){.type = SL_FRAME_CREDIT}, NULL);
+    session_fixture_until(fixture, session_fixture_is_lost);
+    assert_int_equal(fixture->lost_err, SL_ERR_PROTOCOL);
+    session_fixture_greet_again(fixture);
+    fixture->lost_count = 0;
+    session_fixture_send_message(fixture, &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
+    session_fixture_until(fixture, session_fixture_is_lost);
+    assert_non_null(strstr(fixture->lost_reason, "shutting down"));
+    session_fixture_greet_again(fixture);
+    fixture->lost_count = 0;
+    session_fixture_send_error(fixture, 0, SL_ERR_TOO_LARGE, "too much at a time");
+    session_fixture_until(fixture, session_fixture_is_lost);
+    assert_int_equal(fixture->lost_err, SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(fixture->lost_reason, "too much at a time"));
+    session_fixture_greet_again(fixture);
+    session_fixture_send_error(fixture, 0, SL_ERR_PROTOCOL, "it broke the protocol");
+    session_fixture_until(fixture, session_fixture_is_closed);
+    assert_int_equal(fixture->closed_err, SL_ERR_PROTOCOL);
 }
 
 SL_CASE(session_request__is_sent_again_under_its_id)
@@ -294,38 +276,26 @@ SL_CASE(session_request__is_sent_again_under_its_id)
 /* A connection that takes nothing: what is offered to it fills the outbox. */
 static void on_drain_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void *on_drain_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     return NULL;
 }
 
 static void on_drain_received(void *ctx, struct sl_conn *conn,
                               const struct sl_transport_message *message)
 {
-    (void)ctx;
     sl_transport_release(conn, message);
 }
 
 static void on_drain_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
     fail_msg("it is closed");
 }
 
 static void on_drain_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)conn;
-    (void)err;
 }
 
 static const struct sl_transport_events drain_events = {
@@ -356,174 +326,150 @@ static void fill_outbox(struct session_fixture *fixture)
 }
 
 /* Without room in the outbox it waits, and is lost neither then nor later. */
-SL_CASE(session_request__is_sent_again_when_there_is_room)
+AGAIN_CASE(session_request__is_sent_again_when_there_is_room)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
-    session_fixture_lose(&fixture);
+    session_fixture_greet(fixture);
+    session_fixture_lose(fixture);
     struct sl_message message = {.kind = SL_MESSAGE_STATS_GET};
-    sl_session_request(fixture.session, &message, 60 * SL_CLOCK_NS_PER_S, session_fixture_answer,
-                       &fixture);
-    fixture.when_welcomed = fill_outbox;
-    session_fixture_greet_again(&fixture);
-    assert_null(sl_outbox_reserve(&fixture.outbox, 64));
-    session_fixture_pass(&fixture, 200);
-    assert_int_equal(fixture.received_count, 0);
-    sl_outbox_closed(&fixture.outbox, sl_session_conn(fixture.session), &filling);
-    session_fixture_pass(&fixture, 200);
-    assert_int_equal(fixture.received_count, 1);
-    assert_int_equal(fixture.last.id, message.id);
-    assert_int_equal(fixture.answer_count, 0);
-    assert_int_equal(fixture.lost_count, 1);
-    session_fixture_teardown(&fixture);
+    sl_session_request(fixture->session, &message, 60 * SL_CLOCK_NS_PER_S, session_fixture_answer,
+                       fixture);
+    fixture->when_welcomed = fill_outbox;
+    session_fixture_greet_again(fixture);
+    assert_null(sl_outbox_reserve(&fixture->outbox, 64));
+    session_fixture_pass(fixture, 200);
+    assert_int_equal(fixture->received_count, 0);
+    sl_outbox_closed(&fixture->outbox, sl_session_conn(fixture->session), &filling);
+    session_fixture_pass(fixture, 200);
+    assert_int_equal(fixture->received_count, 1);
+    assert_int_equal(fixture->last.id, message.id);
+    assert_int_equal(fixture->answer_count, 0);
+    assert_int_equal(fixture->lost_count, 1);
 }
 
-SL_CASE(session_request__waits_for_the_first_welcome)
+AGAIN_CASE(session_request__waits_for_the_first_welcome)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_ask(&fixture);
-    session_fixture_greet(&fixture);
-    session_fixture_until(&fixture, session_fixture_has_received);
-    answer_table_open(&fixture, fixture.last.id);
-    session_fixture_until(&fixture, session_fixture_is_answered);
-    assert_int_equal(fixture.answer_err, SL_OK);
-    session_fixture_teardown(&fixture);
+    session_fixture_ask(fixture);
+    session_fixture_greet(fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    answer_table_open(fixture, fixture->last.id);
+    session_fixture_until(fixture, session_fixture_is_answered);
+    assert_int_equal(fixture->answer_err, SL_OK);
 }
 
-SL_CASE(session_request__deadline_goes_on_without_a_connection)
+AGAIN_CASE(session_request__deadline_goes_on_without_a_connection)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
-    session_fixture_ask(&fixture);
-    uint64_t before_ns = fixture.pair.now_ns;
-    session_fixture_lose(&fixture);
-    fixture.received_count = 0;
-    session_fixture_until(&fixture, session_fixture_has_received);
-    session_fixture_send_error(&fixture, 0, SL_ERR_AGAIN, "worker/7 may be lost soon");
-    session_fixture_until(&fixture, session_fixture_is_acceptor_closed);
-    session_fixture_until(&fixture, session_fixture_is_answered);
-    assert_in_range(fixture.pair.now_ns - before_ns, SL_CLOCK_NS_PER_S - SL_CLOCK_NS_PER_MS,
+    session_fixture_greet(fixture);
+    session_fixture_ask(fixture);
+    uint64_t before_ns = fixture->pair.now_ns;
+    session_fixture_lose(fixture);
+    fixture->received_count = 0;
+    session_fixture_until(fixture, session_fixture_has_received);
+    session_fixture_send_error(fixture, 0, SL_ERR_AGAIN, "worker/7 may be lost soon");
+    session_fixture_until(fixture, session_fixture_is_acceptor_closed);
+    session_fixture_until(fixture, session_fixture_is_answered);
+    assert_in_range(fixture->pair.now_ns - before_ns, SL_CLOCK_NS_PER_S - SL_CLOCK_NS_PER_MS,
                     SL_CLOCK_NS_PER_S + 10 * SL_CLOCK_NS_PER_MS);
-    assert_int_equal(fixture.answer_err, SL_ERR_DEADLINE);
-    assert_non_null(strstr(fixture.answer_reason, "ps/1 shard 1"));
-    assert_non_null(strstr(fixture.answer_reason, "not connected"));
+    assert_int_equal(fixture->answer_err, SL_ERR_DEADLINE);
+    assert_non_null(strstr(fixture->answer_reason, "ps/1 shard 1"));
+    assert_non_null(strstr(fixture->answer_reason, "not connected"));
     /* Given up: not sent any more. */
-    session_fixture_greet_again(&fixture);
-    session_fixture_pass(&fixture, 100);
-    assert_int_equal(fixture.received_count, 0);
-    session_fixture_teardown(&fixture);
+    session_fixture_greet_again(fixture);
+    session_fixture_pass(fixture, 100);
+    assert_int_equal(fixture->received_count, 0);
 }
 
 /* The peer must not count for longer on who asked than it said at first. */
-SL_CASE(session_request__barrier_tells_the_time_that_is_left)
+AGAIN_CASE(session_request__barrier_tells_the_time_that_is_left)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
+    session_fixture_greet(fixture);
     struct sl_message message = {.kind = SL_MESSAGE_BARRIER,
                                  .barrier = {.name = "b", .timeout_ms = 5000}};
-    sl_session_request(fixture.session, &message, 6 * SL_CLOCK_NS_PER_S, session_fixture_answer,
-                       &fixture);
-    session_fixture_until(&fixture, session_fixture_has_received);
-    assert_int_equal(fixture.heard[0].timeout_ms, 5000);
-    session_fixture_pass(&fixture, 2000);
-    session_fixture_lose(&fixture);
-    session_fixture_greet_again(&fixture);
-    session_fixture_until(&fixture, session_fixture_has_received);
-    assert_int_equal(fixture.heard[0].id, message.id);
-    assert_in_range(fixture.heard[0].timeout_ms, 1500, 3000);
-    session_fixture_teardown(&fixture);
+    sl_session_request(fixture->session, &message, 6 * SL_CLOCK_NS_PER_S, session_fixture_answer,
+                       fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->heard[0].timeout_ms, 5000);
+    session_fixture_pass(fixture, 2000);
+    session_fixture_lose(fixture);
+    session_fixture_greet_again(fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->heard[0].id, message.id);
+    assert_in_range(fixture->heard[0].timeout_ms, 1500, 3000);
 }
 
-SL_CASE(session_reconnect__breaks_the_connection)
+AGAIN_CASE(session_reconnect__breaks_the_connection)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    sl_session_reconnect(fixture.session, "there is none yet");
-    session_fixture_greet(&fixture);
-    sl_session_reconnect(fixture.session, "its answers make no sense");
-    sl_session_reconnect(fixture.session, "a second time");
-    assert_int_equal(fixture.lost_count, 0);
-    session_fixture_ask(&fixture);
-    session_fixture_until(&fixture, session_fixture_is_lost);
-    assert_non_null(strstr(fixture.lost_reason, "its answers make no sense"));
-    session_fixture_greet_again(&fixture);
-    session_fixture_until(&fixture, session_fixture_has_received);
-    assert_int_equal(fixture.last.kind, SL_MESSAGE_TABLE_OPEN);
-    assert_int_equal(fixture.lost_count, 1);
-    session_fixture_teardown(&fixture);
+    sl_session_reconnect(fixture->session, "there is none yet");
+    session_fixture_greet(fixture);
+    sl_session_reconnect(fixture->session, "its answers make no sense");
+    sl_session_reconnect(fixture->session, "a second time");
+    assert_int_equal(fixture->lost_count, 0);
+    session_fixture_ask(fixture);
+    session_fixture_until(fixture, session_fixture_is_lost);
+    assert_non_null(strstr(fixture->lost_reason, "its answers make no sense"));
+    session_fixture_greet_again(fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->last.kind, SL_MESSAGE_TABLE_OPEN);
+    assert_int_equal(fixture->lost_count, 1);
 }
 
-SL_CASE(session_set_endpoint__leads_the_next_attempts)
+AGAIN_CASE(session_set_endpoint__leads_the_next_attempts)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
+    session_fixture_greet(fixture);
     struct sl_endpoint elsewhere = {.scheme = SL_ENDPOINT_TCP, .port = 4001, .host = "127.0.0.1"};
-    sl_session_set_endpoint(fixture.session, &elsewhere);
-    session_fixture_lose(&fixture);
-    fixture.received_count = 0;
-    session_fixture_pass(&fixture, 5000); /* no process listens there */
-    assert_int_equal(fixture.received_count, 0);
-    assert_non_null(strstr(sl_session_last_error(fixture.session), "refused"));
-    assert_null(strstr(sl_session_last_error(fixture.session), "TLS"));
-    fixture.pair.a.transport->secure = true; /* which says no more of a handshake that failed */
-    session_fixture_pass(&fixture, 5000);
-    assert_non_null(strstr(sl_session_last_error(fixture.session), "or TLS failed"));
-    session_fixture_ask(&fixture);
-    session_fixture_until(&fixture, session_fixture_is_answered);
-    assert_non_null(strstr(fixture.answer_reason, "(tcp://127.0.0.1:4001)"));
-    assert_non_null(strstr(fixture.answer_reason, "no process listens"));
+    sl_session_set_endpoint(fixture->session, &elsewhere);
+    session_fixture_lose(fixture);
+    fixture->received_count = 0;
+    session_fixture_pass(fixture, 5000); /* no process listens there */
+    assert_int_equal(fixture->received_count, 0);
+    assert_non_null(strstr(sl_session_last_error(fixture->session), "refused"));
+    assert_null(strstr(sl_session_last_error(fixture->session), "TLS"));
+    fixture->pair.a.transport->secure = true; /* which says no more of a handshake that failed */
+    session_fixture_pass(fixture, 5000);
+    assert_non_null(strstr(sl_session_last_error(fixture->session), "or TLS failed"));
+    session_fixture_ask(fixture);
+    session_fixture_until(fixture, session_fixture_is_answered);
+    assert_non_null(strstr(fixture->answer_reason, "(tcp://127.0.0.1:4001)"));
+    assert_non_null(strstr(fixture->answer_reason, "no process listens"));
     elsewhere.port = 4000;
-    sl_session_set_endpoint(fixture.session, &elsewhere);
-    session_fixture_pass(&fixture, 120); /* the pause does not have to pass */
-    assert_int_equal(fixture.received_count, 1);
-    session_fixture_teardown(&fixture);
+    sl_session_set_endpoint(fixture->session, &elsewhere);
+    session_fixture_pass(fixture, 120); /* the pause does not have to pass */
+    assert_int_equal(fixture->received_count, 1);
 }
 
-SL_CASE(session_tell__sends_heartbeats)
+AGAIN_CASE(session_tell__sends_heartbeats)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
     struct sl_message heartbeat = {.kind = SL_MESSAGE_HEARTBEAT};
-    assert_int_equal(sl_session_notify(fixture.session, &heartbeat), SL_ERR_CLOSED);
-    session_fixture_greet(&fixture);
-    assert_int_equal(sl_session_notify(fixture.session, &heartbeat), SL_OK);
-    session_fixture_until(&fixture, session_fixture_has_received);
-    assert_int_equal(fixture.last.kind, SL_MESSAGE_HEARTBEAT);
-    assert_int_equal(fixture.last.id, 0);
-    session_fixture_lose(&fixture);
-    assert_int_equal(sl_session_notify(fixture.session, &heartbeat), SL_ERR_CLOSED);
-    session_fixture_teardown(&fixture);
+    assert_int_equal(sl_session_notify(fixture->session, &heartbeat), SL_ERR_CLOSED);
+    session_fixture_greet(fixture);
+    assert_int_equal(sl_session_notify(fixture->session, &heartbeat), SL_OK);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->last.kind, SL_MESSAGE_HEARTBEAT);
+    assert_int_equal(fixture->last.id, 0);
+    session_fixture_lose(fixture);
+    assert_int_equal(sl_session_notify(fixture->session, &heartbeat), SL_ERR_CLOSED);
 }
 
-SL_CASE(session_told__passes_on_what_was_not_asked_for)
+AGAIN_CASE(session_told__passes_on_what_was_not_asked_for)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
-    session_fixture_send_message(&fixture,
+    session_fixture_greet(fixture);
+    session_fixture_send_message(fixture,
                                  &(struct sl_message){.kind = SL_MESSAGE_EXPIRED,
                                                       .expired = {.role = SL_MESSAGE_ROLE_WORKER,
                                                                   .task_index = 3,
                                                                   .client_id = 77,
                                                                   .why = "not heard for 10 s"}});
-    session_fixture_until(&fixture, session_fixture_is_told);
-    assert_int_equal(fixture.told.kind, SL_MESSAGE_EXPIRED);
-    assert_int_equal(fixture.told.expired.client_id, 77);
-    fixture.told_count = 0;
+    session_fixture_until(fixture, session_fixture_is_told);
+    assert_int_equal(fixture->told.kind, SL_MESSAGE_EXPIRED);
+    assert_int_equal(fixture->told.expired.client_id, 77);
+    fixture->told_count = 0;
     struct sl_message_ps ps = {.shard_count = 2, .data_endpoint = "tcp://127.0.0.1:5000"};
     struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER,
                                  .cluster = {.ps = &ps, .ps_count = 1, .worker_count = 4}};
-    session_fixture_send_message(&fixture, &cluster);
-    session_fixture_until(&fixture, session_fixture_is_told);
-    assert_int_equal(fixture.told.kind, SL_MESSAGE_CLUSTER);
-    assert_int_equal(fixture.told.cluster.worker_count, 4);
-    assert_int_equal(fixture.lost_count, 0);
-    session_fixture_teardown(&fixture);
+    session_fixture_send_message(fixture, &cluster);
+    session_fixture_until(fixture, session_fixture_is_told);
+    assert_int_equal(fixture->told.kind, SL_MESSAGE_CLUSTER);
+    assert_int_equal(fixture->told.cluster.worker_count, 4);
+    assert_int_equal(fixture->lost_count, 0);
 }
 
 SL_CASE(session_close__may_be_called_when_lost_or_told)
@@ -556,22 +502,19 @@ SL_CASE(session_close__may_be_called_when_lost_or_told)
 }
 
 /* The transport closes under it: another attempt would be one on freed memory. */
-SL_CASE(session_lost__ends_with_its_transport)
+AGAIN_CASE(session_lost__ends_with_its_transport)
 {
-    struct session_fixture fixture;
-    setup(&fixture);
-    session_fixture_greet(&fixture);
-    sl_session_reconnect(fixture.session, "in the middle of it");
-    fixture.close_when_told = true;
-    sl_transport_close(&fixture.pair.a.transport);
-    assert_int_equal(fixture.closed_count, 1);
-    assert_int_equal(fixture.closed_err, SL_ERR_CANCELLED);
-    assert_int_equal(fixture.lost_count, 0);
-    assert_null(fixture.session);
+    session_fixture_greet(fixture);
+    sl_session_reconnect(fixture->session, "in the middle of it");
+    fixture->close_when_told = true;
+    sl_transport_close(&fixture->pair.a.transport);
+    assert_int_equal(fixture->closed_count, 1);
+    assert_int_equal(fixture->closed_err, SL_ERR_CANCELLED);
+    assert_int_equal(fixture->lost_count, 0);
+    assert_null(fixture->session);
     /* The teardown closes one there, too. */
-    struct sl_transport_options options = {.medium = &fixture.network};
-    assert_int_equal(sl_transport_open(&sl_loop_transport_ops, fixture.pair.a.reactor, &options,
-                                       &fixture.pair.a.transport),
+    struct sl_transport_options options = {.medium = &fixture->network};
+    assert_int_equal(sl_transport_open(&sl_loop_transport_ops, fixture->pair.a.reactor, &options,
+                                       &fixture->pair.a.transport),
                      SL_OK);
-    session_fixture_teardown(&fixture);
 }

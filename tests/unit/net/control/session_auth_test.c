@@ -20,6 +20,9 @@ static void setup(struct session_fixture *fixture, const struct sl_secret *its)
     assert_int_equal(fixture->last.kind, SL_MESSAGE_HELLO);
 }
 
+#define AUTH_CASE(name, its)                                                                       \
+    SL_CASE_USING(name, struct session_fixture, setup, session_fixture_teardown, its)
+
 static struct sl_message challenge_of(uint8_t nonce_byte)
 {
     struct sl_message message = {.kind = SL_MESSAGE_CHALLENGE};
@@ -106,13 +109,10 @@ static void assert_is_a_last_error(struct session_fixture *fixture, const char *
     session_fixture_teardown(fixture);
 }
 
-SL_CASE(session_auth__proves_the_secret_to_a_peer_that_has_it)
+AUTH_CASE(session_auth__proves_the_secret_to_a_peer_that_has_it, &secret)
 {
-    struct session_fixture fixture;
-    setup(&fixture, &secret);
-    authenticate(&fixture);
-    assert_int_equal(fixture.closed_count, 0);
-    session_fixture_teardown(&fixture);
+    authenticate(fixture);
+    assert_int_equal(fixture->closed_count, 0);
 }
 
 SL_CASE(session_auth__has_a_nonce_of_its_own_on_each_connection)
@@ -204,20 +204,17 @@ SL_CASE(session_auth__refuses_a_welcome_without_a_challenge)
 }
 
 /* Also when an earlier connection of the session was proved. */
-SL_CASE(session_auth__asks_for_a_proof_on_each_connection)
+AUTH_CASE(session_auth__asks_for_a_proof_on_each_connection, &secret)
 {
-    struct session_fixture fixture;
-    setup(&fixture, &secret);
-    authenticate(&fixture);
-    session_fixture_lose(&fixture);
-    fixture.received_count = 0;
-    session_fixture_until(&fixture, session_fixture_has_received);
-    session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
-    assert_retries(&fixture, "did not prove that it has the secret: it asks for none");
-    assert_int_equal(fixture.welcomed_count, 1);
-    authenticate(&fixture);
-    assert_int_equal(fixture.welcomed_count, 2);
-    session_fixture_teardown(&fixture);
+    authenticate(fixture);
+    session_fixture_lose(fixture);
+    fixture->received_count = 0;
+    session_fixture_until(fixture, session_fixture_has_received);
+    session_fixture_send_welcome(fixture, SL_FRAME_PROTOCOL_VERSION);
+    assert_retries(fixture, "did not prove that it has the secret: it asks for none");
+    assert_int_equal(fixture->welcomed_count, 1);
+    authenticate(fixture);
+    assert_int_equal(fixture->welcomed_count, 2);
 }
 
 SL_CASE(session_auth__without_a_secret_says_how_to_give_one)
@@ -261,16 +258,13 @@ SL_CASE(session_auth__answers_one_challenge)
     assert_is_a_last_error(&fixture, "it sent two challenges");
 }
 
-SL_CASE(session_auth__ends_on_a_challenge_after_the_proof)
+AUTH_CASE(session_auth__ends_on_a_challenge_after_the_proof, &secret)
 {
-    struct session_fixture fixture;
-    setup(&fixture, &secret);
-    prove_both(&fixture);
+    prove_both(fixture);
     const struct sl_message other = challenge_of(0x5a);
-    session_fixture_send_message(&fixture, &other);
-    session_fixture_until(&fixture, session_fixture_is_closed);
-    assert_int_equal(fixture.closed_err, SL_ERR_PROTOCOL);
-    session_fixture_teardown(&fixture);
+    session_fixture_send_message(fixture, &other);
+    session_fixture_until(fixture, session_fixture_is_closed);
+    assert_int_equal(fixture->closed_err, SL_ERR_PROTOCOL);
 }
 
 /* What a stranger who listens at the peer's address may send instead of the handshake. */
@@ -321,21 +315,18 @@ SL_CASE(session_auth__nothing_before_the_proof_ends_a_first_start)
 
 /* Without end, as when nobody is there; a proof on an earlier connection says nothing of this one.
  */
-SL_CASE(session_auth__nothing_before_the_proof_ends_a_welcomed_session)
+AUTH_CASE(session_auth__nothing_before_the_proof_ends_a_welcomed_session, &secret)
 {
-    struct session_fixture fixture;
-    setup(&fixture, &secret);
-    authenticate(&fixture);
-    session_fixture_lose(&fixture);
-    fixture.received_count = 0;
-    session_fixture_until(&fixture, session_fixture_has_received);
+    authenticate(fixture);
+    session_fixture_lose(fixture);
+    fixture->received_count = 0;
+    session_fixture_until(fixture, session_fixture_has_received);
     for (uint32_t i = 0; i < 4 * OBSTACLES; i++) {
-        send_last_error(&fixture, i % OBSTACLES);
-        assert_retries(&fixture, "");
+        send_last_error(fixture, i % OBSTACLES);
+        assert_retries(fixture, "");
     }
-    authenticate(&fixture);
-    assert_int_equal(fixture.lost_count, 1);
-    session_fixture_teardown(&fixture);
+    authenticate(fixture);
+    assert_int_equal(fixture->lost_count, 1);
 }
 
 SL_CASE(session_auth__a_refusal_after_the_proof_is_final)
@@ -347,17 +338,14 @@ SL_CASE(session_auth__a_refusal_after_the_proof_is_final)
     assert_ends(&fixture, "the job has ended");
 }
 
-SL_CASE(session_auth__the_start_deadline_names_the_last_last_error)
+AUTH_CASE(session_auth__the_start_deadline_names_the_last_last_error, &secret)
 {
-    struct session_fixture fixture;
-    setup(&fixture, &secret);
-    session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED, "this cluster needs a secret");
-    assert_retries(&fixture, "this cluster needs a secret");
-    session_fixture_until(&fixture, session_fixture_is_closed); /* the peer says nothing more */
-    assert_int_equal(fixture.closed_err, SL_ERR_REFUSED);
-    assert_non_null(strstr(fixture.closed_reason, "was not welcomed by ps/1 shard 1 at tcp://"));
-    assert_non_null(strstr(fixture.closed_reason, "this cluster needs a secret"));
-    session_fixture_teardown(&fixture);
+    session_fixture_send_error(fixture, 0, SL_ERR_REFUSED, "this cluster needs a secret");
+    assert_retries(fixture, "this cluster needs a secret");
+    session_fixture_until(fixture, session_fixture_is_closed); /* the peer says nothing more */
+    assert_int_equal(fixture->closed_err, SL_ERR_REFUSED);
+    assert_non_null(strstr(fixture->closed_reason, "was not welcomed by ps/1 shard 1 at tcp://"));
+    assert_non_null(strstr(fixture->closed_reason, "this cluster needs a secret"));
 }
 
 static void redirect(struct session_fixture *fixture)
@@ -367,19 +355,16 @@ static void redirect(struct session_fixture *fixture)
     session_fixture_send_message(fixture, &message);
 }
 
-SL_CASE(session_auth__follows_a_redirect_after_the_proof_only)
+AUTH_CASE(session_auth__follows_a_redirect_after_the_proof_only, &secret)
 {
-    struct session_fixture fixture;
-    setup(&fixture, &secret);
     const struct sl_endpoint other = {.scheme = SL_ENDPOINT_TCP, .port = 4001, .host = "127.0.0.1"};
-    session_fixture_listen_at(&fixture, fixture.pair.b.transport, &other);
-    redirect(&fixture);
-    assert_retries(&fixture, "it refuses this process");
-    assert_int_equal(sl_session_endpoint(fixture.session)->port, 4000);
-    prove_both(&fixture);
-    redirect(&fixture);
-    session_fixture_until(&fixture, session_fixture_has_received);
-    assert_int_equal(sl_session_endpoint(fixture.session)->port, 4001);
-    authenticate(&fixture);
-    session_fixture_teardown(&fixture);
+    session_fixture_listen_at(fixture, fixture->pair.b.transport, &other);
+    redirect(fixture);
+    assert_retries(fixture, "it refuses this process");
+    assert_int_equal(sl_session_endpoint(fixture->session)->port, 4000);
+    prove_both(fixture);
+    redirect(fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(sl_session_endpoint(fixture->session)->port, 4001);
+    authenticate(fixture);
 }

@@ -22,9 +22,6 @@ static void acceptor_accepted(void *ctx, struct sl_conn *conn)
 
 static void *acceptor_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     fail_msg("the session sends nothing long");
     return NULL;
 }
@@ -51,7 +48,6 @@ static void acceptor_received(void *ctx, struct sl_conn *conn,
 
 static void acceptor_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
     if (cookie != NULL) { /* a case's own frame has none */
         sl_outbox_sent(&((struct session_fixture *)ctx)->acceptor_outbox, cookie);
     }
@@ -65,7 +61,6 @@ static void acceptor_writable(void *ctx, struct sl_conn *conn)
 
 static void acceptor_gone(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)err;
     struct session_fixture *fixture = ctx;
     sl_outbox_closed(&fixture->acceptor_outbox, conn, &fixture->acceptor_queue);
     fixture->acceptor_closed = true;
@@ -179,7 +174,6 @@ static void on_received(void *ctx, struct sl_session *session,
 
 static void *on_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
-    (void)session;
     struct session_fixture *fixture = ctx;
     fixture->sink_memory = malloc(header->payload_bytes);
     return fixture->sink_memory;

@@ -6,6 +6,7 @@
 #include "net/control/session.h"
 #include "tests/support/loop_transport.h"
 #include "tests/support/stepped_pair.h"
+#include "tests/support/unit.h"
 
 #define START_TIMEOUT_NS      (10 * SL_CLOCK_NS_PER_S)
 #define SESSION_FIXTURE_HEARD 8
@@ -74,6 +75,10 @@ void session_fixture_setup(struct session_fixture *fixture, enum sl_message_purp
 void session_fixture_setup_as(struct session_fixture *fixture, enum sl_message_purpose purpose,
                               bool persistent, const struct sl_secret *secret);
 void session_fixture_teardown(struct session_fixture *fixture);
+#define SESSION_CASE(name, purpose)                                                                \
+    SL_CASE_USING(name, struct session_fixture, session_fixture_setup, session_fixture_teardown,   \
+                  purpose)
+
 bool session_fixture_has_received(void *ctx);
 bool session_fixture_is_welcomed(void *ctx);
 bool session_fixture_is_lost(void *ctx);

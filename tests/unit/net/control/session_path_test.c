@@ -20,47 +20,38 @@ static void welcomed(struct path_fixture *fixture, bool path)
     path_expect_way(fixture, path);
 }
 
-SL_CASE(session_path__is_the_way_that_is_taken)
+PATH_CASE(session_path__is_the_way_that_is_taken)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_listen_far(&fixture);
-    path_greeted(&fixture, true);
-    session_fixture_lose(&fixture.base);
+    path_listen(fixture);
+    path_listen_far(fixture);
+    path_greeted(fixture, true);
+    session_fixture_lose(&fixture->base);
     assert_non_null(
-        strstr(fixture.base.lost_reason, "ps/1 shard 1 (shm://a.name.that.nobody.looks.up:7): "));
-    path_greeted(&fixture, true);
-    assert_int_equal(fixture.base.accepted_count, 2);
-    path_teardown(&fixture);
+        strstr(fixture->base.lost_reason, "ps/1 shard 1 (shm://a.name.that.nobody.looks.up:7): "));
+    path_greeted(fixture, true);
+    assert_int_equal(fixture->base.accepted_count, 2);
 }
 
-SL_CASE(session_path__names_the_shard_when_connecting)
+PATH_CASE(session_path__names_the_shard_when_connecting)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_greeted(&fixture, true);
+    path_listen(fixture);
+    path_greeted(fixture, true);
     assert_int_equal(path_number, 1);
-    sl_session_set_shard(fixture.base.session, 3);
-    session_fixture_lose(&fixture.base);
-    path_greeted(&fixture, true);
+    sl_session_set_shard(fixture->base.session, 3);
+    session_fixture_lose(&fixture->base);
+    path_greeted(fixture, true);
     assert_int_equal(path_number, 3);
-    path_teardown(&fixture);
 }
 
 /* Whoever closes several transports under connections that have not ended closes one before the
  * other: that of the endpoint is gone when the near connection hears of its end. */
-SL_CASE(session_path__outlives_the_transport_of_its_endpoint)
+PATH_CASE(session_path__outlives_the_transport_of_its_endpoint)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_listen_far(&fixture);
-    path_greeted(&fixture, true);
-    sl_session_close(&fixture.base.session);
-    sl_transport_close(&fixture.base.pair.a.transport);
-    path_teardown(&fixture);
+    path_listen(fixture);
+    path_listen_far(fixture);
+    path_greeted(fixture, true);
+    sl_session_close(&fixture->base.session);
+    sl_transport_close(&fixture->base.pair.a.transport);
 }
 
 /* The process's standard error goes to a pipe meanwhile. */
@@ -87,19 +78,16 @@ static void greeted_with_words(struct path_fixture *fixture, bool path, char *wo
     with_words(fixture, path_greeted, path, words, bytes);
 }
 
-SL_CASE(session_path__that_is_refused_goes_on_by_the_endpoint_at_once)
+PATH_CASE(session_path__that_is_refused_goes_on_by_the_endpoint_at_once)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen_far(&fixture);
+    path_listen_far(fixture);
     char words[512];
-    greeted_with_words(&fixture, false, words, sizeof words);
+    greeted_with_words(fixture, false, words, sizeof words);
     assert_non_null(strstr(words, "ps/1 shard 1: not through shm://a.name.that.nobody.looks.up:7: "
                                   "refused; over tcp://127.0.0.1:4000\n"));
     assert_ptr_equal(strchr(words, '\n'), strrchr(words, '\n'));
     /* The first pause would have been 50 ms. */
-    assert_true(fixture.base.pair.now_ns < SL_CLOCK_NS_PER_S + 45 * SL_CLOCK_NS_PER_MS);
-    path_teardown(&fixture);
+    assert_true(fixture->base.pair.now_ns < SL_CLOCK_NS_PER_S + 45 * SL_CLOCK_NS_PER_MS);
 }
 
 /* The session that goes by its endpoint finds the near way, and takes it. */
@@ -113,127 +101,103 @@ static void comes_back(struct path_fixture *fixture)
     path_greeted(fixture, true);
 }
 
-SL_CASE(session_path__that_was_refused_is_left_alone_for_a_while)
+PATH_CASE(session_path__that_was_refused_is_left_alone_for_a_while)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen_far(&fixture);
-    path_greeted(&fixture, false);
-    path_listen(&fixture);
-    session_fixture_lose(&fixture.base);
+    path_listen_far(fixture);
+    path_greeted(fixture, false);
+    path_listen(fixture);
+    session_fixture_lose(&fixture->base);
     char words[512];
-    greeted_with_words(&fixture, false, words, sizeof words);
+    greeted_with_words(fixture, false, words, sizeof words);
     assert_string_equal(words, ""); /* it was said */
-    comes_back(&fixture);
-    path_teardown(&fixture);
+    comes_back(fixture);
 }
 
-SL_CASE(session_set_path__forgets_that_it_was_refused)
+PATH_CASE(session_set_path__forgets_that_it_was_refused)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen_far(&fixture);
-    path_greeted(&fixture, false);
-    path_listen(&fixture);
-    sl_session_set_preferred(fixture.base.session, &fixture.path);
-    session_fixture_lose(&fixture.base);
-    path_greeted(&fixture, true);
+    path_listen_far(fixture);
+    path_greeted(fixture, false);
+    path_listen(fixture);
+    sl_session_set_preferred(fixture->base.session, &fixture->path);
+    session_fixture_lose(&fixture->base);
+    path_greeted(fixture, true);
     /* None any more. */
-    sl_session_set_preferred(fixture.base.session,
+    sl_session_set_preferred(fixture->base.session,
                              &(struct sl_session_preferred){.transport = NULL});
-    session_fixture_lose(&fixture.base);
-    path_greeted(&fixture, false);
-    path_teardown(&fixture);
+    session_fixture_lose(&fixture->base);
+    path_greeted(fixture, false);
 }
 
 /* A peer that is gone is to be reached by neither: nothing is wrong with the near way. */
-SL_CASE(session_path__is_tried_again_as_long_as_the_endpoint_fails_too)
+PATH_CASE(session_path__is_tried_again_as_long_as_the_endpoint_fails_too)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    session_fixture_pass(&fixture.base, 3000);
+    session_fixture_pass(&fixture->base, 3000);
     assert_non_null(
-        strstr(sl_session_last_error(fixture.base.session), "no process listens there yet"));
-    path_listen(&fixture);
-    path_greeted(&fixture, true);
-    path_listen_far(&fixture);
-    session_fixture_lose(&fixture.base);
-    path_greeted(&fixture, true);
-    path_teardown(&fixture);
+        strstr(sl_session_last_error(fixture->base.session), "no process listens there yet"));
+    path_listen(fixture);
+    path_greeted(fixture, true);
+    path_listen_far(fixture);
+    session_fixture_lose(&fixture->base);
+    path_greeted(fixture, true);
 }
 
-SL_CASE(session_path__without_a_welcome_goes_on_by_the_endpoint)
+PATH_CASE(session_path__without_a_welcome_goes_on_by_the_endpoint)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_greeted(&fixture, true);
-    session_fixture_lose(&fixture.base);
-    fixture.base.received_count = 0;
-    session_fixture_until(&fixture.base, session_fixture_has_received);
-    assert_ptr_equal(fixture.base.accepted->transport, fixture.peers);
-    path_listen_far(&fixture);
+    path_listen(fixture);
+    path_greeted(fixture, true);
+    session_fixture_lose(&fixture->base);
+    fixture->base.received_count = 0;
+    session_fixture_until(&fixture->base, session_fixture_has_received);
+    assert_ptr_equal(fixture->base.accepted->transport, fixture->peers);
+    path_listen_far(fixture);
     /* It hears nothing until its patience ends. */
-    session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
-    path_greeted(&fixture, false);
-    path_teardown(&fixture);
+    session_fixture_until(&fixture->base, session_fixture_is_acceptor_closed);
+    path_greeted(fixture, false);
 }
 
 /* What the peer says by the near way it would say by any: it is asked again there. */
-SL_CASE(session_path__is_kept_when_the_peer_says_not_yet)
+PATH_CASE(session_path__is_kept_when_the_peer_says_not_yet)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_listen_far(&fixture);
-    session_fixture_until(&fixture.base, session_fixture_has_received);
-    session_fixture_send_error(&fixture.base, 0, SL_ERR_AGAIN, "a moment");
-    session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
-    path_greeted(&fixture, true);
-    assert_int_equal(fixture.base.accepted_count, 2);
-    path_teardown(&fixture);
+    path_listen(fixture);
+    path_listen_far(fixture);
+    session_fixture_until(&fixture->base, session_fixture_has_received);
+    session_fixture_send_error(&fixture->base, 0, SL_ERR_AGAIN, "a moment");
+    session_fixture_until(&fixture->base, session_fixture_is_acceptor_closed);
+    path_greeted(fixture, true);
+    assert_int_equal(fixture->base.accepted_count, 2);
 }
 
-SL_CASE(session_path__refused_for_good_is_the_end)
+PATH_CASE(session_path__refused_for_good_is_the_end)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_listen_far(&fixture);
-    session_fixture_until(&fixture.base, session_fixture_has_received);
-    session_fixture_send_error(&fixture.base, 0, SL_ERR_REFUSED, "another secret");
-    session_fixture_until(&fixture.base, session_fixture_is_closed);
-    assert_int_equal(fixture.base.closed_err, SL_ERR_REFUSED);
-    assert_int_equal(fixture.base.accepted_count, 1);
-    path_teardown(&fixture);
+    path_listen(fixture);
+    path_listen_far(fixture);
+    session_fixture_until(&fixture->base, session_fixture_has_received);
+    session_fixture_send_error(&fixture->base, 0, SL_ERR_REFUSED, "another secret");
+    session_fixture_until(&fixture->base, session_fixture_is_closed);
+    assert_int_equal(fixture->base.closed_err, SL_ERR_REFUSED);
+    assert_int_equal(fixture->base.accepted_count, 1);
 }
 
 /* The peer of an earlier welcome may be at the endpoint, and somebody else on the near path. */
-SL_CASE(session_path__refused_after_a_welcome_goes_on_by_the_endpoint)
+PATH_CASE(session_path__refused_after_a_welcome_goes_on_by_the_endpoint)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_listen_far(&fixture);
-    path_greeted(&fixture, true);
-    session_fixture_lose(&fixture.base);
-    fixture.base.received_count = 0;
-    session_fixture_until(&fixture.base, session_fixture_has_received);
-    session_fixture_send_error(&fixture.base, 0, SL_ERR_REFUSED, "another secret");
-    session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
-    path_greeted(&fixture, false);
-    assert_int_equal(fixture.base.closed_count, 0);
-    path_teardown(&fixture);
+    path_listen(fixture);
+    path_listen_far(fixture);
+    path_greeted(fixture, true);
+    session_fixture_lose(&fixture->base);
+    fixture->base.received_count = 0;
+    session_fixture_until(&fixture->base, session_fixture_has_received);
+    session_fixture_send_error(&fixture->base, 0, SL_ERR_REFUSED, "another secret");
+    session_fixture_until(&fixture->base, session_fixture_is_acceptor_closed);
+    path_greeted(fixture, false);
+    assert_int_equal(fixture->base.closed_count, 0);
 }
 
-SL_CASE(session_path__with_nobody_anywhere_ends_by_the_start_deadline)
+PATH_CASE(session_path__with_nobody_anywhere_ends_by_the_start_deadline)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    session_fixture_until(&fixture.base, session_fixture_is_closed);
-    assert_int_equal(fixture.base.closed_err, SL_ERR_DEADLINE);
-    assert_non_null(strstr(fixture.base.closed_reason, "could not reach ps/1 shard 1 at tcp://"));
-    path_teardown(&fixture);
+    session_fixture_until(&fixture->base, session_fixture_is_closed);
+    assert_int_equal(fixture->base.closed_err, SL_ERR_DEADLINE);
+    assert_non_null(strstr(fixture->base.closed_reason, "could not reach ps/1 shard 1 at tcp://"));
 }
 
 /* ---- Over RDMA */
@@ -258,7 +222,6 @@ static void until_slowly(struct path_fixture *fixture, bool (*done)(void *ctx))
 
 static bool is_preferred_tried(void *ctx)
 {
-    (void)ctx;
     return path_conn != NULL;
 }
 
@@ -279,34 +242,28 @@ SL_CASE(session_path__by_a_name_is_looked_up)
     path_teardown(&fixture);
 }
 
-SL_CASE(session_path__by_a_name_that_is_none_goes_on_by_the_endpoint)
+PATH_CASE(session_path__by_a_name_that_is_none_goes_on_by_the_endpoint)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    go_over_rdma(&fixture, "nobody.invalid");
-    path_listen(&fixture);
-    path_listen_far(&fixture);
-    until_slowly(&fixture, session_fixture_has_received);
+    go_over_rdma(fixture, "nobody.invalid");
+    path_listen(fixture);
+    path_listen_far(fixture);
+    until_slowly(fixture, session_fixture_has_received);
     char words[512];
-    with_words(&fixture, welcomed, false, words, sizeof words);
+    with_words(fixture, welcomed, false, words, sizeof words);
     assert_non_null(strstr(words, "ps/1 shard 1: not through rdma://nobody.invalid:7: cannot "
                                   "resolve host \"nobody.invalid\""));
-    path_teardown(&fixture);
 }
 
 /* The transport of the way that is looked up may be gone when its address is found. */
-SL_CASE(session_set_path__forgets_a_look_up)
+PATH_CASE(session_set_path__forgets_a_look_up)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    go_over_rdma(&fixture, "localhost");
-    path_listen_far(&fixture);
-    session_fixture_pass(&fixture.base, 1);
-    sl_session_set_preferred(fixture.base.session,
+    go_over_rdma(fixture, "localhost");
+    path_listen_far(fixture);
+    session_fixture_pass(&fixture->base, 1);
+    sl_session_set_preferred(fixture->base.session,
                              &(struct sl_session_preferred){.transport = NULL});
-    path_greeted(&fixture, false);
-    assert_int_equal(fixture.base.accepted_count, 1);
-    path_teardown(&fixture);
+    path_greeted(fixture, false);
+    assert_int_equal(fixture->base.accepted_count, 1);
 }
 
 static void lose_path(struct path_fixture *fixture, int err)
@@ -341,25 +298,22 @@ SL_CASE(session_path__whose_medium_fails_twice_is_left_alone_for_a_while)
     }
 }
 
-SL_CASE(session_path__that_lasts_between_failures_is_kept)
+PATH_CASE(session_path__that_lasts_between_failures_is_kept)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    go_over_rdma(&fixture, "10.0.0.1");
-    path_listen(&fixture);
-    path_listen_far(&fixture);
-    lose_path(&fixture, SL_ERR_IO);
+    go_over_rdma(fixture, "10.0.0.1");
+    path_listen(fixture);
+    path_listen_far(fixture);
+    lose_path(fixture, SL_ERR_IO);
     for (int i = 0; i < 3; i++) {
-        path_greeted(&fixture, true);
-        session_fixture_pass(&fixture.base,
+        path_greeted(fixture, true);
+        session_fixture_pass(&fixture->base,
                              (uint32_t)(SL_SESSION_PATH_LASTS_NS / SL_CLOCK_NS_PER_MS));
         path_end = SL_ERR_IO;
-        session_fixture_lose(&fixture.base);
+        session_fixture_lose(&fixture->base);
         path_end = 0;
     }
-    lose_path(&fixture, SL_ERR_CLOSED); /* the peer's doing */
-    path_greeted(&fixture, true);
-    path_teardown(&fixture);
+    lose_path(fixture, SL_ERR_CLOSED); /* the peer's doing */
+    path_greeted(fixture, true);
 }
 
 static void lose_path_after(struct path_fixture *fixture, int err, uint32_t ms)
@@ -394,46 +348,40 @@ SL_CASE(session_path__that_carries_too_little_is_left_alone_for_a_while)
     }
 }
 
-SL_CASE(session_path__is_not_blamed_for_what_the_owner_gives_up)
+PATH_CASE(session_path__is_not_blamed_for_what_the_owner_gives_up)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    path_listen(&fixture);
-    path_listen_far(&fixture);
+    path_listen(fixture);
+    path_listen_far(fixture);
     for (int i = 0; i < 6; i++) {
-        path_greeted(&fixture, true);
-        fixture.base.lost_count = 0;
-        sl_session_reconnect(fixture.base.session, "just so");
-        session_fixture_until(&fixture.base, session_fixture_is_lost);
+        path_greeted(fixture, true);
+        fixture->base.lost_count = 0;
+        sl_session_reconnect(fixture->base.session, "just so");
+        session_fixture_until(&fixture->base, session_fixture_is_lost);
     }
-    path_greeted(&fixture, true);
+    path_greeted(fixture, true);
     /* It is for all else. */
     for (int i = 0; i < 3; i++) {
-        session_fixture_lose(&fixture.base);
-        path_greeted(&fixture, i < 2);
+        session_fixture_lose(&fixture->base);
+        path_greeted(fixture, i < 2);
     }
-    path_teardown(&fixture);
 }
 
 /* Somebody takes connections there, and says nothing. */
-SL_CASE(session_path__that_leads_astray_is_looked_for_less_and_less)
+PATH_CASE(session_path__that_leads_astray_is_looked_for_less_and_less)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    go_over_rdma(&fixture, "10.0.0.1");
-    path_listen_far(&fixture);
-    path_greeted(&fixture, false);
-    path_listen(&fixture);
+    go_over_rdma(fixture, "10.0.0.1");
+    path_listen_far(fixture);
+    path_greeted(fixture, false);
+    path_listen(fixture);
     for (uint32_t pause_s = 60; pause_s <= 480; pause_s *= 2) {
-        fixture.base.lost_count = 0;
-        session_fixture_pass(&fixture.base, pause_s * 1000 - 500);
-        assert_int_equal(fixture.base.lost_count, 0);
-        session_fixture_pass(&fixture.base, pause_s * 250);
-        assert_int_equal(fixture.base.lost_count, 1);
-        session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
-        path_greeted(&fixture, false);
+        fixture->base.lost_count = 0;
+        session_fixture_pass(&fixture->base, pause_s * 1000 - 500);
+        assert_int_equal(fixture->base.lost_count, 0);
+        session_fixture_pass(&fixture->base, pause_s * 250);
+        assert_int_equal(fixture->base.lost_count, 1);
+        session_fixture_until(&fixture->base, session_fixture_is_acceptor_closed);
+        path_greeted(fixture, false);
     }
-    path_teardown(&fixture);
 }
 
 static uint32_t probe_count; /* connections that were begun by the near way */
@@ -529,26 +477,23 @@ SL_CASE(session_path__is_looked_for_no_more)
 }
 
 /* rdma_cm tries for long to reach a host that is gone. */
-SL_CASE(session_path__without_an_answer_goes_on_by_the_endpoint)
+PATH_CASE(session_path__without_an_answer_goes_on_by_the_endpoint)
 {
-    struct path_fixture fixture;
-    path_setup(&fixture);
-    go_over_rdma(&fixture, "10.0.0.1");
+    go_over_rdma(fixture, "10.0.0.1");
     path_is_silent = true;
-    path_listen_far(&fixture);
-    session_fixture_pass(&fixture.base, START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS / 4 - 100);
-    assert_int_equal(fixture.base.accepted_count, 0);
-    session_fixture_pass(&fixture.base, 200);
-    assert_int_equal(fixture.base.accepted_count, 1);
+    path_listen_far(fixture);
+    session_fixture_pass(&fixture->base, START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS / 4 - 100);
+    assert_int_equal(fixture->base.accepted_count, 0);
+    session_fixture_pass(&fixture->base, 200);
+    assert_int_equal(fixture->base.accepted_count, 1);
     char words[512];
-    with_words(&fixture, welcomed, false, words, sizeof words);
+    with_words(fixture, welcomed, false, words, sizeof words);
     assert_non_null(strstr(words, "not through rdma://10.0.0.1:7: no answer from the host; over"));
     /* Later there is a lease to keep. */
-    sl_session_set_preferred(fixture.base.session, &fixture.path);
-    session_fixture_lose(&fixture.base);
-    session_fixture_pass(&fixture.base, 2900);
-    assert_int_equal(fixture.base.accepted_count, 1);
-    path_greeted(&fixture, false);
-    assert_true(fixture.base.pair.now_ns < 8 * SL_CLOCK_NS_PER_S);
-    path_teardown(&fixture);
+    sl_session_set_preferred(fixture->base.session, &fixture->path);
+    session_fixture_lose(&fixture->base);
+    session_fixture_pass(&fixture->base, 2900);
+    assert_int_equal(fixture->base.accepted_count, 1);
+    path_greeted(fixture, false);
+    assert_true(fixture->base.pair.now_ns < 8 * SL_CLOCK_NS_PER_S);
 }

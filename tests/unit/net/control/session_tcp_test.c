@@ -46,14 +46,10 @@ struct fixture {
 
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)header;
     sl_transport_disconnect(conn); /* the session sends nothing long */
     return NULL;
 }
@@ -97,7 +93,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
     sl_outbox_sent(&((struct fixture *)ctx)->outbox, cookie);
 }
 
@@ -109,7 +104,6 @@ static void on_writable(void *ctx, struct sl_conn *conn)
 
 static void on_gone(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)err;
     struct fixture *fixture = ctx;
     sl_outbox_closed(&fixture->outbox, conn, &fixture->acceptor_queue);
     if (fixture->goodbye) {
@@ -130,7 +124,6 @@ static const struct sl_transport_events acceptor_events = {
 
 static void on_answer(void *ctx, const struct sl_message *message, int err, const char *reason)
 {
-    (void)reason;
     struct fixture *fixture = ctx;
     fixture->answer_err = err;
     fixture->table_count = message != NULL ? message->stats.table_count : 0;
@@ -140,14 +133,12 @@ static void on_answer(void *ctx, const struct sl_message *message, int err, cons
 static void on_welcomed(void *ctx, struct sl_session *session,
                         const struct sl_message_welcome *welcome)
 {
-    (void)welcome;
     struct sl_message request = {.kind = SL_MESSAGE_STATS_GET};
     sl_session_request(session, &request, TIMEOUT_NS, on_answer, ctx);
 }
 
 static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
     struct fixture *fixture = ctx;
     fixture->closed_err = err;
     snprintf(fixture->reason, sizeof fixture->reason, "%s", reason);
@@ -163,7 +154,6 @@ static const struct sl_session_events session_events = {
 
 static void listen_now(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct fixture *fixture = SL_CONTAINER_OF(timer, struct fixture, listen_later);
     struct sl_endpoint bound;
     int err = sl_transport_listen(fixture->transport, &fixture->target, &acceptor_events, fixture,

@@ -36,30 +36,21 @@ struct world {
 
 static void on_open(void *ctx, struct sl_conn *conn)
 {
-    (void)conn;
     ((struct owner *)ctx)->opened++;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     fail();
     return NULL;
 }
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
@@ -76,7 +67,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct owner *owner = ctx;
-    (void)conn;
     owner->closed++;
     owner->err = err;
 }

@@ -35,7 +35,6 @@ static struct {
 
 static int setup(void **state)
 {
-    (void)state;
     (void)snprintf(directory, sizeof directory, "/tmp/starling-export-XXXXXX");
     memset(&last, 0, sizeof last);
     return mkdtemp(directory) == NULL
@@ -45,7 +44,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     char command[128];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", directory);
     return system(command);

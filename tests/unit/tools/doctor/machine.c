@@ -36,7 +36,6 @@ static uint32_t list_providers(char names[][SL_RDMA_DEVICE_NAME_BYTES], uint32_t
 
 int machine_make(void **state)
 {
-    (void)state;
     memset(&machine, 0, sizeof machine);
     (void)snprintf(machine.root, sizeof machine.root, "/tmp/starling_doctor_XXXXXX");
     machine.options = (struct sl_doctor_options){
@@ -61,15 +60,11 @@ int machine_make(void **state)
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
 {
-    (void)status;
-    (void)kind;
-    (void)where;
     return remove(path);
 }
 
 int machine_remove(void **state)
 {
-    (void)state;
     return nftw(machine.root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

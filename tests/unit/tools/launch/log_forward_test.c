@@ -11,13 +11,11 @@ static int child[2], shown[2], copied[2];
 
 static int open_pipes(void **state)
 {
-    (void)state;
     return pipe(child) | pipe2(shown, O_NONBLOCK) | pipe2(copied, O_NONBLOCK);
 }
 
 static int close_pipes(void **state)
 {
-    (void)state;
     close(shown[0]);
     close(shown[1]);
     close(copied[0]);

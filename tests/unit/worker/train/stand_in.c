@@ -24,8 +24,6 @@ struct sl_step {
 int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
                          uint32_t timeout_ms, struct sl_table **out)
 {
-    (void)client;
-    (void)timeout_ms;
     static struct sl_table tables[SL_MODEL_TABLES + 1];
     fake.specs[fake.table_count] = *spec;
     *out = &tables[fake.table_count++];
@@ -35,8 +33,6 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
 int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
                       uint32_t timeout_ms)
 {
-    (void)client;
-    (void)timeout_ms;
     assert_int_equal(count, 0); /* all workers of the job */
     assert_int_equal(waiting, 1);
     sl_assert(fake.barrier_count < BARRIERS_MAX);
@@ -50,13 +46,11 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
 
 int32_t sl_client_values_lost(const struct sl_client *client)
 {
-    (void)client;
     return fake.values_lost;
 }
 
 uint32_t sl_client_clock(const struct sl_client *client)
 {
-    (void)client;
     return fake.begin;
 }
 
@@ -64,8 +58,6 @@ uint32_t sl_client_clock(const struct sl_client *client)
 int sl_client_pull(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
                    uint32_t key_count, float *rows, uint32_t timeout_ms)
 {
-    (void)client;
-    (void)table;
     assert_int_equal(timeout_ms, 1234);
     assert_int_equal(key_count, 1);
     rows[0] = fake.milestones[keys[0]];
@@ -75,8 +67,6 @@ int sl_client_pull(struct sl_client *client, struct sl_table *table, const uint6
 int sl_client_push(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
                    uint32_t key_count, const float *gradients, uint32_t timeout_ms)
 {
-    (void)client;
-    (void)table;
     assert_int_equal(timeout_ms, 1234);
     assert_int_equal(key_count, 1);
     fake.milestones[keys[0]] += gradients[0];
@@ -85,13 +75,11 @@ int sl_client_push(struct sl_client *client, struct sl_table *table, const uint6
 
 void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out)
 {
-    (void)client;
     *out = (struct sl_client_stats){.requests = 1};
 }
 
 int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out)
 {
-    (void)client;
     *out = calloc(1, sizeof **out);
     assert_non_null(*out);
     (*out)->seen.clock = clock;
@@ -110,8 +98,6 @@ static void will_read(struct sl_step *step, float *to, uint64_t floats)
 int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
                  uint32_t key_count, float *rows)
 {
-    (void)table;
-    (void)keys;
     will_read(step, rows, key_count);
     return 0;
 }
@@ -119,7 +105,6 @@ int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *k
 int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
                        float *values)
 {
-    (void)table;
     assert_true(start == 0);
     will_read(step, values, count);
     return 0;
@@ -128,10 +113,6 @@ int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t st
 int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
                  uint32_t key_count, const float *gradients)
 {
-    (void)table;
-    (void)keys;
-    (void)key_count;
-    (void)gradients;
     step->seen.pushes = true;
     return 0;
 }
@@ -139,10 +120,6 @@ int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *k
 int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
                        const float *gradients)
 {
-    (void)table;
-    (void)start;
-    (void)count;
-    (void)gradients;
     step->seen.pushes = true;
     return 0;
 }
@@ -197,7 +174,6 @@ const char *sl_step_error(const struct sl_step *step)
 
 uint32_t sl_step_staleness(const struct sl_step *step)
 {
-    (void)step;
     return 1;
 }
 
