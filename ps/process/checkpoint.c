@@ -20,34 +20,27 @@
  * it waits this many times the drain timeout. */
 #define LAST_ASKS    3
 
-/* Writes a manifest. Owned by the offload thread while posted. */
-struct sl_process_manifest {
-    struct sl_offload_job job; /* must be first */
-    struct sl_process *process;
-    const struct sl_disk *disk;
-    const char *directory;
+/* Writes a manifest. */
+struct publish {
+    struct sl_process_disk_job base; /* must be first */
     struct sl_checkpoint_manifest manifest;
     struct sl_checkpoint_shard_range range;
     uint32_t writer;
-    int err;
-    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
 
-/* Removes old checkpoints. Owned by the offload thread while posted. */
+/* Removes old checkpoints. */
 struct prune {
-    struct sl_offload_job job; /* must be first */
-    const struct sl_disk *disk;
-    const char *directory;
+    struct sl_process_disk_job base;            /* must be first */
     struct sl_checkpoint_prune_options options; /* newest 0: no complete one is known */
-    int err;
-    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
 
 /* State of the current checkpoint. Reactor 0. */
 struct sl_process_checkpoints {
     struct sl_offload *offload;
-    uint64_t number; /* 0: none yet */
-    uint32_t seats;  /* bit set of the servers that take part */
+    uint64_t number;                            /* 0: none yet */
+    bool takes_part[SL_PROCESS_HOSTED_MAX];     /* hosted shards of which this process is primary */
+    uint32_t first_file[SL_PROCESS_HOSTED_MAX]; /* their first files; files are in shard order */
+    uint32_t file_count;
     uint32_t waited; /* shards whose result is outstanding */
     bool has_worker; /* some shard reported that the job continues */
     uint64_t begun_ns;
@@ -62,6 +55,37 @@ const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *option
     return options->disk != NULL ? options->disk : sl_disk_system();
 }
 
+static void disk_job_work(struct sl_offload_job *job)
+{
+    struct sl_process_disk_job *work = (struct sl_process_disk_job *)job;
+    work->work(work);
+}
+
+static void disk_job_done(struct sl_offload_job *job)
+{
+    struct sl_process_disk_job *work = (struct sl_process_disk_job *)job;
+    if (job->err != 0) {
+        work->err = job->err;
+        (void)snprintf(work->reason, sizeof work->reason, "no thread can use the disk");
+    }
+    work->done(work);
+}
+
+void sl_process_disk_job_post(struct sl_process *process, struct sl_offload *offload,
+                              struct sl_process_disk_job *job,
+                              void (*work)(struct sl_process_disk_job *job),
+                              void (*done)(struct sl_process_disk_job *job))
+{
+    job->job.work = disk_job_work;
+    job->job.done = disk_job_done;
+    job->work = work;
+    job->done = done;
+    job->process = process;
+    job->disk = sl_process_disk(&process->options.checkpoint);
+    job->directory = process->options.checkpoint.directory;
+    sl_offload_post(offload, &job->job);
+}
+
 /* Unix time. */
 static int64_t now_s(const struct sl_process *process)
 {
@@ -72,39 +96,37 @@ static int64_t now_s(const struct sl_process *process)
 /* Results of the shards */
 
 struct part {
-    const struct sl_process_hosted *hosted;
+    const struct sl_process_seat *seat;
     struct sl_server_checkpoint_result result;
 };
 
-/* Returns the index of the first file of home or partner shards; files are in shard order. */
-static uint32_t place_of(const struct sl_process *process, uint32_t seats, uint32_t which)
+/* Decides which servers take part, and the places of their files. Returns false if none does. */
+static bool choose_servers(const struct sl_process *process)
 {
-    const bool has_both = seats == (1U << SL_PROCESS_HOME | 1U << SL_PROCESS_PARTNER);
-    return has_both && sl_process_replica_first(process, which) >
-                           sl_process_replica_first(process, 1 - which)
-               ? process->options.reactor_count
-               : 0;
-}
-
-static uint32_t file_count(const struct sl_process *process, uint32_t seats)
-{
-    return process->options.reactor_count * ((seats & 1U) + (seats >> 1 & 1U));
+    struct sl_process_checkpoints *all = process->checkpoints;
+    all->file_count = 0;
+    const bool partner_first = process->hosted[SL_PROCESS_PARTNER].first_shard <
+                               process->hosted[SL_PROCESS_HOME].first_shard;
+    for (uint32_t i = 0; i < SL_PROCESS_HOSTED_MAX; i++) {
+        const uint32_t which = partner_first ? SL_PROCESS_PARTNER - i : i;
+        all->takes_part[which] = sl_process_replica_is_primary(process, which);
+        all->first_file[which] = all->file_count;
+        all->file_count += all->takes_part[which] ? process->options.reactor_count : 0;
+    }
+    return all->file_count > 0;
 }
 
 /* Returns the shards whose files are certainly in this process's directory: those that it serves.
  * If these are not adjacent, only its home shards. */
-static struct sl_checkpoint_shard_range range_of(const struct sl_process *process, uint32_t seats)
+static struct sl_checkpoint_shard_range range_of(const struct sl_process *process)
 {
+    const struct sl_process_checkpoints *all = process->checkpoints;
     const uint32_t count = process->options.reactor_count;
-    const uint32_t own = sl_process_replica_first(process, SL_PROCESS_HOME);
-    if (seats == 1U << SL_PROCESS_HOME) {
-        return (struct sl_checkpoint_shard_range){.first = own, .count = count};
-    }
-    const uint32_t partner = sl_process_replica_first(process, SL_PROCESS_PARTNER);
-    const bool is_only = (seats & 1U << SL_PROCESS_HOME) == 0;
-    return is_only || partner + count == own
-               ? (struct sl_checkpoint_shard_range){.first = partner,
-                                                    .count = file_count(process, seats)}
+    const uint32_t own = process->hosted[SL_PROCESS_HOME].first_shard;
+    const uint32_t partner = process->hosted[SL_PROCESS_PARTNER].first_shard;
+    const bool is_adjacent = !all->takes_part[SL_PROCESS_HOME] || partner + count == own;
+    return all->takes_part[SL_PROCESS_PARTNER] && is_adjacent
+               ? (struct sl_checkpoint_shard_range){.first = partner, .count = all->file_count}
                : (struct sl_checkpoint_shard_range){.first = own, .count = count};
 }
 
@@ -133,8 +155,8 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct part *part = ctx;
-    const struct sl_process_hosted *hosted = part->hosted;
-    struct sl_process *process = hosted->core->process;
+    const struct sl_process_seat *seat = part->seat;
+    struct sl_process *process = seat->core->process;
     struct sl_process_checkpoints *all = process->checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->member == NULL || result->number != all->number || all->waited == 0) {
@@ -147,7 +169,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     struct sl_message_checkpoint_file *file =
-        &all->files[place_of(process, all->seats, hosted->which) + hosted->core->index];
+        &all->files[all->first_file[seat->which] + seat->core->index];
     *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
                                                 .bytes = result->file.bytes,
                                                 .hash = result->file.hash,
@@ -156,70 +178,69 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     all->has_worker = all->has_worker || result->goes_on;
     free(part);
     if (--all->waited == 0) {
-        sl_agent_checkpoint_part(process->member, all->number, all->files,
-                                 file_count(process, all->seats), all->has_worker);
+        sl_agent_checkpoint_part(process->member, all->number, all->files, all->file_count,
+                                 all->has_worker);
     }
 }
 
 /* The core's reactor. */
 static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
 {
-    const struct sl_process_hosted *hosted = ctx;
+    const struct sl_process_seat *seat = ctx;
     struct part *part = malloc(sizeof *part);
     if (part == NULL) {
-        sl_reactor_post(hosted->core->reactor, 0,
-                        (struct sl_mail){.run = part_expired,
-                                         .ctx = hosted->core->process,
-                                         .a = result->number});
+        sl_reactor_post(
+            seat->core->reactor, 0,
+            (struct sl_mail){.run = part_expired, .ctx = seat->core->process, .a = result->number});
         return;
     }
-    *part = (struct part){.hosted = hosted, .result = *result};
-    sl_reactor_post(hosted->core->reactor, 0,
+    *part = (struct part){.seat = seat, .result = *result};
+    sl_reactor_post(seat->core->reactor, 0,
                     (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
 }
 
-static struct sl_server *server_of(const struct sl_process_hosted *hosted)
+static struct sl_server *server_of(const struct sl_process_seat *seat)
 {
-    return sl_process_replica_server(hosted->core->process, hosted->which, hosted->core->index);
+    return sl_process_server(seat->core->process, seat->which, seat->core->index);
 }
 
-static void hosted_checkpoint(void *ctx, uint64_t number, uint64_t base)
+static void seat_checkpoint(void *ctx, uint64_t number, uint64_t base)
 {
-    const struct sl_process_hosted *hosted = ctx;
-    sl_server_checkpoint_begin(server_of(hosted), number, base, now_s(hosted->core->process));
+    const struct sl_process_seat *seat = ctx;
+    sl_server_checkpoint_begin(server_of(seat), number, base, now_s(seat->core->process));
 }
 
-/* Posts a mail to each of these shards. */
-static void post_seats(struct sl_process *process, uint32_t seats, struct sl_mail mail)
+/* Posts a mail to each server that takes part. */
+static void post_seats(struct sl_process *process, struct sl_mail mail)
 {
-    for (uint32_t i = 0; i < file_count(process, seats); i++) {
-        const uint32_t core = i % process->options.reactor_count;
-        const uint32_t which = (seats & 1U) == 0 || i >= process->options.reactor_count;
-        mail.ctx = &process->cores[core].seats[which];
-        sl_reactor_post(process->reactors[0], core, mail);
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
+        const bool takes_part = process->checkpoints->takes_part[which];
+        for (uint32_t core = 0; takes_part && core < process->options.reactor_count; core++) {
+            mail.ctx = &process->cores[core].seats[which];
+            sl_reactor_post(process->reactors[0], core, mail);
+        }
     }
 }
 
-static void prune_work(struct sl_offload_job *job)
+static void prune_work(struct sl_process_disk_job *job)
 {
-    struct prune *work = (struct prune *)job;
+    const struct prune *work = (struct prune *)job;
     uint32_t removed;
-    work->err = sl_checkpoint_directory_remove_incomplete(
-        work->disk, work->directory, work->options.below, SL_MESSAGE_NUMBERS_MAX, work->reason,
-        sizeof work->reason);
-    if (work->err == 0 && work->options.newest != 0) {
-        work->err = sl_checkpoint_directory_prune(work->disk, work->directory, &work->options,
-                                                  &removed, work->reason, sizeof work->reason);
+    job->err = sl_checkpoint_directory_remove_incomplete(
+        job->disk, job->directory, work->options.below, SL_MESSAGE_NUMBERS_MAX, job->reason,
+        sizeof job->reason);
+    if (job->err == 0 && work->options.newest != 0) {
+        job->err = sl_checkpoint_directory_prune(job->disk, job->directory, &work->options,
+                                                 &removed, job->reason, sizeof job->reason);
     }
 }
 
-static void prune_done(struct sl_offload_job *job)
+static void prune_done(struct sl_process_disk_job *job)
 {
-    struct prune *work = (struct prune *)job;
-    if (job->err == 0 && work->err != 0) {
-        sl_log_warn("old checkpoints are not all removed: %s", work->reason);
+    if (job->err != 0) {
+        sl_log_warn("old checkpoints are not all removed: %s", job->reason);
     }
-    free(work);
+    free(job);
 }
 
 /* Old checkpoints are removed only when every server has the newest complete one: otherwise servers
@@ -237,16 +258,14 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
     if (work == NULL) {
         return; /* retried with the next checkpoint */
     }
-    work->job = (struct sl_offload_job){.work = prune_work, .done = prune_done, .allocates = true};
-    work->disk = sl_process_disk(&process->options.checkpoint);
-    work->directory = process->options.checkpoint.directory;
-    work->options = (struct sl_checkpoint_prune_options){
-        .range = range_of(process, sl_process_replica_hosted(process)),
-        .keep = process->options.checkpoint.keep,
-        .newest = is_known ? begun->complete : 0,
-        .above = above,
-        .below = begun->number};
-    sl_offload_post(process->checkpoints->offload, &work->job);
+    work->options = (struct sl_checkpoint_prune_options){.range = range_of(process),
+                                                         .keep = process->options.checkpoint.keep,
+                                                         .newest = is_known ? begun->complete : 0,
+                                                         .above = above,
+                                                         .below = begun->number};
+    work->base.job.allocates = true;
+    sl_process_disk_job_post(process, process->checkpoints->offload, &work->base, prune_work,
+                             prune_done);
 }
 
 void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
@@ -258,33 +277,31 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
                                  "it is still being restored");
         return;
     }
-    const uint32_t seats = sl_process_replica_hosted(process);
-    if (seats == 0) {
+    if (!choose_servers(process)) {
         sl_agent_checkpoint_fail(process->member, begun->number, SL_ERR_AGAIN,
                                  "it has backups only");
         return;
     }
     prune(process, begun);
     all->number = begun->number;
-    all->seats = seats;
     all->has_worker = false;
-    all->waited = file_count(process, seats);
+    all->waited = all->file_count;
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
-    post_seats(process, seats,
-               (struct sl_mail){.run = hosted_checkpoint, .a = begun->number, .b = begun->base});
+    post_seats(process,
+               (struct sl_mail){.run = seat_checkpoint, .a = begun->number, .b = begun->base});
 }
 
 /* Manifest */
 
-static void manifest_work(struct sl_offload_job *job)
+static void publish_work(struct sl_process_disk_job *job)
 {
-    struct sl_process_manifest *work = (struct sl_process_manifest *)job;
-    work->err =
-        sl_checkpoint_directory_publish(work->disk, work->directory, &work->manifest, work->range,
-                                        work->writer, work->reason, sizeof work->reason);
+    struct publish *work = (struct publish *)job;
+    job->err =
+        sl_checkpoint_directory_publish(job->disk, job->directory, &work->manifest, work->range,
+                                        work->writer, job->reason, sizeof job->reason);
 }
 
-static void hosted_completed(void *ctx, uint64_t number, uint64_t b)
+static void seat_completed(void *ctx, uint64_t number, uint64_t b)
 {
     (void)b;
     sl_server_checkpoint_completed(server_of(ctx), number);
@@ -309,24 +326,22 @@ static void report(const struct sl_process *process, const struct sl_checkpoint_
 }
 
 /* Notifies the coordinator and the cores; later checkpoints may be based on this one. */
-static void manifest_done(struct sl_offload_job *job)
+static void publish_done(struct sl_process_disk_job *job)
 {
-    struct sl_process_manifest *work = (struct sl_process_manifest *)job;
-    struct sl_process *process = work->process;
+    struct publish *work = (struct publish *)job;
+    struct sl_process *process = job->process;
     const uint64_t number = work->manifest.number;
-    const int err = job->err != 0 ? job->err : work->err;
     if (process->member == NULL) {
         /* the process is stopping */
-    } else if (err != 0) {
-        const char *why = job->err != 0 ? "there is no thread to write the manifest" : work->reason;
-        sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number, why);
-        sl_agent_checkpoint_fail(process->member, number, err, why);
+    } else if (job->err != 0) {
+        sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number,
+                    job->reason);
+        sl_agent_checkpoint_fail(process->member, number, job->err, job->reason);
     } else {
         if (process->coordinator == NULL) { /* else the coordinator logs it */
             report(process, &work->manifest);
         }
-        post_seats(process, process->checkpoints->seats,
-                   (struct sl_mail){.run = hosted_completed, .a = number});
+        post_seats(process, (struct sl_mail){.run = seat_completed, .a = number});
         sl_agent_checkpoint_done(process->member, number);
     }
     sl_checkpoint_manifest_fini(&work->manifest);
@@ -359,22 +374,18 @@ void sl_process_on_checkpoint_complete(void *ctx,
                                        const struct sl_message_checkpoint_complete *complete)
 {
     struct sl_process *process = ctx;
-    const struct sl_process_checkpoint *options = &process->options.checkpoint;
-    struct sl_process_manifest *work = calloc(1, sizeof *work);
+    struct publish *work = calloc(1, sizeof *work);
     if (work == NULL || fill_manifest(process, &work->manifest, complete) != 0) {
         free(work);
         sl_agent_checkpoint_fail(process->member, complete->number, SL_ERR_NO_MEMORY,
                                  "no memory for the manifest");
         return;
     }
-    work->job =
-        (struct sl_offload_job){.work = manifest_work, .done = manifest_done, .allocates = true};
-    work->process = process;
-    work->disk = sl_process_disk(options);
-    work->directory = options->directory;
     work->writer = process->task_index;
-    work->range = range_of(process, process->checkpoints->seats);
-    sl_offload_post(process->checkpoints->offload, &work->job);
+    work->range = range_of(process);
+    work->base.job.allocates = true;
+    sl_process_disk_job_post(process, process->checkpoints->offload, &work->base, publish_work,
+                             publish_done);
 }
 
 /* Last checkpoint */
@@ -438,20 +449,22 @@ static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
     }
 }
 
-static void core_quiet(void *ctx, uint64_t handovers, uint64_t b)
+static void core_quiet(void *ctx, uint64_t a, uint64_t b)
 {
+    (void)a;
     (void)b;
     struct sl_process_core *core = ctx;
-    sl_process_replica_switch_over(core, handovers);
-    sl_server_fence_writes(core->server);
-    if (core->partner != NULL) {
-        sl_server_fence_writes(core->partner);
+    const struct sl_process *process = core->process;
+    sl_process_replica_switch_over(core);
+    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
+        sl_server_fence_writes(sl_process_server(process, which, core->index));
     }
+    const struct sl_server *home = sl_process_server(process, SL_PROCESS_HOME, core->index);
     sl_reactor_post(core->reactor, 0,
                     (struct sl_mail){.run = core_is_quiet,
                                      .ctx = core->process,
-                                     .a = core->partner == NULL &&
-                                          sl_server_checkpoint_holds_all(core->server)});
+                                     .a = process->options.replicas == 0 &&
+                                          sl_server_checkpoint_holds_all(home)});
 }
 
 void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
@@ -481,12 +494,10 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
         .ended = on_ended,
     };
     int err = 0;
-    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX && err == 0; which++) {
-        core->seats[which] = (struct sl_process_hosted){.core = core, .which = which};
+    for (uint32_t which = 0; which < sl_process_hosted_count(core->process) && err == 0; which++) {
+        core->seats[which] = (struct sl_process_seat){.core = core, .which = which};
         server.ctx = &core->seats[which];
-        if (which == SL_PROCESS_HOME || core->partner != NULL) {
-            err = sl_server_checkpoint_open(server_of(&core->seats[which]), &server);
-        }
+        err = sl_server_checkpoint_open(server_of(&core->seats[which]), &server);
     }
     if (err != 0 || core->index != 0) {
         return err;

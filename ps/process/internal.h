@@ -10,7 +10,9 @@
 #include "ps/coordinator/coordinator.h"
 #include "ps/process/memory_plan.h"
 #include "ps/process/process.h"
+#include "ps/server/checkpoint.h"
 #include "ps/server/server.h"
+#include "reactor/offload.h"
 
 #define SL_PROCESS_STAGES (SL_COORDINATOR_OVER + 1)
 
@@ -29,23 +31,23 @@ struct sl_process_sim_hooks {
 
 struct sl_process_core;
 
-/* One server of a core: its home server or, with replicas, its partner. */
-struct sl_process_hosted {
+/* The shards of which a process has copies: its own and, with replicas, those of the previous
+ * server. */
+enum { SL_PROCESS_HOME, SL_PROCESS_PARTNER, SL_PROCESS_HOSTED_MAX };
+
+/* Names one server of a core for a callback. */
+struct sl_process_seat {
     struct sl_process_core *core;
     uint32_t which; /* SL_PROCESS_HOME or SL_PROCESS_PARTNER */
 };
-
-enum { SL_PROCESS_HOME, SL_PROCESS_PARTNER, SL_PROCESS_HOSTED_MAX };
 
 /* One reactor and its servers. Used by its thread, except what is set before start. */
 struct sl_process_core {
     struct sl_process *process;
     uint32_t index;
     struct sl_reactor *reactor;
-    struct sl_server *server;
-    struct sl_server *partner; /* with replicas: copy of a shard of the previous server */
-    struct sl_process_hosted seats[SL_PROCESS_HOSTED_MAX];
-    uint32_t loads; /* bit set of servers that load a checkpoint */
+    struct sl_process_seat seats[SL_PROCESS_HOSTED_MAX];
+    bool loads[SL_PROCESS_HOSTED_MAX]; /* the server loads a checkpoint */
     uint32_t drains_left;
     struct sl_mailbox_lane *to_core; /* used by the main thread */
     struct sl_mailbox_lane *to_main; /* used by the reactor */
@@ -69,13 +71,21 @@ struct sl_process_replica_group {
 
 #define SL_PROCESS_IN_SYNC ((uint64_t)1 << 32)
 
+/* One set of hosted shards. Reactor 0; the cores read it after the mail that announces it. */
+struct sl_process_hosted {
+    uint32_t first_shard;
+    bool restores;      /* the cores load a checkpoint */
+    bool switches_over; /* the coordinator will promote the backup when this process leaves */
+    struct sl_process_replica_group group; /* with replicas */
+};
+
 struct sl_process {
     struct sl_process_options options;
     struct sl_memory_plan memory;
     uint64_t incarnation;
     struct sl_process_core *cores;
     struct sl_reactor **reactors;
-    struct sl_server **servers; /* with replicas the partners follow the home servers */
+    struct sl_server **servers; /* by HOME, PARTNER, then by core: sl_process_server */
     uint32_t created_count;     /* reactors */
     uint32_t started_count;
     struct sl_coordinator *coordinator;
@@ -85,9 +95,9 @@ struct sl_process {
 
     /* Reactor 0. Other threads read the numbers after the mail that announces them. */
     struct sl_agent *member;
-    uint32_t first_shard, shard_count, partner_first_shard;
-    struct sl_process_replica_group pairs[SL_PROCESS_HOSTED_MAX]; /* by HOME, PARTNER */
-    bool has_shards; /* the cores have their shard numbers */
+    uint32_t shard_count;
+    struct sl_process_hosted hosted[SL_PROCESS_HOSTED_MAX]; /* by HOME, PARTNER */
+    bool has_shards;                                        /* the cores have their shard numbers */
     uint64_t lease_ns;
     uint32_t task_index;                                /* valid once the cluster is known */
     char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before its mail */
@@ -108,6 +118,19 @@ struct sl_process {
     bool job_failed;         /* SCHEDULER: the job ended with an error */
     bool is_unsaved;         /* the last checkpoint failed; written by reactor 0 until it stops */
 };
+
+/* Number of hosted sets of shards. */
+static inline uint32_t sl_process_hosted_count(const struct sl_process *process)
+{
+    return 1 + process->options.replicas;
+}
+
+/* Any thread. */
+static inline struct sl_server *sl_process_server(const struct sl_process *process, uint32_t which,
+                                                  uint32_t core)
+{
+    return process->servers[which * process->options.reactor_count + core];
+}
 
 /* process.c */
 
@@ -137,6 +160,25 @@ void sl_process_on_checkpoint_complete(void *process,
 /* Returns the disk of the checkpoints. Any thread. */
 const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options);
 
+/* A job on the directory of the checkpoints. Owned by the offload thread while posted. */
+struct sl_process_disk_job {
+    struct sl_offload_job job; /* must be first */
+    void (*work)(struct sl_process_disk_job *job);
+    void (*done)(struct sl_process_disk_job *job);
+    struct sl_process *process;
+    const struct sl_disk *disk;
+    const char *directory;
+    int err; /* set by `work`, or because there is no thread */
+    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+};
+
+/* Posts a zeroed job. `work` runs on the offload thread, then `done` on reactor 0, which frees the
+ * job. */
+void sl_process_disk_job_post(struct sl_process *process, struct sl_offload *offload,
+                              struct sl_process_disk_job *job,
+                              void (*work)(struct sl_process_disk_job *job),
+                              void (*done)(struct sl_process_disk_job *job));
+
 /* A mail to the first core: fences writes, and makes a last checkpoint if there are writes to save.
  * One answer follows. */
 void sl_process_checkpoint_last(void *core, uint64_t unused, uint64_t unused_too);
@@ -164,9 +206,9 @@ struct sl_process_restore_candidate sl_process_restore_found(const struct sl_pro
 /* Call when the cluster is known. Returns the checkpoint to restore; 0: none. Reactor 0. */
 uint64_t sl_process_restore_joined(struct sl_process *process);
 
-/* Call when the core has its shards. Loads checkpoint `number` into the servers in `seats` if it is
- * not 0; the others start serving. An answer follows from each core. */
-void sl_process_restore_core(struct sl_process_core *core, uint64_t number, uint32_t seats);
+/* Call when the core has its shards. Loads checkpoint `number` into the servers whose hosted shards
+ * are to be restored; the others start serving. An answer follows from each core. */
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number);
 
 /* Reactor 0. */
 void sl_process_restore_close(struct sl_process *process);
@@ -236,8 +278,6 @@ int sl_process_block_signals(struct sl_process *process);
 /* Reads a signal; signal_fd is readable. */
 void sl_process_take_signal(struct sl_process *process);
 
-/* drain.c */
-
 /* A mail to core 0: leaves the cluster and drains all servers; each core answers. */
 void sl_process_drain(void *core, uint64_t a, uint64_t b);
 
@@ -246,23 +286,16 @@ void sl_process_drain(void *core, uint64_t a, uint64_t b);
 /* Returns true if this process has tables; each table is on all shards. Reactor 0. */
 bool sl_process_has_tables(const struct sl_process *process);
 
-/* Runs `run` on every core when the process stops. Its argument `a` says for which groups the
- * coordinator will promote the backup, for sl_process_replica_switch_over. Reactor 0. */
+/* Runs `run` on every core when the process stops, with hosted[].switches_over set for
+ * sl_process_replica_switch_over. Reactor 0. */
 void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run);
 
-/* Passes that to the servers of a core. */
-void sl_process_replica_switch_over(struct sl_process_core *core, uint64_t handovers);
+/* Passes switches_over to the servers of a core. */
+void sl_process_replica_switch_over(struct sl_process_core *core);
 
-/* Returns a bit set: HOME or PARTNER is set if this process is the primary of those shards. With
- * replicas, both, one or none. Reactor 0. */
-uint32_t sl_process_replica_hosted(const struct sl_process *process);
-
-/* Returns the first shard of the home servers or of the partners. */
-uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t which);
-
-/* Any thread. */
-struct sl_server *sl_process_replica_server(const struct sl_process *process, uint32_t which,
-                                            uint32_t core);
+/* Returns true if this process is the primary of those shards. Without replicas it is that of its
+ * own. Reactor 0. */
+bool sl_process_replica_is_primary(const struct sl_process *process, uint32_t which);
 
 /* Callback of the agent: a new version of the cluster. */
 void sl_process_on_cluster(void *process, const struct sl_message_cluster *cluster);
@@ -274,9 +307,6 @@ void sl_process_replica_tell(struct sl_process *process);
 void sl_process_on_replica_state_changed(void *core, uint32_t local_index, uint64_t epoch,
                                          bool in_sync);
 void sl_process_on_replica_failed(void *core, int err);
-
-/* Adds the statistics of the core's partner to those of the core. */
-void sl_process_replica_count(struct sl_process_core *core);
 
 /* report.c: on the main thread */
 

@@ -1,5 +1,6 @@
 /* Ends the process: on a signal; in a job with a scheduler, on its message or its absence; in a
- * scheduler, when its coordinator ends the job. */
+ * scheduler, when its coordinator ends the job. Then it leaves the cluster, and each core drains
+ * its servers. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/signalfd.h>
@@ -95,9 +96,10 @@ static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
-    if (sl_server_has_worker(core->server) ||
-        (core->partner != NULL && sl_server_has_worker(core->partner))) {
-        return; /* checked again in a second */
+    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
+        if (sl_server_has_worker(sl_process_server(process, which, core->index))) {
+            return; /* checked again in a second */
+        }
     }
     if (core->index + 1 < process->options.reactor_count) {
         sl_reactor_post(core->reactor, core->index + 1,
@@ -128,4 +130,50 @@ void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
     }
     sl_coordinator_end_job(core->process->coordinator, sl_process_signal_name((int)a),
                            sl_reactor_now_ns(core->reactor));
+}
+
+/* Orderly shutdown */
+
+static void core_drained(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    if (--core->drains_left == 0) {
+        sl_process_answer(core, 0);
+    }
+}
+
+static void core_drain_servers(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    const struct sl_process *process = core->process;
+    core->drains_left = sl_process_hosted_count(process);
+    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
+        sl_server_drain(sl_process_server(process, which, core->index),
+                        process->options.drain_timeout_ns, core_drained, core);
+    }
+}
+
+static void core_drain(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process_core *core = ctx;
+    sl_process_replica_switch_over(core);
+    if (core->process->metastore != NULL && core->index == 0) {
+        sl_process_store_end(core, core_drain_servers);
+    } else {
+        core_drain_servers(core);
+    }
+}
+
+/* The switchover decision matches the coordinator's at the Goodbye that follows. */
+void sl_process_drain(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process *process = ((const struct sl_process_core *)ctx)->process;
+    sl_process_replica_end(process, core_drain);
+    if (process->member != NULL) {
+        sl_agent_leave(process->member);
+    }
 }

@@ -7,6 +7,11 @@
 
 #define DOCTOR "`starling-ps doctor` tells what is missing"
 
+static struct sl_server *home(const struct sl_process_core *core)
+{
+    return sl_process_server(core->process, SL_PROCESS_HOME, core->index);
+}
+
 static bool is_bypass(const struct sl_endpoint *endpoint)
 {
     return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
@@ -89,7 +94,7 @@ void sl_process_listen_created(struct sl_process_core *core, int err)
     struct sl_process *process = core->process;
     if (err != 0 && needs_bypass(&process->options)) {
         explain_failure(process, sl_err_name(err));
-    } else if (err == 0 && process->options.has_bypass && !sl_server_has_bypass(core->server)) {
+    } else if (err == 0 && process->options.has_bypass && !sl_server_has_bypass(home(core))) {
         drop_bypass(process, "it cannot be used"); /* other cores skip it; none listens yet */
     }
 }
@@ -107,7 +112,7 @@ static void listen_preferred(struct sl_process_core *core)
         struct sl_endpoint preferred = options->data;
         preferred.scheme = SL_ENDPOINT_SHM;
         preferred.port = process->bound_data.port;
-        int err = sl_server_listen(core->server, &preferred, NULL);
+        int err = sl_server_listen(home(core), &preferred, NULL);
         if (err != 0) {
             char text[SL_LIMIT_ENDPOINT_BYTES];
             sl_endpoint_format(&preferred, text, sizeof text);
@@ -123,7 +128,7 @@ static void listen_bypass(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
     if (process->options.has_bypass) {
-        int err = sl_server_listen(core->server, &process->options.bypass, &process->bound_bypass);
+        int err = sl_server_listen(home(core), &process->options.bypass, &process->bound_bypass);
         if (err != 0) {
             drop_bypass(process, sl_err_name(err));
         }
@@ -133,7 +138,7 @@ static void listen_bypass(struct sl_process_core *core)
 static int listen_data(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
-    int err = sl_server_listen(core->server, &process->options.data, &process->bound_data);
+    int err = sl_server_listen(home(core), &process->options.data, &process->bound_data);
     if (err != 0 && needs_bypass(&process->options)) {
         explain_failure(process, sl_err_name(err));
     }
@@ -146,7 +151,7 @@ int sl_process_listen(struct sl_process_core *core)
     const struct sl_process_options *options = &process->options;
     int err = 0;
     if (options->kind != SL_PROCESS_SERVER) {
-        err = sl_server_listen(core->server, &options->control, &process->bound_control);
+        err = sl_server_listen(home(core), &options->control, &process->bound_control);
         process->bound_data = process->bound_control;
     }
     bool has_more =

@@ -54,6 +54,11 @@ static bool is_scheduler(const struct sl_process *process)
     return process->options.kind == SL_PROCESS_SCHEDULER;
 }
 
+static uint32_t server_count(const struct sl_process *process)
+{
+    return process->options.reactor_count * sl_process_hosted_count(process);
+}
+
 static int core_start(void *ctx)
 {
     struct sl_process_core *core = ctx;
@@ -88,16 +93,14 @@ static int core_start(void *ctx)
     };
     sl_process_memory_apply(&process->memory, &server);
     sl_process_listen_choose(process, &server);
-    int err = sl_server_create(&server, &core->server);
-    process->servers[core->index] = core->server;
+    int err = sl_server_create(&server, &process->servers[server.local_index]);
     sl_process_listen_created(core, err);
     if (err == 0 && server.hooks != NULL) {
         server.local_index += options->reactor_count;
         server.coordinator = NULL;
         server.elects = false;
         server.control_gone = NULL;
-        err = sl_server_create(&server, &core->partner);
-        process->servers[server.local_index] = core->partner;
+        err = sl_server_create(&server, &process->servers[server.local_index]);
     }
     if (err == 0) {
         err = sl_process_store_open(core);
@@ -105,48 +108,59 @@ static int core_start(void *ctx)
     return err != 0 ? err : sl_process_checkpoint_open(core);
 }
 
+/* Adds the statistics of a server to those of its core. */
+static void add_stats(struct sl_process_core *core, const struct sl_server *server)
+{
+    struct sl_message stats = {.kind = SL_MESSAGE_STATS};
+    if (sl_server_stats(server, &stats.stats) == 0) {
+        core->stats.requests += stats.stats.requests;
+        core->stats.degraded_writes += stats.stats.degraded_writes;
+        sl_message_fini(&stats);
+    }
+}
+
 static void core_stop(void *ctx)
 {
     struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
     if (core->index == 0) {
-        sl_agent_close(&core->process->member);
-        sl_process_checkpoint_close(core->process);
-        sl_process_restore_close(core->process);
-        sl_process_store_close(core->process);
+        sl_agent_close(&process->member);
+        sl_process_checkpoint_close(process);
+        sl_process_restore_close(process);
+        sl_process_store_close(process);
     }
-    if (sl_server_stats(core->server, &core->stats) != 0) {
+    if (sl_server_stats(sl_process_server(process, SL_PROCESS_HOME, core->index), &core->stats) !=
+        0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
-    if (core->partner != NULL) {
-        sl_process_replica_count(core);
-        sl_server_destroy(&core->partner);
+    for (uint32_t i = core->index; i < server_count(process); i += process->options.reactor_count) {
+        if (i != core->index) {
+            add_stats(core, process->servers[i]);
+        }
+        sl_server_destroy(&process->servers[i]);
     }
-    sl_server_destroy(&core->server);
-}
-
-static int set_shard(const struct sl_process *process, struct sl_server *server, uint32_t shard)
-{
-    sl_server_set_task(server, process->task_index);
-    if (process->lease_ns != 0) {
-        sl_server_set_lease(server, process->lease_ns);
-    }
-    return sl_server_set_shard(server, shard, process->shard_count);
 }
 
 /* Last step of the start: the core learns its shards and restores them. */
-static void core_set_shard(void *ctx, uint64_t restore, uint64_t seats)
+static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
 {
+    (void)b;
     struct sl_process_core *core = ctx;
     const struct sl_process *process = core->process;
-    int err = set_shard(process, core->server, process->first_shard + core->index);
-    if (err == 0 && core->partner != NULL) {
-        err = set_shard(process, core->partner, process->partner_first_shard + core->index);
+    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
+        struct sl_server *server = sl_process_server(process, which, core->index);
+        sl_server_set_task(server, process->task_index);
+        if (process->lease_ns != 0) {
+            sl_server_set_lease(server, process->lease_ns);
+        }
+        int err = sl_server_set_shard(server, process->hosted[which].first_shard + core->index,
+                                      process->shard_count);
+        if (err != 0) {
+            sl_process_answer(core, err);
+            return;
+        }
     }
-    if (err != 0) {
-        sl_process_answer(core, err);
-        return;
-    }
-    sl_process_restore_core(core, restore, (uint32_t)seats);
+    sl_process_restore_core(core, restore);
 }
 
 /* Reactor 0 posts to all cores, itself included, in order: a core knows its shard before it handles
@@ -156,16 +170,14 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
     struct sl_process *process = ctx;
     process->task_index = sl_agent_task_index(process->member);
     sl_process_report_name(process);
-    process->first_shard = first_shard;
+    process->hosted[SL_PROCESS_HOME].first_shard = first_shard;
     process->shard_count = shard_count;
     process->lease_ns = lease_ns;
     const uint64_t restore = sl_process_restore_joined(process);
-    const uint32_t seats = sl_process_replica_hosted(process);
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         sl_reactor_post(
             process->reactors[0], i,
-            (struct sl_mail){
-                .run = core_set_shard, .ctx = &process->cores[i], .a = restore, .b = seats});
+            (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i], .a = restore});
     }
     if (process->options.replicas > 0) {
         process->has_shards = true;
@@ -181,11 +193,6 @@ static bool has_tables(void *ctx)
 static void on_join_failed(void *ctx, int err)
 {
     sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
-}
-
-static uint32_t server_count(const struct sl_process *process)
-{
-    return process->options.reactor_count * (1 + process->options.replicas);
 }
 
 static void on_expired(void *ctx, const struct sl_message_expired *expired)

@@ -38,27 +38,11 @@ static void core_told(void *ctx, uint64_t a, uint64_t b)
     free(told);
 }
 
-struct sl_server *sl_process_replica_server(const struct sl_process *process, uint32_t which,
-                                            uint32_t core)
+bool sl_process_replica_is_primary(const struct sl_process *process, uint32_t which)
 {
-    return process->servers[core + (which == GUEST ? process->options.reactor_count : 0)];
-}
-
-uint32_t sl_process_replica_hosted(const struct sl_process *process)
-{
-    uint32_t seats = 0;
-    if (process->options.replicas == 0) {
-        return 1U << OWN;
-    }
-    for (uint32_t which = OWN; which <= GUEST; which++) {
-        seats |= process->pairs[which].ps.primary == process->task_index ? 1U << which : 0;
-    }
-    return seats;
-}
-
-uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t which)
-{
-    return which == OWN ? process->first_shard : process->partner_first_shard;
+    return process->options.replicas == 0
+               ? which == OWN
+               : process->hosted[which].group.ps.primary == process->task_index;
 }
 
 /* Sets the address of the backup of a primary here: a partner on the next server, or a home server
@@ -80,14 +64,14 @@ static bool fill_backup(const struct sl_process *process, uint32_t which, uint32
 
 static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
 {
-    const struct sl_process_replica_group *config = &process->pairs[which];
+    const struct sl_process_replica_group *config = &process->hosted[which].group;
     struct told *told = malloc(sizeof *told);
     if (told == NULL) {
         sl_log_error("no memory to tell shard %u who has its backup: this ps ends", core);
         sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
         return; /* the process stops: the next epoch may never come, but the backups continue */
     }
-    *told = (struct told){.server = sl_process_replica_server(process, which, core)};
+    *told = (struct told){.server = sl_process_server(process, which, core)};
     told->config.epoch = config->ps.epoch;
     told->config.is_primary = config->ps.primary == process->task_index;
     told->config.has_backup = told->config.is_primary &&
@@ -100,7 +84,7 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
 void sl_process_replica_tell(struct sl_process *process)
 {
     for (uint32_t which = OWN; which <= GUEST; which++) {
-        struct sl_process_replica_group *config = &process->pairs[which];
+        struct sl_process_replica_group *config = &process->hosted[which].group;
         if (!process->has_shards || config->told_epoch == config->ps.epoch) {
             continue;
         }
@@ -177,7 +161,7 @@ static void tell_member(const struct sl_process *process, bool is_news)
 {
     struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
     for (uint32_t which = OWN; which <= GUEST; which++) {
-        reports[which] = report_of(process, &process->pairs[which]);
+        reports[which] = report_of(process, &process->hosted[which].group);
     }
     sl_agent_report(process->member, reports, SL_MESSAGE_REPLICA_REPORTS_MAX, is_news);
 }
@@ -190,13 +174,13 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
     if (process->options.replicas == 0) {
         return;
     }
-    if (!take_config(&process->pairs[OWN], cluster, task) ||
-        !take_config(&process->pairs[GUEST], cluster, before)) {
+    if (!take_config(&process->hosted[OWN].group, cluster, task) ||
+        !take_config(&process->hosted[GUEST].group, cluster, before)) {
         sl_process_answer(&process->cores[0], SL_ERR_PROTOCOL);
         return;
     }
     if (!process->has_shards) {
-        process->partner_first_shard = first_shard_of(cluster, before);
+        process->hosted[GUEST].first_shard = first_shard_of(cluster, before);
     }
     sl_process_replica_tell(process);
     tell_member(process, false);
@@ -209,7 +193,7 @@ static void config_moved(void *ctx, uint64_t local_index, uint64_t epoch)
     const uint32_t count = process->options.reactor_count;
     const bool in_sync = (local_index & SL_PROCESS_IN_SYNC) != 0;
     const uint32_t index = (uint32_t)(local_index & ~SL_PROCESS_IN_SYNC);
-    struct sl_process_replica_group *config = &process->pairs[index < count ? OWN : GUEST];
+    struct sl_process_replica_group *config = &process->hosted[index < count ? OWN : GUEST].group;
     if (epoch != config->told_epoch || config->report == SL_PROCESS_REPORT_FAILED) {
         return;
     }
@@ -243,33 +227,27 @@ static bool is_known_in_sync(const struct sl_process *process,
            (config->ps.in_sync || (process->member != NULL && !sl_agent_has_news(process->member)));
 }
 
-/* Reactor 0: a bit set. The coordinator promotes the backups of all shards of a group or of none,
- * by its own state of the group. A single shard, which may not be in sync, cannot decide it. */
-static uint64_t handovers_of(const struct sl_process *process)
-{
-    uint64_t handovers = 0;
-    for (uint32_t which = OWN; process->options.replicas > 0 && which <= GUEST; which++) {
-        const struct sl_process_replica_group *config = &process->pairs[which];
-        const bool is_primary = config->ps.primary == process->task_index && config->ps.epoch != 0;
-        handovers |= is_primary && is_known_in_sync(process, config) ? 1U << which : 0;
-    }
-    return handovers;
-}
-
+/* The coordinator promotes the backups of all shards of a group or of none, by its own state of the
+ * group. A single shard, which may not be in sync, cannot decide it. */
 void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run)
 {
-    const uint64_t handovers = handovers_of(process);
+    for (uint32_t which = OWN; process->options.replicas > 0 && which <= GUEST; which++) {
+        const struct sl_process_replica_group *group = &process->hosted[which].group;
+        process->hosted[which].switches_over = group->ps.primary == process->task_index &&
+                                               group->ps.epoch != 0 &&
+                                               is_known_in_sync(process, group);
+    }
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         sl_reactor_post(process->reactors[0], i,
-                        (struct sl_mail){.run = run, .ctx = &process->cores[i], .a = handovers});
+                        (struct sl_mail){.run = run, .ctx = &process->cores[i]});
     }
 }
 
-void sl_process_replica_switch_over(struct sl_process_core *core, uint64_t handovers)
+void sl_process_replica_switch_over(struct sl_process_core *core)
 {
-    sl_replication_set_switchover(core->server, (handovers & 1U << OWN) != 0);
-    if (core->partner != NULL) {
-        sl_replication_set_switchover(core->partner, (handovers & 1U << GUEST) != 0);
+    for (uint32_t which = 0; which < sl_process_hosted_count(core->process); which++) {
+        sl_replication_set_switchover(sl_process_server(core->process, which, core->index),
+                                      core->process->hosted[which].switches_over);
     }
 }
 
@@ -278,19 +256,9 @@ void sl_process_on_replica_failed(void *ctx, int err)
     sl_process_answer(ctx, err);
 }
 
-void sl_process_replica_count(struct sl_process_core *core)
-{
-    struct sl_message stats = {.kind = SL_MESSAGE_STATS};
-    if (sl_server_stats(core->partner, &stats.stats) == 0) {
-        core->stats.requests += stats.stats.requests;
-        core->stats.degraded_writes += stats.stats.degraded_writes;
-        sl_message_fini(&stats);
-    }
-}
-
 bool sl_process_has_tables(const struct sl_process *process)
 {
-    const struct sl_process_core *core = &process->cores[0];
-    return sl_server_has_tables(core->server) ||
-           (core->partner != NULL && sl_server_has_tables(core->partner));
+    return sl_server_has_tables(sl_process_server(process, OWN, 0)) ||
+           (process->options.replicas > 0 &&
+            sl_server_has_tables(sl_process_server(process, GUEST, 0)));
 }

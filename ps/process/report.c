@@ -40,12 +40,13 @@ void sl_process_report_ready(const struct sl_process *process)
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         report_scheduler(process, control);
     } else {
+        const uint32_t first_shard = process->hosted[SL_PROCESS_HOME].first_shard;
         const bool has_control = process->options.kind == SL_PROCESS_PS;
-        (void)printf(
-            "%s ready: %s%s%sdata %s%s%s, shards %u-%u of %u\n", process->name,
-            has_control ? "control " : "", has_control ? control : "", has_control ? ", " : "",
-            data, bypass[0] == '\0' ? "" : " and ", bypass, process->first_shard,
-            process->first_shard + process->options.reactor_count - 1, process->shard_count);
+        (void)printf("%s ready: %s%s%sdata %s%s%s, shards %u-%u of %u\n", process->name,
+                     has_control ? "control " : "", has_control ? control : "",
+                     has_control ? ", " : "", data, bypass[0] == '\0' ? "" : " and ", bypass,
+                     first_shard, first_shard + process->options.reactor_count - 1,
+                     process->shard_count);
     }
     (void)fflush(stdout);
 }

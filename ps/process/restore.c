@@ -24,33 +24,25 @@
 #define FALL_BACK_HINT                                                                             \
     "; with --restore-fallback it starts from the newest intact checkpoint before it"
 
-/* The search and its result. Owned by the offload thread while posted. */
+/* The search and its result. */
 struct find {
-    struct sl_offload_job job; /* must be first */
-    struct sl_process *process;
+    struct sl_process_disk_job base; /* must be first */
     struct sl_process_checkpoint options;
     struct sl_checkpoint_shard_range own; /* shards of this process, if the checkpoint has as many
                                              shards as the job; count 0: unknown */
     uint32_t shard_count;                 /* of the job */
-    int err;
     struct sl_process_restore_candidate found;
-    char reason[SL_SERVER_RESTORE_REASON_BYTES];
 };
 
-/* Renames manifests of abandoned checkpoints. Owned by the offload thread while posted. */
+/* Renames manifests of abandoned checkpoints. */
 struct abandon {
-    struct sl_offload_job job; /* must be first */
-    const struct sl_disk *disk;
-    const char *directory;
+    struct sl_process_disk_job base; /* must be first */
     uint64_t above, to;
     uint32_t count;
-    int err;
-    char reason[SL_SERVER_RESTORE_REASON_BYTES];
 };
 
 struct sl_process_restore {
     struct sl_offload *offload;
-    struct find *find;
     struct sl_process_restore_candidate found;
     uint32_t waited; /* servers that are still loading */
     bool failed;
@@ -72,9 +64,8 @@ static int find_range(const struct find *find, uint64_t number,
                       struct sl_checkpoint_shard_range *range, char *reason, size_t reason_bytes)
 {
     struct sl_checkpoint_manifest manifest;
-    int err =
-        sl_checkpoint_directory_manifest(sl_process_disk(&find->options), find->options.directory,
-                                         number, &manifest, reason, reason_bytes);
+    int err = sl_checkpoint_directory_manifest(find->base.disk, find->base.directory, number,
+                                               &manifest, reason, reason_bytes);
     if (err == 0) {
         *range = manifest.shard_count == find->shard_count ? find->own
                                                            : (struct sl_checkpoint_shard_range){0};
@@ -90,9 +81,8 @@ static int check_complete(const struct find *find, uint64_t number,
                           size_t reason_bytes)
 {
     struct sl_checkpoint_chain chain;
-    int err =
-        sl_checkpoint_directory_chain(sl_process_disk(&find->options), find->options.directory,
-                                      number, range, report, &chain, reason, reason_bytes);
+    int err = sl_checkpoint_directory_chain(find->base.disk, find->base.directory, number, range,
+                                            report, &chain, reason, reason_bytes);
     if (err == 0) {
         sl_checkpoint_chain_fini(&chain);
     }
@@ -108,8 +98,8 @@ static int check(const struct find *find, uint64_t number, char *reason, size_t 
     if (err != 0 || !find->options.fall_back) {
         return err != 0 ? err : check_complete(find, number, range, &report, reason, reason_bytes);
     }
-    return sl_checkpoint_directory_verify(sl_process_disk(&find->options), find->options.directory,
-                                          number, range, &report, reason, reason_bytes);
+    return sl_checkpoint_directory_verify(find->base.disk, find->base.directory, number, range,
+                                          &report, reason, reason_bytes);
 }
 
 static void add_number(struct sl_message_numbers *numbers, uint64_t number)
@@ -139,8 +129,8 @@ static int add_if_complete(struct find *find, uint64_t number)
     if (err == 0) {
         add_number(&find->found.complete, number);
     } else if (!is_damage(err)) {
-        (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s", number,
-                       why);
+        (void)snprintf(find->base.reason, sizeof find->base.reason, "checkpoint %" PRIu64 ": %s",
+                       number, why);
         return err;
     }
     return 0;
@@ -157,8 +147,8 @@ static int look_at(struct find *find, uint64_t number, uint32_t *damaged)
         return 0;
     }
     if (!find->options.fall_back || !is_damage(err)) {
-        (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s%s", number,
-                       why, is_damage(err) ? FALL_BACK_HINT : "");
+        (void)snprintf(find->base.reason, sizeof find->base.reason, "checkpoint %" PRIu64 ": %s%s",
+                       number, why, is_damage(err) ? FALL_BACK_HINT : "");
         return err;
     }
     sl_log_warn("checkpoint %" PRIu64 " is skipped: %s", number, why);
@@ -185,7 +175,7 @@ static int look_through(struct find *find, const struct sl_checkpoint_list *list
         }
     }
     if (err == 0 && find->found.number == 0 && damaged > 0) {
-        (void)snprintf(find->reason, sizeof find->reason,
+        (void)snprintf(find->base.reason, sizeof find->base.reason,
                        "of the checkpoints in %s that qualify none is intact; without --restore "
                        "the tables begin empty",
                        options->directory);
@@ -206,53 +196,51 @@ static void drop_strays(const char *directory, struct sl_checkpoint_list *list)
     }
 }
 
-static void find_work(struct sl_offload_job *job)
+static void find_work(struct sl_process_disk_job *job)
 {
     struct find *find = (struct find *)job;
     const struct sl_process_checkpoint *options = &find->options;
     struct sl_checkpoint_list list;
-    find->err = sl_checkpoint_directory_list(sl_process_disk(options), options->directory, &list,
-                                             find->reason, sizeof find->reason);
-    if (find->err != 0) {
+    job->err = sl_checkpoint_directory_list(job->disk, job->directory, &list, job->reason,
+                                            sizeof job->reason);
+    if (job->err != 0) {
         return;
     }
     drop_strays(options->directory, &list);
     find->found.greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
     if (options->restores) {
-        find->err = look_through(find, &list);
+        job->err = look_through(find, &list);
     }
     sl_checkpoint_list_fini(&list);
     const bool is_exact = options->restore_number != 0 && !options->fall_back;
     const bool is_missing = options->restore_number != 0 && find->found.number == 0;
-    if (find->err == 0 &&
+    if (job->err == 0 &&
         (is_missing || (is_exact && find->found.number != options->restore_number))) {
-        (void)snprintf(find->reason, sizeof find->reason,
+        (void)snprintf(find->base.reason, sizeof find->base.reason,
                        "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
                        "%" PRIu64 " (0: none)",
                        options->restore_number, options->directory, find->found.number);
-        find->err = SL_ERR_NOT_FOUND;
+        job->err = SL_ERR_NOT_FOUND;
     }
 }
 
-static void find_done(struct sl_offload_job *job)
+static void find_done(struct sl_process_disk_job *job)
 {
     struct find *find = (struct find *)job;
-    struct sl_process *process = find->process;
+    struct sl_process *process = job->process;
     struct sl_process_restore *restore = process->restore;
-    int err = job->err != 0 ? job->err : find->err;
+    int err = job->err;
     if (restore->is_closing) {
         free(find);
         return; /* the process stops and does not join */
     }
     if (err != 0) {
-        sl_log_error("nothing can be restored: %s",
-                     find->err != 0 ? find->reason : "no thread to look for a checkpoint");
+        sl_log_error("nothing can be restored: %s", job->reason);
     } else if (find->options.restores && find->found.number == 0) {
-        sl_log_info("%s holds no complete checkpoint: starts empty", find->options.directory);
+        sl_log_info("%s holds no complete checkpoint: starts empty", job->directory);
     }
     restore->found = find->found;
     free(find);
-    restore->find = NULL;
     if (err == 0) {
         err = sl_process_join(process);
     }
@@ -263,27 +251,27 @@ static void find_done(struct sl_offload_job *job)
 
 /* Abandoned checkpoints, on the offload thread */
 
-static void abandon_work(struct sl_offload_job *job)
+static void abandon_work(struct sl_process_disk_job *job)
 {
     struct abandon *work = (struct abandon *)job;
-    work->err = sl_checkpoint_directory_abandon(work->disk, work->directory, work->above, work->to,
-                                                &work->count, work->reason, sizeof work->reason);
+    job->err = sl_checkpoint_directory_abandon(job->disk, job->directory, work->above, work->to,
+                                               &work->count, job->reason, sizeof job->reason);
 }
 
-static void abandon_done(struct sl_offload_job *job)
+static void abandon_done(struct sl_process_disk_job *job)
 {
-    struct abandon *work = (struct abandon *)job;
-    if (job->err == 0 && work->err != 0) {
+    const struct abandon *work = (const struct abandon *)job;
+    if (job->err != 0) {
         sl_log_warn("checkpoints above %" PRIu64 " are not all abandoned: %s", work->above,
-                    work->reason);
-    } else if (job->err == 0 && work->count > 0) {
+                    job->reason);
+    } else if (work->count > 0) {
         sl_log_warn("%" PRIu32 " checkpoint%s of %s above %" PRIu64
                     " %s abandoned, since the job does not continue from there: " //
                     SL_CHECKPOINT_ABANDONED_NAME,
-                    work->count, work->count == 1 ? "" : "s", work->directory, work->above,
+                    work->count, work->count == 1 ? "" : "s", job->directory, work->above,
                     work->count == 1 ? "is" : "are");
     }
-    free(work);
+    free(job);
 }
 
 /* Abandons the checkpoints that the job does not continue from: a later restore must not fall back
@@ -298,26 +286,30 @@ static void abandon(struct sl_process *process)
     if (work == NULL) {
         return;
     }
-    work->job = (struct sl_offload_job){.work = abandon_work, .done = abandon_done};
-    work->disk = sl_process_disk(&process->options.checkpoint);
-    work->directory = process->options.checkpoint.directory;
     work->above = above;
     work->to = to;
-    sl_offload_post(process->restore->offload, &work->job);
+    sl_process_disk_job_post(process, process->restore->offload, &work->base, abandon_work,
+                             abandon_done);
 }
 
 /* All cores have loaded */
+
+/* Starts the servers that load a checkpoint, or the others. */
+static void start_serving(struct sl_process_core *core, bool loads)
+{
+    for (uint32_t which = 0; which < sl_process_hosted_count(core->process); which++) {
+        if (core->loads[which] == loads) {
+            sl_server_start_serving(sl_process_server(core->process, which, core->index));
+        }
+    }
+}
 
 static void core_open_up(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
     struct sl_process_core *core = ctx;
-    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        if ((core->loads & 1U << which) != 0) {
-            sl_server_start_serving(sl_process_replica_server(core->process, which, core->index));
-        }
-    }
+    start_serving(core, true);
     sl_process_answer(core, 0);
 }
 
@@ -351,11 +343,10 @@ static void table_kept(void *ctx, const struct sl_message *answer, int err, cons
 static void keep_tables(struct sl_process *process)
 {
     uint32_t count;
-    const uint32_t which = (process->cores[0].loads & 1U << SL_PROCESS_HOME) != 0
-                               ? SL_PROCESS_HOME
-                               : SL_PROCESS_PARTNER;
+    const uint32_t which =
+        process->cores[0].loads[SL_PROCESS_HOME] ? SL_PROCESS_HOME : SL_PROCESS_PARTNER;
     const struct sl_server_restore_table *tables =
-        sl_server_restore_tables(sl_process_replica_server(process, which, 0), &count);
+        sl_server_restore_tables(sl_process_server(process, which, 0), &count);
     /* After a reconnect the coordinator may be another, which could assign the earlier ids to new
      * tables: start again. */
     if (process->restore->expirations != sl_agent_losses(process->member)) {
@@ -415,18 +406,6 @@ static void on_loaded(void *ctx, int err, const char *reason)
                     (struct sl_mail){.run = core_came, .ctx = loaded, .drop = free});
 }
 
-/* Servers that load nothing start serving at once. A partner that is a backup does too: only its
- * primary connects to it. */
-static void open_others(struct sl_process_core *core)
-{
-    const uint32_t seats = core->partner == NULL ? 1 : SL_PROCESS_HOSTED_MAX;
-    for (uint32_t which = 0; which < seats; which++) {
-        if ((core->loads & 1U << which) == 0) {
-            sl_server_start_serving(sl_process_replica_server(core->process, which, core->index));
-        }
-    }
-}
-
 static int begin(struct sl_process_core *core, uint64_t number)
 {
     const struct sl_server_restore_options options = {
@@ -438,44 +417,49 @@ static int begin(struct sl_process_core *core, uint64_t number)
     };
     int err = 0;
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX && err == 0; which++) {
-        if ((core->loads & 1U << which) != 0) {
-            err = sl_server_restore_begin(
-                sl_process_replica_server(core->process, which, core->index), &options);
+        if (core->loads[which]) {
+            err = sl_server_restore_begin(sl_process_server(core->process, which, core->index),
+                                          &options);
         }
     }
     return err;
 }
 
-void sl_process_restore_core(struct sl_process_core *core, uint64_t number, uint32_t seats)
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
 {
-    core->loads = number == 0 ? 0 : seats;
-    if (core->process->options.checkpoint.restores) {
-        open_others(core);
+    bool loads = false;
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
+        core->loads[which] = number != 0 && core->process->hosted[which].restores;
+        loads = loads || core->loads[which];
     }
-    int err = core->loads == 0 ? 0 : begin(core, number);
-    if (err != 0 || core->loads == 0) {
+    /* Servers that load nothing serve at once. A partner that is a backup does too: only its
+     * primary connects to it. */
+    if (core->process->options.checkpoint.restores) {
+        start_serving(core, false);
+    }
+    int err = loads ? begin(core, number) : 0;
+    if (err != 0 || !loads) {
         sl_process_answer(core, err);
     }
 }
 
 /* Calls from reactor 0 */
 
-static uint32_t count_seats(const struct sl_process *process)
-{
-    const uint32_t seats = sl_process_replica_hosted(process);
-    return (seats & 1U) + (seats >> 1 & 1U);
-}
-
 uint64_t sl_process_restore_joined(struct sl_process *process)
 {
     struct sl_process_restore *restore = process->restore;
     const uint64_t number = restore == NULL ? 0 : sl_agent_restore(process->member);
+    uint32_t server_count = 0;
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
+        process->hosted[which].restores = sl_process_replica_is_primary(process, which);
+        server_count += process->hosted[which].restores ? process->options.reactor_count : 0;
+    }
     process->is_open = number == 0;
     if (number != 0) {
-        restore->waited = process->options.reactor_count * count_seats(process);
+        restore->waited = server_count;
         sl_log_info("restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
                     number, process->options.checkpoint.directory);
-    } else if (restore != NULL && count_seats(process) == 0) {
+    } else if (restore != NULL && server_count == 0) {
         sl_log_info("restores nothing: others serve its shards now; it receives their backups");
     } else if (restore != NULL && restore->found.number != 0) {
         sl_log_warn("starts empty, although %s holds checkpoint %" PRIu64
@@ -508,19 +492,14 @@ int sl_process_restore_begin(struct sl_process *process)
         free(find);
         return err;
     }
-    *find = (struct find){
-        .job = {.work = find_work, .done = find_done},
-        .process = process,
-        .options = options->checkpoint,
-        .shard_count = options->ps_count * options->reactor_count,
-    };
+    find->options = options->checkpoint;
+    find->shard_count = options->ps_count * options->reactor_count;
     if (!options->any_task) {
         find->own = (struct sl_checkpoint_shard_range){
             .first = options->task_index * options->reactor_count, .count = options->reactor_count};
     }
-    restore->find = find;
     process->restore = restore;
-    sl_offload_post(restore->offload, &find->job);
+    sl_process_disk_job_post(process, restore->offload, &find->base, find_work, find_done);
     return 0;
 }
 

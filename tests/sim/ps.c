@@ -25,7 +25,7 @@ static void set_shard(void *ctx, uint64_t shards, uint64_t restore)
     const bool is_last =
         core->index + core->ps->options.shard_count >= sl_sim_ps_server_count(core->ps);
     if (core->ps->options.disk != NULL && is_last) {
-        sl_process_restore_core(&core->ps->wired[local], restore, core->ps->seats);
+        sl_process_restore_core(&core->ps->wired[local], restore);
     }
 }
 
@@ -35,11 +35,12 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
     const uint64_t shards = (uint64_t)first_shard << 32 | shard_count;
     ps->lease_ns = lease_ns;
     const uint64_t restore = sl_sim_ps_wire_joined(ps, first_shard, shard_count);
-    ps->seats = sl_process_replica_hosted(&ps->wiring);
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         const bool is_guest = i >= ps->options.shard_count;
         const uint64_t of =
-            is_guest ? (uint64_t)ps->wiring.partner_first_shard << 32 | shard_count : shards;
+            is_guest
+                ? (uint64_t)ps->wiring.hosted[SL_PROCESS_PARTNER].first_shard << 32 | shard_count
+                : shards;
         sl_reactor_post(
             ps->process.reactors[0], i % ps->options.shard_count,
             (struct sl_mail){.run = set_shard, .ctx = &ps->cores[i], .a = of, .b = restore});

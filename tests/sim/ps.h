@@ -55,7 +55,6 @@ struct sl_sim_ps {
     struct sl_process wiring;
     struct sl_process_core wired[SL_SIM_REACTORS_MAX];
     struct sl_process_sim_hooks stand_in;
-    uint32_t seats;   /* it serves, when it joins: bits */
     bool was_checked; /* what it has restored */
 };
 

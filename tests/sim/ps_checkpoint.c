@@ -33,7 +33,7 @@ static void check_rows(const struct sl_sim_ps *ps, uint32_t which, uint64_t numb
     (void)snprintf(who, sizeof who, "ps/%u, from checkpoint %u", ps->options.task_index,
                    (uint32_t)number);
     for (uint32_t i = 0; i < ps->options.shard_count; i++) {
-        struct sl_server *server = sl_process_replica_server(&ps->wiring, which, i);
+        struct sl_server *server = sl_process_server(&ps->wiring, which, i);
         shards[i] = server->shard;
         sl_sim_windows_of_server(&windows, server);
     }
@@ -50,8 +50,8 @@ static void check_files(struct sl_sim_ps *ps, uint32_t which, uint64_t number)
     char reason[SL_DISK_PATH_BYTES];
     struct sl_sim_disk_troubles troubles;
     sl_sim_disk_spare(disk, &troubles);
-    const struct sl_checkpoint_shard_range scope = {
-        .first = sl_process_replica_first(&ps->wiring, which), .count = ps->options.shard_count};
+    const struct sl_checkpoint_shard_range scope = {.first = ps->wiring.hosted[which].first_shard,
+                                                    .count = ps->options.shard_count};
     int err = sl_checkpoint_directory_chain(&disk->memory.disk, SL_SIM_DISK_FOLDER, number, scope,
                                             NULL, &chain, reason, sizeof reason);
     sl_sim_disk_go_on(disk, &troubles);
@@ -80,7 +80,7 @@ static void check_restored(struct sl_sim_ps *ps)
     }
     ps->was_checked = true;
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        if ((ps->wired[0].loads & 1U << which) != 0) {
+        if (ps->wired[0].loads[which]) {
             check_rows(ps, which, number);
             check_files(ps, which, number);
         }
@@ -118,9 +118,8 @@ static uint32_t owner_of(const struct sl_sim_ps *ps, uint32_t which)
 static void begins(void *ctx, const struct sl_message_checkpoint *begun)
 {
     struct sl_sim_ps *ps = ctx;
-    const uint32_t seats = sl_process_replica_hosted(&ps->wiring);
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        if ((seats & 1U << which) != 0) {
+        if (sl_process_replica_is_primary(&ps->wiring, which)) {
             sl_sim_oracle_checkpoint_begins(ps->options.oracle, owner_of(ps, which), begun->number);
         }
     }
@@ -164,7 +163,7 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
     uint64_t number = 0;
     if (ps->options.disk != NULL) {
         ps->wiring.member = ps->member;
-        ps->wiring.first_shard = first_shard;
+        ps->wiring.hosted[SL_PROCESS_HOME].first_shard = first_shard;
         ps->wiring.shard_count = shard_count;
         uint64_t above;
         uint64_t to;
@@ -208,11 +207,8 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
         .stand_in = &ps->stand_in,
     };
     for (uint32_t i = 0; i < options->shard_count; i++) {
-        ps->wired[i] = (struct sl_process_core){.process = &ps->wiring,
-                                                .index = i,
-                                                .reactor = ps->process.reactors[i],
-                                                .server = ps->servers[i]};
-        ps->wired[i].partner = options->has_replica ? ps->servers[options->shard_count + i] : NULL;
+        ps->wired[i] = (struct sl_process_core){
+            .process = &ps->wiring, .index = i, .reactor = ps->process.reactors[i]};
         int err = sl_process_checkpoint_open(&ps->wired[i]);
         sl_assert(err == 0);
     }

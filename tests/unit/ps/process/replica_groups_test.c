@@ -22,7 +22,6 @@ struct world {
     struct sl_agent member;
     struct sl_reactor *reactors[1];
     uint32_t end_count;
-    uint64_t handovers;
 };
 
 static struct world *world_of(void *core)
@@ -49,7 +48,7 @@ static int setup(void **state)
     };
     for (uint32_t which = SL_PROCESS_HOME; which <= SL_PROCESS_PARTNER; which++) {
         const uint32_t owner = which == SL_PROCESS_HOME ? 1 : 0;
-        world->process.pairs[which] = (struct sl_process_replica_group){
+        world->process.hosted[which].group = (struct sl_process_replica_group){
             .ps = {.task_index = owner,
                    .epoch = EPOCH,
                    .primary = 1,
@@ -76,16 +75,16 @@ static void moved(struct world *world, uint32_t local_index, uint64_t epoch, boo
     stepped_turns(&world->stepped, 2);
 }
 
-static void on_end(void *ctx, uint64_t handovers, uint64_t b)
+static void on_end(void *ctx, uint64_t a, uint64_t b)
 {
+    (void)a;
     (void)b;
     struct world *world = world_of(ctx);
-    world->handovers = handovers;
     world->end_count++;
 }
 
 /* What the cores would be told now. */
-static uint64_t handovers_of(struct world *world)
+static uint32_t handovers_of(struct world *world)
 {
     const uint32_t before = world->end_count;
     world->process.options.reactor_count = 1;
@@ -93,7 +92,8 @@ static uint64_t handovers_of(struct world *world)
     stepped_turns(&world->stepped, 2);
     world->process.options.reactor_count = SHARDS;
     assert_int_equal(world->end_count, before + 1);
-    return world->handovers;
+    return (world->process.hosted[SL_PROCESS_HOME].switches_over ? OWN : 0) |
+           (world->process.hosted[SL_PROCESS_PARTNER].switches_over ? GUEST : 0);
 }
 
 SL_CASE_WITH(process__hands_over_when_all_shards_are_in_sync, setup, teardown)
@@ -123,7 +123,7 @@ SL_CASE_WITH(process__hands_over_no_shard_when_one_gives_up, setup, teardown)
 SL_CASE_WITH(process__hands_over_what_the_coordinator_knows, setup, teardown)
 {
     struct world *world = *state;
-    struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
+    struct sl_process_replica_group *pair = &world->process.hosted[SL_PROCESS_HOME].group;
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
     pair->ps.in_sync = false;
@@ -141,7 +141,7 @@ SL_CASE_WITH(process__hands_over_what_the_coordinator_knows, setup, teardown)
 SL_CASE_WITH(process__hands_over_what_the_coordinator_hears_first, setup, teardown)
 {
     struct world *world = *state;
-    struct sl_process_replica_group *pair = &world->process.pairs[SL_PROCESS_HOME];
+    struct sl_process_replica_group *pair = &world->process.hosted[SL_PROCESS_HOME].group;
     pair->ps.in_sync = false;
     world->member = (struct sl_agent){.options = {.reactor = world->reactors[0]}};
     world->process.member = &world->member;

@@ -88,13 +88,13 @@ static void save(struct world *world)
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct world *world = ctx;
-    world->process.first_shard = first_shard;
+    world->process.hosted[SL_PROCESS_HOME].first_shard = first_shard;
     world->process.shard_count = shard_count;
     const uint64_t number = sl_process_restore_joined(&world->process);
     assert_int_equal(number, CHECKPOINT);
     sl_server_set_lease(world->servers[0], lease_ns);
     assert_int_equal(sl_server_set_shard(world->servers[0], first_shard, shard_count), 0);
-    sl_process_restore_core(&world->core, number, 1U << SL_PROCESS_HOME);
+    sl_process_restore_core(&world->core, number);
 }
 
 static void on_failed(void *ctx, int err)
@@ -188,8 +188,8 @@ static void begin(struct world *world)
         .stand_in = &world->stand_in,
     };
     assert_int_equal(sl_server_create(&server, &world->servers[0]), 0);
-    world->core = (struct sl_process_core){
-        .process = &world->process, .reactor = world->reactors[0], .server = world->servers[0]};
+    world->core =
+        (struct sl_process_core){.process = &world->process, .reactor = world->reactors[0]};
     assert_int_equal(sl_process_checkpoint_open(&world->core), 0);
     assert_int_equal(sl_process_restore_begin(&world->process), 0);
 }
