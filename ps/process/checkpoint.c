@@ -1,5 +1,5 @@
-/* Checkpoints of a process: on the coordinator's message each core writes its shard's file; when
- * all servers have their files, the process writes the manifest and removes old checkpoints. */
+#include "ps/process/checkpoint.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/disk.h"
-#include "ps/process/internal.h"
+#include "ps/process/replica_groups.h"
 #include "ps/server/checkpoint.h"
 #include "reactor/offload.h"
 
@@ -89,8 +89,8 @@ void sl_process_disk_job_post(struct sl_process *process, struct sl_offload *off
 /* Unix time. */
 static int64_t now_s(const struct sl_process *process)
 {
-    const struct sl_process_sim_hooks *stand_in = process->stand_in;
-    return stand_in != NULL ? stand_in->time_s(stand_in->ctx) : (int64_t)time(NULL);
+    const struct sl_process_sim_hooks *sim_hooks = process->sim_hooks;
+    return sim_hooks != NULL ? sim_hooks->time_s(sim_hooks->ctx) : (int64_t)time(NULL);
 }
 
 /* Results of the shards */

@@ -1,6 +1,5 @@
-/* Ends the process: on a signal; in a job with a scheduler, on its message or its absence; in a
- * scheduler, when its coordinator ends the job. Then it leaves the cluster, and each core drains
- * its servers. */
+#include "ps/process/job.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <sys/signalfd.h>
@@ -8,7 +7,9 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/process/internal.h"
+#include "ps/process/leadership.h"
+#include "ps/process/replica_groups.h"
+#include "ps/process/report.h"
 
 const char *sl_process_signal_name(int signal)
 {
@@ -159,8 +160,8 @@ static void core_drain(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     struct sl_process_core *core = ctx;
     sl_process_replica_switch_over(core);
-    if (core->process->metastore != NULL && core->index == 0) {
-        sl_process_store_end(core, core_drain_servers);
+    if (core->process->leadership != NULL && core->index == 0) {
+        sl_process_leadership_end(core, core_drain_servers);
     } else {
         core_drain_servers(core);
     }

@@ -1,9 +1,7 @@
-/* Listens at the endpoints of a process: control and data over the network, shared memory for local
- * workers, and RDMA or DPDK. Shared memory and bypass endpoints are optional: if one fails, workers
- * fall back to the data endpoint. */
+#include "ps/process/listen.h"
+
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/process/internal.h"
 
 #define DOCTOR "`starling-ps doctor` tells what is missing"
 

@@ -1,22 +1,71 @@
 #include "ps/process/process.h"
-#include "ps/process/coordinator_ops.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/assert.h"
 #include "core/log.h"
 #include "core/rlimit.h"
-#include "ps/process/internal.h"
+#include "ps/process/checkpoint.h"
+#include "ps/process/job.h"
+#include "ps/process/leadership.h"
+#include "ps/process/listen.h"
+#include "ps/process/replica_groups.h"
+#include "ps/process/report.h"
+#include "ps/process/restore.h"
+#include "ps/process/state.h"
 #include "ps/replication/replication.h"
 #include "reactor/topology.h"
 
 /* How long an idle reactor spins: about the cost of a wake-up. */
-#define SPIN_US 50
+#define SPIN_US             50
+
+/* A Waiting must arrive well before the deadline that it explains. */
+#define WAITING_INTERVAL_NS (2 * SL_CLOCK_NS_PER_S)
+
+const struct sl_server_coordinator_ops sl_process_coordinator_ops = {
+    .hello = sl_coordinator_hello,
+    .task_index = sl_coordinator_task_index,
+    .message = sl_coordinator_message,
+    .gone = sl_coordinator_gone,
+    .tell = sl_coordinator_tell,
+    .tick = sl_coordinator_tick,
+    .lease_ns = sl_coordinator_lease_ns,
+};
+
+static uint64_t wall_ms(void *ctx)
+{
+    (void)ctx;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / SL_CLOCK_NS_PER_MS;
+}
+
+struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *process)
+{
+    const struct sl_process_options *options = &process->options;
+    uint64_t half = options->start_timeout_ns / 2;
+    return (struct sl_coordinator_options){
+        .ps_count = options->ps_count,
+        .worker_count = options->worker_count,
+        .worker_count_source = options->worker_count_source,
+        .waiting_interval_ns = half < WAITING_INTERVAL_NS ? half : WAITING_INTERVAL_NS,
+        .lease_ns = options->lease_ns,
+        .send = sl_server_send_to_peer,
+        .close = sl_server_close_peer,
+        .stage_changed = options->kind == SL_PROCESS_SCHEDULER ? sl_process_on_stage : NULL,
+        .start_timeout_ns = options->start_timeout_ns,
+        .checkpoint_interval_ns = options->checkpoint.every_ns,
+        .incrementals_max = options->checkpoint.incrementals_max,
+        .time_ms = wall_ms,
+        .ctx = process,
+    };
+}
 
 /* On the reactors */
 
@@ -37,9 +86,9 @@ static void on_failure(void *ctx, uint64_t a, uint64_t b)
 
 void sl_process_answer(struct sl_process_core *core, int result)
 {
-    const struct sl_process_sim_hooks *stand_in = core->process->stand_in;
-    if (stand_in != NULL) {
-        stand_in->answer(stand_in->ctx, core->index, result);
+    const struct sl_process_sim_hooks *sim_hooks = core->process->sim_hooks;
+    if (sim_hooks != NULL) {
+        sim_hooks->answer(sim_hooks->ctx, core->index, result);
         return;
     }
     int err =
@@ -52,6 +101,22 @@ void sl_process_answer(struct sl_process_core *core, int result)
 static bool is_scheduler(const struct sl_process *process)
 {
     return process->options.kind == SL_PROCESS_SCHEDULER;
+}
+
+/* Sets the pool sizes of a server from the plan. */
+static void set_pools(const struct sl_memory_plan *plan, struct sl_server_options *server)
+{
+    server->shard.memory_bytes_max = plan->tables_bytes;
+    server->shard.push_buffer_bytes_max = plan->staging_bytes;
+    server->shard.snapshot_bytes_max = plan->snapshot_bytes;
+    server->shard.limit_covers_all = true;
+    server->buffer_bytes_max = plan->buffer_bytes;
+    server->kept_bytes_max = plan->kept_bytes;
+    server->log_bytes_max = plan->log_bytes;
+    server->waiting_max = plan->waiting;
+    server->transport_options.connections_max = plan->connections;
+    server->transport_options.buffer_count = plan->receive;
+    server->transport_options.unplaced_bytes = plan->unplaced_bytes;
 }
 
 static uint32_t server_count(const struct sl_process *process)
@@ -80,7 +145,7 @@ static int core_start(void *ctx)
         .coordinator = core->index == 0 ? process->coordinator : NULL,
         .coordinator_ops = &sl_process_coordinator_ops,
         .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
-        .control_gone = sl_process_store_gone,
+        .control_gone = sl_process_leadership_gone,
         .control_gone_ctx = process,
         .checksum = options->checksum,
         .secret = options->secret,
@@ -91,7 +156,7 @@ static int core_start(void *ctx)
         .replica_failed = sl_process_on_replica_failed,
         .replica_ctx = core,
     };
-    sl_process_memory_apply(&process->memory, &server);
+    set_pools(&process->memory, &server);
     sl_process_listen_choose(process, &server);
     int err = sl_server_create(&server, &process->servers[server.local_index]);
     sl_process_listen_created(core, err);
@@ -103,7 +168,7 @@ static int core_start(void *ctx)
         err = sl_server_create(&server, &process->servers[server.local_index]);
     }
     if (err == 0) {
-        err = sl_process_store_open(core);
+        err = sl_process_leadership_open(core);
     }
     return err != 0 ? err : sl_process_checkpoint_open(core);
 }
@@ -127,7 +192,7 @@ static void core_stop(void *ctx)
         sl_agent_close(&process->member);
         sl_process_checkpoint_close(process);
         sl_process_restore_close(process);
-        sl_process_store_close(process);
+        sl_process_leadership_close(process);
     }
     if (sl_server_stats(sl_process_server(process, SL_PROCESS_HOME, core->index), &core->stats) !=
         0) {
@@ -206,8 +271,8 @@ static void on_expired(void *ctx, const struct sl_message_expired *expired)
 
 int sl_process_join(struct sl_process *process)
 {
-    if (process->stand_in != NULL) {
-        return process->stand_in->join(process->stand_in->ctx);
+    if (process->sim_hooks != NULL) {
+        return process->sim_hooks->join(process->sim_hooks->ctx);
     }
     const struct sl_process_options *options = &process->options;
     struct sl_endpoint data = options->data;
@@ -229,7 +294,7 @@ int sl_process_join(struct sl_process *process)
         .transport = sl_builtin_find(options->coordinator.scheme),
         .transport_options = {.congestion_control = options->congestion_control,
                               .tls = options->tls},
-        .coordinator = sl_process_store_coordinator(process),
+        .coordinator = sl_process_leadership_coordinator(process),
         .peer_name = options->kind == SL_PROCESS_SERVER ? "the scheduler"
                      : options->metastore != NULL       ? "the coordinator"
                                                         : NULL,
@@ -275,7 +340,7 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     struct sl_process_core *core = ctx;
     int err = sl_process_listen(core);
     if (err == 0) {
-        sl_process_store_begin(core->process);
+        sl_process_leadership_begin(core->process);
     }
     if (err == 0 && !is_scheduler(core->process)) {
         err = core->process->options.checkpoint.directory != NULL
@@ -503,6 +568,25 @@ static void serve(struct sl_process *process)
             wait_once(process);
         }
     }
+}
+
+int sl_process_memory_plan(const struct sl_process_options *options, struct sl_memory_plan *out,
+                           char *reason, size_t reason_bytes)
+{
+    const bool serves = options->kind != SL_PROCESS_SCHEDULER;
+    const struct sl_memory_plan_options plan = {
+        .limit_bytes = options->memory_bytes_max,
+        .reactors = options->reactor_count,
+        .replicas = options->replicas,
+        .has_shm = serves && (options->shm || options->data.scheme == SL_ENDPOINT_SHM),
+        .has_bypass = serves && (options->has_bypass || options->data.scheme == SL_ENDPOINT_RDMA ||
+                                 options->data.scheme == SL_ENDPOINT_DPDK),
+        .has_tls = options->tls != NULL,
+        .has_metastore = options->metastore != NULL,
+        .has_checkpoints = serves && options->checkpoint.directory != NULL,
+        .checkpoint_level = options->checkpoint.compression_level,
+    };
+    return sl_memory_plan_make(&plan, out, reason, reason_bytes);
 }
 
 int sl_process_run(const struct sl_process_options *options)

@@ -1,11 +1,10 @@
-/* Replica groups of this process. Its home servers have its own shards, its partner servers those
- * of the previous server. In each group the coordinator makes this process primary or backup. */
+#include "ps/process/replica_groups.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/process/internal.h"
 #include "ps/replication/replication.h"
 
 #define OWN   SL_PROCESS_HOME

@@ -1,8 +1,9 @@
+#include "ps/process/report.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "ps/process/internal.h"
 
 void sl_process_report_name(struct sl_process *process)
 {

@@ -1,9 +1,5 @@
-/* Restores a checkpoint at start, on reactor 0 unless noted:
- * 1. the process searches its directory, and registers the checkpoints it can restore;
- * 2. the coordinator chooses one for all servers;
- * 3. every core loads its shards;
- * 4. the tables are registered with the coordinator;
- * 5. clients are welcomed. */
+#include "ps/process/restore.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +8,8 @@
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/disk.h"
-#include "ps/process/internal.h"
+#include "ps/process/checkpoint.h"
+#include "ps/process/replica_groups.h"
 #include "ps/server/restore.h"
 #include "reactor/offload.h"
 

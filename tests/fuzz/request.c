@@ -9,7 +9,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
-#include "ps/process/coordinator_ops.h"
+#include "ps/process/state.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
 #include "tests/fuzz/request_kv.h"

@@ -1,5 +1,4 @@
 #include "tests/sim/ps.h"
-#include "ps/process/coordinator_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,9 @@
 #ifndef SL_TESTS_SIM_PS_H
 #define SL_TESTS_SIM_PS_H
 
-#include "ps/process/internal.h"
+#include "ps/process/checkpoint.h"
+#include "ps/process/replica_groups.h"
+#include "ps/process/restore.h"
 #include "tests/sim/disks.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
@@ -54,7 +56,7 @@ struct sl_sim_ps {
      * what knows who has them. */
     struct sl_process wiring;
     struct sl_process_core wired[SL_SIM_REACTORS_MAX];
-    struct sl_process_sim_hooks stand_in;
+    struct sl_process_sim_hooks sim_hooks;
     bool was_checked; /* what it has restored */
 };
 

@@ -183,7 +183,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
 {
     const struct sl_sim_ps_options *options = &ps->options;
     const struct sl_sim_disk *disk = disk_of(ps);
-    ps->stand_in =
+    ps->sim_hooks =
         (struct sl_process_sim_hooks){.join = join, .answer = answer, .time_s = time_s, .ctx = ps};
     ps->wiring = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
@@ -204,7 +204,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
         .reactors = ps->process.reactors,
         .servers = ps->servers,
         .task_index = options->task_index,
-        .stand_in = &ps->stand_in,
+        .sim_hooks = &ps->sim_hooks,
     };
     for (uint32_t i = 0; i < options->shard_count; i++) {
         ps->wired[i] = (struct sl_process_core){

@@ -16,7 +16,7 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
     if (!options->has_replica) {
         return;
     }
-    ps->stand_in = (struct sl_process_sim_hooks){.answer = answer, .ctx = ps};
+    ps->sim_hooks = (struct sl_process_sim_hooks){.answer = answer, .ctx = ps};
     ps->wiring = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .task_index = options->task_index,
@@ -29,7 +29,7 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
         .reactors = ps->process.reactors,
         .servers = ps->servers,
         .task_index = options->task_index,
-        .stand_in = &ps->stand_in,
+        .sim_hooks = &ps->sim_hooks,
     };
     for (uint32_t i = 0; i < options->shard_count; i++) {
         ps->wired[i] = (struct sl_process_core){

@@ -1,5 +1,5 @@
 #include "tests/support/cluster.h"
-#include "ps/process/coordinator_ops.h"
+#include "ps/process/state.h"
 
 #include <dirent.h>
 #include <netinet/in.h>

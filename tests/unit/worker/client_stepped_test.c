@@ -7,7 +7,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
-#include "ps/process/coordinator_ops.h"
+#include "ps/process/state.h"
 #include "ps/server/server.h"
 #include "tests/support/loop_transport.h"
 #include "tests/support/unit.h"

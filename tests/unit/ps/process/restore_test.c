@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 #include "ps/checkpoint/directory.h"
-#include "ps/process/internal.h"
+#include "ps/process/checkpoint.h"
+#include "ps/process/replica_groups.h"
+#include "ps/process/restore.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/restore.h"
 #include "tests/support/memory_disk.h"
@@ -24,7 +26,7 @@ struct world {
     struct sl_reactor *reactors[1];
     struct sl_process_core core;
     struct sl_process process;
-    struct sl_process_sim_hooks stand_in;
+    struct sl_process_sim_hooks sim_hooks;
     uint32_t answer_count;
     int answer;
     struct sl_server_checkpoint_result saved;
@@ -172,7 +174,7 @@ static void begin(struct world *world)
         .incarnation = INCARNATION,
         .restores = true,
     };
-    world->stand_in = (struct sl_process_sim_hooks){
+    world->sim_hooks = (struct sl_process_sim_hooks){
         .join = join_now, .answer = on_answer, .time_s = time_s, .ctx = world};
     world->process = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
@@ -185,7 +187,7 @@ static void begin(struct world *world)
         .cores = &world->core,
         .reactors = world->reactors,
         .servers = world->servers,
-        .stand_in = &world->stand_in,
+        .sim_hooks = &world->sim_hooks,
     };
     assert_int_equal(sl_server_create(&server, &world->servers[0]), 0);
     world->core =

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ps/coordinator/coordinator.h"
-#include "ps/process/coordinator_ops.h"
+#include "ps/process/state.h"
 #include "ps/server/internal.h"
 #include "stepped.h"
 #include "tests/support/unit.h"

@@ -20,7 +20,7 @@
 #include "core/log.h"
 #include "core/partition.h"
 #include "ps/coordinator/coordinator.h"
-#include "ps/process/coordinator_ops.h"
+#include "ps/process/state.h"
 
 #define DEADLINE_S 60
 

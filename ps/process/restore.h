@@ -1,0 +1,37 @@
+/* Restores a checkpoint at start, on reactor 0 unless noted:
+ * 1. the process searches its directory, and registers the checkpoints it can restore;
+ * 2. the coordinator chooses one for all servers;
+ * 3. every core loads its shards;
+ * 4. the tables are registered with the coordinator;
+ * 5. clients are welcomed. */
+#ifndef SL_PS_PROCESS_RESTORE_H
+#define SL_PS_PROCESS_RESTORE_H
+
+#include "ps/process/state.h"
+
+/* Searches the directory for checkpoints, then joins the cluster. Reactor 0. Errors: NO_MEMORY, IO,
+ * TOO_LARGE; later errors are answered. */
+int sl_process_restore_begin(struct sl_process *process);
+
+/* Result of the search. */
+struct sl_process_restore_candidate {
+    uint64_t number;   /* checkpoint to restore; 0: none */
+    uint64_t greatest; /* greatest number in the directory, complete or not; 0: none */
+    struct sl_message_numbers complete;   /* to be registered */
+    struct sl_message_numbers unfinished; /* likewise */
+};
+
+/* Returns the result; zeros before the search ends, and without a directory. Reactor 0. */
+struct sl_process_restore_candidate sl_process_restore_found(const struct sl_process *process);
+
+/* Call when the cluster is known. Returns the checkpoint to restore; 0: none. Reactor 0. */
+uint64_t sl_process_restore_joined(struct sl_process *process);
+
+/* Call when the core has its shards. Loads checkpoint `number` into the servers whose hosted shards
+ * are to be restored; the others start serving. An answer follows from each core. */
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number);
+
+/* Reactor 0. */
+void sl_process_restore_close(struct sl_process *process);
+
+#endif

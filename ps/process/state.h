@@ -1,0 +1,147 @@
+/* State of a process, shared by its files. */
+#ifndef SL_PS_PROCESS_STATE_H
+#define SL_PS_PROCESS_STATE_H
+
+#include <inttypes.h>
+
+#include "net/shm/shm.h"
+#include "ps/agent/agent.h"
+#include "ps/coordinator/coordinator.h"
+#include "ps/process/memory_plan.h"
+#include "ps/process/process.h"
+#include "ps/server/checkpoint.h"
+#include "ps/server/server.h"
+#include "reactor/offload.h"
+
+#define SL_PROCESS_STAGES (SL_COORDINATOR_OVER + 1)
+
+struct sl_process;
+struct sl_process_checkpoints;
+struct sl_process_restore;
+struct sl_process_leadership;
+
+/* Hooks by which a simulation replaces process.c. */
+struct sl_process_sim_hooks {
+    int (*join)(void *ctx);
+    void (*answer)(void *ctx, uint32_t core, int result);
+    int64_t (*time_s)(void *ctx);
+    void *ctx;
+};
+
+struct sl_process_core;
+
+/* The shards of which a process has copies: its own and, with replicas, those of the previous
+ * server. */
+enum { SL_PROCESS_HOME, SL_PROCESS_PARTNER, SL_PROCESS_HOSTED_MAX };
+
+/* Names one server of a core for a callback. */
+struct sl_process_seat {
+    struct sl_process_core *core;
+    uint32_t which; /* SL_PROCESS_HOME or SL_PROCESS_PARTNER */
+};
+
+/* One reactor and its servers. Used by its thread, except what is set before start. */
+struct sl_process_core {
+    struct sl_process *process;
+    uint32_t index;
+    struct sl_reactor *reactor;
+    struct sl_process_seat seats[SL_PROCESS_HOSTED_MAX];
+    bool loads[SL_PROCESS_HOSTED_MAX]; /* the server loads a checkpoint */
+    uint32_t drains_left;
+    struct sl_mailbox_lane *to_core; /* used by the main thread */
+    struct sl_mailbox_lane *to_main; /* used by the reactor */
+    struct sl_message_stats stats;   /* written at stop, read after join */
+};
+
+enum sl_process_report {
+    SL_PROCESS_REPORT_NOTHING,
+    SL_PROCESS_REPORT_IN_SYNC,
+    SL_PROCESS_REPORT_FAILED,
+};
+
+/* A replica group of which this process has one copy. Reactor 0. */
+struct sl_process_replica_group {
+    struct sl_message_ps ps;     /* owner of the shards, as last received */
+    struct sl_message_ps backup; /* holder of the backups, if any */
+    uint64_t told_epoch;         /* last epoch sent to the cores */
+    uint32_t in_sync_count;      /* cores that reported in sync */
+    enum sl_process_report report;
+};
+
+#define SL_PROCESS_IN_SYNC ((uint64_t)1 << 32)
+
+/* One set of hosted shards. Reactor 0; the cores read it after the mail that announces it. */
+struct sl_process_hosted {
+    uint32_t first_shard;
+    bool restores;      /* the cores load a checkpoint */
+    bool switches_over; /* the coordinator will promote the backup when this process leaves */
+    struct sl_process_replica_group group; /* with replicas */
+};
+
+struct sl_process {
+    struct sl_process_options options;
+    struct sl_memory_plan memory;
+    uint64_t incarnation;
+    struct sl_process_core *cores;
+    struct sl_reactor **reactors;
+    struct sl_server **servers; /* by HOME, PARTNER, then by core: sl_process_server */
+    uint32_t created_count;     /* reactors */
+    uint32_t started_count;
+    struct sl_coordinator *coordinator;
+    struct sl_endpoint bound_control, bound_data, bound_bypass;
+    char host[SL_SHM_HOST_BYTES]; /* "": shared memory is not used */
+    char name[16];                /* "ps/1", "scheduler"; "ps" until the task is known */
+
+    /* Reactor 0. Other threads read the numbers after the mail that announces them. */
+    struct sl_agent *member;
+    uint32_t shard_count;
+    struct sl_process_hosted hosted[SL_PROCESS_HOSTED_MAX]; /* by HOME, PARTNER */
+    bool has_shards;                                        /* the cores have their shard numbers */
+    uint64_t lease_ns;
+    uint32_t task_index;                                /* valid once the cluster is known */
+    char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before its mail */
+    struct sl_process_checkpoints *checkpoints;         /* NULL: no checkpoint directory */
+    struct sl_process_restore *restore;                 /* likewise */
+    bool is_open;                                 /* clients are welcomed, or will be at once */
+    struct sl_process_leadership *leadership;     /* NULL: none */
+    bool ends_job;                                /* SCHEDULER: a signal ends the job */
+    const struct sl_process_sim_hooks *sim_hooks; /* NULL: a real process */
+    bool abandoned; /* last reactor: no scheduler and no worker is left */
+
+    struct sl_mailbox *mailbox; /* of the main thread */
+    int signal_fd;
+    int signal;              /* received; 0: none */
+    uint32_t answers_wanted; /* from cores */
+    int result;              /* first error of a core */
+    bool over;               /* the job has ended, and this process stops */
+    bool job_failed;         /* SCHEDULER: the job ended with an error */
+    bool is_unsaved;         /* the last checkpoint failed; written by reactor 0 until it stops */
+};
+
+/* Number of hosted sets of shards. */
+static inline uint32_t sl_process_hosted_count(const struct sl_process *process)
+{
+    return 1 + process->options.replicas;
+}
+
+/* Any thread. */
+static inline struct sl_server *sl_process_server(const struct sl_process *process, uint32_t which,
+                                                  uint32_t core)
+{
+    return process->servers[which * process->options.reactor_count + core];
+}
+
+/* Reports to the main thread that its request is done, or that something failed. The core's
+ * reactor. */
+void sl_process_answer(struct sl_process_core *core, int result);
+
+/* Returns the options for a coordinator in this process. */
+struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *process);
+
+/* The coordinator's functions, for the server on its reactor. */
+extern const struct sl_server_coordinator_ops sl_process_coordinator_ops;
+
+/* Registers with the coordinator. Reactor 0. Errors: as of sl_agent_open. */
+int sl_process_join(struct sl_process *process);
+
+#endif
