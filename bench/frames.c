@@ -304,16 +304,24 @@ static int open_side(struct side *side, enum sl_endpoint_scheme scheme)
                                               SLOTS_OF(frames->depth) * slot_bytes(side));
 }
 
-/* The end of its process frees what is left. */
+/* Until the connection is closed. The transport stays open: DPDK's memif driver crashes when the
+ * peer closes its device while this process polls. */
 static int run_side(struct side *side)
 {
     sl_reactor_drive_until(side->reactor, is_closed, side);
-    sl_transport_close(&side->transport);
-    sl_reactor_detach(side->reactor);
     return side->err;
 }
 
-static void serve(const struct sl_bench_frames *frames, const struct sl_endpoint *endpoint, int to)
+/* The parent kills both processes when it has the result. */
+static _Noreturn void await_kill(void)
+{
+    for (;;) {
+        (void)pause();
+    }
+}
+
+static _Noreturn void serve(const struct sl_bench_frames *frames,
+                            const struct sl_endpoint *endpoint, int to)
 {
     struct side side = {.frames = frames};
     struct word word = {.err = open_side(&side, endpoint->scheme)};
@@ -321,7 +329,10 @@ static void serve(const struct sl_bench_frames *frames, const struct sl_endpoint
         word.err = sl_transport_listen(side.transport, endpoint, &EVENTS, &side, &word.bound);
     }
     sl_bench_fork_tell(to, &word, sizeof word);
-    _exit(word.err == 0 && run_side(&side) == 0 ? 0 : 1);
+    if (word.err != 0 || run_side(&side) != 0) {
+        _exit(1);
+    }
+    await_kill();
 }
 
 static int ask(struct side *side, const struct sl_endpoint *server)
@@ -337,8 +348,9 @@ static int ask(struct side *side, const struct sl_endpoint *server)
     return err != 0 || side->counted > 0 ? err : SL_ERR_CLOSED; /* the server has ended */
 }
 
-static void request(const struct sl_bench_frames *frames, const struct sl_endpoint *server,
-                    const struct sl_bench_common *common, int to)
+static _Noreturn void request(const struct sl_bench_frames *frames,
+                              const struct sl_endpoint *server,
+                              const struct sl_bench_common *common, int to)
 {
     struct side side = {
         .frames = frames,
@@ -354,7 +366,7 @@ static void request(const struct sl_bench_frames *frames, const struct sl_endpoi
         };
     }
     sl_bench_fork_tell(to, &word, sizeof word);
-    _exit(0);
+    await_kill();
 }
 
 /* ---- Both ------------------------------------------------------------------------------------ */
