@@ -176,6 +176,7 @@ static int launch(const struct sl_bench_ps_options *options, const char *program
         sl_bench_arguments_add(&arguments, "--checkpoint-every=0");
         sl_bench_arguments_add(&arguments, "--checkpoint-adds=%u", options->checkpoint_adds);
         sl_bench_arguments_add(&arguments, "--checkpoint-level=%u", options->checkpoint_level);
+        sl_bench_arguments_add(&settings, "STARLING_LOG=debug"); /* short stalls are logged there */
     }
     if (options->restores) {
         sl_bench_arguments_add(&arguments, "--restore=newest");
