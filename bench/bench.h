@@ -18,7 +18,6 @@ int sl_bench_ratio_run(int argc, char **argv);
 int sl_bench_scale_run(int argc, char **argv);
 int sl_bench_serving_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
-int sl_bench_targets_run(int argc, char **argv);
 int sl_bench_train_run(int argc, char **argv);
 
 #endif

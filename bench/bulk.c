@@ -570,13 +570,13 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
         char name[SL_BENCH_NAME_BYTES];
         struct sl_bench_figure *figure = cell->contestants[mode].figures[0];
         (void)snprintf(name, sizeof name, "%s, %s / bare", cell->names[mode], size);
-        (void)sl_bench_report_ratio(report, name, figure, cell->contestants[MODE_COUNT].figures[0],
-                                    held ? OF_BARE : 0, 0);
+        sl_bench_report_ratio(report, name, figure, cell->contestants[MODE_COUNT].figures[0],
+                              held ? OF_BARE : 0, 0);
         if (bench->iperf_contestants != NULL) {
             (void)snprintf(name, sizeof name, "%s, %s / iperf3 -l 1M", cell->names[mode], size);
-            (void)sl_bench_report_ratio(report, name, figure,
-                                        bench->iperf_contestants[cell->way].figures[0],
-                                        held ? OF_IPERF : 0, 0);
+            sl_bench_report_ratio(report, name, figure,
+                                  bench->iperf_contestants[cell->way].figures[0],
+                                  held ? OF_IPERF : 0, 0);
         }
     }
 }
@@ -584,9 +584,9 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
 static void add_small_ratio(const struct bench *bench, struct sl_bench_report *report)
 {
     if (bench->small_contestants != NULL) {
-        (void)sl_bench_report_ratio(report, "small pulls' p99, beside pushes / alone",
-                                    bench->small_contestants[1].figures[SMALL_P99],
-                                    bench->small_contestants[0].figures[SMALL_P99], 0, P99_BESIDE);
+        sl_bench_report_ratio(report, "small pulls' p99, beside pushes / alone",
+                              bench->small_contestants[1].figures[SMALL_P99],
+                              bench->small_contestants[0].figures[SMALL_P99], 0, P99_BESIDE);
     }
 }
 

@@ -105,8 +105,8 @@ static int start(struct sl_bench_checkpoint *bench)
                    (unsigned long long)o->rows, (unsigned long long)o->dim,
                    (unsigned long long)o->keys, (unsigned long long)o->connections,
                    (unsigned long long)o->depth, loop, o->polling ? "polling" : "event");
-    int err = sl_bench_report_create("checkpoint", setting, &bench->report);
-    return err != 0 ? err : sl_bench_scratch_init(&bench->scratch, o->dir, "checkpoint");
+    bench->report = sl_bench_report_create("checkpoint", setting);
+    return sl_bench_scratch_init(&bench->scratch, o->dir, "checkpoint");
 }
 
 static int parse(int argc, char **argv, struct sl_bench_checkpoint_options *o)

@@ -153,7 +153,7 @@ static void hold(struct sl_bench_report *report, const char *name, uint64_t a, u
 {
     struct sl_bench_figure over = {.samples = {(double)a}, .count = 1};
     struct sl_bench_figure under = {.samples = {(double)b}, .count = 1};
-    (void)sl_bench_report_ratio(report, name, &over, &under, 0, 0);
+    sl_bench_report_ratio(report, name, &over, &under, 0, 0);
 }
 
 int sl_bench_checkpoint_measure_files(struct sl_bench_checkpoint *bench,
@@ -328,9 +328,9 @@ static void conclude(struct sl_bench_report *report, const struct sl_bench_conte
     };
     for (size_t i = 0; i < sizeof ratios / sizeof ratios[0]; i++) {
         const struct sl_bench_contestant *b = &contestants[ratios[i].b];
-        (void)sl_bench_report_ratio(report, ratios[i].name,
-                                    contestants[ratios[i].a].figures[ratios[i].quantity],
-                                    b->figures[BYTES], 0, 0);
+        sl_bench_report_ratio(report, ratios[i].name,
+                              contestants[ratios[i].a].figures[ratios[i].quantity],
+                              b->figures[BYTES], 0, 0);
     }
 }
 

@@ -222,17 +222,16 @@ static void conclude_site(struct sl_bench_report *report, const struct site *sit
 {
     char name[SL_BENCH_NAME_BYTES];
     (void)snprintf(name, sizeof name, "p50 of pulls beside %s / without", what);
-    (void)sl_bench_report_ratio(report, name, with->figures[P50], without->figures[P50], 0, 0);
+    sl_bench_report_ratio(report, name, with->figures[P50], without->figures[P50], 0, 0);
     (void)snprintf(name, sizeof name, "p99 of pulls beside %s / without", what);
-    (void)sl_bench_report_ratio(report, name, with->figures[P99], without->figures[P99], 0,
-                                P99_MOST);
+    sl_bench_report_ratio(report, name, with->figures[P99], without->figures[P99], 0, P99_MOST);
     (void)snprintf(name, sizeof name, "before the first of %s", what);
     struct sl_bench_figure *before = sl_bench_report_figure(report, name, "memory", "B");
     for (uint32_t i = 0; i < with->figures[PEAK]->count; i++) {
         sl_bench_figure_sample(before, (double)site->resident);
     }
     (void)snprintf(name, sizeof name, "memory in %s / before", what);
-    (void)sl_bench_report_ratio(report, name, with->figures[PEAK], before, 0, MEMORY_MOST);
+    sl_bench_report_ratio(report, name, with->figures[PEAK], before, 0, MEMORY_MOST);
 }
 
 enum { FULL, ADDS, SITES };

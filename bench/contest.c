@@ -137,13 +137,8 @@ int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchm
                             void (*conclude)(void *ctx, struct sl_bench_report *report), void *ctx,
                             const struct sl_bench_common *common)
 {
-    struct sl_bench_report *report;
-    int err = sl_bench_report_create(benchmark, setting, &report);
-    if (err != 0) {
-        sl_log_error("no memory for the report");
-        return err;
-    }
-    err = sl_bench_contest_run(contest->contestants, contest->count, common, report);
+    struct sl_bench_report *report = sl_bench_report_create(benchmark, setting);
+    int err = sl_bench_contest_run(contest->contestants, contest->count, common, report);
     if (err == 0) {
         conclude(ctx, report);
     }
@@ -184,6 +179,6 @@ void sl_bench_contest_ratio(const struct sl_bench_contest *contest, struct sl_be
     char text[2 * SL_BENCH_NAME_BYTES + 8];
     (void)snprintf(text, sizeof text, "%s / %s", name, other);
     if (a != NULL && b != NULL) {
-        (void)sl_bench_report_ratio(report, text, a, b, least, most);
+        sl_bench_report_ratio(report, text, a, b, least, most);
     }
 }

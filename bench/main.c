@@ -35,7 +35,6 @@ static const struct benchmark benchmarks[] = {
     {"serving", "one reactor beside bare sockets, bare memory and Redis", sl_bench_serving_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
-    {"targets", "all that is held against something, and what of it holds", sl_bench_targets_run},
     {"train", "samples/s of lr, fm and deepfm end to end, and where the time goes",
      sl_bench_train_run},
 };

@@ -13,7 +13,7 @@
 #include "bench/pslite_options.h"
 #include "bench/pslite_worker.h"
 #include "bench/quiet.h"
-#include "bench/report_parts.h"
+#include "bench/report.h"
 #include "core/log.h"
 
 #define SETTING_BYTES  384
@@ -81,28 +81,19 @@ static void add_all(struct sl_bench_report *report, const struct board *board)
     }
 }
 
-/* `print`: the table too; a worker of a job that is not local has said all before. */
-static int finish(const struct board *board, bool print)
+static int finish(const struct board *board)
 {
     const struct command *command = &board->command;
     char of_load[SETTING_BYTES];
     char setting[SETTING_BYTES + 128];
-    struct sl_bench_report *report = NULL;
     sl_bench_pslite_options_setting(&command->load, of_load, sizeof of_load);
     (void)snprintf(setting, sizeof setting, "%s; %s; the worker's connections are served by %s",
                    of_load, sl_bench_over_names[command->over],
                    command->client == 0 ? "its own thread" : "a second thread");
-    int err = sl_bench_report_create("pslite", setting, &report);
-    if (err == 0) {
-        add_all(report, board);
-        sl_bench_report_disturbed(report, board->was_disturbed ? 1 : 0, false);
-        if (print) {
-            sl_bench_report_print(report, &command->common, stdout);
-        }
-        if (command->common.json != NULL) {
-            err = sl_bench_report_write_json(report, &command->common, command->common.json);
-        }
-    }
+    struct sl_bench_report *report = sl_bench_report_create("pslite", setting);
+    add_all(report, board);
+    sl_bench_report_disturbed(report, board->was_disturbed ? 1 : 0, false);
+    const int err = sl_bench_report_finish(report, &command->common);
     sl_bench_report_destroy(&report);
     return err;
 }
@@ -133,8 +124,9 @@ static int run_role(struct board *board, enum sl_kv_role role, const struct sl_k
         return run_server(role == SL_KV_SERVER ? handler : NULL);
     }
     board->command.workers = 1; /* this one */
+    /* The worker has printed its figures: a report needs Python, which a cluster may not have. */
     const int status = run_worker(board, 0);
-    return status != 0 || finish(board, false) == 0 ? status : 1;
+    return status != 0 || board->command.common.json == NULL || finish(board) == 0 ? status : 1;
 }
 
 static int run_local(struct board *board, const struct sl_kv_handler *handler)
@@ -159,7 +151,7 @@ static int run_local(struct board *board, const struct sl_kv_handler *handler)
         sl_bench_pslite_job_stop(&job);
     }
     board->was_disturbed = sl_bench_quiet_was_disturbed(&quiet);
-    return err == 0 && finish(board, true) == 0 ? 0 : 1;
+    return err == 0 && finish(board) == 0 ? 0 : 1;
 }
 
 /* ---- Flags ----------------------------------------------------------------------------------- */

@@ -519,8 +519,7 @@ static void add_ratios(void *ctx, struct sl_bench_report *report)
         const struct sl_bench_contestant *lite = &bench->contest.contestants[i + 1];
         char name[SL_BENCH_NAME_BYTES];
         (void)snprintf(name, sizeof name, "%.70s / star_server", lite->name);
-        (void)sl_bench_report_ratio(report, name, lite->figures[0], plain->figures[0],
-                                    LITE_OF_PLAIN, 0);
+        sl_bench_report_ratio(report, name, lite->figures[0], plain->figures[0], LITE_OF_PLAIN, 0);
     }
 }
 

@@ -345,8 +345,8 @@ static void conclude(void *ctx, struct sl_bench_report *report)
             (void)snprintf(name, sizeof name, "%s, %u keys x %u: %s with a backup / without",
                            way_names[entry->way], keys_of(&bench->options, entry->shape),
                            depth_of(&bench->options, entry->shape), quantities[compared[q]].name);
-            (void)sl_bench_report_ratio(report, name, all[i + WITH].figures[compared[q]],
-                                        all[i + WITHOUT].figures[compared[q]], 0, 0);
+            sl_bench_report_ratio(report, name, all[i + WITH].figures[compared[q]],
+                                  all[i + WITHOUT].figures[compared[q]], 0, 0);
         }
     }
 }

@@ -1,30 +1,24 @@
 #include "bench/report.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <libgen.h>
-#include <limits.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/child.h"
-#include "bench/report_parts.h"
 #include "core/assert.h"
 #include "core/log.h"
 
-#define PLOT_TIMEOUT_MS 60000
-#define LIST_STEP       32 /* entries by which a list grows */
+#define SCRIPT_TIMEOUT_MS 120000
+#define LIST_STEP         32 /* entries by which the list of figures grows */
 
-const double sl_bench_report_shares[SL_BENCH_SHARES] = {0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999};
-const char *const sl_bench_report_share_names[SL_BENCH_SHARES] = {"p50",   "p90",    "p99",
-                                                                  "p99.9", "p99.99", "p99.999"};
-
-/* A benchmark that has no memory for its figures has nothing to go on for. */
-void *sl_bench_report_must_have(void *memory)
+/* A benchmark that has no memory for its figures cannot continue. */
+static void *must_have(void *memory)
 {
     if (memory == NULL) {
         sl_log_error("no memory for the report");
@@ -33,12 +27,11 @@ void *sl_bench_report_must_have(void *memory)
     return memory;
 }
 
-/* Room for one more pointer in a list of `count`. */
-void *sl_bench_report_grow(void *list, uint32_t count)
+static void append(json_t *array, json_t *item)
 {
-    return count % LIST_STEP != 0
-               ? list
-               : sl_bench_report_must_have(realloc(list, (count + LIST_STEP) * sizeof(void *)));
+    if (json_array_append_new(array, item) != 0) {
+        (void)must_have(NULL);
+    }
 }
 
 static void copy_name(char *to, size_t to_bytes, const char *from)
@@ -46,21 +39,14 @@ static void copy_name(char *to, size_t to_bytes, const char *from)
     (void)snprintf(to, to_bytes, "%s", from);
 }
 
-int sl_bench_report_create(const char *benchmark, const char *setting, struct sl_bench_report **out)
+struct sl_bench_report *sl_bench_report_create(const char *benchmark, const char *setting)
 {
-    struct sl_bench_report *report = calloc(1, sizeof *report);
-    if (report == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    report->benchmark = strdup(benchmark);
-    report->setting = strdup(setting);
-    if (report->benchmark == NULL || report->setting == NULL) {
-        sl_bench_report_destroy(&report);
-        return SL_ERR_NO_MEMORY;
-    }
-    sl_bench_machine_read(&report->machine);
-    *out = report;
-    return 0;
+    struct sl_bench_report *report = must_have(calloc(1, sizeof *report));
+    report->benchmark = must_have(strdup(benchmark));
+    report->setting = must_have(strdup(setting));
+    report->ratios = must_have(json_array());
+    report->distributions = must_have(json_array());
+    return report;
 }
 
 void sl_bench_report_destroy(struct sl_bench_report **report)
@@ -73,29 +59,27 @@ void sl_bench_report_destroy(struct sl_bench_report **report)
     for (uint32_t i = 0; i < old->figure_count; i++) {
         free(old->figures[i]);
     }
-    for (uint32_t i = 0; i < old->ratio_count; i++) {
-        free(old->ratios[i]);
-    }
-    for (uint32_t i = 0; i < old->spread_count; i++) {
-        free(old->spreads[i]->buckets);
-        free(old->spreads[i]);
-    }
     free(old->figures);
-    free(old->ratios);
-    free(old->spreads);
+    json_decref(old->ratios);
+    json_decref(old->distributions);
     free(old->benchmark);
     free(old->setting);
     free(old);
 }
 
+/* ---- Figures --------------------------------------------------------------------------------- */
+
 struct sl_bench_figure *sl_bench_report_figure(struct sl_bench_report *report, const char *name,
                                                const char *quantity, const char *unit)
 {
-    struct sl_bench_figure *figure = sl_bench_report_must_have(calloc(1, sizeof *figure));
+    struct sl_bench_figure *figure = must_have(calloc(1, sizeof *figure));
     copy_name(figure->name, sizeof figure->name, name);
     copy_name(figure->quantity, sizeof figure->quantity, quantity);
     copy_name(figure->unit, sizeof figure->unit, unit);
-    report->figures = sl_bench_report_grow(report->figures, report->figure_count);
+    if (report->figure_count % LIST_STEP == 0) {
+        report->figures =
+            must_have(realloc(report->figures, (report->figure_count + LIST_STEP) * sizeof figure));
+    }
     report->figures[report->figure_count++] = figure;
     return figure;
 }
@@ -126,237 +110,166 @@ void sl_bench_figure_sample(struct sl_bench_figure *figure, double value)
     figure->samples[figure->count++] = value;
 }
 
-struct sl_bench_ratio *sl_bench_report_new_ratio(struct sl_bench_report *report, const char *name,
-                                                 double least, double most)
+/* ---- Ratios, distributions ------------------------------------------------------------------- */
+
+/* JSON has no word for what is not a number. */
+static json_t *real_json(double value)
 {
-    struct sl_bench_ratio *ratio = sl_bench_report_must_have(calloc(1, sizeof *ratio));
-    copy_name(ratio->name, sizeof ratio->name, name);
-    ratio->least = least;
-    ratio->most = most;
-    report->ratios = sl_bench_report_grow(report->ratios, report->ratio_count);
-    report->ratios[report->ratio_count++] = ratio;
-    return ratio;
+    return isfinite(value) ? json_real(value) : json_null();
 }
 
-static struct sl_bench_ratio *divide(struct sl_bench_report *report, const char *name,
-                                     const struct sl_bench_figure *a,
-                                     const struct sl_bench_figure *b, double least, double most)
+static void divide(struct sl_bench_report *report, const char *name, const char *transport,
+                   const struct sl_bench_figure *a, const struct sl_bench_figure *b, double least,
+                   double most)
 {
     sl_assert(a->count == b->count);
-    struct sl_bench_ratio *ratio = sl_bench_report_new_ratio(report, name, least, most);
-    ratio->count = a->count;
+    json_t *samples = must_have(json_array());
     for (uint32_t i = 0; i < a->count; i++) {
-        ratio->samples[i] = a->samples[i] / b->samples[i];
+        append(samples, real_json(a->samples[i] / b->samples[i]));
     }
-    return ratio;
+    append(report->ratios, json_pack("{s:s, s:s, s:f, s:f, s:o}", "name", name, "transport",
+                                     transport, "least", least, "most", most, "samples", samples));
 }
 
-const struct sl_bench_ratio *sl_bench_report_ratio_of_transports(struct sl_bench_report *report,
-                                                                 const char *name,
-                                                                 const struct sl_bench_figure *a,
-                                                                 const struct sl_bench_figure *b,
-                                                                 double least, double most)
+void sl_bench_report_ratio_of_transports(struct sl_bench_report *report, const char *name,
+                                         const struct sl_bench_figure *a,
+                                         const struct sl_bench_figure *b, double least, double most)
 {
-    return divide(report, name, a, b, least, most);
+    divide(report, name, "", a, b, least, most);
 }
 
-static bool are_alike(const struct sl_bench_figure *a, const struct sl_bench_figure *b)
+void sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
+                           const struct sl_bench_figure *a, const struct sl_bench_figure *b,
+                           double least, double most)
 {
-    return a->transport[0] == '\0' || b->transport[0] == '\0' ||
-           strcmp(a->transport, b->transport) == 0;
-}
-
-const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
-                                                   const struct sl_bench_figure *a,
-                                                   const struct sl_bench_figure *b, double least,
-                                                   double most)
-{
-    sl_assert(are_alike(a, b));
-    struct sl_bench_ratio *ratio = divide(report, name, a, b, least, most);
-    const struct sl_bench_figure *told = a->transport[0] != '\0' ? a : b;
-    memcpy(ratio->transport, told->transport, sizeof ratio->transport);
-    return ratio;
+    const bool a_has_one = a->transport[0] != '\0';
+    sl_assert(!a_has_one || b->transport[0] == '\0' || strcmp(a->transport, b->transport) == 0);
+    divide(report, name, a_has_one ? a->transport : b->transport, a, b, least, most);
 }
 
 void sl_bench_report_disturbed(struct sl_bench_report *report, uint32_t rounds, bool are_left_out)
 {
-    if (are_left_out) {
-        report->rounds_left_out += rounds;
-    } else {
-        report->rounds_disturbed += rounds;
-    }
-}
-
-bool sl_bench_ratio_holds(const struct sl_bench_ratio *ratio)
-{
-    const double median = sl_bench_quantile(ratio->samples, ratio->count, 0.5);
-    /* Written so that a ratio which is not a number holds nothing. */
-    return (ratio->least == 0 || median >= ratio->least) &&
-           (ratio->most == 0 || median <= ratio->most);
+    *(are_left_out ? &report->rounds_left_out : &report->rounds_disturbed) += rounds;
 }
 
 void sl_bench_report_histogram(struct sl_bench_report *report, const char *name,
                                const struct sl_metric_histogram *histogram)
 {
-    struct sl_bench_spread *spread = sl_bench_report_must_have(calloc(1, sizeof *spread));
-    copy_name(spread->name, sizeof spread->name, name);
-    spread->count = histogram->count;
-    spread->max = histogram->max;
-    for (uint32_t i = 0; i < SL_BENCH_SHARES; i++) {
-        spread->quantiles[i] = sl_metric_quantile(histogram, sl_bench_report_shares[i]);
-    }
+    json_t *buckets = must_have(json_array());
     for (uint32_t i = 0; i < SL_METRIC_BUCKETS; i++) {
-        struct sl_bench_bucket bucket;
-        bucket.count = sl_metric_bucket(histogram, i, &bucket.upper);
-        if (bucket.count == 0) {
-            continue;
+        uint64_t upper;
+        const uint64_t count = sl_metric_bucket(histogram, i, &upper);
+        if (count > 0) {
+            append(buckets, json_pack("[I, I]", (json_int_t)upper, (json_int_t)count));
         }
-        if (spread->bucket_count % LIST_STEP == 0) {
-            spread->buckets = sl_bench_report_must_have(
-                realloc(spread->buckets, (spread->bucket_count + LIST_STEP) * sizeof bucket));
-        }
-        spread->buckets[spread->bucket_count++] = bucket;
     }
-    report->spreads = sl_bench_report_grow(report->spreads, report->spread_count);
-    report->spreads[report->spread_count++] = spread;
+    append(report->distributions,
+           json_pack("{s:s, s:I, s:I, s:o}", "name", name, "count", (json_int_t)histogram->count,
+                     "max", (json_int_t)histogram->max, "buckets", buckets));
 }
 
-/* By value; what is not a number (a ratio to nothing) last. */
-static int compare_doubles(const void *a, const void *b)
+/* ---- For bench/report.py --------------------------------------------------------------------- */
+
+static json_t *figure_json(const struct sl_bench_figure *figure)
 {
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return isnan(x) || isnan(y) ? isnan(x) - isnan(y) : (x > y) - (x < y);
+    json_t *samples = must_have(json_array());
+    for (uint32_t i = 0; i < figure->count; i++) {
+        append(samples, real_json(figure->samples[i]));
+    }
+    json_t *object = must_have(json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", figure->name,
+                                         "quantity", figure->quantity, "unit", figure->unit,
+                                         "transport", figure->transport, "samples", samples));
+    if (figure->on_curve) {
+        (void)json_object_set_new(object, "x_name", json_string(figure->x_name));
+        (void)json_object_set_new(object, "x", json_real(figure->x));
+    }
+    return object;
 }
 
-double sl_bench_quantile(const double *samples, uint32_t count, double share)
+int sl_bench_report_write(const struct sl_bench_report *report,
+                          const struct sl_bench_common *common, const char *path)
 {
-    double sorted[SL_BENCH_ROUNDS_MAX];
-    sl_assert(count > 0);
-    sl_assert(count <= SL_BENCH_ROUNDS_MAX);
-    sl_assert(share >= 0 && share <= 1);
-    memcpy(sorted, samples, count * sizeof sorted[0]);
-    qsort(sorted, count, sizeof sorted[0], compare_doubles);
-    const double place = share * (count - 1);
-    const uint32_t below = (uint32_t)place;
-    const uint32_t above = below + 1 < count ? below + 1 : below;
-    return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
-}
-
-struct sl_bench_summary sl_bench_report_summary(const double *samples, uint32_t count)
-{
-    return (struct sl_bench_summary){
-        .low = sl_bench_quantile(samples, count, 0.25),
-        .median = sl_bench_quantile(samples, count, 0.5),
-        .high = sl_bench_quantile(samples, count, 0.75),
-    };
-}
-
-int sl_bench_report_plot(const struct sl_bench_report *report, const struct sl_bench_common *common,
-                         const char *directory)
-{
-    char python[SL_BENCH_PATH_BYTES], script[SL_BENCH_PATH_BYTES], json[64];
-    if (!sl_bench_child_beside("starling-bench-plot", script)) {
-        (void)snprintf(script, sizeof script, "%s", PLOT_SCRIPT);
+    /* __VERSION__ is "12.2.0" of gcc, and begins with a word ("Clang 14") of others. */
+    const char *compiler = isdigit((unsigned char)__VERSION__[0]) ? "gcc " : "";
+    char build[160];
+    (void)snprintf(build, sizeof build, "starling %s, %s%s, %s", STARLING_VERSION, compiler,
+                   __VERSION__, STARLING_BUILD_TYPE);
+    json_t *figures = must_have(json_array());
+    for (uint32_t i = 0; i < report->figure_count; i++) {
+        append(figures, figure_json(report->figures[i]));
     }
-    const int fd = memfd_create("report", MFD_CLOEXEC);
-    if (fd < 0 || !sl_bench_child_find("python3", python)) {
-        sl_log_error("--plot needs python3 and memory");
-        return SL_ERR_NOT_FOUND;
-    }
-    (void)snprintf(json, sizeof json, "/proc/%d/fd/%d", getpid(), fd);
-    const char *const argv[] = {python, script, json, directory, NULL};
-    const struct sl_bench_child_options options = {.argv = argv, .core = -1, .reads = true};
-    struct sl_bench_child child;
-    char *text = NULL;
-    int err = sl_bench_report_write_json(report, common, json);
-    err = err != 0 ? err : sl_bench_child_start(&options, &child);
-    err = err != 0 ? err : sl_bench_child_collect(&child, PLOT_TIMEOUT_MS, &text);
-    (void)close(fd);
-    if (err == 0) {
-        (void)fputs(text, stdout);
-    } else {
-        sl_log_error("%s: the charts cannot be drawn (the reason stands above)", directory);
-    }
-    free(text);
-    return err;
-}
-
-static int compare_with(const struct sl_bench_report *report, const char *path)
-{
-    struct sl_bench_report *older;
-    const int err = sl_bench_report_read_json(path, report->benchmark, &older);
-    if (err == 0) {
-        sl_bench_report_compare(report, older, path, stdout);
-        sl_bench_report_destroy(&older);
-    }
-    return err;
-}
-
-int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench_common *common)
-{
-    int err = 0;
-    sl_bench_report_print(report, common, stdout);
-    /* The older report is read before the new one is written: they may be the same file. */
-    if (common->compare != NULL) {
-        err = compare_with(report, common->compare);
-    }
-    if (common->json != NULL) {
-        const int written = sl_bench_report_write_json(report, common, common->json);
-        err = err != 0 ? err : written;
-    }
-    if (common->plot != NULL) {
-        const int drawn = sl_bench_report_plot(report, common, common->plot);
-        err = err != 0 ? err : drawn;
-    }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        sl_log_error("the report cannot be printed: %s", strerror(errno));
-        err = err != 0 ? err : SL_ERR_IO;
-    }
-    return err;
-}
-
-/* A file, or a folder for charts. What is there already is not touched yet: the run may fail. */
-static int check_writable(const char *path)
-{
-    struct stat about;
-    char folder[PATH_MAX];
-    (void)snprintf(folder, sizeof folder, "%s", path);
-    const char *where = stat(path, &about) == 0 ? path : dirname(folder);
-    if (access(where, W_OK) != 0) {
+    json_t *root = must_have(json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i, s:i, s:o, s:O, s:O}", "benchmark",
+        report->benchmark, "setting", report->setting, "build", build, "rounds",
+        (json_int_t)common->rounds, "rounds_left_out", (json_int_t)report->rounds_left_out,
+        "rounds_disturbed", (json_int_t)report->rounds_disturbed, "seconds", common->seconds,
+        "warm_up", common->warm_up, "server_core", common->server_core, "client_core",
+        common->client_core, "figures", figures, "ratios", report->ratios, "distributions",
+        report->distributions));
+    const int failed = json_dump_file(root, path, JSON_REAL_PRECISION(17));
+    json_decref(root);
+    if (failed != 0) {
         sl_log_error("%s: the report cannot be written: %s", path, strerror(errno));
         return SL_ERR_IO;
     }
     return 0;
 }
 
-static int check_plot(const char *directory)
+/* Runs "report.py COMMAND SUBJECT" with the options of the report, and prints what it prints. */
+static int run_script(const char *command, const char *subject,
+                      const struct sl_bench_common *common)
 {
-    struct stat about;
-    if (stat(directory, &about) == 0 && !S_ISDIR(about.st_mode)) {
-        sl_log_error("--plot %s: is no directory", directory);
-        return SL_ERR_IO;
+    char python[SL_BENCH_PATH_BYTES], script[SL_BENCH_PATH_BYTES];
+    struct sl_bench_arguments argv = {0};
+    if (!sl_bench_child_beside("starling-bench-report", script)) {
+        (void)snprintf(script, sizeof script, "%s", REPORT_SCRIPT);
     }
-    char path[SL_BENCH_PATH_BYTES];
-    if (!sl_bench_child_find("gnuplot", path)) {
-        sl_log_error("--plot needs gnuplot, which is not installed: apt-get install gnuplot-nox");
+    if (!sl_bench_child_find("python3", python)) {
+        sl_log_error("the report needs python3, which is not on the PATH");
         return SL_ERR_NOT_FOUND;
     }
-    return check_writable(directory);
+    const char *const words[] = {python, script, command, subject};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        sl_bench_arguments_add(&argv, "%s", words[i]);
+    }
+    const char *const options[][2] = {
+        {"json", common->json}, {"compare", common->compare}, {"plot", common->plot}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        if (options[i][1] != NULL) {
+            sl_bench_arguments_add(&argv, "--%s=%s", options[i][0], options[i][1]);
+        }
+    }
+    const struct sl_bench_child_options child_options = {
+        .argv = argv.items, .core = -1, .reads = true};
+    struct sl_bench_child child;
+    char *text = NULL;
+    int err = sl_bench_child_start(&child_options, &child);
+    err = err != 0 ? err : sl_bench_child_collect(&child, SCRIPT_TIMEOUT_MS, &text);
+    if (err == 0 && (fputs(text, stdout) < 0 || fflush(stdout) != 0)) {
+        sl_log_error("the report cannot be printed: %s", strerror(errno));
+        err = SL_ERR_IO;
+    }
+    free(text);
+    return err;
+}
+
+int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench_common *common)
+{
+    char path[64];
+    const int fd = memfd_create("report", MFD_CLOEXEC);
+    if (fd < 0) {
+        sl_log_error("no memory for the report: %s", strerror(errno));
+        return SL_ERR_NO_MEMORY;
+    }
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), fd);
+    int err = sl_bench_report_write(report, common, path);
+    err = err != 0 ? err : run_script("finish", path, common);
+    (void)close(fd);
+    return err;
 }
 
 int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *common)
 {
-    struct sl_bench_report *older;
-    if (common->compare != NULL) {
-        const int err = sl_bench_report_read_json(common->compare, benchmark, &older);
-        if (err != 0) {
-            return err;
-        }
-        sl_bench_report_destroy(&older);
-    }
-    if (common->json != NULL && check_writable(common->json) != 0) {
-        return SL_ERR_IO;
-    }
-    return common->plot == NULL ? 0 : check_plot(common->plot);
+    const bool asks = common->json != NULL || common->compare != NULL || common->plot != NULL;
+    return asks ? run_script("check", benchmark, common) : 0;
 }

@@ -123,7 +123,7 @@ static int run_contest(struct bench *bench, struct sl_bench_contestant *contesta
 static void hold(struct bench *bench, const char *name, const struct sl_bench_figure *a,
                  const struct sl_bench_figure *b, double least, double most)
 {
-    (void)sl_bench_report_ratio(bench->report, name, a, b, least, most);
+    sl_bench_report_ratio(bench->report, name, a, b, least, most);
 }
 
 /* Pulls of one row from 16 connections, 32 under way on each. */
@@ -374,8 +374,8 @@ static int start(struct bench *bench)
                    "one ps reactor, one core of clients, %llu rows, uniform keys, congestion "
                    "control %s",
                    (unsigned long long)options->rows, options->congestion);
-    int err = sl_bench_report_create("serving", setting, &bench->report);
-    err = err != 0 ? err : start_ps(options, true, &bench->polling);
+    bench->report = sl_bench_report_create("serving", setting);
+    int err = start_ps(options, true, &bench->polling);
     err = err != 0 ? err : start_ps(options, false, &bench->event);
     if (err == 0 && (options->part == PART_ALL || options->part == PART_ONE_ROW ||
                      options->part == PART_WIDE_ROWS)) {

@@ -598,17 +598,12 @@ static int measure_all(const struct options *options, struct sl_bench_report *re
 static int run(const struct options *options)
 {
     char setting[128];
-    struct sl_bench_report *report;
     (void)snprintf(setting, sizeof setting,
                    "one table in this process, batches of %" PRIu64
                    ", kernels %s, Zipf's exponent %g",
                    options->batch, sl_optimizer_best_form_name(), options->exponent);
-    int err = sl_bench_report_create("table", setting, &report);
-    if (err != 0) {
-        sl_log_error("no memory for the report");
-        return err;
-    }
-    err = measure_all(options, report);
+    struct sl_bench_report *report = sl_bench_report_create("table", setting);
+    int err = measure_all(options, report);
     err = err != 0 ? err : sl_bench_report_finish(report, &options->common);
     sl_bench_report_destroy(&report);
     return err;

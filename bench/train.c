@@ -208,8 +208,8 @@ static void add_ratios(void *ctx, struct sl_bench_report *report)
         const struct sl_bench_contestant *of = &bench->contestants[i];
         char name[SL_BENCH_NAME_BYTES];
         (void)snprintf(name, sizeof name, "%s, own arithmetic / time", MODEL_NAMES[i]);
-        (void)sl_bench_report_ratio(report, name, of->figures[OWN], of->figures[STEP],
-                                    i == 0 ? OWN_OF_STEP : 0, 0);
+        sl_bench_report_ratio(report, name, of->figures[OWN], of->figures[STEP],
+                              i == 0 ? OWN_OF_STEP : 0, 0);
     }
 }
 

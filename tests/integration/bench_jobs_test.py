@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 import unittest
 
@@ -31,6 +32,11 @@ class BenchTest(harness.StarlingTest):
         output = self.run_to_end("starling-bench", *args, *QUICK, "--json", path, **more)
         with open(path, encoding="utf-8") as file:
             return json.load(file), output
+
+    def path_without_others(self):
+        """A PATH that has Python, for the report, and no other system."""
+        os.symlink(sys.executable, os.path.join(self.folder, "python3"))
+        return {"PATH": self.folder}
 
     def names(self, report):
         return [figure["name"] for figure in report["figures"]]
@@ -142,7 +148,7 @@ class BenchTest(harness.StarlingTest):
 
     def test_serving_without_redis(self):
         report, output = self.bench("serving", "--part", "one-row", "--rows", 100,
-                                    env={"PATH": self.folder})
+                                    env=self.path_without_others())
         self.assertIn("Redis is left out", output)
         self.assertIn("bare echo, 16 x 32", self.names(report))
 
@@ -166,9 +172,10 @@ class BenchTest(harness.StarlingTest):
                 self.assertIn(name, self.names(report))
 
     def test_other_systems_that_are_not_installed_are_left_out(self):
+        env = self.path_without_others()
         for package, args in (("redis-server and redis-tools", ["serving", "--part", "one-row", "--rows", 100]),
                               ("iperf3", ["bulk", "--sizes", "64K", "--small-connections", 0])):
-            output = self.run_to_end("starling-bench", *args, *QUICK, env={"PATH": self.folder})
+            output = self.run_to_end("starling-bench", *args, *QUICK, env=env)
             self.assertIn(f"install Debian's {package}", output)
 
     def pslite(self, *args, env=None):

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import xml.etree.ElementTree
 
 import harness
 
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench")
 QUICK = ["--rounds", "2", "--seconds", "0.2", "--warm-up", "0.02", "--rows", "2000"]
 RATES = ["requests", "keys"]
 TIMES = ["p50", "p99", "p99.9"]
@@ -124,16 +126,131 @@ class BenchTest(harness.StarlingTest):
             self.assertIn(words, output)
 
 
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", os.path.join(BENCH, f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def figure_of(name, samples, unit="1/s", **more):
+    return {"name": name, "quantity": "requests", "unit": unit, "transport": "TCP", "samples": samples, **more}
+
+
+def ratio_of(name, samples, least=0, most=0):
+    return {"name": name, "transport": "TCP", "least": least, "most": most, "samples": samples}
+
+
+class ReportTest(harness.StarlingTest):
+    """bench/report.py."""
+
+    def raw(self, figures=(), ratios=(), distributions=()):
+        return {"benchmark": "pull", "setting": "1 row", "build": "starling", "rounds": 3, "rounds_left_out": 1,
+                "rounds_disturbed": 0, "seconds": 1, "warm_up": 0.5, "server_core": 0, "client_core": 0,
+                "figures": list(figures), "ratios": list(ratios), "distributions": list(distributions)}
+
+    def run_script(self, *args, **more):
+        return subprocess.run([sys.executable, os.path.join(BENCH, "report.py"), *args], text=True, capture_output=True,
+                              check=False, timeout=60, **more)
+
+    def finish(self, raw, *options):
+        path = os.path.join(self.folder, "raw.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(raw, file)
+        done = self.run_script("finish", path, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_quantiles_lie_between_samples(self):
+        report = load_script("report")
+        self.assertEqual([report.quantile([40, 10, 30, 20], share) for share in (0, 0.25, 0.5, 1)], [10, 17.5, 25, 40])
+        self.assertEqual(report.quantile([40], 0.75), 40)
+        self.assertIsNone(report.quantile([1, None], 0.5))
+
+    def test_texts_of_values(self):
+        report = load_script("report")
+        for value, text in ((0, "0"), (144, "144"), (1.25, "1.250"), (12.345, "12.35"), (123.45, "123.5"),
+                            (1234.5, "1234"), (0.0012, "0.0012"), (-2.5, "-2.500"), (1e10, "1e+10"), (123456, "123456")):
+            self.assertEqual(report.value_text(value), text)
+        for value, unit, scaled in ((9999, "1/s", (1, "1/s")), (2e6, "1/s", (1e3, "k/s")), (2e7, "1/s", (1e6, "M/s")),
+                                    (2e10, "B/s", (1e9, "GB/s")), (5e7, "keys/s", (1e6, "M keys/s")),
+                                    (5e7, "us", (1, "us")), (5e7, "", (1e6, "M")), (5e4, "B", (1e3, "kB"))):
+            self.assertEqual(report.scale(value, unit), scaled)
+
+    def test_medians_spread_and_targets_are_printed(self):
+        output = self.finish(self.raw([figure_of("a", [100000, 120000, 110000])],
+                                      [ratio_of("a / b", [0.5, 0.6, 0.55], least=0.6),
+                                       ratio_of("again", [0.5, 0.6, 0.55], most=0.6),
+                                       ratio_of("to nothing", [None], least=0.5)]))
+        for line in ("pull: 1 row", "110  k/s   105 .. 115\n", "0.550  0.525 .. 0.575  at least 0.6  MISSED\n",
+                     "0.550  0.525 .. 0.575  at most 0.6   holds\n", "at least 0.5  MISSED\n", "1 round is left out"):
+            self.assertIn(line, output)
+
+    def test_quantiles_that_cannot_be_known_are_left_out(self):
+        spread = {"name": "pull", "count": 100, "max": 31000, "buckets": [[10239, 98], [31743, 2]]}
+        output = self.finish(self.raw(distributions=[spread]))
+        row = next(line for line in output.splitlines() if line.startswith("  pull "))
+        self.assertEqual(row.split(), ["pull", "100", "10.24", "10.24", "31", "31"])  # p50, p90, p99 and the longest
+
+    def test_a_comparison_marks_what_differs_by_more_than_both_spreads(self):
+        low, high, wide = [10, 10.2, 10.1], [20, 20.2, 20.1], [5, 20, 35]
+        path = os.path.join(self.folder, "old.json")
+        self.finish(self.raw([figure_of("rate up", low), figure_of("time up", low, "us"), figure_of("count up", low, ""),
+                              figure_of("unclear", wide, "us"), figure_of("single", low[:1], "us"),
+                              figure_of("gone", low), figure_of("moved", low, x_name="depth", x=1)]), "--json", path)
+        output = self.finish(self.raw([figure_of("rate up", high), figure_of("time up", high, "us"),
+                                       figure_of("count up", high, ""), figure_of("unclear", low, "us"),
+                                       figure_of("single", high[:1], "us"),
+                                       figure_of("moved", low, x_name="depth", x=2)]), "--compare", path)
+        for line in ("20.10  1/s        1.990  * better\n", "20.10  us         1.990  * WORSE\n",
+                     "20.10             1.990  * differs\n", "10.10  us         0.505\n", "20  us         2.000\n",
+                     "without a counterpart: 1 here, 2 there\n"):
+            self.assertIn(line, output)
+        self.assertIn("is a report of \"pull\"", self.run_script("check", "push", "--compare", path).stderr)
+
+    def test_what_is_no_report(self):
+        path = os.path.join(self.folder, "old.json")
+        good = {"format": "starling-bench report 1", "benchmark": "pull", "setting": "",
+                "machine": {"cpu": "", "kernel": "", "build": ""}, "figures": [], "ratios": []}
+        for text in ("", "not json", "[]", "{}", '{"format": 1}', json.dumps({**good, "machine": {}}),
+                     json.dumps({**good, "figures": [figure_of("a", [])]}),
+                     json.dumps({**good, "ratios": [ratio_of("a", ["1"])]})):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = self.run_script("check", "pull", "--compare", path)
+            self.assertEqual(done.returncode, 1, text)
+            self.assertIn("is no report of starling-bench", done.stderr)
+        for option, path, why in (("--json", "/nowhere/report.json", "cannot be written"),
+                                  ("--compare", "/nowhere.json", "cannot be opened"),
+                                  ("--plot", "/dev/null", "is no directory")):
+            done = self.run_script("check", "pull", option, path)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(why, done.stderr)
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "gnuplot is not installed")
+    def test_charts_are_drawn_whatever_the_names_are(self):
+        name = "it's \"so\" `touch no` $(x) 5% @a \\ ^2_3"
+        figures = [figure_of(name, [1e5 + i, 2e5, 3e5], x_name=name, x=4**i) for i in range(4)]
+        spread = {"name": name, "count": 99, "max": 99000, "buckets": [[1000 * i, 1] for i in range(1, 100)]}
+        self.finish(self.raw(figures, [ratio_of(name, [0.5], least=0.5)], [spread]), "--plot", self.folder)
+        charts = [path for path in os.listdir(self.folder) if path.endswith(".svg")]
+        self.assertEqual(len(charts), 3)
+        for chart in charts:
+            with open(os.path.join(self.folder, chart), encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn(name, text.replace("&gt;", ">"))
+            self.assertIn("</svg>", text)
+
+    def test_charts_without_gnuplot(self):
+        done = self.run_script("check", "pull", "--plot", self.folder, env={"PATH": self.folder})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("apt-get install gnuplot-nox", done.stderr)
+
+
 class ProfileTest(harness.StarlingTest):
     """bench/profile.py, but for what perf and valgrind do."""
 
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/profile.py")
-
-    def load(self):
-        spec = importlib.util.spec_from_file_location("bench_profile", self.path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+    path = os.path.join(BENCH, "profile.py")
 
     def run_profile(self, *args, path):
         return subprocess.run([sys.executable, self.path, "--out", self.folder, *args], text=True,
@@ -144,12 +261,12 @@ class ProfileTest(harness.StarlingTest):
         with open(out, "w", encoding="ascii") as file:
             file.write("events: Ir\n\nfl=(1) /x/net/receive.c\nfn=(1) take\n10 5\ncfi=(2) /x/ps/server.c\n"
                        "cfn=(2) on_received\ncalls=3 40\n11 60\n+1 2\n\nfl=(2)\nfn=(2)\n40 60\n")
-        own, calls = self.load().read_callgrind(out)
+        own, calls = load_script("profile").read_callgrind(out)
         self.assertEqual(own, {("/x/net/receive.c", "take"): 7, ("/x/ps/server.c", "on_received"): 60})
         self.assertEqual(calls, {("/x/ps/server.c", "on_received"): 3})
 
     def test_flames_are_as_wide_as_their_share(self):
-        profile = self.load()
+        profile = load_script("profile")
         stacks = profile.fold("\n    1f leaf+0x3\n    2f main\n\n\n    3f other\n    2f main\n\n    1f leaf\n    2f main\n\n")
         self.assertEqual(stacks, {("main", "leaf"): 2, ("main", "other"): 1})
         svg = os.path.join(self.folder, "flames.svg")
@@ -175,7 +292,7 @@ class ProfileTest(harness.StarlingTest):
 class AbTest(harness.StarlingTest):
     """bench/ab.py, on a build beside itself."""
 
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/ab.py")
+    path = os.path.join(BENCH, "ab.py")
 
     def compare(self, *args):
         build = harness.BIN

@@ -2,7 +2,6 @@
 
 #include "bench/contest.h"
 #include "bench/quiet.h"
-#include "bench/report_parts.h"
 #include "tests/support/unit.h"
 
 /* Every run in turn: who, by the address of its letter. */
@@ -51,9 +50,8 @@ SL_CASE(contest_run__turns_the_order)
     struct runner runners[] = {{'a', 0, 0}, {'b', 0, 0}, {'c', 0, 0}};
     struct sl_bench_contestant contestants[] = {
         contestant("A", &runners[0]), contestant("B", &runners[1]), contestant("C", &runners[2])};
-    struct sl_bench_report *report;
     memset(order, 0, sizeof order);
-    assert_int_equal(sl_bench_report_create("contest", "", &report), 0);
+    struct sl_bench_report *report = sl_bench_report_create("contest", "");
     assert_int_equal(sl_bench_contest_run(contestants, 3, &common, report), 0);
     assert_string_equal(order, "abcbcacababc");
     const struct sl_bench_figure *figure = contestants[1].figures[0];
@@ -73,9 +71,8 @@ SL_CASE(contest_run__ends_with_the_first_failure)
     struct runner runners[] = {{'a', 0, 0}, {'b', 2, 0}};
     struct sl_bench_contestant contestants[] = {contestant("A", &runners[0]),
                                                 contestant("B", &runners[1])};
-    struct sl_bench_report *report;
     memset(order, 0, sizeof order);
-    assert_int_equal(sl_bench_report_create("contest", "", &report), 0);
+    struct sl_bench_report *report = sl_bench_report_create("contest", "");
     assert_int_equal(sl_bench_contest_run(contestants, 2, &common, report), SL_ERR_DEADLINE);
     assert_string_equal(order, "abb");
     sl_bench_report_destroy(&report);
@@ -101,7 +98,6 @@ static void run_disturbed(uint32_t runs, struct sl_bench_contestant contestants[
 SL_CASE(contest_run__leaves_out_rounds_that_others_disturbed)
 {
     struct sl_bench_contestant contestants[2];
-    struct sl_bench_report *report;
     run_disturbed(1U << 3 | 1U << 4, contestants, &report); /* the second round and the third */
     for (int i = 0; i < 2; i++) {
         const struct sl_bench_figure *figure = contestants[i].figures[0];
@@ -117,7 +113,6 @@ SL_CASE(contest_run__leaves_out_rounds_that_others_disturbed)
 SL_CASE(contest_run__counts_disturbed_rounds_where_there_is_no_other)
 {
     struct sl_bench_contestant contestants[2];
-    struct sl_bench_report *report;
     run_disturbed(0xff, contestants, &report);
     assert_int_equal(contestants[0].figures[0]->count, 4);
     assert_int_equal(report->rounds_left_out, 0);
