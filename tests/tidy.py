@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the rules of the source tree that no compiler checks: which folder may include which, what
 global symbols are called, how long functions and files may be, where atomics, locks and foreign
-headers may appear. Prints each breach as FILE:LINE: reason and exits 1 if there is any.
+headers may appear; and which words the pages (*.md) may use, and that their links lead somewhere.
+Prints each breach as FILE:LINE: reason and exits 1 if there is any.
 
     tests/tidy.py [--self-test]
 """
@@ -90,6 +91,14 @@ RETIRED = {
     "sent_packets, received_packets, bundle", r"\w*_landings?\b": "reply_buffer", r"\w*_obstacle\b": "last_error",
     r"\w+_(hands_over|hand_over)\b": "migrate, or switch_over of a primary", r"\w*_in_step\b": "in_sync",
 }
+# The same for the prose of pages: a word outside code spans and blocks, in any case.
+RETIRED_WORDS = {
+    r"(?<!container )images?": "snapshot", r"(a|an|the|its|each|every|no|one|whose) cuts?": "snapshot",
+    r"seats?": "leader", r"ledgers?": "coordinator log", r"landings?": "reply buffer", r"aside": "offload, or buffered",
+    r"hubs?": "client reactor", r"(in|out of) step": "in sync, or not in sync", r"mad": "malicious",
+    r"whoever": "a noun", r"farewells?": "goodbye", r"nearer way|near way": "preferred path",
+}
+LINK = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>]+)>?\)")
 FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
 FILE_LINES_MAX = 800
@@ -183,6 +192,61 @@ def check_words(path, code):
                 yield number, f"{match.group()}: a retired word (docs/glossary.md); say {instead}"
 
 
+def strip_code(text):
+    """Blanks the code spans and blocks of a page, keeping the line structure."""
+    pattern = re.compile(r"^(```|~~~).*?^\1[^\n]*$|`[^`\n]+`|^    [^\n]*$", re.S | re.M)
+    return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+def anchors_of(text):
+    """The anchors that a page's headings have."""
+    found = set()
+    for title in re.findall(r"^#+ (.+?)\s*$", strip_fences(text), re.M):
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
+        slug, number = re.sub(r"[^\w\- ]", "", title).replace(" ", "-"), 0
+        while (anchor := slug if number == 0 else f"{slug}-{number}") in found:
+            number += 1
+        found.add(anchor)
+    return found
+
+
+def strip_fences(text):
+    return re.sub(r"^```.*?^```[^\n]*$", "", text, flags=re.S | re.M)
+
+
+def check_link(path, target):
+    """The reason why a link is broken, or None."""
+    name, _, anchor = target.partition("#")
+    other = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+    full = os.path.join(ROOT, other)
+    if not os.path.exists(full):
+        return f"the link {target} leads nowhere"
+    if anchor and other.endswith(".md"):
+        with open(full, encoding="utf-8") as file:
+            if anchor not in anchors_of(file.read()):
+                return f"the link {target} leads to no heading"
+    return None
+
+
+PAGE_FILE = re.compile(r"`([a-z][\w-]*(?:/[\w-]+)+\.(?:c|h|py|proto|md|txt))`")
+
+
+def check_page(path, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        for name in PAGE_FILE.findall(line):
+            if not any(os.path.exists(os.path.join(ROOT, base, name)) for base in ("", os.path.dirname(path))):
+                yield number, f"there is no file {name}"
+    for number, line in enumerate(strip_code(text).split("\n"), 1):
+        for target in LINK.findall(line):
+            reason = None if re.match(r"\w+:", target) else check_link(path, target)
+            if reason is not None:
+                yield number, reason
+        for pattern, instead in RETIRED_WORDS.items():
+            match = re.search(rf"\b(?:{pattern})\b", line, re.I)
+            if match:
+                yield number, f"{match.group()}: a retired word (docs/glossary.md); say {instead}"
+
+
 def check_functions(path, code):
     for name, is_static, first, last, body in functions(code):
         length = last - first + 1
@@ -222,8 +286,9 @@ def check_file(path, text):
     yield from check_variables(path, text, KNOWN_VARIABLES)
 
 
-def sources():
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h"], cwd=ROOT,
+def sources(*suffixes):
+    patterns = ["*" + suffix for suffix in suffixes]
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *patterns], cwd=ROOT,
                             capture_output=True, text=True, check=False)
     if listed.returncode == 0 and listed.stdout:
         return [p for p in listed.stdout.split() if os.path.exists(os.path.join(ROOT, p))]
@@ -232,7 +297,7 @@ def sources():
         if "/build" in folder or "/." in folder:
             continue
         found += [os.path.relpath(os.path.join(folder, n), ROOT) for n in names
-                  if n.endswith((".c", ".h"))]
+                  if n.endswith(suffixes)]
     return found
 
 
@@ -273,6 +338,11 @@ def self_test():
         ("net/rdma/library.h", "#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n"),
         ("ps/main.c", '#include "config/env.h"\nint main(void)\n{\n}\n'),
     ]
+    pages = ["[a](nowhere.md)\n", "[a](README.md#no-such-heading)\n", "The image of a shard.\n", "It was a mad peer.\n",
+             "See `core/nowhere.c`.\n"]
+    for text in pages:
+        assert list(check_page("CONTRIBUTING.md", text)), f"not caught: {text!r}"
+    assert not list(check_page("a.md", "[b](README.md#limits) `image`\n\n    a cut\n"))
     for path, text in breaches:
         assert list(check_file(path, text)), f"not caught: {path}: {text[:60]!r}"
     for path, text in clean:
@@ -282,9 +352,10 @@ def self_test():
 def main():
     self_test()
     breaches = 0
-    for path in sorted(sources()):
+    for path in sorted(sources(".c", ".h", ".md")):
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            for line, reason in check_file(path, file.read()):
+            check = check_page if path.endswith(".md") else check_file
+            for line, reason in check(path, file.read()):
                 print(f"{path}:{line}: {reason}")
                 breaches += 1
     if breaches:
