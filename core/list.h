@@ -58,6 +58,16 @@ static inline void sl_list_append(struct sl_list *list, struct sl_list_link *lin
     list->head.prev = link;
 }
 
+/* Inserts the link before all others, after removing it from its list. */
+static inline void sl_list_prepend(struct sl_list *list, struct sl_list_link *link)
+{
+    sl_list_remove(link);
+    link->prev = &list->head;
+    link->next = list->head.next;
+    list->head.next->prev = link;
+    list->head.next = link;
+}
+
 static inline struct sl_list_link *sl_list_first(const struct sl_list *list)
 {
     return sl_list_empty(list) ? NULL : list->head.next;

@@ -90,25 +90,21 @@ static void fail(struct sl_server *server, const char *why)
     fail_for(server, why, FAIL_WAIT_NS);
 }
 
-static bool has_late(const struct sl_server_conn *conn, uint64_t now_ns)
-{
-    const struct sl_server_request *request = conn->queue.first;
-    while (request != NULL &&
-           (request->half_ns > now_ns || !sl_server_request_waits_for_log(request))) {
-        request = request->next;
-    }
-    return request != NULL;
-}
-
 /* Returns true when a request has waited for room in the log for half of its time. */
 static bool is_late(const struct sl_server *server, uint64_t now_ns)
 {
-    const struct sl_server_conn *conn =
-        server->role.log_room != SL_SERVER_LOG_HAS_ROOM ? server->conns : NULL;
-    while (conn != NULL && !has_late(conn, now_ns)) {
-        conn = conn->next;
+    if (server->role.log_room == SL_SERVER_LOG_HAS_ROOM) {
+        return false;
     }
-    return conn != NULL;
+    SL_LIST_FOREACH (conn_link, &server->conns) {
+        SL_LIST_FOREACH (link, &sl_server_conn_of(conn_link)->queue) {
+            const struct sl_server_request *request = sl_server_request_of(link);
+            if (request->half_ns <= now_ns && sl_server_request_waits_for_log(request)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* The log behind the snapshot is limited; then requests that write wait. Before they fail, the
@@ -199,7 +195,7 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
     if (replica->link == SL_REPLICATION_SNAPSHOT) {
         const uint32_t keys = server->options.catch_up_budget;
         spent = walk(server, keys > 0 ? keys : IMAGE_KEYS);
-        server->budget_left -= spent < server->budget_left ? spent : server->budget_left;
+        sl_server_spend(server, spent);
         if (sl_server_session_snapshot_has_failed(server)) {
             fail(server, "no memory for what the shard knows of its clients");
         } else if (sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_FAILED) {

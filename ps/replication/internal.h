@@ -17,7 +17,10 @@
 #include "net/control/session.h"
 #include "ps/replication/entry.h"
 #include "ps/replication/replication.h"
-#include "ps/server/internal.h"
+#include "ps/server/handshake.h"
+#include "ps/server/request.h"
+#include "ps/server/shm.h"
+#include "ps/server/state.h"
 #include "ps/shard/load.h"
 #include "ps/snapshot/block.h"
 
@@ -81,14 +84,14 @@ struct sl_replication {
     uint64_t taken_bytes;  /* by the backup's connection, at the last check */
 
     /* Backup: */
-    struct sl_server_conn *feed;           /* NULL: the primary is not connected */
-    struct sl_server_request_list entries; /* received and not executed */
-    bool has_begun;                        /* the first entry has started */
-    bool runs;                             /* and its request is running */
-    uint64_t received;                     /* number of the last entry received */
-    uint64_t position;                     /* number of the last entry executed */
-    uint64_t acked;                        /* number acknowledged to the primary */
-    uint64_t credit_bytes;                 /* to return with the next acknowledgement */
+    struct sl_server_conn *feed; /* NULL: the primary is not connected */
+    struct sl_list entries;      /* requests: received and not executed */
+    bool has_begun;              /* the first entry has started */
+    bool runs;                   /* and its request is running */
+    uint64_t received;           /* number of the last entry received */
+    uint64_t position;           /* number of the last entry executed */
+    uint64_t acked;              /* number acknowledged to the primary */
+    uint64_t credit_bytes;       /* to return with the next acknowledgement */
     uint32_t credit_requests;
     bool is_loading; /* the snapshot is incomplete */
     struct sl_shard_load load;
@@ -200,7 +203,7 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys);
 /* Returns true when entries wait. */
 static inline bool sl_replication_receiver_waits(const struct sl_server *server)
 {
-    return server->replica->entries.first != NULL;
+    return !sl_list_empty(&server->replica->entries);
 }
 
 /* Discards received entries. */

@@ -31,7 +31,7 @@ static struct sl_timer_wheel *timers_of(const struct sl_server *server)
 static void look_at_room(struct sl_server *server)
 {
     const struct sl_replication *replica = server->replica;
-    const size_t bytes_max = server->buffers.bytes / MEMORY_PART;
+    const size_t bytes_max = server->memory.buffers.bytes / MEMORY_PART;
     const enum sl_server_log_room before = server->role.log_room;
     server->role.log_room =
         replica->entry_count >= MESSAGES_MAX ? SL_SERVER_LOG_OVERFULL
@@ -73,7 +73,7 @@ static void free_entry(struct sl_replication_entry *entry)
         answer(entry);
     }
     if (entry->buffer != NULL) {
-        sl_server_buffers_put(&server->buffers, entry->buffer);
+        sl_server_buffers_put(&server->memory.buffers, entry->buffer);
         sl_server_unblock(server);
     }
     if (entry->block != NULL) {
@@ -309,8 +309,9 @@ void sl_replication_log_abort(struct sl_server *server)
     join_lists(replica);
     while (replica->first != NULL) {
         replica->first->conn =
-            server->draining ? NULL
-                             : replica->first->conn; /* the backup may not have it: no answer */
+            sl_server_drains(server)
+                ? NULL
+                : replica->first->conn; /* the backup may not have it: no answer */
         end(take_first(replica));
     }
     look_at_room(server);
@@ -412,7 +413,7 @@ static void take_request(struct sl_server_request *request, uint32_t section_end
         .head = head_of(request, section_end, err),
         .body = request->payload,
     };
-    entry->bytes = sl_server_buffers_size(&server->buffers, request->payload);
+    entry->bytes = sl_server_buffers_size(&server->memory.buffers, request->payload);
     if (request->reply != NULL) {
         entry->bytes +=
             sl_server_buffers_size(sl_server_shm_owner(server, request->reply), request->reply);
@@ -429,7 +430,7 @@ static void take_payload(struct sl_server_request *request, uint32_t section_end
     struct sl_replication_entry *entry = make(server, sizeof *entry);
     if (entry != NULL) {
         entry->head = head_of(request, section_end, 0);
-        entry->bytes += sl_server_buffers_size(&server->buffers, request->payload);
+        entry->bytes += sl_server_buffers_size(&server->memory.buffers, request->payload);
         entry->body = entry->buffer = request->payload;
         request->payload = NULL;
         append(server, entry);
@@ -440,7 +441,7 @@ bool sl_replication_log_done(struct sl_server_request *request)
 {
     const bool waits = request->server->replica->link == SL_REPLICATION_IN_SYNC;
     const uint32_t section_end = request->work.replayed ? 0 : request->work.prefix.section_count;
-    sl_assert(request->done);
+    sl_assert(request->stage == SL_SERVER_REQUEST_DONE);
     if (waits) {
         sl_server_scheduler_remove(request);
         take_request(request, section_end, 0);
@@ -460,7 +461,7 @@ bool sl_replication_log_failed(struct sl_server_request *request, uint32_t secti
     if (request->conn != NULL) {
         sl_server_scheduler_leave(request);
     }
-    request->done = true;
+    request->stage = SL_SERVER_REQUEST_DONE;
     take_request(request, section_end, err);
     return true;
 }

@@ -9,7 +9,6 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/replication/internal.h"
-#include "ps/server/request_list.h"
 #include "ps/server/session_snapshot.h"
 
 /* Limits of entries that the primary sends ahead. A small entry takes a smallest block, a long one
@@ -35,18 +34,18 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     struct sl_server *server = conn->server;
     struct sl_replication *replica = server->replica;
     if (sl_replication_receiver_waits(server)) {
-        sl_server_refuse(conn, SL_ERR_AGAIN, "the backup executes earlier entries");
+        sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "the backup executes earlier entries");
         return false;
     }
     if (replica->feed != NULL) {
-        sl_server_drop(replica->feed, SL_ERR_CLOSED, "its primary reconnected");
+        sl_server_conn_drop(replica->feed, SL_ERR_CLOSED, "its primary reconnected");
     }
     const bool resumed = server->role.state == conn->hello.state && !replica->is_loading;
     if (!resumed) {
         sl_replication_forget(server);
     }
     if (server->shard == NULL) {
-        sl_server_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
+        sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
         return false;
     }
     server->role.state = conn->hello.state;
@@ -54,7 +53,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     replica->received = replica->acked = replica->position;
     replica->credit_bytes = replica->credit_requests = 0; /* from an earlier connection */
     conn->kind = SL_SERVER_CONN_PRIMARY;
-    const size_t ahead = server->buffers.bytes / AHEAD_PART;
+    const size_t ahead = server->memory.buffers.bytes / AHEAD_PART;
     conn->credit = (struct sl_credit){
         .bytes = ahead < AHEAD_BYTES_LEAST ? AHEAD_BYTES_LEAST : ahead,
         .requests = AHEAD_ENTRIES,
@@ -62,7 +61,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     conn->welcomed = conn->conn->is_welcome = true;
     const struct sl_message message = {
         .kind = SL_MESSAGE_WELCOME,
-        .id = conn->hello_id,
+        .id = conn->handshake.hello_id,
         .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
                     .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
                     .incarnation = server->role.state,
@@ -88,17 +87,17 @@ void sl_replication_receiver_closed(struct sl_server *server)
 static void put_first(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    struct sl_server_request *request = replica->entries.first;
+    struct sl_server_request *request = sl_server_request_first(&replica->entries);
     replica->has_begun = replica->runs = false;
     replica->block = (struct sl_snapshot_block){.payload = NULL};
-    sl_server_request_list_remove(request);
-    server->role.has_entries = replica->entries.first != NULL;
+    sl_server_request_unlist(request);
+    server->role.has_entries = !sl_list_empty(&replica->entries);
     sl_server_request_free(request);
 }
 
 void sl_replication_receiver_drop(struct sl_server *server)
 {
-    while (server->replica->entries.first != NULL) {
+    while (!sl_list_empty(&server->replica->entries)) {
         put_first(server);
     }
 }
@@ -109,10 +108,10 @@ void sl_replication_receiver_drop(struct sl_server *server)
 static uint8_t *take_payload(struct sl_server_conn *conn,
                              const struct sl_transport_message *message)
 {
-    struct sl_server_buffers *buffers = &conn->server->buffers;
+    struct sl_server_buffers *buffers = &conn->server->memory.buffers;
     const uint32_t bytes = message->header.payload_bytes;
-    if (message->payload == conn->sink) {
-        conn->sink = NULL;
+    if (message->payload == conn->sink.buffer) {
+        conn->sink.buffer = NULL;
         return (uint8_t *)(uintptr_t)message->payload;
     }
     uint8_t *payload = sl_server_buffers_get(buffers, bytes, buffers->bytes);
@@ -132,16 +131,16 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
     const bool fits = header->payload_bytes >= sizeof(struct sl_replication_entry_head) &&
                       header->request_id == replica->received + 1 &&
                       sl_credit_spend(&conn->credit, cost);
-    struct sl_server_request *request = fits ? sl_pool_get(&server->requests) : NULL;
+    struct sl_server_request *request = fits ? sl_pool_get(&server->memory.requests) : NULL;
     uint8_t *payload = request == NULL ? NULL : take_payload(conn, message);
-    sl_server_release(conn, message);
+    sl_server_conn_release(conn, message);
     if (payload == NULL) {
         if (request != NULL) {
-            sl_pool_put(&server->requests, request);
+            sl_pool_put(&server->memory.requests, request);
         }
-        sl_server_drop(conn, fits ? SL_ERR_NO_MEMORY : SL_ERR_PROTOCOL,
-                       "entry %" PRIu64 " of %u bytes, behind %" PRIu64, header->request_id,
-                       header->payload_bytes, replica->received);
+        sl_server_conn_drop(conn, fits ? SL_ERR_NO_MEMORY : SL_ERR_PROTOCOL,
+                            "entry %" PRIu64 " of %u bytes, behind %" PRIu64, header->request_id,
+                            header->payload_bytes, replica->received);
         return;
     }
     *request = (struct sl_server_request){
@@ -152,7 +151,7 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
         .payload_bytes = header->payload_bytes,
     };
     replica->received = header->request_id;
-    sl_server_request_list_append(&replica->entries, request);
+    sl_server_request_append(&replica->entries, request);
     server->role.has_entries = true;
 }
 
@@ -199,7 +198,7 @@ static void fail(struct sl_server *server, const char *format, ...)
     sl_replication_receiver_drop(server);
     if (replica->feed != NULL) {
         sl_server_send_error(replica->feed, 0, SL_ERR_INVALID, text);
-        sl_server_drop(replica->feed, SL_ERR_INVALID, "%s", text);
+        sl_server_conn_drop(replica->feed, SL_ERR_INVALID, "%s", text);
     }
 }
 
@@ -460,7 +459,7 @@ static bool finish(struct sl_server *server, const struct sl_server_request *req
 static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
 {
     struct sl_replication *replica = server->replica;
-    struct sl_server_request *request = replica->entries.first;
+    struct sl_server_request *request = sl_server_request_first(&replica->entries);
     *spent = 1;
     if (!replica->has_begun) {
         if (!begin(server, request)) {
@@ -490,7 +489,7 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
     struct sl_replication *replica = server->replica;
     uint32_t left = keys;
     bool goes_on = true;
-    while (goes_on && left > 0 && replica->entries.first != NULL) {
+    while (goes_on && left > 0 && !sl_list_empty(&replica->entries)) {
         uint32_t spent = 0;
         if (!replica->is_loading && sl_shard_iteration_due(server->shard)) {
             spent = sl_shard_apply_iteration(server->shard, left);
@@ -501,7 +500,7 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
         left -= spent < left ? spent : left;
     }
     answer(server);
-    if (replica->entries.first == NULL && replica->stage == SL_REPLICATION_PROMOTING) {
+    if (sl_list_empty(&replica->entries) && replica->stage == SL_REPLICATION_PROMOTING) {
         sl_replication_promoted(server);
     }
     return keys - left;

@@ -20,6 +20,7 @@ static int create(struct sl_server *server)
         return SL_ERR_NO_MEMORY;
     }
     replica->server = server;
+    sl_list_init(&replica->entries);
     const size_t bytes_max = server->options.log_bytes_max;
     int err = sl_outbox_init(&replica->outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
                              server->options.checksum);
@@ -115,9 +116,10 @@ void sl_replication_open(struct sl_server *server)
         sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
     }
     hear_expirations(server);
-    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+    SL_LIST_FOREACH (link, &server->conns) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
-            sl_server_welcome(conn);
+            sl_server_handshake_welcome(conn);
         }
     }
 }
@@ -132,7 +134,7 @@ void sl_replication_forget(struct sl_server *server)
     sl_replication_receiver_drop(server);
     forget_expirations(replica);
     if (replica->feed != NULL) {
-        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
+        sl_server_conn_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
     }
     sl_server_sessions_forget(server);
     if (!is_empty && server->shard != NULL) {
@@ -185,7 +187,7 @@ static void take_over(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     sl_replication_set_stage(replica, SL_REPLICATION_PROMOTING);
     if (replica->feed != NULL) {
-        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup is promoted");
+        sl_server_conn_drop(replica->feed, SL_ERR_CLOSED, "the backup is promoted");
     }
     if (replica->is_loading || !sl_replication_receiver_waits(server)) {
         sl_replication_promoted(server);
@@ -251,7 +253,7 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
     sl_assert(replica != NULL);
     sl_assert(server->shard != NULL || replica->is_broken);
     const struct sl_replica_config before = replica->config;
-    if (config->epoch <= before.epoch || server->draining) {
+    if (config->epoch <= before.epoch || sl_server_drains(server)) {
         return;
     }
     replica->config = *config;
@@ -288,7 +290,7 @@ static bool refuse(struct sl_server_conn *conn, int err, const char *what)
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "shard %u of ps/%u: %s", conn->hello.shard,
                    conn->server->options.task_index, what);
-    sl_server_refuse(conn, err, text);
+    sl_server_handshake_refuse(conn, err, text);
     return false;
 }
 

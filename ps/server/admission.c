@@ -1,27 +1,13 @@
-/* Admission decides which connection gets memory when it is short, and closes connections that hold
- * memory without progress.
- *
- * Memory: half of buffer_bytes_max is for replies (the outbox), half for waiting requests and
- * multi-turn replies (buffers.h).
- * - Outbox: half is left to connections without unsent replies.
- * - Long requests are not read until there is room. They get it in the order of asking, while a
- *   quarter of the buffers is free; while half is free, for a connection with another one in
- *   memory.
- * - Short requests without room, and parked requests beyond half of the buffers, are answered
- *   NO_MEMORY. Parked requests of disconnected clients may use a quarter of that half.
- * - Control messages have their own outbox and wait for room there (control_out.c).
- *
- * Stalled peers: a connection with unsent frames of which nothing was taken for 10 s is closed;
- * after 4 s if others wait for the memory. The transport closes a connection whose incomplete frame
- * makes no progress for 10 s. A frame on a slow link may take SL_SERVER_FRAME_NS in total, from
- * when it has room; the wait for room is unlimited. A closed peer reconnects and continues.
- *
- * Checks run once a second and count what they find instead of reading a clock: a server that was
+/* Checks run once a second and count what they find instead of reading a clock: a server that was
  * itself delayed has made no checks meanwhile. */
+#include "ps/server/admission.h"
+
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/shm.h"
+#include "ps/server/state.h"
 
 #define LOOK_NS         SL_CLOCK_NS_PER_S
 #define LOOK_CONNS      4096 /* per turn */
@@ -43,21 +29,21 @@ static bool has_unsent(const struct sl_server_conn *conn)
 static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
 {
     const uint64_t taken_bytes = conn->conn->taken_bytes;
-    const bool is_done = !has_unsent(conn) || conn->progressed;
-    const bool gets_on = is_done || taken_bytes != conn->taken_bytes;
-    conn->unsent_checks = gets_on ? 0 : conn->unsent_checks + 1;
-    conn->frame_looks = is_done ? 0 : conn->frame_looks + 1;
-    conn->progressed = false;
-    conn->taken_bytes = taken_bytes;
-    if (conn->unsent_checks >= looks_max) {
-        conn->unsent_checks = 0;
-        sl_server_drop(conn, SL_ERR_DEADLINE,
-                       "it does not read: none of %u frames was sent for %u s", conn->out.count,
-                       looks_max);
-    } else if (conn->frame_looks >= LOOKS_MAX_FRAME) {
-        conn->frame_looks = 0;
-        sl_server_drop(conn, SL_ERR_DEADLINE, "it reads too slowly: no frame was sent for %u s",
-                       LOOKS_MAX_FRAME);
+    const bool is_done = !has_unsent(conn) || conn->output.progressed;
+    const bool gets_on = is_done || taken_bytes != conn->output.taken_bytes;
+    conn->output.unsent_checks = gets_on ? 0 : conn->output.unsent_checks + 1;
+    conn->output.frame_checks = is_done ? 0 : conn->output.frame_checks + 1;
+    conn->output.progressed = false;
+    conn->output.taken_bytes = taken_bytes;
+    if (conn->output.unsent_checks >= looks_max) {
+        conn->output.unsent_checks = 0;
+        sl_server_conn_drop(conn, SL_ERR_DEADLINE,
+                            "it does not read: none of %u frames was sent for %u s",
+                            conn->out.count, looks_max);
+    } else if (conn->output.frame_checks >= LOOKS_MAX_FRAME) {
+        conn->output.frame_checks = 0;
+        sl_server_conn_drop(conn, SL_ERR_DEADLINE,
+                            "it reads too slowly: no frame was sent for %u s", LOOKS_MAX_FRAME);
     }
 }
 
@@ -65,35 +51,38 @@ static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
  * peers that send one byte now and then. */
 static void look_at_sink(struct sl_server_conn *conn)
 {
-    if (conn->sink != NULL && ++conn->sink_checks >= LOOKS_MAX_FRAME) {
-        conn->sink_checks = 0;
-        sl_server_drop(conn, SL_ERR_DEADLINE, "its frame is not complete after %u s",
-                       LOOKS_MAX_FRAME);
+    if (conn->sink.buffer != NULL && ++conn->sink.checks >= LOOKS_MAX_FRAME) {
+        conn->sink.checks = 0;
+        sl_server_conn_drop(conn, SL_ERR_DEADLINE, "its frame is not complete after %u s",
+                            LOOKS_MAX_FRAME);
     }
 }
 
 void sl_server_admission_check(struct sl_server *server)
 {
-    uint32_t looks_max = server->is_short ? LOOKS_MAX_SHORT : LOOKS_MAX;
-    struct sl_server_conn *conn = server->watch_next == NULL ? server->conns : server->watch_next;
-    for (uint32_t i = 0; i < LOOK_CONNS && conn != NULL; i++) {
-        struct sl_server_conn *next = conn->next;
+    const uint32_t looks_max = server->admission.is_short ? LOOKS_MAX_SHORT : LOOKS_MAX;
+    const struct sl_list_link *end = &server->conns.head;
+    struct sl_list_link *link =
+        server->admission.next == NULL ? server->conns.head.next : server->admission.next;
+    for (uint32_t i = 0; i < LOOK_CONNS && link != end; i++) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
+        link = link->next;
         if (conn->conn->state == SL_CONN_OPEN) {
             look_at_output(conn, looks_max);
             look_at_sink(conn);
         }
-        conn = next;
     }
-    server->watch_next = conn;
-    server->is_short = server->is_short && conn != NULL; /* one limit per round */
+    server->admission.next = link == end ? NULL : link;
+    /* One limit per round. */
+    server->admission.is_short = server->admission.is_short && link != end;
 }
 
 /* Returns memory left by a burst to the system. True: more is left for later checks. */
 static bool give_back(struct sl_server *server)
 {
-    bool has_more = sl_outbox_give_back(&server->replies);
-    has_more |= sl_outbox_give_back(&server->control);
-    has_more |= sl_server_buffers_give_back(&server->buffers);
+    bool has_more = sl_outbox_give_back(&server->memory.replies);
+    has_more |= sl_outbox_give_back(&server->memory.control);
+    has_more |= sl_server_buffers_give_back(&server->memory.buffers);
     has_more |= server->options.hooks != NULL && server->options.hooks->give_back(server);
     has_more |= server->shard != NULL && sl_shard_give_back(server->shard);
     return has_more;
@@ -101,58 +90,43 @@ static bool give_back(struct sl_server *server)
 
 static void look_again(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, watch_timer);
+    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, admission.timer);
     sl_server_admission_check(server);
-    const bool has_more = server->watch_next == NULL && give_back(server);
-    if (server->conns != NULL || has_more) {
+    const bool has_more = server->admission.next == NULL && give_back(server);
+    if (!sl_list_empty(&server->conns) || has_more) {
         /* An unfinished round continues in the next turn. */
-        uint64_t wait_ns = server->watch_next == NULL ? LOOK_NS : 0;
+        uint64_t wait_ns = server->admission.next == NULL ? LOOK_NS : 0;
         sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + wait_ns);
     }
 }
 
-void sl_server_admission(struct sl_server *server)
+void sl_server_admission_begin(struct sl_server *server)
 {
-    if (!sl_timer_armed(&server->watch_timer)) {
-        server->watch_timer.run = look_again;
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->watch_timer,
+    if (!sl_timer_armed(&server->admission.timer)) {
+        server->admission.timer.run = look_again;
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->admission.timer,
                      sl_reactor_now_ns(server->options.reactor) + LOOK_NS);
     }
 }
 
 /* Long payloads */
 
+static struct sl_server_conn *waiter_of(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_server_conn, sink.link);
+}
+
 /* Clients queue at the end, other peers at the front. */
 static void sink_wait(struct sl_server_conn *conn)
 {
-    struct sl_server_line *line = &conn->server->sink_waiters;
-    if (conn->waits_for_sink) {
+    struct sl_list *waiters = &conn->server->admission.sink_waiters;
+    if (sl_list_linked(&conn->sink.link)) {
         return;
     }
-    const bool is_client = conn->kind == SL_SERVER_CONN_DATA;
-    conn->waits_for_sink = true;
-    conn->sink_prev = is_client ? line->last : NULL;
-    conn->sink_next = is_client ? NULL : line->first;
-    *(conn->sink_prev == NULL ? &line->first : &conn->sink_prev->sink_next) = conn;
-    *(conn->sink_next == NULL ? &line->last : &conn->sink_next->sink_prev) = conn;
-}
-
-static void sink_wait_no_more(struct sl_server_conn *conn)
-{
-    struct sl_server_line *line = &conn->server->sink_waiters;
-    if (!conn->waits_for_sink) {
-        return;
-    }
-    conn->waits_for_sink = false;
-    if (conn->sink_prev == NULL) {
-        line->first = conn->sink_next;
+    if (conn->kind == SL_SERVER_CONN_DATA) {
+        sl_list_append(waiters, &conn->sink.link);
     } else {
-        conn->sink_prev->sink_next = conn->sink_next;
-    }
-    if (conn->sink_next == NULL) {
-        line->last = conn->sink_prev;
-    } else {
-        conn->sink_next->sink_prev = conn->sink_prev;
+        sl_list_prepend(waiters, &conn->sink.link);
     }
 }
 
@@ -160,22 +134,26 @@ static void sink_wait_no_more(struct sl_server_conn *conn)
  * its client, no longer waits. */
 static const struct sl_server_conn *sink_first(struct sl_server *server)
 {
-    struct sl_server_line *line = &server->sink_waiters;
-    while (line->first != NULL && line->first->conn->state != SL_CONN_OPEN) {
-        sink_wait_no_more(line->first);
+    struct sl_list_link *link;
+    while ((link = sl_list_first(&server->admission.sink_waiters)) != NULL) {
+        const struct sl_server_conn *conn = waiter_of(link);
+        if (conn->conn->state == SL_CONN_OPEN) {
+            return conn;
+        }
+        sl_list_remove(link);
     }
-    return line->first;
+    return NULL;
 }
 
 /* Limit of all buffers in use after a grant to this connection. */
 static size_t used_bytes_max(const struct sl_server_conn *conn)
 {
-    const size_t bytes = conn->server->buffers.bytes;
+    const size_t bytes = conn->server->memory.buffers.bytes;
     if (conn->kind != SL_SERVER_CONN_DATA) {
         return bytes / 8 * 7;
     }
     /* A quarter is kept for multi-turn replies: without them no request completes. */
-    return conn->long_requests == 0 ? bytes / 4 * 3 : bytes / 2;
+    return conn->sink.long_requests == 0 ? bytes / 4 * 3 : bytes / 2;
 }
 
 /* Members send heartbeats, and a backup's clients wait for the primary's entries: neither waits
@@ -185,16 +163,19 @@ uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes)
     struct sl_server *server = conn->server;
     const bool is_client = conn->kind == SL_SERVER_CONN_DATA;
     const struct sl_server_conn *first = is_client ? sink_first(server) : NULL;
-    uint8_t *sink = first == NULL || first == conn
-                        ? sl_server_buffers_get(&server->buffers, bytes, used_bytes_max(conn))
-                        : NULL;
+    uint8_t *sink =
+        first == NULL || first == conn
+            ? sl_server_buffers_get(&server->memory.buffers, bytes, used_bytes_max(conn))
+            : NULL;
     if (sink != NULL) {
-        sink_wait_no_more(conn);
-        conn->sink_checks = 0;
-    } else if (conn->long_requests == 0) {
+        sl_list_remove(&conn->sink.link);
+        conn->sink.checks = 0;
+    } else if (conn->sink.long_requests == 0) {
         sink_wait(conn);
         /* Slow readers get less time only if they hold the memory. */
-        server->is_short = server->is_short || server->reply_bytes > server->buffers.bytes / 8;
+        server->admission.is_short =
+            server->admission.is_short ||
+            server->admission.reply_bytes > server->memory.buffers.bytes / 8;
     }
     return sink;
 }
@@ -210,7 +191,7 @@ static bool may_reserve(const struct sl_server_conn *conn)
 static uint8_t *reserved(struct sl_server_conn *conn, uint8_t *room)
 {
     if (room == NULL && !has_unsent(conn)) {
-        conn->server->is_short = true;
+        conn->server->admission.is_short = true;
     }
     return room;
 }
@@ -234,7 +215,7 @@ uint8_t *sl_server_admission_reserve_part(struct sl_server_conn *conn, uint32_t 
         return sl_server_admission_reserve_run(conn, bytes, 1);
     }
     uint8_t *room = sl_outbox_reserve_run(conn->outbox, bytes, 1);
-    conn->server->is_short = conn->server->is_short || room == NULL;
+    conn->server->admission.is_short = conn->server->admission.is_short || room == NULL;
     return room;
 }
 
@@ -242,8 +223,9 @@ uint8_t *sl_server_admission_reserve_part(struct sl_server_conn *conn, uint32_t 
 static bool has_spare_room(const struct sl_server *server, const struct sl_server_buffers *buffers,
                            size_t bytes)
 {
-    return buffers == &server->buffers ? server->reply_bytes + bytes <= buffers->bytes / 8
-                                       : buffers->used_bytes + bytes <= buffers->bytes / 2;
+    return buffers == &server->memory.buffers
+               ? server->admission.reply_bytes + bytes <= buffers->bytes / 8
+               : buffers->used_bytes + bytes <= buffers->bytes / 2;
 }
 
 bool sl_server_admission_reply(struct sl_server_request *request)
@@ -262,11 +244,11 @@ bool sl_server_admission_reply(struct sl_server_request *request)
     }
     request->reply = sl_server_buffers_get(buffers, bytes, buffers->bytes);
     if (request->reply == NULL) {
-        server->is_short = server->is_short || !may_wait;
+        server->admission.is_short = server->admission.is_short || !may_wait;
         return false;
     }
-    server->reply_bytes +=
-        buffers == &server->buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
+    server->admission.reply_bytes +=
+        buffers == &server->memory.buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
     return true;
 }
 
@@ -275,8 +257,9 @@ void sl_server_admission_put_reply(struct sl_server_request *request)
     struct sl_server *server = request->server;
     if (request->reply != NULL) {
         struct sl_server_buffers *buffers = sl_server_shm_owner(server, request->reply);
-        server->reply_bytes -=
-            buffers == &server->buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
+        server->admission.reply_bytes -= buffers == &server->memory.buffers
+                                             ? sl_server_buffers_size(buffers, request->reply)
+                                             : 0;
         sl_server_buffers_put(buffers, request->reply);
         request->reply = NULL;
         sl_server_unblock(server);
@@ -286,8 +269,8 @@ void sl_server_admission_put_reply(struct sl_server_request *request)
 void sl_server_admission_forget(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    sink_wait_no_more(conn);
-    if (server->watch_next == conn) {
-        server->watch_next = conn->next;
+    sl_list_remove(&conn->sink.link);
+    if (server->admission.next == &conn->link) {
+        server->admission.next = conn->link.next == &server->conns.head ? NULL : conn->link.next;
     }
 }

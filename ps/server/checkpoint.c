@@ -10,7 +10,9 @@
 #include "core/log.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
+#include "ps/server/scheduler.h"
 #include "ps/server/session_snapshot.h"
+#include "ps/server/state.h"
 #include "ps/shard/snapshot.h"
 #include "reactor/offload.h"
 

@@ -62,4 +62,12 @@ bool sl_server_checkpoint_holds_all(const struct sl_server *server);
  * follow. So a checkpoint that starts now is the last. */
 void sl_server_fence_writes(struct sl_server *server);
 
+/* For the scheduler: runs this turn's part of a checkpoint; `keys` are left of the turn. Returns
+ * the cost. is_idle: nothing can be done until an event. */
+uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys);
+bool sl_server_checkpoint_is_idle(const struct sl_server *server);
+
+/* Before the shard is destroyed. */
+void sl_server_checkpoint_fini(struct sl_server *server);
+
 #endif

@@ -1,11 +1,11 @@
-/* Sends control messages. Messages that find no room in the outbox wait on the heap, where equal
- * ones share a payload: the coordinator sends the same message to thousands of members. */
+#include "ps/server/control_out.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/server/internal.h"
+#include "ps/server/state.h"
 
 #define KEPT_BYTES_DEFAULT ((size_t)256 << 20)
 
@@ -15,76 +15,57 @@ struct sl_server_shared_payload {
     uint8_t payload[]; /* an encoded message */
 };
 
-struct sl_server_pending_message {
-    struct sl_server_pending_message *next;
-    struct sl_server_shared_payload *text;
+struct pending_message {
+    struct sl_list_link link;
+    struct sl_server_shared_payload *payload;
 };
 
-static struct sl_server_line *line_of(struct sl_server *server, const struct sl_outbox *outbox)
+/* Returns the connections with messages for the outbox. */
+static struct sl_list *conns_of(struct sl_server *server, const struct sl_outbox *outbox)
 {
-    if (outbox == &server->shm_replies) {
-        return &server->later_shm;
+    if (outbox == &server->memory.shm_replies) {
+        return &server->pending.shm;
     }
-    return outbox == &server->control ? &server->later_control : &server->later_replies;
+    return outbox == &server->memory.control ? &server->pending.control : &server->pending.replies;
 }
 
-static void line_append(struct sl_server_line *line, struct sl_server_conn *conn)
+void sl_server_control_out_init(struct sl_server *server)
 {
-    conn->server->pending_count++;
-    conn->later_prev = line->last;
-    conn->later_next = NULL;
-    if (line->last == NULL) {
-        line->first = conn;
-    } else {
-        line->last->later_next = conn;
-    }
-    line->last = conn;
+    sl_list_init(&server->pending.control);
+    sl_list_init(&server->pending.replies);
+    sl_list_init(&server->pending.shm);
 }
 
-static void line_remove(struct sl_server_line *line, struct sl_server_conn *conn)
+static void payload_put(struct sl_server *server, struct sl_server_shared_payload *payload)
 {
-    conn->server->pending_count--;
-    if (conn->later_prev == NULL) {
-        line->first = conn->later_next;
-    } else {
-        conn->later_prev->later_next = conn->later_next;
-    }
-    if (conn->later_next == NULL) {
-        line->last = conn->later_prev;
-    } else {
-        conn->later_next->later_prev = conn->later_prev;
-    }
-}
-
-static void text_put(struct sl_server *server, struct sl_server_shared_payload *text)
-{
-    if (text != NULL && --text->user_count == 0) {
-        server->later_bytes -= text->bytes;
-        free(text);
+    if (payload != NULL && --payload->user_count == 0) {
+        server->pending.bytes -= payload->bytes;
+        free(payload);
     }
 }
 
 /* Encodes the message, or shares the last kept payload if it is equal. NULL: no memory. */
-static struct sl_server_shared_payload *text_get(struct sl_server *server,
-                                                 const struct sl_message *message, uint32_t bytes)
+static struct sl_server_shared_payload *
+payload_get(struct sl_server *server, const struct sl_message *message, uint32_t bytes)
 {
-    struct sl_server_shared_payload *text = malloc(sizeof *text + bytes);
-    if (text == NULL) {
+    struct sl_server_shared_payload *payload = malloc(sizeof *payload + bytes);
+    if (payload == NULL) {
         return NULL;
     }
-    *text = (struct sl_server_shared_payload){.user_count = 1, .bytes = bytes};
-    sl_message_encode(message, text->payload);
-    struct sl_server_shared_payload *last = server->text_last;
-    if (last != NULL && last->bytes == bytes && memcmp(last->payload, text->payload, bytes) == 0) {
-        free(text);
+    *payload = (struct sl_server_shared_payload){.user_count = 1, .bytes = bytes};
+    sl_message_encode(message, payload->payload);
+    struct sl_server_shared_payload *last = server->pending.payload_last;
+    if (last != NULL && last->bytes == bytes &&
+        memcmp(last->payload, payload->payload, bytes) == 0) {
+        free(payload);
         last->user_count++;
         return last;
     }
-    text_put(server, last);
-    server->text_last = text;
-    text->user_count++;
-    server->later_bytes += bytes;
-    return text;
+    payload_put(server, last);
+    server->pending.payload_last = payload;
+    payload->user_count++;
+    server->pending.bytes += bytes;
+    return payload;
 }
 
 /* False: no memory. */
@@ -93,25 +74,23 @@ static bool keep(struct sl_server_conn *conn, const struct sl_message *message, 
     struct sl_server *server = conn->server;
     const size_t bytes_max =
         server->options.kept_bytes_max == 0 ? KEPT_BYTES_DEFAULT : server->options.kept_bytes_max;
-    if (server->later_bytes + sizeof(struct sl_server_pending_message) + bytes > bytes_max) {
+    if (server->pending.bytes + sizeof(struct pending_message) + bytes > bytes_max) {
         return false;
     }
-    struct sl_server_pending_message *later = malloc(sizeof *later);
-    struct sl_server_shared_payload *text = later == NULL ? NULL : text_get(server, message, bytes);
-    if (text == NULL) {
-        free(later);
+    struct pending_message *pending = malloc(sizeof *pending);
+    struct sl_server_shared_payload *payload =
+        pending == NULL ? NULL : payload_get(server, message, bytes);
+    if (payload == NULL) {
+        free(pending);
         return false;
     }
-    *later = (struct sl_server_pending_message){.text = text};
-    server->later_bytes += sizeof *later;
-    if (conn->later_first == NULL) {
-        conn->later_first = later;
-        line_append(line_of(server, conn->outbox), conn);
-    } else {
-        conn->later_last->next = later;
+    *pending = (struct pending_message){.payload = payload};
+    server->pending.bytes += sizeof *pending;
+    if (conn->pending.count++ == 0) {
+        sl_list_append(conns_of(server, conn->outbox), &conn->pending.link);
+        server->pending.conn_count++;
     }
-    conn->later_last = later;
-    conn->pending_count++;
+    sl_list_append(&conn->pending.messages, &pending->link);
     return true;
 }
 
@@ -127,23 +106,25 @@ static void commit(struct sl_server_conn *conn, uint32_t bytes)
 
 void sl_server_send(struct sl_server_conn *conn, const struct sl_message *message)
 {
-    uint32_t unsent = conn->out.count + conn->pending_count;
+    uint32_t unsent = conn->out.count + conn->pending.count;
     if (message->id != 0 && unsent >= SL_LIMIT_UNSENT_ANSWERS) {
-        sl_server_drop(conn, SL_ERR_PROTOCOL, "%u answers wait for it to read them", unsent);
+        sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "%u answers wait for it to read them", unsent);
         return;
     }
     size_t bytes = sl_message_encoded_bytes(message);
     if (bytes > SL_LIMIT_CONTROL_PAYLOAD_BYTES) {
-        sl_server_drop(conn, SL_ERR_TOO_LARGE, "a control message for it has %zu bytes", bytes);
+        sl_server_conn_drop(conn, SL_ERR_TOO_LARGE, "a control message for it has %zu bytes",
+                            bytes);
         return;
     }
     uint8_t *frame =
-        conn->later_first == NULL ? sl_outbox_reserve(conn->outbox, (uint32_t)bytes) : NULL;
+        conn->pending.count == 0 ? sl_outbox_reserve(conn->outbox, (uint32_t)bytes) : NULL;
     if (frame != NULL) {
         sl_message_encode(message, frame + SL_FRAME_HEADER_BYTES);
         commit(conn, (uint32_t)bytes);
     } else if (!keep(conn, message, (uint32_t)bytes)) {
-        sl_server_drop(conn, SL_ERR_NO_MEMORY, "no room for a control message of %zu bytes", bytes);
+        sl_server_conn_drop(conn, SL_ERR_NO_MEMORY, "no room for a control message of %zu bytes",
+                            bytes);
     }
 }
 
@@ -154,52 +135,57 @@ void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, con
     sl_server_send(conn, &message);
 }
 
+static struct pending_message *first_of(const struct sl_server_conn *conn)
+{
+    return SL_CONTAINER_OF(sl_list_first(&conn->pending.messages), struct pending_message, link);
+}
+
 /* Removes the connection's first message. */
 static void forget_first(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    struct sl_server_pending_message *later = conn->later_first;
-    conn->later_first = later->next;
-    conn->pending_count--;
-    server->later_bytes -= sizeof *later;
-    text_put(server, later->text);
-    free(later);
+    struct pending_message *pending = first_of(conn);
+    sl_list_remove(&pending->link);
+    server->pending.bytes -= sizeof *pending;
+    payload_put(server, pending->payload);
+    free(pending);
+    if (--conn->pending.count == 0) {
+        sl_list_remove(&conn->pending.link);
+        server->pending.conn_count--;
+    }
 }
 
-void sl_server_send_later(struct sl_server *server, struct sl_outbox *outbox)
+/* Sends one message of each connection in turn. */
+void sl_server_control_out_resume(struct sl_server *server, struct sl_outbox *outbox)
 {
-    struct sl_server_line *line = line_of(server, outbox);
-    while (line->first != NULL) {
-        struct sl_server_conn *conn = line->first;
-        const struct sl_server_shared_payload *text = conn->later_first->text;
-        uint8_t *frame = sl_outbox_reserve(outbox, text->bytes);
+    struct sl_list *conns = conns_of(server, outbox);
+    while (server->pending.conn_count > 0 && !sl_list_empty(conns)) {
+        struct sl_server_conn *conn =
+            SL_CONTAINER_OF(sl_list_first(conns), struct sl_server_conn, pending.link);
+        const struct sl_server_shared_payload *payload = first_of(conn)->payload;
+        uint8_t *frame = sl_outbox_reserve(outbox, payload->bytes);
         if (frame == NULL) {
             return;
         }
-        memcpy(frame + SL_FRAME_HEADER_BYTES, text->payload, text->bytes);
-        commit(conn, text->bytes);
+        memcpy(frame + SL_FRAME_HEADER_BYTES, payload->payload, payload->bytes);
+        commit(conn, payload->bytes);
         forget_first(conn);
-        line_remove(line, conn);
-        if (conn->later_first != NULL) {
-            line_append(line, conn);
+        if (conn->pending.count > 0) {
+            sl_list_append(conns, &conn->pending.link);
         }
     }
 }
 
-void sl_server_send_drop(struct sl_server_conn *conn)
+void sl_server_control_out_drop(struct sl_server_conn *conn)
 {
-    if (conn->later_first == NULL) {
-        return;
-    }
-    line_remove(line_of(conn->server, conn->outbox), conn);
-    while (conn->later_first != NULL) {
+    while (conn->pending.count > 0) {
         forget_first(conn);
     }
 }
 
-void sl_server_send_fini(struct sl_server *server)
+void sl_server_control_out_fini(struct sl_server *server)
 {
-    text_put(server, server->text_last);
-    server->text_last = NULL;
-    sl_assert(server->later_bytes == 0);
+    payload_put(server, server->pending.payload_last);
+    server->pending.payload_last = NULL;
+    sl_assert(server->pending.bytes == 0);
 }

@@ -1,21 +1,21 @@
-/* Orderly shutdown: answers what was received, then says goodbye. */
-#include <stddef.h>
+#include "ps/server/drain.h"
 
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 
 static struct sl_server *server_of(struct sl_timer *timer)
 {
-    return SL_CONTAINER_OF(timer, struct sl_server, drain_timer);
+    return SL_CONTAINER_OF(timer, struct sl_server, drain.timer);
 }
 
 static void finish(struct sl_server *server)
 {
-    void (*drained)(void *ctx) = server->drained;
-    server->drained = NULL;
+    void (*drained)(void *ctx) = server->drain.drained;
+    server->drain.drained = NULL;
     if (drained != NULL) {
-        drained(server->drained_ctx);
+        drained(server->drain.ctx);
     }
 }
 
@@ -36,7 +36,7 @@ static void gave_up(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_server_drain_conn(struct sl_server_conn *conn)
 {
-    if (conn->out.first == NULL && conn->later_first == NULL) {
+    if (conn->out.first == NULL && conn->pending.count == 0) {
         sl_transport_disconnect(conn->conn);
     }
 }
@@ -45,7 +45,9 @@ void sl_server_drain_conn(struct sl_server_conn *conn)
  * are read. */
 static void say_goodbye(struct sl_server *server)
 {
-    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+    server->drain.stage = SL_SERVER_SAID_GOODBYE;
+    SL_LIST_FOREACH (link, &server->conns) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->welcomed && !conn->said_goodbye && conn->conn->state == SL_CONN_OPEN) {
             struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
             sl_server_send(conn, &goodbye);
@@ -56,14 +58,13 @@ static void say_goodbye(struct sl_server *server)
 
 void sl_server_drain_update(struct sl_server *server)
 {
-    if (!server->draining || server->drained == NULL) {
+    if (server->drain.drained == NULL) {
         return;
     }
     if (server->conn_count == 0) {
-        server->drain_timer.run = finish_later;
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain_timer, 0);
-    } else if (!server->goodbye_said && sl_server_scheduler_is_empty(server)) {
-        server->goodbye_said = true;
+        server->drain.timer.run = finish_later;
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain.timer, 0);
+    } else if (server->drain.stage == SL_SERVER_DRAINS && sl_server_scheduler_is_empty(server)) {
         say_goodbye(server);
     }
 }
@@ -82,12 +83,13 @@ void sl_server_drain_refuse(struct sl_server_request *request)
 static void hand_over(struct sl_server *server)
 {
     server->role.switchover = SL_SERVER_SWITCHED_OVER;
-    while (server->parked.first != NULL) {
-        sl_server_scheduler_discard(server->parked.first);
+    struct sl_server_request *request;
+    while ((request = sl_server_request_first(&server->scheduler.parked)) != NULL) {
+        sl_server_scheduler_discard(request);
     }
-    server->goodbye_said = true;
     say_goodbye(server);
-    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+    SL_LIST_FOREACH (link, &server->conns) {
+        const struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->kind == SL_SERVER_CONN_DATA) {
             sl_transport_disconnect(conn->conn); /* also within a reply */
         }
@@ -99,11 +101,11 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
 {
     sl_reactor_assert_owner(server->options.reactor);
     sl_server_pull_batch_answer(server);
-    server->draining = true;
-    server->drained = drained;
-    server->drained_ctx = ctx;
-    server->drain_timer.run = gave_up;
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain_timer,
+    server->drain.stage = SL_SERVER_DRAINS;
+    server->drain.drained = drained;
+    server->drain.ctx = ctx;
+    server->drain.timer.run = gave_up;
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain.timer,
                  sl_reactor_now_ns(server->options.reactor) + timeout_ns);
     if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
         hand_over(server);

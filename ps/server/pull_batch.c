@@ -1,11 +1,10 @@
-/* Batches small pulls. A single pull costs less than its cache misses: a line of the table's index,
- * then a row. So the pulls of a turn are collected and their keys looked up together. Meanwhile
- * nothing else happens on their connections and no clock moves, so each reply is the same as an
- * immediate one. */
+#include "ps/server/pull_batch.h"
+
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 
 static uint64_t credit_of(const struct sl_server_pull *pull)
 {
@@ -41,8 +40,9 @@ static void append(struct sl_server_conn *conn, const struct sl_transport_messag
 /* Returns the cost that further pulls may spend in this turn. */
 static uint32_t keys_left(const struct sl_server *server)
 {
-    uint32_t taken = server->pulls.cost + (server->crowded_count > 0 ? SL_SERVER_BACKLOG_COST : 0);
-    return server->budget_left > taken ? server->budget_left - taken : 0;
+    uint32_t taken =
+        server->pulls.cost + (server->scheduler.crowded_count > 0 ? SL_SERVER_BACKLOG_COST : 0);
+    return server->scheduler.budget_left > taken ? server->scheduler.budget_left - taken : 0;
 }
 
 bool sl_server_pull_batch_take(struct sl_server_conn *conn,
@@ -52,8 +52,8 @@ bool sl_server_pull_batch_take(struct sl_server_conn *conn,
     struct sl_shard_client caller = sl_server_request_client(conn);
     struct sl_shard_pull pull;
     uint32_t bytes = message->header.payload_bytes;
-    if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES || server->draining ||
-        !sl_server_scheduler_is_free(conn) ||
+    if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES || sl_server_drains(server) ||
+        !sl_server_conn_is_free(conn) ||
         !sl_shard_pull_begin(server->shard, &caller, message->payload, bytes, &pull) ||
         pull.cost > keys_left(server) ||
         !sl_credit_spend(&conn->credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
@@ -103,7 +103,7 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
                        uint32_t run_bytes, const float *const *rows)
 {
     struct sl_server_conn *conn = pulls->conn;
-    uint8_t *frame = sl_server_scheduler_is_free(conn)
+    uint8_t *frame = sl_server_conn_is_free(conn)
                          ? sl_server_admission_reserve_run(conn, run_bytes, count)
                          : NULL;
     if (frame == NULL) {
@@ -147,7 +147,7 @@ static void answer_found(struct sl_server *server, struct sl_server_pull *pulls,
             if (!answered) {
                 answer_one(server, &pulls[i]);
             }
-            sl_server_release(pulls[i].conn, &pulls[i].message);
+            sl_server_conn_release(pulls[i].conn, &pulls[i].message);
         }
         rows = rows == NULL ? NULL : rows + keys_of(pulls, length);
         pulls += length;
@@ -182,7 +182,7 @@ void sl_server_pull_batch_answer(struct sl_server *server)
             pulls->pulls[i].conn->has_pulls = false;
         }
     }
-    server->budget_left -= pulls->cost < server->budget_left ? pulls->cost : server->budget_left;
+    sl_server_spend(server, pulls->cost);
     pulls->count = pulls->key_count = pulls->cost = 0;
     const uint64_t *keys = pulls->keys;
     for (uint32_t done = 0; done < count;) {
@@ -192,13 +192,20 @@ void sl_server_pull_batch_answer(struct sl_server *server)
     }
 }
 
+void sl_server_pull_batch_before(struct sl_server_conn *conn)
+{
+    if (conn->has_pulls) {
+        sl_server_pull_batch_answer(conn->server);
+    }
+}
+
 void sl_server_pull_batch_drop(struct sl_server_conn *conn)
 {
     struct sl_server_pull_batch *pulls = &conn->server->pulls;
     for (uint32_t i = 0; conn->has_pulls && i < pulls->count; i++) {
         struct sl_server_pull *pull = &pulls->pulls[i];
         if (pull->conn == conn) {
-            sl_server_release(conn, &pull->message);
+            sl_server_conn_release(conn, &pull->message);
             pull->conn = NULL;
         }
     }

@@ -1,8 +1,7 @@
-/* Replies that are made while they are sent: long pulls of dense arrays. The kernel reads each
- * chunk while it is cached. The few chunks in flight reuse the same memory, so no reply needs a
- * buffer of its own. */
+#include "ps/server/reply_chunks.h"
+
 #include "core/assert.h"
-#include "ps/server/internal.h"
+#include "ps/server/state.h"
 
 /* Four chunks and their bookkeeping fill a block of the outbox. */
 #define PART_BYTES (60U << 10)
@@ -22,9 +21,10 @@ bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
 /* A write of the session has started and is not done: its end may tick a clock. */
 static bool is_written_beside(const struct sl_server_conn *conn)
 {
-    const struct sl_server_request *first = conn->queue.first;
+    const struct sl_server_request *first = sl_server_request_first(&conn->queue);
     return conn->session->overtaken_writes > 0 ||
-           (first != NULL && first->started && sl_server_request_writes(&first->work));
+           (first != NULL && sl_server_request_started(first) &&
+            sl_server_request_writes(&first->work));
 }
 
 /* A connection sends one frame at a time in chunks. A pull that was parked, or that overtook
@@ -39,7 +39,7 @@ bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
 /* Later writes that could overtake this reply wait, as behind a write. */
 static void begin(struct sl_server_request *request)
 {
-    request->started = request->streams = true;
+    request->stage = SL_SERVER_REQUEST_STREAMS;
     request->session->overtaken_writes += request->overtaken;
     request->server->request_count++;
 }
@@ -49,8 +49,9 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
 {
     struct sl_server_conn *conn = request->conn;
     struct sl_shard_exec *work = &request->work;
-    sl_assert(request->streams == conn->out.is_open); /* else the open frame is another reply */
-    const uint32_t header_bytes = request->streams ? 0 : SL_FRAME_HEADER_BYTES;
+    const bool is_first = request->stage != SL_SERVER_REQUEST_STREAMS;
+    sl_assert(is_first != conn->out.is_open); /* else the open frame is another reply */
+    const uint32_t header_bytes = is_first ? SL_FRAME_HEADER_BYTES : 0;
     const uint64_t left = work->reply_bytes - work->reply_done;
     const uint32_t room_bytes = PART_BYTES - header_bytes;
     const uint32_t bytes = left < room_bytes ? (uint32_t)left : room_bytes;
@@ -58,7 +59,7 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
     if (room == NULL) {
         return false;
     }
-    if (!request->streams) {
+    if (is_first) {
         const struct sl_frame header = sl_server_reply_header(
             conn, request->id, request->credit_bytes, (uint32_t)work->reply_bytes);
         sl_frame_encode(&header, room);

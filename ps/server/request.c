@@ -1,10 +1,12 @@
-/* Requests, from the frame to the reply. */
+#include "ps/server/request.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/list.h"
+#include "ps/server/reply_chunks.h"
 #include "ps/server/session_snapshot.h"
+#include "ps/server/shm.h"
 #include "ps/server/turn.h"
 
 /* Sends an error reply. Such replies are short: if even this one finds no room, the connection is
@@ -12,12 +14,11 @@
 static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
                         const char *text)
 {
-    conn->server->failure_count++;
     uint32_t bytes = (uint32_t)strlen(text);
     uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
     if (frame == NULL) {
-        sl_server_drop(conn, SL_ERR_NO_MEMORY, "no room to answer request %llu: %s",
-                       (unsigned long long)id, text);
+        sl_server_conn_drop(conn, SL_ERR_NO_MEMORY, "no room to answer request %llu: %s",
+                            (unsigned long long)id, text);
         return;
     }
     memcpy(frame + SL_FRAME_HEADER_BYTES, text, bytes);
@@ -39,6 +40,9 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, 
     }
     reply_error(conn, id, credit_bytes, err, text);
 }
+
+/* A queued request of at most this cost runs unsliced even if less is left of the turn. */
+#define OVERDRAW_KEYS       512
 
 /* A handler's answer up to this size is copied behind its header. */
 #define ANSWER_COPIED_BYTES (4U << 10)
@@ -116,9 +120,10 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     (void)now_ns;
     struct sl_server_request *request = SL_CONTAINER_OF(timer, struct sl_server_request, deadline);
     struct sl_server *server = request->server;
-    bool waits = request->list == &server->parked;
-    bool has_reply = reply_of(request) != NULL || request->streams || !request->work.reply_bytes;
-    if (request->started && has_reply && !waits) {
+    bool waits = request->list == &server->scheduler.parked;
+    bool has_reply = reply_of(request) != NULL || request->stage == SL_SERVER_REQUEST_STREAMS ||
+                     request->work.reply_bytes == 0;
+    if (sl_server_request_started(request) && has_reply && !waits) {
         return; /* started: it will finish or park, and park checks the deadline */
     }
     sl_server_request_fail_late(request, waits);
@@ -146,7 +151,7 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
 {
     struct sl_server *server = conn->server;
     const struct sl_transport_message *message = incoming->message;
-    struct sl_server_request *request = sl_pool_get(&server->requests);
+    struct sl_server_request *request = sl_pool_get(&server->memory.requests);
     if (request == NULL) {
         return NULL;
     }
@@ -159,17 +164,18 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         .reply_buffer = incoming->reply_buffer,
         .payload_bytes = message->header.payload_bytes,
     };
-    if (incoming->payload == conn->sink) {
-        request->payload = conn->sink;
+    if (incoming->payload == conn->sink.buffer) {
+        request->payload = conn->sink.buffer;
         request->is_long = true;
-        conn->sink = NULL;
-        conn->long_requests++;
+        conn->sink.buffer = NULL;
+        conn->sink.long_requests++;
         return request;
     }
     const uint32_t bytes = request->payload_bytes;
-    request->payload = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
+    request->payload =
+        sl_server_buffers_get(&server->memory.buffers, bytes, server->memory.buffers.bytes);
     if (request->payload == NULL) {
-        sl_pool_put(&server->requests, request);
+        sl_pool_put(&server->memory.requests, request);
         return NULL;
     }
     memcpy(request->payload, message->payload, bytes);
@@ -202,7 +208,8 @@ static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_s
 /* Returns true when earlier requests of the connection wait only for their turn. */
 static bool has_crowd(const struct sl_server_conn *conn)
 {
-    return conn->queue.last != NULL && conn->queue.last->is_runnable;
+    return !sl_server_conn_is_free(conn) &&
+           sl_server_request_of(conn->queue.head.prev)->is_runnable;
 }
 
 /* Validates the whole request. payload: its bytes, without values that stay in place. */
@@ -260,9 +267,9 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
     uint64_t id = header->request_id;
     *comes_again = id <= session->id_max;
     if (header->budget_us == 0 || (*comes_again && id <= conn->request_id_last)) {
-        sl_server_drop(conn, SL_ERR_PROTOCOL, "request %llu with a budget of %u us, behind %llu",
-                       (unsigned long long)id, header->budget_us,
-                       (unsigned long long)conn->request_id_last);
+        sl_server_conn_drop(
+            conn, SL_ERR_PROTOCOL, "request %llu with a budget of %u us, behind %llu",
+            (unsigned long long)id, header->budget_us, (unsigned long long)conn->request_id_last);
         return false;
     }
     sl_server_session_came(session, id);
@@ -322,7 +329,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
 {
     struct sl_server *server = conn->server;
     uint64_t id = incoming->message->header.request_id;
-    if (server->draining || (server->writes_fenced && sl_server_request_writes(work))) {
+    if (sl_server_drains(server) || (server->writes_fenced && sl_server_request_writes(work))) {
         /* Else: no answer, the client retries at the backup. */
         if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
             fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
@@ -331,16 +338,16 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
     }
     const bool is_logged = is_to_be_logged(server, work);
     bool is_held = sl_server_request_writes(work) && conn->session->overtaken_writes > 0;
-    bool is_free = sl_server_scheduler_is_free(conn) && !is_held;
+    bool is_free = sl_server_conn_is_free(conn) && !is_held;
     bool at_once =
         !sl_server_reply_chunks_fits(conn, work) && may_run_at_once(conn, work, SL_LIMIT_TURN_COST);
     bool is_ready = is_free && at_once && !is_logged;
     uint64_t cost = conn->uses_shm ? sl_server_shm_cost(work) : work->cost;
-    bool has_turn = server->crowded_count == 0 && !sl_server_turn_is_over(server, cost);
+    bool has_turn = server->scheduler.crowded_count == 0 && !sl_server_turn_is_over(server, cost);
     if (is_ready && has_turn) {
         uint32_t spent = 0;
         enum run run = run_in_place(conn, work, id, credit_bytes, incoming->reply_buffer, &spent);
-        server->budget_left -= spent < server->budget_left ? spent : server->budget_left;
+        sl_server_spend(server, spent);
         if (run == RUN_ANSWERED) {
             return;
         }
@@ -379,17 +386,17 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     if (err != 0) {
         /* Neither side knows the request's credit now, so the connection cannot continue. */
         reply_error(conn, header->request_id, 0, err, reason);
-        sl_server_drop(conn, err, "%s", reason);
+        sl_server_conn_drop(conn, err, "%s", reason);
         return;
     }
     if (header->payload_bytes > conn->server->payload_bytes_max) {
-        sl_server_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
+        sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
         return;
     }
     incoming.reply_buffer = reply_buffer_for(conn->conn, work.reply_bytes);
     uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
     if (!sl_credit_spend(&conn->credit, cost)) {
-        sl_server_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
+        sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
     } else if (!comes_again || !replay(conn, header, &work, cost)) {
         sl_server_request_serve(conn, &incoming, &work, cost);
     }
@@ -405,7 +412,7 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
         }
         arrive(conn, message, comes_again);
     }
-    sl_server_release(conn, message);
+    sl_server_conn_release(conn, message);
 }
 
 /* The reply was sent, or its connection has closed. */
@@ -418,11 +425,11 @@ static void reply_sent(void *ctx)
 static void put_payload(struct sl_server_request *request)
 {
     if (request->payload != NULL) {
-        sl_server_buffers_put(&request->server->buffers, request->payload);
+        sl_server_buffers_put(&request->server->memory.buffers, request->payload);
         request->payload = NULL;
     }
     if (request->is_long && request->conn != NULL) {
-        request->conn->long_requests--;
+        request->conn->sink.long_requests--;
     }
     request->is_long = false;
 }
@@ -516,7 +523,7 @@ void sl_server_request_free(struct sl_server_request *request)
     }
     put_payload(request);
     sl_server_admission_put_reply(request);
-    sl_pool_put(&server->requests, request);
+    sl_pool_put(&server->memory.requests, request);
     sl_server_unblock(server);
 }
 
@@ -531,7 +538,7 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     if (sl_server_reply_chunks_may_begin(request)) {
         return sl_server_reply_chunks_run(request, keys, spent);
     }
-    keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
+    keys = keys < OVERDRAW_KEYS ? OVERDRAW_KEYS : keys;
     if (!is_to_be_logged(server, &request->work) &&
         may_run_at_once(request->conn, &request->work, keys)) {
         enum run run = run_in_place(request->conn, &request->work, request->id,
@@ -546,7 +553,7 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     if (!sl_server_admission_reply(request)) {
         return SL_SERVER_CONTINUES;
     }
-    request->started = true;
+    request->stage = SL_SERVER_REQUEST_STARTED;
     server->request_count++;
     return sl_server_request_run(request, keys, spent);
 }
@@ -565,17 +572,17 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
                                              uint32_t *spent)
 {
     *spent = 0;
-    if (!request->started) {
+    if (!sl_server_request_started(request)) {
         if (request->server->writes_fenced && sl_server_request_writes(&request->work)) {
             sl_server_drain_refuse(request);
             return SL_SERVER_ANSWERED;
         }
         return run_first(request, keys, spent);
     }
-    if (request->streams) {
+    if (request->stage == SL_SERVER_REQUEST_STREAMS) {
         return sl_server_reply_chunks_run(request, keys, spent);
     }
-    if (!request->done) {
+    if (request->stage != SL_SERVER_REQUEST_DONE) {
         if (!sl_server_admission_reply(request)) {
             return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
         }
@@ -599,7 +606,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
         }
-        request->done = true;
+        request->stage = SL_SERVER_REQUEST_DONE;
         if (sl_server_request_writes(&request->work)) {
             sl_server_session_wrote(request->session, request->id);
         }

@@ -9,7 +9,8 @@
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/reader.h"
-#include "ps/server/internal.h"
+#include "ps/server/handshake.h"
+#include "ps/server/state.h"
 #include "ps/shard/load.h"
 #include "reactor/offload.h"
 
@@ -442,15 +443,11 @@ void sl_server_start_serving(struct sl_server *server)
     sl_server_restore_fini(server);
     sl_server_sessions_await(server, 1);
     sl_server_sessions_number(server);
-    struct sl_server_conn *conn = server->conns;
-    while (conn != NULL && conn->next != NULL) {
-        conn = conn->next;
-    }
-    while (conn != NULL) {
-        struct sl_server_conn *before = conn->prev;
+    for (struct sl_list_link *link = server->conns.head.prev; link != &server->conns.head;) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
+        link = link->prev;
         if (conn->kind == SL_SERVER_CONN_WAITING) {
-            sl_server_admit(conn);
+            sl_server_handshake_admit(conn);
         }
-        conn = before;
     }
 }

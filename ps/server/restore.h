@@ -42,4 +42,12 @@ const struct sl_server_restore_table *sl_server_restore_tables(const struct sl_s
  * once, after `ended`, or when there is nothing to restore. */
 void sl_server_start_serving(struct sl_server *server);
 
+/* For the scheduler: loads a slice of what was read; returns the work done. is_idle: nothing can be
+ * done until an event. */
+uint32_t sl_server_restore_run(struct sl_server *server);
+bool sl_server_restore_is_idle(const struct sl_server *server);
+
+/* Aborts the restore; otherwise no effect. */
+void sl_server_restore_fini(struct sl_server *server);
+
 #endif

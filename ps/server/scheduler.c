@@ -1,90 +1,62 @@
-/* The scheduler orders the requests of all connections. A request that can be answered at once is
- * answered in the upcall that received it. Other requests are queued: too long for the rest of the
- * turn, behind others of their connection, or waiting for clocks. A reactor source visits
- * connections in turn, one slice each. A queued or parked request is answered DEADLINE when its
- * deadline passes; a started one is finished. */
-#include <stdio.h>
+#include "ps/server/scheduler.h"
 
 #include "core/assert.h"
-#include "core/list.h"
-#include "ps/server/request_list.h"
+#include "ps/server/checkpoint.h"
+#include "ps/server/request.h"
+#include "ps/server/restore.h"
 #include "ps/server/session_snapshot.h"
+#include "ps/server/shm.h"
+#include "ps/server/state.h"
 #include "ps/server/turn.h"
 #include "ps/shard/snapshot.h"
 
 /* Cost per turn for entries of the primary: the rows of a snapshot are new here and take long. */
-#define FEED_KEYS (SL_LIMIT_TURN_COST / 8)
+#define FEED_KEYS  (SL_LIMIT_TURN_COST / 8)
+
+/* A turn that answered small requests of at most this cost leaves the slices to the next turn, so
+ * that the replies leave first. A turn that answered more is long in any case. */
+#define YIELD_KEYS 512
 
 /* Returns true when no other request keeps the first of the connection's queue from running. */
 static bool head_may_run(const struct sl_server_conn *conn)
 {
-    const struct sl_server_request *first = conn->queue.first;
+    const struct sl_server_request *first = sl_server_request_first(&conn->queue);
     const bool has_room = conn->server->role.log_room == SL_SERVER_LOG_HAS_ROOM;
-    return first != NULL && (first->started || !sl_server_request_writes(&first->work) ||
-                             (conn->session->overtaken_writes == 0 && has_room));
+    return first != NULL &&
+           (sl_server_request_started(first) || !sl_server_request_writes(&first->work) ||
+            (conn->session->overtaken_writes == 0 && has_room));
 }
 
 static void ready_append(struct sl_server_conn *conn)
 {
-    struct sl_server *server = conn->server;
-    if (conn->is_ready || !head_may_run(conn)) {
-        return;
+    struct sl_server_scheduler *scheduler = &conn->server->scheduler;
+    if (!sl_list_linked(&conn->ready_link) && head_may_run(conn)) {
+        sl_list_append(&scheduler->ready, &conn->ready_link);
+        scheduler->runnable_count++;
     }
-    conn->is_ready = true;
-    conn->ready_next = NULL;
-    if (server->ready_last == NULL) {
-        server->ready_first = conn;
-    } else {
-        server->ready_last->ready_next = conn;
-    }
-    server->ready_last = conn;
-    server->runnable_count++;
-}
-
-static struct sl_server_conn *ready_take(struct sl_server *server)
-{
-    struct sl_server_conn *conn = server->ready_first;
-    server->ready_first = conn->ready_next;
-    if (server->ready_first == NULL) {
-        server->ready_last = NULL;
-    }
-    conn->is_ready = false;
-    server->runnable_count--;
-    return conn;
 }
 
 static void ready_remove(struct sl_server_conn *conn)
 {
-    struct sl_server *server = conn->server;
-    if (!conn->is_ready) {
-        return;
+    if (sl_list_linked(&conn->ready_link)) {
+        sl_list_remove(&conn->ready_link);
+        conn->server->scheduler.runnable_count--;
     }
-    struct sl_server_conn *last = NULL;
-    struct sl_server_conn **at = &server->ready_first;
-    while (*at != conn) {
-        last = *at;
-        at = &last->ready_next;
-    }
-    *at = conn->ready_next;
-    if (server->ready_last == conn) {
-        server->ready_last = last;
-    }
-    conn->is_ready = false;
-    server->runnable_count--;
 }
 
 static size_t buffer_bytes(const struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     const uint8_t *reply = request->reply;
-    return sl_server_buffers_size(&server->buffers, request->payload) +
+    return sl_server_buffers_size(&server->memory.buffers, request->payload) +
            (reply == NULL ? 0 : sl_server_buffers_size(sl_server_shm_owner(server, reply), reply));
 }
 
 /* Returns true when later writes of the session wait for this request. */
 static bool holds_writes(const struct sl_server_request *request)
 {
-    return request->overtaken && (request->streams || sl_server_request_writes(&request->work));
+    return request->overtaken && (request->stage == SL_SERVER_REQUEST_STREAMS ||
+                                  sl_server_request_writes(&request->work));
 }
 
 /* The request no longer holds later writes back. */
@@ -120,14 +92,15 @@ static void shrink(struct sl_server_request *request)
         return; /* the log may need all of it */
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
-    size_t size = sl_server_buffers_size(&server->buffers, request->payload);
+    size_t size = sl_server_buffers_size(&server->memory.buffers, request->payload);
     if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
         return; /* a block for the rest would not be smaller */
     }
-    uint8_t *tail = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
+    uint8_t *tail =
+        sl_server_buffers_get(&server->memory.buffers, bytes, server->memory.buffers.bytes);
     if (tail != NULL) {
         sl_shard_move_rest(server->shard, &request->work, tail);
-        sl_server_buffers_put(&server->buffers, request->payload);
+        sl_server_buffers_put(&server->memory.buffers, request->payload);
         request->payload = tail;
         sl_server_unblock(server);
     }
@@ -138,10 +111,11 @@ static bool has_room_to_park(const struct sl_server_request *request)
 {
     const struct sl_server *server = request->server;
     size_t bytes = buffer_bytes(request);
-    if (request->conn == NULL && server->orphan_bytes + bytes > server->buffers.bytes / 8) {
+    if (request->conn == NULL &&
+        server->scheduler.orphan_bytes + bytes > server->memory.buffers.bytes / 8) {
         return false;
     }
-    return server->parked_bytes + bytes <= server->buffers.bytes / 2;
+    return server->scheduler.parked_bytes + bytes <= server->memory.buffers.bytes / 2;
 }
 
 /* Answers a request that cannot park with an error; false: it can park. */
@@ -149,12 +123,12 @@ static bool refuse_to_park(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     bool late = !sl_timer_armed(&request->deadline); /* it passed during execution */
-    if (!late && !server->draining && has_room_to_park(request)) {
+    if (!late && !sl_server_drains(server) && has_room_to_park(request)) {
         return false;
     }
     if (late) {
         sl_server_request_fail_late(request, true);
-    } else if (server->draining) {
+    } else if (sl_server_drains(server)) {
         sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
     } else {
         sl_server_request_fail(request, SL_ERR_NO_MEMORY,
@@ -176,9 +150,9 @@ static void park(struct sl_server_request *request)
         return;
     }
     pass(request);
-    server->parked_bytes += buffer_bytes(request);
-    server->orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
-    sl_server_request_list_append(&server->parked, request);
+    server->scheduler.parked_bytes += buffer_bytes(request);
+    server->scheduler.orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
+    sl_server_request_append(&server->scheduler.parked, request);
 }
 
 void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
@@ -187,8 +161,8 @@ void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
         park(request);
         return;
     }
-    request->server->crowded_count += request->is_runnable;
-    sl_server_request_list_append(&request->conn->queue, request);
+    request->server->scheduler.crowded_count += request->is_runnable;
+    sl_server_request_append(&request->conn->queue, request);
     ready_append(request->conn);
     sl_server_unblock(request->server); /* this request may need less memory */
 }
@@ -197,15 +171,15 @@ void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
 static void unlist(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    if (request->list == &server->parked) {
-        server->parked_bytes -= buffer_bytes(request);
-        server->orphan_bytes -= request->conn == NULL ? buffer_bytes(request) : 0;
-    } else if (request->list == &server->resumed) {
-        server->runnable_count--;
+    if (request->list == &server->scheduler.parked) {
+        server->scheduler.parked_bytes -= buffer_bytes(request);
+        server->scheduler.orphan_bytes -= request->conn == NULL ? buffer_bytes(request) : 0;
+    } else if (request->list == &server->scheduler.resumed) {
+        server->scheduler.runnable_count--;
     }
-    server->crowded_count -= request->is_runnable;
+    server->scheduler.crowded_count -= request->is_runnable;
     request->is_runnable = false;
-    sl_server_request_list_remove(request);
+    sl_server_request_unlist(request);
 }
 
 void sl_server_scheduler_remove(struct sl_server_request *request)
@@ -221,7 +195,7 @@ void sl_server_scheduler_remove(struct sl_server_request *request)
     if (conn == NULL) {
         return;
     }
-    if (conn->queue.first == NULL) {
+    if (sl_server_conn_is_free(conn)) {
         ready_remove(conn);
     }
     ready_append(conn);
@@ -230,8 +204,8 @@ void sl_server_scheduler_remove(struct sl_server_request *request)
 static void to_resumed(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    sl_server_request_list_append(&server->resumed, request);
-    server->runnable_count++;
+    sl_server_request_append(&server->scheduler.resumed, request);
+    server->scheduler.runnable_count++;
 }
 
 static void resume(struct sl_server_request *request)
@@ -245,10 +219,8 @@ static void resume(struct sl_server_request *request)
 /* Clocks have moved: resumes requests that need not wait any longer. */
 static void resume_parked(struct sl_server *server)
 {
-    struct sl_server_request *next;
-    for (struct sl_server_request *request = server->parked.first; request != NULL;
-         request = next) {
-        next = request->next;
+    SL_LIST_FOREACH (link, &server->scheduler.parked) {
+        struct sl_server_request *request = sl_server_request_of(link);
         if (!sl_shard_waits(server->shard, &request->work)) {
             resume(request);
         }
@@ -257,8 +229,9 @@ static void resume_parked(struct sl_server *server)
 
 void sl_server_scheduler_cancel_parked(struct sl_server *server, int err, const char *text)
 {
-    while (server->parked.first != NULL) {
-        sl_server_request_fail(server->parked.first, err, text);
+    struct sl_server_request *request;
+    while ((request = sl_server_request_first(&server->scheduler.parked)) != NULL) {
+        sl_server_request_fail(request, err, text);
     }
 }
 
@@ -270,7 +243,7 @@ void sl_server_scheduler_discard(struct sl_server_request *request)
 
 static void leave_conn(struct sl_server_request *request)
 {
-    request->conn->long_requests -= request->is_long;
+    request->conn->sink.long_requests -= request->is_long;
     request->conn = NULL;
 }
 
@@ -286,8 +259,9 @@ static void orphan(struct sl_server_request *request)
         return;
     }
     struct sl_server_session *session = request->session;
-    bool begun = request->started && !request->done && sl_server_request_writes(&request->work);
-    bool is_parked = request->list == &server->parked;
+    bool begun =
+        request->stage == SL_SERVER_REQUEST_STARTED && sl_server_request_writes(&request->work);
+    bool is_parked = request->list == &server->scheduler.parked;
     bool is_queued = request->list == &request->conn->queue;
     if (!begun || is_parked || is_queued) {
         unlist(request);
@@ -309,12 +283,10 @@ static void orphan(struct sl_server_request *request)
     }
 }
 
-static void orphan_of(struct sl_server_request_list *list, const struct sl_server_conn *conn)
+static void orphan_of(struct sl_list *list, const struct sl_server_conn *conn)
 {
-    struct sl_server_request *next;
-    struct sl_server_request *last = list->last;
-    for (struct sl_server_request *request = list->first; request != NULL; request = next) {
-        next = request == last ? NULL : request->next;
+    SL_LIST_FOREACH (link, list) {
+        struct sl_server_request *request = sl_server_request_of(link);
         if (request->conn == conn) {
             orphan(request);
         }
@@ -326,22 +298,23 @@ void sl_server_scheduler_drop(struct sl_server_conn *conn)
     struct sl_server *server = conn->server;
     sl_assert(conn->session->conn == NULL);
     ready_remove(conn);
-    orphan_of(&server->resumed, conn);
-    orphan_of(&server->parked, conn);
-    while (conn->queue.first != NULL) {
-        orphan(conn->queue.first);
+    orphan_of(&server->scheduler.resumed, conn);
+    orphan_of(&server->scheduler.parked, conn);
+    struct sl_server_request *request;
+    while ((request = sl_server_request_first(&conn->queue)) != NULL) {
+        orphan(request);
     }
 }
 
 void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_server_conn *conn)
 {
     struct sl_server *server = request->server;
-    if (request->list == &server->parked) {
-        server->orphan_bytes -= buffer_bytes(request);
+    if (request->list == &server->scheduler.parked) {
+        server->scheduler.orphan_bytes -= buffer_bytes(request);
     }
     request->session->orphan = NULL;
     request->conn = conn;
-    conn->long_requests += request->is_long;
+    conn->sink.long_requests += request->is_long;
 }
 
 void sl_server_scheduler_abandon(struct sl_server_session *session)
@@ -371,14 +344,15 @@ void sl_server_scheduler_leave(struct sl_server_request *request)
 
 void sl_server_scheduler_answer(struct sl_server_request *request)
 {
-    sl_assert(request->done);
+    sl_assert(request->stage == SL_SERVER_REQUEST_DONE);
     to_resumed(request);
     sl_server_unblock(request->server);
 }
 
 void sl_server_scheduler_wake(struct sl_server *server)
 {
-    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+    SL_LIST_FOREACH (link, &server->conns) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->session != NULL) {
             ready_append(conn);
         }
@@ -388,12 +362,13 @@ void sl_server_scheduler_wake(struct sl_server *server)
 
 bool sl_server_scheduler_is_empty(const struct sl_server *server)
 {
-    if (server->parked.first != NULL || server->resumed.first != NULL || server->pulls.count > 0 ||
-        (server->options.hooks != NULL && server->options.hooks->is_awaited(server))) {
+    const struct sl_server_hooks *hooks = server->options.hooks;
+    if (!sl_list_empty(&server->scheduler.parked) || !sl_list_empty(&server->scheduler.resumed) ||
+        server->pulls.count > 0 || (hooks != NULL && hooks->is_awaited(server))) {
         return false;
     }
-    for (const struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
-        if (conn->queue.first != NULL) {
+    SL_LIST_FOREACH (link, &server->conns) {
+        if (!sl_server_conn_is_free(sl_server_conn_of(link))) {
             return false;
         }
     }
@@ -404,19 +379,21 @@ bool sl_server_scheduler_is_empty(const struct sl_server *server)
  * Takes a connection out of the ring until run_next puts it back. */
 static struct sl_server_request *take_next(struct sl_server *server)
 {
-    bool resumed =
-        server->resumed.first != NULL && (server->resume_next || server->ready_first == NULL);
-    server->resume_next = !resumed;
-    if (resumed) {
-        struct sl_server_request *request = server->resumed.first;
-        sl_server_request_list_remove(request);
-        sl_server_request_list_append(&server->resumed, request);
-        return request;
+    struct sl_server_scheduler *scheduler = &server->scheduler;
+    struct sl_server_request *resumed = sl_server_request_first(&scheduler->resumed);
+    const bool takes_resumed =
+        resumed != NULL && (scheduler->resume_next || sl_list_empty(&scheduler->ready));
+    scheduler->resume_next = !takes_resumed;
+    if (takes_resumed) {
+        sl_list_append(&scheduler->resumed, &resumed->link);
+        return resumed;
     }
-    while (server->ready_first != NULL) {
-        struct sl_server_conn *conn = ready_take(server);
+    while (!sl_list_empty(&scheduler->ready)) {
+        struct sl_server_conn *conn =
+            SL_CONTAINER_OF(sl_list_first(&scheduler->ready), struct sl_server_conn, ready_link);
+        ready_remove(conn);
         if (head_may_run(conn)) {
-            return conn->queue.first;
+            return sl_server_request_first(&conn->queue);
         }
     }
     return NULL;
@@ -446,7 +423,7 @@ static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint3
 
 static struct sl_server *server_of(struct sl_reactor_source *source)
 {
-    return SL_CONTAINER_OF(source, struct sl_server, source);
+    return SL_CONTAINER_OF(source, struct sl_server, scheduler.source);
 }
 
 /* Applies complete iterations of buffered pushes before all requests. */
@@ -465,20 +442,20 @@ static uint32_t commit(struct sl_server *server, uint32_t keys)
 /* Guarantees waiting requests a share, so that requests run at once do not starve them. */
 static uint32_t queue_keys(const struct sl_server *server)
 {
-    uint32_t least =
-        server->crowded_count > 0 ? SL_SERVER_BACKLOG_COST : (uint32_t)SL_LIMIT_TURN_COST / 4;
-    return server->budget_left < least ? least : server->budget_left;
+    uint32_t least = server->scheduler.crowded_count > 0 ? SL_SERVER_BACKLOG_COST
+                                                         : (uint32_t)SL_LIMIT_TURN_COST / 4;
+    return server->scheduler.budget_left < least ? least : server->scheduler.budget_left;
 }
 
 /* Returns true when slices are left to the next turn, which follows at once and runs them. */
 static bool yields(struct sl_server *server)
 {
-    uint32_t spent = SL_LIMIT_TURN_COST - server->budget_left;
-    bool is_light = spent > 0 && spent <= SL_SERVER_YIELD_KEYS;
-    bool is_wanted = server->crowded_count > 0 || sl_shard_iteration_due(server->shard);
-    bool would_run = server->runnable_count > 0 && !server->blocked;
-    server->yielded = is_light && would_run && !is_wanted && !server->yielded;
-    return server->yielded;
+    uint32_t spent = SL_LIMIT_TURN_COST - server->scheduler.budget_left;
+    bool is_light = spent > 0 && spent <= YIELD_KEYS;
+    bool is_wanted = server->scheduler.crowded_count > 0 || sl_shard_iteration_due(server->shard);
+    bool would_run = server->scheduler.runnable_count > 0 && !server->scheduler.blocked;
+    server->scheduler.yielded = is_light && would_run && !is_wanted && !server->scheduler.yielded;
+    return server->scheduler.yielded;
 }
 
 /* Frees what a snapshot has left, bit by bit. */
@@ -512,8 +489,8 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         return server->options.hooks->run(server, FEED_KEYS);
     }
     const uint32_t cleaned = clean(server);
-    const uint32_t snapshot = sl_server_checkpoint_run(server, server->budget_left);
-    server->budget_left -= snapshot < server->budget_left ? snapshot : server->budget_left;
+    const uint32_t snapshot = sl_server_checkpoint_run(server, server->scheduler.budget_left);
+    sl_server_spend(server, snapshot);
     const uint32_t catch_up =
         server->options.hooks == NULL ? 0 : server->options.hooks->run(server, FEED_KEYS);
     if (sl_server_turn_is_enough(server) || yields(server)) {
@@ -527,7 +504,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         uint32_t spent = commit(server, keys);
         work += spent > 0;
         keys -= spent < keys ? spent : keys;
-        if (sl_shard_iteration_due(server->shard) || server->blocked || keys == 0) {
+        if (sl_shard_iteration_due(server->shard) || server->scheduler.blocked || keys == 0) {
             break;
         }
         struct sl_server_request *request = take_next(server);
@@ -536,7 +513,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         }
         spent = run_next(request, keys, &sliced_keys);
         stuck = spent == 0 ? stuck + 1 : 0;
-        server->blocked = stuck > server->runnable_count;
+        server->scheduler.blocked = stuck > server->scheduler.runnable_count;
         work += spent > 0;
         keys -= spent < keys ? spent : keys;
         unlooked += spent;
@@ -544,7 +521,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
             break;
         }
     }
-    server->budget_left = keys;
+    server->scheduler.budget_left = keys;
     if (work > 0) {
         sl_server_drain_update(server);
     }
@@ -553,7 +530,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 
 static void flush_queue(struct sl_reactor_source *source)
 {
-    server_of(source)->budget_left = SL_LIMIT_TURN_COST;
+    server_of(source)->scheduler.budget_left = SL_LIMIT_TURN_COST;
 }
 
 static bool arm_queue(struct sl_reactor_source *source)
@@ -576,29 +553,33 @@ static bool arm_queue(struct sl_reactor_source *source)
         return false;
     }
     return !sl_shard_iteration_due(server->shard) &&
-           (server->blocked || server->runnable_count == 0);
+           (server->scheduler.blocked || server->scheduler.runnable_count == 0);
 }
 
 void sl_server_scheduler_init(struct sl_server *server)
 {
-    server->budget_left = SL_LIMIT_TURN_COST;
-    server->source = (struct sl_reactor_source){
+    struct sl_server_scheduler *scheduler = &server->scheduler;
+    sl_list_init(&scheduler->ready);
+    sl_list_init(&scheduler->parked);
+    sl_list_init(&scheduler->resumed);
+    scheduler->budget_left = SL_LIMIT_TURN_COST;
+    scheduler->source = (struct sl_reactor_source){
         .name = "server",
         .poll = poll_queue,
         .flush = flush_queue,
         .arm = arm_queue,
     };
-    sl_reactor_add_source(server->options.reactor, &server->source);
+    sl_reactor_add_source(server->options.reactor, &scheduler->source);
 }
 
 void sl_server_scheduler_fini(struct sl_server *server)
 {
-    sl_reactor_remove_source(server->options.reactor, &server->source);
+    sl_reactor_remove_source(server->options.reactor, &server->scheduler.source);
     /* Requests that outlived their connection. */
-    while (server->resumed.first != NULL) {
-        struct sl_server_request *request = server->resumed.first;
+    struct sl_server_request *request;
+    while ((request = sl_server_request_first(&server->scheduler.resumed)) != NULL) {
         unlist(request);
         sl_server_request_free(request);
     }
-    sl_assert(server->parked.first == NULL);
+    sl_assert(sl_list_empty(&server->scheduler.parked));
 }

@@ -8,7 +8,9 @@
 #include "core/hash.h"
 #include "core/list.h"
 #include "core/log.h"
+#include "ps/server/request.h"
 #include "ps/server/session_snapshot.h"
+#include "ps/server/state.h"
 
 enum ending { LEFT, LOST };
 
@@ -18,6 +20,7 @@ int sl_server_sessions_init(struct sl_server_sessions *sessions)
         .buckets = calloc(SL_SERVER_SESSION_BUCKETS, sizeof(struct sl_server_session *)),
         .workers = calloc(SL_LIMIT_WORKERS, sizeof(struct sl_server_session *)),
     };
+    sl_list_init(&sessions->away);
     if (sessions->buckets == NULL || sessions->workers == NULL) {
         sl_server_sessions_fini(sessions);
         return SL_ERR_NO_MEMORY;
@@ -52,34 +55,21 @@ static void report(const struct sl_server_session *session, const char *what)
     }
 }
 
+static struct sl_server_session *away_of(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_server_session, away_link);
+}
+
 static void away_append(struct sl_server_session *session)
 {
-    struct sl_server_sessions *sessions = &session->server->sessions;
-    session->away_prev = sessions->away_last;
-    session->away_next = NULL;
-    if (sessions->away_last == NULL) {
-        sessions->away_first = session;
-    } else {
-        sessions->away_last->away_next = session;
-    }
-    sessions->away_last = session;
-    sessions->away_count++;
+    sl_list_append(&session->server->sessions.away, &session->away_link);
+    session->server->sessions.away_count++;
 }
 
 static void away_remove(struct sl_server_session *session)
 {
-    struct sl_server_sessions *sessions = &session->server->sessions;
-    if (session->away_prev == NULL) {
-        sessions->away_first = session->away_next;
-    } else {
-        session->away_prev->away_next = session->away_next;
-    }
-    if (session->away_next == NULL) {
-        sessions->away_last = session->away_prev;
-    } else {
-        session->away_next->away_prev = session->away_prev;
-    }
-    sessions->away_count--;
+    sl_list_remove(&session->away_link);
+    session->server->sessions.away_count--;
     sl_timer_disarm(sl_reactor_timers(session->server->options.reactor), &session->lease);
 }
 
@@ -137,7 +127,7 @@ static void end(struct sl_server_session *session, enum ending ending)
     }
     sl_server_scheduler_abandon(session);
     const struct sl_server *server = session->server;
-    if (server->role.logs && !server->draining) {
+    if (server->role.logs && !sl_server_drains(server)) {
         server->options.hooks->client_event(session, ending == LOST ? SL_SERVER_CLIENT_EXPIRED
                                                                     : SL_SERVER_CLIENT_LEFT);
     }
@@ -156,8 +146,8 @@ static void lose(struct sl_server_session *session, const char *why)
 
 void sl_server_sessions_fini(struct sl_server_sessions *sessions)
 {
-    while (sessions->away_first != NULL) {
-        struct sl_server_session *session = sessions->away_first;
+    while (!sl_list_empty(&sessions->away)) {
+        struct sl_server_session *session = away_of(sl_list_first(&sessions->away));
         away_remove(session);
         sl_server_scheduler_abandon(session);
         unlink_and_free(session);
@@ -225,10 +215,10 @@ static uint32_t away_max(const struct sl_server *server)
 static void make_room_away(struct sl_server *server)
 {
     struct sl_server_sessions *sessions = &server->sessions;
-    struct sl_server_session *first = sessions->away_first;
     if (sessions->away_count < away_max(server)) {
         return;
     }
+    struct sl_server_session *first = away_of(sl_list_first(&sessions->away));
     if (server->is_open) {
         lose(first, "too many others are disconnected");
         return;
@@ -265,9 +255,9 @@ void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
     const uint64_t left_ns = SL_CLOCK_NEVER - now_ns;
     const uint64_t wait_ns =
         server->lease_ns < left_ns / lease_count ? server->lease_ns * lease_count : left_ns;
-    for (struct sl_server_session *session = server->sessions.away_first; session != NULL;
-         session = session->away_next) {
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease, now_ns + wait_ns);
+    SL_LIST_FOREACH (link, &server->sessions.away) {
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &away_of(link)->lease,
+                     now_ns + wait_ns);
     }
 }
 
@@ -311,7 +301,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
         if (session->conn != NULL) {
             struct sl_server_conn *old = session->conn;
             conn_release(session);
-            sl_server_drop(old, SL_ERR_CLOSED, "it reconnected, from %s", conn->conn->peer);
+            sl_server_conn_drop(old, SL_ERR_CLOSED, "it reconnected, from %s", conn->conn->peer);
         } else {
             away_remove(session);
         }
@@ -343,7 +333,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
         away_append(session); /* continues at the backup */
         return;
     }
-    if (conn->said_goodbye || server->draining) {
+    if (conn->said_goodbye || sl_server_drains(server)) {
         end(session, LEFT);
         return;
     }
@@ -391,8 +381,8 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
     struct sl_server_conn *conn = session->conn;
     lose(session, expired->why);
     if (conn != NULL) {
-        sl_server_drop(conn, SL_ERR_CLOSED, "the coordinator declared it expired: %s",
-                       expired->why);
+        sl_server_conn_drop(conn, SL_ERR_CLOSED, "the coordinator declared it expired: %s",
+                            expired->why);
     }
 }
 
@@ -540,7 +530,7 @@ void sl_server_sessions_forget(struct sl_server *server)
             struct sl_server_conn *conn = session->conn;
             if (conn != NULL) {
                 conn_release(session);
-                sl_server_drop(conn, SL_ERR_CLOSED, "the shard is served elsewhere");
+                sl_server_conn_drop(conn, SL_ERR_CLOSED, "the shard is served elsewhere");
             } else {
                 away_remove(session);
             }

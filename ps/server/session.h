@@ -13,6 +13,7 @@
 #define SL_PS_SERVER_SESSION_H
 
 #include "core/limits.h"
+#include "core/list.h"
 #include "net/control/message.h"
 #include "reactor/timer.h"
 
@@ -59,8 +60,7 @@ struct sl_server_session {
     uint32_t sent_sections;
 
     struct sl_timer lease; /* armed while disconnected */
-    /* List of disconnected sessions, the longest disconnected first. */
-    struct sl_server_session *away_prev, *away_next;
+    struct sl_list_link away_link;
 };
 
 /* State of session_snapshot.h. */
@@ -81,7 +81,7 @@ struct sl_server_sessions {
     struct sl_server_session_snapshot snapshot;
     struct sl_server_session **buckets; /* by client_id */
     struct sl_server_session **workers; /* [SL_LIMIT_WORKERS], by task index */
-    struct sl_server_session *away_first, *away_last;
+    struct sl_list away;                /* disconnected sessions, the longest disconnected first */
     uint32_t away_count;
     /* Bits: workers that expired before the shard was open. */
     uint8_t expired_early[SL_LIMIT_WORKERS / 8];

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/server/internal.h"
+#include "ps/server/state.h"
 #include "ps/snapshot/block.h"
 
 /* In units of a turn's budget. */

@@ -1,6 +1,7 @@
 #include "ps/server/session_snapshot.h"
 
 #include "core/assert.h"
+#include "ps/server/state.h"
 
 /* Small enough to be cheap to free and to be sent early; large enough for the longest session. */
 #define BLOCK_BYTES       (64U << 10)
@@ -106,8 +107,7 @@ void sl_server_session_snapshot_before(struct sl_server_session *session)
     struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
     session->snapshot_number = snapshot->number;
     if (snapshot->walks) {
-        const uint32_t cost = put(snapshot, session);
-        server->budget_left -= cost < server->budget_left ? cost : server->budget_left;
+        sl_server_spend(server, put(snapshot, session));
     }
 }
 

@@ -12,7 +12,7 @@
 #ifndef SL_PS_SERVER_SESSION_SNAPSHOT_H
 #define SL_PS_SERVER_SESSION_SNAPSHOT_H
 
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
 #include "ps/snapshot/block.h"
 
 /* Starts: includes all sessions as they are now. Call in the turn in which the shard's snapshot

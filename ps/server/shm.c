@@ -1,45 +1,41 @@
-/* Connections over shared memory. They have an outbox and reply buffers of their own, which their
- * peers read in place, in addition to buffer_bytes_max: half as much again. A long push that runs
- * at once is read in the client's memory. Only its structure, everything except values, is copied
- * first, because the peer can change its memory at any time and no check may depend on that. If the
- * client has a direct reply buffer, the reply is made there.
- *
- * Values are read in place only while the message is being delivered: a peer that ends the
- * connection reuses its memory. */
+#include "ps/server/shm.h"
+
 #include <string.h>
 
-#include "ps/server/internal.h"
+#include "ps/server/state.h"
 
 #define BYTES_PER_KEY 256 /* of the turn's budget: ps/shard/shard.h */
 #define SPARE_KEYS    16
 
 int sl_server_shm_begin(struct sl_server *server)
 {
-    if (server->has_shm_memory) {
+    if (server->memory.has_shm) {
         return 0;
     }
     const size_t quarter = server->options.buffer_bytes_max / 4;
     const size_t least = SL_OUTBOX_MEMORY_BYTES_MIN;
-    int err = sl_outbox_init_shared(&server->shm_replies, quarter < least ? least : quarter,
-                                    server->options.checksum, server->shm);
+    int err = sl_outbox_init_shared(&server->memory.shm_replies, quarter < least ? least : quarter,
+                                    server->options.checksum, server->transports.shm);
     if (err != 0) {
         return err;
     }
-    err = sl_server_buffers_init_shared(&server->shm_buffers, quarter, server->shm);
+    err =
+        sl_server_buffers_init_shared(&server->memory.shm_buffers, quarter, server->transports.shm);
     if (err != 0) {
-        sl_transport_memory_unregister(server->shm, server->shm_replies.shared.base);
-        sl_outbox_fini(&server->shm_replies);
+        sl_transport_memory_unregister(server->transports.shm,
+                                       server->memory.shm_replies.shared.base);
+        sl_outbox_fini(&server->memory.shm_replies);
         return err;
     }
-    server->has_shm_memory = true;
+    server->memory.has_shm = true;
     return 0;
 }
 
 void sl_server_shm_fini(struct sl_server *server)
 {
-    if (server->has_shm_memory) {
-        sl_server_buffers_fini(&server->shm_buffers);
-        sl_outbox_fini(&server->shm_replies);
+    if (server->memory.has_shm) {
+        sl_server_buffers_fini(&server->memory.shm_buffers);
+        sl_outbox_fini(&server->memory.shm_replies);
     }
 }
 
@@ -102,7 +98,7 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
         .payload = message->payload,
         .payload_bytes = bytes,
     };
-    if (!conn->uses_shm || message->token == NULL || conn->sink == NULL) {
+    if (!conn->uses_shm || message->token == NULL || conn->sink.buffer == NULL) {
         return; /* already in memory of this process */
     }
     const uint32_t tail_bytes = conn->conn->tail == NULL ? 0 : conn->conn->tail_bytes;
@@ -110,11 +106,11 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
                                 .tail = conn->conn->tail,
                                 .first_bytes = bytes - tail_bytes,
                                 .tail_bytes = tail_bytes};
-    out->payload = conn->sink;
-    const uint32_t structure_bytes = copy_structure(&from, conn->sink);
+    out->payload = conn->sink.buffer;
+    const uint32_t structure_bytes = copy_structure(&from, conn->sink.buffer);
     const uint8_t *values = structure_bytes == 0 ? NULL : values_of(&from, structure_bytes);
     if (values == NULL) {
-        copy_whole(&from, conn->sink);
+        copy_whole(&from, conn->sink.buffer);
         return;
     }
     out->payload_bytes = structure_bytes;
@@ -122,10 +118,32 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
     out->values_bytes = bytes - structure_bytes;
 }
 
+uint64_t sl_server_shm_cost(const struct sl_shard_exec *work)
+{
+    const uint8_t op = work->view.section.op;
+    const bool copies = work->in_section && work->prefix.section_count == 1 &&
+                        (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH_PULL ||
+                         op == SL_REQUEST_KV_PULL || op == SL_REQUEST_KV_PUSH_PULL);
+    const uint64_t pull_cost = work->cost - work->push_cost;
+    return work->push_cost + (copies ? pull_cost / SL_SERVER_DENSE_PULL : pull_cost);
+}
+
+struct sl_server_buffers *sl_server_shm_buffers(struct sl_server *server,
+                                                const struct sl_server_conn *conn)
+{
+    return conn != NULL && conn->uses_shm ? &server->memory.shm_buffers : &server->memory.buffers;
+}
+
+struct sl_server_buffers *sl_server_shm_owner(struct sl_server *server, const uint8_t *buffer)
+{
+    return sl_server_buffers_hold(&server->memory.buffers, buffer) ? &server->memory.buffers
+                                                                   : &server->memory.shm_buffers;
+}
+
 bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 {
     const struct sl_server *server = conn->server;
-    const uint32_t keys_left = server->budget_left; /* all, if the turn has not started */
+    const uint32_t keys_left = server->scheduler.budget_left; /* all, if the turn has not started */
     const uint32_t keys = bytes / BYTES_PER_KEY;
     return keys_left < SL_LIMIT_TURN_COST && keys_left < keys + keys / 4 + SPARE_KEYS;
 }
@@ -133,7 +151,7 @@ bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *incoming)
 {
     if (incoming->values != NULL) {
-        uint8_t *copy = conn->sink + incoming->payload_bytes;
+        uint8_t *copy = conn->sink.buffer + incoming->payload_bytes;
         memcpy(copy, incoming->values, incoming->values_bytes);
         incoming->values = copy;
     }

@@ -1,9 +1,12 @@
-/* The transports of a server: the first one, and optionally shared memory and kernel bypass. Bypass
- * connections use the outbox and the buffers of the first transport, registered with the bypass. */
+/* Bypass connections use the outbox and the buffers of the first transport, registered with the
+ * bypass. */
+#include "ps/server/transports.h"
+
 #include <string.h>
 
 #include "core/log.h"
-#include "ps/server/internal.h"
+#include "ps/server/shm.h"
+#include "ps/server/state.h"
 
 /* Opens an additional transport, without TLS. */
 static int open_beside(struct sl_server *server, const struct sl_transport_ops *ops,
@@ -23,17 +26,17 @@ static int open_beside(struct sl_server *server, const struct sl_transport_ops *
 /* Registers memory, so that the device sends replies and receives long requests without a copy. */
 static void register_memory(struct sl_server *server)
 {
-    if ((server->bypass->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
+    if ((server->transports.bypass->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
         return;
     }
-    int err = sl_outbox_register(&server->replies, server->bypass);
+    int err = sl_outbox_register(&server->memory.replies, server->transports.bypass);
     if (err == 0) {
-        err = sl_server_buffers_register(&server->buffers, server->bypass);
+        err = sl_server_buffers_register(&server->memory.buffers, server->transports.bypass);
     }
     if (err != 0) {
         sl_log_warn("shard on %s: its memory is not registered with %s, which is slower: %s",
-                    sl_reactor_name(server->options.reactor), server->bypass->ops->scheme,
-                    sl_err_name(err));
+                    sl_reactor_name(server->options.reactor),
+                    server->transports.bypass->ops->scheme, sl_err_name(err));
     }
 }
 
@@ -41,16 +44,16 @@ int sl_server_transports_open(struct sl_server *server)
 {
     const struct sl_server_options *options = &server->options;
     int err = sl_transport_open(options->transport, options->reactor, &options->transport_options,
-                                &server->transport);
+                                &server->transports.first);
     if (err != 0) {
         return err;
     }
     if (options->shm != NULL) {
-        (void)open_beside(server, options->shm, "through shared memory", &server->shm);
+        (void)open_beside(server, options->shm, "through shared memory", &server->transports.shm);
     }
     if (options->bypass != NULL) {
         const char *over = strcmp(options->bypass->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
-        err = open_beside(server, options->bypass, over, &server->bypass);
+        err = open_beside(server, options->bypass, over, &server->transports.bypass);
         if (err == 0) {
             register_memory(server);
         } else if (options->needs_bypass) {
@@ -63,35 +66,38 @@ int sl_server_transports_open(struct sl_server *server)
 
 void sl_server_transports_close(struct sl_server *server)
 {
-    sl_transport_close(&server->shm);
-    sl_transport_close(&server->bypass);
-    sl_transport_close(&server->transport);
+    sl_transport_close(&server->transports.shm);
+    sl_transport_close(&server->transports.bypass);
+    sl_transport_close(&server->transports.first);
 }
 
 bool sl_server_has_bypass(const struct sl_server *server)
 {
-    return server->bypass != NULL;
+    return server->transports.bypass != NULL;
 }
 
 int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
                      struct sl_endpoint *bound)
 {
     sl_reactor_assert_owner(server->options.reactor);
-    struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_TCP   ? server->transport
-                                     : endpoint->scheme == SL_ENDPOINT_SHM ? server->shm
-                                                                           : server->bypass;
+    struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_TCP ? server->transports.first
+                                     : endpoint->scheme == SL_ENDPOINT_SHM
+                                         ? server->transports.shm
+                                         : server->transports.bypass;
     if (transport == NULL) {
         return SL_ERR_UNSUPPORTED;
     }
-    int err = transport == server->shm ? sl_server_shm_begin(server) : 0;
-    return err != 0 ? err
-                    : sl_transport_listen(transport, endpoint, &sl_server_events, server, bound);
+    int err = transport == server->transports.shm ? sl_server_shm_begin(server) : 0;
+    return err != 0
+               ? err
+               : sl_transport_listen(transport, endpoint, &sl_server_conn_events, server, bound);
 }
 
 struct sl_transport *sl_server_transports_like(const struct sl_server *server,
                                                const struct sl_conn *conn)
 {
-    struct sl_transport *const all[] = {server->transport, server->shm, server->bypass};
+    struct sl_transport *const all[] = {server->transports.first, server->transports.shm,
+                                        server->transports.bypass};
     for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i] != NULL && all[i]->ops == conn->transport->ops) {
             return all[i];
@@ -103,7 +109,8 @@ struct sl_transport *sl_server_transports_like(const struct sl_server *server,
 void sl_server_transports_count(const struct sl_server *server, uint64_t *bytes_in,
                                 uint64_t *bytes_out)
 {
-    const struct sl_transport *const all[] = {server->transport, server->shm, server->bypass};
+    const struct sl_transport *const all[] = {server->transports.first, server->transports.shm,
+                                              server->transports.bypass};
     *bytes_in = *bytes_out = 0;
     for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct sl_transport_stats stats = {0};

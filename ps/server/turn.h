@@ -6,7 +6,7 @@
 #ifndef SL_PS_SERVER_TURN_H
 #define SL_PS_SERVER_TURN_H
 
-#include "ps/server/internal.h"
+#include "ps/server/state.h"
 
 /* After this time no request of at least this cost starts. With one more of the longest unsliced
  * requests, a turn lasts about a millisecond. */
@@ -24,7 +24,7 @@ static inline bool sl_server_turn_is_long(const struct sl_server *server)
 /* Returns true when work of this cost must wait for the next turn. */
 static inline bool sl_server_turn_is_over(const struct sl_server *server, uint64_t cost)
 {
-    return cost > server->budget_left ||
+    return cost > server->scheduler.budget_left ||
            (cost >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server));
 }
 
@@ -32,8 +32,8 @@ static inline bool sl_server_turn_is_over(const struct sl_server *server, uint64
  * next one. */
 static inline bool sl_server_turn_is_enough(const struct sl_server *server)
 {
-    return server->crowded_count > 0 &&
-           SL_LIMIT_TURN_COST - server->budget_left >= SL_SERVER_TURN_LONG_KEYS &&
+    return server->scheduler.crowded_count > 0 &&
+           SL_LIMIT_TURN_COST - server->scheduler.budget_left >= SL_SERVER_TURN_LONG_KEYS &&
            sl_server_turn_is_long(server);
 }
 

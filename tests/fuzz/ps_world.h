@@ -8,7 +8,8 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "net/control/message.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "tests/support/loop_transport.h"
 
 #define FUZZ_SERVERS       2

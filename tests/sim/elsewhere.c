@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "ps/shard/internal.h"
 #include "tests/sim/random.h"
 #include "tests/support/shard_image.h"

@@ -3,7 +3,8 @@
 #include <inttypes.h>
 
 #include "core/clock.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "ps/shard/internal.h"
 #include "tests/sim/elsewhere.h"
 
@@ -54,15 +55,15 @@ void sl_sim_final_ended(void *ctx, struct sl_sim_work *work, int err)
 static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *server,
                          const char *name)
 {
-    if (server->buffers.used_bytes != 0 || server->parked_bytes != 0 ||
-        server->requests.free_count != server->requests.block_count ||
-        server->replies.frame_count != 0) {
+    if (server->memory.buffers.used_bytes != 0 || server->scheduler.parked_bytes != 0 ||
+        server->memory.requests.free_count != server->memory.requests.block_count ||
+        server->memory.replies.frame_count != 0) {
         sl_sim_oracle_fail(oracle, "memory",
                            "%s keeps %zu bytes of buffers, %zu of parked requests, %u requests and "
                            "%u frames after all clients have gone",
-                           name, server->buffers.used_bytes, server->parked_bytes,
-                           server->requests.block_count - server->requests.free_count,
-                           server->replies.frame_count);
+                           name, server->memory.buffers.used_bytes, server->scheduler.parked_bytes,
+                           server->memory.requests.block_count - server->memory.requests.free_count,
+                           server->memory.replies.frame_count);
     }
     if (server->sessions.away_count != 0) {
         sl_sim_oracle_fail(oracle, "memory", "%s keeps %u sessions longer than their lease", name,

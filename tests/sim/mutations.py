@@ -55,8 +55,8 @@ MUTATIONS = [
      "    if (conn->next_id != 0) {\n"
      "        request->id = conn->next_id++;"),
     ("orphans are dropped", "ps/server/scheduler.c",
-     "    bool begun = request->started && !request->done &&",
-     "    bool begun = request->started && request->done &&"),
+     "request->stage == SL_SERVER_REQUEST_STARTED && sl_server_request_writes(&request->work);",
+     "request->stage == SL_SERVER_REQUEST_DONE && sl_server_request_writes(&request->work);"),
     ("an orphan is not found again", "ps/server/session.c",
      "    if (session->orphan != NULL && session->orphan->id == id) {",
      "    if (session->orphan != NULL && session->orphan->id == 0) {"),
@@ -115,7 +115,7 @@ MUTATIONS = [
      "snprintf(substep->error, sizeof substep->error, \"%s: %s\", conn->name, text);",
      "snprintf(substep->error, sizeof substep->error, \"%.0s%s\", conn->name, text);"),
     # Memory.
-    ("credit is not given back", "ps/server/internal.h",
+    ("credit is not given back", "ps/server/request.h",
      "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 1,",
      "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 0,"),
     ("credit is not checked", "worker/shard_conn.c",
@@ -123,7 +123,7 @@ MUTATIONS = [
      "    if (sl_inflight_full(&conn->inflight) ||\n"
      "        (!sl_credit_spend(&conn->credit, cost) && cost == 0)) {"),
     ("a buffer is not given back", "ps/server/request.c",
-     "        sl_server_buffers_put(&request->server->buffers, request->payload);\n        request->payload = NULL;",
+     "        sl_server_buffers_put(&request->server->memory.buffers, request->payload);\n        request->payload = NULL;",
      "        request->payload = NULL;"),
     ("sessions stay for ever", "ps/server/session.c",
      "    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,\n                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);\n",
@@ -398,10 +398,10 @@ UNIT_TESTS = {
 
 LINK_MUTATIONS = [
     ("link: a long frame has ten seconds in total", "ps/server/admission.c",
-     "++conn->sink_checks >= LOOKS_MAX_FRAME",
-     "++conn->sink_checks >= LOOKS_MAX"),
+     "++conn->sink.checks >= LOOKS_MAX_FRAME",
+     "++conn->sink.checks >= LOOKS_MAX"),
     ("link: a long reply has ten seconds in total", "ps/server/admission.c",
-     "const bool gets_on = is_done || taken_bytes != conn->taken_bytes;",
+     "const bool gets_on = is_done || taken_bytes != conn->output.taken_bytes;",
      "const bool gets_on = is_done;"),
 ]
 

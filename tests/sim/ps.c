@@ -5,7 +5,8 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 
 struct sl_sim_lost {
     struct sl_sim_lost *next;
@@ -82,10 +83,10 @@ static void lost(void *ctx, const struct sl_message_expired *told)
 /* As a ps process does with a transport that is faster than its first. */
 static void register_memory(struct sl_server *server)
 {
-    if ((server->transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
-        int err = sl_outbox_register(&server->replies, server->transport);
+    if ((server->transports.first->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
+        int err = sl_outbox_register(&server->memory.replies, server->transports.first);
         sl_assert(err == 0);
-        err = sl_server_buffers_register(&server->buffers, server->transport);
+        err = sl_server_buffers_register(&server->memory.buffers, server->transports.first);
         sl_assert(err == 0);
     }
 }

@@ -4,7 +4,8 @@
 
 #include "core/assert.h"
 #include "ps/checkpoint/directory.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "tests/sim/ps.h"
 #include "tests/sim/windows.h"
 

@@ -5,7 +5,8 @@
 #ifndef SL_TESTS_SIM_WINDOWS_H
 #define SL_TESTS_SIM_WINDOWS_H
 
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "tests/sim/oracle.h"
 
 /* One client's, on one shard. */

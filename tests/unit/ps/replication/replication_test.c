@@ -274,8 +274,8 @@ SL_CASE_WITH(replica__a_backup_says_who_was_restored, pair_setup, pair_teardown)
     stepped_join(&pair->other, &pair->stepped, UINT32_MAX, 8);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     stepped_open_table(&pair->other, ASP, SL_CONSISTENCY_ASP);
-    for (struct sl_server_conn *conn = pair->stepped.server->conns; conn != NULL;
-         conn = conn->next) {
+    SL_LIST_FOREACH (link, &pair->stepped.server->conns) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->session != NULL && conn->session->client_id == 7) {
             conn->session->restored = true;
         }

@@ -8,7 +8,8 @@
 #include <time.h>
 
 #include "fixture.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "tests/support/unit.h"
 
 #define DIM       4
@@ -88,16 +89,17 @@ static void observe(struct server_fixture *fixture, uint32_t index)
 {
     const struct sl_server *server = fixture->servers[index];
     conn_count = server->conn_count;
-    newest_has_sink = server->conns != NULL && server->conns->sink != NULL &&
-                      server->conns->conn->state == SL_CONN_OPEN;
+    newest_has_sink = !sl_list_empty(&server->conns) &&
+                      sl_server_conn_of(server->conns.head.next)->sink.buffer != NULL &&
+                      sl_server_conn_of(server->conns.head.next)->conn->state == SL_CONN_OPEN;
 }
 
 /* Only the test looks from now on. */
 static void stop_looking(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    sl_server_admission(server);
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->watch_timer,
+    sl_server_admission_begin(server);
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->admission.timer,
                  sl_reactor_now_ns(server->options.reactor) + 3600 * SL_CLOCK_NS_PER_S);
 }
 
@@ -168,7 +170,10 @@ static uint64_t taken_bytes;
 static void observe_taken(struct server_fixture *fixture, uint32_t index)
 {
     observe(fixture, index);
-    taken_bytes = conn_count == 0 ? 0 : fixture->servers[index]->conns->conn->taken_bytes;
+    taken_bytes =
+        conn_count == 0
+            ? 0
+            : sl_server_conn_of(fixture->servers[index]->conns.head.next)->conn->taken_bytes;
 }
 
 /* Returns when the transport has seen that the peer has taken more. */
@@ -312,31 +317,31 @@ SL_CASE_WITH(server_watch__frames_that_stop_do_not_keep_others_out, setup_impati
 static void share(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = server->conns;
-    struct sl_server_conn *conn = other->next;
+    struct sl_server_conn *other = sl_server_conn_of(server->conns.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(other->link.next);
     uint8_t *sinks[4];
     sinks[0] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[0]);
-    conn->long_requests = 1;
+    conn->sink.long_requests = 1;
     sinks[1] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[1]);
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    assert_false(conn->waits_for_sink);
-    conn->long_requests = 0;
+    assert_false(sl_list_linked(&conn->sink.link));
+    conn->sink.long_requests = 0;
     sinks[2] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[2]);
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    assert_true(conn->waits_for_sink);
+    assert_true(sl_list_linked(&conn->sink.link));
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->buffers, sinks[i]);
+        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
     }
     assert_null(sl_server_admission_sink(other, 20000)); /* not before the first */
     sinks[3] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[3]);
-    sl_server_buffers_put(&server->buffers, sinks[3]);
+    sl_server_buffers_put(&server->memory.buffers, sinks[3]);
     sinks[3] = sl_server_admission_sink(other, 20000);
     assert_non_null(sinks[3]);
-    sl_server_buffers_put(&server->buffers, sinks[3]);
+    sl_server_buffers_put(&server->memory.buffers, sinks[3]);
 }
 
 SL_CASE_WITH(server_watch__one_connection_does_not_take_all_the_room, setup,
@@ -355,8 +360,8 @@ SL_CASE_WITH(server_watch__one_connection_does_not_take_all_the_room, setup,
 static void overtake(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = server->conns;
-    struct sl_server_conn *client = conn->next;
+    struct sl_server_conn *conn = sl_server_conn_of(server->conns.head.next);
+    struct sl_server_conn *client = sl_server_conn_of(conn->link.next);
     uint8_t *sinks[4];
     for (int i = 0; i < 3; i++) {
         sinks[i] = sl_server_admission_sink(client, SL_LIMIT_FRAME_PAYLOAD_BYTES);
@@ -366,19 +371,19 @@ static void overtake(struct server_fixture *fixture, uint32_t index)
     conn->kind = SL_SERVER_CONN_CONTROL;
     sinks[3] = sl_server_admission_sink(conn, SL_LIMIT_CONTROL_PAYLOAD_BYTES);
     assert_non_null(sinks[3]);
-    sl_server_buffers_put(&server->buffers, sinks[3]);
+    sl_server_buffers_put(&server->memory.buffers, sinks[3]);
     conn->kind = SL_SERVER_CONN_PRIMARY;
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    sl_server_buffers_put(&server->buffers, sinks[2]);
+    sl_server_buffers_put(&server->memory.buffers, sinks[2]);
     assert_null(sl_server_admission_sink(client, SL_LIMIT_FRAME_PAYLOAD_BYTES));
     sinks[2] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[2]);
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->buffers, sinks[i]);
+        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
     }
     sinks[0] = sl_server_admission_sink(client, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[0]);
-    sl_server_buffers_put(&server->buffers, sinks[0]);
+    sl_server_buffers_put(&server->memory.buffers, sinks[0]);
     conn->kind = SL_SERVER_CONN_DATA;
 }
 
@@ -397,22 +402,22 @@ SL_CASE_WITH(server_watch__clients_do_not_keep_members_waiting, setup, server_fi
 static void hurry(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = server->conns;
-    const size_t reply_bytes = server->reply_bytes;
+    struct sl_server_conn *conn = sl_server_conn_of(server->conns.head.next);
+    const size_t reply_bytes = server->admission.reply_bytes;
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {
         sinks[i] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
         assert_non_null(sinks[i]);
     }
-    server->is_short = false;
+    server->admission.is_short = false;
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    assert_false(server->is_short);
-    server->reply_bytes = server->buffers.bytes / 4;
+    assert_false(server->admission.is_short);
+    server->admission.reply_bytes = server->memory.buffers.bytes / 4;
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    assert_true(server->is_short);
-    server->reply_bytes = reply_bytes;
+    assert_true(server->admission.is_short);
+    server->admission.reply_bytes = reply_bytes;
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->buffers, sinks[i]);
+        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
     }
 }
 
@@ -428,8 +433,8 @@ SL_CASE_WITH(server_watch__long_requests_that_wait_hurry_no_reader, setup, serve
 static void close_the_first(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = server->conns;
-    struct sl_server_conn *first = other->next;
+    struct sl_server_conn *other = sl_server_conn_of(server->conns.head.next);
+    struct sl_server_conn *first = sl_server_conn_of(other->link.next);
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {
         sinks[i] = sl_server_admission_sink(other, SL_LIMIT_FRAME_PAYLOAD_BYTES);
@@ -437,14 +442,14 @@ static void close_the_first(struct server_fixture *fixture, uint32_t index)
     }
     assert_null(sl_server_admission_sink(first, SL_LIMIT_FRAME_PAYLOAD_BYTES));
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->buffers, sinks[i]);
+        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
     }
     assert_null(sl_server_admission_sink(other, 20000));
     sl_transport_disconnect(first->conn);
     sinks[0] = sl_server_admission_sink(other, 20000);
     assert_non_null(sinks[0]);
-    assert_false(first->waits_for_sink);
-    sl_server_buffers_put(&server->buffers, sinks[0]);
+    assert_false(sl_list_linked(&first->sink.link));
+    sl_server_buffers_put(&server->memory.buffers, sinks[0]);
 }
 
 SL_CASE_WITH(server_watch__who_is_being_closed_keeps_nobody_waiting, setup, server_fixture_teardown)

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 
@@ -130,7 +131,7 @@ static struct sl_transport_stats stats_of(const struct sl_transport *transport)
 static uint64_t copied_bytes(const struct world *world)
 {
     return stats_of(world->stepped.bypass).copied_bytes +
-           stats_of(world->stepped.server->bypass).copied_bytes;
+           stats_of(world->stepped.server->transports.bypass).copied_bytes;
 }
 
 /* ---- Tests */
@@ -151,12 +152,12 @@ SL_CASE_WITH(server_bypass__serves_all_transports, setup, teardown)
     struct sl_message answer = {.kind = SL_MESSAGE_STATS};
     assert_int_equal(sl_server_stats(server, &answer.stats), 0);
     assert_int_equal(answer.stats.requests, 6);
-    assert_int_equal(answer.stats.bytes_in, stats_of(server->transport).bytes_received +
-                                                stats_of(server->shm).bytes_received +
-                                                stats_of(server->bypass).bytes_received);
-    assert_int_equal(answer.stats.bytes_out, stats_of(server->transport).bytes_sent +
-                                                 stats_of(server->shm).bytes_sent +
-                                                 stats_of(server->bypass).bytes_sent);
+    assert_int_equal(answer.stats.bytes_in, stats_of(server->transports.first).bytes_received +
+                                                stats_of(server->transports.shm).bytes_received +
+                                                stats_of(server->transports.bypass).bytes_received);
+    assert_int_equal(answer.stats.bytes_out, stats_of(server->transports.first).bytes_sent +
+                                                 stats_of(server->transports.shm).bytes_sent +
+                                                 stats_of(server->transports.bypass).bytes_sent);
     sl_message_fini(&answer);
 }
 
@@ -210,16 +211,16 @@ SL_CASE_WITH(server_hand_over__keeps_the_kind_of_the_connection, setup, teardown
     first->options.servers = servers;
     first->options.server_count = 2;
     struct stepped_peer *const peers[] = {&world->bypass, &world->path, &world->far};
-    struct sl_transport *const kinds[] = {servers[1]->bypass, servers[1]->shm,
-                                          servers[1]->transport};
+    struct sl_transport *const kinds[] = {servers[1]->transports.bypass, servers[1]->transports.shm,
+                                          servers[1]->transports.first};
     for (uint32_t i = 0; i < 3; i++) {
         peers[i]->hello.shard = 1;
         const struct sl_message *welcome = stepped_again(peers[i]);
         assert_int_equal(welcome->kind, SL_MESSAGE_WELCOME);
         assert_int_equal(welcome->welcome.shard, 1);
         assert_int_equal(servers[1]->conn_count, i + 1);
-        assert_ptr_equal(servers[1]->conns->conn->transport, kinds[i]);
-        assert_int_equal(servers[1]->conns->uses_shm, peers[i]->path);
+        assert_ptr_equal(sl_server_conn_of(servers[1]->conns.head.next)->conn->transport, kinds[i]);
+        assert_int_equal(sl_server_conn_of(servers[1]->conns.head.next)->uses_shm, peers[i]->path);
     }
     first->options.server_count = 1;
     first->options.servers = &world->stepped.server;
@@ -248,7 +249,7 @@ SL_CASE_WITH(server_bypass__copies_nothing_that_is_long, setup, teardown)
     assert_int_equal(world->bypass.reply_count, id - 1);
     assert_int_equal(world->stepped.network.in_place_count, 0);
     assert_int_equal(copied_bytes(world), 0);
-    assert_int_equal(world->stepped.server->buffers.used_bytes, 0);
+    assert_int_equal(world->stepped.server->memory.buffers.used_bytes, 0);
 }
 
 /* It is slower, and no more than that. */
@@ -274,10 +275,11 @@ SL_CASE_WITH(server_reply__of_any_size_is_one_frame_to_its_reply_buffer, setup, 
     expect_ok(&world->bypass, 1);
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
-        const uint64_t frames = stats_of(world->stepped.server->bypass).frames_sent;
+        const uint64_t frames = stats_of(world->stepped.server->transports.bypass).frames_sent;
         send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, counts[i]);
         expect_ok(&world->bypass, id);
-        assert_int_equal(stats_of(world->stepped.server->bypass).frames_sent, frames + 1);
+        assert_int_equal(stats_of(world->stepped.server->transports.bypass).frames_sent,
+                         frames + 1);
         assert_int_equal(stepped_reply(&world->bypass, id)->bytes, counts[i] * sizeof(float));
         assert_int_equal(world->stepped.network.landed_count, i + 1);
         expect_landed(world, counts[i], 1);
@@ -299,7 +301,7 @@ SL_CASE_WITH(server_pulls__of_one_run_are_answered_each, setup, teardown)
     const uint64_t count = 400;
     stepped_push(&world->bypass, 1, SPARSE, 10);
     expect_ok(&world->bypass, 1);
-    const uint64_t frames = stats_of(stepped->server->bypass).frames_sent;
+    const uint64_t frames = stats_of(stepped->server->transports.bypass).frames_sent;
     for (uint64_t id = 2; id <= count; id++) {
         shard_request_begin(&stepped->request, 0);
         shard_request_pull(&stepped->request, SPARSE, stepped->keys, 10);
@@ -312,7 +314,7 @@ SL_CASE_WITH(server_pulls__of_one_run_are_answered_each, setup, teardown)
     }
     expect_ok(&world->bypass, count);
     assert_int_equal(world->bypass.reply_count, count);
-    assert_true(stats_of(stepped->server->bypass).frames_sent - frames < count - 1);
+    assert_true(stats_of(stepped->server->transports.bypass).frames_sent - frames < count - 1);
     assert_int_equal(stepped->network.landed_count, 0);
 }
 

@@ -7,8 +7,9 @@
 
 #include "ps/checkpoint/directory.h"
 #include "ps/server/checkpoint.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
 #include "ps/server/restore.h"
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/memory_disk.h"
 #include "tests/support/unit.h"

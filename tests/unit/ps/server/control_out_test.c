@@ -6,7 +6,8 @@
 
 #include "ps/coordinator/coordinator.h"
 #include "ps/process/state.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 
@@ -62,7 +63,8 @@ static int teardown(void **state)
 static void tell_all(struct world *world, const struct sl_message *message)
 {
     struct sl_server *server = world->stepped.server;
-    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+    SL_LIST_FOREACH (link, &server->conns) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
         sl_server_send_to_peer(NULL, (uintptr_t)conn, message);
     }
 }
@@ -82,8 +84,8 @@ SL_CASE_WITH(server_send__tells_everyone_what_finds_no_room_at_once, setup, tear
     };
     tell_all(world, &message);
     struct sl_server *server = world->stepped.server;
-    assert_non_null(server->later_control.first);
-    assert_true(server->later_bytes < (size_t)1 << 20);          /* equal messages lie there once */
+    assert_false(sl_list_empty(&server->pending.control));
+    assert_true(server->pending.bytes < (size_t)1 << 20);        /* equal messages lie there once */
     message = (struct sl_message){.kind = SL_MESSAGE_HEARTBEAT}; /* behind it, for order */
     tell_all(world, &message);
     stepped_turns(&world->stepped, 500);
@@ -91,7 +93,7 @@ SL_CASE_WITH(server_send__tells_everyone_what_finds_no_room_at_once, setup, tear
         assert_int_equal(world->members[i].answer_count, 2);
         assert_int_equal(world->members[i].answer.kind, SL_MESSAGE_HEARTBEAT);
     }
-    assert_null(server->later_control.first);
+    assert_true(sl_list_empty(&server->pending.control));
     assert_int_equal(server->conn_count, MEMBERS);
 }
 
@@ -124,19 +126,19 @@ SL_CASE_WITH(server_send__forgets_who_has_gone, setup, teardown)
         message.expired.client_id = i;
         tell_all(world, &message);
     }
-    assert_non_null(world->stepped.server->later_control.first);
+    assert_false(sl_list_empty(&world->stepped.server->pending.control));
     for (uint32_t i = 0; i < MEMBERS; i++) {
         sl_transport_disconnect(world->members[i].link->conn);
     }
     stepped_turns(&world->stepped, 100);
     assert_int_equal(world->stepped.server->conn_count, 0);
-    assert_null(world->stepped.server->later_control.first);
+    assert_true(sl_list_empty(&world->stepped.server->pending.control));
 }
 
 SL_CASE_WITH(server_close_peer__closes_it, setup, teardown)
 {
     struct world *world = *state;
-    struct sl_server_conn *conn = world->stepped.server->conns;
+    struct sl_server_conn *conn = sl_server_conn_of(world->stepped.server->conns.head.next);
     sl_server_close_peer(NULL, (uintptr_t)conn, "another has taken its place");
     stepped_turns(&world->stepped, 50);
     assert_int_equal(world->stepped.server->conn_count, MEMBERS - 1);

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "core/hash.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 
@@ -214,18 +215,18 @@ SL_CASE_WITH(pulls__wait_in_order_when_there_is_no_room, setup, teardown)
 /* A request as if it had come in a sink, in the middle of a turn. */
 static void arrive(struct stepped *world, struct sl_server_conn *conn, uint64_t id)
 {
-    struct sl_server_buffers *buffers = &world->server->buffers;
+    struct sl_server_buffers *buffers = &world->server->memory.buffers;
     shard_request_begin(&world->request, 0);
     shard_request_pull(&world->request, 0, world->keys, 100);
-    conn->sink = sl_server_buffers_get(buffers, world->request.bytes, buffers->bytes);
-    assert_non_null(conn->sink);
-    memcpy(conn->sink, world->request.payload, world->request.bytes);
+    conn->sink.buffer = sl_server_buffers_get(buffers, world->request.bytes, buffers->bytes);
+    assert_non_null(conn->sink.buffer);
+    memcpy(conn->sink.buffer, world->request.payload, world->request.bytes);
     const struct sl_transport_message message = {
         .header = {.type = SL_FRAME_REQUEST,
                    .request_id = id,
                    .budget_us = STEPPED_BUDGET,
                    .payload_bytes = (uint32_t)world->request.bytes},
-        .payload = conn->sink,
+        .payload = conn->sink.buffer,
     };
     sl_server_request_arrive(conn, &message);
 }
@@ -236,23 +237,23 @@ SL_CASE_WITH(requests__that_wait_for_their_turn_are_not_overtaken, setup, teardo
     struct stepped *world = *state;
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    struct sl_server_conn *conn = world->server->conns;
+    struct sl_server_conn *conn = sl_server_conn_of(world->server->conns.head.next);
     struct stepped_peer *other = join(world, 8);
-    struct sl_server_conn *other_conn = world->server->conns;
+    struct sl_server_conn *other_conn = sl_server_conn_of(world->server->conns.head.next);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    world->server->budget_left = 50; /* of which the others have used up the rest */
+    world->server->scheduler.budget_left = 50; /* of which the others have used up the rest */
     arrive(world, conn, 1);
     arrive(world, conn, 2);
-    assert_false(sl_server_scheduler_is_free(conn));
-    world->server->budget_left = SL_LIMIT_TURN_COST;
+    assert_false(sl_server_conn_is_free(conn));
+    world->server->scheduler.budget_left = SL_LIMIT_TURN_COST;
     arrive(world, other_conn, 1);
-    assert_false(sl_server_scheduler_is_free(other_conn));
+    assert_false(sl_server_conn_is_free(other_conn));
     assert_int_equal(stepped_reply(peer, 1)->status, 0);
     assert_int_equal(stepped_reply(peer, 2)->status, 0);
     assert_int_equal(stepped_reply(other, 1)->status, 0);
-    assert_int_equal(world->server->crowded_count, 0);
+    assert_int_equal(world->server->scheduler.crowded_count, 0);
     arrive(world, other_conn, 2);
-    assert_true(sl_server_scheduler_is_free(other_conn)); /* it was answered at once */
+    assert_true(sl_server_conn_is_free(other_conn)); /* it was answered at once */
     assert_int_equal(stepped_reply(other, 2)->status, 0);
     stepped_stop(world);
     free(peer);
@@ -266,22 +267,22 @@ SL_CASE_WITH(pushes__rest_while_small_pulls_are_answered_but_not_for_long, setup
     struct stepped *world = *state;
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    const struct sl_server_request_list *queue = &world->server->conns->queue;
+    const struct sl_list *queue = &sl_server_conn_of(world->server->conns.head.next)->queue;
     struct stepped_peer *other = join(world, 8);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     stepped_push(peer, 1, 0, STEPPED_KEYS);
-    while (queue->first == NULL || !queue->first->started) {
+    while (sl_list_empty(queue) || !sl_server_request_started(sl_server_request_first(queue))) {
         stepped_turns(world, 1);
     }
     uint32_t rests = 0;
     bool rested = false;
-    for (uint64_t id = 1; queue->first != NULL; id++) {
+    for (uint64_t id = 1; !sl_list_empty(queue); id++) {
         send_pull(other, id, 0, 0, 3);
-        const struct sl_shard_exec before = queue->first->work;
+        const struct sl_shard_exec before = sl_server_request_first(queue)->work;
         const uint64_t answered = world->server->request_count;
         stepped_turns(world, 1);
         const bool answers = world->server->request_count != answered;
-        const struct sl_server_request *push = queue->first;
+        const struct sl_server_request *push = sl_server_request_first(queue);
         const bool moved =
             push == NULL || push->work.phase != before.phase || push->work.done != before.done;
         assert_int_equal(moved, rested || !answers);
@@ -298,12 +299,12 @@ SL_CASE_WITH(pushes__rest_while_small_pulls_are_answered_but_not_for_long, setup
 /* The server's own turn does not come while it is held. */
 static void hold_turns(struct stepped *world)
 {
-    sl_reactor_remove_source(world->pair.a.reactor, &world->server->source);
+    sl_reactor_remove_source(world->pair.a.reactor, &world->server->scheduler.source);
 }
 
 static void release_turns(struct stepped *world)
 {
-    sl_reactor_add_source(world->pair.a.reactor, &world->server->source);
+    sl_reactor_add_source(world->pair.a.reactor, &world->server->scheduler.source);
 }
 
 /* A client whose session ends, or goes on with another connection, in the turn in which pulls of it
@@ -339,7 +340,7 @@ SL_CASE_WITH(pulls__of_a_session_that_ends_are_not_left_behind, setup, teardown)
     release_turns(world);
     stepped_turns(world, 200);
     assert_true(sl_server_scheduler_is_empty(world->server));
-    assert_int_equal(world->server->runnable_count, 0);
+    assert_int_equal(world->server->scheduler.runnable_count, 0);
     stepped_stop(world);
     free(first);
     free(second);

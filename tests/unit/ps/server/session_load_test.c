@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
 #include "ps/server/restore.h"
 #include "ps/server/session_snapshot.h"
+#include "ps/server/state.h"
 #include "ps/shard/internal.h"
 #include "ps/snapshot/block.h"
 #include "stepped.h"
@@ -287,7 +288,7 @@ SL_CASE_WITH(server_session_snapshot__of_clients_and_workers_only, stepped_two_s
     assert_int_equal(stepped_again(&world->second)->kind, SL_MESSAGE_WELCOME);
     restart(world);
     assert_int_equal(world->stepped.server->sessions.away_count, 1);
-    assert_true(world->stepped.server->sessions.away_first->client_id == 7);
+    assert_non_null(sl_server_session_find(world->stepped.server, 7));
 }
 
 /* ---- Of one moment --------------------------------------------------------------------------- */
@@ -366,7 +367,7 @@ SL_CASE_WITH(server_session_load__more_than_can_be_away, setup_few, stepped_two_
     struct sl_server *server = world->stepped.server;
     assert_int_equal(load_block(server, block), 0);
     assert_int_equal(server->sessions.away_count, 4);
-    assert_true(server->sessions.away_first->client_id == 7);
+    assert_non_null(sl_server_session_find(server, 7));
     sl_snapshot_block_destroy(&block);
 }
 

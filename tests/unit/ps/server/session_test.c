@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 

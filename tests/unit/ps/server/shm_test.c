@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "core/hash.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 
@@ -158,9 +159,10 @@ SL_CASE_WITH(server_shm__serves_both_transports, setup, teardown)
     assert_int_equal(sl_server_stats(world->stepped.server, &answer.stats), 0);
     assert_int_equal(answer.stats.requests, 4);
     assert_int_equal(answer.stats.bytes_in,
-                     stats_of(world->stepped.server->transport).bytes_received +
-                         stats_of(world->stepped.server->shm).bytes_received);
-    assert_true(answer.stats.bytes_out > stats_of(world->stepped.server->transport).bytes_sent);
+                     stats_of(world->stepped.server->transports.first).bytes_received +
+                         stats_of(world->stepped.server->transports.shm).bytes_received);
+    assert_true(answer.stats.bytes_out >
+                stats_of(world->stepped.server->transports.first).bytes_sent);
     sl_message_fini(&answer);
 }
 
@@ -215,8 +217,8 @@ SL_CASE_WITH(server_push__is_read_in_its_place, setup, teardown)
         if (id % 8 == 0) {
             while (world->path.reply_count < id) {
                 stepped_turns(&world->stepped, 1);
-                assert_int_equal(server->runnable_count, 0);
-                assert_int_equal(server->buffers.used_bytes, 0);
+                assert_int_equal(server->scheduler.runnable_count, 0);
+                assert_int_equal(server->memory.buffers.used_bytes, 0);
             }
         }
     }
@@ -241,7 +243,7 @@ SL_CASE_WITH(server_push__of_several_turns_is_copied, setup, teardown)
     assert_int_equal(world->stepped.network.in_place_count, 0);
     make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
     stepped_send(&world->path, 2, STEPPED_BUDGET);
-    while (world->stepped.server->runnable_count == 0) {
+    while (world->stepped.server->scheduler.runnable_count == 0) {
         stepped_turns(&world->stepped, 1);
     }
     world->stepped.network.peers_are_mad = true; /* it is too late */
@@ -382,7 +384,7 @@ SL_CASE_WITH(server_reply__is_copied_by_nobody, setup, teardown)
     stepped_send(&world->path, 1, STEPPED_BUDGET);
     expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stats_of(world->stepped.server->shm).copied_bytes;
+    const uint64_t copied = stats_of(world->stepped.server->transports.shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         make_dense(world, SL_REQUEST_DENSE_PULL, counts[i]);
@@ -391,7 +393,7 @@ SL_CASE_WITH(server_reply__is_copied_by_nobody, setup, teardown)
     }
     expect_values(world, (const float *)(const void *)world->path.sink, 1);
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stats_of(world->stepped.server->shm).copied_bytes, copied);
+    assert_int_equal(stats_of(world->stepped.server->transports.shm).copied_bytes, copied);
 }
 
 static void pull_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, uint32_t count,
@@ -410,7 +412,7 @@ SL_CASE_WITH(server_reply__is_made_where_it_shall_lie, setup, teardown)
     stepped_send(&world->path, 1, STEPPED_BUDGET);
     expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stats_of(world->stepped.server->shm).copied_bytes;
+    const uint64_t copied = stats_of(world->stepped.server->transports.shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         const uint32_t bytes = counts[i] * (uint32_t)sizeof(float);
@@ -422,9 +424,9 @@ SL_CASE_WITH(server_reply__is_made_where_it_shall_lie, setup, teardown)
         assert_memory_equal(world->path.sink, world->values, bytes);
     }
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stats_of(world->stepped.server->shm).copied_bytes, copied);
-    assert_int_equal(world->stepped.server->buffers.used_bytes, 0);
-    assert_int_equal(world->stepped.server->shm_buffers.used_bytes, 0);
+    assert_int_equal(stats_of(world->stepped.server->transports.shm).copied_bytes, copied);
+    assert_int_equal(world->stepped.server->memory.buffers.used_bytes, 0);
+    assert_int_equal(world->stepped.server->memory.shm_buffers.used_bytes, 0);
 }
 
 SL_CASE_WITH(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size, setup, teardown)

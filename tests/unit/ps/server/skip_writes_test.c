@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "core/hash.h"
-#include "ps/server/internal.h"
+#include "ps/server/request.h"
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 
@@ -22,12 +23,7 @@ static float first_value_of(struct stepped_two *world, uint16_t table)
 
 static struct sl_server_session *session_of(const struct stepped_peer *peer)
 {
-    struct sl_server_sessions *sessions = &peer->world->server->sessions;
-    struct sl_server_session *session = sessions->away_first;
-    while (session != NULL && session->client_id != peer->hello.client_id) {
-        session = session->away_next;
-    }
-    return session;
+    return sl_server_session_find(peer->world->server, peer->hello.client_id);
 }
 
 /* Connects again; the server remembers. */
@@ -108,7 +104,8 @@ SL_CASE_WITH(server_replay__of_a_running_push_waits_for_it, stepped_two_setup, s
     begin_push(peer, 1);
     const struct sl_message *answer = stepped_again(peer); /* takes over */
     assert_true(answer->welcome.resumed);
-    struct sl_server_request *orphan = world->stepped.server->conns->session->orphan;
+    struct sl_server_request *orphan =
+        sl_server_conn_of(world->stepped.server->conns.head.next)->session->orphan;
     assert_non_null(orphan);
     assert_int_equal(orphan->id, 1);
     stepped_push(peer, 1, 0, STEPPED_KEYS);
@@ -180,11 +177,11 @@ SL_CASE_WITH(server_replay__of_a_parked_request_goes_on_in_its_middle, stepped_t
     for (int round = 0; round < 2; round++) {
         stepped_break(peer);
         assert_non_null(session_of(peer)->orphan);
-        assert_true(world->stepped.server->orphan_bytes > 0);
+        assert_true(world->stepped.server->scheduler.orphan_bytes > 0);
         resume(peer);
         send_parked(peer, 2, STEPPED_BUDGET);
         stepped_turns(&world->stepped, 100);
-        assert_int_equal(world->stepped.server->orphan_bytes, 0);
+        assert_int_equal(world->stepped.server->scheduler.orphan_bytes, 0);
     }
     stepped_tick(&world->second, 1, 0);
     const struct stepped_reply *reply = stepped_reply(peer, 2);
@@ -224,7 +221,7 @@ SL_CASE_WITH(server_replay__of_a_parked_request_whose_deadline_passed_fails, ste
     stepped_break(peer);
     stepped_pass(&world->stepped, 3 * SL_CLOCK_NS_PER_S);
     assert_null(session_of(peer)->orphan);
-    assert_int_equal(world->stepped.server->orphan_bytes, 0);
+    assert_int_equal(world->stepped.server->scheduler.orphan_bytes, 0);
     resume(peer);
     send_parked(peer, 2, STEPPED_BUDGET);
     assert_int_equal(stepped_reply(peer, 2)->status, SL_ERR_DEADLINE);

@@ -1,0 +1,104 @@
+/* A connection of the server: its peer, and what it has yet to receive and send. conn.c handles the
+ * events of the transports. Owner reactor. */
+#ifndef SL_PS_SERVER_CONN_H
+#define SL_PS_SERVER_CONN_H
+
+#include "core/list.h"
+#include "net/credit.h"
+#include "net/outbox.h"
+#include "ps/server/server.h"
+
+enum sl_server_conn_kind {
+    SL_SERVER_CONN_NEW,        /* no hello yet */
+    SL_SERVER_CONN_CHALLENGED, /* hello received, must prove the secret */
+    SL_SERVER_CONN_WAITING,    /* admitted to a shard that is being restored */
+    SL_SERVER_CONN_REFUSED,    /* refused or dismissed, being closed */
+    SL_SERVER_CONN_CONTROL,    /* member of the coordinator */
+    SL_SERVER_CONN_DATA,       /* client of the shard */
+    SL_SERVER_CONN_PRIMARY,    /* primary of the backup here */
+};
+
+/* For handshake.c: until the connection is admitted. */
+struct sl_server_handshake {
+    uint64_t hello_id;
+    struct sl_timer timer;
+    uint64_t until_ns;
+    uint8_t challenge[SL_MESSAGE_NONCE_BYTES];
+};
+
+/* For control_out.c: control messages that wait for room in the outbox. */
+struct sl_server_conn_pending {
+    struct sl_list messages;
+    uint32_t count;
+    struct sl_list_link link; /* of connections of the same outbox with messages */
+};
+
+/* For admission.c: progress of the output. */
+struct sl_server_conn_output {
+    bool progressed;       /* a frame was sent since the last check */
+    uint64_t taken_bytes;  /* of the transport's connection, at the last check */
+    uint8_t unsent_checks; /* in a row: unsent output, no byte taken */
+    uint16_t frame_checks; /* in a row: unsent output, no frame sent */
+};
+
+/* For admission.c: memory for a long payload that is being received. */
+struct sl_server_conn_sink {
+    uint8_t *buffer;          /* NULL: none */
+    uint16_t checks;          /* since it was allocated */
+    uint32_t long_requests;   /* in memory, whose payload came in a sink */
+    struct sl_list_link link; /* of connections that wait for a sink */
+};
+
+struct sl_server_conn {
+    struct sl_list_link link; /* of all of the server */
+    struct sl_server *server; /* NULL while migrating */
+    struct sl_conn *conn;
+    struct sl_outbox *outbox; /* the server's, for replies or for control messages */
+    struct sl_outbox_queue out;
+    bool uses_shm; /* connected over shared memory */
+    bool welcomed;
+    bool said_goodbye;
+    enum sl_server_conn_kind kind;
+    struct sl_message_hello hello;
+    char name[SL_MESSAGE_NAME_BYTES]; /* for logs and errors: "worker/3", "client" */
+    struct sl_server_handshake handshake;
+    struct sl_server_conn_pending pending;
+    struct sl_server_conn_output output;
+    struct sl_server_conn_sink sink;
+
+    /* Kind DATA: */
+    struct sl_server_session *session; /* NULL: before the hello, or replaced */
+    bool resumed;
+    bool has_pulls;          /* in the server's batch */
+    struct sl_credit credit; /* left to the peer */
+    uint64_t request_id_last;
+    struct sl_list queue;           /* of requests; only the first may have started */
+    struct sl_list_link ready_link; /* of connections whose first request may run */
+};
+
+extern const struct sl_transport_events sl_server_conn_events;
+
+/* Returns true when no request of the connection is queued. */
+static inline bool sl_server_conn_is_free(const struct sl_server_conn *conn)
+{
+    return sl_list_empty(&conn->queue);
+}
+
+static inline struct sl_server_conn *sl_server_conn_of(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_server_conn, link);
+}
+
+/* Logs the reason, then closes the connection. */
+void sl_server_conn_drop(struct sl_server_conn *conn, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Releases a frame's memory in the transport and the sink, unless a request has taken the sink. */
+void sl_server_conn_release(struct sl_server_conn *conn,
+                            const struct sl_transport_message *message);
+
+/* Migrates the connection to another reactor's server. On error the transport then reports `closed`
+ * here. */
+int sl_server_conn_migrate(struct sl_server_conn *conn, struct sl_server *to);
+
+#endif

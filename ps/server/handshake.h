@@ -1,0 +1,36 @@
+/* The handshake of a connection: hello, migration to the shard's reactor, proof of the secret,
+ * admission, welcome. Owner reactor. */
+#ifndef SL_PS_SERVER_HANDSHAKE_H
+#define SL_PS_SERVER_HANDSHAKE_H
+
+#include <stdint.h>
+
+struct sl_message;
+struct sl_server_conn;
+
+/* A connection that has not sent its hello and proved the secret by then is closed. */
+#define SL_SERVER_HELLO_NS (10 * SL_CLOCK_NS_PER_S)
+
+/* Handles the first message, which must be the hello. */
+void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_message *message);
+
+/* The hello was read; runs on the reactor that the connection is for. Admits the connection, at
+ * once or after it has proved the secret. */
+void sl_server_handshake_continue(struct sl_server_conn *conn);
+
+/* Handles a message of a challenged connection. */
+void sl_server_handshake_proof(struct sl_server_conn *conn, const struct sl_message *message);
+
+/* The peer is authenticated. */
+void sl_server_handshake_admit(struct sl_server_conn *conn);
+
+/* The shard's index is known: welcomes the client. */
+void sl_server_handshake_welcome(struct sl_server_conn *conn);
+
+/* Sends the reason to the peer, and closes. */
+void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *text);
+
+/* Sends both sides' protocol versions to the peer, and closes. */
+void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t version);
+
+#endif

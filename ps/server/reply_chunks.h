@@ -1,0 +1,21 @@
+/* Replies that are made while they are sent: long pulls of dense arrays. The kernel reads each
+ * chunk while it is cached. The few chunks in flight reuse the same memory, so no reply needs a
+ * buffer of its own. Owner reactor. */
+#ifndef SL_PS_SERVER_REPLY_CHUNKS_H
+#define SL_PS_SERVER_REPLY_CHUNKS_H
+
+#include "ps/server/request.h"
+
+/* Returns true when the reply to this request, which has not started, is sent in chunks. */
+bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
+                                 const struct sl_shard_exec *work);
+
+/* Returns true when it may start now: a later request must not make part of a step visible in
+ * it. */
+bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request);
+
+/* Makes and sends the chunks that the connection may have in flight, at a cost of about `keys`. */
+enum sl_server_outcome sl_server_reply_chunks_run(struct sl_server_request *request, uint32_t keys,
+                                                  uint32_t *spent);
+
+#endif

@@ -1,0 +1,176 @@
+/* Requests, from the frame to the reply. Owner reactor. */
+#ifndef SL_PS_SERVER_REQUEST_H
+#define SL_PS_SERVER_REQUEST_H
+
+#include "core/assert.h"
+#include "ps/server/state.h"
+
+/* Speed of a pull of a dense array, which only copies, relative to other work of the same cost. */
+#define SL_SERVER_DENSE_PULL 4
+
+enum sl_server_request_stage {
+    SL_SERVER_REQUEST_WAITS,   /* for its first slice */
+    SL_SERVER_REQUEST_STARTED, /* slices have run; the reply is made in memory */
+    SL_SERVER_REQUEST_STREAMS, /* the first chunk of the reply was sent (reply_chunks.h) */
+    SL_SERVER_REQUEST_DONE,    /* the reply is complete and waits for room, or for the backup */
+};
+
+/* A request that was not answered in the upcall that received it. Until it is answered, exactly one
+ * list holds it: its connection's queue, or the server's parked or resumed requests. On a backup:
+ * an entry of the primary's log. */
+struct sl_server_request {
+    struct sl_list_link link;
+    struct sl_list *list; /* NULL: being sent, or held by the log */
+    struct sl_server *server;
+    /* NULL: ended (a push in progress completes), or held by the log */
+    struct sl_server_session *session;
+    /* Connection of the session. NULL: closed; the request has begun to write and continues as the
+     * session's orphan. */
+    struct sl_server_conn *conn;
+    struct sl_timer deadline;
+    uint64_t id, half_ns; /* half_ns: when half of its time is over */
+    uint64_t credit_bytes;
+    uint8_t *payload;
+    uint32_t payload_bytes;
+    uint8_t *reply;        /* made over several turns */
+    uint8_t *reply_buffer; /* direct reply buffer, used instead while connected; NULL: none */
+    enum sl_server_request_stage stage;
+    bool overtaken;   /* was parked or orphaned: later requests may have run first */
+    bool is_long;     /* the payload arrived in a sink */
+    bool is_runnable; /* waits only for its turn */
+    struct sl_shard_exec work;
+    /* Sections that took effect before the session ended, without those in the backup's
+     * snapshot. */
+    uint32_t effect_first, effect_end;
+};
+
+/* A received request before it runs or is queued. */
+struct sl_server_incoming {
+    const struct sl_transport_message *message;
+    const uint8_t *payload; /* in memory that no peer can write */
+    uint32_t payload_bytes;
+    uint32_t values_bytes;
+    const uint8_t *values; /* in the sender's memory or copied; NULL: part of the payload */
+    uint8_t *reply_buffer; /* direct reply buffer of the sender; NULL: none */
+};
+
+enum sl_server_outcome {
+    SL_SERVER_ANSWERED,  /* the request was removed from its list */
+    SL_SERVER_CONTINUES, /* run it again; no progress if nothing was spent */
+    SL_SERVER_WAITS,     /* for clocks */
+};
+
+/* Lists of requests */
+
+static inline struct sl_server_request *sl_server_request_of(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_server_request, link);
+}
+
+/* NULL: the list is empty. */
+static inline struct sl_server_request *sl_server_request_first(const struct sl_list *list)
+{
+    return sl_list_empty(list) ? NULL : sl_server_request_of(list->head.next);
+}
+
+/* The request must be in no list. */
+static inline void sl_server_request_append(struct sl_list *list, struct sl_server_request *request)
+{
+    sl_assert(request->list == NULL);
+    request->list = list;
+    sl_list_append(list, &request->link);
+}
+
+static inline void sl_server_request_unlist(struct sl_server_request *request)
+{
+    sl_list_remove(&request->link);
+    request->list = NULL;
+}
+
+/* Properties */
+
+/* Returns true for a write that was not applied before. */
+static inline bool sl_server_request_writes(const struct sl_shard_exec *work)
+{
+    return work->writes && !work->replayed;
+}
+
+static inline bool sl_server_request_started(const struct sl_server_request *request)
+{
+    return request->stage != SL_SERVER_REQUEST_WAITS;
+}
+
+/* Returns true when the request waits for room in the log. */
+static inline bool sl_server_request_waits_for_log(const struct sl_server_request *request)
+{
+    return request->server->role.log_room != SL_SERVER_LOG_HAS_ROOM &&
+           !sl_server_request_started(request) && sl_server_request_writes(&request->work);
+}
+
+/* Returns how many times faster the request's section runs than others of its cost: dense and KV
+ * pulls only copy. */
+static inline uint32_t sl_server_request_speed(const struct sl_server_request *request)
+{
+    const struct sl_shard_exec *work = &request->work;
+    const uint8_t op = work->view.section.op;
+    bool copies = work->in_section && (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_KV_PULL);
+    return copies ? SL_SERVER_DENSE_PULL : 1;
+}
+
+/* Returns the client that sends requests on the connection. */
+static inline struct sl_shard_client sl_server_request_client(const struct sl_server_conn *conn)
+{
+    return (struct sl_shard_client){
+        .has_clock = conn->hello.role == SL_MESSAGE_ROLE_WORKER,
+        .worker = conn->hello.task_index,
+    };
+}
+
+/* Returns the header of a reply, which returns the request's credit to the client. */
+static inline struct sl_frame sl_server_reply_header(struct sl_server_conn *conn, uint64_t id,
+                                                     uint64_t credit_bytes, uint32_t payload_bytes)
+{
+    sl_credit_grant(&conn->credit, credit_bytes, 1);
+    return (struct sl_frame){
+        .payload_bytes = payload_bytes,
+        .type = SL_FRAME_REPLY,
+        .request_id = id,
+        .budget_us = sl_shard_clock_min(conn->server->shard),
+        .credit_bytes = (uint32_t)credit_bytes,
+        .credit_requests = 1,
+        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
+    };
+}
+
+/* Path of a request */
+
+/* Handles a request frame. */
+void sl_server_request_arrive(struct sl_server_conn *conn,
+                              const struct sl_transport_message *message);
+
+/* Runs or queues a request whose credit is spent. */
+void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
+                             struct sl_shard_exec *work, uint64_t credit_bytes);
+
+/* Runs the request if it fits into a cost of `keys`, else a slice of it. *spent: the cost. */
+enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
+                                             uint32_t *spent);
+
+/* The session's orphan was retried: the connection will get its reply. budget_us and credit_bytes
+ * are those of the retry. */
+void sl_server_request_adopt(struct sl_server_request *request, struct sl_server_conn *conn,
+                             uint32_t budget_us, uint64_t credit_bytes);
+
+/* Answers with an error, which the session records if the request writes, and frees the request. */
+void sl_server_request_fail(struct sl_server_request *request, int err, const char *text);
+
+/* The same with DEADLINE. The text says what the request waited for: clocks, or its turn. */
+void sl_server_request_fail_late(struct sl_server_request *request, bool waits);
+
+/* The request's session has ended: logs the request's effect and frees the request. */
+void sl_server_request_end(struct sl_server_request *request);
+
+/* Frees a request that needs no answer. */
+void sl_server_request_free(struct sl_server_request *request);
+
+#endif

@@ -1,0 +1,85 @@
+/* The scheduler orders the requests of all connections. A request that can be answered at once is
+ * answered in the upcall that received it. Other requests are queued: too long for the rest of the
+ * turn, behind others of their connection, or waiting for clocks. A reactor source visits
+ * connections in turn, one slice each. A queued or parked request is answered DEADLINE when its
+ * deadline passes; a started one is finished. Owner reactor. */
+#ifndef SL_PS_SERVER_SCHEDULER_H
+#define SL_PS_SERVER_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+#include "core/list.h"
+#include "reactor/reactor.h"
+
+/* Cost that one request may spend before the next connection runs, and that all sliced requests
+ * together may spend in a turn. Bounds the wait of small requests. */
+#define SL_SERVER_SLICE_KEYS   512
+#define SL_SERVER_SLICED_KEYS  1024
+
+/* A request with a higher push cost is sliced even if it fits into the turn: a push takes three
+ * times as long as a pull of the same cost. */
+#define SL_SERVER_PUSH_KEYS    2048
+
+/* Part of a turn that is reserved for runnable requests. */
+#define SL_SERVER_BACKLOG_COST (SL_LIMIT_TURN_COST / 2)
+
+struct sl_server;
+struct sl_server_conn;
+struct sl_server_request;
+struct sl_server_session;
+
+struct sl_server_scheduler {
+    struct sl_reactor_source source;
+    struct sl_list ready;           /* connections whose first request may run */
+    struct sl_list parked, resumed; /* requests that wait for clocks, and that need not any more */
+    uint32_t runnable_count;        /* ready, and resumed */
+    uint32_t crowded_count;         /* queued requests that are runnable: new ones run after them */
+    size_t parked_bytes;            /* of buffers */
+    size_t orphan_bytes;            /* those of disconnected clients */
+    bool blocked;                   /* all runnable requests wait for memory */
+    uint32_t budget_left;           /* of this turn */
+    bool resume_next;               /* take a resumed request next, else one of `ready` */
+    bool yielded;                   /* the previous turn left its slices to this one */
+};
+
+void sl_server_scheduler_init(struct sl_server *server);
+void sl_server_scheduler_fini(struct sl_server *server);
+
+/* Queues a request behind the others of its connection; park: the request already waits for
+ * clocks. */
+void sl_server_scheduler_add(struct sl_server_request *request, bool park);
+
+/* Removes the request from its list. */
+void sl_server_scheduler_remove(struct sl_server_request *request);
+
+/* The connection leaves its session: drops its requests, except a write in progress, which becomes
+ * the session's orphan. */
+void sl_server_scheduler_drop(struct sl_server_conn *conn);
+
+/* Gives an orphan a connection again. */
+void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_server_conn *conn);
+
+/* The session ends: drops its orphan, except that a push in progress completes. */
+void sl_server_scheduler_abandon(struct sl_server_session *session);
+
+/* Answers all parked requests with the error. */
+void sl_server_scheduler_cancel_parked(struct sl_server *server, int err, const char *text);
+
+/* Drops the request without an answer: the client retries it at the backup. */
+void sl_server_scheduler_discard(struct sl_server_request *request);
+
+/* For the log: leave detaches a completed request from its connection; answer queues it to be
+ * answered and freed. */
+void sl_server_scheduler_leave(struct sl_server_request *request);
+void sl_server_scheduler_answer(struct sl_server_request *request);
+
+/* The log has room again: requests that write may continue. */
+void sl_server_scheduler_wake(struct sl_server *server);
+
+/* Returns true when no request waits or is in progress. */
+bool sl_server_scheduler_is_empty(const struct sl_server *server);
+
+#endif

@@ -1,0 +1,79 @@
+/* The state of a server, by concern. Owner reactor. */
+#ifndef SL_PS_SERVER_STATE_H
+#define SL_PS_SERVER_STATE_H
+
+#include "core/log.h"
+#include "ps/server/admission.h"
+#include "ps/server/conn.h"
+#include "ps/server/control_out.h"
+#include "ps/server/drain.h"
+#include "ps/server/hooks.h"
+#include "ps/server/memory.h"
+#include "ps/server/pull_batch.h"
+#include "ps/server/scheduler.h"
+#include "ps/server/server.h"
+#include "ps/server/session.h"
+#include "ps/server/transports.h"
+
+/* Host of the coordinator, if elsewhere; "": unknown. */
+struct sl_server_leader {
+    char name[SL_MESSAGE_NAME_BYTES];
+    char endpoint[SL_LIMIT_ENDPOINT_BYTES];
+};
+
+struct sl_server {
+    struct sl_server_options options;
+    struct sl_server_transports transports;
+    struct sl_server_memory memory;
+    struct sl_list conns;
+    uint32_t conn_count;
+    struct sl_server_pending pending;
+    struct sl_server_admission admission;
+    struct sl_server_sessions sessions;
+    uint64_t lease_ns; /* of a session */
+
+    struct sl_shard *shard; /* NULL until the cluster's numbering is known */
+    struct sl_server_pull_batch pulls;
+    struct sl_server_scheduler scheduler;
+    uint32_t payload_bytes_max; /* of a request */
+    uint64_t request_count;
+    /* Operations that may have changed a table, except rows created by pulls. */
+    uint64_t write_count;
+
+    struct sl_server_role role;
+    struct sl_replication *replica;          /* of ps/replication; NULL: no replicas */
+    struct sl_server_checkpoint *checkpoint; /* NULL: no checkpoints */
+    struct sl_server_restore *restore;       /* NULL: no restore in progress */
+    bool is_restored;                        /* the shard started from a checkpoint */
+    bool is_open;                            /* clients are welcomed once there is a shard */
+    bool writes_fenced;                      /* no more writes */
+    struct sl_server_drain drain;
+
+    struct sl_timer coordinator_timer;
+    struct sl_server_leader leader;
+    struct sl_log_limit log_limit;
+};
+
+/* Memory was freed: requests that wait for it may try again. */
+static inline void sl_server_unblock(struct sl_server *server)
+{
+    server->scheduler.blocked = false;
+}
+
+static inline bool sl_server_drains(const struct sl_server *server)
+{
+    return server->drain.stage != SL_SERVER_RUNS;
+}
+
+/* Charges work to the turn's budget. */
+static inline void sl_server_spend(struct sl_server *server, uint32_t cost)
+{
+    uint32_t *left = &server->scheduler.budget_left;
+    *left -= cost < *left ? cost : *left;
+}
+
+/* Logs a line about a peer, rate-limited. */
+void sl_server_log(struct sl_server *server, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif
