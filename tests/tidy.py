@@ -7,6 +7,7 @@ Prints each breach as FILE:LINE: reason and exits 1 if there is any.
     tests/tidy.py [--self-test]
 """
 
+import glob
 import os
 import re
 import subprocess
@@ -228,13 +229,22 @@ def check_link(path, target):
     return None
 
 
-PAGE_FILE = re.compile(r"`([a-z][\w-]*(?:/[\w-]+)+\.(?:c|h|py|proto|md|txt))`")
+PAGE_FILE = re.compile(r"`([a-z][\w-]*(?:/[\w-]+)*\.(?:c|h|py|proto))`")
+
+
+def page_file_exists(path, name):
+    """A file is named from the root or from the page; in a room's README also by its last part."""
+    folder = os.path.dirname(path)
+    if "/" in name:
+        return any(os.path.exists(os.path.join(ROOT, base, name)) for base in ("", folder))
+    return not (folder and path.endswith("README.md")) or any(
+        glob.iglob(os.path.join(ROOT, folder, "**", name), recursive=True))
 
 
 def check_page(path, text):
     for number, line in enumerate(text.split("\n"), 1):
         for name in PAGE_FILE.findall(line):
-            if not any(os.path.exists(os.path.join(ROOT, base, name)) for base in ("", os.path.dirname(path))):
+            if not page_file_exists(path, name):
                 yield number, f"there is no file {name}"
     for number, line in enumerate(strip_code(text).split("\n"), 1):
         for target in LINK.findall(line):
