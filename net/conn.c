@@ -34,6 +34,28 @@ void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,
     };
 }
 
+bool sl_conn_fail(struct sl_conn *conn, int err, const char *text)
+{
+    sl_assert(err != 0);
+    if (conn->failure == 0) {
+        conn->failure = err;
+        conn->failure_text = text;
+    }
+    if (conn->state != SL_CONN_CLOSED) {
+        conn->state = SL_CONN_CLOSING;
+    }
+    return false;
+}
+
+void sl_conn_log_failure(struct sl_conn *conn)
+{
+    if (conn->failure_text != NULL) {
+        sl_transport_warn(conn->transport, "%s: closed, since %s: %s", conn->peer,
+                          conn->failure_text, sl_err_name(conn->failure));
+        conn->failure_text = NULL;
+    }
+}
+
 /* Upcalls may nest: closing a transport reports `closed` from inside the call. */
 static bool enter(struct sl_transport *transport)
 {

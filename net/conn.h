@@ -26,6 +26,9 @@ struct sl_conn {
     void *ctx;  /* of events: a server or a client's reactor */
     void *user; /* of the upper layer */
     enum sl_conn_state state;
+    /* Why the transport has to end the connection, from sl_conn_fail; 0: it has not. */
+    int failure;
+    const char *failure_text;
     bool accepted; /* by listen, not by connect */
     /* The peer is a known member of the cluster. The upper layer sets it when it welcomes the peer
      * of an accepted connection; always true of outgoing connections. Before, a transport keeps
@@ -54,6 +57,15 @@ const char *sl_conn_state_name(enum sl_conn_state state);
 /* For transport implementations. All upcalls go through these functions, which assert that the
  * contract allows the upcall in the connection's state, change the state, and mark the transport as
  * in an upcall. */
+
+/* Stores why the connection has to end, with state CLOSING; the first failure counts. For the lower
+ * code of a transport, which then returns: the code that owns the connection ends it. `text`
+ * completes "closed, since " in a log line and lives as long as the connection; NULL: no line.
+ * Returns false. */
+bool sl_conn_fail(struct sl_conn *conn, int err, const char *text);
+
+/* Logs the failure, once, if it has a text. */
+void sl_conn_log_failure(struct sl_conn *conn);
 
 /* Initializes a connection in state CONNECTING; `peer` and `user` stay empty. */
 void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,

@@ -95,6 +95,11 @@ void sl_transport_close(struct sl_transport **transport)
     *transport = NULL;
 }
 
+bool sl_transport_may_log(struct sl_transport *transport)
+{
+    return sl_log_limit_allows(&transport->log_limit, sl_reactor_now_ns(transport->reactor));
+}
+
 int sl_transport_memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
     sl_reactor_assert_owner(transport->reactor);

@@ -22,6 +22,7 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/log.h"
 #include "net/conn.h"
 #include "net/trace.h"
 #include "net/wire/frame.h"
@@ -205,8 +206,14 @@ struct sl_transport {
     struct sl_reactor *reactor;
     struct sl_reactor_source source; /* calls poll, flush, arm; added by sl_transport_open */
     bool polling;                    /* an upcall is in progress; for assertions */
+    struct sl_log_limit log_limit;   /* for lines about peers */
     bool secure;                     /* with TLS */
 };
+
+/* Writes a warning about a peer, if not too many were written this second. */
+#define sl_transport_warn(transport, ...)                                                          \
+    (sl_transport_may_log(transport) ? sl_log_warn(__VA_ARGS__) : (void)0)
+bool sl_transport_may_log(struct sl_transport *transport);
 
 /* Functions for callers */
 

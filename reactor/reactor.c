@@ -63,6 +63,18 @@ struct sl_timer_wheel *sl_reactor_timers(struct sl_reactor *reactor)
     return &reactor->timers;
 }
 
+void sl_reactor_arm(struct sl_reactor *reactor, struct sl_timer *timer, uint64_t after_ns)
+{
+    const uint64_t now_ns = reactor->head.now_ns;
+    sl_timer_arm(sl_reactor_timers(reactor), timer,
+                 after_ns < SL_CLOCK_NEVER - now_ns ? now_ns + after_ns : SL_CLOCK_NEVER);
+}
+
+void sl_reactor_disarm(struct sl_reactor *reactor, struct sl_timer *timer)
+{
+    sl_timer_disarm(sl_reactor_timers(reactor), timer);
+}
+
 struct sl_ring *sl_reactor_ring(struct sl_reactor *reactor)
 {
     sl_reactor_assert_owner(reactor);

@@ -132,6 +132,12 @@ uint64_t sl_reactor_random(struct sl_reactor *reactor);
 /* Owner. */
 struct sl_timer_wheel *sl_reactor_timers(struct sl_reactor *reactor);
 
+/* Arms or rearms the timer to run after_ns from now; SL_CLOCK_NEVER: never. Owner. */
+void sl_reactor_arm(struct sl_reactor *reactor, struct sl_timer *timer, uint64_t after_ns);
+
+/* Disarms the timer if it is armed. Owner. */
+void sl_reactor_disarm(struct sl_reactor *reactor, struct sl_timer *timer);
+
 /* NULL if stepped or before start. Owner. */
 struct sl_ring *sl_reactor_ring(struct sl_reactor *reactor);
 

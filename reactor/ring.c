@@ -9,9 +9,13 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/limits.h"
 #include "core/log.h"
 
 #define COMPLETIONS_PER_ENTRY 4
+
+/* Of one wait for the end of a watch. */
+#define END_WAIT_NS           (100 * SL_CLOCK_NS_PER_MS)
 
 /* How long a full submission queue may wait for a kernel without memory. */
 #define ROOM_WAIT_NS          SL_CLOCK_NS_PER_S
@@ -239,8 +243,14 @@ void sl_ring_wait(struct sl_ring *ring, uint64_t timeout_ns)
     sl_assert(passes(err));
 }
 
+void sl_ring_cancel(struct sl_ring *ring, struct sl_ring_op *op)
+{
+    io_uring_prep_cancel(sl_ring_sqe(ring, NULL), op, 0);
+}
+
 static void watch_submit(struct sl_ring_watch *watch)
 {
+    watch->in_flight = true;
     struct io_uring_sqe *sqe = sl_ring_sqe(watch->ring, &watch->op);
     if (watch->multishot) {
         io_uring_prep_poll_multishot(sqe, watch->fd, POLLIN);
@@ -252,6 +262,10 @@ static void watch_submit(struct sl_ring_watch *watch)
 static void watch_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     struct sl_ring_watch *watch = (struct sl_ring_watch *)op;
+    watch->in_flight = (cqe_flags & IORING_CQE_F_MORE) != 0;
+    if (watch->ending) {
+        return;
+    }
     if (result >= 0) {
         watch->readable(watch);
     } else {
@@ -259,20 +273,45 @@ static void watch_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_f
         sl_assert(result == -EINVAL && watch->multishot);
         watch->multishot = false;
     }
-    if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
+    if (!watch->in_flight) {
         watch_submit(watch);
     }
 }
 
-void sl_ring_watch(struct sl_ring *ring, struct sl_ring_watch *watch, int fd,
-                   void (*readable)(struct sl_ring_watch *watch))
+static void watch_begin(struct sl_ring *ring, struct sl_ring_watch *watch, int fd, bool multishot,
+                        void (*readable)(struct sl_ring_watch *watch))
 {
     *watch = (struct sl_ring_watch){
         .op.complete = watch_complete,
         .ring = ring,
         .readable = readable,
         .fd = fd,
-        .multishot = true,
+        .multishot = multishot,
     };
     watch_submit(watch);
+}
+
+void sl_ring_watch(struct sl_ring *ring, struct sl_ring_watch *watch, int fd,
+                   void (*readable)(struct sl_ring_watch *watch))
+{
+    watch_begin(ring, watch, fd, true, readable);
+}
+
+void sl_ring_watch_level(struct sl_ring *ring, struct sl_ring_watch *watch, int fd,
+                         void (*readable)(struct sl_ring_watch *watch))
+{
+    watch_begin(ring, watch, fd, false, readable);
+}
+
+void sl_ring_watch_end(struct sl_ring_watch *watch)
+{
+    watch->ending = true;
+    if (watch->in_flight) {
+        sl_ring_cancel(watch->ring, &watch->op);
+    }
+    while (watch->in_flight) {
+        if (sl_ring_reap(watch->ring, SL_LIMIT_TURN_EVENTS) == 0) {
+            sl_ring_wait(watch->ring, END_WAIT_NS);
+        }
+    }
 }

@@ -19,14 +19,15 @@ struct sl_ring_op {
 
 struct sl_ring;
 
-/* Wakes the ring when a descriptor, usually an eventfd, becomes readable. `readable` must read it
- * empty. Lives as long as the ring. */
+/* Wakes the ring when a descriptor becomes readable. */
 struct sl_ring_watch {
     struct sl_ring_op op;
     struct sl_ring *ring;
     void (*readable)(struct sl_ring_watch *watch);
     int fd;
     bool multishot; /* one submission for all wake-ups; else one each */
+    bool in_flight;
+    bool ending;
 };
 
 struct sl_ring {
@@ -80,8 +81,19 @@ uint32_t sl_ring_reap(struct sl_ring *ring, uint32_t budget);
 /* Submits, and sleeps until a completion arrives or `timeout_ns` has passed. */
 void sl_ring_wait(struct sl_ring *ring, uint64_t timeout_ns);
 
-/* Watches fd until the ring ends; `readable` runs from sl_ring_reap. */
+/* Asks the kernel to cancel an operation; its completion still comes. */
+void sl_ring_cancel(struct sl_ring *ring, struct sl_ring_op *op);
+
+/* Watches fd, usually an eventfd; `readable` runs from sl_ring_reap and must read it empty. */
 void sl_ring_watch(struct sl_ring *ring, struct sl_ring_watch *watch, int fd,
                    void (*readable)(struct sl_ring_watch *watch));
+
+/* As above, but one submission for each event: `readable` may leave something to read, and runs
+ * again. */
+void sl_ring_watch_level(struct sl_ring *ring, struct sl_ring_watch *watch, int fd,
+                         void (*readable)(struct sl_ring_watch *watch));
+
+/* Ends the watch, unless it has never begun: delivers completions until its last one. */
+void sl_ring_watch_end(struct sl_ring_watch *watch);
 
 #endif

@@ -1,17 +1,20 @@
-#include "net/tcp/internal.h"
+#include "net/tcp/conn.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/assert.h"
-#include "core/list.h"
-#include "core/log.h"
+#include "net/tcp/receive.h"
+#include "net/tcp/send.h"
+#include "net/tcp/socket.h"
 
 #define DRAIN_NS SL_CLOCK_NS_PER_S
 
 /* Creation and end */
+
+static void on_receive(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
+static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -21,15 +24,12 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 
 static void start_timer(struct sl_tcp_conn *conn)
 {
-    struct sl_reactor *reactor = conn->tcp->base.reactor;
-    sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + DRAIN_NS);
+    sl_reactor_arm(conn->tcp->base.reactor, &conn->timer, DRAIN_NS);
 }
 
 static void stop_timer(struct sl_tcp_conn *conn)
 {
-    if (sl_timer_armed(&conn->timer)) {
-        sl_timer_disarm(sl_reactor_timers(conn->tcp->base.reactor), &conn->timer);
-    }
+    sl_reactor_disarm(conn->tcp->base.reactor, &conn->timer);
 }
 
 /* Keeps the staging block: the receiver may still read a message of the previous connection in it.
@@ -44,12 +44,14 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->tls = NULL;
     conn->moved = NULL;
     conn->spare_next = NULL;
-    conn->all = conn->sending = conn->waiting = (struct sl_list_link){0};
+    conn->alive = conn->sending = conn->waiting = (struct sl_list_link){0};
     conn->timer = (struct sl_timer){.run = on_timer};
     conn->connecting = false;
     conn->watch = (struct sl_tcp_watch){0};
     conn->long_until_ns = 0;
-    conn->receive = (struct sl_tcp_receive){.phase = SL_TCP_PHASE_HEADER};
+    conn->receive =
+        (struct sl_tcp_receive){.op.complete = on_receive, .phase = SL_TCP_PHASE_HEADER};
+    conn->send.op.complete = on_sent;
     conn->send.in_flight = conn->send.wants_room = conn->send.shut = conn->send.broken = false;
     conn->send.in_doubt = false;
     conn->send.piece_head = conn->send.piece_tail = 0;
@@ -70,15 +72,16 @@ static struct sl_tcp_conn *allocate(void)
 static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
 {
     conn->tcp = tcp;
-    sl_list_append(&tcp->all, &conn->all);
+    conn->watch.patience_ms = tcp->peer_timeout_ms;
+    sl_silence_restart(&conn->watch.silence, sl_reactor_now_ns(tcp->base.reactor));
+    sl_liveness_add(&tcp->liveness, &conn->alive);
     tcp->stats.connections++;
-    sl_tcp_liveness_add(tcp, conn);
 }
 
 static void unlink_and_spare(struct sl_tcp_conn *conn)
 {
     struct sl_tcp *tcp = conn->tcp;
-    sl_list_remove(&conn->all);
+    sl_liveness_remove(&tcp->liveness, &conn->alive);
     sl_list_remove(&conn->sending);
     sl_list_remove(&conn->waiting);
     tcp->stats.connections--;
@@ -98,8 +101,8 @@ static struct sl_tcp_conn *take_spare(struct sl_tcp *tcp)
     return conn;
 }
 
-struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
-                                       const struct sl_transport_events *events, void *ctx)
+static struct sl_tcp_conn *create(struct sl_tcp *tcp, int fd,
+                                  const struct sl_transport_events *events, void *ctx)
 {
     struct sl_tcp_conn *conn = take_spare(tcp);
     if (conn == NULL) {
@@ -138,35 +141,19 @@ void sl_tcp_conn_trim_spares(struct sl_tcp *tcp)
     }
 }
 
-void sl_tcp_conn_op_begin(struct sl_tcp_conn *conn)
-{
-    conn->ops_in_flight++;
-    conn->tcp->ops_in_flight++;
-}
-
-void sl_tcp_conn_op_end(struct sl_tcp_conn *conn)
-{
-    sl_assert(conn->ops_in_flight > 0);
-    conn->ops_in_flight--;
-    conn->tcp->ops_in_flight--;
-    if (conn->phase == SL_TCP_ENDING && conn->ops_in_flight == 0) {
-        sl_list_append(&conn->tcp->ended, &conn->waiting);
-    }
-}
-
 static void cancel_all(struct sl_tcp_conn *conn)
 {
     if (conn->connecting) {
-        sl_tcp_cancel(conn->tcp, &conn->connect_op);
+        sl_ring_cancel(conn->tcp->ring, &conn->connect_op);
     }
     if (conn->receive.in_flight) {
-        sl_tcp_cancel(conn->tcp, &conn->receive.op);
+        sl_ring_cancel(conn->tcp->ring, &conn->receive.op);
     }
     if (conn->send.in_flight) {
         /* A long send waits in a kernel thread for the peer's window. A cancel may only restart it
          * there; the shutdown ends it. */
         (void)shutdown(conn->fd, SHUT_RDWR);
-        sl_tcp_cancel(conn->tcp, &conn->send.op);
+        sl_ring_cancel(conn->tcp->ring, &conn->send.op);
     }
 }
 
@@ -186,6 +173,14 @@ void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err)
     cancel_all(conn);
     if (conn->ops_in_flight == 0) {
         sl_list_append(&conn->tcp->ended, &conn->waiting);
+    }
+}
+
+void sl_tcp_conn_check(struct sl_tcp_conn *conn)
+{
+    if (conn->base.failure != 0) {
+        sl_conn_log_failure(&conn->base);
+        sl_tcp_conn_end(conn, conn->base.failure);
     }
 }
 
@@ -228,7 +223,7 @@ static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
     (void)cqe_flags;
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, connect_op);
     conn->connecting = false;
-    sl_tcp_conn_op_end(conn);
+    sl_tcp_op_end(conn);
     if (conn->phase != SL_TCP_LIVE) {
         return;
     }
@@ -240,9 +235,8 @@ static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
         if (conn->tls == NULL) {
             sl_conn_report_connected(&conn->base);
         }
-        conn->watch.quiet_since_ns = sl_reactor_now_ns(conn->tcp->base.reactor);
-        conn->watch.quiet_rounds = 0;
-        sl_tcp_receive_advance(conn);
+        sl_silence_restart(&conn->watch.silence, sl_reactor_now_ns(conn->tcp->base.reactor));
+        sl_tcp_conn_advance(conn);
     }
 }
 
@@ -252,9 +246,7 @@ static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
     char reason[256];
     int err = sl_endpoint_resolve(endpoint, false, address, address_bytes, reason, sizeof reason);
     if (err != 0) {
-        if (sl_tcp_may_log(tcp)) {
-            sl_log_warn("cannot connect to %s: %s", endpoint->host, reason);
-        }
+        sl_transport_warn(&tcp->base, "cannot connect to %s: %s", endpoint->host, reason);
         return err;
     }
     return sl_tcp_socket_open(tcp, address->ss_family, out_fd);
@@ -279,13 +271,13 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     if (err != 0) {
         return err;
     }
-    struct sl_tcp_conn *conn = sl_tcp_conn_create(tcp, fd, events, ctx);
+    struct sl_tcp_conn *conn = create(tcp, fd, events, ctx);
     if (conn == NULL) {
         close(fd);
         return SL_ERR_NO_MEMORY;
     }
     const char *host = endpoint->name[0] != '\0' ? endpoint->name : endpoint->host;
-    if (tcp->tls != NULL && sl_tcp_tls_conn_begin(conn, host) != 0) {
+    if (tcp->tls != NULL && sl_tcp_tls_create(tcp->tls, host, &conn->tls) != 0) {
         close(fd);
         unlink_and_spare(conn);
         return SL_ERR_NO_MEMORY;
@@ -296,8 +288,29 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     conn->connect_op.complete = on_connect;
     struct io_uring_sqe *sqe = sl_ring_sqe(tcp->ring, &conn->connect_op);
     io_uring_prep_connect(sqe, fd, (struct sockaddr *)&conn->address, address_bytes);
-    sl_tcp_conn_op_begin(conn);
+    sl_tcp_op_begin(conn);
     *out = &conn->base;
+    return 0;
+}
+
+int sl_tcp_conn_accept(struct sl_tcp *tcp, int fd, const char *peer,
+                       const struct sl_transport_events *events, void *ctx)
+{
+    struct sl_tcp_conn *conn = create(tcp, fd, events, ctx);
+    if (conn == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memcpy(conn->base.peer, peer, sizeof conn->base.peer);
+    if (tcp->tls == NULL) {
+        sl_conn_report_accepted(&conn->base);
+    } else {
+        conn->accept_pending = true;
+        if (sl_tcp_tls_create(tcp->tls, NULL, &conn->tls) != 0) {
+            sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
+            return 0;
+        }
+    }
+    sl_tcp_conn_advance(conn);
     return 0;
 }
 
@@ -325,27 +338,15 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
     sl_list_append(&conn->tcp->pending, &conn->waiting);
 }
 
-void sl_tcp_conn_refuse(struct sl_tcp_conn *conn)
-{
-    sl_assert(conn->phase == SL_TCP_LIVE);
-    if (conn->send.broken) {
-        sl_tcp_conn_end(conn, SL_ERR_REFUSED);
-        return;
-    }
-    conn->base.state = SL_CONN_CLOSING;
-    conn->phase = SL_TCP_DRAINING;
-    conn->end_err = SL_ERR_REFUSED;
-    start_timer(conn);
-}
-
-void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
+/* DRAINING: takes the next step of closing, if nothing is in flight for it. */
+static void drain(struct sl_tcp_conn *conn)
 {
     if (conn->phase != SL_TCP_DRAINING || !sl_tcp_send_idle(conn)) {
         return;
     }
     if (conn->tls != NULL && conn->tls->done && !conn->tls->notified && !conn->receive.eof) {
         sl_tcp_tls_notify(conn->tls);
-        sl_tcp_tls_conn_queue(conn);
+        sl_tcp_send_tls_output(conn);
         return;
     }
     if (conn->receive.eof) {
@@ -353,17 +354,6 @@ void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
     } else if (!conn->send.shut) {
         conn->send.shut = true;
         (void)shutdown(conn->fd, SHUT_WR); /* if the peer is gone, the receive fails */
-    }
-}
-
-void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn)
-{
-    conn->send.broken = true;
-    sl_list_remove(&conn->sending);
-    if (conn->phase == SL_TCP_DRAINING || conn->receive.eof) {
-        sl_tcp_conn_end(conn, SL_ERR_CLOSED);
-    } else if (conn->phase == SL_TCP_LIVE) {
-        start_timer(conn);
     }
 }
 
@@ -450,9 +440,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     struct sl_tcp_conn *conn = settle(tcp, moved);
     link_to(tcp, conn);
     sl_list_append(&tcp->pending, &conn->waiting);
-    if (conn->tls != NULL) {
-        sl_tcp_tls_conn_queue(conn);
-    }
+    sl_tcp_send_tls_output(conn);
 }
 
 /* The target reactor has stopped. */
@@ -465,9 +453,10 @@ static void drop(void *ctx)
     free(moved);
 }
 
-void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
+/* Moves the connection to its reactor when no operation is in flight. */
+static void depart(struct sl_tcp_conn *conn)
 {
-    if (conn->send.in_flight) {
+    if (conn->send.in_flight || conn->receive.in_flight) {
         return;
     }
     struct sl_tcp_conn *moved = conn->moved;
@@ -491,12 +480,145 @@ void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
     }
 }
 
-/* Poll */
+/* Handshake of TLS */
 
+/* Sends the alert to the peer; then `closed` follows with REFUSED. */
+static void refuse(struct sl_tcp_conn *conn, const char *reason)
+{
+    sl_transport_warn(&conn->tcp->base, "%s: no TLS connection, since %s", conn->base.peer, reason);
+    if (conn->send.broken) {
+        sl_tcp_conn_end(conn, SL_ERR_REFUSED);
+        return;
+    }
+    conn->base.state = SL_CONN_CLOSING;
+    conn->phase = SL_TCP_DRAINING;
+    conn->end_err = SL_ERR_REFUSED;
+    start_timer(conn);
+}
+
+static void shake(struct sl_tcp_conn *conn)
+{
+    int err = sl_tcp_tls_shake(conn->tls);
+    if (err == SL_ERR_AGAIN && conn->receive.eof) {
+        refuse(conn, "it closed the connection in the handshake: is TLS on at both ends?");
+    } else if (err == SL_ERR_AGAIN) {
+        conn->receive.dry = true;
+    } else if (err != 0) {
+        refuse(conn, conn->tls->reason);
+    } else if (conn->accept_pending) {
+        conn->accept_pending = false;
+        sl_conn_report_accepted(&conn->base);
+    } else {
+        sl_conn_report_connected(&conn->base);
+    }
+}
+
+/* Receiving */
+
+/* The error of an ended stream. The kernel reports a timeout once only, possibly to a send that was
+ * cut short and returned its byte count instead. */
+static int stream_end_err(const struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_progress progress;
+    if (conn->tls != NULL && conn->tls->ended) {
+        return SL_ERR_CLOSED;
+    }
+    if (sl_tcp_socket_progress(conn->fd, &progress) && progress.over &&
+        progress.since_ack_ms >= conn->tcp->peer_timeout_ms) {
+        return SL_ERR_DEADLINE;
+    }
+    return conn->tls != NULL ? SL_ERR_IO : SL_ERR_CLOSED;
+}
+
+void sl_tcp_conn_advance(struct sl_tcp_conn *conn)
+{
+    const struct sl_tcp_receive *receive = &conn->receive;
+    sl_tcp_conn_check(conn);
+    if (conn->tls != NULL && !conn->tls->done && conn->phase == SL_TCP_LIVE) {
+        shake(conn);
+    }
+    sl_tcp_receive_parse(conn);
+    sl_tcp_conn_check(conn);
+    if (conn->phase == SL_TCP_DRAINING) {
+        sl_tcp_receive_drop(conn);
+        drain(conn);
+    }
+    if (conn->phase == SL_TCP_ENDING) {
+        return;
+    }
+    sl_tcp_send_tls_output(conn);
+    if (receive->in_flight || receive->wait_sink) {
+        sl_tcp_receive_start(conn);
+    } else if (conn->phase == SL_TCP_LEAVING) {
+        depart(conn);
+    } else if (!receive->eof) {
+        sl_tcp_receive_start(conn);
+    } else if (conn->phase == SL_TCP_LIVE) {
+        sl_tcp_conn_end(conn, stream_end_err(conn));
+    }
+}
+
+static void on_receive(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, receive.op);
+    sl_tcp_receive_complete(conn, result, cqe_flags);
+    if (conn->phase != SL_TCP_ENDING) {
+        sl_tcp_conn_advance(conn);
+    }
+}
+
+/* Called by poll. */
 void sl_tcp_conn_resume(struct sl_tcp_conn *conn)
 {
     if (conn->base.state == SL_CONN_CONNECTING) {
         sl_conn_report_accepted(&conn->base); /* it migrated here */
     }
-    sl_tcp_receive_advance(conn);
+    sl_tcp_conn_advance(conn);
+}
+
+/* Sending */
+
+void sl_tcp_conn_send(struct sl_tcp_conn *conn)
+{
+    sl_tcp_send_start(conn);
+    sl_tcp_conn_check(conn);
+}
+
+/* Data that the peer sent before may be read for one more second. */
+static void send_failed(struct sl_tcp_conn *conn, int error)
+{
+    if (sl_tcp_socket_err(error) == SL_ERR_DEADLINE) {
+        sl_tcp_conn_end(conn, SL_ERR_DEADLINE); /* the receive will not report it */
+        return;
+    }
+    conn->send.broken = true;
+    sl_list_remove(&conn->sending);
+    if (conn->phase == SL_TCP_DRAINING || conn->receive.eof) {
+        sl_tcp_conn_end(conn, SL_ERR_CLOSED);
+    } else if (conn->phase == SL_TCP_LIVE) {
+        start_timer(conn);
+    }
+}
+
+static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    (void)cqe_flags;
+    struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, send.op);
+    conn->send.in_flight = false;
+    sl_tcp_op_end(conn);
+    if (conn->phase == SL_TCP_ENDING) {
+        return;
+    }
+    if (result < 0 && result != -EINTR && result != -EAGAIN) {
+        send_failed(conn, -result);
+        if (conn->phase != SL_TCP_LEAVING) {
+            return; /* LEAVING: the new reactor will notice */
+        }
+    }
+    sl_tcp_send_complete(conn, result > 0 ? (uint32_t)result : 0);
+    if (conn->phase == SL_TCP_LEAVING) {
+        depart(conn);
+    } else {
+        drain(conn);
+    }
 }

@@ -1,11 +1,13 @@
+#include "net/tcp/listen.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/list.h"
-#include "core/log.h"
-#include "net/tcp/internal.h"
+#include "net/base/fd.h"
+#include "net/tcp/conn.h"
+#include "net/tcp/socket.h"
 
 #define RETRY_NS (100 * SL_CLOCK_NS_PER_MS) /* when the process is out of descriptors */
 
@@ -43,7 +45,8 @@ static void take(struct sl_tcp_listener *listener, int fd)
 {
     struct sl_tcp *tcp = listener->tcp;
     struct sl_endpoint peer;
-    if (sl_tcp_socket_lift(fd, &fd) != 0) {
+    fd = sl_fd_lift(fd);
+    if (fd < 0) {
         return;
     }
     if (tcp->closing || sl_tcp_socket_name(fd, true, &peer) != 0) {
@@ -53,33 +56,16 @@ static void take(struct sl_tcp_listener *listener, int fd)
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&peer, text, sizeof text);
     if (tcp->stats.connections >= tcp->connections_max) {
-        if (sl_tcp_may_log(tcp)) {
-            sl_log_warn("%s refused: %u connections are open, which is the limit", text,
-                        tcp->stats.connections);
-        }
+        sl_transport_warn(&tcp->base, "%s refused: %u connections are open, which is the limit",
+                          text, tcp->stats.connections);
         close(fd);
         return;
     }
     sl_tcp_socket_tune(tcp, fd);
-    struct sl_tcp_conn *conn = sl_tcp_conn_create(tcp, fd, listener->events, listener->ctx);
-    if (conn == NULL) {
-        if (sl_tcp_may_log(tcp)) {
-            sl_log_warn("%s refused: no memory for another connection", text);
-        }
+    if (sl_tcp_conn_accept(tcp, fd, text, listener->events, listener->ctx) != 0) {
+        sl_transport_warn(&tcp->base, "%s refused: no memory for another connection", text);
         close(fd);
-        return;
     }
-    memcpy(conn->base.peer, text, sizeof conn->base.peer);
-    if (tcp->tls == NULL) {
-        sl_conn_report_accepted(&conn->base);
-    } else {
-        conn->accept_pending = true;
-        if (sl_tcp_tls_conn_begin(conn, NULL) != 0) {
-            sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
-            return;
-        }
-    }
-    sl_tcp_receive_advance(conn);
 }
 
 /* Accepts again at once; after a pause if resources are short, when the next accept would fail,
@@ -96,11 +82,8 @@ static void handle_error(struct sl_tcp_listener *listener, int error)
         arm(listener);
         return;
     }
-    if (sl_tcp_may_log(tcp)) {
-        sl_log_warn("tcp: cannot accept a connection: %s; retrying", strerror(error));
-    }
-    uint64_t due = sl_reactor_now_ns(tcp->base.reactor) + RETRY_NS;
-    sl_timer_arm(sl_reactor_timers(tcp->base.reactor), &listener->timer, due);
+    sl_transport_warn(&tcp->base, "tcp: cannot accept a connection: %s; retrying", strerror(error));
+    sl_reactor_arm(tcp->base.reactor, &listener->timer, RETRY_NS);
 }
 
 static void on_accept(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
@@ -187,11 +170,9 @@ void sl_tcp_listen_stop(struct sl_tcp *tcp)
 {
     for (struct sl_tcp_listener *listener = tcp->listeners; listener != NULL;
          listener = listener->next) {
-        if (sl_timer_armed(&listener->timer)) {
-            sl_timer_disarm(sl_reactor_timers(tcp->base.reactor), &listener->timer);
-        }
+        sl_reactor_disarm(tcp->base.reactor, &listener->timer);
         if (listener->in_flight) {
-            sl_tcp_cancel(tcp, &listener->op);
+            sl_ring_cancel(tcp->ring, &listener->op);
         }
     }
 }

@@ -1,12 +1,12 @@
-#include "core/list.h"
-#include "core/log.h"
-#include "net/tcp/internal.h"
+#include "net/tcp/liveness.h"
 
-#define ROUNDS_PER_TIMEOUT 4 /* a timeout is detected at most a quarter late */
-#define HANDSHAKE_NS_MAX   (10 * SL_CLOCK_NS_PER_S)
+#include "net/tcp/conn.h"
+#include "net/tcp/receive.h"
+#include "net/tcp/socket.h"
+
+#define HANDSHAKE_NS_MAX (10 * SL_CLOCK_NS_PER_S)
 /* Linux does not answer the same probe sooner (tcp_invalid_ratelimit) */
-#define SAME_ANSWER_MS     500
-#define CONNECTIONS_A_TURN 256 /* each may take a system call */
+#define SAME_ANSWER_MS   500
 
 static uint64_t timeout_ns(const struct sl_tcp *tcp)
 {
@@ -18,33 +18,16 @@ static uint64_t handshake_ns(const struct sl_tcp *tcp)
     return timeout_ns(tcp) < HANDSHAKE_NS_MAX ? timeout_ns(tcp) : HANDSHAKE_NS_MAX;
 }
 
-static uint64_t round_ns(const struct sl_tcp *tcp)
-{
-    return (tcp->tls != NULL ? handshake_ns(tcp) : timeout_ns(tcp)) / ROUNDS_PER_TIMEOUT;
-}
-
-static void end_silent(struct sl_tcp_conn *conn, const char *what)
-{
-    if (sl_tcp_may_log(conn->tcp)) {
-        sl_log_warn("%s: closed, since %s and did not go on in time", conn->base.peer, what);
-    }
-    sl_tcp_conn_end(conn, SL_ERR_DEADLINE);
-}
-
-/* Counts bytes in the kernel as progress, since a large receive may be in flight. Requires a whole
- * timeout of checks without progress: while this thread was stopped, the peer may have sent
- * everything. */
+/* Counts bytes in the kernel as progress, since a large receive may be in flight. */
 static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *progress,
                         uint64_t now_ns)
 {
     struct sl_tcp_watch *watch = &conn->watch;
     if (!sl_tcp_receive_owed(conn) || progress->received != watch->received) {
         watch->received = progress->received;
-        watch->quiet_since_ns = now_ns;
-        watch->quiet_rounds = 0;
-    } else if (++watch->quiet_rounds >= ROUNDS_PER_TIMEOUT &&
-               now_ns - watch->quiet_since_ns >= timeout_ns(conn->tcp)) {
-        end_silent(conn, "it began a frame");
+        sl_silence_restart(&watch->silence, now_ns);
+    } else if (sl_silence_lasts(&watch->silence, now_ns, timeout_ns(conn->tcp))) {
+        sl_conn_fail(&conn->base, SL_ERR_DEADLINE, "it began a frame and did not go on in time");
     }
 }
 
@@ -66,7 +49,8 @@ static void watch_window(struct sl_tcp_conn *conn, const struct sl_tcp_progress 
             return;
         }
         /* The window may have closed one check earlier. */
-        patience_ms += (now_ns - watch->window_since_ns + round_ns(conn->tcp)) / SL_CLOCK_NS_PER_MS;
+        patience_ms +=
+            (now_ns - watch->window_since_ns + conn->tcp->liveness.round_ns) / SL_CLOCK_NS_PER_MS;
     }
     if (patience_ms != watch->patience_ms) {
         watch->patience_ms = patience_ms < UINT32_MAX ? (uint32_t)patience_ms : UINT32_MAX;
@@ -94,73 +78,33 @@ static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
     watch_frame(conn, &progress, now_ns);
 }
 
-static void visit(struct sl_tcp_conn *conn, uint64_t now_ns)
+static void visit_connecting(struct sl_tcp_conn *conn, uint64_t now_ns)
 {
+    const struct sl_tcp *tcp = conn->tcp;
+    const uint64_t limit_ns = conn->connecting ? timeout_ns(tcp) : handshake_ns(tcp);
+    if (sl_silence_lasts(&conn->watch.silence, now_ns, limit_ns)) {
+        sl_conn_fail(&conn->base, SL_ERR_DEADLINE,
+                     conn->connecting ? "it was asked to connect and did not go on in time"
+                                      : "the TLS handshake began and did not go on in time");
+    }
+}
+
+static void visit(struct sl_list_link *link, uint64_t now_ns)
+{
+    struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, alive);
     if (conn->phase != SL_TCP_LIVE) {
         return; /* another timer limits it, or it ends soon */
     }
     if (conn->base.state == SL_CONN_OPEN) {
         visit_open(conn, now_ns);
-        return;
-    }
-    uint64_t waited_ns = now_ns - conn->watch.quiet_since_ns;
-    if (++conn->watch.quiet_rounds < ROUNDS_PER_TIMEOUT) {
-        return; /* this thread may have been stopped: the answer may be there */
-    }
-    if (conn->connecting && waited_ns >= timeout_ns(conn->tcp)) {
-        end_silent(conn, "it was asked to connect");
-    } else if (conn->tls != NULL && !conn->tls->done && waited_ns >= handshake_ns(conn->tcp)) {
-        end_silent(conn, "the TLS handshake began");
-    }
-}
-
-static void arm(struct sl_tcp *tcp, uint64_t due_ns)
-{
-    sl_timer_arm(sl_reactor_timers(tcp->base.reactor), &tcp->sweep, due_ns);
-}
-
-/* Checked connections move to the end of the list, where new ones are, too. So a round over several
- * turns only stores how many are left. */
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
-{
-    struct sl_tcp *tcp = SL_CONTAINER_OF(timer, struct sl_tcp, sweep);
-    if (tcp->sweep_left == 0) {
-        tcp->sweep_begun_ns = now_ns;
-        tcp->sweep_left = tcp->stats.connections;
-    }
-    uint32_t left = tcp->sweep_left < CONNECTIONS_A_TURN ? tcp->sweep_left : CONNECTIONS_A_TURN;
-    tcp->sweep_left -= left;
-    for (; left > 0 && !sl_list_empty(&tcp->all); left--) {
-        struct sl_list_link *link = sl_list_pop(&tcp->all);
-        sl_list_append(&tcp->all, link);
-        visit(SL_CONTAINER_OF(link, struct sl_tcp_conn, all), now_ns);
-    }
-    if (tcp->stats.connections == 0) {
-        tcp->sweep_left = 0;
     } else {
-        arm(tcp, tcp->sweep_left > 0 ? now_ns : tcp->sweep_begun_ns + round_ns(tcp));
+        visit_connecting(conn, now_ns);
     }
+    sl_tcp_conn_check(conn);
 }
 
-void sl_tcp_liveness_open(struct sl_tcp *tcp)
+void sl_tcp_liveness_init(struct sl_tcp *tcp)
 {
-    tcp->sweep.run = on_timer;
-}
-
-void sl_tcp_liveness_close(struct sl_tcp *tcp)
-{
-    if (sl_timer_armed(&tcp->sweep)) {
-        sl_timer_disarm(sl_reactor_timers(tcp->base.reactor), &tcp->sweep);
-    }
-}
-
-void sl_tcp_liveness_add(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
-{
-    uint64_t now_ns = sl_reactor_now_ns(tcp->base.reactor);
-    conn->watch.quiet_since_ns = now_ns;
-    conn->watch.quiet_rounds = 0;
-    conn->watch.patience_ms = tcp->peer_timeout_ms;
-    if (!sl_timer_armed(&tcp->sweep)) {
-        arm(tcp, now_ns + round_ns(tcp));
-    }
+    sl_liveness_init(&tcp->liveness, tcp->base.reactor,
+                     tcp->tls != NULL ? handshake_ns(tcp) : timeout_ns(tcp), visit);
 }

@@ -1,11 +1,9 @@
-#include "net/tcp/internal.h"
+#include "net/tcp/receive.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "core/assert.h"
-#include "core/list.h"
-#include "core/log.h"
+#include "net/tcp/socket.h"
 
 /* Queue of received bytes */
 
@@ -41,11 +39,29 @@ static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
     }
 }
 
+/* Returns up to `wanted` decrypted bytes; 0 if more input is needed, or at the end. */
+static uint32_t take_decrypted(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
+{
+    uint32_t bytes;
+    int err = sl_tcp_tls_read(conn->tls, to, wanted, &bytes);
+    if (err == 0) {
+        conn->tcp->stats.bytes_received += bytes;
+        return bytes;
+    }
+    conn->receive.dry = true;
+    if (err == SL_ERR_CLOSED) {
+        conn->receive.eof = true;
+    } else if (err != SL_ERR_AGAIN) {
+        sl_conn_fail(&conn->base, err, conn->tls->reason);
+    }
+    return 0;
+}
+
 /* Moves up to `wanted` received bytes to `to`; returns the number. */
 static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
 {
     if (conn->tls != NULL) {
-        return sl_tcp_tls_conn_take(conn, to, wanted);
+        return take_decrypted(conn, to, wanted);
     }
     struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
     uint32_t bytes = rx_buf->left < wanted ? rx_buf->left : wanted;
@@ -126,18 +142,12 @@ static bool set_aside(struct sl_tcp_conn *conn)
 /* Makes the connection wait for memory; later polls retry. */
 static bool stall(struct sl_tcp_conn *conn)
 {
-    struct sl_tcp *tcp = conn->tcp;
     if (!set_aside(conn)) {
-        if (sl_tcp_may_log(tcp)) {
-            sl_log_warn("%s: closed: no memory for its frame, nor for the part of it that has "
-                        "come: %zu MiB of such parts wait",
-                        conn->base.peer, tcp->buffers.unplaced_bytes >> 20);
-        }
-        sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
-        return false;
+        return sl_conn_fail(&conn->base, SL_ERR_NO_MEMORY,
+                            "there is no memory for its frame, nor for the part that has come");
     }
     conn->receive.wait_sink = true;
-    sl_list_append(&tcp->refused, &conn->waiting);
+    sl_list_append(&conn->tcp->refused, &conn->waiting);
     return false;
 }
 
@@ -150,16 +160,6 @@ static int decode(const uint8_t *header, struct sl_frame *out)
         return 0;
     }
     return err;
-}
-
-static bool refuse(struct sl_tcp_conn *conn, int err)
-{
-    if (sl_tcp_may_log(conn->tcp)) {
-        sl_log_warn("%s: closed, since it sent a frame header that is not ours: %s",
-                    conn->base.peer, sl_err_name(err));
-    }
-    sl_tcp_conn_end(conn, err);
-    return false;
 }
 
 /* Whether the next bytes lie in one buffer and need not be assembled. */
@@ -185,7 +185,7 @@ static bool step_header(struct sl_tcp_conn *conn)
         err = decode(receive->header, &receive->frame);
     }
     if (err != 0) {
-        return refuse(conn, err);
+        return sl_conn_fail(&conn->base, err, "it sent a frame header that is not ours");
     }
     if (receive->frame.payload_bytes == 0) {
         struct sl_tcp_rx_buf *empty = &conn->tcp->buffers.empty;
@@ -316,7 +316,7 @@ static bool has_more(const struct sl_tcp_conn *conn)
     return conn->tls == NULL ? conn->receive.first != NULL : !conn->receive.dry;
 }
 
-static void parse(struct sl_tcp_conn *conn)
+void sl_tcp_receive_parse(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     if (receive->wait_sink) {
@@ -334,15 +334,12 @@ static void parse(struct sl_tcp_conn *conn)
 
 /* Next receive */
 
-static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
-static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
-
-struct io_uring_sqe *sl_tcp_receive_begin(struct sl_tcp_conn *conn)
+static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
 {
     conn->receive.in_flight = true;
     conn->receive.cancelling = false;
     conn->tcp->stats.receive_calls++;
-    sl_tcp_conn_op_begin(conn);
+    sl_tcp_op_begin(conn);
     return sl_ring_sqe(conn->tcp->ring, &conn->receive.op);
 }
 
@@ -365,12 +362,11 @@ static bool await_most(struct sl_tcp_conn *conn, size_t bytes)
 static void receive_direct(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    receive->op.complete = on_direct;
     receive->multishot = false;
     receive->direct = true;
     size_t bytes = sl_tcp_slice(conn, receive->frame.payload_bytes - receive->payload_have);
     bool patient = await_most(conn, bytes);
-    struct io_uring_sqe *sqe = sl_tcp_receive_begin(conn);
+    struct io_uring_sqe *sqe = begin(conn);
     io_uring_prep_recv(sqe, conn->fd, receive->payload + receive->payload_have, bytes, 0);
     if (patient) {
         sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
@@ -394,14 +390,13 @@ static void receive_buffers(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
-    receive->op.complete = on_buffer;
     receive->direct = false;
     if (receive->low_bytes > 1) {
         (void)await_bytes(conn, 1);
     }
     const bool peek = receive->peek || is_crowded(conn->tcp);
     receive->multishot = conn->tcp->ring->multishot_recv && !peek;
-    struct io_uring_sqe *sqe = sl_tcp_receive_begin(conn);
+    struct io_uring_sqe *sqe = begin(conn);
     if (receive->multishot) {
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     } else {
@@ -432,39 +427,26 @@ static void reconsider(struct sl_tcp_conn *conn)
     bool unwanted = conn->phase == SL_TCP_LEAVING || receive->wait_sink || wants_direct(conn);
     if (unwanted && !receive->direct && !receive->cancelling) {
         receive->cancelling = true;
-        sl_tcp_cancel(conn->tcp, &receive->op);
+        sl_ring_cancel(conn->tcp->ring, &receive->op);
     }
 }
 
-/* The error of an ended stream. The kernel reports a timeout once only, possibly to a send that was
- * cut short and returned its byte count instead. */
-static int end_err(const struct sl_tcp_conn *conn)
+static void receive_encrypted(struct sl_tcp_conn *conn)
 {
-    struct sl_tcp_progress progress;
-    if (conn->tls != NULL && conn->tls->ended) {
-        return SL_ERR_CLOSED;
-    }
-    if (sl_tcp_socket_progress(conn->fd, &progress) && progress.over &&
-        progress.since_ack_ms >= conn->tcp->peer_timeout_ms) {
-        return SL_ERR_DEADLINE;
-    }
-    return conn->tls != NULL ? SL_ERR_IO : SL_ERR_CLOSED;
+    conn->receive.direct = conn->receive.multishot = false;
+    io_uring_prep_recv(begin(conn), conn->fd, sl_tcp_tls_input(conn->tls), SL_TCP_TLS_INPUT_BYTES,
+                       0);
 }
 
-/* Starts the next receive; none may be in flight. */
-static void receive_next(struct sl_tcp_conn *conn)
+void sl_tcp_receive_start(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    if (conn->phase == SL_TCP_LEAVING) {
-        sl_tcp_conn_depart(conn);
+    if (receive->in_flight) {
+        reconsider(conn);
     } else if (receive->wait_sink) {
         return; /* a later poll retries */
-    } else if (receive->eof) {
-        if (conn->phase == SL_TCP_LIVE) {
-            sl_tcp_conn_end(conn, end_err(conn));
-        }
     } else if (conn->tls != NULL) {
-        sl_tcp_tls_conn_receive(conn);
+        receive_encrypted(conn);
     } else if (wants_direct(conn) && is_sliced(conn)) {
         sl_list_append(&conn->tcp->sliced, &conn->waiting);
     } else if (wants_direct(conn)) {
@@ -473,30 +455,6 @@ static void receive_next(struct sl_tcp_conn *conn)
         sl_list_append(&conn->tcp->wait_buffer, &conn->waiting);
     } else {
         receive_buffers(conn);
-    }
-}
-
-void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
-{
-    struct sl_tcp_receive *receive = &conn->receive;
-    if (conn->tls != NULL && !conn->tls->done && conn->phase == SL_TCP_LIVE) {
-        sl_tcp_tls_conn_shake(conn);
-    }
-    parse(conn);
-    if (conn->tls != NULL && conn->phase != SL_TCP_ENDING) {
-        sl_tcp_tls_conn_queue(conn);
-    }
-    if (conn->phase == SL_TCP_DRAINING) {
-        sl_tcp_receive_drop(conn);
-        sl_tcp_conn_drain(conn);
-    }
-    if (conn->phase == SL_TCP_ENDING) {
-        return;
-    }
-    if (receive->in_flight) {
-        reconsider(conn);
-    } else {
-        receive_next(conn);
     }
 }
 
@@ -517,17 +475,12 @@ void sl_tcp_receive_feed(struct sl_tcp *tcp)
         struct sl_tcp_conn *conn =
             SL_CONTAINER_OF(sl_list_pop(&tcp->wait_buffer), struct sl_tcp_conn, waiting);
         conn->receive.empty_ring = false;
-        receive_next(conn);
+        sl_tcp_receive_start(conn);
         offered--;
     }
 }
 
 /* Completions */
-
-static struct sl_tcp_conn *of_op(struct sl_ring_op *op)
-{
-    return SL_CONTAINER_OF(op, struct sl_tcp_conn, receive.op);
-}
 
 /* Handles a receive without data. */
 static void note_result(struct sl_tcp_conn *conn, int32_t result)
@@ -542,57 +495,60 @@ static void note_result(struct sl_tcp_conn *conn, int32_t result)
         if (err == SL_ERR_CLOSED && conn->tls != NULL && !conn->tls->done) {
             receive->eof = true; /* the handshake failed */
         } else {
-            sl_tcp_conn_end(conn, err);
+            sl_conn_fail(&conn->base, err, NULL);
         }
     }
 }
 
-void sl_tcp_receive_complete(struct sl_tcp_conn *conn, int32_t result)
+static void take_buffer(struct sl_tcp_conn *conn, uint32_t bytes, uint32_t cqe_flags)
 {
-    conn->receive.in_flight = false;
-    sl_tcp_conn_op_end(conn);
-    if (result <= 0) {
-        note_result(conn, result);
-    }
-}
-
-static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
-{
-    struct sl_tcp_conn *conn = of_op(op);
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
-    if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
-        sl_tcp_receive_complete(conn, result);
+    if ((cqe_flags & IORING_CQE_F_BUFFER) == 0) {
+        return;
     }
-    if ((cqe_flags & IORING_CQE_F_BUFFER) != 0) {
-        uint32_t bytes = result > 0 ? (uint32_t)result : 0;
-        struct sl_tcp_rx_buf *rx_buf = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
-        conn->tcp->stats.bytes_received += bytes;
-        if (bytes == 0 || conn->phase == SL_TCP_ENDING || conn->phase == SL_TCP_DRAINING) {
-            sl_tcp_buffers_put(buffers, rx_buf);
-        } else {
-            push_rx_buf(&conn->receive, rx_buf);
-        }
-    }
-    if (conn->phase != SL_TCP_ENDING) {
-        sl_tcp_receive_advance(conn);
+    struct sl_tcp_rx_buf *rx_buf = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
+    conn->tcp->stats.bytes_received += bytes;
+    if (bytes == 0 || conn->phase == SL_TCP_ENDING || conn->phase == SL_TCP_DRAINING) {
+        sl_tcp_buffers_put(buffers, rx_buf);
+    } else {
+        push_rx_buf(&conn->receive, rx_buf);
     }
 }
 
-static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+static void take_direct(struct sl_tcp_conn *conn, uint32_t bytes)
 {
-    (void)cqe_flags;
-    struct sl_tcp_conn *conn = of_op(op);
     struct sl_tcp_receive *receive = &conn->receive;
-    sl_tcp_receive_complete(conn, result);
-    if (result > 0) {
-        receive->payload_have += (uint32_t)result;
-        conn->tcp->stats.bytes_received += (uint32_t)result;
-        if (readable(conn) && receive->payload_have == receive->frame.payload_bytes) {
-            deliver_long(conn);
+    receive->payload_have += bytes;
+    conn->tcp->stats.bytes_received += bytes;
+    if (readable(conn) && receive->payload_have == receive->frame.payload_bytes) {
+        deliver_long(conn);
+    }
+}
+
+static void take_encrypted(struct sl_tcp_conn *conn, uint32_t bytes)
+{
+    if (conn->phase == SL_TCP_LIVE || conn->phase == SL_TCP_LEAVING) {
+        sl_tcp_tls_add_input(conn->tls, bytes);
+        conn->receive.dry = false;
+    }
+}
+
+void sl_tcp_receive_complete(struct sl_tcp_conn *conn, int32_t result, uint32_t cqe_flags)
+{
+    const uint32_t bytes = result > 0 ? (uint32_t)result : 0;
+    if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
+        conn->receive.in_flight = false;
+        sl_tcp_op_end(conn);
+        if (bytes == 0) {
+            note_result(conn, result);
         }
     }
-    if (conn->phase != SL_TCP_ENDING) {
-        sl_tcp_receive_advance(conn);
+    if (conn->tls == NULL && !conn->receive.direct) {
+        take_buffer(conn, bytes, cqe_flags);
+    } else if (bytes > 0 && conn->tls == NULL) {
+        take_direct(conn, bytes);
+    } else if (bytes > 0) {
+        take_encrypted(conn, bytes);
     }
 }
 

@@ -1,14 +1,14 @@
-#include "net/tcp/internal.h"
-
-#include <errno.h>
-
-#include "core/assert.h"
-#include "core/list.h"
+#include "net/tcp/send.h"
 
 static_assert((SL_TCP_SEND_RUNS & (SL_TCP_SEND_RUNS - 1)) == 0, "a power of two");
 static_assert((SL_TCP_SEND_PIECES & (SL_TCP_SEND_PIECES - 1)) == 0, "a power of two");
 
 /* Queue */
+
+static struct iovec *piece_at(struct sl_tcp_send *send, uint32_t index)
+{
+    return &send->pieces[index & (SL_TCP_SEND_PIECES - 1)];
+}
 
 static bool has_room(const struct sl_tcp_send *send)
 {
@@ -26,13 +26,13 @@ static struct sl_tcp_run *run_at(struct sl_tcp_send *send, uint32_t index)
 static inline void add_piece(struct sl_tcp_send *send, const void *base, uint32_t bytes)
 {
     if (send->piece_tail != send->piece_head) {
-        struct iovec *last = sl_tcp_send_piece_at(send, send->piece_tail - 1);
+        struct iovec *last = piece_at(send, send->piece_tail - 1);
         if ((const char *)last->iov_base + last->iov_len == base) {
             last->iov_len += bytes;
             return;
         }
     }
-    struct iovec *piece = sl_tcp_send_piece_at(send, send->piece_tail++);
+    struct iovec *piece = piece_at(send, send->piece_tail++);
     piece->iov_base = (void *)(uintptr_t)base;
     piece->iov_len = bytes;
 }
@@ -83,7 +83,7 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
 static void drop_pieces(struct sl_tcp_send *send, size_t bytes)
 {
     while (bytes > 0) {
-        struct iovec *piece = sl_tcp_send_piece_at(send, send->piece_head);
+        struct iovec *piece = piece_at(send, send->piece_head);
         if (bytes < piece->iov_len) {
             piece->iov_base = (char *)piece->iov_base + bytes;
             piece->iov_len -= bytes;
@@ -112,9 +112,24 @@ static void complete_runs(struct sl_tcp_conn *conn)
     }
 }
 
-void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes)
+/* With TLS, frames count as sent when all output is: then it is known which frames that was. */
+static uint32_t sent_frame_bytes(struct sl_tcp_tls *tls, uint32_t bytes)
+{
+    sl_tcp_tls_take_output(tls, bytes);
+    const uint32_t sealed = sl_tcp_tls_output_bytes(tls) == 0 ? tls->sealed : 0;
+    tls->sealed -= sealed;
+    return sealed;
+}
+
+void sl_tcp_send_complete(struct sl_tcp_conn *conn, uint32_t bytes)
 {
     struct sl_tcp_send *send = &conn->send;
+    if (conn->tls != NULL) {
+        bytes = sent_frame_bytes(conn->tls, bytes);
+    }
+    if (conn->phase == SL_TCP_LEAVING) {
+        return;
+    }
     conn->tcp->stats.bytes_sent += bytes;
     drop_pieces(send, bytes);
     send->run_sent += bytes;
@@ -128,53 +143,30 @@ void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes)
         send->piece_head = send->piece_tail = 0;
         send->run_head = send->run_tail = 0;
     }
-    if (conn->tls != NULL) {
-        sl_tcp_tls_conn_queue(conn);
-    }
+    sl_tcp_send_tls_output(conn);
     if (send->wants_room && conn->base.state == SL_CONN_OPEN && has_room(send)) {
         send->wants_room = false;
         sl_conn_report_writable(&conn->base);
     }
-    sl_tcp_conn_drain(conn);
-}
-
-bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result)
-{
-    conn->send.in_flight = false;
-    sl_tcp_conn_op_end(conn);
-    if (conn->phase == SL_TCP_ENDING) {
-        return false;
-    }
-    if (result >= 0 || result == -EINTR || result == -EAGAIN) {
-        return true;
-    }
-    int err = sl_tcp_socket_err(-result);
-    if (err == SL_ERR_DEADLINE) {
-        sl_tcp_conn_end(conn, err); /* the receive will not report it */
-    } else {
-        sl_tcp_conn_send_broke(conn);
-    }
-    return conn->phase == SL_TCP_LEAVING; /* the new reactor will notice */
 }
 
 /* Sends */
 
-static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
-{
-    (void)cqe_flags;
-    struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, send.op);
-    if (sl_tcp_send_complete(conn, result)) {
-        sl_tcp_send_advance(conn, result > 0 ? (uint32_t)result : 0);
-    }
-}
-
-struct io_uring_sqe *sl_tcp_send_begin(struct sl_tcp_conn *conn)
+static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
 {
     sl_assert(!conn->send.in_flight);
     conn->send.in_flight = conn->send.in_doubt = true;
-    sl_tcp_conn_op_begin(conn);
+    sl_tcp_op_begin(conn);
     conn->tcp->stats.send_calls++;
     return sl_ring_sqe(conn->tcp->ring, &conn->send.op);
+}
+
+void sl_tcp_send_tls_output(struct sl_tcp_conn *conn)
+{
+    if (conn->tls != NULL && sl_tcp_tls_output_bytes(conn->tls) > 0 && !conn->send.in_flight &&
+        !sl_list_linked(&conn->sending)) {
+        sl_list_append(&conn->tcp->sending, &conn->sending);
+    }
 }
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -217,17 +209,44 @@ static struct msghdr gather(struct sl_tcp_conn *conn)
     return allowed < bytes ? cut(send, call, allowed) : call;
 }
 
+/* Encrypts as much of the queue as fits. The pieces stay queued until they are sent. */
+static int seal_pieces(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_send *send = &conn->send;
+    uint32_t room = sl_tcp_tls_room(conn->tls);
+    int err = 0;
+    for (uint32_t i = send->piece_head; i != send->piece_tail && err == 0 && room > 0; i++) {
+        const struct iovec *piece = piece_at(send, i);
+        uint32_t bytes = piece->iov_len < room ? (uint32_t)piece->iov_len : room;
+        err = sl_tcp_tls_write(conn->tls, piece->iov_base, bytes);
+        room -= bytes;
+    }
+    return err == 0 ? sl_tcp_tls_flush(conn->tls) : err;
+}
+
+/* Encrypts more only when all output is sent. */
+static void send_encrypted(struct sl_tcp_conn *conn, int flags)
+{
+    struct sl_tcp_tls *tls = conn->tls;
+    int err = tls->sealed == 0 ? seal_pieces(conn) : 0;
+    uint32_t bytes = sl_tcp_tls_output_bytes(tls);
+    if (err != 0) {
+        sl_conn_fail(&conn->base, err, tls->reason);
+    } else if (bytes > 0) {
+        io_uring_prep_send(begin(conn), conn->fd, tls->out + tls->out_at, bytes, flags);
+    }
+}
+
 void sl_tcp_send_start(struct sl_tcp_conn *conn)
 {
+    const int flags = MSG_NOSIGNAL | sl_tcp_wait_all(conn->tcp);
     if (conn->tls != NULL) {
-        sl_tcp_tls_conn_send(conn);
+        send_encrypted(conn, flags);
         return;
     }
     struct sl_tcp_send *send = &conn->send;
     struct msghdr call = gather(conn);
-    int flags = MSG_NOSIGNAL | sl_tcp_wait_all(conn->tcp);
-    send->op.complete = on_sent;
-    struct io_uring_sqe *sqe = sl_tcp_send_begin(conn);
+    struct io_uring_sqe *sqe = begin(conn);
     if (call.msg_iovlen == 1) {
         io_uring_prep_send(sqe, conn->fd, call.msg_iov->iov_base, call.msg_iov->iov_len, flags);
     } else {

@@ -1,19 +1,17 @@
+#include "net/tcp/socket.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/err.h"
-#include "core/log.h"
-#include "net/tcp/internal.h"
+#include "net/base/fd.h"
 
-#define LISTEN_BACKLOG    4096
-#define KEEPALIVE_COUNT   3
-#define STDIO_DESCRIPTORS 3
-#define STATE_CLOSE       7 /* TCP_CLOSE, which no usable header defines */
+#define LISTEN_BACKLOG  4096
+#define KEEPALIVE_COUNT 3
+#define STATE_CLOSE     7 /* TCP_CLOSE, which no usable header defines */
 
 static int set_int(int fd, int level, int option, int value)
 {
@@ -22,8 +20,7 @@ static int set_int(int fd, int level, int option, int value)
 
 bool sl_tcp_socket_set_low(int fd, uint32_t bytes)
 {
-    const int low = (int)bytes;
-    return setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low) == 0;
+    return set_int(fd, SOL_SOCKET, SO_RCVLOWAT, (int)bytes) == 0;
 }
 
 void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms)
@@ -44,21 +41,6 @@ void sl_tcp_socket_tune(const struct sl_tcp *tcp, int fd)
     (void)set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, quarter_s > 0 ? quarter_s : 1);
     (void)set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
     sl_tcp_socket_set_patience(fd, tcp->peer_timeout_ms);
-}
-
-int sl_tcp_socket_lift(int fd, int *out_fd)
-{
-    if (fd >= STDIO_DESCRIPTORS) {
-        *out_fd = fd;
-        return 0;
-    }
-    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, STDIO_DESCRIPTORS);
-    int err = lifted < 0 ? sl_err_from_errno(errno) : 0;
-    close(fd);
-    if (err == 0) {
-        *out_fd = lifted;
-    }
-    return err;
 }
 
 bool sl_tcp_socket_progress(int fd, struct sl_tcp_progress *out)
@@ -112,15 +94,12 @@ static int set_congestion(int fd, const char *name)
 int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
+    fd = sl_fd_lift(fd);
     if (fd < 0) {
         return sl_err_from_errno(errno);
     }
-    int err = sl_tcp_socket_lift(fd, &fd);
-    if (err != 0) {
-        return err;
-    }
     if (tcp->congestion[0] != '\0' && set_congestion(fd, tcp->congestion) != 0) {
-        err = sl_err_from_errno(errno);
+        const int err = sl_err_from_errno(errno);
         close(fd);
         return err;
     }

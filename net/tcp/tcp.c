@@ -6,35 +6,18 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "net/tcp/internal.h"
+#include "net/tcp/conn.h"
+#include "net/tcp/listen.h"
+#include "net/tcp/liveness.h"
+#include "net/tcp/receive.h"
+#include "net/tcp/send.h"
+#include "net/tcp/socket.h"
 
 #define BUFFER_BYTES_DEFAULT (32U << 10)
 #define BUFFER_COUNT_DEFAULT 256
 #define ASIDE_BYTES_DEFAULT  ((size_t)256 << 20) /* the first segments of some thousand frames */
-#define LOG_INTERVAL_NS      SL_CLOCK_NS_PER_S
 #define CLOSE_WAIT_NS        (100 * SL_CLOCK_NS_PER_MS)
 #define ASKS_A_TURN          32 /* takes some microseconds */
-
-bool sl_tcp_may_log(struct sl_tcp *tcp)
-{
-    uint64_t now_ns = sl_reactor_now_ns(tcp->base.reactor);
-    if (now_ns < tcp->log_next_ns) {
-        tcp->log_dropped++;
-        return false;
-    }
-    tcp->log_next_ns = now_ns + LOG_INTERVAL_NS;
-    if (tcp->log_dropped > 0) {
-        sl_log_warn("tcp: %u more lines about peers were not logged", tcp->log_dropped);
-        tcp->log_dropped = 0;
-    }
-    return true;
-}
-
-void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op)
-{
-    struct io_uring_sqe *sqe = sl_ring_sqe(tcp->ring, NULL);
-    io_uring_prep_cancel(sqe, op, 0);
-}
 
 /* Open and close */
 
@@ -79,14 +62,12 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     if (tcp == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    tcp->base.ops = &sl_tcp_ops;
     tcp->base.reactor = reactor;
     tcp->ring = ring;
     tcp->connections_max =
         options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
     tcp->peer_timeout_ms =
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_TCP_PEER_TIMEOUT_MS;
-    sl_list_init(&tcp->all);
     sl_list_init(&tcp->sending);
     sl_list_init(&tcp->pending);
     sl_list_init(&tcp->wait_sink);
@@ -106,7 +87,7 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
         free(tcp);
         return err;
     }
-    sl_tcp_liveness_open(tcp);
+    sl_tcp_liveness_init(tcp);
     *out = &tcp->base;
     return 0;
 }
@@ -128,16 +109,16 @@ static void tcp_close(struct sl_transport **transport)
     struct sl_tcp *tcp = (struct sl_tcp *)*transport;
     tcp->closing = true;
     sl_tcp_listen_stop(tcp);
-    sl_tcp_liveness_close(tcp);
-    SL_LIST_FOREACH (link, &tcp->all) {
-        sl_tcp_conn_abort(SL_CONTAINER_OF(link, struct sl_tcp_conn, all));
+    sl_liveness_fini(&tcp->liveness);
+    SL_LIST_FOREACH (link, &tcp->liveness.conns) {
+        sl_tcp_conn_abort(SL_CONTAINER_OF(link, struct sl_tcp_conn, alive));
     }
     while (finish_ended(tcp, UINT32_MAX) > 0 || tcp->ops_in_flight > 0) {
         if (sl_ring_reap(tcp->ring, SL_LIMIT_TURN_EVENTS) == 0 && tcp->ops_in_flight > 0) {
             sl_ring_wait(tcp->ring, CLOSE_WAIT_NS);
         }
     }
-    sl_assert(sl_list_empty(&tcp->all));
+    sl_assert(sl_list_empty(&tcp->liveness.conns));
     sl_tcp_listen_free(tcp);
     sl_tcp_conn_free_spares(tcp);
     sl_tcp_buffers_fini(&tcp->buffers);
@@ -162,7 +143,7 @@ static uint32_t retry_wait_sink(struct sl_tcp *tcp)
     for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_list_pop(&tcp->wait_sink)) != NULL; i++) {
         struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting);
         uint64_t frames_before = tcp->stats.frames_received;
-        sl_tcp_receive_advance(conn);
+        sl_tcp_conn_advance(conn);
         if (!conn->receive.wait_sink || tcp->stats.frames_received != frames_before) {
             work++;
         }
@@ -208,11 +189,11 @@ static void tcp_flush(struct sl_transport *transport)
         if (sl_tcp_has_long(conn)) {
             sl_list_append(&behind, link);
         } else {
-            sl_tcp_send_start(conn);
+            sl_tcp_conn_send(conn);
         }
     }
     while ((link = sl_list_pop(&behind)) != NULL) {
-        sl_tcp_send_start(SL_CONTAINER_OF(link, struct sl_tcp_conn, sending));
+        sl_tcp_conn_send(SL_CONTAINER_OF(link, struct sl_tcp_conn, sending));
     }
     sl_tcp_receive_slices(tcp);
 }

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "net/tcp/internal.h"
+#include "net/tcp/state.h"
 
 /* ---- Closed connections ---------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "net/tcp/internal.h"
+#include "net/tcp/state.h"
 #include "reactor/ring.h"
 
 /* A label of more than 63 bytes: refused without asking anybody. */

@@ -256,6 +256,32 @@ static void watch__falls_back_to_single_polls(void **state)
     close(fd);
 }
 
+static void count_only(struct sl_ring_watch *watch)
+{
+    (void)watch;
+    readable_count++;
+}
+
+static void watch_level__runs_until_it_is_read_and_ends(void **state)
+{
+    struct sl_ring *ring = *state;
+    int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct sl_ring_watch watch;
+    readable_count = 0;
+    sl_ring_watch_level(ring, &watch, fd, count_only);
+    while (readable_count < 3) {
+        sl_ring_submit(ring);
+        sl_ring_reap(ring, 1);
+    }
+    sl_ring_watch_end(&watch);
+    assert_false(watch.in_flight);
+    const uint32_t count = readable_count;
+    sl_ring_submit(ring);
+    sl_ring_reap(ring, 10);
+    assert_int_equal(readable_count, count);
+    close(fd);
+}
+
 #define IN_RING(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -271,6 +297,7 @@ int main(void)
         IN_RING(wait__ends_with_a_completion),
         IN_RING(watch__every_write_wakes),
         IN_RING(watch__falls_back_to_single_polls),
+        IN_RING(watch_level__runs_until_it_is_read_and_ends),
         cmocka_unit_test(init__no_descriptor_left),
     };
     const char *const names[] = {
