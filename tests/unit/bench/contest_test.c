@@ -79,8 +79,8 @@ SL_CASE(contest_run__ends_with_the_first_failure)
 }
 
 /* Two contestants, four rounds. */
-static void run_disturbed(uint32_t runs, struct sl_bench_contestant contestants[2],
-                          struct sl_bench_report **report)
+static struct sl_bench_report *run_disturbed(uint32_t runs,
+                                             struct sl_bench_contestant contestants[2])
 {
     static struct runner runners[2];
     runners[0] = (struct runner){'a', 0, 0};
@@ -90,15 +90,17 @@ static void run_disturbed(uint32_t runs, struct sl_bench_contestant contestants[
     memset(order, 0, sizeof order);
     disturbed_runs = runs;
     runs_seen = 0;
-    assert_int_equal(sl_bench_report_create("contest", "", report), 0);
-    assert_int_equal(sl_bench_contest_run(contestants, 2, &common, *report), 0);
+    struct sl_bench_report *report = sl_bench_report_create("contest", "");
+    assert_int_equal(sl_bench_contest_run(contestants, 2, &common, report), 0);
     disturbed_runs = 0;
+    return report;
 }
 
 SL_CASE(contest_run__leaves_out_rounds_that_others_disturbed)
 {
     struct sl_bench_contestant contestants[2];
-    run_disturbed(1U << 3 | 1U << 4, contestants, &report); /* the second round and the third */
+    const uint32_t runs = 1U << 3 | 1U << 4; /* the second round and the third */
+    struct sl_bench_report *report = run_disturbed(runs, contestants);
     for (int i = 0; i < 2; i++) {
         const struct sl_bench_figure *figure = contestants[i].figures[0];
         assert_int_equal(figure->count, 2);
@@ -113,7 +115,7 @@ SL_CASE(contest_run__leaves_out_rounds_that_others_disturbed)
 SL_CASE(contest_run__counts_disturbed_rounds_where_there_is_no_other)
 {
     struct sl_bench_contestant contestants[2];
-    run_disturbed(0xff, contestants, &report);
+    struct sl_bench_report *report = run_disturbed(0xff, contestants);
     assert_int_equal(contestants[0].figures[0]->count, 4);
     assert_int_equal(report->rounds_left_out, 0);
     assert_int_equal(report->rounds_disturbed, 4);
