@@ -224,9 +224,8 @@ def check_link(path, target):
     if not os.path.exists(full):
         return f"the link {target} leads nowhere"
     if anchor and other.endswith(".md"):
-        with open(full, encoding="utf-8") as file:
-            if anchor not in anchors_of(file.read()):
-                return f"the link {target} leads to no heading"
+        if anchor not in anchors_of(read(other)):
+            return f"the link {target} leads to no heading"
     return None
 
 
@@ -242,11 +241,28 @@ def page_file_exists(path, name):
         glob.iglob(os.path.join(ROOT, folder, "**", name), recursive=True))
 
 
-def check_page(path, text):
+def check_page_names(path, text):
+    """Files exist; in a table row, a function is in one of the files of that row."""
     for number, line in enumerate(text.split("\n"), 1):
-        for name in PAGE_FILE.findall(line):
-            if not page_file_exists(path, name):
-                yield number, f"there is no file {name}"
+        names = PAGE_FILE.findall(line)
+        missing = [name for name in names if not page_file_exists(path, name)]
+        for name in missing:
+            yield number, f"there is no file {name}"
+        if missing or not line.startswith("|") or not all("/" in name for name in names):
+            continue
+        code = "".join(read(name) for name in names if os.path.exists(os.path.join(ROOT, name)))
+        for function in re.findall(r"`(sl_\w+)`", line) if code else []:
+            if not re.search(rf"\b{function}\b", code):
+                yield number, f"{function} is not in {' or '.join(names)}"
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def check_page(path, text):
+    yield from check_page_names(path, text)
     for number, line in enumerate(strip_code(text).split("\n"), 1):
         for target in LINK.findall(line):
             reason = None if re.match(r"\w+:", target) else check_link(path, target)
@@ -350,7 +366,7 @@ def self_test():
         ("ps/main.c", '#include "config/env.h"\nint main(void)\n{\n}\n'),
     ]
     pages = ["[a](nowhere.md)\n", "[a](README.md#no-such-heading)\n", "The image of a shard.\n", "It was a mad peer.\n",
-             "See `core/nowhere.c`.\n"]
+             "See `core/nowhere.c`.\n", "| `sl_no_such_function` | `core/pool.c` |\n"]
     for text in pages:
         assert list(check_page("CONTRIBUTING.md", text)), f"not caught: {text!r}"
     assert not list(check_page("a.md", "[b](README.md#limits) `image`\n\n    a cut\n"))
