@@ -55,6 +55,17 @@ struct sl_unit_case {
     }                                                                                              \
     static void name##_with(type *fixture)
 
+/* The same for a case whose parameter is what `setup` leaves in *state. A file, or its fixture,
+ * defines for instance
+ *     #define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown) */
+#define SL_CASE_ON(name, parameter, setup, teardown)                                               \
+    static void name##_on(parameter);                                                              \
+    SL_CASE_WITH(name, setup, teardown)                                                            \
+    {                                                                                              \
+        name##_on(*state);                                                                         \
+    }                                                                                              \
+    static void name##_on(parameter)
+
 /* Runs before all cases of the file. */
 #define SL_UNIT_SETUP() SL_UNIT_ADD(set_up_the_file, NULL, set_up_the_file, NULL, NULL, NULL)
 

@@ -6,10 +6,10 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
-SL_CASE_WITH(member_open__registers_what_it_has_and_learns_its_shards, fixture_setup,
-             fixture_teardown)
+#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
+
+CASE(member_open__registers_what_it_has_and_learns_its_shards)
 {
-    struct fixture *f = *state;
     join(f);
     assert_int_equal(f->hello.purpose, SL_MESSAGE_PURPOSE_CONTROL);
     assert_int_equal(f->hello.role, SL_MESSAGE_ROLE_PS);
@@ -28,9 +28,8 @@ SL_CASE_WITH(member_open__registers_what_it_has_and_learns_its_shards, fixture_s
     assert_int_equal(f->failed_count, 0);
 }
 
-SL_CASE_WITH(member_open__registers_its_bypass_endpoint, fixture_setup, fixture_teardown)
+CASE(member_open__registers_its_bypass_endpoint)
 {
-    struct fixture *f = *state;
     sl_agent_close(&f->member);
     f->has_bypass = true;
     open_member(f);
@@ -39,9 +38,8 @@ SL_CASE_WITH(member_open__registers_its_bypass_endpoint, fixture_setup, fixture_
     assert_string_equal(f->reg.bypass_endpoint, "rdma://127.0.0.1:5556");
 }
 
-SL_CASE_WITH(member_open__fails_when_nobody_listens, fixture_setup, fixture_teardown)
+CASE(member_open__fails_when_nobody_listens)
 {
-    struct fixture *f = *state;
     until(f, &f->failed_count, 1);
     assert_int_not_equal(f->failed_err, 0);
     assert_int_equal(f->joined_count, 0);
@@ -51,9 +49,8 @@ SL_CASE_WITH(member_open__fails_when_nobody_listens, fixture_setup, fixture_tear
     assert_int_equal(f->accepted_count, 0);
 }
 
-SL_CASE_WITH(member_open__fails_when_the_others_do_not_come, fixture_setup, fixture_teardown)
+CASE(member_open__fails_when_the_others_do_not_come)
 {
-    struct fixture *f = *state;
     pass(f, START_TIMEOUT_NS / 2 / SL_CLOCK_NS_PER_MS);
     listen_now(f);
     greet(f);
@@ -62,9 +59,8 @@ SL_CASE_WITH(member_open__fails_when_the_others_do_not_come, fixture_setup, fixt
     assert_int_equal(f->failed_err, SL_ERR_DEADLINE);
 }
 
-SL_CASE_WITH(member_open__fails_when_refused_or_not_in_the_cluster, fixture_setup, fixture_teardown)
+CASE(member_open__fails_when_refused_or_not_in_the_cluster)
 {
-    struct fixture *f = *state;
     listen_now(f);
     greet(f);
     send_error(f, f->register_id, SL_ERR_INVALID);
@@ -85,9 +81,8 @@ SL_CASE_WITH(member_open__fails_when_refused_or_not_in_the_cluster, fixture_setu
     assert_int_equal(f->joined_count, 0);
 }
 
-SL_CASE_WITH(member_heartbeat__comes_four_times_a_lease, fixture_setup, fixture_teardown)
+CASE(member_heartbeat__comes_four_times_a_lease)
 {
-    struct fixture *f = *state;
     join(f);
     uint32_t before = f->heartbeat_count;
     pass(f, 10 * LEASE_MS);
@@ -95,9 +90,8 @@ SL_CASE_WITH(member_heartbeat__comes_four_times_a_lease, fixture_setup, fixture_
     assert_int_equal(f->register_count, 1);
 }
 
-SL_CASE_WITH(member_heartbeat__does_not_wait_for_the_cluster, fixture_setup, fixture_teardown)
+CASE(member_heartbeat__does_not_wait_for_the_cluster)
 {
-    struct fixture *f = *state;
     listen_now(f);
     greet(f);
     pass(f, LEASE_MS);
@@ -105,10 +99,8 @@ SL_CASE_WITH(member_heartbeat__does_not_wait_for_the_cluster, fixture_setup, fix
     assert_int_equal(f->register_count, 1);
 }
 
-SL_CASE_WITH(member_heartbeat__is_not_sent_where_there_are_no_leases, fixture_setup,
-             fixture_teardown)
+CASE(member_heartbeat__is_not_sent_where_there_are_no_leases)
 {
-    struct fixture *f = *state;
     listen_now(f);
     greet_with(f, 0);
     send_cluster(f, f->register_id, 3);
@@ -118,9 +110,8 @@ SL_CASE_WITH(member_heartbeat__is_not_sent_where_there_are_no_leases, fixture_se
     assert_int_equal(f->heartbeat_count, 0);
 }
 
-SL_CASE_WITH(member_session__is_taken_up_again_after_every_break, fixture_setup, fixture_teardown)
+CASE(member_session__is_taken_up_again_after_every_break)
 {
-    struct fixture *f = *state;
     join(f);
     for (uint32_t i = 2; i < 6; i++) {
         snapshot(f);
@@ -138,10 +129,8 @@ SL_CASE_WITH(member_session__is_taken_up_again_after_every_break, fixture_setup,
     assert_in_range(f->heartbeat_count - before, 3, 5);
 }
 
-SL_CASE_WITH(member_session__a_register_that_was_lost_goes_again_once, fixture_setup,
-             fixture_teardown)
+CASE(member_session__a_register_that_was_lost_goes_again_once)
 {
-    struct fixture *f = *state;
     listen_now(f);
     greet(f);
     uint64_t id = f->register_id;
@@ -163,10 +152,8 @@ static void report(struct fixture *f, uint64_t epoch)
 
 /* A coordinator that has begun anew learns from the Register who has the shards now, not who had
  * them when the Register was first sent. */
-SL_CASE_WITH(member_session__a_register_that_goes_again_says_what_is_so_now, fixture_setup,
-             fixture_teardown)
+CASE(member_session__a_register_that_goes_again_says_what_is_so_now)
 {
-    struct fixture *f = *state;
     join(f);
     report(f, 5);
     until(f, &f->register_count, 2);
@@ -183,10 +170,8 @@ SL_CASE_WITH(member_session__a_register_that_goes_again_says_what_is_so_now, fix
     assert_int_equal(f->register_count, 3); /* nothing is news any more */
 }
 
-SL_CASE_WITH(member_session__waits_for_the_others_without_end_once_it_has_joined, fixture_setup,
-             fixture_teardown)
+CASE(member_session__waits_for_the_others_without_end_once_it_has_joined)
 {
-    struct fixture *f = *state;
     join(f);
     snapshot(f);
     greet(f);
@@ -202,10 +187,8 @@ SL_CASE_WITH(member_session__waits_for_the_others_without_end_once_it_has_joined
     assert_int_equal(f->joined_count, 1);
 }
 
-SL_CASE_WITH(member_session__survives_a_long_absence_of_the_coordinator, fixture_setup,
-             fixture_teardown)
+CASE(member_session__survives_a_long_absence_of_the_coordinator)
 {
-    struct fixture *f = *state;
     join(f);
     snapshot(f);
     /* Connections are accepted, but no hello is answered: it goes on trying, and says so. */
@@ -228,9 +211,8 @@ SL_CASE_WITH(member_session__survives_a_long_absence_of_the_coordinator, fixture
     assert_int_equal(f->joined_count, 1);
 }
 
-SL_CASE_WITH(member_session__ends_when_the_place_is_taken, fixture_setup, fixture_teardown)
+CASE(member_session__ends_when_the_place_is_taken)
 {
-    struct fixture *f = *state;
     join(f);
     snapshot(f);
     /* For a lease, since without a secret anybody may say so once. */
@@ -250,10 +232,8 @@ SL_CASE_WITH(member_session__ends_when_the_place_is_taken, fixture_setup, fixtur
     assert_int_equal(f->hello_count, hellos);
 }
 
-SL_CASE_WITH(member_session__ends_when_shards_are_numbered_otherwise, fixture_setup,
-             fixture_teardown)
+CASE(member_session__ends_when_shards_are_numbered_otherwise)
 {
-    struct fixture *f = *state;
     join(f);
     snapshot(f);
     greet(f);
@@ -263,9 +243,8 @@ SL_CASE_WITH(member_session__ends_when_shards_are_numbered_otherwise, fixture_se
     assert_int_equal(f->joined_count, 1);
 }
 
-SL_CASE_WITH(member_told__passes_lost_workers_on_and_nothing_else, fixture_setup, fixture_teardown)
+CASE(member_told__passes_lost_workers_on_and_nothing_else)
 {
-    struct fixture *f = *state;
     join(f);
     send_cluster(f, 0, 2); /* where others are does not matter to it */
     send_lost(f, SL_MESSAGE_ROLE_PS);
@@ -280,9 +259,8 @@ SL_CASE_WITH(member_told__passes_lost_workers_on_and_nothing_else, fixture_setup
     assert_int_equal(f->failed_count, 0);
 }
 
-SL_CASE_WITH(member_leave__says_goodbye_and_nothing_more, fixture_setup, fixture_teardown)
+CASE(member_leave__says_goodbye_and_nothing_more)
 {
-    struct fixture *f = *state;
     join(f);
     uint32_t heartbeats = f->heartbeat_count;
     sl_agent_leave(f->member);
@@ -294,10 +272,8 @@ SL_CASE_WITH(member_leave__says_goodbye_and_nothing_more, fixture_setup, fixture
     sl_agent_leave(f->member);
 }
 
-SL_CASE_WITH(member_leave__while_it_waits_for_the_cluster_is_no_failure, fixture_setup,
-             fixture_teardown)
+CASE(member_leave__while_it_waits_for_the_cluster_is_no_failure)
 {
-    struct fixture *f = *state;
     listen_now(f);
     greet(f);
     sl_agent_leave(f->member);

@@ -6,6 +6,8 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
+#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
+
 static void tell(struct fixture *f, uint64_t number, uint64_t base)
 {
     send_message(f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
@@ -43,10 +45,8 @@ static void come_back(struct fixture *f)
     send_cluster(f, f->register_id, 3);
 }
 
-SL_CASE_WITH(member_checkpoint__goes_from_its_beginning_to_the_manifest, fixture_setup,
-             fixture_teardown)
+CASE(member_checkpoint__goes_from_its_beginning_to_the_manifest)
 {
-    struct fixture *f = *state;
     join(f);
     tell(f, 5, 4);
     until(f, &f->begun_count, 1);
@@ -77,10 +77,8 @@ SL_CASE_WITH(member_checkpoint__goes_from_its_beginning_to_the_manifest, fixture
     assert_int_equal(f->done_count, 1);
 }
 
-SL_CASE_WITH(member_checkpoint__is_begun_and_completed_once_however_often_it_is_told, fixture_setup,
-             fixture_teardown)
+CASE(member_checkpoint__is_begun_and_completed_once_however_often_it_is_told)
 {
-    struct fixture *f = *state;
     join(f);
     tell(f, 5, 0);
     tell(f, 5, 0);
@@ -105,10 +103,8 @@ SL_CASE_WITH(member_checkpoint__is_begun_and_completed_once_however_often_it_is_
     assert_int_equal(f->part_count, 2);
 }
 
-SL_CASE_WITH(member_checkpoint__what_is_said_without_a_connection_goes_on_the_next, fixture_setup,
-             fixture_teardown)
+CASE(member_checkpoint__what_is_said_without_a_connection_goes_on_the_next)
 {
-    struct fixture *f = *state;
     join(f);
     tell(f, 5, 0);
     until(f, &f->begun_count, 1);
@@ -130,9 +126,8 @@ SL_CASE_WITH(member_checkpoint__what_is_said_without_a_connection_goes_on_the_ne
     assert_int_equal(f->failed_count, 0);
 }
 
-SL_CASE_WITH(member_checkpoint__says_what_went_wrong, fixture_setup, fixture_teardown)
+CASE(member_checkpoint__says_what_went_wrong)
 {
-    struct fixture *f = *state;
     join(f);
     tell(f, 5, 0);
     until(f, &f->begun_count, 1);
@@ -148,9 +143,8 @@ SL_CASE_WITH(member_checkpoint__says_what_went_wrong, fixture_setup, fixture_tea
     assert_int_equal(f->complete_count, 0);
 }
 
-SL_CASE_WITH(member_checkpoint__the_next_begins_in_its_middle, fixture_setup, fixture_teardown)
+CASE(member_checkpoint__the_next_begins_in_its_middle)
 {
-    struct fixture *f = *state;
     join(f);
     tell(f, 5, 0);
     until(f, &f->begun_count, 1);
@@ -168,10 +162,8 @@ SL_CASE_WITH(member_checkpoint__the_next_begins_in_its_middle, fixture_setup, fi
     assert_int_equal(f->part.number, 7);
 }
 
-SL_CASE_WITH(member_checkpoint__refuses_what_has_no_place_in_their_course, fixture_setup,
-             fixture_teardown)
+CASE(member_checkpoint__refuses_what_has_no_place_in_their_course)
 {
-    struct fixture *f = *state;
     join(f);
     tell_complete(f, 5);
     until(f, &f->part_count, 1);
@@ -190,9 +182,8 @@ SL_CASE_WITH(member_checkpoint__refuses_what_has_no_place_in_their_course, fixtu
     assert_int_equal(f->begun_count, 1);
 }
 
-SL_CASE_WITH(member_checkpoint__cannot_be_made_without_a_directory, fixture_setup, fixture_teardown)
+CASE(member_checkpoint__cannot_be_made_without_a_directory)
 {
-    struct fixture *f = *state;
     sl_agent_close(&f->member);
     f->has_no_directory = true;
     open_member(f);
@@ -203,10 +194,8 @@ SL_CASE_WITH(member_checkpoint__cannot_be_made_without_a_directory, fixture_setu
     assert_non_null(strstr(f->part.text, "directory"));
 }
 
-SL_CASE_WITH(member_register__says_what_it_can_restore_and_learns_what_it_shall, fixture_setup,
-             fixture_teardown)
+CASE(member_register__says_what_it_can_restore_and_learns_what_it_shall)
 {
-    struct fixture *f = *state;
     sl_agent_close(&f->member);
     f->restore = 9;
     f->checkpoint_newest = 11;
@@ -249,9 +238,8 @@ static void on_answer(void *ctx, const struct sl_message *message, int err, cons
     }
 }
 
-SL_CASE_WITH(member_checkpoint_ask__is_answered_or_cancelled, fixture_setup, fixture_teardown)
+CASE(member_checkpoint_ask__is_answered_or_cancelled)
 {
-    struct fixture *f = *state;
     struct answer answer = {0};
     join(f);
     sl_agent_checkpoint_ask(f->member, 2 * SL_CLOCK_NS_PER_S, on_answer, &answer);
@@ -277,9 +265,8 @@ SL_CASE_WITH(member_checkpoint_ask__is_answered_or_cancelled, fixture_setup, fix
     assert_int_equal(answer.err, SL_ERR_CANCELLED);
 }
 
-SL_CASE_WITH(member_table_keep__makes_a_table_known_under_its_id, fixture_setup, fixture_teardown)
+CASE(member_table_keep__makes_a_table_known_under_its_id)
 {
-    struct fixture *f = *state;
     struct answer answer = {0};
     join(f);
     const struct sl_table_spec spec = {.name = "emb", .kind = SL_TABLE_SPARSE, .dim = 8};

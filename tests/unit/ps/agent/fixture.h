@@ -6,6 +6,7 @@
 #include "ps/agent/agent.h"
 #include "tests/support/loop_transport.h"
 #include "tests/support/stepped_pair.h"
+#include "tests/support/unit.h"
 
 #define PORT             4000
 #define LEASE_MS         1000

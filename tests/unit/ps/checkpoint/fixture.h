@@ -3,13 +3,6 @@
 #ifndef SL_TESTS_UNIT_PS_CHECKPOINT_FIXTURE_H
 #define SL_TESTS_UNIT_PS_CHECKPOINT_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +11,7 @@
 #include "ps/checkpoint/reader.h"
 #include "ps/checkpoint/writer.h"
 #include "tests/support/memory_disk.h"
+#include "tests/support/unit.h"
 
 #define FIXTURE_BLOCKS 4
 #define FIXTURE_SHARDS 2

@@ -5,10 +5,8 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
-SL_CASE_WITH(coordinator_barrier__is_done_when_all_have_come_and_can_be_used_again, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__is_done_when_all_have_come_and_can_be_used_again)
 {
-    struct fixture *f = *state;
     workers_join(f);
     for (uint64_t id = 1; id < 4; id++) {
         say(f, 1, barrier_message("b", 3, id));
@@ -27,9 +25,8 @@ SL_CASE_WITH(coordinator_barrier__is_done_when_all_have_come_and_can_be_used_aga
     }
 }
 
-SL_CASE_WITH(coordinator_barrier__counts_must_agree, fixture_setup, fixture_teardown)
+CASE(coordinator_barrier__counts_must_agree)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 3, 1));
     say(f, 2, barrier_message("b", 2, 1));
@@ -39,9 +36,8 @@ SL_CASE_WITH(coordinator_barrier__counts_must_agree, fixture_setup, fixture_tear
               "for 3");
 }
 
-SL_CASE_WITH(coordinator_barrier__who_left_does_not_count, fixture_setup, fixture_teardown)
+CASE(coordinator_barrier__who_left_does_not_count)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 1));
     goodbye(f, 1);
@@ -55,10 +51,8 @@ SL_CASE_WITH(coordinator_barrier__who_left_does_not_count, fixture_setup, fixtur
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_barrier__names_the_workers_that_are_missing, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__names_the_workers_that_are_missing)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 2, barrier_message("all", 3, 1));
     f->now_ns = SECOND;
@@ -72,10 +66,8 @@ SL_CASE_WITH(coordinator_barrier__names_the_workers_that_are_missing, fixture_se
     expect(f, "1#1 waiting for 1 of the 2 at the barrier");
 }
 
-SL_CASE_WITH(coordinator_barrier__who_is_away_counts_until_it_is_lost, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__who_is_away_counts_until_it_is_lost)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 1));
     say(f, 2, barrier_message("c", 2, 1));
@@ -96,10 +88,8 @@ SL_CASE_WITH(coordinator_barrier__who_is_away_counts_until_it_is_lost, fixture_s
     expect(f, "5#1 done");
 }
 
-SL_CASE_WITH(coordinator_barrier__is_answered_again_to_who_lost_the_answer, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__is_answered_again_to_who_lost_the_answer)
 {
-    struct fixture *f = *state;
     workers_join(f);
     for (uint64_t id = 1; id <= 17; id++) {
         say(f, 1, barrier_message("b", 2, id));
@@ -120,9 +110,8 @@ SL_CASE_WITH(coordinator_barrier__is_answered_again_to_who_lost_the_answer, fixt
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_barrier__goes_on_over_a_broken_connection, fixture_setup, fixture_teardown)
+CASE(coordinator_barrier__goes_on_over_a_broken_connection)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 4));
     snapshot(f, 1);
@@ -141,10 +130,8 @@ SL_CASE_WITH(coordinator_barrier__goes_on_over_a_broken_connection, fixture_setu
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_barrier__of_all_waits_for_the_workers_that_are_left, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__of_all_waits_for_the_workers_that_are_left)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 0, 1));
     say(f, 2, barrier_message("b", 0, 1));
@@ -179,10 +166,8 @@ SL_CASE_WITH(coordinator_barrier__of_all_waits_for_the_workers_that_are_left, fi
     expect(f, "4#1 done");
 }
 
-SL_CASE_WITH(coordinator_barrier__of_all_counts_who_was_not_heard_of_yet, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__of_all_counts_who_was_not_heard_of_yet)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     say(f, 1, barrier_message("b", 0, 1));
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_WORKER, 1), 0);
@@ -193,9 +178,8 @@ SL_CASE_WITH(coordinator_barrier__of_all_counts_who_was_not_heard_of_yet, fixtur
     assert_int_equal(f->sent_count, 3);
 }
 
-SL_CASE_WITH(coordinator_barrier__of_all_counts_who_joined, fixture_setup, fixture_teardown)
+CASE(coordinator_barrier__of_all_counts_who_joined)
 {
-    struct fixture *f = *state;
     workers_join(f);
     struct sl_message_hello joiner = {
         .role = SL_MESSAGE_ROLE_WORKER,
@@ -225,10 +209,8 @@ SL_CASE_WITH(coordinator_barrier__of_all_counts_who_joined, fixture_setup, fixtu
     assert_int_equal(f->sent_count, 3);
 }
 
-SL_CASE_WITH(coordinator_barrier__of_all_needs_to_know_how_many_there_are, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__of_all_needs_to_know_how_many_there_are)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 1, 0);
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     say(f, 1, barrier_message("b", 0, 1));
@@ -242,10 +224,8 @@ static struct sl_message patient(const char *name, uint32_t count, uint64_t id, 
     return message;
 }
 
-SL_CASE_WITH(coordinator_barrier__names_the_missing_to_who_gives_up, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_barrier__names_the_missing_to_who_gives_up)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, patient("b", 0, 1, 2400));
     say(f, 2, patient("b", 0, 1, 60000));

@@ -14,10 +14,8 @@ static const sl_coordinator_peer everyone[] = {11, 12, 21, 0};
 
 /* ---- The course of one ----------------------------------------------------------------------- */
 
-SL_CASE_WITH(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest, fixture_setup,
-             fixture_teardown)
+CASE(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 0);
     client_joins(f, 21);
     f->now_ns = 7 * SECOND;
@@ -42,9 +40,8 @@ SL_CASE_WITH(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifes
     expect_nothing(f);
 }
 
-SL_CASE_WITH(checkpoint__has_a_worker_where_one_of_its_ps_knew_one, fixture_setup, fixture_teardown)
+CASE(checkpoint__has_a_worker_where_one_of_its_ps_knew_one)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 0);
     client_joins(f, 21);
     ask(f, 21, 1, 0);
@@ -72,9 +69,8 @@ static void come_instead(struct fixture *f, uint64_t incarnation, uint64_t resto
 }
 
 /* So that nothing is removed for one that some ps has not. */
-SL_CASE_WITH(checkpoint__says_which_one_every_ps_has, fixture_setup, fixture_teardown)
+CASE(checkpoint__says_which_one_every_ps_has)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 1);
     f->shows_whole = true;
     client_joins(f, 21);
@@ -104,9 +100,8 @@ SL_CASE_WITH(checkpoint__says_which_one_every_ps_has, fixture_setup, fixture_tea
     expect_of_both(f, "checkpoint 5 on 0, 4 whole");
 }
 
-SL_CASE_WITH(checkpoint__comes_every_interval_where_there_is_one, fixture_setup, fixture_teardown)
+CASE(checkpoint__comes_every_interval_where_there_is_one)
 {
-    struct fixture *f = *state;
     start_with(f, 20 * SECOND, 0);
     pass(f, 19 * SECOND, both_ps);
     expect_nothing(f);
@@ -123,18 +118,15 @@ SL_CASE_WITH(checkpoint__comes_every_interval_where_there_is_one, fixture_setup,
     expect_of_both(f, "checkpoint 3 on 0");
 }
 
-SL_CASE_WITH(checkpoint__none_comes_where_nobody_wants_one, fixture_setup, fixture_teardown)
+CASE(checkpoint__none_comes_where_nobody_wants_one)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 3);
     pass(f, 1000 * SECOND, both_ps);
     expect_nothing(f);
 }
 
-SL_CASE_WITH(checkpoint__adds_to_the_last_so_many_times_and_then_is_full, fixture_setup,
-             fixture_teardown)
+CASE(checkpoint__adds_to_the_last_so_many_times_and_then_is_full)
 {
-    struct fixture *f = *state;
     static const uint64_t bases[] = {0, 1, 2, 0, 4, 5, 0};
     start_with(f, 0, 2);
     client_joins(f, 21);
@@ -150,10 +142,8 @@ SL_CASE_WITH(checkpoint__adds_to_the_last_so_many_times_and_then_is_full, fixtur
     }
 }
 
-SL_CASE_WITH(checkpoint__that_fails_is_given_up_and_the_next_is_full, fixture_setup,
-             fixture_teardown)
+CASE(checkpoint__that_fails_is_given_up_and_the_next_is_full)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 5);
     client_joins(f, 21);
     ask(f, 21, 1, 0);
@@ -183,10 +173,8 @@ SL_CASE_WITH(checkpoint__that_fails_is_given_up_and_the_next_is_full, fixture_se
     expect_of_both(f, "checkpoint 5 on 4");
 }
 
-SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_names_other_files_than_its_own, fixture_setup,
-             fixture_teardown)
+CASE(checkpoint__is_given_up_when_a_ps_names_other_files_than_its_own)
 {
-    struct fixture *f = *state;
     static const struct {
         uint32_t first, count;
     } odd[] = {{0, 2}, {1, 2}, {2, 1}, {2, 3}, {3, 2}};
@@ -201,9 +189,8 @@ SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_names_other_files_than_its_own, f
     }
 }
 
-SL_CASE_WITH(checkpoint__that_takes_too_long_is_given_up, fixture_setup, fixture_teardown)
+CASE(checkpoint__that_takes_too_long_is_given_up)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 0);
     client_joins(f, 21);
     ask(f, 21, 1, 0);
@@ -230,9 +217,8 @@ SL_CASE_WITH(checkpoint__that_takes_too_long_is_given_up, fixture_setup, fixture
 
 /* ---- Who asks -------------------------------------------------------------------------------- */
 
-SL_CASE_WITH(ask__while_one_is_made_is_answered_by_the_next, fixture_setup, fixture_teardown)
+CASE(ask__while_one_is_made_is_answered_by_the_next)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 9);
     workers_join(f);
     client_joins(f, 21);
@@ -256,9 +242,8 @@ SL_CASE_WITH(ask__while_one_is_made_is_answered_by_the_next, fixture_setup, fixt
     expect_nothing(f);
 }
 
-SL_CASE_WITH(ask__waits_for_a_ps_that_is_missing_and_is_told_so, fixture_setup, fixture_teardown)
+CASE(ask__waits_for_a_ps_that_is_missing_and_is_told_so)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 0);
     client_joins(f, 21);
     goodbye(f, 12);
@@ -281,10 +266,8 @@ SL_CASE_WITH(ask__waits_for_a_ps_that_is_missing_and_is_told_so, fixture_setup, 
     expect_nothing(f);
 }
 
-SL_CASE_WITH(ask__before_the_cluster_is_there_is_answered_when_it_is, fixture_setup,
-             fixture_teardown)
+CASE(ask__before_the_cluster_is_there_is_answered_when_it_is)
 {
-    struct fixture *f = *state;
     client_joins(f, 21);
     ask(f, 21, 1, 0);
     expect_nothing(f);
@@ -299,9 +282,8 @@ SL_CASE_WITH(ask__before_the_cluster_is_there_is_answered_when_it_is, fixture_se
     expect(f, "21#1 made 1");
 }
 
-SL_CASE_WITH(ask__goes_with_who_asked, fixture_setup, fixture_teardown)
+CASE(ask__goes_with_who_asked)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 0);
     client_joins(f, 21);
     client_joins(f, 22);
@@ -314,9 +296,8 @@ SL_CASE_WITH(ask__goes_with_who_asked, fixture_setup, fixture_teardown)
     expect_nothing(f);
 }
 
-SL_CASE_WITH(ask__of_too_many_is_refused, fixture_setup, fixture_teardown)
+CASE(ask__of_too_many_is_refused)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 0);
     client_joins(f, 21);
     for (uint64_t id = 1; id <= SL_COORDINATOR_CHECKPOINT_REQUESTS; id++) {
@@ -334,9 +315,8 @@ SL_CASE_WITH(ask__of_too_many_is_refused, fixture_setup, fixture_teardown)
 
 /* ---- Who comes and goes ---------------------------------------------------------------------- */
 
-SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves, fixture_setup, fixture_teardown)
+CASE(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves)
 {
-    struct fixture *f = *state;
     static const sl_coordinator_peer alive[] = {11, 21, 0};
     start_with(f, 0, 0);
     client_joins(f, 21);
@@ -362,9 +342,8 @@ SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves, fixture_setup,
     expect(f, "21#2 error closed: checkpoint 2 is aborted: ps/0 has left");
 }
 
-SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_replaced, fixture_setup, fixture_teardown)
+CASE(checkpoint__is_given_up_when_a_ps_is_replaced)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 5);
     client_joins(f, 21);
     ask(f, 21, 1, 0);
@@ -375,9 +354,8 @@ SL_CASE_WITH(checkpoint__is_given_up_when_a_ps_is_replaced, fixture_setup, fixtu
     expect_part(f, "21#1 error closed: checkpoint 1 is aborted: ps/1 expired");
 }
 
-SL_CASE_WITH(checkpoint__after_a_ps_was_started_anew_is_full, fixture_setup, fixture_teardown)
+CASE(checkpoint__after_a_ps_was_started_anew_is_full)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 5);
     client_joins(f, 21);
     ask(f, 21, 1, 0);
@@ -392,10 +370,8 @@ SL_CASE_WITH(checkpoint__after_a_ps_was_started_anew_is_full, fixture_setup, fix
     expect(f, "32#0 checkpoint 2 on 0");
 }
 
-SL_CASE_WITH(checkpoint__a_ps_that_was_away_is_told_again_what_it_owes, fixture_setup,
-             fixture_teardown)
+CASE(checkpoint__a_ps_that_was_away_is_told_again_what_it_owes)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 5);
     client_joins(f, 21);
     snapshot(f, 12);

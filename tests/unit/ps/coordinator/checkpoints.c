@@ -1,11 +1,5 @@
 #include "tests/unit/ps/coordinator/checkpoints.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

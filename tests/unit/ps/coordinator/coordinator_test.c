@@ -1,19 +1,12 @@
 /* The coordinator: who is told what when members register; tables. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
-static void coordinator_register__tells_the_cluster_when_all_ps_are_there(void **state)
+CASE(coordinator_register__tells_the_cluster_when_all_ps_are_there)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 0), 0);
     register_worker(f, 9, 1);
     assert_int_equal(hello(f, 7, SL_MESSAGE_ROLE_PS, 1), 0);
@@ -31,9 +24,8 @@ static void coordinator_register__tells_the_cluster_when_all_ps_are_there(void *
     expect(f, "10#1 cluster of 3 workers: ps/0 tcp://host3:1 x2 ps/1 tcp://host7:1 x4");
 }
 
-static void coordinator_tick__names_who_is_missing_every_interval(void **state)
+CASE(coordinator_tick__names_who_is_missing_every_interval)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 0), 0);
     register_worker(f, 9, 1);
     f->now_ns = 2 * SECOND;
@@ -54,9 +46,8 @@ static void coordinator_tick__names_who_is_missing_every_interval(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_tick__a_long_list_says_how_many_more(void **state)
+CASE(coordinator_tick__a_long_list_says_how_many_more)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 20, 0);
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 0), 0);
     register_worker(f, 9, 1);
@@ -66,9 +57,8 @@ static void coordinator_tick__a_long_list_says_how_many_more(void **state)
               "ps/12 ps/13 ps/14 5 more");
 }
 
-static void coordinator_hello__refuses_duplicates_and_strangers(void **state)
+CASE(coordinator_hello__refuses_duplicates_and_strangers)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_PS, 1), 0);
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_PS, 1), SL_ERR_AGAIN);
     f->now_ns = SECOND;
@@ -87,9 +77,8 @@ static void coordinator_hello__refuses_duplicates_and_strangers(void **state)
     assert_int_equal(hello(f, 6, SL_MESSAGE_ROLE_WORKER, 1), 0);
 }
 
-static void coordinator_register__names_both_sides_of_a_disagreement(void **state)
+CASE(coordinator_register__names_both_sides_of_a_disagreement)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 0);
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 4), 0);
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .id = 1, .reg = {.ps_count = 3}};
@@ -109,9 +98,8 @@ static void coordinator_register__names_both_sides_of_a_disagreement(void **stat
     expect(f, "1#1 error invalid: worker/1 expects 9 workers, the coordinator (--worker-hosts) 3");
 }
 
-static void coordinator_register__waits_for_a_ps_that_is_lost(void **state)
+CASE(coordinator_register__waits_for_a_ps_that_is_lost)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     snapshot(f, 12);
     /* Away, it may be back at any moment: where it is, is told. */
@@ -135,10 +123,8 @@ static void coordinator_register__waits_for_a_ps_that_is_lost(void **state)
     expect_nothing(f);
 }
 
-static void
-coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back(void **state)
+CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_WORKER, 1), 0); /* has not registered */
@@ -178,9 +164,8 @@ coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back(vo
     expect_nothing(f);
 }
 
-static void coordinator_register__a_ps_that_reconnects_has_not_come_back(void **state)
+CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 4, 1);
@@ -207,9 +192,8 @@ static void coordinator_register__a_ps_that_reconnects_has_not_come_back(void **
 }
 
 /* Who may reach a ps through shared memory is told so, also when that changes. */
-static void coordinator_register__tells_the_host_of_a_ps(void **state)
+CASE(coordinator_register__tells_the_host_of_a_ps)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 4, 1);
@@ -230,9 +214,8 @@ static void coordinator_register__tells_the_host_of_a_ps(void **state)
 }
 
 /* Who may reach a ps by RDMA is told so, also when that changes, and only then. */
-static void coordinator_register__tells_the_bypass_endpoint_of_a_ps(void **state)
+CASE(coordinator_register__tells_the_bypass_endpoint_of_a_ps)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 4, 1);
@@ -264,9 +247,8 @@ static void coordinator_register__tells_the_bypass_endpoint_of_a_ps(void **state
     }
 }
 
-static void coordinator_register__asked_again_after_a_break_is_answered_once(void **state)
+CASE(coordinator_register__asked_again_after_a_break_is_answered_once)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     register_worker(f, 1, 7);
     snapshot(f, 1);
@@ -294,9 +276,8 @@ static struct sl_message table_message(const char *name, uint32_t dim, uint64_t 
     return message;
 }
 
-static void coordinator_table_open__gives_ids_and_names_conflicts(void **state)
+CASE(coordinator_table_open__gives_ids_and_names_conflicts)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_WORKER, 1), 0);
     say(f, 1, table_message("a", 8, 1));
@@ -314,9 +295,8 @@ static void coordinator_table_open__gives_ids_and_names_conflicts(void **state)
     expect(f, "2#5 stats of 2 tables");
 }
 
-static void coordinator_table_open__tells_what_a_table_is(void **state)
+CASE(coordinator_table_open__tells_what_a_table_is)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_WORKER, 1), 0);
     say(f, 1, table_message("a", 8, 1));
@@ -339,9 +319,8 @@ static void coordinator_table_open__tells_what_a_table_is(void **state)
     expect_nothing(f);
 }
 
-static void coordinator_table_open__stops_at_the_limit(void **state)
+CASE(coordinator_table_open__stops_at_the_limit)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     for (uint32_t i = 0; i < SL_LIMIT_TABLES; i++) {
         char name[16];
@@ -361,9 +340,8 @@ static void keep(struct fixture *f, const char *name, uint32_t id, uint64_t requ
     say(f, 1, message);
 }
 
-static void coordinator_table_open__learns_the_ids_that_a_running_job_has(void **state)
+CASE(coordinator_table_open__learns_the_ids_that_a_running_job_has)
 {
-    struct fixture *f = *state;
     workers_join(f);
     keep(f, "c", 2, 1);
     expect(f, "1#1 opened 2");
@@ -391,35 +369,9 @@ static void coordinator_table_open__learns_the_ids_that_a_running_job_has(void *
     expect(f, "2#4 opened 1");
 }
 
-static void coordinator_message__refuses_what_it_does_not_know(void **state)
+CASE(coordinator_message__refuses_what_it_does_not_know)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, (struct sl_message){.kind = SL_MESSAGE_BARRIER_DONE, .id = 4});
     expect_part(f, "1#4 error protocol");
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(coordinator_register__tells_the_cluster_when_all_ps_are_there),
-        CASE(coordinator_tick__names_who_is_missing_every_interval),
-        CASE(coordinator_tick__a_long_list_says_how_many_more),
-        CASE(coordinator_hello__refuses_duplicates_and_strangers),
-        CASE(coordinator_register__names_both_sides_of_a_disagreement),
-        CASE(coordinator_register__waits_for_a_ps_that_is_lost),
-        CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back),
-        CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back),
-        CASE(coordinator_register__tells_the_host_of_a_ps),
-        CASE(coordinator_register__tells_the_bypass_endpoint_of_a_ps),
-        CASE(coordinator_register__asked_again_after_a_break_is_answered_once),
-        CASE(coordinator_table_open__gives_ids_and_names_conflicts),
-        CASE(coordinator_table_open__tells_what_a_table_is),
-        CASE(coordinator_table_open__stops_at_the_limit),
-        CASE(coordinator_table_open__learns_the_ids_that_a_running_job_has),
-        CASE(coordinator_message__refuses_what_it_does_not_know),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "ps/coordinator/coordinator.h"
+#include "tests/support/unit.h"
 
 #define FIXTURE_SENT_MAX 64
 #define SECOND           SL_CLOCK_NS_PER_S
@@ -41,6 +42,9 @@ struct fixture {
 int fixture_setup(void **state);
 int fixture_setup_records(void **state);
 int fixture_teardown(void **state);
+#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
+#define CASE_WITH_RECORDS(name)                                                                    \
+    SL_CASE_ON(name, struct fixture *f, fixture_setup_records, fixture_teardown)
 
 /* Another coordinator instead. */
 void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count);

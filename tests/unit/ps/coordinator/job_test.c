@@ -10,10 +10,8 @@
 
 /* ---- Tasks ----------------------------------------------------------------------------------- */
 
-SL_CASE_WITH(coordinator_hello__any_task_is_the_lowest_that_is_free, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_hello__any_task_is_the_lowest_that_is_free)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello(f, 1, WORKER, 1), 0);
     assert_int_equal(hello_any(f, 2, WORKER, 2), 0);
     assert_int_equal(hello_any(f, 3, WORKER, 3), 2);
@@ -25,9 +23,8 @@ SL_CASE_WITH(coordinator_hello__any_task_is_the_lowest_that_is_free, fixture_set
     assert_int_equal(hello_any(f, 8, SL_MESSAGE_ROLE_CLIENT, 8), 0);
 }
 
-SL_CASE_WITH(coordinator_hello__any_task_stays_over_connections, fixture_setup, fixture_teardown)
+CASE(coordinator_hello__any_task_stays_over_connections)
 {
-    struct fixture *f = *state;
     assert_int_equal(hello_any(f, 1, WORKER, 71), 0);
     assert_int_equal(hello_any(f, 2, WORKER, 72), 1);
     snapshot(f, 1);
@@ -39,10 +36,8 @@ SL_CASE_WITH(coordinator_hello__any_task_stays_over_connections, fixture_setup, 
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_hello__any_task_is_the_one_it_had_before_it_was_lost, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_hello__any_task_is_the_one_it_had_before_it_was_lost)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     assert_int_equal(hello_any(f, 1, WORKER, 71), 0);
     assert_int_equal(hello_any(f, 2, WORKER, 72), 1);
@@ -53,10 +48,8 @@ SL_CASE_WITH(coordinator_hello__any_task_is_the_one_it_had_before_it_was_lost, f
     assert_int_equal(hello_any(f, 5, PS, 12), 1);
 }
 
-SL_CASE_WITH(coordinator_hello__any_task_takes_the_place_of_one_that_is_away, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_hello__any_task_takes_the_place_of_one_that_is_away)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     assert_int_equal(hello_any(f, 4, WORKER, 74), SL_ERR_AGAIN);
@@ -65,10 +58,8 @@ SL_CASE_WITH(coordinator_hello__any_task_takes_the_place_of_one_that_is_away, fi
     expect_part(f, "lost worker/2 of 3: another process has its task now");
 }
 
-SL_CASE_WITH(coordinator_hello__any_task_may_join_beyond_the_workers, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_hello__any_task_may_join_beyond_the_workers)
 {
-    struct fixture *f = *state;
     workers_join(f);
     struct sl_message_hello message = {
         .purpose = SL_MESSAGE_PURPOSE_CONTROL,
@@ -105,15 +96,13 @@ static void begin(struct fixture *f)
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_job__begins_when_all_are_there, fixture_setup, fixture_teardown)
+CASE(coordinator_job__begins_when_all_are_there)
 {
-    begin(*state);
+    begin(f);
 }
 
-SL_CASE_WITH(coordinator_job__who_waits_is_told_which_workers_are_missing, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_job__who_waits_is_told_which_workers_are_missing)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 2, 3);
     assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
     register_worker(f, 1, 5);
@@ -126,9 +115,8 @@ SL_CASE_WITH(coordinator_job__who_waits_is_told_which_workers_are_missing, fixtu
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_job__gives_up_when_not_all_come, fixture_setup, fixture_teardown)
+CASE(coordinator_job__gives_up_when_not_all_come)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 1, 2);
     assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
     register_worker(f, 1, 5);
@@ -144,10 +132,8 @@ SL_CASE_WITH(coordinator_job__gives_up_when_not_all_come, fixture_setup, fixture
     assert_non_null(strstr(f->reason, "s for ps/0, worker/1"));
 }
 
-SL_CASE_WITH(coordinator_job__one_that_leaves_before_it_begins_is_missing, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_job__one_that_leaves_before_it_begins_is_missing)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 1, 1);
     assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
     register_worker(f, 1, 5);
@@ -166,9 +152,8 @@ SL_CASE_WITH(coordinator_job__one_that_leaves_before_it_begins_is_missing, fixtu
     expect_part(f, "stage 1 err ok");
 }
 
-SL_CASE_WITH(coordinator_job__ends_when_all_workers_have_left, fixture_setup, fixture_teardown)
+CASE(coordinator_job__ends_when_all_workers_have_left)
 {
-    struct fixture *f = *state;
     begin(f);
     goodbye(f, 1);
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){2, 11, 12, 0});
@@ -190,10 +175,8 @@ SL_CASE_WITH(coordinator_job__ends_when_all_workers_have_left, fixture_setup, fi
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_job__a_ps_that_was_away_is_told_when_it_is_back, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_job__a_ps_that_was_away_is_told_when_it_is_back)
 {
-    struct fixture *f = *state;
     begin(f);
     snapshot(f, 12);
     goodbye(f, 1);
@@ -214,10 +197,8 @@ SL_CASE_WITH(coordinator_job__a_ps_that_was_away_is_told_when_it_is_back, fixtur
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_job__a_ps_that_does_not_end_is_not_waited_for, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_job__a_ps_that_does_not_end_is_not_waited_for)
 {
-    struct fixture *f = *state;
     begin(f);
     goodbye(f, 1);
     goodbye(f, 2);
@@ -228,9 +209,8 @@ SL_CASE_WITH(coordinator_job__a_ps_that_does_not_end_is_not_waited_for, fixture_
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_job__names_who_is_lost_for_good, fixture_setup, fixture_teardown)
+CASE(coordinator_job__names_who_is_lost_for_good)
 {
-    struct fixture *f = *state;
     begin(f);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){1, 11, 12, 0});
     expect(f, "2 closed");
@@ -243,10 +223,8 @@ SL_CASE_WITH(coordinator_job__names_who_is_lost_for_good, fixture_setup, fixture
     expect_part(f, "ended: worker/1 expired");
 }
 
-SL_CASE_WITH(coordinator_job__goes_on_with_another_in_the_place_of_the_lost, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_job__goes_on_with_another_in_the_place_of_the_lost)
 {
-    struct fixture *f = *state;
     begin(f);
     snapshot(f, 2);
     goodbye(f, 1);
@@ -270,9 +248,8 @@ static struct sl_message register_2_shards(void)
 
 /* A ps that has come learns it at once, too; but not that the job has ended, for this may be one
  * that goes on without its scheduler. */
-SL_CASE_WITH(coordinator_job__tells_a_ps_that_it_gives_up, fixture_setup, fixture_teardown)
+CASE(coordinator_job__tells_a_ps_that_it_gives_up)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 1, 1);
     assert_int_equal(hello_any(f, 11, PS, 11), 0);
     say(f, 11, register_2_shards());
@@ -289,9 +266,8 @@ SL_CASE_WITH(coordinator_job__tells_a_ps_that_it_gives_up, fixture_setup, fixtur
 }
 
 /* Those who gave up earlier are not blamed for those who never came. */
-SL_CASE_WITH(coordinator_job__names_apart_who_came_and_left, fixture_setup, fixture_teardown)
+CASE(coordinator_job__names_apart_who_came_and_left)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 2, 3);
     assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
     register_worker(f, 1, 5);
@@ -310,9 +286,8 @@ SL_CASE_WITH(coordinator_job__names_apart_who_came_and_left, fixture_setup, fixt
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_job__names_who_left_where_all_had_come, fixture_setup, fixture_teardown)
+CASE(coordinator_job__names_who_left_where_all_had_come)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 1, 2);
     assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
     assert_int_equal(hello_any(f, 2, WORKER, 2), 1);
@@ -336,9 +311,8 @@ static void lose_ps(struct fixture *f)
     f->sent_count = 0;
 }
 
-SL_CASE_WITH(coordinator_job__names_a_ps_that_is_lost_for_good, fixture_setup, fixture_teardown)
+CASE(coordinator_job__names_a_ps_that_is_lost_for_good)
 {
-    struct fixture *f = *state;
     begin(f);
     lose_ps(f);
     goodbye(f, 1);
@@ -351,9 +325,8 @@ SL_CASE_WITH(coordinator_job__names_a_ps_that_is_lost_for_good, fixture_setup, f
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_job__names_a_ps_that_left_before_its_end, fixture_setup, fixture_teardown)
+CASE(coordinator_job__names_a_ps_that_left_before_its_end)
 {
-    struct fixture *f = *state;
     begin(f);
     goodbye(f, 12);
     goodbye(f, 1);
@@ -362,9 +335,8 @@ SL_CASE_WITH(coordinator_job__names_a_ps_that_left_before_its_end, fixture_setup
            "stage 2 err closed: all 2 workers have left; ps/1 expired, and no process replaced it");
 }
 
-SL_CASE_WITH(coordinator_job__a_ps_that_was_replaced_is_fine, fixture_setup, fixture_teardown)
+CASE(coordinator_job__a_ps_that_was_replaced_is_fine)
 {
-    struct fixture *f = *state;
     begin(f);
     lose_ps(f);
     assert_int_equal(hello_any(f, 13, PS, 13), 1);
@@ -379,10 +351,8 @@ SL_CASE_WITH(coordinator_job__a_ps_that_was_replaced_is_fine, fixture_setup, fix
     expect_part(f, "stage 3 err ok");
 }
 
-SL_CASE_WITH(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost)
 {
-    struct fixture *f = *state;
     begin(f);
     snapshot(f, 12);
     goodbye(f, 1);
@@ -396,10 +366,8 @@ SL_CASE_WITH(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost,
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_end_job__tells_every_ps_and_names_who_had_not_left, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_end_job__tells_every_ps_and_names_who_had_not_left)
 {
-    struct fixture *f = *state;
     begin(f);
     goodbye(f, 1);
     sl_coordinator_end_job(f->coordinator, "SIGTERM", f->now_ns);
@@ -416,10 +384,8 @@ SL_CASE_WITH(coordinator_end_job__tells_every_ps_and_names_who_had_not_left, fix
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_end_job__refuses_who_waits_for_the_beginning, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_end_job__refuses_who_waits_for_the_beginning)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 1, 2);
     assert_int_equal(hello_any(f, 11, PS, 11), 0);
     say(f, 11, register_2_shards());
@@ -440,10 +406,8 @@ SL_CASE_WITH(coordinator_end_job__refuses_who_waits_for_the_beginning, fixture_s
     expect_part(f, "stage 3 err ok");
 }
 
-SL_CASE_WITH(coordinator_end_job__is_over_at_once_where_nobody_has_come, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_end_job__is_over_at_once_where_nobody_has_come)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 1, 2);
     sl_coordinator_end_job(f->coordinator, "SIGTERM", f->now_ns);
     expect_part(f, "stage 2 err ok");

@@ -8,16 +8,13 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
-SL_CASE_WITH(coordinator_lease__is_told, fixture_setup, fixture_teardown)
+CASE(coordinator_lease__is_told)
 {
-    struct fixture *f = *state;
     assert_int_equal(sl_coordinator_lease_ns(f->coordinator), 10 * SECOND);
 }
 
-SL_CASE_WITH(coordinator_lease__is_renewed_by_whatever_a_member_sends, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_lease__is_renewed_by_whatever_a_member_sends)
 {
-    struct fixture *f = *state;
     workers_join(f);
     for (uint32_t i = 0; i < 10; i++) {
         pass(f, 8 * SECOND, (sl_coordinator_peer[]){1, 0});
@@ -29,10 +26,8 @@ SL_CASE_WITH(coordinator_lease__is_renewed_by_whatever_a_member_sends, fixture_s
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_lease__a_silent_member_is_lost_once_and_closed, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_lease__a_silent_member_is_lost_once_and_closed)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     const sl_coordinator_peer others[] = {11, 12, 1, 3, 0};
@@ -56,9 +51,8 @@ SL_CASE_WITH(coordinator_lease__a_silent_member_is_lost_once_and_closed, fixture
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_lease__nobody_is_told_of_a_lost_client, fixture_setup, fixture_teardown)
+CASE(coordinator_lease__nobody_is_told_of_a_lost_client)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     pass(f, 10 * SECOND, (sl_coordinator_peer[]){11, 12, 0});
@@ -66,9 +60,8 @@ SL_CASE_WITH(coordinator_lease__nobody_is_told_of_a_lost_client, fixture_setup, 
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_lease__only_so_many_clients_are_away, fixture_setup, fixture_teardown)
+CASE(coordinator_lease__only_so_many_clients_are_away)
 {
-    struct fixture *f = *state;
     const uint32_t first = 100, second = 101;
     for (uint32_t i = 0; i <= SL_COORDINATOR_CLIENTS_AWAY; i++) {
         f->now_ns += SECOND / 1000;
@@ -91,9 +84,8 @@ SL_CASE_WITH(coordinator_lease__only_so_many_clients_are_away, fixture_setup, fi
 
 /* It breaks its connection and comes back, 20 times in a second; the log has lines of both, and
  * not of all. */
-SL_CASE_WITH(coordinator_lease__a_client_does_not_fill_the_log, fixture_setup, fixture_teardown)
+CASE(coordinator_lease__a_client_does_not_fill_the_log)
 {
-    struct fixture *f = *state;
     FILE *file = tmpfile();
     const int old = dup(STDERR_FILENO);
     assert_non_null(file);
@@ -120,9 +112,8 @@ SL_CASE_WITH(coordinator_lease__a_client_does_not_fill_the_log, fixture_setup, f
     assert_true(away > 0 && back > 0);
 }
 
-SL_CASE_WITH(coordinator_lease__who_left_is_not_lost, fixture_setup, fixture_teardown)
+CASE(coordinator_lease__who_left_is_not_lost)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     goodbye(f, 2);
@@ -130,9 +121,8 @@ SL_CASE_WITH(coordinator_lease__who_left_is_not_lost, fixture_setup, fixture_tea
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_lease__one_that_is_away_comes_back, fixture_setup, fixture_teardown)
+CASE(coordinator_lease__one_that_is_away_comes_back)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     const sl_coordinator_peer others[] = {11, 12, 1, 3, 0};
@@ -147,10 +137,8 @@ SL_CASE_WITH(coordinator_lease__one_that_is_away_comes_back, fixture_setup, fixt
     f->sent_count = 0;
 }
 
-SL_CASE_WITH(coordinator_lease__the_same_process_takes_its_own_place, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_lease__the_same_process_takes_its_own_place)
 {
-    struct fixture *f = *state;
     workers_join(f);
     /* The first connection is broken, but nobody has seen it yet. */
     assert_int_equal(hello_as(f, 5, SL_MESSAGE_ROLE_WORKER, 1, 2), 0);
@@ -169,10 +157,8 @@ SL_CASE_WITH(coordinator_lease__the_same_process_takes_its_own_place, fixture_se
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_hello__another_process_is_refused_while_the_first_is_heard, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_hello__another_process_is_refused_while_the_first_is_heard)
 {
-    struct fixture *f = *state;
     workers_join(f);
     f->now_ns = 4 * SECOND;
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), SL_ERR_AGAIN);
@@ -198,10 +184,8 @@ SL_CASE_WITH(coordinator_hello__another_process_is_refused_while_the_first_is_he
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), 0);
 }
 
-SL_CASE_WITH(coordinator_hello__another_process_replaces_one_that_is_away, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_hello__another_process_replaces_one_that_is_away)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     snapshot(f, 2);
@@ -219,10 +203,8 @@ SL_CASE_WITH(coordinator_hello__another_process_replaces_one_that_is_away, fixtu
     assert_int_equal(hello_as(f, 10, SL_MESSAGE_ROLE_WORKER, 1, 2), SL_ERR_EXISTS);
 }
 
-SL_CASE_WITH(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     const sl_coordinator_peer all[] = {11, 12, 1, 2, 3, 0};
@@ -239,9 +221,8 @@ SL_CASE_WITH(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody, fix
 }
 
 /* Half a lease more is no sign of life: who wants the place of one that has died gets it then. */
-SL_CASE_WITH(coordinator_tick__a_delay_does_not_raise_the_dead, fixture_setup, fixture_teardown)
+CASE(coordinator_tick__a_delay_does_not_raise_the_dead)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     const sl_coordinator_peer others[] = {11, 12, 1, 2, 0};
@@ -259,9 +240,8 @@ SL_CASE_WITH(coordinator_tick__a_delay_does_not_raise_the_dead, fixture_setup, f
 }
 
 /* Held up for less than half a lease, when members had less than that left. */
-SL_CASE_WITH(coordinator_tick__a_short_delay_blames_nobody_either, fixture_setup, fixture_teardown)
+CASE(coordinator_tick__a_short_delay_blames_nobody_either)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 2, 3, 0});
@@ -274,10 +254,8 @@ SL_CASE_WITH(coordinator_tick__a_short_delay_blames_nobody_either, fixture_setup
 }
 
 /* The clock counts from the machine's start: it may be younger than half a lease. */
-SL_CASE_WITH(coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead)
 {
-    struct fixture *f = *state;
     f->now_ns = SECOND / 2;
     sl_coordinator_tick(f->coordinator, f->now_ns);
     cluster_start(f);
@@ -305,10 +283,8 @@ static void lose_worker_1(struct fixture *f)
     f->sent_count = 0;
 }
 
-SL_CASE_WITH(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back)
 {
-    struct fixture *f = *state;
     lose_worker_1(f);
     assert_int_equal(hello_as(f, 13, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     expect_nothing(f);
@@ -323,10 +299,8 @@ SL_CASE_WITH(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back, fixtu
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_lost__a_worker_that_came_back_is_not_reported_late, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_lost__a_worker_that_came_back_is_not_reported_late)
 {
-    struct fixture *f = *state;
     lose_worker_1(f);
     assert_int_equal(hello_as(f, 5, SL_MESSAGE_ROLE_WORKER, 1, 2), 0);
     assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
@@ -335,9 +309,8 @@ SL_CASE_WITH(coordinator_lost__a_worker_that_came_back_is_not_reported_late, fix
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_lost__a_new_ps_learns_who_does_not_count, fixture_setup, fixture_teardown)
+CASE(coordinator_lost__a_new_ps_learns_who_does_not_count)
 {
-    struct fixture *f = *state;
     lose_worker_1(f);
     goodbye(f, 1);
     pass(f, 60 * SECOND, (sl_coordinator_peer[]){11, 3, 0});
@@ -351,10 +324,8 @@ SL_CASE_WITH(coordinator_lost__a_new_ps_learns_who_does_not_count, fixture_setup
 }
 
 /* Its connection may break before it has read who does not count. */
-SL_CASE_WITH(coordinator_lost__a_new_ps_is_told_again_on_its_next_connection, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_lost__a_new_ps_is_told_again_on_its_next_connection)
 {
-    struct fixture *f = *state;
     lose_worker_1(f);
     goodbye(f, 1);
     pass(f, 60 * SECOND, (sl_coordinator_peer[]){11, 3, 0});
@@ -372,10 +343,8 @@ SL_CASE_WITH(coordinator_lost__a_new_ps_is_told_again_on_its_next_connection, fi
 }
 
 /* A first ps, too: its connection may have broken as the cluster formed. */
-SL_CASE_WITH(coordinator_lost__every_ps_is_told_again_of_old_losses, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_lost__every_ps_is_told_again_of_old_losses)
 {
-    struct fixture *f = *state;
     lose_worker_1(f);
     pass(f, 60 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 0});
     snapshot(f, 12);
@@ -388,10 +357,8 @@ SL_CASE_WITH(coordinator_lost__every_ps_is_told_again_of_old_losses, fixture_set
 }
 
 /* It may not have reached all shards of that ps, which knows of nobody. */
-SL_CASE_WITH(coordinator_left__a_restarted_ps_is_told_after_a_lease, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_left__a_restarted_ps_is_told_after_a_lease)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     goodbye(f, 3);
@@ -409,10 +376,8 @@ SL_CASE_WITH(coordinator_left__a_restarted_ps_is_told_after_a_lease, fixture_set
     expect_nothing(f);
 }
 
-SL_CASE_WITH(coordinator_gone__expected_means_neither_away_nor_lost, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_gone__expected_means_neither_away_nor_lost)
 {
-    struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 0, 1));
     sl_coordinator_gone(f->coordinator, 2, true, f->now_ns);
@@ -427,10 +392,8 @@ SL_CASE_WITH(coordinator_gone__expected_means_neither_away_nor_lost, fixture_set
 }
 
 /* The coordinator's process was started anew; everybody comes with what he has. */
-SL_CASE_WITH(coordinator_create__a_running_job_finds_a_new_coordinator, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_create__a_running_job_finds_a_new_coordinator)
 {
-    struct fixture *f = *state;
     cluster_start(f);
     workers_join(f);
     fixture_remake(f, 2, 3);

@@ -57,9 +57,8 @@ static void job_start(struct fixture *f)
 /* ---- What it knows -----------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(record__tables_keep_their_ids, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__tables_keep_their_ids)
 {
-    struct fixture *f = *state;
     job_start(f);
     say(f, 1, table_message("a", 4, 5));
     say(f, 1, table_message("b", 8, 6));
@@ -77,9 +76,8 @@ SL_CASE_WITH(record__tables_keep_their_ids, fixture_setup_records, fixture_teard
 }
 
 /* The cluster is told again, as it was; nobody has to come to it anew before. */
-SL_CASE_WITH(record__the_cluster_is_known, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__the_cluster_is_known)
 {
-    struct fixture *f = *state;
     job_start(f);
     fixture_take_over(f);
     assert_int_equal(hello_as(f, 22, PS, 1, 12), 0);
@@ -89,9 +87,8 @@ SL_CASE_WITH(record__the_cluster_is_known, fixture_setup_records, fixture_teardo
     assert_int_equal(hello(f, 44, WORKER, 7), SL_ERR_INVALID); /* the count is known */
 }
 
-SL_CASE_WITH(record__the_values_of_a_ps_stay_lost, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__the_values_of_a_ps_stay_lost)
 {
-    struct fixture *f = *state;
     job_start(f);
     say(f, 1, table_message("a", 4, 5));
     goodbye(f, 12);
@@ -105,9 +102,8 @@ SL_CASE_WITH(record__the_values_of_a_ps_stay_lost, fixture_setup_records, fixtur
     expect_part(f, "31#9 cluster of 3 workers without the values of ps/1:");
 }
 
-SL_CASE_WITH(record__who_does_not_come_back_is_lost, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__who_does_not_come_back_is_lost)
 {
-    struct fixture *f = *state;
     job_start(f);
     job_goes_on(f);
     assert_int_equal(hello_as(f, 31, WORKER, 0, 1), 0);
@@ -125,9 +121,8 @@ SL_CASE_WITH(record__who_does_not_come_back_is_lost, fixture_setup_records, fixt
     expect_nothing(f);
 }
 
-SL_CASE_WITH(record__who_has_left_is_not_missed, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__who_has_left_is_not_missed)
 {
-    struct fixture *f = *state;
     job_start(f);
     goodbye(f, 3);
     f->sent_count = 0;
@@ -143,9 +138,8 @@ SL_CASE_WITH(record__who_has_left_is_not_missed, fixture_setup_records, fixture_
 }
 
 /* A loss that the coordinator before may have told to nobody is told to every ps. */
-SL_CASE_WITH(record__losses_are_told_again, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__losses_are_told_again)
 {
-    struct fixture *f = *state;
     job_start(f);
     snapshot(f, 3);
     const sl_coordinator_peer alive[] = {11, 12, 1, 2, 0};
@@ -161,9 +155,8 @@ SL_CASE_WITH(record__losses_are_told_again, fixture_setup_records, fixture_teard
 
 /* One that has been told that a barrier is done, and one whose answer was lost with the
  * coordinator. */
-SL_CASE_WITH(record__barriers_that_were_done, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__barriers_that_were_done)
 {
-    struct fixture *f = *state;
     job_start(f);
     assert_int_equal(hello_as(f, 40, CLIENT, 0, 400), 0);
     for (sl_coordinator_peer peer = 1; peer <= 3; peer++) {
@@ -195,9 +188,8 @@ SL_CASE_WITH(record__barriers_that_were_done, fixture_setup_records, fixture_tea
     expect(f, "33#60 done");
 }
 
-SL_CASE_WITH(record__the_course_of_a_job_goes_on, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__the_course_of_a_job_goes_on)
 {
-    struct fixture *f = *state;
     fixture_follow(f, 2, 3);
     job_start(f);
     goodbye(f, 1);
@@ -220,9 +212,8 @@ SL_CASE_WITH(record__the_course_of_a_job_goes_on, fixture_setup_records, fixture
 /* ---- Whose records they are --------------------------------------------------------------------
  */
 
-SL_CASE_WITH(record__nobody_is_let_in_before_a_known_ps, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__nobody_is_let_in_before_a_known_ps)
 {
-    struct fixture *f = *state;
     job_start(f);
     fixture_take_over(f);
     assert_int_equal(hello_as(f, 31, WORKER, 0, 1), SL_ERR_AGAIN);
@@ -233,9 +224,8 @@ SL_CASE_WITH(record__nobody_is_let_in_before_a_known_ps, fixture_setup_records, 
 }
 
 /* All its ps are gone: the job was another, or is lost. */
-SL_CASE_WITH(record__of_a_job_that_is_no_more, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__of_a_job_that_is_no_more)
 {
-    struct fixture *f = *state;
     job_start(f);
     say(f, 1, table_message("a", 4, 5));
     f->sent_count = 0;
@@ -260,9 +250,8 @@ SL_CASE_WITH(record__of_a_job_that_is_no_more, fixture_setup_records, fixture_te
 }
 
 /* With no worker that could suffer, not so long. */
-SL_CASE_WITH(record__of_a_job_that_has_no_worker, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__of_a_job_that_has_no_worker)
 {
-    struct fixture *f = *state;
     job_start(f);
     for (sl_coordinator_peer peer = 1; peer <= 3; peer++) {
         goodbye(f, peer);
@@ -276,9 +265,8 @@ SL_CASE_WITH(record__of_a_job_that_has_no_worker, fixture_setup_records, fixture
     assert_int_equal(hello_as(f, 51, PS, 0, 500), 0);
 }
 
-SL_CASE_WITH(record__none_begins_anew_at_once, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__none_begins_anew_at_once)
 {
-    struct fixture *f = *state;
     fixture_take_over(f);
     assert_int_equal(hello_as(f, 51, PS, 0, 500), 0);
 }
@@ -293,9 +281,8 @@ static int read_text(struct fixture *f, enum sl_coordinator_record kind, uint32_
                                       strlen(text), f->reason, sizeof f->reason);
 }
 
-SL_CASE_WITH(record__malformed, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__malformed)
 {
-    struct fixture *f = *state;
     static const struct {
         enum sl_coordinator_record kind;
         uint32_t index;
@@ -351,9 +338,8 @@ SL_CASE_WITH(record__malformed, fixture_setup_records, fixture_teardown)
                      0);
 }
 
-SL_CASE_WITH(record__of_another_cluster, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__of_another_cluster)
 {
-    struct fixture *f = *state;
     assert_int_equal(
         read_text(f, SL_COORDINATOR_RECORD_JOB, 0,
                   "{\"ps\":3,\"workers\":0,\"workers_from\":\"a\",\"cluster_version\":1,\"values_"
@@ -365,9 +351,8 @@ SL_CASE_WITH(record__of_another_cluster, fixture_setup_records, fixture_teardown
     assert_string_equal(f->reason, "it is of a job with 3 ps and 0 workers");
 }
 
-SL_CASE_WITH(record__of_a_checkpoint_above_the_limit, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__of_a_checkpoint_above_the_limit)
 {
-    struct fixture *f = *state;
     static const char *const numbers[][2] = {{"e8d4a51000", "0"}, {"0", "ffffffffffffffff"}};
     char text[512];
     for (size_t i = 0; i < 2; i++) {
@@ -391,9 +376,8 @@ SL_CASE_WITH(record__of_a_checkpoint_above_the_limit, fixture_setup_records, fix
 }
 
 /* Every byte of every record, changed to anything: an error or not, and nothing that hurts. */
-SL_CASE_WITH(record__any_bytes, fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(record__any_bytes)
 {
-    struct fixture *f = *state;
     job_start(f);
     say(f, 1, table_message("a", 4, 5));
     say(f, 1, barrier_message("c", 1, 60));

@@ -81,18 +81,15 @@ static void in_sync(struct fixture *f)
     expect_pairs(f, "0:e1 0>1! 1:e1 1>2! 2:e1 2>0!");
 }
 
-SL_CASE_WITH(coordinator_replica__begins_with_the_next_ps_as_backup, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__begins_with_the_next_ps_as_backup)
 {
-    struct fixture *f = *state;
     begin(f);
     expect_pairs(f, "0:e1 0>1 1:e1 1>2 2:e1 2>0");
     in_sync(f);
 }
 
-SL_CASE_WITH(coordinator_replica__the_backup_takes_over, fixture_setup, fixture_teardown)
+CASE(coordinator_replica__the_backup_takes_over)
 {
-    struct fixture *f = *state;
     begin(f);
     in_sync(f);
     snapshot(f, 12);
@@ -113,10 +110,8 @@ SL_CASE_WITH(coordinator_replica__the_backup_takes_over, fixture_setup, fixture_
 }
 
 /* Who watches the cluster is told how many shards have no backup in step. */
-SL_CASE_WITH(coordinator_replica__counts_the_shards_without_a_backup, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__counts_the_shards_without_a_backup)
 {
-    struct fixture *f = *state;
     begin(f);
     f->sent_count = 0;
     say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 2});
@@ -133,9 +128,8 @@ SL_CASE_WITH(coordinator_replica__counts_the_shards_without_a_backup, fixture_se
 }
 
 /* Whoever serves shards has a part in a checkpoint: their files, and no others. */
-SL_CASE_WITH(coordinator_replica__who_serves_writes_the_checkpoint, fixture_setup, fixture_teardown)
+CASE(coordinator_replica__who_serves_writes_the_checkpoint)
 {
-    struct fixture *f = *state;
     begin(f);
     in_sync(f);
     snapshot(f, 12);
@@ -180,10 +174,8 @@ static void join_restoring(struct fixture *f, sl_coordinator_peer peer, uint32_t
 
 /* Its shards live on elsewhere: it begins with nothing, and gets their backups. Where nobody has
  * them, it begins from the checkpoint. */
-SL_CASE_WITH(coordinator_replica__who_comes_back_restores_what_nobody_has, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__who_comes_back_restores_what_nobody_has)
 {
-    struct fixture *f = *state;
     fixture_remake(f, PS_COUNT, 1);
     for (uint32_t task = 0; task < PS_COUNT; task++) {
         join_restoring(f, 11 + task, task, 5);
@@ -211,9 +203,8 @@ SL_CASE_WITH(coordinator_replica__who_comes_back_restores_what_nobody_has, fixtu
     assert_true(is_told);
 }
 
-SL_CASE_WITH(coordinator_replica__one_that_was_deposed_is_refused, fixture_setup, fixture_teardown)
+CASE(coordinator_replica__one_that_was_deposed_is_refused)
 {
-    struct fixture *f = *state;
     begin(f);
     in_sync(f);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
@@ -224,9 +215,8 @@ SL_CASE_WITH(coordinator_replica__one_that_was_deposed_is_refused, fixture_setup
 }
 
 /* Replaced long ago, and still as it was then: its shards are not those that were served since. */
-SL_CASE_WITH(coordinator_replica__one_that_was_replaced_is_refused, fixture_setup, fixture_teardown)
+CASE(coordinator_replica__one_that_was_replaced_is_refused)
 {
-    struct fixture *f = *state;
     begin(f);
     in_sync(f);
     snapshot(f, 12);
@@ -245,10 +235,8 @@ SL_CASE_WITH(coordinator_replica__one_that_was_replaced_is_refused, fixture_setu
 }
 
 /* Nobody is told that another serves what it does not have. */
-SL_CASE_WITH(coordinator_replica__one_out_of_step_does_not_take_over, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_out_of_step_does_not_take_over)
 {
-    struct fixture *f = *state;
     begin(f);
     report(f, 11, 0, 1, true);
     snapshot(f, 12);
@@ -272,10 +260,8 @@ static bool is_told(struct fixture *f, const char *whom)
 
 /* Two are lost, one of them with what only it had: whom the rest concerns is told; who begins now
  * waits for all. */
-SL_CASE_WITH(coordinator_replica__the_others_are_told_while_one_is_missing, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__the_others_are_told_while_one_is_missing)
 {
-    struct fixture *f = *state;
     begin(f);
     report(f, 11, 0, 1, true);
     report(f, 13, 2, 1, true);
@@ -299,10 +285,8 @@ SL_CASE_WITH(coordinator_replica__the_others_are_told_while_one_is_missing, fixt
     expect_pairs(f, "0:e3 0>1 1:e5 1>2 2:e3 0>2");
 }
 
-SL_CASE_WITH(coordinator_replica__a_report_of_failure_begins_an_epoch, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__a_report_of_failure_begins_an_epoch)
 {
-    struct fixture *f = *state;
     begin(f);
     in_sync(f);
     report(f, 12, 1, 1, false);
@@ -316,10 +300,8 @@ SL_CASE_WITH(coordinator_replica__a_report_of_failure_begins_an_epoch, fixture_s
 }
 
 /* Such as one without the memory: not an epoch after the other. */
-SL_CASE_WITH(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses)
 {
-    struct fixture *f = *state;
     const sl_coordinator_peer alive[] = {11, 12, 13, 1, 0};
     begin(f);
     report(f, 12, 1, 1, false);
@@ -348,9 +330,8 @@ SL_CASE_WITH(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pau
 }
 
 /* The new primary may have missed who was lost while nobody told its shards. */
-SL_CASE_WITH(coordinator_replica__who_takes_over_is_told_of_losses, fixture_setup, fixture_teardown)
+CASE(coordinator_replica__who_takes_over_is_told_of_losses)
 {
-    struct fixture *f = *state;
     begin(f);
     in_sync(f);
     snapshot(f, 12);
@@ -413,10 +394,8 @@ static struct sl_message_replica_report neither(uint64_t epoch)
     return (struct sl_message_replica_report){.epoch = epoch, .role = SL_MESSAGE_REPLICA_NEITHER};
 }
 
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync)
 {
-    struct fixture *f = *state;
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, true));
     come_back(f, 1, primary(4, true), backup(1, true));
@@ -428,10 +407,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync, f
 }
 
 /* Its replies wait for the word of a coordinator: of this one now. */
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step)
 {
-    struct fixture *f = *state;
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, true));
     come_back(f, 1, primary(1, false), backup(1, true));
@@ -440,10 +417,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_ste
 }
 
 /* It may be yet: nothing is begun. */
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_waits_for_a_backup, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_waits_for_a_backup)
 {
-    struct fixture *f = *state;
     struct sl_message_replica_report undecided = primary(3, false);
     undecided.is_undecided = true;
     forget_all(f);
@@ -456,10 +431,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_waits_for_a_backup, fixtu
 }
 
 /* A backup that has come since has nothing, whatever its primary knows. */
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup)
 {
-    struct fixture *f = *state;
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, false));
     come_back(f, 1, primary(1, true), backup(1, true));
@@ -468,10 +441,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_back
 }
 
 /* Lost together with the coordinator: the backup has all that it acknowledged. */
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over)
 {
-    struct fixture *f = *state;
     forget_all(f);
     join_restoring(f, 12, 1, 5);
     come_back(f, 0, primary(1, true), backup(1, true));
@@ -488,10 +459,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over, 
 
 /* Epochs go on, whoever serves in them. One that has a newer epoch than the primary had knows of
  * one that has ended. */
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_goes_on_with_epochs, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_goes_on_with_epochs)
 {
-    struct fixture *f = *state;
     forget_all(f);
     come_back(f, 0, neither(4), primary(6, true));
     come_back(f, 1, primary(2, true), primary(4, false));
@@ -500,10 +469,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_goes_on_with_epochs, fixt
 }
 
 /* One that was a primary longer ago than its backup is one. */
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary)
 {
-    struct fixture *f = *state;
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, true));
     come_back(f, 1, primary(1, true), backup(1, true));
@@ -513,10 +480,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_pri
 
 /* Nobody has them: a new process begins, so that it can restore them; and what cannot be counted is
  * not believed. */
-SL_CASE_WITH(coordinator_replica__one_that_begins_anew_knows_what_is_lost, fixture_setup,
-             fixture_teardown)
+CASE(coordinator_replica__one_that_begins_anew_knows_what_is_lost)
 {
-    struct fixture *f = *state;
     forget_all(f);
     come_back(f, 0, neither(7), primary(1, true));
     come_back(f, 2, backup(1, true), backup(UINT64_MAX, true));
@@ -525,10 +490,8 @@ SL_CASE_WITH(coordinator_replica__one_that_begins_anew_knows_what_is_lost, fixtu
 }
 
 /* The records know of a take-over, and of no worker: the ps have a lease to be heard. */
-SL_CASE_WITH(coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste,
-             fixture_setup_records, fixture_teardown)
+CASE_WITH_RECORDS(coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste)
 {
-    struct fixture *f = *state;
     begin(f);
     in_sync(f);
     snapshot(f, 12);
@@ -543,9 +506,8 @@ SL_CASE_WITH(coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_has
     expect_pairs(f, "0:e2 0>- 1:e2 2>- 2:e1 2>0!");
 }
 
-SL_CASE_WITH(coordinator_replica__what_cannot_be_is_refused, fixture_setup, fixture_teardown)
+CASE(coordinator_replica__what_cannot_be_is_refused)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 3); /* as register_ps has it */
     join(f, 11, 0);
     assert_int_equal(hello(f, 12, SL_MESSAGE_ROLE_PS, 1), 0);

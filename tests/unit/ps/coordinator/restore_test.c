@@ -21,10 +21,8 @@ static void two_ps(struct fixture *f)
     assert_int_equal(hello(f, 12, PS, 1), 0);
 }
 
-SL_CASE_WITH(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows, fixture_setup,
-             fixture_teardown)
+CASE(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
     two_ps(f);
@@ -48,9 +46,8 @@ SL_CASE_WITH(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows, fix
     expect_of_both(f, "checkpoint 41 on 0");
 }
 
-SL_CASE_WITH(checkpoint__ends_where_numbers_do, fixture_setup, fixture_teardown)
+CASE(checkpoint__ends_where_numbers_do)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
     two_ps(f);
@@ -70,9 +67,8 @@ SL_CASE_WITH(checkpoint__ends_where_numbers_do, fixture_setup, fixture_teardown)
     expect_nothing(f);
 }
 
-SL_CASE_WITH(register__refuses_checkpoints_above_the_limit, fixture_setup, fixture_teardown)
+CASE(register__refuses_checkpoints_above_the_limit)
 {
-    struct fixture *f = *state;
     two_ps(f);
     register_restoring(f, 11, 1, 0, SL_LIMIT_CHECKPOINT_NUMBER + 1, false);
     expect_part(f, "11#1 error invalid");
@@ -81,9 +77,8 @@ SL_CASE_WITH(register__refuses_checkpoints_above_the_limit, fixture_setup, fixtu
     expect_nothing(f);
 }
 
-SL_CASE_WITH(register__all_begin_from_the_newest_that_all_have, fixture_setup, fixture_teardown)
+CASE(register__all_begin_from_the_newest_that_all_have)
 {
-    struct fixture *f = *state;
     two_ps(f);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     register_worker(f, 1, 1);
@@ -102,10 +97,8 @@ SL_CASE_WITH(register__all_begin_from_the_newest_that_all_have, fixture_setup, f
 }
 
 /* Whatever it was told to begin from, and however much it has of what might have been. */
-SL_CASE_WITH(register__who_comes_later_begins_from_the_newest_of_the_job, fixture_setup,
-             fixture_teardown)
+CASE(register__who_comes_later_begins_from_the_newest_of_the_job)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     two_ps(f);
     register_having(f, 11, 1, 5, "8 7 5 3", "");
@@ -137,10 +130,8 @@ SL_CASE_WITH(register__who_comes_later_begins_from_the_newest_of_the_job, fixtur
     expect_part(f, "34#1 cluster of 3 workers not (5, 20]:");
 }
 
-SL_CASE_WITH(register__either_all_begin_from_a_checkpoint_or_none_does, fixture_setup,
-             fixture_teardown)
+CASE(register__either_all_begin_from_a_checkpoint_or_none_does)
 {
-    struct fixture *f = *state;
     two_ps(f);
     register_restoring(f, 11, 1, 7, 7, false);
     register_restoring(f, 12, 1, 0, 9, false);
@@ -159,9 +150,8 @@ SL_CASE_WITH(register__either_all_begin_from_a_checkpoint_or_none_does, fixture_
     expect_part(f, "31#2 cluster of 3 workers: ");
 }
 
-SL_CASE_WITH(register__none_begins_from_one_above_its_own, fixture_setup, fixture_teardown)
+CASE(register__none_begins_from_one_above_its_own)
 {
-    struct fixture *f = *state;
     two_ps(f);
     register_having(f, 11, 1, 5, "7 6 5 3", ""); /* --restore 5 */
     register_having(f, 12, 1, 7, "7 6 5 3", "");
@@ -169,9 +159,8 @@ SL_CASE_WITH(register__none_begins_from_one_above_its_own, fixture_setup, fixtur
     expect_part(f, "12#1 cluster of 3 workers from 5 not (5, 20]:");
 }
 
-SL_CASE_WITH(register__what_no_two_have_is_not_gone_below, fixture_setup, fixture_teardown)
+CASE(register__what_no_two_have_is_not_gone_below)
 {
-    struct fixture *f = *state;
     two_ps(f);
     register_having(f, 11, 1, 7, "7 4", "");
     register_having(f, 12, 1, 6, "6 5", "7"); /* 7 was never complete, but 4 was */
@@ -180,9 +169,8 @@ SL_CASE_WITH(register__what_no_two_have_is_not_gone_below, fixture_setup, fixtur
     expect_nothing(f);
 }
 
-SL_CASE_WITH(register__what_was_never_complete_is_not_waited_for, fixture_setup, fixture_teardown)
+CASE(register__what_was_never_complete_is_not_waited_for)
 {
-    struct fixture *f = *state;
     two_ps(f);
     register_having(f, 11, 1, 2, "2 1", "");
     register_having(f, 12, 1, 0, "", "2 1");
@@ -205,10 +193,8 @@ SL_CASE_WITH(register__what_was_never_complete_is_not_waited_for, fixture_setup,
     expect_nothing(f);
 }
 
-SL_CASE_WITH(register__where_one_serves_already_none_begins_from_above_its_newest, fixture_setup,
-             fixture_teardown)
+CASE(register__where_one_serves_already_none_begins_from_above_its_newest)
 {
-    struct fixture *f = *state;
     two_ps(f);
     /* ps/0 died, and with it the coordinator. */
     register_restoring(f, 12, 1, 6, 9, true);
@@ -240,9 +226,8 @@ static void follow_to_the_end(struct fixture *f)
     expect_of_both(f, "ended: its worker has left");
 }
 
-SL_CASE_WITH(end__waits_for_the_checkpoint_that_the_ps_ask_for, fixture_setup, fixture_teardown)
+CASE(end__waits_for_the_checkpoint_that_the_ps_ask_for)
 {
-    struct fixture *f = *state;
     follow_to_the_end(f);
     ask(f, 21, 1, 0);
     expect(f, "21#1 error closed: no checkpoint any more: the job has ended");
@@ -261,9 +246,8 @@ SL_CASE_WITH(end__waits_for_the_checkpoint_that_the_ps_ask_for, fixture_setup, f
     expect_part(f, "stage 3 err ok");
 }
 
-SL_CASE_WITH(end__the_last_one_begins_after_the_end, fixture_setup, fixture_teardown)
+CASE(end__the_last_one_begins_after_the_end)
 {
-    struct fixture *f = *state;
     f->checkpoint_interval_ns = 5 * SECOND;
     fixture_follow(f, 2, 1);
     two_ps(f);
@@ -286,9 +270,8 @@ SL_CASE_WITH(end__the_last_one_begins_after_the_end, fixture_setup, fixture_tear
     expect(f, "11#7 made 2");
 }
 
-SL_CASE_WITH(end__of_one_ps_waits_for_the_others_a_second, fixture_setup, fixture_teardown)
+CASE(end__of_one_ps_waits_for_the_others_a_second)
 {
-    struct fixture *f = *state;
     start_with(f, 0, 0);
     ask(f, 12, 7, 0);
     pass(f, SECOND / 2, both_ps);
@@ -314,9 +297,8 @@ SL_CASE_WITH(end__of_one_ps_waits_for_the_others_a_second, fixture_setup, fixtur
     expect_nothing(f);
 }
 
-SL_CASE_WITH(end__does_not_wait_when_it_fails, fixture_setup, fixture_teardown)
+CASE(end__does_not_wait_when_it_fails)
 {
-    struct fixture *f = *state;
     follow_to_the_end(f);
     ask(f, 11, 7, 0);
     pass(f, SECOND, everyone);
@@ -328,9 +310,8 @@ SL_CASE_WITH(end__does_not_wait_when_it_fails, fixture_setup, fixture_teardown)
     expect_nothing(f);
 }
 
-SL_CASE_WITH(end__no_checkpoint_begins_by_itself, fixture_setup, fixture_teardown)
+CASE(end__no_checkpoint_begins_by_itself)
 {
-    struct fixture *f = *state;
     follow_to_the_end(f);
     pass(f, 9 * SECOND, everyone);
     expect_nothing(f);
@@ -394,9 +375,8 @@ static void expect_no_checkpoint(struct fixture *f, const char *ps)
     expect_nothing(f);
 }
 
-SL_CASE_WITH(values__are_lost_when_a_ps_returns_with_nothing, fixture_setup, fixture_teardown)
+CASE(values__are_lost_when_a_ps_returns_with_nothing)
 {
-    struct fixture *f = *state;
     job_begins(f);
     open_table(f, 1, 2, false);
     ps_1_returns(f, 0);
@@ -404,10 +384,8 @@ SL_CASE_WITH(values__are_lost_when_a_ps_returns_with_nothing, fixture_setup, fix
     expect_no_checkpoint(f, "ps/1");
 }
 
-SL_CASE_WITH(values__are_whole_where_there_are_none_or_a_checkpoint_has_them, fixture_setup,
-             fixture_teardown)
+CASE(values__are_whole_where_there_are_none_or_a_checkpoint_has_them)
 {
-    struct fixture *f = *state;
     job_begins(f);
     ps_1_returns(f, 0); /* before there is a table */
     expect_part(f, "1#0 cluster of 3 workers:");
@@ -426,10 +404,8 @@ SL_CASE_WITH(values__are_whole_where_there_are_none_or_a_checkpoint_has_them, fi
 }
 
 /* A client may open a table before all ps are there. */
-SL_CASE_WITH(values__of_a_table_that_is_older_than_the_cluster_are_whole, fixture_setup,
-             fixture_teardown)
+CASE(values__of_a_table_that_is_older_than_the_cluster_are_whole)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
     open_table(f, 21, 1, false);
@@ -444,9 +420,8 @@ SL_CASE_WITH(values__of_a_table_that_is_older_than_the_cluster_are_whole, fixtur
 }
 
 /* A coordinator that was started again knows the tables from those who use them. */
-SL_CASE_WITH(values__are_lost_with_the_ps_of_the_coordinator, fixture_setup, fixture_teardown)
+CASE(values__are_lost_with_the_ps_of_the_coordinator)
 {
-    struct fixture *f = *state;
     for (int keeps_first = 0; keeps_first < 2; keeps_first++) {
         fixture_remake(f, 2, 3);
         client_joins(f, 21);
@@ -468,9 +443,8 @@ SL_CASE_WITH(values__are_lost_with_the_ps_of_the_coordinator, fixture_setup, fix
 }
 
 /* Nobody who used the tables is left: the other ps has them. */
-SL_CASE_WITH(values__are_lost_beside_a_ps_that_has_tables, fixture_setup, fixture_teardown)
+CASE(values__are_lost_beside_a_ps_that_has_tables)
 {
-    struct fixture *f = *state;
     for (int has_tables = 0; has_tables < 2; has_tables++) {
         fixture_remake(f, 2, 3);
         client_joins(f, 21);
@@ -492,9 +466,8 @@ SL_CASE_WITH(values__are_lost_beside_a_ps_that_has_tables, fixture_setup, fixtur
 }
 
 /* A checkpoint that has begun meanwhile lacks them too. */
-SL_CASE_WITH(values__that_are_lost_end_the_checkpoint_that_is_made, fixture_setup, fixture_teardown)
+CASE(values__that_are_lost_end_the_checkpoint_that_is_made)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
@@ -514,9 +487,8 @@ SL_CASE_WITH(values__that_are_lost_end_the_checkpoint_that_is_made, fixture_setu
     expect_nothing(f);
 }
 
-SL_CASE_WITH(values__outlive_a_scheduler, fixture_setup, fixture_teardown)
+CASE(values__outlive_a_scheduler)
 {
-    struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     open_table(f, 1, 1, true);

@@ -112,6 +112,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+
 static void pass(struct world *world, uint64_t ns)
 {
     world->now_ns += ns;
@@ -149,9 +151,8 @@ static void win_twice(struct world *world)
     assert_int_equal(find(world, SL_METASTORE_LEASE_RENEW)->lease, 11);
 }
 
-SL_CASE_WITH(election__the_end_of_an_old_lease_ends_no_new_term, setup, teardown)
+CASE(election__the_end_of_an_old_lease_ends_no_new_term)
 {
-    struct world *world = *state;
     win_twice(world);
     answer(world, SL_METASTORE_LEASE_RENEW, (struct sl_metastore_answer){.err = SL_ERR_NOT_FOUND});
     assert_int_equal(world->lost_count, 1);
@@ -159,9 +160,8 @@ SL_CASE_WITH(election__the_end_of_an_old_lease_ends_no_new_term, setup, teardown
 }
 
 /* The new lease counts from when it was asked for. */
-SL_CASE_WITH(election__an_old_lease_prolongs_no_new_term, setup, teardown)
+CASE(election__an_old_lease_prolongs_no_new_term)
 {
-    struct world *world = *state;
     win_twice(world);
     pass(world, 3 * TTL_NS / 4);
     assert_true(sl_election_holds(world->election, world->now_ns));
@@ -174,9 +174,8 @@ SL_CASE_WITH(election__an_old_lease_prolongs_no_new_term, setup, teardown)
 }
 
 /* Others need not wait for the end of the lease, nor of a question about it. */
-SL_CASE_WITH(election__the_lease_of_a_lost_term_is_revoked_at_once, setup, teardown)
+CASE(election__the_lease_of_a_lost_term_is_revoked_at_once)
 {
-    struct world *world = *state;
     win(world, 11);
     pass(world, TTL_NS / 2);
     assert_non_null(find(world, SL_METASTORE_LEASE_RENEW));
@@ -190,9 +189,8 @@ SL_CASE_WITH(election__the_lease_of_a_lost_term_is_revoked_at_once, setup, teard
 }
 
 /* Likewise of one that resigns: it is over when both have been answered. */
-SL_CASE_WITH(election__the_lease_of_one_that_resigns_is_revoked_at_once, setup, teardown)
+CASE(election__the_lease_of_one_that_resigns_is_revoked_at_once)
 {
-    struct world *world = *state;
     bool over = false;
     win(world, 11);
     pass(world, TTL_NS / 2);

@@ -1,11 +1,5 @@
 #include "tests/unit/ps/leader/leader_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include <stdio.h>
 

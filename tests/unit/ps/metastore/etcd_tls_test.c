@@ -1,11 +1,4 @@
 /* etcds://: the client and a real etcd prove to each other who they are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +6,7 @@
 #include "ps/metastore/etcd.h"
 #include "real_etcd.h"
 #include "tests/conformance/authority.h"
+#include "tests/support/unit.h"
 
 /* A machine that is busy may take long; who is refused need not be waited for. */
 #define TIMEOUT       (60 * SL_CLOCK_NS_PER_S)

@@ -1,10 +1,6 @@
 #include "real_etcd.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
-
-#include <cmocka.h>
 
 #include <arpa/inet.h>
 #include <signal.h>
@@ -18,6 +14,7 @@
 #include <unistd.h>
 
 #include "net/transport.h"
+#include "tests/support/unit.h"
 
 #define ARGS_MAX   32
 #define PORT_FIRST 3000 /* tests/integration/harness.py has the same, and says why */

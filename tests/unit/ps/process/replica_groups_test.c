@@ -71,6 +71,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+
 static void moved(struct world *world, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
     sl_process_on_replica_state_changed(&world->core, local_index, epoch, in_sync);
@@ -98,9 +100,8 @@ static uint32_t handovers_of(struct world *world)
            (world->process.hosted[SL_PROCESS_PARTNER].switches_over ? GUEST : 0);
 }
 
-SL_CASE_WITH(process__hands_over_when_all_shards_are_in_sync, setup, teardown)
+CASE(process__hands_over_when_all_shards_are_in_sync)
 {
-    struct world *world = *state;
     assert_int_equal(handovers_of(world), 0);
     moved(world, 0, EPOCH, true);
     assert_int_equal(handovers_of(world), 0);
@@ -112,9 +113,8 @@ SL_CASE_WITH(process__hands_over_when_all_shards_are_in_sync, setup, teardown)
 }
 
 /* One of them gives its backup up: the coordinator is told so of the pair. */
-SL_CASE_WITH(process__hands_over_no_shard_when_one_gives_up, setup, teardown)
+CASE(process__hands_over_no_shard_when_one_gives_up)
 {
-    struct world *world = *state;
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
     moved(world, 0, EPOCH, false);
@@ -122,9 +122,8 @@ SL_CASE_WITH(process__hands_over_no_shard_when_one_gives_up, setup, teardown)
 }
 
 /* The coordinator has not heard it, or has begun another epoch, or another is the primary. */
-SL_CASE_WITH(process__hands_over_what_the_coordinator_knows, setup, teardown)
+CASE(process__hands_over_what_the_coordinator_knows)
 {
-    struct world *world = *state;
     struct sl_process_replica_group *pair = &world->process.hosted[SL_PROCESS_HOME].group;
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
@@ -140,9 +139,8 @@ SL_CASE_WITH(process__hands_over_what_the_coordinator_knows, setup, teardown)
 
 /* What was sent to the coordinator is there before this ps's goodbye; what waits to be sent is not.
  */
-SL_CASE_WITH(process__hands_over_what_the_coordinator_hears_first, setup, teardown)
+CASE(process__hands_over_what_the_coordinator_hears_first)
 {
-    struct world *world = *state;
     struct sl_process_replica_group *pair = &world->process.hosted[SL_PROCESS_HOME].group;
     pair->ps.in_sync = false;
     world->member = (struct sl_agent){.options = {.reactor = world->reactors[0]}};

@@ -257,6 +257,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
 static void restore(struct world *world)
@@ -274,17 +276,15 @@ static void restore(struct world *world)
     assert_int_equal(f->request_count, TABLES);
 }
 
-SL_CASE_WITH(process_restore__the_coordinator_is_told_all_tables, setup, teardown)
+CASE(process_restore__the_coordinator_is_told_all_tables)
 {
-    restore(*state);
+    restore(world);
 }
 
 /* The one that has taken the first knows nothing when it is there again, and would give its id to
  * another. */
-SL_CASE_WITH(process_restore__a_coordinator_that_begins_anew_is_told_the_first_ones_too, setup,
-             teardown)
+CASE(process_restore__a_coordinator_that_begins_anew_is_told_the_first_ones_too)
 {
-    struct world *world = *state;
     struct fixture *f = world->f;
     bool is_told[TABLES] = {false};
     greet(f);
@@ -310,9 +310,8 @@ SL_CASE_WITH(process_restore__a_coordinator_that_begins_anew_is_told_the_first_o
 }
 
 /* Else it would wait for this process, and no other would begin. */
-SL_CASE_WITH(process_checkpoint__the_coordinator_is_told_of_one_that_failed, setup, teardown)
+CASE(process_checkpoint__the_coordinator_is_told_of_one_that_failed)
 {
-    struct world *world = *state;
     struct fixture *f = world->f;
     restore(world);
     world->disk.bytes_left = 0;

@@ -35,18 +35,16 @@ static uint32_t clock_of(const struct fixture *f)
     return sl_shard_worker_find(f->shard, 0).clock;
 }
 
-SL_CASE_WITH(shard_follow__writes_and_waits_for_nobody, fixture_setup, fixture_teardown)
+CASE(shard_follow__writes_and_waits_for_nobody)
 {
-    struct fixture *f = *state;
     assert_int_equal(follow(f, 0, SECTIONS), SL_SHARD_DONE);
     assert_true(fixture_peek(f, ASP, key) == 2.0F);
     assert_int_equal(clock_of(f), 2);
 }
 
 /* What was there before the log began is not done again; what was not done there, not here. */
-SL_CASE_WITH(shard_follow__does_the_sections_that_it_is_told, fixture_setup, fixture_teardown)
+CASE(shard_follow__does_the_sections_that_it_is_told)
 {
-    struct fixture *f = *state;
     assert_int_equal(follow(f, 0, 0), SL_SHARD_DONE);
     assert_int_equal(clock_of(f), 0);
     assert_int_equal(follow(f, 0, 1), SL_SHARD_DONE);
@@ -60,9 +58,8 @@ SL_CASE_WITH(shard_follow__does_the_sections_that_it_is_told, fixture_setup, fix
     assert_int_equal(clock_of(f), 2);
 }
 
-SL_CASE_WITH(shard_follow__a_single_section, fixture_setup, fixture_teardown)
+CASE(shard_follow__a_single_section)
 {
-    struct fixture *f = *state;
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, &key, 1, one, DIM);
     fixture_begin(f, NOBODY);

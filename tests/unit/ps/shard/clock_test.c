@@ -6,9 +6,8 @@
 #include "fixture.h"
 #include "tests/support/unit.h"
 
-SL_CASE_WITH(shard_bsp__pushes_show_when_every_worker_has_ticked, fixture_setup, fixture_teardown)
+CASE(shard_bsp__pushes_show_when_every_worker_has_ticked)
 {
-    struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         assert_int_equal(fixture_push(f, worker, 0, BSP, 9, 1.0F), SL_SHARD_DONE);
         assert_int_equal(fixture_push(f, worker, 0, BSP, 9, 10.0F), SL_SHARD_DONE);
@@ -25,9 +24,8 @@ SL_CASE_WITH(shard_bsp__pushes_show_when_every_worker_has_ticked, fixture_setup,
     assert_int_equal(sl_shard_clock_min(f->shard), 1);
 }
 
-SL_CASE_WITH(shard_bsp__pull_waits_and_names_the_slowest, fixture_setup, fixture_teardown)
+CASE(shard_bsp__pull_waits_and_names_the_slowest)
 {
-    struct fixture *f = *state;
     float value;
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
@@ -45,9 +43,8 @@ SL_CASE_WITH(shard_bsp__pull_waits_and_names_the_slowest, fixture_setup, fixture
     assert_false(sl_shard_waits(f->shard, &parked));
 }
 
-SL_CASE_WITH(shard_bsp__nothing_runs_before_what_is_due, fixture_setup, fixture_teardown)
+CASE(shard_bsp__nothing_runs_before_what_is_due)
 {
-    struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
@@ -104,10 +101,8 @@ static void train_in_random_order(struct fixture *f, uint64_t seed, uint64_t *ha
     *hash = sl_hash_bytes(f->reply, f->work.reply_bytes, 0);
 }
 
-SL_CASE_WITH(shard_bsp__result_does_not_depend_on_the_order_of_arrival, fixture_setup,
-             fixture_teardown)
+CASE(shard_bsp__result_does_not_depend_on_the_order_of_arrival)
 {
-    struct fixture *f = *state;
     uint64_t first;
     train_in_random_order(f, 1, &first);
     for (uint64_t seed = 2; seed < 20; seed++) {
@@ -119,9 +114,8 @@ SL_CASE_WITH(shard_bsp__result_does_not_depend_on_the_order_of_arrival, fixture_
     }
 }
 
-SL_CASE_WITH(shard_bsp__long_pushes_with_repeats_are_kept_whole, fixture_setup, fixture_teardown)
+CASE(shard_bsp__long_pushes_with_repeats_are_kept_whole)
 {
-    struct fixture *f = *state;
     enum { COUNT = 5000 };
     static uint64_t keys[COUNT];
     static float gradients[COUNT * DIM];
@@ -141,9 +135,8 @@ SL_CASE_WITH(shard_bsp__long_pushes_with_repeats_are_kept_whole, fixture_setup, 
     }
 }
 
-SL_CASE_WITH(shard_bsp__push_of_another_clock_breaks_the_protocol, fixture_setup, fixture_teardown)
+CASE(shard_bsp__push_of_another_clock_breaks_the_protocol)
 {
-    struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
     assert_non_null(strstr(f->reason, "worker/0"));
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
@@ -152,9 +145,8 @@ SL_CASE_WITH(shard_bsp__push_of_another_clock_breaks_the_protocol, fixture_setup
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
 }
 
-SL_CASE_WITH(shard_bsp__clients_without_a_clock_act_at_once, fixture_setup, fixture_teardown)
+CASE(shard_bsp__clients_without_a_clock_act_at_once)
 {
-    struct fixture *f = *state;
     assert_int_equal(fixture_push(f, NOBODY, 7, BSP, 1, 1.0F), SL_SHARD_DONE);
     assert_true(fixture_peek(f, BSP, 1) == 1.0F);
     /* So does a worker beyond the table's count. */
@@ -164,9 +156,8 @@ SL_CASE_WITH(shard_bsp__clients_without_a_clock_act_at_once, fixture_setup, fixt
     assert_true(value == 2.0F);
 }
 
-SL_CASE_WITH(shard_bsp__who_has_left_holds_nobody_up, fixture_setup, fixture_teardown)
+CASE(shard_bsp__who_has_left_holds_nobody_up)
 {
-    struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     }
@@ -183,12 +174,11 @@ SL_CASE_WITH(shard_bsp__who_has_left_holds_nobody_up, fixture_setup, fixture_tea
 }
 
 /* Its connection breaks in the middle of a long push, which is finished all the same. */
-SL_CASE_WITH(shard_bsp__push_of_who_has_left_is_applied, fixture_setup, fixture_teardown)
+CASE(shard_bsp__push_of_who_has_left_is_applied)
 {
     enum { KEYS = 5000 };
     static uint64_t keys[KEYS];
     static float gradients[KEYS * DIM];
-    struct fixture *f = *state;
     for (uint32_t i = 0; i < KEYS; i++) {
         keys[i] = i;
         gradients[i * DIM] = 1.0F;
@@ -212,9 +202,8 @@ SL_CASE_WITH(shard_bsp__push_of_who_has_left_is_applied, fixture_setup, fixture_
     assert_true(fixture_peek(f, BSP, KEYS - 1) == 1.0F);
 }
 
-SL_CASE_WITH(shard_bsp__all_finished_means_everything_is_applied, fixture_setup, fixture_teardown)
+CASE(shard_bsp__all_finished_means_everything_is_applied)
 {
-    struct fixture *f = *state;
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -227,10 +216,8 @@ SL_CASE_WITH(shard_bsp__all_finished_means_everything_is_applied, fixture_setup,
     assert_int_equal(fixture_pull(f, 0, 1000, BSP, 1, &value), SL_SHARD_DONE);
 }
 
-SL_CASE_WITH(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends, fixture_setup,
-             fixture_teardown)
+CASE(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     fixture_make(f, 8192);
     int result = SL_SHARD_DONE;
@@ -249,10 +236,8 @@ SL_CASE_WITH(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends, 
 }
 
 /* Tables that cannot be made leave no trace, however many there are. */
-SL_CASE_WITH(shard_table_open__without_room_for_push_buffer_is_no_memory, fixture_setup,
-             fixture_teardown)
+CASE(shard_table_open__without_room_for_push_buffer_is_no_memory)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     struct sl_shard_options options = {
         .index = 0, .count = 1, .push_buffer_bytes_max = (size_t)1 << 60};
@@ -270,9 +255,8 @@ SL_CASE_WITH(shard_table_open__without_room_for_push_buffer_is_no_memory, fixtur
     }
 }
 
-SL_CASE_WITH(shard_ssp__pull_waits_beyond_the_staleness, fixture_setup, fixture_teardown)
+CASE(shard_ssp__pull_waits_beyond_the_staleness)
 {
-    struct fixture *f = *state;
     float value;
     for (uint32_t clock = 0; clock < 3; clock++) {
         assert_int_equal(fixture_pull(f, 0, clock, SSP, 1, &value), SL_SHARD_DONE);
@@ -287,9 +271,8 @@ SL_CASE_WITH(shard_ssp__pull_waits_beyond_the_staleness, fixture_setup, fixture_
     assert_int_equal(fixture_pull(f, 0, 3, SSP, 1, &value), SL_SHARD_DONE);
 }
 
-SL_CASE_WITH(shard_tick__commits_before_the_sections_behind_it, fixture_setup, fixture_teardown)
+CASE(shard_tick__commits_before_the_sections_behind_it)
 {
-    struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);

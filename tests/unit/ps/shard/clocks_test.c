@@ -20,6 +20,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define CASE(name) SL_CASE_ON(name, struct sl_clocks *clocks, setup, teardown)
+
 /* The worker ticks up to this clock. */
 static void tick_to(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
 {
@@ -28,9 +30,8 @@ static void tick_to(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
     }
 }
 
-SL_CASE_WITH(clocks_tick__moves_the_min_clock_with_the_last_worker, setup, teardown)
+CASE(clocks_tick__moves_the_min_clock_with_the_last_worker)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 3);
     assert_int_equal(sl_clocks_min(clocks, group), 0);
     assert_int_equal(sl_clocks_tick(clocks, 0, 0), 0);
@@ -45,9 +46,8 @@ SL_CASE_WITH(clocks_tick__moves_the_min_clock_with_the_last_worker, setup, teard
     assert_false(sl_clocks_take_moved(clocks));
 }
 
-SL_CASE_WITH(clocks_tick__refuses_another_clock_than_the_current, setup, teardown)
+CASE(clocks_tick__refuses_another_clock_than_the_current)
 {
-    struct sl_clocks *clocks = *state;
     assert_int_equal(sl_clocks_tick(clocks, 4, 1), SL_ERR_PROTOCOL);
     assert_int_equal(sl_clocks_tick(clocks, 4, 0), 0);
     assert_int_equal(sl_clocks_tick(clocks, 4, 0), SL_ERR_PROTOCOL);
@@ -55,9 +55,8 @@ SL_CASE_WITH(clocks_tick__refuses_another_clock_than_the_current, setup, teardow
     assert_int_equal(sl_clocks_tick(clocks, SL_LIMIT_WORKERS, 0), SL_ERR_PROTOCOL);
 }
 
-SL_CASE_WITH(clocks_tick__of_a_finished_worker_has_no_effect, setup, teardown)
+CASE(clocks_tick__of_a_finished_worker_has_no_effect)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 2);
     assert_int_equal(sl_clocks_tick(clocks, 0, SL_CLOCKS_FINISHED), 0);
     assert_int_equal(sl_clocks_tick(clocks, 0, 0), 0);
@@ -69,9 +68,8 @@ SL_CASE_WITH(clocks_tick__of_a_finished_worker_has_no_effect, setup, teardown)
     assert_int_equal(sl_clocks_min(clocks, group), SL_CLOCKS_FINISHED);
 }
 
-SL_CASE_WITH(clocks_tick__of_the_last_iteration_there_is_finishes, setup, teardown)
+CASE(clocks_tick__of_the_last_iteration_there_is_finishes)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t last = SL_CLOCKS_FINISHED - 1;
     assert_int_equal(sl_clocks_join(clocks, 0, last), last);
     assert_int_equal(sl_clocks_tick(clocks, 0, last), 0);
@@ -79,10 +77,8 @@ SL_CASE_WITH(clocks_tick__of_the_last_iteration_there_is_finishes, setup, teardo
     assert_false(sl_clocks_counts(clocks, 0));
 }
 
-SL_CASE_WITH(clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are, setup,
-             teardown)
+CASE(clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t two = sl_clocks_group(clocks, 2);
     assert_int_equal(sl_clocks_group(clocks, 2), two);
     assert_int_equal(sl_clocks_tick(clocks, 0, 0), 0);
@@ -92,9 +88,8 @@ SL_CASE_WITH(clocks_group__is_shared_by_equal_counts_and_starts_where_the_worker
     assert_int_equal(sl_clocks_min(clocks, two), 0);
 }
 
-SL_CASE_WITH(clocks_group__counts_who_has_joined_before, setup, teardown)
+CASE(clocks_group__counts_who_has_joined_before)
 {
-    struct sl_clocks *clocks = *state;
     assert_int_equal(sl_clocks_join(clocks, 7, 2), 2);
     uint32_t one = sl_clocks_group(clocks, 1);
     tick_to(clocks, 0, 5);
@@ -102,9 +97,8 @@ SL_CASE_WITH(clocks_group__counts_who_has_joined_before, setup, teardown)
     assert_int_equal(sl_clocks_slowest(clocks, one), 7);
 }
 
-SL_CASE_WITH(clocks_counts__from_the_first_for_those_expected_only, setup, teardown)
+CASE(clocks_counts__from_the_first_for_those_expected_only)
 {
-    struct sl_clocks *clocks = *state;
     assert_true(sl_clocks_counts(clocks, 9)); /* nobody is expected: anybody */
     uint32_t group = sl_clocks_group(clocks, 2);
     assert_true(sl_clocks_counts(clocks, 1));
@@ -117,9 +111,8 @@ SL_CASE_WITH(clocks_counts__from_the_first_for_those_expected_only, setup, teard
     assert_true(sl_clocks_counts_in(clocks, group, 2));
 }
 
-SL_CASE_WITH(clocks_join__holds_every_group_up, setup, teardown)
+CASE(clocks_join__holds_every_group_up)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t one = sl_clocks_group(clocks, 1);
     uint32_t two = sl_clocks_group(clocks, 2);
     tick_to(clocks, 0, 4);
@@ -137,9 +130,8 @@ SL_CASE_WITH(clocks_join__holds_every_group_up, setup, teardown)
     assert_int_equal(sl_clocks_min(clocks, one), 6);
 }
 
-SL_CASE_WITH(clocks_join__again_only_before_it_has_begun, setup, teardown)
+CASE(clocks_join__again_only_before_it_has_begun)
 {
-    struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 3);
     assert_int_equal(sl_clocks_join(clocks, 1, 0), 0);
     assert_int_equal(sl_clocks_join(clocks, 1, 2), 2);
@@ -154,9 +146,8 @@ SL_CASE_WITH(clocks_join__again_only_before_it_has_begun, setup, teardown)
     assert_int_equal(sl_clocks_join(clocks, 2, 1), 0); /* and knows still that it has pushed */
 }
 
-SL_CASE_WITH(clocks_join__is_not_for_who_has_finished, setup, teardown)
+CASE(clocks_join__is_not_for_who_has_finished)
 {
-    struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 2);
     assert_int_equal(sl_clocks_tick(clocks, 1, SL_CLOCKS_FINISHED), 0);
     sl_clocks_expire(clocks, 1);
@@ -168,9 +159,8 @@ SL_CASE_WITH(clocks_join__is_not_for_who_has_finished, setup, teardown)
     assert_int_equal(sl_clocks_join(clocks, 0, SL_CLOCKS_FINISHED), 0);
 }
 
-SL_CASE_WITH(clocks_lose__remembers_where_it_stood, setup, teardown)
+CASE(clocks_lose__remembers_where_it_stood)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 3);
     tick_to(clocks, 0, 5);
     tick_to(clocks, 1, 3);
@@ -187,9 +177,8 @@ SL_CASE_WITH(clocks_lose__remembers_where_it_stood, setup, teardown)
     assert_int_equal(sl_clocks_slowest(clocks, group), 0);
 }
 
-SL_CASE_WITH(clocks_leave__ends_the_iteration_in_which_it_pushed, setup, teardown)
+CASE(clocks_leave__ends_the_iteration_in_which_it_pushed)
 {
-    struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 3);
     tick_to(clocks, 0, 2);
     sl_clocks_leave(clocks, 0);
@@ -202,9 +191,8 @@ SL_CASE_WITH(clocks_leave__ends_the_iteration_in_which_it_pushed, setup, teardow
 }
 
 /* Nobody is waited for, but who comes has to begin behind what has been done. */
-SL_CASE_WITH(clocks_min_clock__of_nobody_lies_behind_what_was_done, setup, teardown)
+CASE(clocks_min_clock__of_nobody_lies_behind_what_was_done)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 2);
     tick_to(clocks, 0, 4);
     tick_to(clocks, 1, 2);
@@ -224,9 +212,8 @@ SL_CASE_WITH(clocks_min_clock__of_nobody_lies_behind_what_was_done, setup, teard
 }
 
 /* Though the floor stays where it is. */
-SL_CASE_WITH(clocks_take_moved__also_when_nobody_is_left_to_wait_for, setup, teardown)
+CASE(clocks_take_moved__also_when_nobody_is_left_to_wait_for)
 {
-    struct sl_clocks *clocks = *state;
     uint32_t group = sl_clocks_group(clocks, 1);
     assert_false(sl_clocks_take_moved(clocks));
     sl_clocks_expire(clocks, 0);
@@ -234,9 +221,8 @@ SL_CASE_WITH(clocks_take_moved__also_when_nobody_is_left_to_wait_for, setup, tea
     assert_true(sl_clocks_take_moved(clocks));
 }
 
-SL_CASE_WITH(clocks_min_clock_of_all__counts_whoever_was_heard_of, setup, teardown)
+CASE(clocks_min_clock_of_all__counts_whoever_was_heard_of)
 {
-    struct sl_clocks *clocks = *state;
     assert_int_equal(sl_clocks_min_of_all(clocks), 0);
     sl_clocks_mark_seen(clocks, 0);
     assert_int_equal(sl_clocks_tick(clocks, 0, 0), 0);
@@ -249,9 +235,8 @@ SL_CASE_WITH(clocks_min_clock_of_all__counts_whoever_was_heard_of, setup, teardo
     assert_int_equal(sl_clocks_min_of_all(clocks), 0);
 }
 
-SL_CASE_WITH(clocks_min_clock_of_all__goes_down_with_who_joins_behind, setup, teardown)
+CASE(clocks_min_clock_of_all__goes_down_with_who_joins_behind)
 {
-    struct sl_clocks *clocks = *state;
     sl_clocks_mark_seen(clocks, 0);
     tick_to(clocks, 0, 5);
     assert_int_equal(sl_clocks_join(clocks, 3, 2), 2);
@@ -264,9 +249,8 @@ SL_CASE_WITH(clocks_min_clock_of_all__goes_down_with_who_joins_behind, setup, te
 
 /* It stands at 0 until it knows where it begins, which holds nobody up and is nobody's staleness.
  */
-SL_CASE_WITH(clocks_min_clock_of_all__not_of_who_is_heard_and_has_not_joined, setup, teardown)
+CASE(clocks_min_clock_of_all__not_of_who_is_heard_and_has_not_joined)
 {
-    struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 1);
     tick_to(clocks, 0, 5);
     sl_clocks_mark_seen(clocks, 1);
@@ -332,11 +316,10 @@ static void act(struct sl_clocks *clocks, uint32_t worker, uint64_t what, uint64
 }
 
 /* The counting of workers at the floor against a plain minimum, which never goes down. */
-SL_CASE_WITH(clocks_min_clock__is_the_minimum_whoever_comes_and_goes, setup, teardown)
+CASE(clocks_min_clock__is_the_minimum_whoever_comes_and_goes)
 {
     enum { WORKERS = 12, GROUPS = 3 };
     static const uint32_t counts[GROUPS] = {1, 5, 9};
-    struct sl_clocks *clocks = *state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         sl_clocks_fini(clocks);
         assert_int_equal(sl_clocks_init(clocks), 0);
@@ -359,9 +342,8 @@ SL_CASE_WITH(clocks_min_clock__is_the_minimum_whoever_comes_and_goes, setup, tea
     }
 }
 
-SL_CASE_WITH(clocks_is_unfinished__when_who_has_gone_had_not_finished, setup, teardown)
+CASE(clocks_is_unfinished__when_who_has_gone_had_not_finished)
 {
-    struct sl_clocks *clocks = *state;
     (void)sl_clocks_group(clocks, 3);
     tick_to(clocks, 0, 4);
     assert_false(sl_clocks_is_unfinished(clocks));
@@ -375,9 +357,8 @@ SL_CASE_WITH(clocks_is_unfinished__when_who_has_gone_had_not_finished, setup, te
     assert_false(sl_clocks_is_unfinished(clocks)); /* the job has gone on to its end without it */
 }
 
-SL_CASE_WITH(clocks_is_unfinished__when_all_are_lost, setup, teardown)
+CASE(clocks_is_unfinished__when_all_are_lost)
 {
-    struct sl_clocks *clocks = *state;
     sl_clocks_mark_seen(clocks, 0);
     sl_clocks_expire(clocks, 0);
     assert_false(sl_clocks_is_unfinished(clocks)); /* it had done nothing */
@@ -387,9 +368,8 @@ SL_CASE_WITH(clocks_is_unfinished__when_all_are_lost, setup, teardown)
 }
 
 /* The floor had gone to the end of what was done; each goes on at its own clock. */
-SL_CASE_WITH(clocks_expect_again__those_that_have_left_together, setup, teardown)
+CASE(clocks_expect_again__those_that_have_left_together)
 {
-    struct sl_clocks *clocks = *state;
     const uint32_t group = sl_clocks_group(clocks, 3);
     const uint32_t stood[] = {5, 3, 4};
     for (uint32_t worker = 0; worker < 3; worker++) {
@@ -411,9 +391,8 @@ SL_CASE_WITH(clocks_expect_again__those_that_have_left_together, setup, teardown
     assert_int_equal(sl_clocks_min_of_all(clocks), 3);
 }
 
-SL_CASE_WITH(clocks_expect_again__nobody_while_others_work, setup, teardown)
+CASE(clocks_expect_again__nobody_while_others_work)
 {
-    struct sl_clocks *clocks = *state;
     const uint32_t group = sl_clocks_group(clocks, 2);
     tick_to(clocks, 0, 2);
     tick_to(clocks, 1, 5);

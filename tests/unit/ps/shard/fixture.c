@@ -1,12 +1,8 @@
 #include "fixture.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct sl_table_spec table_spec(uint32_t id)
 {

@@ -5,6 +5,7 @@
 
 #include "ps/shard/shard.h"
 #include "tests/support/shard_request.h"
+#include "tests/support/unit.h"
 
 #define DIM     2
 #define WORKERS 3 /* worker_count of every table but ASP */
@@ -26,6 +27,7 @@ struct fixture {
 /* *state: a struct fixture. */
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
+#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
 
 /* A new shard in f->shard, with the tables. */
 void fixture_make(struct fixture *f, size_t push_buffer_bytes_max);

@@ -66,9 +66,10 @@ static int teardown(void **state)
     return 0;
 }
 
-SL_CASE_WITH(handler__is_shown_each_section_once, setup, teardown)
+#define CASE(name) SL_CASE_ON(name, struct handled *self, setup, teardown)
+
+CASE(handler__is_shown_each_section_once)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     const struct sl_kv_request *request = &self->shown.request;
     shard_request_begin(&f->request, 0);
@@ -109,9 +110,8 @@ SL_CASE_WITH(handler__is_shown_each_section_once, setup, teardown)
 }
 
 /* What comes before the second section cannot be done twice. */
-SL_CASE_WITH(handler__is_not_vouched_for_behind_other_sections, setup, teardown)
+CASE(handler__is_not_vouched_for_behind_other_sections)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     const struct sl_request_section push = {
         .op = SL_REQUEST_KV_PUSH, .table_id = FLOATS, .count = 6};
@@ -125,9 +125,8 @@ SL_CASE_WITH(handler__is_not_vouched_for_behind_other_sections, setup, teardown)
 }
 
 /* Sent from there when it is the whole reply; else it is copied to its place. */
-SL_CASE_WITH(handler__says_where_its_answer_is, setup, teardown)
+CASE(handler__says_where_its_answer_is)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     self->shown.from = six;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, keys, 3, lens, NULL, 6), SL_SHARD_DONE);
@@ -141,9 +140,8 @@ SL_CASE_WITH(handler__says_where_its_answer_is, setup, teardown)
     assert_memory_equal(f->reply, six + 1, 4 * sizeof(float));
 }
 
-SL_CASE_WITH(handler__answers_for_lengths, setup, teardown)
+CASE(handler__answers_for_lengths)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     assert_int_equal(kv_length(f, FLOATS, 5), 5 + 6);
     self->handler.length = NULL;
@@ -151,9 +149,8 @@ SL_CASE_WITH(handler__answers_for_lengths, setup, teardown)
     assert_int_equal(self->shown.calls, 0);
 }
 
-SL_CASE_WITH(handler__an_error_ends_the_request, setup, teardown)
+CASE(handler__an_error_ends_the_request)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     self->shown.answer = SL_ERR_UNSUPPORTED;
     assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PULL, keys, 3, lens, NULL, 6),
@@ -168,9 +165,8 @@ SL_CASE_WITH(handler__an_error_ends_the_request, setup, teardown)
     }
 }
 
-SL_CASE_WITH(handler__is_not_shown_the_keys_of_another_shard, setup, teardown)
+CASE(handler__is_not_shown_the_keys_of_another_shard)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     sl_shard_destroy(&f->shard);
     kv_make(f, &(struct sl_shard_options){.index = 1, .count = 2, .kv_handler = &self->handler});
@@ -179,9 +175,8 @@ SL_CASE_WITH(handler__is_not_shown_the_keys_of_another_shard, setup, teardown)
     assert_int_equal(self->shown.calls, 0);
 }
 
-SL_CASE_WITH(handler__again_parks_until_another_call_is_done, setup, teardown)
+CASE(handler__again_parks_until_another_call_is_done)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     static _Alignas(8) uint8_t moved[4096];
     struct sl_shard_exec parked;
@@ -229,9 +224,8 @@ SL_CASE_WITH(handler__again_parks_until_another_call_is_done, setup, teardown)
     assert_false(sl_shard_clock_moved(f->shard));
 }
 
-SL_CASE_WITH(handler__a_parked_push_that_nobody_wants_is_not_shown_again, setup, teardown)
+CASE(handler__a_parked_push_that_nobody_wants_is_not_shown_again)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     self->shown.answer = SL_ERR_AGAIN;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_SHARD_PARKED);
@@ -242,9 +236,8 @@ SL_CASE_WITH(handler__a_parked_push_that_nobody_wants_is_not_shown_again, setup,
     sl_shard_abandon(f->shard, &f->work);
 }
 
-SL_CASE_WITH(handler__a_replay_is_shown_without_its_push, setup, teardown)
+CASE(handler__a_replay_is_shown_without_its_push)
 {
-    struct handled *self = *state;
     struct kv_fixture *f = &self->f;
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 3, lens, six, 6);
     assert_int_equal(kv_begin(f, &f->work), 0);

@@ -1,12 +1,9 @@
 #include "kv_fixture.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static uint32_t value_bytes(uint16_t table)
 {

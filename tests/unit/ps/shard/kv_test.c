@@ -8,8 +8,10 @@
 #include "kv_fixture.h"
 #include "tests/support/unit.h"
 
-#define LONG 300000 /* values of an array that is visited in slices, and streamed */
-#define MANY 1500   /* keys of a push that is claimed in slices */
+#define CASE(name) SL_CASE_ON(name, struct kv_fixture *f, kv_setup, kv_teardown)
+
+#define LONG       300000 /* values of an array that is visited in slices, and streamed */
+#define MANY       1500   /* keys of a push that is claimed in slices */
 
 static const uint64_t keys[] = {2, 5, UINT64_MAX};
 static const uint32_t lens[] = {1, 3, 2};
@@ -25,9 +27,8 @@ static float *numbers(uint32_t count, float first)
     return values;
 }
 
-SL_CASE_WITH(shard_run__adds_floats_and_replaces_bytes, kv_setup, kv_teardown)
+CASE(shard_run__adds_floats_and_replaces_bytes)
 {
-    struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_SHARD_DONE);
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 3, lens, six, 6),
                      SL_SHARD_DONE);
@@ -59,9 +60,8 @@ static void assert_fails(struct kv_fixture *f, int err, const char *why)
     }
 }
 
-SL_CASE_WITH(shard_run__a_section_that_fails_has_changed_nothing, kv_setup, kv_teardown)
+CASE(shard_run__a_section_that_fails_has_changed_nothing)
 {
-    struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys + 1, 1, NULL, six, 3),
                      SL_SHARD_DONE);
     /* The first of three keys is new, the second is there, with another length. */
@@ -96,9 +96,8 @@ SL_CASE_WITH(shard_run__a_section_that_fails_has_changed_nothing, kv_setup, kv_t
     assert_memory_equal(f->reply, expected, sizeof expected);
 }
 
-SL_CASE_WITH(shard_begin__refuses_operations_of_other_tables, kv_setup, kv_teardown)
+CASE(shard_begin__refuses_operations_of_other_tables)
 {
-    struct kv_fixture *f = *state;
     shard_request_begin(&f->request, 0);
     shard_request_pull(&f->request, FLOATS, keys, 3);
     assert_fails(f, SL_ERR_PROTOCOL, "operation 1 on a KV table");
@@ -110,9 +109,8 @@ SL_CASE_WITH(shard_begin__refuses_operations_of_other_tables, kv_setup, kv_teard
 }
 
 /* An array goes in pieces, in any order; what has not come yet is zeros. */
-SL_CASE_WITH(shard_run__takes_an_array_in_pieces, kv_setup, kv_teardown)
+CASE(shard_run__takes_an_array_in_pieces)
 {
-    struct kv_fixture *f = *state;
     kv_request_piece(f, FLOATS, SL_REQUEST_KV_PUSH, 7, 2, 6, six + 2, 2);
     assert_int_equal(kv_run_request(f), SL_SHARD_DONE);
     assert_int_equal(kv_length(f, FLOATS, 7), 6);
@@ -137,9 +135,8 @@ SL_CASE_WITH(shard_run__takes_an_array_in_pieces, kv_setup, kv_teardown)
     assert_fails(f, SL_ERR_INVALID, "key 8 has 7 values, asked for are 3");
 }
 
-SL_CASE_WITH(shard_run__visits_long_arrays_in_slices, kv_setup, kv_teardown)
+CASE(shard_run__visits_long_arrays_in_slices)
 {
-    struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
     for (int round = 1; round <= 3; round++) {
         const uint8_t op = round == 2 ? SL_REQUEST_KV_PUSH_PULL : SL_REQUEST_KV_PUSH;
@@ -158,9 +155,8 @@ SL_CASE_WITH(shard_run__visits_long_arrays_in_slices, kv_setup, kv_teardown)
 }
 
 /* Two first pushes of one array, slice by slice in turns: nothing of either is lost. */
-SL_CASE_WITH(shard_run__pushes_of_one_array_may_go_side_by_side, kv_setup, kv_teardown)
+CASE(shard_run__pushes_of_one_array_may_go_side_by_side)
 {
-    struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
     uint8_t *payload = malloc(SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(payload);
@@ -200,9 +196,8 @@ static void many_keys(uint64_t *to, uint64_t step)
     }
 }
 
-SL_CASE_WITH(shard_run__a_push_of_many_keys_claims_them_first, kv_setup, kv_teardown)
+CASE(shard_run__a_push_of_many_keys_claims_them_first)
 {
-    struct kv_fixture *f = *state;
     uint64_t many[MANY];
     many_keys(many, 3);
     float *values = numbers(2 * MANY, 1);
@@ -247,9 +242,8 @@ SL_CASE_WITH(shard_run__a_push_of_many_keys_claims_them_first, kv_setup, kv_tear
     free(values);
 }
 
-SL_CASE_WITH(shard_abandon__frees_what_was_claimed, kv_setup, kv_teardown)
+CASE(shard_abandon__frees_what_was_claimed)
 {
-    struct kv_fixture *f = *state;
     uint64_t many[MANY];
     many_keys(many, 7);
     float *values = numbers(2 * MANY, 1);
@@ -280,9 +274,8 @@ SL_CASE_WITH(shard_abandon__frees_what_was_claimed, kv_setup, kv_teardown)
     free(values);
 }
 
-SL_CASE_WITH(shard_curtail__lets_a_push_end_that_has_been_applied_in_part, kv_setup, kv_teardown)
+CASE(shard_curtail__lets_a_push_end_that_has_been_applied_in_part)
 {
-    struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
     uint32_t spent;
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 1, NULL, values, LONG);
@@ -298,9 +291,8 @@ SL_CASE_WITH(shard_curtail__lets_a_push_end_that_has_been_applied_in_part, kv_se
     free(values);
 }
 
-SL_CASE_WITH(shard_replay__pulls_and_does_not_push_again, kv_setup, kv_teardown)
+CASE(shard_replay__pulls_and_does_not_push_again)
 {
-    struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 3, lens, six, 6),
                      SL_SHARD_DONE);
     for (uint8_t op = SL_REQUEST_KV_PUSH; op <= SL_REQUEST_KV_PUSH_PULL; op += 2) {
@@ -314,9 +306,8 @@ SL_CASE_WITH(shard_replay__pulls_and_does_not_push_again, kv_setup, kv_teardown)
 }
 
 /* A shard of four answers for its range of keys, and for no other. */
-SL_CASE_WITH(shard_run__keys_are_sharded_by_ranges, kv_setup, kv_teardown)
+CASE(shard_run__keys_are_sharded_by_ranges)
 {
-    struct kv_fixture *f = *state;
     sl_shard_destroy(&f->shard);
     kv_make(f, &(struct sl_shard_options){.index = 2, .count = 4});
     const uint64_t first = sl_partition_kv_first(2, 4);
@@ -337,9 +328,8 @@ SL_CASE_WITH(shard_run__keys_are_sharded_by_ranges, kv_setup, kv_teardown)
 }
 
 /* The limit is the shard's, of all tables together; a push beyond it changes nothing. */
-SL_CASE_WITH(shard_run__keeps_the_memory_limit, kv_setup, kv_teardown)
+CASE(shard_run__keeps_the_memory_limit)
 {
-    struct kv_fixture *f = *state;
     sl_shard_destroy(&f->shard);
     kv_make(f, &(struct sl_shard_options){.count = 1, .memory_bytes_max = (size_t)4 << 20});
     float *values = numbers(LONG, 1);
@@ -372,9 +362,8 @@ SL_CASE_WITH(shard_run__keeps_the_memory_limit, kv_setup, kv_teardown)
     free(values);
 }
 
-SL_CASE_WITH(shard_streams__pulls_of_one_long_array, kv_setup, kv_teardown)
+CASE(shard_streams__pulls_of_one_long_array)
 {
-    struct kv_fixture *f = *state;
     float *values = numbers(LONG, 1);
     kv_request(f, FLOATS, SL_REQUEST_KV_PULL, keys, 1, NULL, NULL, LONG);
     assert_int_equal(kv_begin(f, &f->work), 0);
@@ -404,9 +393,8 @@ SL_CASE_WITH(shard_streams__pulls_of_one_long_array, kv_setup, kv_teardown)
     free(values);
 }
 
-SL_CASE_WITH(shard_run__mixes_tables_in_one_request, kv_setup, kv_teardown)
+CASE(shard_run__mixes_tables_in_one_request)
 {
-    struct kv_fixture *f = *state;
     const uint64_t row = 4;
     shard_request_begin(&f->request, 0);
     struct sl_request_section section = {
@@ -428,9 +416,8 @@ SL_CASE_WITH(shard_run__mixes_tables_in_one_request, kv_setup, kv_teardown)
     assert_memory_equal(f->reply + 40, ((float[]){6, 0}), 8);
 }
 
-SL_CASE_WITH(shard_ready__means_done_in_one_call_within_the_cost, kv_setup, kv_teardown)
+CASE(shard_ready__means_done_in_one_call_within_the_cost)
 {
-    struct kv_fixture *f = *state;
     uint64_t many[MANY];
     many_keys(many, 1);
     float *values = numbers(LONG, 1);
@@ -459,9 +446,8 @@ SL_CASE_WITH(shard_ready__means_done_in_one_call_within_the_cost, kv_setup, kv_t
     free(values);
 }
 
-SL_CASE_WITH(shard_stats__counts_keys, kv_setup, kv_teardown)
+CASE(shard_stats__counts_keys)
 {
-    struct kv_fixture *f = *state;
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_SHARD_DONE);
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 1, NULL, six, 1),
                      SL_SHARD_DONE);

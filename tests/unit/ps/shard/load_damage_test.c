@@ -1,11 +1,4 @@
 /* What is no image of a shard is refused, and what may be one does no harm. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +8,7 @@
 #include "ps/shard/load.h"
 #include "tests/support/shard_image.h"
 #include "tests/support/shard_work.h"
+#include "tests/support/unit.h"
 
 #define BLOCK_BYTES 40000
 
@@ -124,17 +118,15 @@ static void assert_corrupt(struct shard_stream *stream, const char *says)
     }
 }
 
-static void shard_load__an_stream_without_its_end(void **state)
+SL_CASE(shard_load__an_stream_without_its_end)
 {
-    (void)state;
     struct shard_stream stream = {.end = {.shard_count = 1}};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     assert_corrupt(&stream, "has no end");
 }
 
-static void shard_load__an_stream_that_lacks_a_block(void **state)
+SL_CASE(shard_load__an_stream_that_lacks_a_block)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_row(&stream, 0, 5);
@@ -145,36 +137,32 @@ static void shard_load__an_stream_that_lacks_a_block(void **state)
     assert_corrupt(&stream, "it counts 1 records of rows, and 0 came");
 }
 
-static void shard_load__blocks_behind_the_end(void **state)
+SL_CASE(shard_load__blocks_behind_the_end)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_end(&stream, 0, 1);
     append_clock(&stream, 0, 1);
     assert_corrupt(&stream, "behind its end");
 }
 
-static void shard_load__another_shards_end(void **state)
+SL_CASE(shard_load__another_shards_end)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_end(&stream, 1, 2);
     stream.end = (struct sl_snapshot_end){.shard_count = 1};
     assert_corrupt(&stream, "it is of shard 1 of 2");
 }
 
-static void shard_load__rows_of_a_table_without_a_name(void **state)
+SL_CASE(shard_load__rows_of_a_table_without_a_name)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_row(&stream, 7, 5);
     append_end(&stream, 0, 1);
     assert_corrupt(&stream, "table 7 has not been named before");
 }
 
-static void shard_load__rows_of_a_dense_table(void **state)
+SL_CASE(shard_load__rows_of_a_dense_table)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 1, "w", SL_TABLE_DENSE, 3);
     append_row(&stream, 1, 0);
@@ -183,9 +171,8 @@ static void shard_load__rows_of_a_dense_table(void **state)
 }
 
 /* Key 1 is of one of two shards, so that no image of the other can have it. */
-static void shard_load__a_row_of_another_shard(void **state)
+SL_CASE(shard_load__a_row_of_another_shard)
 {
-    (void)state;
     int corrupt = 0;
     for (uint32_t s = 0; s < 2; s++) {
         struct shard_stream stream = {0};
@@ -199,9 +186,8 @@ static void shard_load__a_row_of_another_shard(void **state)
     assert_int_equal(corrupt, 1);
 }
 
-static void shard_load__a_table_under_two_names(void **state)
+SL_CASE(shard_load__a_table_under_two_names)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_table(&stream, 0, "embeddings", SL_TABLE_SPARSE, 3);
@@ -209,9 +195,8 @@ static void shard_load__a_table_under_two_names(void **state)
     assert_corrupt(&stream, "embeddings");
 }
 
-static void shard_load__a_push_that_lacks_a_piece(void **state)
+SL_CASE(shard_load__a_push_that_lacks_a_piece)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_buffered(&stream, 0, 1, 4, 10, 0, 4);
@@ -228,9 +213,8 @@ static void shard_load__a_push_that_lacks_a_piece(void **state)
     assert_corrupt(&stream, "a block of staged of table emb: record 0 of 1 is none");
 }
 
-static void shard_load__a_push_ahead_of_its_worker(void **state)
+SL_CASE(shard_load__a_push_ahead_of_its_worker)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_buffered(&stream, 0, 1, 5, 4, 0, 4);
@@ -246,9 +230,8 @@ static void shard_load__a_push_ahead_of_its_worker(void **state)
     assert_corrupt(&stream, "worker/2");
 }
 
-static void shard_load__pushes_that_go_back_in_time(void **state)
+SL_CASE(shard_load__pushes_that_go_back_in_time)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_buffered(&stream, 0, 1, 4, 4, 0, 4);
@@ -258,9 +241,8 @@ static void shard_load__pushes_that_go_back_in_time(void **state)
     assert_corrupt(&stream, "pushes of worker/1 go back to iteration 3");
 }
 
-static void shard_load__memory_ends_and_the_limit_is_named(void **state)
+SL_CASE(shard_load__memory_ends_and_the_limit_is_named)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     for (uint64_t key = 0; key < 20000; key++) {
@@ -284,9 +266,8 @@ static void shard_load__memory_ends_and_the_limit_is_named(void **state)
 
 /* Of images of shards of another number, the greatest step counts, and the state that goes with it.
  */
-static void shard_load__the_greatest_step_brings_its_state(void **state)
+SL_CASE(shard_load__the_greatest_step_brings_its_state)
 {
-    (void)state;
     static const uint64_t steps[3] = {7, 9, 8};
     struct sl_shard *shard = shard_work_shard(0, 1, 0);
     for (uint32_t s = 0; s < 3; s++) {
@@ -307,9 +288,8 @@ static void shard_load__the_greatest_step_brings_its_state(void **state)
 }
 
 /* A shard that is restored is behind its workers, who join where they are. */
-static void shard_load_let_ahead__workers_join_ahead(void **state)
+SL_CASE(shard_load_let_ahead__workers_join_ahead)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_buffered(&stream, 0, 1, 4, 4, 0, 4);
@@ -331,9 +311,8 @@ static void shard_load_let_ahead__workers_join_ahead(void **state)
 }
 
 /* Everybody had passed the iteration, but its pushes had not been applied. */
-static void shard_load__pushes_that_are_due(void **state)
+SL_CASE(shard_load__pushes_that_are_due)
 {
-    (void)state;
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_buffered(&stream, 0, 1, 4, 4, 0, 4);
@@ -348,9 +327,8 @@ static void shard_load__pushes_that_are_due(void **state)
 }
 
 /* A later image of a shard takes the place of an earlier one, also where that was further on. */
-static void shard_load__clocks_may_go_back(void **state)
+SL_CASE(shard_load__clocks_may_go_back)
 {
-    (void)state;
     struct sl_shard *shard = shard_work_shard(0, 1, 0);
     for (uint32_t round = 0; round < 2; round++) {
         const uint32_t clock = round == 0 ? 7 : 3;
@@ -437,9 +415,8 @@ static int load_damaged(const uint8_t *packed, size_t bytes)
     return err;
 }
 
-static void shard_load__snapshot_short_anywhere(void **state)
+SL_CASE(shard_load__snapshot_short_anywhere)
 {
-    (void)state;
     size_t bytes;
     uint8_t *packed = small_stream(&bytes);
     assert_int_equal(load_damaged(packed, bytes), 0);
@@ -455,9 +432,8 @@ static void shard_load__snapshot_short_anywhere(void **state)
 
 /* The same ones each time, and few: the fuzz target `image` looks for others. STARLING_TEST_FLIPS:
  * how many. */
-static void shard_load__bits_flipped_anywhere(void **state)
+SL_CASE(shard_load__bits_flipped_anywhere)
 {
-    (void)state;
     const char *flips = getenv("STARLING_TEST_FLIPS");
     const uint32_t rounds = flips == NULL ? 600 : (uint32_t)strtoul(flips, NULL, 10);
     size_t bytes;
@@ -476,29 +452,8 @@ static void shard_load__bits_flipped_anywhere(void **state)
     free(packed);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
     /* The C library shall map a shard's working memory anew each time: else it clears it. */
     (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_load__an_stream_without_its_end),
-        cmocka_unit_test(shard_load__an_stream_that_lacks_a_block),
-        cmocka_unit_test(shard_load__blocks_behind_the_end),
-        cmocka_unit_test(shard_load__another_shards_end),
-        cmocka_unit_test(shard_load__rows_of_a_table_without_a_name),
-        cmocka_unit_test(shard_load__rows_of_a_dense_table),
-        cmocka_unit_test(shard_load__a_row_of_another_shard),
-        cmocka_unit_test(shard_load__a_table_under_two_names),
-        cmocka_unit_test(shard_load__a_push_that_lacks_a_piece),
-        cmocka_unit_test(shard_load__a_push_ahead_of_its_worker),
-        cmocka_unit_test(shard_load__pushes_that_go_back_in_time),
-        cmocka_unit_test(shard_load__memory_ends_and_the_limit_is_named),
-        cmocka_unit_test(shard_load__the_greatest_step_brings_its_state),
-        cmocka_unit_test(shard_load_let_ahead__workers_join_ahead),
-        cmocka_unit_test(shard_load__pushes_that_are_due),
-        cmocka_unit_test(shard_load__clocks_may_go_back),
-        cmocka_unit_test(shard_load__snapshot_short_anywhere),
-        cmocka_unit_test(shard_load__bits_flipped_anywhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,9 +224,8 @@ static void act(struct fixture *f, struct model *model)
     settle(model);
 }
 
-SL_CASE_WITH(shard_model__whole_iterations_whoever_comes_and_goes, fixture_setup, fixture_teardown)
+CASE(shard_model__whole_iterations_whoever_comes_and_goes)
 {
-    struct fixture *f = *state;
     static struct model model;
     uint64_t acts = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {

@@ -36,10 +36,8 @@ struct places {
     _Alignas(8) uint8_t moved[16384];
 };
 
-SL_CASE_WITH(shard_begin_out_of_line__applies_the_values_where_they_are, fixture_setup,
-             fixture_teardown)
+CASE(shard_begin_out_of_line__applies_the_values_where_they_are)
 {
-    struct fixture *f = *state;
     struct places places;
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, keys, 3, gradients, DIM);
@@ -53,9 +51,8 @@ SL_CASE_WITH(shard_begin_out_of_line__applies_the_values_where_they_are, fixture
     assert_memory_equal(f->reply, gradients, sizeof gradients);
 }
 
-SL_CASE_WITH(shard_begin_out_of_line__does_not_look_at_padding, fixture_setup, fixture_teardown)
+CASE(shard_begin_out_of_line__does_not_look_at_padding)
 {
-    struct fixture *f = *state;
     struct places places;
     const float three[] = {1, 2, 3};
     shard_request_begin(&f->request, 0);
@@ -70,9 +67,8 @@ SL_CASE_WITH(shard_begin_out_of_line__does_not_look_at_padding, fixture_setup, f
     assert_memory_equal(f->reply, expected, sizeof expected);
 }
 
-SL_CASE_WITH(shard_begin_out_of_line__refuses_what_does_not_fit, fixture_setup, fixture_teardown)
+CASE(shard_begin_out_of_line__refuses_what_does_not_fit)
 {
-    struct fixture *f = *state;
     struct places places;
     struct sl_shard_client caller = {0};
     shard_request_begin(&f->request, 0);
@@ -104,9 +100,8 @@ SL_CASE_WITH(shard_begin_out_of_line__refuses_what_does_not_fit, fixture_setup, 
 }
 
 /* What stands apart is the sender's, who changes it while the request waits, the padding too. */
-SL_CASE_WITH(shard_move_rest__brings_the_values_along, fixture_setup, fixture_teardown)
+CASE(shard_move_rest__brings_the_values_along)
 {
-    struct fixture *f = *state;
     struct places places;
     const float three[] = {1, 2, 3};
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);

@@ -80,6 +80,8 @@ static int teardown(void **state)
     return 0;
 }
 
+#define CASE(name) SL_CASE_ON(name, struct fixture *f, setup, teardown)
+
 static struct sl_shard_client caller_of(uint32_t worker)
 {
     return (struct sl_shard_client){.has_clock = worker != NOBODY,
@@ -146,9 +148,8 @@ static float pull_one(struct fixture *f, uint16_t table, uint64_t key)
 /* ---- Checking ---------------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(shard_begin__refuses_what_does_not_fit_the_tables, setup, teardown)
+CASE(shard_begin__refuses_what_does_not_fit_the_tables)
 {
-    struct fixture *f = *state;
     struct sl_shard_exec work;
     uint64_t key = 1;
     shard_request_begin(&f->request, 0);
@@ -184,9 +185,8 @@ SL_CASE_WITH(shard_begin__refuses_what_does_not_fit_the_tables, setup, teardown)
     }
 }
 
-SL_CASE_WITH(shard_begin__refuses_a_reply_longer_than_a_frame, setup, teardown)
+CASE(shard_begin__refuses_a_reply_longer_than_a_frame)
 {
-    struct fixture *f = *state;
     struct sl_table_spec spec = sparse_spec("wide", SL_OPTIMIZER_SUM);
     spec.dim = SL_LIMIT_DIM;
     open_table(f, 3, &spec);
@@ -200,9 +200,8 @@ SL_CASE_WITH(shard_begin__refuses_a_reply_longer_than_a_frame, setup, teardown)
     assert_int_equal(begin(f, &f->request, NOBODY, &work), SL_ERR_TOO_LARGE);
 }
 
-SL_CASE_WITH(shard_table_open__says_what_differs, setup, teardown)
+CASE(shard_table_open__says_what_differs)
 {
-    struct fixture *f = *state;
     struct sl_table_spec spec = sparse_spec("sum", SL_OPTIMIZER_SUM);
     open_table(f, 0, &spec);
     assert_int_equal(sl_shard_table_open(f->shard, 5, &spec, f->reason, sizeof f->reason),
@@ -223,9 +222,8 @@ SL_CASE_WITH(shard_table_open__says_what_differs, setup, teardown)
 /* ---- Pull and push ----------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(shard_run__pull_creates_rows_and_keeps_the_order, setup, teardown)
+CASE(shard_run__pull_creates_rows_and_keeps_the_order)
 {
-    struct fixture *f = *state;
     uint64_t keys[] = {UINT64_MAX, 0, 5, 0};
     float gradient[DIM] = {1, 2, 3, 4};
     shard_request_begin(&f->request, 0);
@@ -277,9 +275,8 @@ static void check_repeating(struct fixture *f, uint32_t count)
     free(plain);
 }
 
-SL_CASE_WITH(shard_run__push_visits_each_key_once_with_the_sum, setup, teardown)
+CASE(shard_run__push_visits_each_key_once_with_the_sum)
 {
-    struct fixture *f = *state;
     fill_repeating(f, 200);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH, 1, f->keys, 200, f->gradients, DIM);
@@ -288,9 +285,8 @@ SL_CASE_WITH(shard_run__push_visits_each_key_once_with_the_sum, setup, teardown)
     check_repeating(f, 200);
 }
 
-SL_CASE_WITH(shard_run__long_push_visits_each_key_once_with_the_sum, setup, teardown)
+CASE(shard_run__long_push_visits_each_key_once_with_the_sum)
 {
-    struct fixture *f = *state;
     fill_repeating(f, MANY);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH, 1, f->keys, MANY, f->gradients, DIM);
@@ -309,9 +305,8 @@ static void fill_distinct(struct fixture *f, uint64_t first)
     }
 }
 
-SL_CASE_WITH(shard_run__long_push_without_repeats_is_sliced, setup, teardown)
+CASE(shard_run__long_push_without_repeats_is_sliced)
 {
-    struct fixture *f = *state;
     fill_distinct(f, 0);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, 0, f->keys, MANY, f->gradients, DIM);
@@ -323,9 +318,8 @@ SL_CASE_WITH(shard_run__long_push_without_repeats_is_sliced, setup, teardown)
     }
 }
 
-SL_CASE_WITH(shard_run__long_pushes_take_the_scratch_in_turns, setup, teardown)
+CASE(shard_run__long_pushes_take_the_scratch_in_turns)
 {
-    struct fixture *f = *state;
     fill_distinct(f, 0);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH, 0, f->keys, MANY, f->gradients, DIM);
@@ -356,9 +350,8 @@ SL_CASE_WITH(shard_run__long_pushes_take_the_scratch_in_turns, setup, teardown)
     assert_true(pull_one(f, 0, 5) == 6.0F);
 }
 
-SL_CASE_WITH(shard_run__names_a_key_of_another_shard_and_leaves_the_section_undone, setup, teardown)
+CASE(shard_run__names_a_key_of_another_shard_and_leaves_the_section_undone)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     struct sl_shard_options options = {.index = 1, .count = 3};
     f->shard = make_shard(&options);
@@ -383,9 +376,8 @@ SL_CASE_WITH(shard_run__names_a_key_of_another_shard_and_leaves_the_section_undo
     assert_true(pull_one(f, 0, ours) == 1.0F);
 }
 
-SL_CASE_WITH(shard_run__no_memory_is_an_error_that_names_the_limit, setup, teardown)
+CASE(shard_run__no_memory_is_an_error_that_names_the_limit)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     struct sl_shard_options options = {.index = 0, .count = 1, .memory_bytes_max = 4U << 20};
     f->shard = make_shard(&options);
@@ -421,9 +413,8 @@ SL_CASE(shard_limit_text__names_only_a_limit_that_is_set)
 /* ---- Pooled and dense -------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(shard_run__pooled_sums_do_not_depend_on_slices, setup, teardown)
+CASE(shard_run__pooled_sums_do_not_depend_on_slices)
 {
-    struct fixture *f = *state;
     fill_distinct(f, 0);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH, 0, f->keys, MANY, f->gradients, DIM);
@@ -453,9 +444,8 @@ SL_CASE_WITH(shard_run__pooled_sums_do_not_depend_on_slices, setup, teardown)
     }
 }
 
-SL_CASE_WITH(shard_run__dense_ranges_are_read_and_written_in_slices, setup, teardown)
+CASE(shard_run__dense_ranges_are_read_and_written_in_slices)
 {
-    struct fixture *f = *state;
     static float gradients[4321];
     for (uint32_t i = 0; i < 4321; i++) {
         gradients[i] = (float)i;
@@ -477,9 +467,8 @@ SL_CASE_WITH(shard_run__dense_ranges_are_read_and_written_in_slices, setup, tear
     }
 }
 
-SL_CASE_WITH(shard_run__pads_the_reply_of_each_section_with_zeros, setup, teardown)
+CASE(shard_run__pads_the_reply_of_each_section_with_zeros)
 {
-    struct fixture *f = *state;
     memset(f->reply, 0xff, sizeof f->reply);
     shard_request_begin(&f->request, 0);
     shard_request_dense(&f->request, SL_REQUEST_DENSE_PULL, 2, 0, 3, NULL);
@@ -492,9 +481,8 @@ SL_CASE_WITH(shard_run__pads_the_reply_of_each_section_with_zeros, setup, teardo
 /* ---- Readiness --------------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(shard_run__without_a_reply_needs_no_memory_for_it, setup, teardown)
+CASE(shard_run__without_a_reply_needs_no_memory_for_it)
 {
-    struct fixture *f = *state;
     shard_request_begin(&f->request, 0);
     shard_request_pull(&f->request, 0, NULL, 0);
     shard_request_pooled(&f->request, 0, NULL, 0, NULL, 0);
@@ -505,9 +493,8 @@ SL_CASE_WITH(shard_run__without_a_reply_needs_no_memory_for_it, setup, teardown)
                      SL_SHARD_DONE);
 }
 
-SL_CASE_WITH(shard_ready__means_done_in_one_call_within_the_cost, setup, teardown)
+CASE(shard_ready__means_done_in_one_call_within_the_cost)
 {
-    struct fixture *f = *state;
     uint64_t seed = 3;
     for (int round = 0; round < 300; round++) {
         fill_distinct(f, sl_hash_random(&seed) % 1000);
@@ -545,9 +532,8 @@ SL_CASE_WITH(shard_ready__means_done_in_one_call_within_the_cost, setup, teardow
     }
 }
 
-SL_CASE_WITH(shard_stats__counts_rows_and_visits, setup, teardown)
+CASE(shard_stats__counts_rows_and_visits)
 {
-    struct fixture *f = *state;
     fill_repeating(f, 200);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, 1, f->keys, 200, f->gradients, DIM);

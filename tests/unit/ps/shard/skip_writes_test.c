@@ -38,9 +38,8 @@ static void run_step(struct fixture *f)
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
 }
 
-SL_CASE_WITH(shard_replay__reads_and_changes_nothing, fixture_setup, fixture_teardown)
+CASE(shard_replay__reads_and_changes_nothing)
 {
-    struct fixture *f = *state;
     run_step(f);
     assert_true(reply_at(f, 0) == 1.0F);   /* the push_pull's row */
     assert_true(reply_at(f, DIM) == 0.0F); /* dense, before its own step */
@@ -61,9 +60,8 @@ SL_CASE_WITH(shard_replay__reads_and_changes_nothing, fixture_setup, fixture_tea
     assert_true(fixture_peek(f, BSP, key) == 1.0F);
 }
 
-SL_CASE_WITH(shard_replay__costs_its_reads, fixture_setup, fixture_teardown)
+CASE(shard_replay__costs_its_reads)
 {
-    struct fixture *f = *state;
     run_step(f);
     fixture_begin(f, 0);
     uint64_t whole = f->work.cost;
@@ -79,9 +77,8 @@ SL_CASE_WITH(shard_replay__costs_its_reads, fixture_setup, fixture_teardown)
 }
 
 /* The sections behind a tick are of the next iteration, which the others have yet to reach. */
-SL_CASE_WITH(shard_replay__waits_as_it_did, fixture_setup, fixture_teardown)
+CASE(shard_replay__waits_as_it_did)
 {
-    struct fixture *f = *state;
     make_step(f, 0);
     assert_int_equal(fixture_run(f, 0), SL_SHARD_PARKED);
     fixture_begin(f, 0);
@@ -108,9 +105,8 @@ SL_CASE_WITH(shard_replay__waits_as_it_did, fixture_setup, fixture_teardown)
 }
 
 /* Also of an iteration long past, and of a worker that has finished since. */
-SL_CASE_WITH(shard_replay__of_an_old_iteration_is_no_error, fixture_setup, fixture_teardown)
+CASE(shard_replay__of_an_old_iteration_is_no_error)
 {
-    struct fixture *f = *state;
     run_step(f);
     static struct shard_request old;
     old = f->request;
@@ -153,9 +149,8 @@ static void run_some(struct fixture *f, uint32_t budget)
 }
 
 /* It does not push, and so needs no working memory that another one has. */
-SL_CASE_WITH(shard_replay__of_a_long_push_runs_beside_another, fixture_setup, fixture_teardown)
+CASE(shard_replay__of_a_long_push_runs_beside_another)
 {
-    struct fixture *f = *state;
     make_long(f);
     fixture_begin(f, NOBODY);
     run_some(f, 100);
@@ -169,9 +164,8 @@ SL_CASE_WITH(shard_replay__of_a_long_push_runs_beside_another, fixture_setup, fi
     sl_shard_abandon(f->shard, &other);
 }
 
-SL_CASE_WITH(shard_curtail__ends_what_has_not_been_applied, fixture_setup, fixture_teardown)
+CASE(shard_curtail__ends_what_has_not_been_applied)
 {
-    struct fixture *f = *state;
     make_long(f);
     fixture_begin(f, NOBODY);
     run_some(f, 100); /* still looking keys up */
@@ -180,9 +174,8 @@ SL_CASE_WITH(shard_curtail__ends_what_has_not_been_applied, fixture_setup, fixtu
     assert_true(fixture_peek(f, ASP, 0) == 0.0F);
 }
 
-SL_CASE_WITH(shard_curtail__completes_a_push_that_is_half_applied, fixture_setup, fixture_teardown)
+CASE(shard_curtail__completes_a_push_that_is_half_applied)
 {
-    struct fixture *f = *state;
     make_long(f);
     fixture_begin(f, NOBODY);
     while (f->work.done == 0 || f->work.records == NULL || f->work.step == 0) {

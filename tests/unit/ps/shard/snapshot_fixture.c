@@ -1,10 +1,6 @@
 #include "snapshot_fixture.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 const struct sl_shard_snapshot_options snapshot_everything;
 uint64_t snapshot_keys[CUT_KEYS];

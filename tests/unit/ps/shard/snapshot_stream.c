@@ -1,14 +1,11 @@
 #include "snapshot_stream.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "tests/support/shard_image.h"
+#include "tests/support/unit.h"
 
 #define PLACES (1U << 17)
 

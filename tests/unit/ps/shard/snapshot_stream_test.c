@@ -53,9 +53,8 @@ static void open_more(struct fixture *f)
 }
 
 /* Adds hold what has come or changed, and no more. */
-SL_CASE_WITH(adds__hold_what_is_new, fixture_setup, fixture_teardown)
+CASE(adds__hold_what_is_new)
 {
-    struct fixture *f = *state;
     struct sl_shard_snapshot_base *base;
     struct sl_shard_snapshot_base *next;
     open_more(f);
@@ -88,9 +87,8 @@ SL_CASE_WITH(adds__hold_what_is_new, fixture_setup, fixture_teardown)
 }
 
 /* What was old at the cut is not in it, though it changes before the walk has come to it. */
-SL_CASE_WITH(adds__what_changes_behind_them_is_not_in_them, fixture_setup, fixture_teardown)
+CASE(adds__what_changes_behind_them_is_not_in_them)
 {
-    struct fixture *f = *state;
     struct sl_shard_snapshot_base *base;
     open_more(f);
     snapshot_stream_free(snapshot_stream_of(f->shard, NULL, &base));
@@ -116,9 +114,8 @@ SL_CASE_WITH(adds__what_changes_behind_them_is_not_in_them, fixture_setup, fixtu
 
 /* A long array is in the image as it was, with how much of it was written, whether a push or the
  * walk comes first, and piece by piece. */
-SL_CASE_WITH(kv__a_long_array_changes_while_it_is_copied, fixture_setup, fixture_teardown)
+CASE(kv__a_long_array_changes_while_it_is_copied)
 {
-    struct fixture *f = *state;
     for (uint32_t steps = 0; steps < 8; steps++) {
         sl_shard_destroy(&f->shard);
         fixture_make(f, 0);
@@ -140,9 +137,8 @@ SL_CASE_WITH(kv__a_long_array_changes_while_it_is_copied, fixture_setup, fixture
     }
 }
 
-SL_CASE_WITH(table__opened_behind_the_snapshot_is_not_in_it, fixture_setup, fixture_teardown)
+CASE(table__opened_behind_the_snapshot_is_not_in_it)
 {
-    struct fixture *f = *state;
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     open_more(f);
     struct snapshot_stream *stream = snapshot_finish(f, NULL);
@@ -185,9 +181,8 @@ static struct sl_shard *load_of(struct sl_shard *from)
 
 /* A request has pushed and ticked, and waits: with what is kept of it, the rest is done by a shard
  * that is made of the image, and nothing twice. */
-SL_CASE_WITH(written__a_request_in_its_middle_is_done_once, fixture_setup, fixture_teardown)
+CASE(written__a_request_in_its_middle_is_done_once)
 {
-    struct fixture *f = *state;
     const uint64_t key = 5;
     const float one[DIM] = {1.0F, 1.0F};
     shard_request_begin(&f->request, 0);
@@ -219,9 +214,8 @@ SL_CASE_WITH(written__a_request_in_its_middle_is_done_once, fixture_setup, fixtu
 }
 
 /* The push of a section is in the image, what it pulls has not all been read. */
-SL_CASE_WITH(written__a_push_whose_pull_goes_on, fixture_setup, fixture_teardown)
+CASE(written__a_push_whose_pull_goes_on)
 {
-    struct fixture *f = *state;
     snapshot_fill(LARGE, 0, 1.0F);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, snapshot_keys, LARGE,
@@ -238,9 +232,8 @@ SL_CASE_WITH(written__a_push_whose_pull_goes_on, fixture_setup, fixture_teardown
 }
 
 /* What was loaded is a base like any other. */
-SL_CASE_WITH(base__of_what_was_loaded, fixture_setup, fixture_teardown)
+CASE(base__of_what_was_loaded)
 {
-    struct fixture *f = *state;
     struct sl_shard_snapshot_base *base;
     open_more(f);
     struct sl_shard *was = f->shard;
@@ -261,7 +254,7 @@ SL_CASE_WITH(base__of_what_was_loaded, fixture_setup, fixture_teardown)
     sl_shard_destroy(&was);
 }
 
-SL_CASE_WITH(since__steps_go_round, fixture_setup, fixture_teardown)
+CASE(since__steps_go_round)
 {
     const struct sl_snapshot_base base = {.open = true, .step = UINT32_MAX - 1ULL, .count = 10};
     const struct sl_snapshot_delta since = sl_snapshot_delta_base(&base, UINT32_MAX + 2ULL);

@@ -28,9 +28,8 @@ static void run_half(struct fixture *f)
 
 /* ---- When it begins -------------------------------------------------------------------------- */
 
-SL_CASE_WITH(begin__one_at_a_time, fixture_setup, fixture_teardown)
+CASE(begin__one_at_a_time)
 {
-    struct fixture *f = *state;
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_NONE);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_RUNNING);
@@ -45,10 +44,8 @@ SL_CASE_WITH(begin__one_at_a_time, fixture_setup, fixture_teardown)
 
 /* A push is applied in part: the cut waits for it, others that are long for the cut, and nobody
  * else for anybody. */
-SL_CASE_WITH(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun, fixture_setup,
-             fixture_teardown)
+CASE(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun)
 {
-    struct fixture *f = *state;
     other.shard = f->shard;
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
@@ -84,9 +81,8 @@ SL_CASE_WITH(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun, fi
     snapshot_run_to_end(&other);
 }
 
-SL_CASE_WITH(begin__a_long_push_that_is_held_when_the_wish_ends, fixture_setup, fixture_teardown)
+CASE(begin__a_long_push_that_is_held_when_the_wish_ends)
 {
-    struct fixture *f = *state;
     other.shard = f->shard;
     shard_request_begin(&other.request, 0);
     snapshot_fill(3000, 0, 1.0F);
@@ -107,9 +103,8 @@ SL_CASE_WITH(begin__a_long_push_that_is_held_when_the_wish_ends, fixture_setup, 
 }
 
 /* Who is in the middle of a push and gives it up does not stop cuts for good. */
-SL_CASE_WITH(begin__an_abandoned_push_is_not_waited_for, fixture_setup, fixture_teardown)
+CASE(begin__an_abandoned_push_is_not_waited_for)
 {
-    struct fixture *f = *state;
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
@@ -120,9 +115,8 @@ SL_CASE_WITH(begin__an_abandoned_push_is_not_waited_for, fixture_setup, fixture_
 }
 
 /* Nobody has the client's end, but its push is not left by half. */
-SL_CASE_WITH(begin__an_orphan_is_run_to_the_end_of_its_push, fixture_setup, fixture_teardown)
+CASE(begin__an_orphan_is_run_to_the_end_of_its_push)
 {
-    struct fixture *f = *state;
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
     assert_false(sl_shard_stop_writes(&f->work));
@@ -133,9 +127,8 @@ SL_CASE_WITH(begin__an_orphan_is_run_to_the_end_of_its_push, fixture_setup, fixt
 }
 
 /* The push cannot go on before the commit is done: the commit is not held then. */
-SL_CASE_WITH(begin__a_commit_that_a_push_in_part_waits_for, fixture_setup, fixture_teardown)
+CASE(begin__a_commit_that_a_push_in_part_waits_for)
 {
-    struct fixture *f = *state;
     other.shard = f->shard;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
@@ -157,9 +150,8 @@ SL_CASE_WITH(begin__a_commit_that_a_push_in_part_waits_for, fixture_setup, fixtu
 }
 
 /* A commit that has begun is whole in an image; one that has not, is not in it at all. */
-SL_CASE_WITH(begin__a_commit_is_in_it_whole_or_not_at_all, fixture_setup, fixture_teardown)
+CASE(begin__a_commit_is_in_it_whole_or_not_at_all)
 {
-    struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     }
@@ -206,9 +198,8 @@ static void tick_all(struct fixture *f, uint32_t clock)
 }
 
 /* Committed, or dropped, while the walk is in the middle of one. */
-SL_CASE_WITH(buffered__go_while_they_are_copied, fixture_setup, fixture_teardown)
+CASE(buffered__go_while_they_are_copied)
 {
-    struct fixture *f = *state;
     for (uint32_t what = 0; what < 2; what++) {
         for (uint32_t i = 0; i < 12; i++) {
             stage_large(f, i % WORKERS, what);
@@ -254,9 +245,8 @@ static uint32_t fill_push_buffer(struct fixture *f, uint32_t clock)
     }
 }
 
-SL_CASE_WITH(buffered__what_a_snapshot_keeps_comes_back, fixture_setup, fixture_teardown)
+CASE(buffered__what_a_snapshot_keeps_comes_back)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     fixture_make(f, 256 << 10);
     const uint32_t room = fill_push_buffer(f, 0);
@@ -274,9 +264,8 @@ SL_CASE_WITH(buffered__what_a_snapshot_keeps_comes_back, fixture_setup, fixture_
 }
 
 /* New pushes need that room: training comes first. */
-SL_CASE_WITH(buffered__a_snapshot_yields_to_new_pushes, fixture_setup, fixture_teardown)
+CASE(buffered__a_snapshot_yields_to_new_pushes)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     fixture_make(f, 256 << 10);
     const uint32_t room = fill_push_buffer(f, 0);
@@ -294,9 +283,8 @@ SL_CASE_WITH(buffered__a_snapshot_yields_to_new_pushes, fixture_setup, fixture_t
 
 /* Nobody takes its blocks: the walk waits, and pulls and pushes go on, until pushes have nowhere to
  * put what they change; then there is no cut, and nothing else is lost. */
-SL_CASE_WITH(memory__too_many_blocks_wait, fixture_setup, fixture_teardown)
+CASE(memory__too_many_blocks_wait)
 {
-    struct fixture *f = *state;
     snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
     for (uint32_t i = 0; i < 20; i++) {
         snapshot_push_wide(f, 200, 200 * i, 256);
@@ -343,9 +331,8 @@ SL_CASE_WITH(memory__too_many_blocks_wait, fixture_setup, fixture_teardown)
 }
 
 /* With its blocks taken as they come, any size of table goes through little memory. */
-SL_CASE_WITH(memory__the_walk_waits_for_blocks_and_goes_on, fixture_setup, fixture_teardown)
+CASE(memory__the_walk_waits_for_blocks_and_goes_on)
 {
-    struct fixture *f = *state;
     snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
     for (uint32_t i = 0; i < 20; i++) {
         snapshot_push_wide(f, 200, 200 * i, 256);
@@ -373,9 +360,8 @@ SL_CASE_WITH(memory__the_walk_waits_for_blocks_and_goes_on, fixture_setup, fixtu
 }
 
 /* What a push has to copy first, it pays for. */
-SL_CASE_WITH(memory__a_push_pays_for_what_it_copies, fixture_setup, fixture_teardown)
+CASE(memory__a_push_pays_for_what_it_copies)
 {
-    struct fixture *f = *state;
     uint32_t spent[3];
     snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
     snapshot_push_wide(f, 200, 0, 256);

@@ -26,9 +26,8 @@ static void all_tick(struct fixture *f, uint32_t from, uint32_t to)
     }
 }
 
-SL_CASE_WITH(shard_worker_find__tells_where_each_stands, fixture_setup, fixture_teardown)
+CASE(shard_worker_find__tells_where_each_stands)
 {
-    struct fixture *f = *state;
     check(f, 0, true, 0);
     check(f, FIFTH, false, 0);
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
@@ -43,10 +42,8 @@ SL_CASE_WITH(shard_worker_find__tells_where_each_stands, fixture_setup, fixture_
     check(f, FIFTH, false, 2);
 }
 
-SL_CASE_WITH(shard_worker_find__without_waiting_tables_everybody_counts, fixture_setup,
-             fixture_teardown)
+CASE(shard_worker_find__without_waiting_tables_everybody_counts)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
     struct sl_shard_options options = {.count = 1};
     assert_int_equal(sl_shard_create(&options, &f->shard), 0);
@@ -58,10 +55,8 @@ SL_CASE_WITH(shard_worker_find__without_waiting_tables_everybody_counts, fixture
     check(f, FIFTH, true, 0);
 }
 
-SL_CASE_WITH(shard_worker_join__beyond_the_count_waits_and_is_waited_for, fixture_setup,
-             fixture_teardown)
+CASE(shard_worker_join__beyond_the_count_waits_and_is_waited_for)
 {
-    struct fixture *f = *state;
     float value;
     all_tick(f, 0, 2);
     assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 0), 2);
@@ -85,9 +80,8 @@ SL_CASE_WITH(shard_worker_join__beyond_the_count_waits_and_is_waited_for, fixtur
 }
 
 /* A table opened later has room for who joined before. */
-SL_CASE_WITH(shard_worker_join__holds_for_later_tables, fixture_setup, fixture_teardown)
+CASE(shard_worker_join__holds_for_later_tables)
 {
-    struct fixture *f = *state;
     assert_int_equal(sl_shard_worker_join(f->shard, 1000, 0), 0);
     struct sl_table_spec spec = {
         .name = "later",
@@ -104,10 +98,8 @@ SL_CASE_WITH(shard_worker_join__holds_for_later_tables, fixture_setup, fixture_t
     assert_true(fixture_peek(f, 9, 1) == 5.0F);
 }
 
-SL_CASE_WITH(shard_worker_join__agrees_with_other_shards_before_it_begins, fixture_setup,
-             fixture_teardown)
+CASE(shard_worker_join__agrees_with_other_shards_before_it_begins)
 {
-    struct fixture *f = *state;
     assert_int_equal(sl_shard_worker_join(f->shard, 1, 4), 4);
     assert_int_equal(sl_shard_worker_join(f->shard, 1, 5), 5);
     assert_int_equal(fixture_push(f, 1, 5, BSP, 1, 1.0F), SL_SHARD_DONE);
@@ -122,9 +114,8 @@ SL_CASE_WITH(shard_worker_join__agrees_with_other_shards_before_it_begins, fixtu
 }
 
 /* Who begins an iteration again replaces what it had pushed of it. */
-SL_CASE_WITH(shard_worker_join__again_replaces_what_it_repeats, fixture_setup, fixture_teardown)
+CASE(shard_worker_join__again_replaces_what_it_repeats)
 {
-    struct fixture *f = *state;
     for (uint32_t clock = 0; clock < 3; clock++) {
         assert_int_equal(fixture_push(f, 1, clock, BSP, 1, 1.0F), SL_SHARD_DONE);
         assert_int_equal(fixture_tick(f, 1, clock), SL_SHARD_DONE);
@@ -140,9 +131,8 @@ SL_CASE_WITH(shard_worker_join__again_replaces_what_it_repeats, fixture_setup, f
     assert_true(fixture_peek(f, BSP, 1) == 11.0F);
 }
 
-SL_CASE_WITH(shard_worker_left__ends_its_iteration, fixture_setup, fixture_teardown)
+CASE(shard_worker_left__ends_its_iteration)
 {
-    struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     }
@@ -156,10 +146,8 @@ SL_CASE_WITH(shard_worker_left__ends_its_iteration, fixture_setup, fixture_teard
 }
 
 /* Also where nobody is left to wait for, nothing stays behind. */
-SL_CASE_WITH(shard_worker_left__last_of_all_leaves_nothing_buffered, fixture_setup,
-             fixture_teardown)
+CASE(shard_worker_left__last_of_all_leaves_nothing_buffered)
 {
-    struct fixture *f = *state;
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
     assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 2.0F), SL_SHARD_DONE);
@@ -177,10 +165,8 @@ SL_CASE_WITH(shard_worker_left__last_of_all_leaves_nothing_buffered, fixture_set
     assert_int_equal(fixture_pull(f, 2, 3, BSP, 1, &value), SL_SHARD_PARKED);
 }
 
-SL_CASE_WITH(shard_worker_lost__drops_the_iteration_it_has_not_ticked, fixture_setup,
-             fixture_teardown)
+CASE(shard_worker_lost__drops_the_iteration_it_has_not_ticked)
 {
-    struct fixture *f = *state;
     assert_int_equal(fixture_push(f, 1, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 10.0F), SL_SHARD_DONE);
@@ -210,9 +196,8 @@ SL_CASE_WITH(shard_worker_lost__drops_the_iteration_it_has_not_ticked, fixture_s
     assert_true(fixture_peek(f, BSP, 2) == 2.0F);
 }
 
-SL_CASE_WITH(shard_worker_lost__lets_the_others_go_on, fixture_setup, fixture_teardown)
+CASE(shard_worker_lost__lets_the_others_go_on)
 {
-    struct fixture *f = *state;
     float value;
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
@@ -243,9 +228,8 @@ static void begin_long_push(struct fixture *f, uint32_t worker, uint32_t clock)
                      SL_SHARD_AGAIN);
 }
 
-SL_CASE_WITH(shard_worker_lost__in_the_middle_of_a_push_drops_it, fixture_setup, fixture_teardown)
+CASE(shard_worker_lost__in_the_middle_of_a_push_drops_it)
 {
-    struct fixture *f = *state;
     begin_long_push(f, 0, 0);
     sl_shard_worker_expired(f->shard, 0);
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
@@ -265,10 +249,8 @@ SL_CASE_WITH(shard_worker_lost__in_the_middle_of_a_push_drops_it, fixture_setup,
 
 /* Iteration 0 is being applied while one worker is lost that has pushed it, and part of the next.
  */
-SL_CASE_WITH(shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole, fixture_setup,
-             fixture_teardown)
+CASE(shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole)
 {
-    struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         begin_long_push(f, worker, 0);
         assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
