@@ -1,5 +1,4 @@
 /* A crash, or an error, at every operation that writing a checkpoint consists of. */
-#include "tests/support/unit.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #define SEEDS 16
@@ -17,8 +16,7 @@ static int write_and_prune(struct memory_disk *disk, uint64_t number, uint64_t b
     int err = fixture_write(&disk->disk, "/c", number, base);
     if (err == 0) {
         *published = true;
-        err = sl_checkpoint_directory_prune(&disk->disk, "/c", &options, &removed, fixture_reason,
-                                            FIXTURE_REASON);
+        err = sl_checkpoint_directory_prune(&disk->disk, "/c", &options, &removed, REASON);
     }
     return err;
 }
@@ -62,14 +60,12 @@ static void check_states(struct memory_disk *disk)
 {
     struct sl_checkpoint_list list;
     struct sl_checkpoint_chain chain;
-    assert_int_equal(
-        sl_checkpoint_directory_list(&disk->disk, "/c", &list, fixture_reason, FIXTURE_REASON), 0);
+    assert_int_equal(sl_checkpoint_directory_list(&disk->disk, "/c", &list, REASON), 0);
     for (uint32_t i = 0; i < list.count; i++) {
         assert_int_not_equal(list.items[i].state, SL_CHECKPOINT_DAMAGED);
         if (list.items[i].state == SL_CHECKPOINT_PUBLISHED) {
             assert_int_equal(sl_checkpoint_directory_chain(&disk->disk, "/c", list.items[i].number,
-                                                           all_shards, NULL, &chain, fixture_reason,
-                                                           FIXTURE_REASON),
+                                                           all_shards, NULL, &chain, REASON),
                              0);
             sl_checkpoint_chain_fini(&chain);
         }
@@ -88,8 +84,7 @@ static void check_goes_on(struct memory_disk *disk, uint64_t number, uint64_t ba
     assert_int_equal(newest, number);
     assert_int_equal(write_and_prune(disk, number + 1, 0, &published), 0);
     struct sl_checkpoint_list list;
-    assert_int_equal(
-        sl_checkpoint_directory_list(&disk->disk, "/c", &list, fixture_reason, FIXTURE_REASON), 0);
+    assert_int_equal(sl_checkpoint_directory_list(&disk->disk, "/c", &list, REASON), 0);
     assert_int_equal(list.count, 1);
     assert_int_equal(list.items[0].number, number + 1);
     sl_checkpoint_list_fini(&list);

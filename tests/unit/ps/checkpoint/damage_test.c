@@ -1,5 +1,4 @@
 /* Every single bit and every length of the files of a checkpoint. */
-#include "tests/support/unit.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #define FOLDER "/c/checkpoint-000001/"
@@ -20,17 +19,19 @@ static void check_told(struct memory_disk *disk, const char *path)
 }
 
 /* Checkpoint 2 adds to checkpoint 1, whose files are damaged. */
-static struct memory_disk *begin(void)
+static int setup(void **state)
 {
     struct memory_disk *disk = fixture_disk();
     assert_int_equal(fixture_write(&disk->disk, "/c", 1, 0), 0);
     assert_int_equal(fixture_write(&disk->disk, "/c", 2, 1), 0);
-    return disk;
+    *state = disk;
+    return 0;
 }
 
-SL_CASE(verify__names_every_flipped_bit)
+#define DAMAGE_CASE(name) SL_CASE_ON(name, struct memory_disk *disk, setup, fixture_teardown)
+
+DAMAGE_CASE(verify__names_every_flipped_bit)
 {
-    struct memory_disk *disk = begin();
     for (uint32_t file = 0; file < 3; file++) {
         struct memory_disk_node *node = memory_disk_find(disk, files[file]);
         assert_true(node->count > 200);
@@ -42,12 +43,10 @@ SL_CASE(verify__names_every_flipped_bit)
     }
     struct fixture_findings findings;
     assert_int_equal(fixture_verify(&disk->disk, "/c", 2, &findings), 0);
-    fixture_disk_free(disk);
 }
 
-SL_CASE(verify__names_every_truncated_file)
+DAMAGE_CASE(verify__names_every_truncated_file)
 {
-    struct memory_disk *disk = begin();
     for (uint32_t file = 0; file < 3; file++) {
         struct memory_disk_node *node = memory_disk_find(disk, files[file]);
         const size_t whole = node->count;
@@ -60,12 +59,10 @@ SL_CASE(verify__names_every_truncated_file)
         check_told(disk, files[file]);
         node->count = whole;
     }
-    fixture_disk_free(disk);
 }
 
-SL_CASE(verify__names_all_that_is_missing)
+DAMAGE_CASE(verify__names_all_that_is_missing)
 {
-    struct memory_disk *disk = begin();
     struct fixture_findings findings;
     char why[SL_DISK_WHY_BYTES];
     assert_int_equal(disk->disk.ops->remove(disk, files[0], why), 0);
@@ -81,13 +78,11 @@ SL_CASE(verify__names_all_that_is_missing)
     assert_int_equal(findings.count, 1);
     assert_string_equal(findings.whys[0], "/c/checkpoint-000001, to which checkpoint 2 adds, is "
                                           "not there");
-    fixture_disk_free(disk);
 }
 
 /* Whole files, in each other's places. */
-SL_CASE(verify__names_a_file_that_is_anothers)
+DAMAGE_CASE(verify__names_a_file_that_is_anothers)
 {
-    struct memory_disk *disk = begin();
     struct memory_disk_node *first = memory_disk_find(disk, files[0]);
     struct memory_disk_node *second = memory_disk_find(disk, files[1]);
     struct memory_disk_node swapped = *first;
@@ -107,5 +102,4 @@ SL_CASE(verify__names_a_file_that_is_anothers)
     assert_int_equal(findings.count, 1);
     *first = swapped;
     assert_int_equal(fixture_verify(&disk->disk, "/c", 2, &findings), 0);
-    fixture_disk_free(disk);
 }

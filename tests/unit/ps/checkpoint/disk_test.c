@@ -10,7 +10,7 @@ static char directory[64];
 
 static int setup(void **state)
 {
-    (void)state;
+    *state = (void *)(uintptr_t)sl_disk_system();
     (void)snprintf(directory, sizeof directory, "/tmp/starling-disk-XXXXXX");
     return mkdtemp(directory) == NULL ? -1 : 0;
 }
@@ -23,10 +23,10 @@ static int teardown(void **state)
     return system(command);
 }
 
-static void system__keeps_checkpoints(void **state)
+#define DISK_CASE(name) SL_CASE_ON(name, const struct sl_disk *disk, setup, teardown)
+
+DISK_CASE(system__keeps_checkpoints)
 {
-    (void)state;
-    const struct sl_disk *disk = sl_disk_system();
     struct fixture_findings findings;
     uint64_t number;
     uint32_t removed;
@@ -38,28 +38,22 @@ static void system__keeps_checkpoints(void **state)
     assert_int_equal(fixture_newest(disk, directory, &number), 0);
     assert_int_equal(number, 2);
     const struct sl_checkpoint_prune_options options = {.keep = 1};
-    assert_int_equal(sl_checkpoint_directory_prune(disk, directory, &options, &removed,
-                                                   fixture_reason, FIXTURE_REASON),
-                     0);
+    assert_int_equal(sl_checkpoint_directory_prune(disk, directory, &options, &removed, REASON), 0);
     assert_int_equal(removed, 1);
-    assert_int_equal(
-        sl_checkpoint_directory_path(directory, 1, NULL, path, fixture_reason, FIXTURE_REASON), 0);
+    assert_int_equal(sl_checkpoint_directory_path(directory, 1, NULL, path, REASON), 0);
     assert_int_not_equal(access(path, F_OK), 0);
     assert_int_equal(fixture_write(disk, directory, 2, 0), SL_ERR_EXISTS);
 }
 
 /* No link is followed, and nothing that could be waited for is opened. */
-static void system__opens_regular_files_only(void **state)
+DISK_CASE(system__opens_regular_files_only)
 {
-    (void)state;
-    const struct sl_disk *disk = sl_disk_system();
     struct fixture_findings findings;
     char file[SL_DISK_PATH_BYTES];
     char away[SL_DISK_PATH_BYTES + 8];
     assert_int_equal(fixture_write(disk, directory, 3, 0), 0);
-    assert_int_equal(sl_checkpoint_directory_path(directory, 3, "shard-0001-of-0002.slc", file,
-                                                  fixture_reason, FIXTURE_REASON),
-                     0);
+    assert_int_equal(
+        sl_checkpoint_directory_path(directory, 3, "shard-0001-of-0002.slc", file, REASON), 0);
     (void)snprintf(away, sizeof away, "%s.away", file);
     assert_int_equal(rename(file, away), 0);
     assert_int_equal(symlink(away, file), 0);
@@ -75,10 +69,8 @@ static void system__opens_regular_files_only(void **state)
 }
 
 /* A write that the system refuses: the file may not grow beyond 300 bytes. */
-static void system__tells_why_it_cannot_write(void **state)
+DISK_CASE(system__tells_why_it_cannot_write)
 {
-    (void)state;
-    const struct sl_disk *disk = sl_disk_system();
     struct sl_disk_names names;
     struct rlimit before;
     char path[SL_DISK_PATH_BYTES];
@@ -91,42 +83,24 @@ static void system__tells_why_it_cannot_write(void **state)
     assert_int_equal(err, SL_ERR_IO);
     assert_non_null(strstr(fixture_reason, "cannot write "));
     assert_non_null(strstr(fixture_reason, "File too large"));
-    assert_int_equal(
-        sl_checkpoint_directory_path(directory, 4, NULL, path, fixture_reason, FIXTURE_REASON), 0);
-    assert_int_equal(sl_disk_list(disk, path, &names, fixture_reason, FIXTURE_REASON), 0);
+    assert_int_equal(sl_checkpoint_directory_path(directory, 4, NULL, path, REASON), 0);
+    assert_int_equal(sl_disk_list(disk, path, &names, REASON), 0);
     assert_int_equal(names.count, 0);
     sl_disk_names_fini(&names);
     assert_int_equal(fixture_write(disk, directory, 4, 0), 0);
 }
 
-static void system__names_what_is_not_there(void **state)
+DISK_CASE(system__names_what_is_not_there)
 {
-    (void)state;
-    const struct sl_disk *disk = sl_disk_system();
     struct sl_checkpoint_list list;
     struct sl_disk_file file;
     char path[SL_DISK_PATH_BYTES];
     char name[SL_DISK_PATH_BYTES];
-    assert_int_equal(sl_disk_join(directory, "none", path, fixture_reason, FIXTURE_REASON), 0);
-    assert_int_equal(
-        sl_checkpoint_directory_list(disk, path, &list, fixture_reason, FIXTURE_REASON),
-        SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_disk_join(directory, "none", path, REASON), 0);
+    assert_int_equal(sl_checkpoint_directory_list(disk, path, &list, REASON), SL_ERR_NOT_FOUND);
     assert_non_null(strstr(fixture_reason, path));
-    assert_int_equal(sl_disk_open(disk, path, SL_DISK_READ, &file, fixture_reason, FIXTURE_REASON),
-                     SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_disk_open(disk, path, SL_DISK_READ, &file, REASON), SL_ERR_NOT_FOUND);
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    assert_int_equal(sl_disk_join(directory, name, path, fixture_reason, FIXTURE_REASON),
-                     SL_ERR_TOO_LARGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(system__keeps_checkpoints),
-        cmocka_unit_test(system__opens_regular_files_only),
-        cmocka_unit_test(system__tells_why_it_cannot_write),
-        cmocka_unit_test(system__names_what_is_not_there),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    assert_int_equal(sl_disk_join(directory, name, path, REASON), SL_ERR_TOO_LARGE);
 }

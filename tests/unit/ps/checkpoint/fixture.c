@@ -41,20 +41,20 @@ int fixture_write_shard(const struct sl_disk *disk, const char *directory, uint6
         .compression_level = 1,
     };
     struct sl_checkpoint_writer *writer;
-    int err = sl_checkpoint_writer_create(&options, &writer, fixture_reason, FIXTURE_REASON);
+    int err = sl_checkpoint_writer_create(&options, &writer, REASON);
     if (err != 0) {
         return err;
     }
     for (uint32_t i = 0; err == 0 && i < FIXTURE_BLOCKS; i++) {
         struct sl_snapshot_block block = fixture_block(number, shard, i);
-        err = sl_checkpoint_writer_write(writer, &block, fixture_reason, FIXTURE_REASON);
+        err = sl_checkpoint_writer_write(writer, &block, REASON);
         free(block.payload);
     }
     if (err != 0) {
         sl_checkpoint_writer_abandon(&writer);
         return err;
     }
-    return sl_checkpoint_writer_finish(&writer, entry, fixture_reason, FIXTURE_REASON);
+    return sl_checkpoint_writer_finish(&writer, entry, REASON);
 }
 
 int fixture_write(const struct sl_disk *disk, const char *directory, uint64_t number, uint64_t base)
@@ -69,8 +69,7 @@ int fixture_write(const struct sl_disk *disk, const char *directory, uint64_t nu
         err = fixture_write_shard(disk, directory, number, base, shard, &manifest.files[shard]);
     }
     if (err == 0) {
-        err = sl_checkpoint_directory_publish(disk, directory, &manifest, all_shards, 3,
-                                              fixture_reason, FIXTURE_REASON);
+        err = sl_checkpoint_directory_publish(disk, directory, &manifest, all_shards, 3, REASON);
     }
     sl_checkpoint_manifest_fini(&manifest);
     return err;
@@ -82,13 +81,11 @@ static void check_shard(const struct sl_disk *disk, const char *directory,
     struct sl_checkpoint_reader *reader;
     const struct sl_snapshot_block *block;
     assert_int_equal(sl_checkpoint_reader_open(disk, directory, manifest, shard,
-                                               SL_CHECKPOINT_ALL_KINDS, &reader, fixture_reason,
-                                               FIXTURE_REASON),
+                                               SL_CHECKPOINT_ALL_KINDS, &reader, REASON),
                      0);
     for (uint32_t i = 0; i < FIXTURE_BLOCKS; i++) {
         struct sl_snapshot_block wanted = fixture_block(manifest->number, shard, i);
-        assert_int_equal(sl_checkpoint_reader_next(reader, &block, fixture_reason, FIXTURE_REASON),
-                         0);
+        assert_int_equal(sl_checkpoint_reader_next(reader, &block, REASON), 0);
         assert_non_null(block);
         assert_int_equal(block->kind, wanted.kind);
         assert_int_equal(block->table_id, wanted.table_id);
@@ -97,7 +94,7 @@ static void check_shard(const struct sl_disk *disk, const char *directory,
         assert_memory_equal(block->payload, wanted.payload, wanted.bytes);
         free(wanted.payload);
     }
-    assert_int_equal(sl_checkpoint_reader_next(reader, &block, fixture_reason, FIXTURE_REASON), 0);
+    assert_int_equal(sl_checkpoint_reader_next(reader, &block, REASON), 0);
     assert_null(block);
     sl_checkpoint_reader_close(&reader);
     assert_null(reader);
@@ -106,8 +103,7 @@ static void check_shard(const struct sl_disk *disk, const char *directory,
 void fixture_check(const struct sl_disk *disk, const char *directory, uint64_t number)
 {
     struct sl_checkpoint_manifest manifest;
-    assert_int_equal(sl_checkpoint_directory_manifest(disk, directory, number, &manifest,
-                                                      fixture_reason, FIXTURE_REASON),
+    assert_int_equal(sl_checkpoint_directory_manifest(disk, directory, number, &manifest, REASON),
                      0);
     assert_int_equal(manifest.shard_count, FIXTURE_SHARDS);
     for (uint32_t shard = 0; shard < FIXTURE_SHARDS; shard++) {
@@ -120,15 +116,13 @@ void fixture_check(const struct sl_disk *disk, const char *directory, uint64_t n
 int fixture_newest(const struct sl_disk *disk, const char *directory, uint64_t *number)
 {
     const struct sl_checkpoint_newest_options options = {.range = all_shards};
-    return sl_checkpoint_directory_newest(disk, directory, &options, number, fixture_reason,
-                                          FIXTURE_REASON);
+    return sl_checkpoint_directory_newest(disk, directory, &options, number, REASON);
 }
 
 int fixture_newest_whole(const struct sl_disk *disk, const char *directory, uint64_t *number)
 {
     const struct sl_checkpoint_newest_options options = {.range = all_shards, .fall_back = true};
-    return sl_checkpoint_directory_newest(disk, directory, &options, number, fixture_reason,
-                                          FIXTURE_REASON);
+    return sl_checkpoint_directory_newest(disk, directory, &options, number, REASON);
 }
 
 static void keep_finding(void *ctx, const char *path, const char *why)
@@ -151,7 +145,7 @@ int fixture_verify(const struct sl_disk *disk, const char *directory, uint64_t n
 {
     fixture_findings_init(findings);
     return sl_checkpoint_directory_verify(disk, directory, number, all_shards, &findings->report,
-                                          fixture_reason, FIXTURE_REASON);
+                                          REASON);
 }
 
 struct memory_disk *fixture_disk(void)
@@ -167,4 +161,16 @@ void fixture_disk_free(struct memory_disk *disk)
     assert_int_equal(disk->open_files, 0);
     memory_disk_fini(disk);
     free(disk);
+}
+
+int fixture_setup(void **state)
+{
+    *state = fixture_disk();
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    fixture_disk_free(*state);
+    return 0;
 }

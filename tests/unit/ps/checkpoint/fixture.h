@@ -18,6 +18,7 @@
 
 #define FIXTURE_REASON (SL_DISK_PATH_BYTES + 512)
 extern char fixture_reason[FIXTURE_REASON];
+#define REASON fixture_reason, FIXTURE_REASON
 
 /* Block `index` of a shard's file: opaque bytes, the caller's to free(block.payload). */
 struct sl_snapshot_block fixture_block(uint64_t number, uint32_t shard, uint32_t index);
@@ -54,5 +55,10 @@ int fixture_verify(const struct sl_disk *disk, const char *directory, uint64_t n
 
 struct memory_disk *fixture_disk(void); /* malloc'd */
 void fixture_disk_free(struct memory_disk *disk);
+
+/* A case on an empty disk. */
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
+#define CASE(name) SL_CASE_ON(name, struct memory_disk *disk, fixture_setup, fixture_teardown)
 
 #endif

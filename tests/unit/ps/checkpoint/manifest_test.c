@@ -1,5 +1,4 @@
 /* Manifests from anywhere: what is accepted, and what is said of the rest. */
-#include "tests/support/unit.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #define FILE_0                                                                                     \
@@ -17,7 +16,7 @@ static int decode(const char *text, struct sl_checkpoint_manifest *out)
     char seal[SL_CHECKPOINT_SEAL_BYTES];
     sl_checkpoint_manifest_seal(text, strlen(text), seal);
     (void)snprintf(whole, sizeof whole, "%s%s", text, seal);
-    return sl_checkpoint_manifest_decode(whole, strlen(whole), out, fixture_reason, FIXTURE_REASON);
+    return sl_checkpoint_manifest_decode(whole, strlen(whole), out, REASON);
 }
 
 SL_CASE(decode__takes_what_encode_makes)
@@ -40,8 +39,7 @@ SL_CASE(decode__takes_what_encode_makes)
     char *text = sl_checkpoint_manifest_encode(&manifest, &bytes);
     assert_non_null(text);
     assert_int_equal(strlen(text), bytes);
-    assert_int_equal(
-        sl_checkpoint_manifest_decode(text, bytes, &again, fixture_reason, FIXTURE_REASON), 0);
+    assert_int_equal(sl_checkpoint_manifest_decode(text, bytes, &again, REASON), 0);
     assert_memory_equal(again.files, manifest.files, SL_LIMIT_SHARDS * sizeof manifest.files[0]);
     assert_int_equal(again.number, manifest.number);
     assert_int_equal(again.base, manifest.base);

@@ -110,22 +110,74 @@ static int load_alone(struct shard_stream *stream, size_t memory_bytes_max)
     return err;
 }
 
-static void assert_corrupt(struct shard_stream *stream, const char *says)
+/* "table NAME", "dense", "row TABLE KEY", "push WORKER CLOCK FIRST HERE OF" (keys), "clock WORKER
+ * CLOCK", "end SHARD OF". */
+static void append(struct shard_stream *stream, const char *text)
 {
-    assert_int_equal(load_alone(stream, 0), SL_ERR_CORRUPT);
-    if (strstr(reason, says) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", reason, says);
+    const char *rest = strchr(text, ' ');
+    uint32_t n[5] = {0};
+    if (rest != NULL) {
+        (void)sscanf(rest, "%u %u %u %u %u", &n[0], &n[1], &n[2], &n[3], &n[4]);
+    }
+    switch (text[0]) {
+    case 't':
+        append_table(stream, 0, rest + 1, SL_TABLE_SPARSE, 3);
+        break;
+    case 'd':
+        append_table(stream, 1, "w", SL_TABLE_DENSE, 3);
+        break;
+    case 'r':
+        append_row(stream, n[0], n[1]);
+        break;
+    case 'p':
+        append_buffered(stream, 0, n[0], n[1], n[4], n[2], n[3]);
+        break;
+    case 'c':
+        append_clock(stream, n[0], n[1]);
+        break;
+    default:
+        append_end(stream, n[0], n[1]);
     }
 }
 
-SL_CASE(shard_load__an_stream_without_its_end)
+SL_CASE(shard_load__refuses_what_is_no_image)
 {
-    struct shard_stream stream = {.end = {.shard_count = 1}};
-    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
-    assert_corrupt(&stream, "has no end");
+    static const struct {
+        const char *says;
+        const char *records[6];
+    } CASES[] = {
+        {"has no end", {"table emb"}},
+        {"behind its end", {"end 0 1", "clock 0 1"}},
+        {"it is of shard 1 of 2", {"end 1 2"}},
+        {"table 7 has not been named before", {"row 7 5", "end 0 1"}},
+        {"a block of rows of table w: the table is of another kind",
+         {"dense", "row 1 0", "end 0 1"}},
+        {"embeddings", {"table emb", "table embeddings", "end 0 1"}},
+        {"a buffered push is not complete",
+         {"table emb", "push 1 4 0 4 10", "clock 1 4", "end 0 1"}},
+        {"a block of staged of table emb: record 0 of 1 is none",
+         {"table emb", "push 1 4 0 4 10", "push 1 4 5 5 10", "clock 1 4", "end 0 1"}},
+        {"worker/1, at iteration 4, has pushed to table emb in iteration 5",
+         {"table emb", "push 1 5 0 4 4", "clock 1 4", "end 0 1"}},
+        {"worker/2", /* nobody waits for it */
+         {"table emb", "push 2 4 0 4 4", "clock 2 4", "end 0 1"}},
+        {"pushes of worker/1 go back to iteration 3",
+         {"table emb", "push 1 4 0 4 4", "push 1 3 0 4 4", "clock 1 4", "end 0 1"}},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct shard_stream stream = {0};
+        for (size_t k = 0; k < 6 && CASES[i].records[k] != NULL; k++) {
+            append(&stream, CASES[i].records[k]);
+        }
+        stream.end = (struct sl_snapshot_end){.shard_count = 1};
+        assert_int_equal(load_alone(&stream, 0), SL_ERR_CORRUPT);
+        if (strstr(reason, CASES[i].says) == NULL) {
+            fail_msg("\"%s\" does not say \"%s\"", reason, CASES[i].says);
+        }
+    }
 }
 
-SL_CASE(shard_load__an_stream_that_lacks_a_block)
+SL_CASE(shard_load__an_image_that_lacks_a_block)
 {
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
@@ -134,40 +186,8 @@ SL_CASE(shard_load__an_stream_that_lacks_a_block)
     struct sl_snapshot_block *rows = stream.first->next;
     stream.first->next = rows->next;
     sl_snapshot_block_destroy(&rows);
-    assert_corrupt(&stream, "it counts 1 records of rows, and 0 came");
-}
-
-SL_CASE(shard_load__blocks_behind_the_end)
-{
-    struct shard_stream stream = {0};
-    append_end(&stream, 0, 1);
-    append_clock(&stream, 0, 1);
-    assert_corrupt(&stream, "behind its end");
-}
-
-SL_CASE(shard_load__another_shards_end)
-{
-    struct shard_stream stream = {0};
-    append_end(&stream, 1, 2);
-    stream.end = (struct sl_snapshot_end){.shard_count = 1};
-    assert_corrupt(&stream, "it is of shard 1 of 2");
-}
-
-SL_CASE(shard_load__rows_of_a_table_without_a_name)
-{
-    struct shard_stream stream = {0};
-    append_row(&stream, 7, 5);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "table 7 has not been named before");
-}
-
-SL_CASE(shard_load__rows_of_a_dense_table)
-{
-    struct shard_stream stream = {0};
-    append_table(&stream, 1, "w", SL_TABLE_DENSE, 3);
-    append_row(&stream, 1, 0);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "a block of rows of table w: the table is of another kind");
+    assert_int_equal(load_alone(&stream, 0), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason, "it counts 1 records of rows, and 0 came"));
 }
 
 /* Key 1 is of one of two shards, so that no image of the other can have it. */
@@ -184,61 +204,6 @@ SL_CASE(shard_load__a_row_of_another_shard)
         assert_true(err == 0 || err == SL_ERR_CORRUPT);
     }
     assert_int_equal(corrupt, 1);
-}
-
-SL_CASE(shard_load__a_table_under_two_names)
-{
-    struct shard_stream stream = {0};
-    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_table(&stream, 0, "embeddings", SL_TABLE_SPARSE, 3);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "embeddings");
-}
-
-SL_CASE(shard_load__a_push_that_lacks_a_piece)
-{
-    struct shard_stream stream = {0};
-    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_buffered(&stream, 0, 1, 4, 10, 0, 4);
-    append_clock(&stream, 1, 4);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "a buffered push is not complete");
-
-    stream = (struct shard_stream){0};
-    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_buffered(&stream, 0, 1, 4, 10, 0, 4);
-    append_buffered(&stream, 0, 1, 4, 10, 5, 5);
-    append_clock(&stream, 1, 4);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "a block of staged of table emb: record 0 of 1 is none");
-}
-
-SL_CASE(shard_load__a_push_ahead_of_its_worker)
-{
-    struct shard_stream stream = {0};
-    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_buffered(&stream, 0, 1, 5, 4, 0, 4);
-    append_clock(&stream, 1, 4);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "worker/1, at iteration 4, has pushed to table emb in iteration 5");
-
-    stream = (struct shard_stream){0}; /* and one of a worker for whom nobody waits */
-    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_buffered(&stream, 0, 2, 4, 4, 0, 4);
-    append_clock(&stream, 2, 4);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "worker/2");
-}
-
-SL_CASE(shard_load__pushes_that_go_back_in_time)
-{
-    struct shard_stream stream = {0};
-    append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
-    append_buffered(&stream, 0, 1, 4, 4, 0, 4);
-    append_buffered(&stream, 0, 1, 3, 4, 0, 4);
-    append_clock(&stream, 1, 4);
-    append_end(&stream, 0, 1);
-    assert_corrupt(&stream, "pushes of worker/1 go back to iteration 3");
 }
 
 SL_CASE(shard_load__memory_ends_and_the_limit_is_named)
