@@ -75,16 +75,67 @@ void snapshot_end(struct fixture *f)
     assert_int_equal(sl_shard_snapshot_memory_bytes(f->shard), 0);
 }
 
-struct snapshot_stream *snapshot_finish(struct fixture *f, struct sl_shard_snapshot_base **base)
+struct shard_stream snapshot_finish(struct sl_shard *shard, struct sl_shard_snapshot_base **base)
 {
-    struct snapshot_stream *stream = snapshot_stream_new();
-    while (sl_shard_snapshot_state(f->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
-        (void)sl_shard_snapshot_run(f->shard, 50);
-        snapshot_stream_take(f->shard, stream);
+    struct shard_stream stream = {0};
+    while (shard_stream_snapshot(shard, 50, &stream)) {
     }
-    assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_DONE);
-    sl_shard_snapshot_end(f->shard, base);
-    snapshot_clean(f->shard);
-    assert_int_equal(sl_shard_snapshot_memory_bytes(f->shard), 0);
+    sl_shard_snapshot_end(shard, base);
+    snapshot_clean(shard);
+    assert_int_equal(sl_shard_snapshot_memory_bytes(shard), 0);
     return stream;
+}
+
+struct shard_stream snapshot_of(struct sl_shard *shard, const struct sl_shard_snapshot_base *from,
+                                struct sl_shard_snapshot_base **base)
+{
+    const struct sl_shard_snapshot_options options = {.base = from};
+    assert_int_equal(sl_shard_snapshot_begin(shard, &options), 0);
+    return snapshot_finish(shard, base);
+}
+
+uint64_t snapshot_records(const struct shard_stream *stream)
+{
+    return stream->end.records[SL_SNAPSHOT_ROWS] + stream->end.records[SL_SNAPSHOT_DENSE] +
+           stream->end.records[SL_SNAPSHOT_KV];
+}
+
+void snapshot_load(const struct shard_stream *stream, struct sl_shard **shard)
+{
+    const struct sl_shard_options options = {.count = 1};
+    char reason[512];
+    if (*shard == NULL) {
+        assert_int_equal(sl_shard_create(&options, shard), 0);
+    }
+    if (shard_stream_load(stream, *shard, 1000, reason, sizeof reason) != 0) {
+        fail_msg("%s", reason);
+    }
+}
+
+struct sl_shard *snapshot_copy(struct sl_shard *shard)
+{
+    struct sl_shard *copy = NULL;
+    struct shard_stream stream;
+    shard_stream_make(shard, NULL, SL_SNAPSHOT_BLOCK_BYTES, &stream);
+    snapshot_load(&stream, &copy);
+    shard_stream_fini(&stream);
+    return copy;
+}
+
+void snapshot_same(struct sl_shard *a, struct sl_shard *b)
+{
+    const char *difference = shard_stream_differ_at_all(a, b);
+    if (difference != NULL) {
+        fail_msg("%s", difference);
+    }
+}
+
+void snapshot_check(struct sl_shard *still, struct shard_stream *stream)
+{
+    struct sl_shard *made = NULL;
+    snapshot_load(stream, &made);
+    snapshot_same(still, made);
+    sl_shard_destroy(&made);
+    sl_shard_destroy(&still);
+    shard_stream_fini(stream);
 }

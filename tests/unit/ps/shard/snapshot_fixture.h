@@ -3,7 +3,8 @@
 #define SL_TESTS_UNIT_PS_SHARD_SNAPSHOT_FIXTURE_H
 
 #include "fixture.h"
-#include "snapshot_stream.h"
+#include "ps/shard/snapshot.h"
+#include "tests/support/shard_image.h"
 
 #define LARGE    2000 /* keys of a push that takes several slices */
 #define CUT_KEYS 40000
@@ -37,7 +38,24 @@ void snapshot_end(struct fixture *f);
 /* Frees what cuts have left behind. */
 void snapshot_clean(struct sl_shard *shard);
 
-/* Runs the cut to its end. *base (or NULL): of it. */
-struct snapshot_stream *snapshot_finish(struct fixture *f, struct sl_shard_snapshot_base **base);
+/* Runs the snapshot to its end. *base (or NULL): of it. */
+struct shard_stream snapshot_finish(struct sl_shard *shard, struct sl_shard_snapshot_base **base);
+
+/* All of it in one go: it must be able to begin. from: NULL, or its base. */
+struct shard_stream snapshot_of(struct sl_shard *shard, const struct sl_shard_snapshot_base *from,
+                                struct sl_shard_snapshot_base **base);
+
+/* Records of tables, each kind's. */
+uint64_t snapshot_records(const struct shard_stream *stream);
+
+/* Loads the stream into *shard, or into a new one where that is NULL. */
+void snapshot_load(const struct shard_stream *stream, struct sl_shard **shard);
+
+/* A shard that is as this one is now, made plainly (tests/support/shard_image.h). */
+struct sl_shard *snapshot_copy(struct sl_shard *shard);
+
+/* The stream makes a shard that is as `still`, bit for bit. Frees both. */
+void snapshot_check(struct sl_shard *still, struct shard_stream *stream);
+void snapshot_same(struct sl_shard *a, struct sl_shard *b);
 
 #endif

@@ -1,15 +1,14 @@
-/* Cuts of a shard that serves, against images of one that stands still: at one moment the shard's
- * image is made plainly, record by record; then it is cut, while requests of all kinds begin, go on
- * slice by slice, wait, fail and are abandoned, workers come and go, and tables are opened. Both
- * images must be the same. What the first says is what pulls say. The seed is in the test's output
- * where it fails. */
+/* Snapshots of a shard that serves: at one moment the shard is copied plainly, record by record;
+ * then its snapshot is taken, while requests of all kinds begin, go on slice by slice, wait, fail
+ * and are abandoned, workers come and go, and tables are opened. A shard that loads the snapshot
+ * must be as the copy. The seed is in the test's output where it fails. */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
-#include "snapshot_stream.h"
+#include "snapshot_fixture.h"
 #include "tests/support/shard_request.h"
 #include "tests/support/unit.h"
 
@@ -18,14 +17,13 @@
 #define KEYS         2000
 #define DENSE_LENGTH 20000
 #define BSP_LENGTH   5000
-#define WORKERS      3
 #define ALL          5 /* workers; those beyond WORKERS have to join */
 #define SLOTS        5
 #define KEYS_MAX     1500
 #define FLOATS_MAX   100000
 #define TABLES_MAX   9
 
-enum { SPARSE, SPARSE_BSP, DENSE, DENSE_BSP, KV, KV_BYTES, FIRST_LATE };
+enum { ROWS, BSP_ROWS, ARRAY, BSP_ARRAY, KV_OF_FLOATS, KV_OF_BYTES, FIRST_LATE };
 
 struct slot {
     bool busy;
@@ -41,7 +39,6 @@ struct model {
     uint64_t keys[KEYS_MAX];
     float values[FLOATS_MAX];
     struct slot slots[SLOTS];
-    struct slot peek;
     uint64_t done, failed, parked, abandoned;
 };
 
@@ -61,12 +58,12 @@ static struct sl_table_spec spec_of(uint32_t id)
         enum sl_optimizer_kind optimizer;
         bool bsp;
     } all[] = {
-        [SPARSE] = {SL_TABLE_SPARSE, DIM_SPARSE, 0, SL_OPTIMIZER_ADAM_ASYNC, false},
-        [SPARSE_BSP] = {SL_TABLE_SPARSE, DIM_BSP, 0, SL_OPTIMIZER_ADAGRAD, true},
-        [DENSE] = {SL_TABLE_DENSE, 0, DENSE_LENGTH, SL_OPTIMIZER_ADAM, false},
-        [DENSE_BSP] = {SL_TABLE_DENSE, 0, BSP_LENGTH, SL_OPTIMIZER_SUM, true},
-        [KV] = {SL_TABLE_KV, 4, 0, SL_OPTIMIZER_SUM, false},
-        [KV_BYTES] = {SL_TABLE_KV, 1, 0, SL_OPTIMIZER_SUM, false},
+        [ROWS] = {SL_TABLE_SPARSE, DIM_SPARSE, 0, SL_OPTIMIZER_ADAM_ASYNC, false},
+        [BSP_ROWS] = {SL_TABLE_SPARSE, DIM_BSP, 0, SL_OPTIMIZER_ADAGRAD, true},
+        [ARRAY] = {SL_TABLE_DENSE, 0, DENSE_LENGTH, SL_OPTIMIZER_ADAM, false},
+        [BSP_ARRAY] = {SL_TABLE_DENSE, 0, BSP_LENGTH, SL_OPTIMIZER_SUM, true},
+        [KV_OF_FLOATS] = {SL_TABLE_KV, 4, 0, SL_OPTIMIZER_SUM, false},
+        [KV_OF_BYTES] = {SL_TABLE_KV, 1, 0, SL_OPTIMIZER_SUM, false},
         [FIRST_LATE] = {SL_TABLE_SPARSE, DIM_SPARSE, 0, SL_OPTIMIZER_MOMENTUM, false},
     };
     const uint32_t like = id < FIRST_LATE ? id : FIRST_LATE;
@@ -180,21 +177,21 @@ static void add_section(struct model *model, struct shard_request *request)
 {
     const uint32_t table = draw(model, model->table_count);
     switch (table) {
-    case SPARSE_BSP:
+    case BSP_ROWS:
         add_sparse(model, request, table, DIM_BSP);
         break;
-    case DENSE:
+    case ARRAY:
         add_dense(model, request, table, DENSE_LENGTH);
         break;
-    case DENSE_BSP:
+    case BSP_ARRAY:
         add_dense(model, request, table, BSP_LENGTH);
         break;
-    case KV:
-    case KV_BYTES:
+    case KV_OF_FLOATS:
+    case KV_OF_BYTES:
         if (draw(model, 2) == 0) {
-            add_kv_long(model, request, table, table == KV ? 4 : 1);
+            add_kv_long(model, request, table, table == KV_OF_FLOATS ? 4 : 1);
         } else {
-            add_kv(model, request, table, table == KV ? 4 : 1);
+            add_kv(model, request, table, table == KV_OF_FLOATS ? 4 : 1);
         }
         break;
     default:
@@ -275,92 +272,6 @@ static void act(struct model *model)
     }
 }
 
-/* ---- What an image must say ------------------------------------------------------------------ */
-
-static const void *peek(struct model *model)
-{
-    char reason[512];
-    uint32_t spent;
-    const struct sl_shard_client caller = {0};
-    struct slot *slot = &model->peek;
-    assert_int_equal(sl_shard_begin(model->shard, &caller, slot->request.payload,
-                                    slot->request.bytes, &slot->work, reason, sizeof reason),
-                     0);
-    if (sl_shard_iteration_due(model->shard)) {
-        return NULL;
-    }
-    assert_int_equal(sl_shard_run(model->shard, &slot->work, slot->reply, UINT32_MAX, &spent,
-                                  reason, sizeof reason),
-                     SL_SHARD_DONE);
-    return slot->reply;
-}
-
-static void check_item(struct model *model, const struct snapshot_stream *stream,
-                       const struct snapshot_item *item)
-{
-    const struct sl_table_spec *spec = &stream->tables[item->table_id].spec;
-    struct shard_request *request = &model->peek.request;
-    size_t bytes = spec->dim * sizeof(float);
-    shard_request_begin(request, 0);
-    if (item->kind == SL_SNAPSHOT_ROWS) {
-        shard_request_pull(request, (uint16_t)item->table_id, &item->key, 1);
-    } else if (item->kind == SL_SNAPSHOT_DENSE) {
-        const uint32_t count = sl_snapshot_dense_elements(spec->length, item->key);
-        bytes = count * sizeof(float);
-        shard_request_dense(request, SL_REQUEST_DENSE_PULL, (uint16_t)item->table_id,
-                            item->key * 1024, count, NULL);
-    } else {
-        const struct sl_request_section section = {
-            .op = SL_REQUEST_KV_PULL,
-            .table_id = (uint16_t)item->table_id,
-            .count = item->length / spec->dim,
-        };
-        bytes = item->length;
-        shard_request_kv(request, section, &item->key, 1, NULL, NULL, spec->dim);
-    }
-    const void *seen = peek(model);
-    if (seen != NULL) {
-        assert_memory_equal(seen, snapshot_stream_floats(item), bytes);
-    }
-}
-
-/* The image of a shard that stands still is what it answers. */
-static void check_stream(struct model *model, const struct snapshot_stream *stream)
-{
-    struct sl_message_stats stats;
-    assert_int_equal(sl_shard_stats(model->shard, &stats), 0);
-    assert_int_equal(stats.table_count, model->table_count);
-    for (uint32_t i = 0; i < model->table_count; i++) {
-        const uint8_t kind = spec_of(i).kind == SL_TABLE_KV ? SL_SNAPSHOT_KV : SL_SNAPSHOT_ROWS;
-        if (spec_of(i).kind != SL_TABLE_DENSE) {
-            assert_int_equal(snapshot_stream_count(stream, kind, i), stats.tables[i].rows);
-        }
-    }
-    free(stats.tables);
-    for (size_t i = 0; i < stream->count; i++) {
-        const uint8_t kind = stream->items[i].kind;
-        if ((kind == SL_SNAPSHOT_ROWS || kind == SL_SNAPSHOT_DENSE || kind == SL_SNAPSHOT_KV) &&
-            draw(model, 20) == 0) {
-            check_item(model, stream, &stream->items[i]);
-        }
-    }
-}
-
-/* Only what is new. */
-static void check_adds(const struct snapshot_stream *base, const struct snapshot_stream *adds)
-{
-    for (size_t i = 0; i < adds->count; i++) {
-        const struct snapshot_item *item = &adds->items[i];
-        const struct snapshot_item *old =
-            snapshot_stream_find(base, item->kind, item->table_id, item->key);
-        if ((item->kind == SL_SNAPSHOT_ROWS || item->kind == SL_SNAPSHOT_DENSE) && old != NULL &&
-            memcmp(old->bytes, item->bytes, item->length) == 0) {
-            fail_msg("the %s %llu of table %u are old", sl_snapshot_kind_name(item->kind),
-                     (unsigned long long)item->key, item->table_id);
-        }
-    }
-}
-
 /* ---- Cuts ------------------------------------------------------------------------------------ */
 
 /* The shard serves until the cut can begin, which is soon, whoever waits, comes or goes. */
@@ -379,12 +290,12 @@ static void want_snapshot(struct model *model)
     sl_shard_snapshot_end(model->shard, NULL);
 }
 
-static struct snapshot_stream *snapshot_serving(struct model *model,
-                                                const struct sl_shard_snapshot_base *from,
-                                                struct sl_shard_snapshot_base **base)
+static struct shard_stream snapshot_serving(struct model *model,
+                                            const struct sl_shard_snapshot_base *from,
+                                            struct sl_shard_snapshot_base **base)
 {
     const struct sl_shard_snapshot_options options = {.base = from};
-    struct snapshot_stream *stream = snapshot_stream_new();
+    struct shard_stream stream = {0};
     assert_int_equal(sl_shard_snapshot_begin(model->shard, &options), 0);
     /* Of the walk: where it is fast, little happens meanwhile. */
     const uint32_t pace = draw(model, 2) == 0 ? 20000 : 1 + draw(model, 400);
@@ -396,51 +307,42 @@ static struct snapshot_stream *snapshot_serving(struct model *model,
             (void)sl_shard_snapshot_run(model->shard, 1 + draw(model, pace));
         }
         if (draw(model, 4) == 0 || sl_shard_snapshot_waits(model->shard)) {
-            snapshot_stream_take(model->shard, stream);
+            (void)shard_stream_snapshot(model->shard, 0, &stream);
         }
     }
     assert_int_equal(sl_shard_snapshot_state(model->shard), SL_SHARD_SNAPSHOT_DONE);
     sl_shard_snapshot_end(model->shard, base);
-    while (sl_shard_snapshot_has_spare(model->shard)) {
-        sl_shard_snapshot_clean(model->shard);
-    }
+    snapshot_clean(model->shard);
     assert_int_equal(sl_shard_snapshot_memory_bytes(model->shard), 0);
     return stream;
 }
 
-/* A full image, or one that adds to the last one, is of its moment. */
-static void snapshot_once(struct model *model, struct snapshot_stream **last,
+/* A full snapshot, or one that adds to the last one, is of its moment: `last`, into which it is
+ * loaded, is then as a plain copy of the shard. */
+static void snapshot_once(struct model *model, struct sl_shard **last,
                           struct sl_shard_snapshot_base **base)
 {
     struct sl_shard_snapshot_base *next = NULL;
     want_snapshot(model);
-    struct snapshot_stream *still = snapshot_stream_still(model->shard);
-    check_stream(model, still);
-    struct snapshot_stream *snapshot = snapshot_stream_of(model->shard, NULL, NULL);
-    snapshot_stream_same(still, snapshot);
-    snapshot_stream_free(snapshot);
+    struct sl_shard *still = snapshot_copy(model->shard);
     const bool adds = *last != NULL && draw(model, 3) != 0;
-    struct snapshot_stream *stream = snapshot_serving(model, adds ? *base : NULL, &next);
+    struct shard_stream stream = snapshot_serving(model, adds ? *base : NULL, &next);
     assert_non_null(next);
-    if (adds) {
-        check_adds(*last, stream);
-        snapshot_stream_overlay(*last, stream);
-        snapshot_stream_same(*last, still);
-        snapshot_stream_free(stream);
-    } else {
-        snapshot_stream_same(still, stream);
-        snapshot_stream_free(*last);
-        *last = stream;
+    if (*last != NULL && !adds) {
+        sl_shard_destroy(last);
     }
+    snapshot_load(&stream, last);
+    snapshot_same(still, *last);
     sl_shard_snapshot_base_destroy(base);
     *base = next;
-    snapshot_stream_free(still);
+    shard_stream_fini(&stream);
+    sl_shard_destroy(&still);
 }
 
 static void run_seed(struct model *model, uint64_t seed)
 {
     const struct sl_shard_options options = {.count = 1, .push_buffer_bytes_max = 4 << 20};
-    struct snapshot_stream *last = NULL;
+    struct sl_shard *last = NULL;
     struct sl_shard_snapshot_base *base = NULL;
     print_message("seed %u\n", (unsigned)seed);
     model->random = seed;
@@ -458,7 +360,7 @@ static void run_seed(struct model *model, uint64_t seed)
         }
         snapshot_once(model, &last, &base);
     }
-    snapshot_stream_free(last);
+    sl_shard_destroy(&last);
     sl_shard_snapshot_base_destroy(&base);
     sl_shard_destroy(&model->shard);
 }

@@ -57,11 +57,12 @@ CASE(adds__hold_what_is_new)
 {
     struct sl_shard_snapshot_base *base;
     struct sl_shard_snapshot_base *next;
+    struct sl_shard *made = NULL;
     open_more(f);
-    struct snapshot_stream *full = snapshot_stream_of(f->shard, NULL, &base);
-    struct snapshot_stream *adds = snapshot_stream_of(f->shard, base, &next);
-    assert_int_equal(adds->count, 0);
-    snapshot_stream_free(adds);
+    struct shard_stream full = snapshot_of(f->shard, NULL, &base);
+    struct shard_stream adds = snapshot_of(f->shard, base, &next);
+    assert_int_equal(snapshot_records(&adds), 0);
+    shard_stream_fini(&adds);
     sl_shard_snapshot_base_destroy(&next);
 
     snapshot_push_wide(f, 3, 50, 256);
@@ -69,34 +70,32 @@ CASE(adds__hold_what_is_new)
     push_block(f, 1024 * 3 + 5, 1);
     push_kv(f, 2, 100, 1, 40000);
     push_kv(f, 9, 0, 4, 4);
-    adds = snapshot_stream_of(f->shard, base, &next);
-    assert_int_equal(adds->count, 3 + 1 + 1 + 2);
-    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_ROWS, WIDE, 52));
-    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_ROWS, ASP, 77));
-    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_DENSE, BLOCK, 3));
-    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_KV, KV, 2));
-    assert_non_null(snapshot_stream_find(adds, SL_SNAPSHOT_KV, KV, 9));
-    struct snapshot_stream *still = snapshot_stream_still(f->shard);
-    snapshot_stream_overlay(full, adds);
-    snapshot_stream_same(still, full);
+    adds = snapshot_of(f->shard, base, NULL);
+    assert_int_equal(adds.end.records[SL_SNAPSHOT_ROWS], 3 + 1);
+    assert_int_equal(adds.end.records[SL_SNAPSHOT_DENSE], 1);
+    assert_true(adds.end.records[SL_SNAPSHOT_KV] < full.end.records[SL_SNAPSHOT_KV]);
+    snapshot_load(&full, &made);
+    snapshot_load(&adds, &made);
+    snapshot_same(f->shard, made);
+    sl_shard_destroy(&made);
     sl_shard_snapshot_base_destroy(&base);
-    sl_shard_snapshot_base_destroy(&next);
-    snapshot_stream_free(still);
-    snapshot_stream_free(adds);
-    snapshot_stream_free(full);
+    shard_stream_fini(&adds);
+    shard_stream_fini(&full);
 }
 
-/* What was old at the cut is not in it, though it changes before the walk has come to it. */
+/* What was old at the snapshot is not in it, though it changes before the walk has come to it. */
 CASE(adds__what_changes_behind_them_is_not_in_them)
 {
     struct sl_shard_snapshot_base *base;
+    struct sl_shard *made = NULL;
     open_more(f);
-    snapshot_stream_free(snapshot_stream_of(f->shard, NULL, &base));
+    struct shard_stream full = snapshot_of(f->shard, NULL, &base);
     snapshot_push_wide(f, 3, 50, 256);
     push_block(f, 1024, 1);
     push_kv(f, 2, 0, 1, 40000);
     const struct sl_shard_snapshot_options options = {.base = base};
-    struct snapshot_stream *still = snapshot_stream_of(f->shard, base, NULL);
+    struct sl_shard *still = snapshot_copy(f->shard);
+    struct shard_stream at_once = snapshot_of(f->shard, base, NULL);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
     snapshot_push_wide(f, 200, 0, 256);
     push_block(f, 0, 20000);
@@ -104,11 +103,17 @@ CASE(adds__what_changes_behind_them_is_not_in_them)
     push_kv(f, 2, 20000, 10, 40000);
     push_kv(f, 3, 0, 10, 40000);
     push_kv(f, 3, 20000, 10, 40000);
-    struct snapshot_stream *adds = snapshot_finish(f, NULL);
-    snapshot_stream_same(still, adds);
-    assert_int_equal(snapshot_stream_count(adds, SL_SNAPSHOT_KV, KV), 1);
-    snapshot_stream_free(adds);
-    snapshot_stream_free(still);
+    struct shard_stream adds = snapshot_finish(f->shard, NULL);
+    assert_int_equal(adds.end.records[SL_SNAPSHOT_ROWS], at_once.end.records[SL_SNAPSHOT_ROWS]);
+    assert_int_equal(adds.end.records[SL_SNAPSHOT_DENSE], at_once.end.records[SL_SNAPSHOT_DENSE]);
+    snapshot_load(&full, &made);
+    snapshot_load(&adds, &made);
+    snapshot_same(still, made);
+    sl_shard_destroy(&made);
+    sl_shard_destroy(&still);
+    shard_stream_fini(&adds);
+    shard_stream_fini(&at_once);
+    shard_stream_fini(&full);
     sl_shard_snapshot_base_destroy(&base);
 }
 
@@ -121,7 +126,7 @@ CASE(kv__a_long_array_changes_while_it_is_copied)
         fixture_make(f, 0);
         snapshot_open_table(f, KV, SL_TABLE_KV, 4, 0);
         push_kv(f, 1, 0, 100, 100000);
-        struct snapshot_stream *still = snapshot_stream_still(f->shard);
+        struct sl_shard *still = snapshot_copy(f->shard);
         assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
         for (uint32_t i = 0; i < steps; i++) {
             (void)sl_shard_snapshot_run(f->shard, i == 0 ? 100 : 1);
@@ -130,51 +135,27 @@ CASE(kv__a_long_array_changes_while_it_is_copied)
         (void)sl_shard_snapshot_run(f->shard, 1);
         push_kv(f, 1, 90000, 10, 100000);
         push_kv(f, 1, 0, 100000, 100000);
-        struct snapshot_stream *stream = snapshot_finish(f, NULL);
-        snapshot_stream_same(still, stream);
-        snapshot_stream_free(stream);
-        snapshot_stream_free(still);
+        struct shard_stream stream = snapshot_finish(f->shard, NULL);
+        snapshot_check(still, &stream);
     }
 }
 
 CASE(table__opened_behind_the_snapshot_is_not_in_it)
 {
+    struct sl_shard *still = snapshot_copy(f->shard);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     open_more(f);
-    struct snapshot_stream *stream = snapshot_finish(f, NULL);
-    assert_true(stream->has_table[DENSE]);
-    assert_false(stream->has_table[WIDE]);
-    assert_false(stream->has_table[KV]);
-    snapshot_stream_free(stream);
+    struct shard_stream stream = snapshot_finish(f->shard, NULL);
+    snapshot_check(still, &stream);
 }
 
 /* ---- Going on from it ------------------------------------------------------------------------ */
 
 static struct sl_shard *load_of(struct sl_shard *from)
 {
-    struct shard_stream stream = {0};
-    const struct sl_shard_options options = {.count = 1};
-    struct sl_shard *to;
-    char reason[512];
-    assert_int_equal(sl_shard_snapshot_begin(from, &snapshot_everything), 0);
-    while (sl_shard_snapshot_state(from) == SL_SHARD_SNAPSHOT_RUNNING) {
-        (void)sl_shard_snapshot_run(from, 1000);
-        struct sl_snapshot_block *block;
-        while ((block = sl_shard_snapshot_take(from)) != NULL) {
-            struct sl_snapshot_block *copy = shard_stream_append(
-                &stream, (enum sl_snapshot_kind)block->kind, block->table_id, block->capacity);
-            copy->count = block->count;
-            copy->bytes = block->bytes;
-            memcpy(copy->payload, block->payload, block->bytes);
-            assert_true(block->kind != SL_SNAPSHOT_END || sl_snapshot_take_end(block, &stream.end));
-            sl_shard_snapshot_put(from, block);
-        }
-    }
-    sl_shard_snapshot_end(from, NULL);
-    assert_int_equal(sl_shard_create(&options, &to), 0);
-    if (shard_stream_load(&stream, to, 1000, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
-    }
+    struct sl_shard *to = NULL;
+    struct shard_stream stream = snapshot_of(from, NULL, NULL);
+    snapshot_load(&stream, &to);
     shard_stream_fini(&stream);
     return to;
 }
@@ -238,18 +219,16 @@ CASE(base__of_what_was_loaded)
     open_more(f);
     struct sl_shard *was = f->shard;
     f->shard = load_of(was);
-    struct snapshot_stream *full = snapshot_stream_still(f->shard);
+    struct sl_shard *made = snapshot_copy(f->shard);
     assert_int_equal(sl_shard_snapshot_base_create(f->shard, &base), 0);
     snapshot_push_wide(f, 2, 199, 256);
     push_kv(f, 1, 0, 10, 10);
-    struct snapshot_stream *adds = snapshot_stream_of(f->shard, base, NULL);
-    assert_int_equal(adds->count, 3);
-    struct snapshot_stream *still = snapshot_stream_still(f->shard);
-    snapshot_stream_overlay(full, adds);
-    snapshot_stream_same(still, full);
-    snapshot_stream_free(still);
-    snapshot_stream_free(adds);
-    snapshot_stream_free(full);
+    struct shard_stream adds = snapshot_of(f->shard, base, NULL);
+    assert_int_equal(snapshot_records(&adds), 3);
+    snapshot_load(&adds, &made);
+    snapshot_same(f->shard, made);
+    shard_stream_fini(&adds);
+    sl_shard_destroy(&made);
     sl_shard_snapshot_base_destroy(&base);
     sl_shard_destroy(&was);
 }

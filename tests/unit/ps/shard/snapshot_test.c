@@ -36,10 +36,9 @@ CASE(begin__one_at_a_time)
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_EXISTS);
     snapshot_end(f);
     snapshot_end(f); /* none: nothing */
-    struct snapshot_stream *empty = snapshot_stream_of(f->shard, NULL, NULL);
-    assert_int_equal(empty->count, 3); /* blocks of DENSE */
-    assert_true(empty->has_table[DENSE]);
-    snapshot_stream_free(empty);
+    struct shard_stream empty = snapshot_of(f->shard, NULL, NULL);
+    assert_int_equal(snapshot_records(&empty), 3); /* blocks of DENSE */
+    shard_stream_fini(&empty);
 }
 
 /* A push is applied in part: the cut waits for it, others that are long for the cut, and nobody
@@ -111,7 +110,8 @@ CASE(begin__an_abandoned_push_is_not_waited_for)
     sl_shard_abandon(f->shard, &f->work);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     sl_shard_abandon(f->shard, &f->work); /* once more does nothing */
-    snapshot_stream_free(snapshot_finish(f, NULL));
+    struct shard_stream stream = snapshot_finish(f->shard, NULL);
+    shard_stream_fini(&stream);
 }
 
 /* Nobody has the client's end, but its push is not left by half. */
@@ -172,14 +172,12 @@ CASE(begin__a_commit_is_in_it_whole_or_not_at_all)
     }
     assert_true(sl_shard_iteration_due(f->shard));
     assert_int_equal(sl_shard_apply_iteration(f->shard, 100), 0);
-    struct snapshot_stream *still = snapshot_stream_still(f->shard);
+    struct sl_shard *still = snapshot_copy(f->shard);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     fixture_commit(f);
-    struct snapshot_stream *stream = snapshot_finish(f, NULL);
-    snapshot_stream_same(still, stream);
-    assert_int_equal(snapshot_stream_count(stream, SL_SNAPSHOT_BUFFERED_PUSH, BSP), WORKERS);
-    snapshot_stream_free(stream);
-    snapshot_stream_free(still);
+    struct shard_stream stream = snapshot_finish(f->shard, NULL);
+    assert_int_equal(stream.end.records[SL_SNAPSHOT_BUFFERED_PUSH], WORKERS);
+    snapshot_check(still, &stream);
 }
 
 /* ---- Pushes kept aside ----------------------------------------------------------------------- */
@@ -204,8 +202,8 @@ CASE(buffered__go_while_they_are_copied)
         for (uint32_t i = 0; i < 12; i++) {
             stage_large(f, i % WORKERS, what);
         }
-        struct snapshot_stream *still = snapshot_stream_still(f->shard);
-        struct snapshot_stream *stream = snapshot_stream_new();
+        struct sl_shard *still = snapshot_copy(f->shard);
+        struct shard_stream stream = {0};
         const struct sl_shard_snapshot_options options = {.bytes_max = 1};
         assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
         (void)sl_shard_snapshot_run(f->shard, 16 * 4 + 1); /* the tables, and a piece */
@@ -220,14 +218,10 @@ CASE(buffered__go_while_they_are_copied)
             sl_shard_worker_expired(f->shard, 2);
         }
         fixture_commit(f);
-        while (sl_shard_snapshot_state(f->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
-            (void)sl_shard_snapshot_run(f->shard, 1);
-            snapshot_stream_take(f->shard, stream);
+        while (shard_stream_snapshot(f->shard, 1, &stream)) {
         }
         snapshot_end(f);
-        snapshot_stream_same(still, stream);
-        snapshot_stream_free(stream);
-        snapshot_stream_free(still);
+        snapshot_check(still, &stream);
     }
 }
 
@@ -254,7 +248,8 @@ CASE(buffered__what_a_snapshot_keeps_comes_back)
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     tick_all(f, 0);
     fixture_commit(f); /* the cut has them all now */
-    snapshot_stream_free(snapshot_finish(f, NULL));
+    struct shard_stream stream = snapshot_finish(f->shard, NULL);
+    shard_stream_fini(&stream);
     assert_int_equal(fill_push_buffer(f, 1), room);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
     tick_all(f, 1);
@@ -316,18 +311,11 @@ CASE(memory__too_many_blocks_wait)
     assert_true(sl_shard_snapshot_memory_bytes(f->shard) < left / 4);
 
     /* It comes back while another cut runs. */
-    struct snapshot_stream *still = snapshot_stream_still(f->shard);
-    struct snapshot_stream *stream = snapshot_stream_new();
+    struct sl_shard *still = snapshot_copy(f->shard);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
     sl_shard_snapshot_put(f->shard, taken);
-    while (sl_shard_snapshot_state(f->shard) == SL_SHARD_SNAPSHOT_RUNNING) {
-        (void)sl_shard_snapshot_run(f->shard, 1000);
-        snapshot_stream_take(f->shard, stream);
-    }
-    snapshot_end(f);
-    snapshot_stream_same(still, stream);
-    snapshot_stream_free(stream);
-    snapshot_stream_free(still);
+    struct shard_stream stream = snapshot_finish(f->shard, NULL);
+    snapshot_check(still, &stream);
 }
 
 /* With its blocks taken as they come, any size of table goes through little memory. */
@@ -338,7 +326,7 @@ CASE(memory__the_walk_waits_for_blocks_and_goes_on)
         snapshot_push_wide(f, 200, 200 * i, 256);
     }
     const struct sl_shard_snapshot_options options = {.bytes_max = 1}; /* the least there is */
-    struct snapshot_stream *stream = snapshot_stream_new();
+    struct shard_stream stream = {0};
     size_t most = 0;
     bool waited = false;
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
@@ -349,14 +337,14 @@ CASE(memory__the_walk_waits_for_blocks_and_goes_on)
         most = bytes > most ? bytes : most;
         if (sl_shard_snapshot_waits(f->shard)) {
             waited = true;
-            snapshot_stream_take(f->shard, stream);
+            (void)shard_stream_snapshot(f->shard, 0, &stream);
         }
     }
     assert_true(waited);
     assert_true(most <= 7 * (256 << 10));
     snapshot_end(f);
-    assert_int_equal(snapshot_stream_count(stream, SL_SNAPSHOT_ROWS, WIDE), 4000);
-    snapshot_stream_free(stream);
+    assert_int_equal(stream.end.records[SL_SNAPSHOT_ROWS], 4000);
+    shard_stream_fini(&stream);
 }
 
 /* What a push has to copy first, it pays for. */
