@@ -1,19 +1,17 @@
-/* Catch-up: sends a snapshot to a backup when the shard is not empty. The shard takes it while
- * serving; its blocks are the first entries of the log. Later entries follow them, and their
- * replies do not wait. When the backup has the last block, replies start to wait. When it has
- * everything answered before, it is in sync. */
+#include "ps/replication/catch_up.h"
+
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
-#include "ps/server/session_snapshot.h"
-#include "ps/shard/snapshot.h"
+#include "ps/replication/state.h"
+#include "ps/server/request.h"
+#include "ps/server/snapshot.h"
 
 /* Blocks in flight. */
 #define BLOCKS_MAX     8
 
 /* Turn cost. */
-#define IMAGE_KEYS     SL_SERVER_SLICED_KEYS
+#define SNAPSHOT_KEYS  SL_SERVER_SLICED_KEYS
 
 /* Pause before a retry: while another snapshot of the shard is in progress, and after a failed
  * one. */
@@ -30,22 +28,22 @@ static void look_at_time(struct sl_server *server, uint64_t now_ns);
 
 static void again(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, snapshot_timer);
+    struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, catch_up.timer);
     if (replica->link == SL_REPLICATION_WANTED) {
-        replica->snapshot_waits = false;
+        replica->catch_up.waits = false;
     } else if (replica->link == SL_REPLICATION_SNAPSHOT ||
-               (replica->link == SL_REPLICATION_FOLLOWS && replica->block_count > 0)) {
+               (replica->link == SL_REPLICATION_FOLLOWS && replica->catch_up.block_count > 0)) {
         look_at_time(replica->server, now_ns);
-    } else if (replica->link == SL_REPLICATION_NONE && replica->session != NULL) {
-        sl_session_reconnect(replica->session, "the snapshot restarts");
+    } else if (replica->link == SL_REPLICATION_NONE && replica->sender.session != NULL) {
+        sl_session_reconnect(replica->sender.session, "the snapshot restarts");
     }
 }
 
 static void wait(struct sl_server *server, uint64_t wait_ns)
 {
     struct sl_replication *replica = server->replica;
-    replica->snapshot_timer.run = again;
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &replica->snapshot_timer,
+    replica->catch_up.timer.run = again;
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &replica->catch_up.timer,
                  sl_reactor_now_ns(server->options.reactor) + wait_ns);
 }
 
@@ -53,7 +51,7 @@ void sl_replication_catch_up_want(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     sl_replication_set_link(replica, SL_REPLICATION_WANTED);
-    replica->snapshot_waits = false;
+    replica->catch_up.waits = false;
     sl_log_info("shard %u: its backup on ps/%u receives a snapshot; until it is in sync, writes "
                 "are acknowledged while degraded",
                 server->options.shard.index, replica->config.backup_task);
@@ -62,18 +60,15 @@ void sl_replication_catch_up_want(struct sl_server *server)
 void sl_replication_catch_up_end(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &replica->snapshot_timer);
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &replica->catch_up.timer);
     const bool is_ours = replica->link == SL_REPLICATION_SNAPSHOT ||
                          (replica->link == SL_REPLICATION_WANTED &&
                           sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_PENDING &&
-                          replica->snapshot_asked);
+                          replica->catch_up.is_asked);
     if (is_ours) {
-        sl_shard_snapshot_end(server->shard, NULL);
+        sl_server_snapshot_end(server, NULL);
     }
-    if (replica->link == SL_REPLICATION_SNAPSHOT) {
-        sl_server_session_snapshot_end(server);
-    }
-    replica->snapshot_asked = false;
+    replica->catch_up.is_asked = false;
 }
 
 /* Aborts the snapshot and starts over later. */
@@ -111,7 +106,7 @@ static bool is_late(const struct sl_server *server, uint64_t now_ns)
  * snapshot is aborted, and they continue without a backup as before. */
 static void look_at_time(struct sl_server *server, uint64_t now_ns)
 {
-    uint32_t *late = &server->replica->catch_up_failures;
+    uint32_t *late = &server->replica->catch_up.late_count;
     if (!is_late(server, now_ns)) {
         wait(server, LOOK_NS);
         return;
@@ -129,77 +124,56 @@ static void begin(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     const struct sl_shard_snapshot_options options = {.bytes_max = 0};
-    int err = sl_shard_snapshot_begin(server->shard, &options);
-    replica->snapshot_asked = err == SL_ERR_AGAIN;
+    int err = sl_server_snapshot_begin(server, &options, true);
+    replica->catch_up.is_asked = err == SL_ERR_AGAIN;
     if (err == SL_ERR_AGAIN) {
         return;
     }
     if (err == SL_ERR_EXISTS) {
-        replica->snapshot_waits = true;
+        replica->catch_up.waits = true;
         wait(server, PAUSE_NS);
         return;
     }
     if (err == 0) {
         sl_replication_set_link(replica, SL_REPLICATION_SNAPSHOT);
         wait(server, LOOK_NS);
-        sl_server_session_snapshot_begin(server, true);
-    }
-    if (err != 0) {
+    } else {
         fail(server, sl_err_name(err));
     }
-}
-
-/* Returns the next block, sessions first; NULL: none now. */
-static struct sl_snapshot_block *take_block(struct sl_server *server, bool *is_snapshot)
-{
-    *is_snapshot = sl_server_session_snapshot_is_over(server);
-    return *is_snapshot ? sl_shard_snapshot_take(server->shard)
-                        : sl_server_session_snapshot_take(server);
 }
 
 static void send_blocks(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    bool is_snapshot;
-    while (replica->link == SL_REPLICATION_SNAPSHOT && replica->block_count < BLOCKS_MAX) {
-        struct sl_snapshot_block *block = take_block(server, &is_snapshot);
+    while (replica->link == SL_REPLICATION_SNAPSHOT && replica->catch_up.block_count < BLOCKS_MAX) {
+        struct sl_snapshot_block *block = sl_server_snapshot_take(server);
         if (block == NULL) {
             return;
         }
         const bool is_last = block->kind == SL_SNAPSHOT_END;
-        if (!sl_replication_log_block(server, block, is_snapshot)) {
+        if (!sl_replication_log_block(server, block)) {
             fail(server, "no memory");
         } else if (is_last) {
-            sl_shard_snapshot_end(server->shard, NULL);
-            sl_server_session_snapshot_end(server);
+            sl_server_snapshot_end(server, NULL);
             sl_replication_log_follow_snapshot(server);
         }
     }
-}
-
-/* Sessions first, then tables. */
-static uint32_t walk(struct sl_server *server, uint32_t keys)
-{
-    return sl_server_session_snapshot_is_over(server)
-               ? sl_shard_snapshot_run(server->shard, keys)
-               : sl_server_session_snapshot_run(server, keys);
 }
 
 uint32_t sl_replication_catch_up_run(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     uint32_t spent = 0;
-    if (replica->link == SL_REPLICATION_WANTED && !replica->snapshot_waits) {
+    if (replica->link == SL_REPLICATION_WANTED && !replica->catch_up.waits) {
         begin(server);
     }
     if (replica->link == SL_REPLICATION_SNAPSHOT) {
         const uint32_t keys = server->options.catch_up_budget;
-        spent = walk(server, keys > 0 ? keys : IMAGE_KEYS);
+        spent = sl_server_snapshot_run(server, keys > 0 ? keys : SNAPSHOT_KEYS);
         sl_server_spend(server, spent);
-        if (sl_server_session_snapshot_has_failed(server)) {
-            fail(server, "no memory for what the shard knows of its clients");
-        } else if (sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_FAILED) {
-            fail(server, sl_shard_snapshot_why(server->shard));
+        const char *failure = sl_server_snapshot_failure(server);
+        if (failure != NULL) {
+            fail(server, failure);
         }
         send_blocks(server);
     }
@@ -209,6 +183,6 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
 bool sl_replication_catch_up_is_busy(const struct sl_server *server)
 {
     const struct sl_replication *replica = server->replica;
-    return (replica->link == SL_REPLICATION_WANTED && !replica->snapshot_waits) ||
-           (replica->link == SL_REPLICATION_SNAPSHOT && replica->block_count < BLOCKS_MAX);
+    return (replica->link == SL_REPLICATION_WANTED && !replica->catch_up.waits) ||
+           (replica->link == SL_REPLICATION_SNAPSHOT && replica->catch_up.block_count < BLOCKS_MAX);
 }

@@ -1,4 +1,4 @@
-/* An entry of a primary's log (internal.h). */
+/* An entry of a primary's log (log.h). */
 #ifndef SL_PS_REPLICATION_ENTRY_H
 #define SL_PS_REPLICATION_ENTRY_H
 
@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/list.h"
 #include "net/control/message.h"
 
 struct sl_snapshot_block;
@@ -29,16 +30,23 @@ enum sl_replication_entry_kind {
  * entry's number: 1, 2, 3 ... in an epoch. */
 struct sl_replication_entry_head {
     uint8_t kind;
-    /* sl_message_role of the client; 0: its session has ended. SNAPSHOT: kind of the block. */
-    uint8_t role;
-    uint8_t has_clock;   /* WRITE: the client is a worker */
-    uint8_t is_expired;  /* END: the client expired */
-    uint32_t task_index; /* of the client. SNAPSHOT: table_id */
+    union {
+        uint8_t role;       /* sl_message_role of the client; 0: its session has ended */
+        uint8_t block_kind; /* SNAPSHOT */
+    };
+    uint8_t has_clock;  /* WRITE: the client is a worker */
+    uint8_t is_expired; /* END: the client expired */
+    union {
+        uint32_t task_index; /* of the client */
+        uint32_t table_id;   /* SNAPSHOT */
+    };
     uint64_t client_id;
     uint64_t request_id; /* WRITE */
-    /* WRITE: sections [first, end) that took effect since the log began. SNAPSHOT: 0 and the
-     * block's count. */
-    uint32_t first, end;
+    uint32_t first;      /* WRITE: sections [first, end) took effect since the log began */
+    union {
+        uint32_t end;
+        uint32_t record_count; /* SNAPSHOT */
+    };
     uint32_t error;         /* WRITE: failed with this sl_err, as a positive number; 0: done */
     uint32_t message_bytes; /* TABLE, JOIN: size of the body without padding */
     uint32_t body_bytes;
@@ -48,24 +56,39 @@ struct sl_replication_entry_head {
 static_assert(sizeof(struct sl_replication_entry_head) == 64, "entry head size");
 static_assert(offsetof(struct sl_replication_entry_head, zeros) == 48, "entry head layout");
 
+/* What an entry owns until it ends. */
+enum sl_replication_entry_owned {
+    SL_REPLICATION_OWNS_NOTHING,
+    SL_REPLICATION_OWNS_REQUEST, /* the entry lies behind it, in its memory; else on the heap */
+    SL_REPLICATION_OWNS_BUFFER,
+    SL_REPLICATION_OWNS_BLOCK,
+    SL_REPLICATION_OWNS_ANSWER,
+};
+
+/* The answer TABLE_OPENED or JOINED, to be sent when the entry ends. */
+struct sl_replication_answer {
+    struct sl_server_conn *conn; /* NULL: none, or closed */
+    enum sl_message_kind kind;
+    uint64_t id;
+    uint32_t value; /* table_id or clock */
+};
+
 struct sl_replication_entry {
-    struct sl_replication_entry *next;
+    struct sl_list_link link;
     struct sl_server *server;
     struct sl_replication_entry_head head;
     const uint8_t *body;
-    uint64_t number;                   /* 0: never sent */
-    size_t bytes;                      /* of memory that it holds */
-    struct sl_server_request *request; /* contains this entry; NULL: allocated separately */
-    uint8_t *buffer;                   /* server buffer of the body, if allocated separately */
-    struct sl_snapshot_block *block;   /* owned; is_snapshot: return it to the shard */
-    bool is_snapshot;
+    uint64_t number;   /* 0: never sent */
+    size_t bytes;      /* of memory that it holds */
     bool in_transport; /* which reads the body in place */
     bool is_over;      /* acknowledged, or there is no backup any more */
-    /* If allocated separately, the answer that waits for this entry: TABLE_OPENED or JOINED. */
-    struct sl_server_conn *conn; /* NULL: no answer, or closed */
-    enum sl_message_kind answer_kind;
-    uint64_t answer_id;
-    uint32_t answer; /* table_id or clock */
+    enum sl_replication_entry_owned owned;
+    union {
+        struct sl_server_request *request;
+        uint8_t *buffer; /* of the server: the body */
+        struct sl_snapshot_block *block;
+        struct sl_replication_answer answer;
+    };
 };
 
 #endif

@@ -1,4 +1,5 @@
-/* The primary's log holds entries, and the replies to them, until the backup acknowledges them. */
+#include "ps/replication/log.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +7,10 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
-#include "ps/shard/snapshot.h"
+#include "ps/replication/state.h"
+#include "ps/server/request.h"
+#include "ps/server/shm.h"
+#include "ps/server/snapshot.h"
 
 /* Bodies up to this size are copied behind their head, so that small entries are sent in one
  * piece. */
@@ -34,8 +37,8 @@ static void look_at_room(struct sl_server *server)
     const size_t bytes_max = server->memory.buffers.bytes / MEMORY_PART;
     const enum sl_server_log_room before = server->role.log_room;
     server->role.log_room =
-        replica->entry_count >= MESSAGES_MAX ? SL_SERVER_LOG_OVERFULL
-        : replica->entry_bytes >= bytes_max || replica->entry_count >= ENTRIES_MAX
+        replica->log.entry_count >= MESSAGES_MAX ? SL_SERVER_LOG_OVERFULL
+        : replica->log.bytes >= bytes_max || replica->log.entry_count >= ENTRIES_MAX
             ? SL_SERVER_LOG_FULL
             : SL_SERVER_LOG_HAS_ROOM;
     if (before != SL_SERVER_LOG_HAS_ROOM && server->role.log_room == SL_SERVER_LOG_HAS_ROOM) {
@@ -43,110 +46,90 @@ static void look_at_room(struct sl_server *server)
     }
 }
 
-static void answer(const struct sl_replication_entry *entry)
+static void answer(struct sl_server_conn *conn, const struct sl_replication_answer *from)
 {
-    struct sl_message message = {.kind = entry->answer_kind, .id = entry->answer_id};
-    if (entry->answer_kind == SL_MESSAGE_JOINED) {
-        message.clock = entry->answer;
+    struct sl_message message = {.kind = from->kind, .id = from->id};
+    if (from->kind == SL_MESSAGE_JOINED) {
+        message.clock = from->value;
     } else {
-        message.table_id = entry->answer;
+        message.table_id = from->value;
     }
-    sl_server_send(entry->conn, &message);
+    sl_server_send(conn, &message);
 }
 
-static void drop_block(struct sl_replication_entry *entry)
+static void finish_request(struct sl_server_request *request)
 {
-    struct sl_server *server = entry->server;
-    server->replica->block_count--;
-    if (entry->is_snapshot && server->shard != NULL) {
-        sl_shard_snapshot_put(server->shard, entry->block);
-    } else {
-        sl_snapshot_block_destroy(&entry->block);
-    }
-}
-
-/* Frees an entry that was allocated separately. */
-static void free_entry(struct sl_replication_entry *entry)
-{
-    struct sl_server *server = entry->server;
-    if (entry->conn != NULL) {
-        answer(entry);
-    }
-    if (entry->buffer != NULL) {
-        sl_server_buffers_put(&server->memory.buffers, entry->buffer);
-        sl_server_unblock(server);
-    }
-    if (entry->block != NULL) {
-        drop_block(entry);
-    }
-    free(entry);
-}
-
-/* Ends an entry that nothing needs any more: answers its request or message. */
-static void finish(struct sl_replication_entry *entry)
-{
-    struct sl_server *server = entry->server;
-    struct sl_server_request *request = entry->request;
-    server->replica->entry_count--;
-    server->replica->entry_bytes -= entry->bytes;
-    if (request == NULL) {
-        free_entry(entry);
-    } else if (request->conn != NULL) {
+    if (request->conn != NULL) {
         sl_server_scheduler_answer(request);
     } else {
         sl_server_request_free(request);
     }
 }
 
-static void end(struct sl_replication_entry *entry)
-{
-    struct sl_replication *replica = entry->server->replica;
-    replica->ended += entry->block == NULL;
-    if (!entry->in_transport) {
-        finish(entry);
-        return;
-    }
-    entry->is_over = true;
-    entry->next = replica->over;
-    replica->over = entry;
-}
-
-/* Finishes an entry that ended before the transport released it. */
-static void finish_over(struct sl_replication_entry *entry)
+/* Frees what the entry owns, and answers the client that waits for it. */
+static void finish(struct sl_replication_entry *entry)
 {
     struct sl_server *server = entry->server;
-    struct sl_replication_entry **at = &server->replica->over;
-    while (*at != entry) {
-        at = &(*at)->next;
+    sl_list_remove(&entry->link);
+    server->replica->log.entry_count--;
+    server->replica->log.bytes -= entry->bytes;
+    switch (entry->owned) {
+    case SL_REPLICATION_OWNS_REQUEST:
+        finish_request(entry->request);
+        return;
+    case SL_REPLICATION_OWNS_BUFFER:
+        sl_server_buffers_put(&server->memory.buffers, entry->buffer);
+        sl_server_unblock(server);
+        break;
+    case SL_REPLICATION_OWNS_BLOCK:
+        server->replica->catch_up.block_count--;
+        sl_server_snapshot_put(server, entry->block);
+        break;
+    case SL_REPLICATION_OWNS_ANSWER:
+        if (entry->answer.conn != NULL) {
+            answer(entry->answer.conn, &entry->answer);
+        }
+        break;
+    case SL_REPLICATION_OWNS_NOTHING:
+        break;
     }
-    *at = entry->next;
-    finish(entry);
-    look_at_room(server);
+    free(entry);
 }
 
-static struct sl_replication_entry *take_first(struct sl_replication *replica)
+/* Nothing needs the entry any more, but the transport may still read it. */
+static void end(struct sl_replication_entry *entry)
 {
-    struct sl_replication_entry *entry = replica->first;
-    replica->first = entry->next;
-    if (replica->first == NULL) {
-        replica->last = NULL;
+    struct sl_replication_log *log = &entry->server->replica->log;
+    log->ended += entry->owned != SL_REPLICATION_OWNS_BLOCK;
+    if (entry->in_transport) {
+        entry->is_over = true;
+        sl_list_append(&log->over, &entry->link);
+    } else {
+        finish(entry);
     }
-    if (replica->unsent == entry) {
-        replica->unsent = entry->next;
-    }
-    return entry;
+}
+
+static struct sl_replication_entry *entry_of(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_replication_entry, link);
+}
+
+/* NULL: the list is empty. */
+static struct sl_replication_entry *first_of(const struct sl_list *list)
+{
+    return sl_list_empty(list) ? NULL : entry_of(list->head.next);
 }
 
 static bool is_last_block(const struct sl_replication_entry *entry)
 {
-    return entry->block != NULL && entry->block->kind == SL_SNAPSHOT_END;
+    return entry->owned == SL_REPLICATION_OWNS_BLOCK && entry->block->kind == SL_SNAPSHOT_END;
 }
 
 static void replies_wait(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     sl_replication_set_link(replica, SL_REPLICATION_IN_SYNC);
-    replica->answered = replica->appended;
+    replica->log.answered = replica->log.appended;
 }
 
 /* Reports "in sync" when the backup has everything that was answered without it. */
@@ -154,11 +137,11 @@ static void look_at_step(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     if (replica->link != SL_REPLICATION_IN_SYNC || replica->is_in_sync || replica->has_given_up ||
-        replica->ended < replica->answered) {
+        replica->log.ended < replica->log.answered) {
         return;
     }
     replica->is_in_sync = true;
-    replica->catch_up_failures = 0;
+    replica->catch_up.late_count = 0;
     server->role.degraded_since_ns = 0;
     sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64
                 "); acknowledged while degraded so far: %" PRIu64 " writes",
@@ -170,21 +153,26 @@ static void look_at_step(struct sl_server *server)
 
 void sl_replication_log_begin(struct sl_server *server)
 {
-    server->replica->number = 0;
+    server->replica->log.number = 0;
     replies_wait(server);
     look_at_step(server);
 }
 
-void sl_replication_log_acknowledged(struct sl_server *server, uint64_t number)
+static void acknowledge_in(struct sl_server *server, const struct sl_list *list, uint64_t number)
 {
-    struct sl_replication *replica = server->replica;
-    while (replica->first != NULL && replica->first->number != 0 &&
-           replica->first->number <= number) {
-        if (is_last_block(replica->first)) {
+    struct sl_replication_entry *first;
+    while ((first = first_of(list)) != NULL && first->number != 0 && first->number <= number) {
+        if (is_last_block(first)) {
             replies_wait(server);
         }
-        end(take_first(replica));
+        end(first);
     }
+}
+
+void sl_replication_log_acknowledged(struct sl_server *server, uint64_t number)
+{
+    acknowledge_in(server, &server->replica->log.sent, number);
+    acknowledge_in(server, &server->replica->log.unsent, number);
     look_at_room(server);
     look_at_step(server);
 }
@@ -194,10 +182,11 @@ void sl_replication_log_acknowledged(struct sl_server *server, uint64_t number)
 static void body_sent(void *ctx)
 {
     struct sl_replication_entry *entry = ctx;
+    struct sl_server *server = entry->server;
     entry->in_transport = false;
-    entry->server->replica->in_transport_count--;
     if (entry->is_over) {
-        finish_over(entry);
+        finish(entry);
+        look_at_room(server);
     }
 }
 
@@ -208,19 +197,20 @@ static bool send_entry(struct sl_replication *replica, struct sl_replication_ent
     const uint32_t bytes = (uint32_t)sizeof entry->head + body_bytes;
     const uint32_t copied = body_bytes <= COPIED_BYTES_MAX ? body_bytes : 0;
     const uint64_t cost = sl_request_credit_bytes(bytes, 0);
-    if (entry->in_transport || !sl_credit_spend(&replica->credit, cost)) {
+    if (entry->in_transport || !sl_credit_spend(&replica->sender.credit, cost)) {
         return false;
     }
-    uint8_t *room = sl_outbox_reserve(&replica->outbox, (uint32_t)sizeof entry->head + copied);
+    uint8_t *room =
+        sl_outbox_reserve(&replica->sender.outbox, (uint32_t)sizeof entry->head + copied);
     if (room == NULL) {
-        sl_credit_grant(&replica->credit, cost, 1);
+        sl_credit_grant(&replica->sender.credit, cost, 1);
         return false;
     }
     memcpy(room + SL_FRAME_HEADER_BYTES, &entry->head, sizeof entry->head);
     if (copied > 0) {
         memcpy(room + SL_FRAME_HEADER_BYTES + sizeof entry->head, entry->body, copied);
     }
-    entry->number = entry->number == 0 ? ++replica->number : entry->number;
+    entry->number = entry->number == 0 ? ++replica->log.number : entry->number;
     const struct sl_frame frame = {
         .payload_bytes = bytes,
         .type = SL_FRAME_REQUEST,
@@ -229,123 +219,147 @@ static bool send_entry(struct sl_replication *replica, struct sl_replication_ent
     };
     const bool has_rest = copied < body_bytes;
     entry->in_transport = has_rest;
-    replica->in_transport_count += has_rest;
-    sl_outbox_commit(&replica->outbox, sl_session_conn(replica->session),
-                     sl_session_queue(replica->session), &frame, has_rest ? entry->body : NULL,
-                     has_rest ? body_bytes : 0, has_rest ? body_sent : NULL, entry);
+    sl_outbox_commit(&replica->sender.outbox, sl_session_conn(replica->sender.session),
+                     sl_session_queue(replica->sender.session), &frame,
+                     has_rest ? entry->body : NULL, has_rest ? body_bytes : 0,
+                     has_rest ? body_sent : NULL, entry);
     return true;
 }
 
-void sl_replication_log_pump(struct sl_replication *replica)
+void sl_replication_log_pump(struct sl_server *server)
 {
-    if (replica->session == NULL || sl_session_conn(replica->session) == NULL) {
-        return;
+    struct sl_replication_log *log = &server->replica->log;
+    struct sl_replication_entry *entry;
+    while (sl_replication_sender_is_up(server) && (entry = first_of(&log->unsent)) != NULL &&
+           send_entry(server->replica, entry)) {
+        sl_list_append(&log->sent, &entry->link);
     }
-    while (replica->unsent != NULL && send_entry(replica, replica->unsent)) {
-        replica->unsent = replica->unsent->next;
-    }
+}
+
+void sl_replication_log_resend(struct sl_server *server)
+{
+    struct sl_replication_log *log = &server->replica->log;
+    sl_list_append_all(&log->sent, &log->unsent);
+    sl_list_append_all(&log->unsent, &log->sent);
+    sl_replication_log_pump(server);
 }
 
 static void append(struct sl_server *server, struct sl_replication_entry *entry)
 {
     struct sl_replication *replica = server->replica;
-    const bool is_behind = replica->link == SL_REPLICATION_SNAPSHOT && entry->block == NULL;
-    struct sl_replication_entry **first = is_behind ? &replica->behind_first : &replica->first;
-    struct sl_replication_entry **last = is_behind ? &replica->behind_last : &replica->last;
+    struct sl_replication_log *log = &replica->log;
+    const bool is_block = entry->owned == SL_REPLICATION_OWNS_BLOCK;
+    const bool is_behind = replica->link == SL_REPLICATION_SNAPSHOT && !is_block;
+    sl_list_append(is_behind ? &log->behind : &log->unsent, &entry->link);
     entry->server = server;
-    entry->next = NULL;
-    *(*last == NULL ? first : &(*last)->next) = entry;
-    *last = entry;
-    replica->unsent = replica->unsent == NULL && !is_behind ? entry : replica->unsent;
-    replica->appended += entry->block == NULL;
-    replica->entry_count++;
-    replica->entry_bytes += entry->bytes;
+    log->appended += !is_block;
+    log->entry_count++;
+    log->bytes += entry->bytes;
     look_at_room(server);
-    sl_replication_log_pump(replica);
+    sl_replication_log_pump(server);
     sl_replication_sender_listen(server);
 }
 
 /* End of the log */
 
-/* Moves the entries logged during the snapshot behind it. */
-static void join_lists(struct sl_replication *replica)
-{
-    if (replica->behind_first == NULL) {
-        return;
-    }
-    *(replica->last == NULL ? &replica->first : &replica->last->next) = replica->behind_first;
-    replica->last = replica->behind_last;
-    replica->unsent = replica->unsent == NULL ? replica->behind_first : replica->unsent;
-    replica->behind_first = replica->behind_last = NULL;
-}
-
 void sl_replication_log_follow_snapshot(struct sl_server *server)
 {
+    struct sl_replication_log *log = &server->replica->log;
     sl_replication_set_link(server->replica, SL_REPLICATION_FOLLOWS);
-    join_lists(server->replica);
-    sl_replication_log_pump(server->replica);
+    sl_list_append_all(&log->unsent, &log->behind);
+    sl_replication_log_pump(server);
+}
+
+/* Returns the connection that waits for the entry; NULL: none. */
+static struct sl_server_conn *client_of(const struct sl_replication_entry *entry)
+{
+    return entry->owned == SL_REPLICATION_OWNS_REQUEST  ? entry->request->conn
+           : entry->owned == SL_REPLICATION_OWNS_ANSWER ? entry->answer.conn
+                                                        : NULL;
 }
 
 /* Returns true for a write that will be acknowledged without its waiting backup. */
 static bool is_acknowledged_degraded(const struct sl_replication *replica,
                                      const struct sl_replication_entry *entry)
 {
-    return replica->link == SL_REPLICATION_IN_SYNC && entry->request != NULL &&
-           entry->request->conn != NULL && entry->head.error == 0;
+    return replica->link == SL_REPLICATION_IN_SYNC && entry->head.error == 0 &&
+           entry->owned == SL_REPLICATION_OWNS_REQUEST && entry->request->conn != NULL;
 }
 
 void sl_replication_log_abort(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    for (const struct sl_replication_entry *entry = replica->first; entry != NULL;
-         entry = entry->next) {
-        server->role.degraded_writes += is_acknowledged_degraded(replica, entry);
+    struct sl_list *entries = &replica->log.sent;
+    sl_list_append_all(entries, &replica->log.unsent);
+    sl_list_append_all(entries, &replica->log.behind);
+    SL_LIST_FOREACH (link, entries) {
+        server->role.degraded_writes += is_acknowledged_degraded(replica, entry_of(link));
     }
     if (server->shard != NULL) {
         sl_replication_catch_up_end(server);
     }
     sl_replication_set_link(replica, SL_REPLICATION_NONE);
     replica->is_in_sync = false;
-    join_lists(replica);
-    while (replica->first != NULL) {
-        replica->first->conn =
-            sl_server_drains(server)
-                ? NULL
-                : replica->first->conn; /* the backup may not have it: no answer */
-        end(take_first(replica));
+    struct sl_replication_entry *entry;
+    while ((entry = first_of(entries)) != NULL) {
+        if (entry->owned == SL_REPLICATION_OWNS_ANSWER && sl_server_drains(server)) {
+            entry->answer.conn = NULL; /* the backup may not have it: no answer */
+        }
+        end(entry);
     }
     look_at_room(server);
 }
 
-static bool is_awaited_in(const struct sl_replication_entry *entry)
+void sl_replication_log_init(struct sl_replication_log *log)
 {
-    while (entry != NULL && entry->conn == NULL &&
-           (entry->request == NULL || entry->request->conn == NULL)) {
-        entry = entry->next;
+    sl_list_init(&log->sent);
+    sl_list_init(&log->unsent);
+    sl_list_init(&log->behind);
+    sl_list_init(&log->over);
+}
+
+bool sl_replication_log_is_empty(const struct sl_replication_log *log)
+{
+    return sl_list_empty(&log->sent) && sl_list_empty(&log->unsent);
+}
+
+static bool is_awaited_in(const struct sl_list *list)
+{
+    SL_LIST_FOREACH (link, list) {
+        if (client_of(entry_of(link)) != NULL) {
+            return true;
+        }
     }
-    return entry != NULL;
+    return false;
 }
 
 bool sl_replication_log_is_awaited(const struct sl_server *server)
 {
-    return is_awaited_in(server->replica->first) || is_awaited_in(server->replica->over);
+    const struct sl_replication_log *log = &server->replica->log;
+    return is_awaited_in(&log->sent) || is_awaited_in(&log->unsent) || is_awaited_in(&log->over);
 }
 
-static void forget_in(struct sl_replication_entry *entry, const struct sl_server_conn *conn)
+static void forget_in(const struct sl_list *list, const struct sl_server_conn *conn)
 {
-    for (; entry != NULL; entry = entry->next) {
-        entry->conn = entry->conn == conn ? NULL : entry->conn;
-        if (entry->request != NULL && entry->request->conn == conn) {
+    SL_LIST_FOREACH (link, list) {
+        struct sl_replication_entry *entry = entry_of(link);
+        if (client_of(entry) != conn) {
+            continue;
+        }
+        if (entry->owned == SL_REPLICATION_OWNS_REQUEST) {
             sl_server_scheduler_leave(entry->request);
+        } else {
+            entry->answer.conn = NULL;
         }
     }
 }
 
 void sl_replication_log_forget(struct sl_server_conn *conn)
 {
-    const struct sl_replication *replica = conn->server->replica;
-    forget_in(replica->first, conn);
-    forget_in(replica->over, conn);
+    const struct sl_replication_log *log = &conn->server->replica->log;
+    forget_in(&log->sent, conn);
+    forget_in(&log->unsent, conn);
+    forget_in(&log->over, conn);
 }
 
 /* Logged events */
@@ -409,6 +423,7 @@ static void take_request(struct sl_server_request *request, uint32_t section_end
     struct sl_server *server = request->server;
     struct sl_replication_entry *entry = (struct sl_replication_entry *)(void *)(request + 1);
     *entry = (struct sl_replication_entry){
+        .owned = SL_REPLICATION_OWNS_REQUEST,
         .request = request,
         .head = head_of(request, section_end, err),
         .body = request->payload,
@@ -431,6 +446,7 @@ static void take_payload(struct sl_server_request *request, uint32_t section_end
     if (entry != NULL) {
         entry->head = head_of(request, section_end, 0);
         entry->bytes += sl_server_buffers_size(&server->memory.buffers, request->payload);
+        entry->owned = SL_REPLICATION_OWNS_BUFFER;
         entry->body = entry->buffer = request->payload;
         request->payload = NULL;
         append(server, entry);
@@ -501,13 +517,13 @@ void sl_replication_log_client(const struct sl_server_session *session,
 }
 
 void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_message *message,
-                               const struct sl_message *answer)
+                               const struct sl_message *reply)
 {
     struct sl_server *server = conn->server;
     const bool waits = server->replica->link == SL_REPLICATION_IN_SYNC;
     const size_t bytes = sl_message_encoded_bytes(message);
     if (!waits) {
-        sl_server_send(conn, answer);
+        sl_server_send(conn, reply);
     }
     struct sl_replication_entry_head head = {
         .kind = message->kind == SL_MESSAGE_JOIN ? SL_REPLICATION_ENTRY_JOIN
@@ -528,34 +544,34 @@ void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_mess
     memset(body, 0, head.body_bytes);
     sl_message_encode(message, body);
     entry->body = body;
-    entry->conn = waits ? conn : NULL;
-    entry->answer_kind = answer->kind;
-    entry->answer_id = answer->id;
-    entry->answer = answer->kind == SL_MESSAGE_JOINED ? answer->clock : answer->table_id;
+    entry->owned = SL_REPLICATION_OWNS_ANSWER;
+    entry->answer = (struct sl_replication_answer){
+        .conn = waits ? conn : NULL,
+        .kind = reply->kind,
+        .id = reply->id,
+        .value = reply->kind == SL_MESSAGE_JOINED ? reply->clock : reply->table_id,
+    };
     append(server, entry);
 }
 
-bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block *block,
-                              bool is_snapshot)
+bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block *block)
 {
     struct sl_replication_entry *entry = malloc(sizeof *entry);
-    server->replica->block_count++;
     if (entry == NULL) {
-        struct sl_replication_entry none = {
-            .server = server, .block = block, .is_snapshot = is_snapshot};
-        drop_block(&none);
+        sl_server_snapshot_put(server, block);
         return false;
     }
     *entry = (struct sl_replication_entry){
+        .owned = SL_REPLICATION_OWNS_BLOCK,
         .block = block,
-        .is_snapshot = is_snapshot,
         .body = block->payload,
         .head = {.kind = SL_REPLICATION_ENTRY_SNAPSHOT,
-                 .role = block->kind,
-                 .task_index = block->table_id,
-                 .end = block->count,
+                 .block_kind = block->kind,
+                 .table_id = block->table_id,
+                 .record_count = block->count,
                  .body_bytes = block->bytes},
     };
+    server->replica->catch_up.block_count++;
     append(server, entry);
     return true;
 }

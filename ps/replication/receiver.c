@@ -1,6 +1,5 @@
-/* The backup receives entries of the primary's log and executes their writes in order. If the
- * result differs from the primary's, success or failure, the replicas have diverged: the backup
- * reports this and stops being one. */
+#include "ps/replication/receiver.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,8 +7,9 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
-#include "ps/server/session_snapshot.h"
+#include "ps/replication/state.h"
+#include "ps/server/handshake.h"
+#include "ps/server/request.h"
 
 /* Limits of entries that the primary sends ahead. A small entry takes a smallest block, a long one
  * up to twice its size. The longest entry must fit. */
@@ -32,15 +32,15 @@ static const uint8_t *body_of(const struct sl_server_request *request)
 bool sl_replication_receiver_admit(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    struct sl_replication *replica = server->replica;
+    struct sl_replication_backup *backup = &server->replica->backup;
     if (sl_replication_receiver_waits(server)) {
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "the backup executes earlier entries");
         return false;
     }
-    if (replica->feed != NULL) {
-        sl_server_conn_drop(replica->feed, SL_ERR_CLOSED, "its primary reconnected");
+    if (backup->feed != NULL) {
+        sl_server_conn_drop(backup->feed, SL_ERR_CLOSED, "its primary reconnected");
     }
-    const bool resumed = server->role.state == conn->hello.state && !replica->is_loading;
+    const bool resumed = server->role.state == conn->hello.state && !backup->is_loading;
     if (!resumed) {
         sl_replication_forget(server);
     }
@@ -49,9 +49,9 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
         return false;
     }
     server->role.state = conn->hello.state;
-    replica->feed = conn;
-    replica->received = replica->acked = replica->position;
-    replica->credit_bytes = replica->credit_requests = 0; /* from an earlier connection */
+    backup->feed = conn;
+    backup->received = backup->acked = backup->position;
+    backup->credit_bytes = backup->credit_requests = 0; /* from an earlier connection */
     conn->kind = SL_SERVER_CONN_PRIMARY;
     const size_t ahead = server->memory.buffers.bytes / AHEAD_PART;
     conn->credit = (struct sl_credit){
@@ -66,7 +66,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
                     .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
                     .incarnation = server->role.state,
                     .resumed = resumed,
-                    .position = replica->position,
+                    .position = backup->position,
                     .credit_bytes = conn->credit.bytes,
                     .credit_requests = conn->credit.requests,
                     .shard = server->options.shard.index,
@@ -79,25 +79,30 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
 
 void sl_replication_receiver_closed(struct sl_server *server)
 {
-    server->replica->feed = NULL;
-    server->replica->credit_bytes = 0;
-    server->replica->credit_requests = 0;
+    server->replica->backup.feed = NULL;
+    server->replica->backup.credit_bytes = 0;
+    server->replica->backup.credit_requests = 0;
+}
+
+bool sl_replication_receiver_waits(const struct sl_server *server)
+{
+    return !sl_list_empty(&server->replica->backup.entries);
 }
 
 static void put_first(struct sl_server *server)
 {
-    struct sl_replication *replica = server->replica;
-    struct sl_server_request *request = sl_server_request_first(&replica->entries);
-    replica->has_begun = replica->runs = false;
-    replica->block = (struct sl_snapshot_block){.payload = NULL};
+    struct sl_replication_backup *backup = &server->replica->backup;
+    struct sl_server_request *request = sl_server_request_first(&backup->entries);
+    backup->has_begun = backup->runs = false;
+    backup->block = (struct sl_snapshot_block){.payload = NULL};
     sl_server_request_unlist(request);
-    server->role.has_entries = !sl_list_empty(&replica->entries);
+    server->role.has_entries = !sl_list_empty(&backup->entries);
     sl_server_request_free(request);
 }
 
 void sl_replication_receiver_drop(struct sl_server *server)
 {
-    while (!sl_list_empty(&server->replica->entries)) {
+    while (sl_replication_receiver_waits(server)) {
         put_first(server);
     }
 }
@@ -125,11 +130,11 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
                                     const struct sl_transport_message *message)
 {
     struct sl_server *server = conn->server;
-    struct sl_replication *replica = server->replica;
+    struct sl_replication_backup *backup = &server->replica->backup;
     const struct sl_frame *header = &message->header;
     const uint64_t cost = sl_request_credit_bytes(header->payload_bytes, 0);
     const bool fits = header->payload_bytes >= sizeof(struct sl_replication_entry_head) &&
-                      header->request_id == replica->received + 1 &&
+                      header->request_id == backup->received + 1 &&
                       sl_credit_spend(&conn->credit, cost);
     struct sl_server_request *request = fits ? sl_pool_get(&server->memory.requests) : NULL;
     uint8_t *payload = request == NULL ? NULL : take_payload(conn, message);
@@ -140,7 +145,7 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
         }
         sl_server_conn_drop(conn, fits ? SL_ERR_NO_MEMORY : SL_ERR_PROTOCOL,
                             "entry %" PRIu64 " of %u bytes, behind %" PRIu64, header->request_id,
-                            header->payload_bytes, replica->received);
+                            header->payload_bytes, backup->received);
         return;
     }
     *request = (struct sl_server_request){
@@ -150,8 +155,8 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
         .payload = payload,
         .payload_bytes = header->payload_bytes,
     };
-    replica->received = header->request_id;
-    sl_server_request_append(&replica->entries, request);
+    backup->received = header->request_id;
+    sl_server_request_append(&backup->entries, request);
     server->role.has_entries = true;
 }
 
@@ -159,22 +164,22 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
 
 static void answer(struct sl_server *server)
 {
-    struct sl_replication *replica = server->replica;
-    struct sl_server_conn *conn = replica->feed;
-    if (conn == NULL || replica->acked == replica->position || conn->conn->state != SL_CONN_OPEN ||
+    struct sl_replication_backup *backup = &server->replica->backup;
+    struct sl_server_conn *conn = backup->feed;
+    if (conn == NULL || backup->acked == backup->position || conn->conn->state != SL_CONN_OPEN ||
         sl_outbox_reserve(conn->outbox, 0) == NULL) {
         return;
     }
     const struct sl_frame header = {
         .type = SL_FRAME_REPLY,
-        .request_id = replica->position,
-        .credit_bytes = (uint32_t)replica->credit_bytes,
-        .credit_requests = (uint16_t)replica->credit_requests,
+        .request_id = backup->position,
+        .credit_bytes = (uint32_t)backup->credit_bytes,
+        .credit_requests = (uint16_t)backup->credit_requests,
         .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
     };
-    sl_credit_grant(&conn->credit, replica->credit_bytes, replica->credit_requests);
-    replica->credit_bytes = replica->credit_requests = 0;
-    replica->acked = replica->position;
+    sl_credit_grant(&conn->credit, backup->credit_bytes, backup->credit_requests);
+    backup->credit_bytes = backup->credit_requests = 0;
+    backup->acked = backup->position;
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
@@ -183,7 +188,7 @@ static void fail(struct sl_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void fail(struct sl_server *server, const char *format, ...)
 {
-    struct sl_replication *replica = server->replica;
+    struct sl_replication_backup *backup = &server->replica->backup;
     char what[SL_MESSAGE_TEXT_BYTES / 2];
     va_list args;
     va_start(args, format);
@@ -191,14 +196,14 @@ static void fail(struct sl_server *server, const char *format, ...)
     va_end(args);
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "the backup is not in sync at entry %" PRIu64 ": %s",
-                   replica->position + 1, what);
+                   backup->position + 1, what);
     sl_log_error("shard %u: %s", server->options.shard.index, text);
-    replica->is_broken = true;
+    backup->is_broken = true;
     answer(server);
     sl_replication_receiver_drop(server);
-    if (replica->feed != NULL) {
-        sl_server_send_error(replica->feed, 0, SL_ERR_INVALID, text);
-        sl_server_conn_drop(replica->feed, SL_ERR_INVALID, "%s", text);
+    if (backup->feed != NULL) {
+        sl_server_send_error(backup->feed, 0, SL_ERR_INVALID, text);
+        sl_server_conn_drop(backup->feed, SL_ERR_INVALID, "%s", text);
     }
 }
 
@@ -281,7 +286,7 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
     }
     sl_shard_skip_writes_before(&request->work, written_before(server, head));
     sl_shard_apply_only(&request->work, head->end);
-    server->replica->runs = true;
+    server->replica->backup.runs = true;
     return true;
 }
 
@@ -346,29 +351,29 @@ static bool do_heard(struct sl_server *server, const struct sl_replication_entry
 static bool begin_block(struct sl_server *server, const struct sl_server_request *request,
                         const struct sl_replication_entry_head *head)
 {
-    struct sl_replication *replica = server->replica;
+    struct sl_replication_backup *backup = &server->replica->backup;
     char reason[SL_MESSAGE_TEXT_BYTES] = "a snapshot of what is there already";
     const bool is_first = request->id == 1;
-    if (is_first != !replica->is_loading) {
+    if (is_first != !backup->is_loading) {
         fail(server, "%.200s", reason);
         return false;
     }
-    replica->block = (struct sl_snapshot_block){
-        .kind = head->role,
-        .table_id = head->task_index,
-        .count = head->end,
+    backup->block = (struct sl_snapshot_block){
+        .kind = head->block_kind,
+        .table_id = head->table_id,
+        .count = head->record_count,
         .bytes = head->body_bytes,
         .capacity = head->body_bytes,
         .payload = (uint8_t *)(uintptr_t)body_of(request),
     };
-    replica->session_load = (struct sl_server_session_load){.is_exact = true};
+    backup->session_load = (struct sl_server_session_load){.is_exact = true};
     int err = 0;
     if (is_first) {
-        replica->is_loading = true;
-        err = sl_shard_load_begin(&replica->load, server->shard, server->options.shard.index,
+        backup->is_loading = true;
+        err = sl_shard_load_begin(&backup->load, server->shard, server->options.shard.index,
                                   server->options.shard.count, reason, sizeof reason);
     }
-    err = err == 0 ? sl_snapshot_block_check(&replica->block, reason, sizeof reason) : err;
+    err = err == 0 ? sl_snapshot_block_check(&backup->block, reason, sizeof reason) : err;
     if (err != 0) {
         fail(server, "%.200s", reason);
     }
@@ -379,19 +384,19 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
 static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent, char *reason,
                       size_t reason_bytes)
 {
-    struct sl_replication *replica = server->replica;
-    const struct sl_snapshot_block *block = &replica->block;
+    struct sl_replication_backup *backup = &server->replica->backup;
+    const struct sl_snapshot_block *block = &backup->block;
     if (block->kind == SL_SNAPSHOT_SESSIONS) {
-        const int loaded = sl_server_session_load(server, block, &replica->session_load, keys,
+        const int loaded = sl_server_session_load(server, block, &backup->session_load, keys,
                                                   reason, reason_bytes);
-        *spent = replica->session_load.spent;
+        *spent = backup->session_load.spent;
         return loaded;
     }
-    int result = sl_shard_load_block(&replica->load, block, keys, reason, reason_bytes);
-    *spent = replica->load.spent;
+    int result = sl_shard_load_block(&backup->load, block, keys, reason, reason_bytes);
+    *spent = backup->load.spent;
     if (result == SL_SHARD_DONE && block->kind == SL_SNAPSHOT_END) {
-        result = sl_shard_load_end(&replica->load, reason, reason_bytes);
-        replica->is_loading = false;
+        result = sl_shard_load_end(&backup->load, reason, reason_bytes);
+        backup->is_loading = false;
     }
     return result;
 }
@@ -407,7 +412,7 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     if (head.kind == SL_REPLICATION_ENTRY_SNAPSHOT) {
         return begin_block(server, request, &head);
     }
-    if (server->replica->is_loading) {
+    if (server->replica->backup.is_loading) {
         fail(server, "it comes before the snapshot is complete");
         return false;
     }
@@ -442,14 +447,14 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
 /* The first entry was executed. False: diverged. */
 static bool finish(struct sl_server *server, const struct sl_server_request *request)
 {
-    struct sl_replication *replica = server->replica;
+    struct sl_replication_backup *backup = &server->replica->backup;
     const struct sl_replication_entry_head head = head_of(request);
     if (head.kind == SL_REPLICATION_ENTRY_WRITE && !end_write(server, &head)) {
         return false;
     }
-    replica->position = request->id;
-    replica->credit_bytes += request->credit_bytes;
-    replica->credit_requests++;
+    backup->position = request->id;
+    backup->credit_bytes += request->credit_bytes;
+    backup->credit_requests++;
     server->request_count++;
     put_first(server);
     return true;
@@ -458,20 +463,20 @@ static bool finish(struct sl_server *server, const struct sl_server_request *req
 /* Runs one slice of the first entry. *spent: its cost. False: stop for now. */
 static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
 {
-    struct sl_replication *replica = server->replica;
-    struct sl_server_request *request = sl_server_request_first(&replica->entries);
+    struct sl_replication_backup *backup = &server->replica->backup;
+    struct sl_server_request *request = sl_server_request_first(&backup->entries);
     *spent = 1;
-    if (!replica->has_begun) {
+    if (!backup->has_begun) {
         if (!begin(server, request)) {
             return false;
         }
-        replica->has_begun = true;
+        backup->has_begun = true;
     }
-    if (replica->runs || replica->block.payload != NULL) {
+    if (backup->runs || backup->block.payload != NULL) {
         char reason[SL_MESSAGE_TEXT_BYTES];
-        const int result = replica->runs ? sl_shard_run(server->shard, &request->work, NULL, keys,
-                                                        spent, reason, sizeof reason)
-                                         : load_block(server, keys, spent, reason, sizeof reason);
+        const int result = backup->runs ? sl_shard_run(server->shard, &request->work, NULL, keys,
+                                                       spent, reason, sizeof reason)
+                                        : load_block(server, keys, spent, reason, sizeof reason);
         if (result < 0) {
             fail(server, "%.200s", reason);
             return false;
@@ -479,19 +484,19 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_AGAIN && sl_shard_iteration_due(server->shard);
         }
-        replica->runs = false;
+        backup->runs = false;
     }
     return finish(server, request);
 }
 
 uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
 {
-    struct sl_replication *replica = server->replica;
+    struct sl_replication_backup *backup = &server->replica->backup;
     uint32_t left = keys;
     bool goes_on = true;
-    while (goes_on && left > 0 && !sl_list_empty(&replica->entries)) {
+    while (goes_on && left > 0 && !sl_list_empty(&backup->entries)) {
         uint32_t spent = 0;
-        if (!replica->is_loading && sl_shard_iteration_due(server->shard)) {
+        if (!backup->is_loading && sl_shard_iteration_due(server->shard)) {
             spent = sl_shard_apply_iteration(server->shard, left);
         } else {
             goes_on = step(server, left, &spent);
@@ -500,7 +505,7 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
         left -= spent < left ? spent : left;
     }
     answer(server);
-    if (sl_list_empty(&replica->entries) && replica->stage == SL_REPLICATION_PROMOTING) {
+    if (sl_list_empty(&backup->entries) && server->replica->stage == SL_REPLICATION_PROMOTING) {
         sl_replication_promoted(server);
     }
     return keys - left;

@@ -1,4 +1,4 @@
-#include "ps/replication/internal.h"
+#include "ps/replication/replication.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,6 +6,9 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "ps/replication/state.h"
+#include "ps/server/handshake.h"
+#include "ps/server/request.h"
 
 /* Leases for clients to reconnect after a promotion: they learn the new server from the
  * coordinator, which may be moving too. The coordinator reports expired workers long before. */
@@ -20,10 +23,13 @@ static int create(struct sl_server *server)
         return SL_ERR_NO_MEMORY;
     }
     replica->server = server;
-    sl_list_init(&replica->entries);
+    sl_list_init(&replica->expirations);
+    sl_list_init(&replica->backup.entries);
+    sl_replication_log_init(&replica->log);
     const size_t bytes_max = server->options.log_bytes_max;
-    int err = sl_outbox_init(&replica->outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
-                             server->options.checksum);
+    int err =
+        sl_outbox_init(&replica->sender.outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
+                       server->options.checksum);
     if (err != 0) {
         free(replica);
         return err;
@@ -36,15 +42,20 @@ static int create(struct sl_server *server)
 
 static bool give_back(struct sl_server *server)
 {
-    return sl_outbox_give_back(&server->replica->outbox);
+    return sl_outbox_give_back(&server->replica->sender.outbox);
 }
+
+/* An expiration that a primary was notified of before it served. */
+struct expiry {
+    struct sl_list_link link;
+    struct sl_message_expired expired;
+};
 
 static void forget_expirations(struct sl_replication *replica)
 {
-    while (replica->expirations != NULL) {
-        struct sl_server_expiry *expiry = replica->expirations;
-        replica->expirations = expiry->next;
-        free(expiry);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&replica->expirations)) != NULL) {
+        free(SL_CONTAINER_OF(link, struct expiry, link));
     }
 }
 
@@ -57,7 +68,7 @@ static void stop(struct sl_server *server)
 static void destroy(struct sl_server *server)
 {
     forget_expirations(server->replica);
-    sl_outbox_fini(&server->replica->outbox);
+    sl_outbox_fini(&server->replica->sender.outbox);
     free(server->replica);
     server->replica = NULL;
 }
@@ -77,7 +88,7 @@ static void expired(struct sl_server *server, const struct sl_message_expired *m
     if (!replica->config.is_primary) {
         return;
     }
-    struct sl_server_expiry *expiry = malloc(sizeof *expiry);
+    struct expiry *expiry = malloc(sizeof *expiry);
     if (expiry == NULL) {
         sl_log_error("shard %u: no memory to record that worker/%u expired: others would wait for "
                      "its clock for ever; this ps ends: restart it",
@@ -85,22 +96,16 @@ static void expired(struct sl_server *server, const struct sl_message_expired *m
         server->options.replica_failed(server->options.replica_ctx, SL_ERR_NO_MEMORY);
         return;
     }
-    *expiry = (struct sl_server_expiry){.expired = *message};
-    struct sl_server_expiry **last = &replica->expirations;
-    while (*last != NULL) {
-        last = &(*last)->next;
-    }
-    *last = expiry;
+    *expiry = (struct expiry){.expired = *message};
+    sl_list_append(&replica->expirations, &expiry->link);
 }
 
 /* The server serves now: applies deferred expirations. */
-static void hear_expirations(struct sl_server *server)
+static void apply_expirations(struct sl_server *server)
 {
-    struct sl_server_expiry *next = server->replica->expirations;
-    server->replica->expirations = NULL;
-    while (next != NULL) {
-        struct sl_server_expiry *expiry = next;
-        next = expiry->next;
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&server->replica->expirations)) != NULL) {
+        struct expiry *expiry = SL_CONTAINER_OF(link, struct expiry, link);
         sl_server_on_expired(server, &expiry->expired);
         free(expiry);
     }
@@ -115,7 +120,7 @@ void sl_replication_open(struct sl_server *server)
     if (replica->config.is_primary) { /* else fenced */
         sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
     }
-    hear_expirations(server);
+    apply_expirations(server);
     SL_LIST_FOREACH (link, &server->conns) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
@@ -129,26 +134,26 @@ void sl_replication_forget(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     /* Nothing was executed: keep the empty shard, because creating one takes milliseconds. */
-    const bool is_empty = replica->position == 0 && !replica->is_loading && !replica->has_begun &&
-                          !replica->is_broken;
+    const bool is_empty = replica->backup.position == 0 && !replica->backup.is_loading &&
+                          !replica->backup.has_begun && !replica->backup.is_broken;
     sl_replication_receiver_drop(server);
     forget_expirations(replica);
-    if (replica->feed != NULL) {
-        sl_server_conn_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
+    if (replica->backup.feed != NULL) {
+        sl_server_conn_drop(replica->backup.feed, SL_ERR_CLOSED, "the shard has another epoch");
     }
     sl_server_sessions_forget(server);
     if (!is_empty && server->shard != NULL) {
         sl_shard_destroy(&server->shard);
     }
     if (server->shard == NULL) {
-        replica->is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
+        replica->backup.is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
     }
     if (server->shard == NULL) {
         sl_log_error("shard %u: no memory for the backup; retrying in the next epoch",
                      server->options.shard.index);
     }
-    replica->position = replica->acked = replica->received = 0;
-    replica->is_loading = false;
+    replica->backup.position = replica->backup.acked = replica->backup.received = 0;
+    replica->backup.is_loading = false;
     server->role.state = 0;
 }
 
@@ -160,7 +165,7 @@ static void fail_to_take_over(struct sl_server *server)
         "shard %u: cannot be promoted (epoch %" PRIu64
         "): its backup is not in sync; this ps ends, and the shard is lost: restart the ps",
         server->options.shard.index, server->replica->config.epoch);
-    server->replica->is_broken = true;
+    server->replica->backup.is_broken = true;
     sl_replication_receiver_drop(server);
     server->options.replica_failed(server->options.replica_ctx, SL_ERR_CORRUPT);
 }
@@ -168,14 +173,14 @@ static void fail_to_take_over(struct sl_server *server)
 void sl_replication_promoted(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    if (replica->is_broken || replica->is_loading) {
+    if (replica->backup.is_broken || replica->backup.is_loading) {
         fail_to_take_over(server);
         return;
     }
     sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
     server->role.is_touched = true;
     sl_server_sessions_await(server, TAKE_OVER_LEASES);
-    hear_expirations(server);
+    apply_expirations(server);
     sl_log_info("shard %u: the backup is promoted (epoch %" PRIu64 ")", server->options.shard.index,
                 replica->config.epoch);
     sl_replication_sender_open(server);
@@ -186,10 +191,10 @@ static void take_over(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     sl_replication_set_stage(replica, SL_REPLICATION_PROMOTING);
-    if (replica->feed != NULL) {
-        sl_server_conn_drop(replica->feed, SL_ERR_CLOSED, "the backup is promoted");
+    if (replica->backup.feed != NULL) {
+        sl_server_conn_drop(replica->backup.feed, SL_ERR_CLOSED, "the backup is promoted");
     }
-    if (replica->is_loading || !sl_replication_receiver_waits(server)) {
+    if (replica->backup.is_loading || !sl_replication_receiver_waits(server)) {
         sl_replication_promoted(server);
     }
 }
@@ -251,7 +256,7 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
     struct sl_replication *replica = server->replica;
     sl_reactor_assert_owner(server->options.reactor);
     sl_assert(replica != NULL);
-    sl_assert(server->shard != NULL || replica->is_broken);
+    sl_assert(server->shard != NULL || replica->backup.is_broken);
     const struct sl_replica_config before = replica->config;
     if (config->epoch <= before.epoch || sl_server_drains(server)) {
         return;
@@ -320,7 +325,7 @@ static bool admit_primary(struct sl_server_conn *conn)
     if (server->shard == NULL) {
         return refuse(conn, SL_ERR_AGAIN, "it has no memory for it");
     }
-    if (replica->is_broken) {
+    if (replica->backup.is_broken) {
         return refuse(conn, SL_ERR_INVALID, "the backup is not in sync");
     }
     return sl_replication_receiver_admit(conn);
@@ -336,7 +341,7 @@ static bool admit(struct sl_server_conn *conn)
 
 static void leave(struct sl_server_conn *conn)
 {
-    if (conn == conn->server->replica->feed) {
+    if (conn == conn->server->replica->backup.feed) {
         sl_replication_receiver_closed(conn->server);
     } else {
         sl_replication_log_forget(conn);

@@ -1,12 +1,11 @@
-/* The primary's connection to the backup. After a failure it reconnects and sends the rest of the
- * log. If the backup is unreachable for one lease, the sender reports to the coordinator that it
- * will not be in sync. */
+#include "ps/replication/sender.h"
+
 #include <stdio.h>
 
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
+#include "ps/replication/state.h"
 
 #define SILENT        "it does not answer"
 
@@ -33,10 +32,10 @@ static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
  * acknowledgement takes longer than a lease. */
 static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
 {
-    const uint64_t taken_bytes = sl_session_conn(replica->session)->taken_bytes;
-    const bool took_more = taken_bytes != replica->taken_bytes;
-    replica->taken_bytes = taken_bytes;
-    return took_more && now_ns - replica->last_seen_ns < SL_SERVER_FRAME_NS;
+    const uint64_t taken_bytes = sl_session_conn(replica->sender.session)->taken_bytes;
+    const bool took_more = taken_bytes != replica->sender.taken_bytes;
+    replica->sender.taken_bytes = taken_bytes;
+    return took_more && now_ns - replica->sender.last_seen_ns < SL_SERVER_FRAME_NS;
 }
 
 /* Checks whether acknowledgements have been missing for one lease. Before the backup is in sync,
@@ -44,27 +43,28 @@ static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
 static void look_at_answers(struct sl_server *server, uint64_t now_ns)
 {
     struct sl_replication *replica = server->replica;
-    if (replica->first == NULL) {
+    if (sl_replication_log_is_empty(&replica->log)) {
         return; /* checked again with the next entry */
     }
-    if (now_ns - replica->last_seen_ns < server->lease_ns) {
-        await(server, replica->last_seen_ns, 0);
+    if (now_ns - replica->sender.last_seen_ns < server->lease_ns) {
+        await(server, replica->sender.last_seen_ns, 0);
     } else if (gets_on(replica, now_ns)) {
         await(server, now_ns, TAKEN_LOOK_NS);
     } else if (replica->link == SL_REPLICATION_IN_SYNC) {
         sl_replication_sender_give_up(server, SILENT);
     } else {
-        sl_session_reconnect(replica->session, SILENT);
+        sl_session_reconnect(replica->sender.session, SILENT);
     }
 }
 
 static void on_silence(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, silence);
-    if (replica->session == NULL) {
+    struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, sender.silence);
+    if (replica->sender.session == NULL) {
         sl_replication_sender_give_up(replica->server, "it is unreachable");
-    } else if (sl_session_conn(replica->session) == NULL) {
-        sl_replication_sender_give_up(replica->server, sl_session_last_error(replica->session));
+    } else if (sl_session_conn(replica->sender.session) == NULL) {
+        sl_replication_sender_give_up(replica->server,
+                                      sl_session_last_error(replica->sender.session));
     } else {
         look_at_answers(replica->server, now_ns);
     }
@@ -75,8 +75,8 @@ static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
 {
     struct sl_replication *replica = server->replica;
     const uint64_t wait_ns = server->lease_ns > least_ns ? server->lease_ns : least_ns;
-    replica->silence.run = on_silence;
-    sl_timer_arm(timers_of(server), &replica->silence, from_ns + wait_ns);
+    replica->sender.silence.run = on_silence;
+    sl_timer_arm(timers_of(server), &replica->sender.silence, from_ns + wait_ns);
 }
 
 static uint64_t now_of(const struct sl_server *server)
@@ -84,13 +84,19 @@ static uint64_t now_of(const struct sl_server *server)
     return sl_reactor_now_ns(server->options.reactor);
 }
 
+bool sl_replication_sender_is_up(const struct sl_server *server)
+{
+    struct sl_session *session = server->replica->sender.session;
+    return session != NULL && sl_session_conn(session) != NULL;
+}
+
 void sl_replication_sender_listen(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    const bool is_up = replica->session != NULL && sl_session_conn(replica->session) != NULL;
-    if (is_up && !replica->has_given_up && !sl_timer_armed(&replica->silence)) {
-        replica->last_seen_ns = now_of(server);
-        await(server, replica->last_seen_ns, 0);
+    if (sl_replication_sender_is_up(server) && !replica->has_given_up &&
+        !sl_timer_armed(&replica->sender.silence)) {
+        replica->sender.last_seen_ns = now_of(server);
+        await(server, replica->sender.last_seen_ns, 0);
     }
 }
 
@@ -102,9 +108,9 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     const bool is_it = welcome->shard == server->options.shard.index &&
                        welcome->shard_count == server->options.shard.count;
     (void)session;
-    sl_timer_disarm(timers_of(server), &replica->silence);
-    replica->last_seen_ns = now_of(server);
-    replica->credit =
+    sl_timer_disarm(timers_of(server), &replica->sender.silence);
+    replica->sender.last_seen_ns = now_of(server);
+    replica->sender.credit =
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     if (!is_it) {
         sl_replication_sender_give_up(server, "it reports another shard");
@@ -114,15 +120,14 @@ static void on_welcomed(void *ctx, struct sl_session *session,
             return;
         }
         sl_replication_log_acknowledged(server, welcome->position);
-        replica->unsent = replica->first;
-        sl_replication_log_pump(replica);
+        sl_replication_log_resend(server);
         sl_replication_sender_listen(server);
     } else if (!server->role.is_touched) {
         sl_replication_log_begin(server);
     } else if (welcome->position != 0) {
         sl_replication_sender_give_up(server, "it is not empty"); /* a new epoch empties it */
     } else {
-        replica->number = 0;
+        replica->log.number = 0;
         sl_replication_catch_up_want(server);
     }
 }
@@ -134,12 +139,12 @@ static void on_received(void *ctx, struct sl_session *session,
     struct sl_replication *replica = server->replica;
     const struct sl_frame header = message->header;
     sl_transport_release(sl_session_conn(session), message);
-    replica->last_seen_ns = now_of(server);
-    sl_credit_grant(&replica->credit, header.credit_bytes, header.credit_requests);
-    if (header.type == SL_FRAME_REPLY && header.request_id <= replica->number) {
+    replica->sender.last_seen_ns = now_of(server);
+    sl_credit_grant(&replica->sender.credit, header.credit_bytes, header.credit_requests);
+    if (header.type == SL_FRAME_REPLY && header.request_id <= replica->log.number) {
         sl_replication_log_acknowledged(server, header.request_id);
     }
-    sl_replication_log_pump(replica);
+    sl_replication_log_pump(server);
 }
 
 /* The backup's frames have no payload. */
@@ -154,7 +159,7 @@ static void *on_sink(void *ctx, struct sl_session *session, const struct sl_fram
 static void on_writable(void *ctx, struct sl_session *session)
 {
     (void)session;
-    sl_replication_log_pump(((struct sl_server *)ctx)->replica);
+    sl_replication_log_pump(ctx);
 }
 
 static void on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
@@ -176,8 +181,8 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
 {
     (void)session;
     struct sl_server *server = ctx;
-    sl_session_close(&server->replica->session);
-    sl_timer_disarm(timers_of(server), &server->replica->silence);
+    sl_session_close(&server->replica->sender.session);
+    sl_timer_disarm(timers_of(server), &server->replica->sender.silence);
     if (err == SL_ERR_EXISTS) {
         sl_log_error("shard %u: %s: this ps expired, and ends: restart it",
                      server->options.shard.index, reason);
@@ -212,7 +217,7 @@ void sl_replication_sender_open(struct sl_server *server)
                    server->options.shard.index, config->backup_task);
     const struct sl_session_options options = {
         .transport = server->transports.first,
-        .outbox = &replica->outbox,
+        .outbox = &replica->sender.outbox,
         .endpoint = config->backup,
         .hello = {.purpose = SL_MESSAGE_PURPOSE_REPLICA,
                   .role = SL_MESSAGE_ROLE_PS,
@@ -231,7 +236,7 @@ void sl_replication_sender_open(struct sl_server *server)
     };
     replica->has_given_up = replica->is_in_sync = false;
     await(server, now_of(server), 0);
-    int err = sl_session_open(&options, &replica->session);
+    int err = sl_session_open(&options, &replica->sender.session);
     if (err != 0) {
         sl_replication_sender_give_up(server, sl_err_name(err));
     }
@@ -240,7 +245,7 @@ void sl_replication_sender_open(struct sl_server *server)
 void sl_replication_sender_close(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    sl_timer_disarm(timers_of(server), &replica->silence);
-    sl_session_close(&replica->session);
+    sl_timer_disarm(timers_of(server), &replica->sender.silence);
+    sl_session_close(&replica->sender.session);
     sl_replication_log_abort(server);
 }

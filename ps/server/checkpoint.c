@@ -11,9 +11,8 @@
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
 #include "ps/server/scheduler.h"
-#include "ps/server/session_snapshot.h"
+#include "ps/server/snapshot.h"
 #include "ps/server/state.h"
-#include "ps/shard/snapshot.h"
 #include "reactor/offload.h"
 
 /* Blocks in flight to the disk: enough to keep it busy during a long turn. */
@@ -54,7 +53,7 @@ struct sl_server_checkpoint_job {
     int err; /* of the file at that time */
 };
 
-enum stage { NONE, WANTED, CUTTING, FINISHING };
+enum stage { NONE, WANTED, WALKING, FINISHING };
 
 struct sl_server_checkpoint {
     struct sl_server *server;
@@ -123,9 +122,7 @@ static void file_free(struct sl_server_checkpoint_file *file)
 
 static void block_put(struct sl_server_checkpoint *checkpoint, struct sl_snapshot_block *block)
 {
-    if (block != NULL && block->kind == SL_SNAPSHOT_SESSIONS) {
-        sl_snapshot_block_destroy(&block);
-    } else if (block != NULL) {
+    if (block != NULL) {
         block->next = checkpoint->returned;
         checkpoint->returned = block;
     }
@@ -137,7 +134,7 @@ static void put_returned(struct sl_server_checkpoint *checkpoint)
         struct sl_snapshot_block *block = checkpoint->returned;
         checkpoint->returned = block->next;
         block->next = NULL;
-        sl_shard_snapshot_put(checkpoint->server->shard, block);
+        sl_server_snapshot_put(checkpoint->server, block);
     }
 }
 
@@ -148,15 +145,10 @@ static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
  * the catch-up requests it again. */
 static void end_own_snapshot(struct sl_server_checkpoint *checkpoint)
 {
-    struct sl_shard *shard = checkpoint->server->shard;
-    struct sl_shard_snapshot_base *base = NULL;
-    if (checkpoint->stage == CUTTING) {
-        sl_server_session_snapshot_end(checkpoint->server);
-    }
-    if (checkpoint->stage == CUTTING ||
-        sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_PENDING) {
-        sl_shard_snapshot_end(shard, &base);
-        sl_shard_snapshot_base_destroy(&base);
+    struct sl_server *server = checkpoint->server;
+    if (checkpoint->stage == WALKING ||
+        sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_PENDING) {
+        sl_server_snapshot_end(server, NULL);
     }
 }
 
@@ -306,14 +298,11 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
         return;
     }
     const struct sl_shard_snapshot_options options = {.base = base_of(checkpoint)};
-    int err = sl_shard_snapshot_begin(server->shard, &options);
+    int err = sl_server_snapshot_begin(server, &options, false);
     if (err == SL_ERR_AGAIN) {
         return;
     }
-    if (err == 0) {
-        checkpoint->stage = CUTTING;
-        sl_server_session_snapshot_begin(server, false);
-    }
+    checkpoint->stage = err == 0 ? WALKING : checkpoint->stage;
     if (err != 0 || !make_file(checkpoint)) {
         give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY, "no memory to begin it");
         return;
@@ -324,19 +313,11 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
     sl_server_unblock(server);
 }
 
-/* Returns the next block for the file, sessions first; NULL: none now. */
-static struct sl_snapshot_block *take_block(struct sl_server_checkpoint *checkpoint)
-{
-    struct sl_server *server = checkpoint->server;
-    return sl_server_session_snapshot_is_over(server) ? sl_shard_snapshot_take(server->shard)
-                                                      : sl_server_session_snapshot_take(server);
-}
-
 /* Posts blocks up to the limit in flight. False: the checkpoint was aborted. */
 static bool hand_out(struct sl_server_checkpoint *checkpoint)
 {
     while (checkpoint->jobs_away < BLOCKS_AWAY) {
-        struct sl_snapshot_block *block = take_block(checkpoint);
+        struct sl_snapshot_block *block = sl_server_snapshot_take(checkpoint->server);
         if (block == NULL) {
             break;
         }
@@ -353,47 +334,26 @@ static bool hand_out(struct sl_server_checkpoint *checkpoint)
 static void end_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
-    sl_server_session_snapshot_end(checkpoint->server);
-    sl_shard_snapshot_end(checkpoint->server->shard, &checkpoint->newest_base);
+    sl_server_snapshot_end(checkpoint->server, &checkpoint->newest_base);
     checkpoint->newest = 0; /* until the file is complete */
     checkpoint->stage = FINISHING;
     if (!post(checkpoint, STEP_FINISH, NULL)) {
-        checkpoint->stage = CUTTING; /* so that the file is abandoned */
+        checkpoint->stage = WALKING; /* so that the file is abandoned */
         give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory to end the file");
     }
 }
 
-/* Sessions first, then tables. */
-static uint32_t walk(struct sl_server *server, uint32_t keys)
-{
-    return sl_server_session_snapshot_is_over(server)
-               ? sl_shard_snapshot_run(server->shard, keys)
-               : sl_server_session_snapshot_run(server, keys);
-}
-
 static uint32_t snapshot_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
 {
-    struct sl_shard *shard = checkpoint->server->shard;
-    uint32_t spent = 0;
-    if (checkpoint->jobs_away < BLOCKS_AWAY) {
-        spent = walk(checkpoint->server, keys);
-    }
-    if (sl_server_session_snapshot_has_failed(checkpoint->server)) {
-        give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory for what the shard knows of its clients");
-        return spent;
-    }
-    if (!hand_out(checkpoint)) {
-        return spent;
-    }
-    switch (sl_shard_snapshot_state(shard)) {
-    case SL_SHARD_SNAPSHOT_DONE:
+    struct sl_server *server = checkpoint->server;
+    const uint32_t spent =
+        checkpoint->jobs_away < BLOCKS_AWAY ? sl_server_snapshot_run(server, keys) : 0;
+    const char *failure = sl_server_snapshot_failure(server);
+    if (failure != NULL) {
+        give_up(checkpoint, SL_ERR_NO_MEMORY, failure);
+    } else if (hand_out(checkpoint) &&
+               sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_DONE) {
         end_snapshot(checkpoint);
-        break;
-    case SL_SHARD_SNAPSHOT_FAILED:
-        give_up(checkpoint, SL_ERR_NO_MEMORY, sl_shard_snapshot_why(shard));
-        break;
-    default:
-        break;
     }
     return spent;
 }
@@ -409,7 +369,7 @@ uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
         begin_snapshot(checkpoint);
         return 1;
     }
-    if (checkpoint->stage != CUTTING) {
+    if (checkpoint->stage != WALKING) {
         return 0;
     }
     if (checkpoint->options.snapshot_budget > 0) {

@@ -2,11 +2,11 @@
  * (ps/shard/snapshot.h) and of its sessions at the same moment. An offload thread compresses and
  * writes the blocks.
  *
- *   WANTED -> CUTTING -> FINISHING -> NONE
+ *   WANTED -> WALKING -> FINISHING -> NONE
  *
  * - WANTED: the snapshot starts between two requests, when no request is half done, except those
  *   that wait for clocks. Until then no long request starts.
- * - CUTTING: part of each turn's budget goes into the walk, little while there are requests. The
+ * - WALKING: part of each turn's budget goes into the walk, little while there are requests. The
  *   number of blocks in flight to the disk is limited; then the walk waits.
  *
  * A checkpoint is aborted, and serving continues, if the disk fails or makes no progress for

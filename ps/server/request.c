@@ -5,7 +5,6 @@
 
 #include "core/assert.h"
 #include "ps/server/reply_chunks.h"
-#include "ps/server/session_snapshot.h"
 #include "ps/server/shm.h"
 #include "ps/server/turn.h"
 
@@ -587,13 +586,20 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
             return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
         }
         char reason[SL_MESSAGE_TEXT_BYTES];
-        sl_server_session_writes(request);
-        request->server->write_count += sl_server_request_writes(&request->work);
+        struct sl_server_session *session = request->session;
+        const bool writes = sl_server_request_writes(&request->work);
+        if (writes && session != NULL) {
+            sl_server_session_touch(session);
+        }
+        request->server->write_count += writes;
         uint32_t slice = slice_of(request);
         keys = keys < slice ? keys : slice;
         int result = sl_shard_run(request->server->shard, &request->work, reply_of(request), keys,
                                   spent, reason, sizeof reason);
-        sl_server_session_note(request);
+        if (writes && session != NULL) {
+            session->begun_id = request->id;
+            session->begun_sections = sl_shard_written(&request->work);
+        }
         if (result < 0) {
             sl_server_request_fail(request, result, reason);
             return SL_SERVER_ANSWERED;

@@ -416,6 +416,19 @@ sl_server_session_write_outcome(const struct sl_server_session *session, uint64_
     return id <= session->last_write_id ? SL_SERVER_WRITE_DONE : SL_SERVER_WRITE_UNKNOWN;
 }
 
+void sl_server_session_touch(struct sl_server_session *session)
+{
+    if (session->snapshot_number != session->server->sessions.snapshot.number) {
+        sl_server_session_snapshot_before(session);
+    }
+}
+
+void sl_server_session_came(struct sl_server_session *session, uint64_t id)
+{
+    sl_server_session_touch(session);
+    session->id_max = id > session->id_max ? id : session->id_max;
+}
+
 void sl_server_session_wrote(struct sl_server_session *session, uint64_t id)
 {
     sl_server_session_touch(session);

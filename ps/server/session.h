@@ -156,6 +156,12 @@ sl_server_session_write_outcome(const struct sl_server_session *session, uint64_
 /* Records a completed write. A lower id than the last one has no effect. */
 void sl_server_session_wrote(struct sl_server_session *session, uint64_t id);
 
+/* Call before the session changes or ends: copies it into the snapshot in progress, if any. */
+void sl_server_session_touch(struct sl_server_session *session);
+
+/* A request with this id has arrived. */
+void sl_server_session_came(struct sl_server_session *session, uint64_t id);
+
 /* Records that a control message arrived. */
 void sl_server_session_confirm(struct sl_server_session *session);
 

@@ -12,7 +12,7 @@
 #ifndef SL_PS_SERVER_SESSION_SNAPSHOT_H
 #define SL_PS_SERVER_SESSION_SNAPSHOT_H
 
-#include "ps/server/request.h"
+#include "ps/server/session.h"
 #include "ps/snapshot/block.h"
 
 /* Starts: includes all sessions as they are now. Call in the turn in which the shard's snapshot
@@ -44,38 +44,5 @@ void sl_server_session_snapshot_fini(struct sl_server *server);
 
 /* Copies a session that was not copied yet, if a walk is in progress. */
 void sl_server_session_snapshot_before(struct sl_server_session *session);
-
-/* Call before the session changes or ends. */
-static inline void sl_server_session_touch(struct sl_server_session *session)
-{
-    if (session->snapshot_number != session->server->sessions.snapshot.number) {
-        sl_server_session_snapshot_before(session);
-    }
-}
-
-/* A request with this id has arrived. */
-static inline void sl_server_session_came(struct sl_server_session *session, uint64_t id)
-{
-    sl_server_session_touch(session);
-    session->id_max = id > session->id_max ? id : session->id_max;
-}
-
-/* writes: call before a slice of a request runs. note: call after it, to record the sections
- * applied. */
-static inline void sl_server_session_writes(const struct sl_server_request *request)
-{
-    if (request->session != NULL && sl_server_request_writes(&request->work)) {
-        sl_server_session_touch(request->session);
-    }
-}
-
-static inline void sl_server_session_note(const struct sl_server_request *request)
-{
-    struct sl_server_session *session = request->session;
-    if (session != NULL && sl_server_request_writes(&request->work)) {
-        session->begun_id = request->id;
-        session->begun_sections = sl_shard_written(&request->work);
-    }
-}
 
 #endif

@@ -6,7 +6,8 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
+#include "ps/replication/state.h"
+#include "ps/server/request.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
 #include "tests/fuzz/request_make.h"
@@ -24,7 +25,7 @@ static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sy
     (void)ctx;
     const struct sl_replication *replica = world.servers[local_index]->replica;
     sl_assert(epoch == replica->config.epoch);
-    sl_assert(!in_sync || replica->ended >= replica->answered);
+    sl_assert(!in_sync || replica->log.ended >= replica->log.answered);
 }
 
 static void on_failed(void *ctx, int err)
@@ -228,7 +229,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
         fuzz_world_turn(&world);
     }
     sl_assert(!sl_replication_log_is_awaited(world.servers[0]));
-    sl_assert(world.servers[0]->replica->entry_count == 0);
+    sl_assert(world.servers[0]->replica->log.entry_count == 0);
     fuzz_world_end(&world);
     return 0;
 }

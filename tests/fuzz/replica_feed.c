@@ -7,7 +7,8 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/replication/internal.h"
+#include "ps/replication/state.h"
+#include "ps/server/request.h"
 #include "ps/shard/snapshot.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
@@ -97,7 +98,7 @@ static void make_hello(struct sl_bytes *input)
         fuzz_peer_send_message(&world, primary, &message);
         fuzz_world_turn(&world);
     }
-    primary->next_id = backup_of()->replica->position + 1;
+    primary->next_id = backup_of()->replica->backup.position + 1;
 }
 
 /* The body lies behind where the head goes. */
@@ -279,10 +280,10 @@ static void finish(void)
         fuzz_world_turn(&world);
     }
     sl_assert(!sl_replication_receiver_waits(backup));
-    sl_assert(backup->replica->position <= backup->replica->received);
+    sl_assert(backup->replica->backup.position <= backup->replica->backup.received);
     tell(backup, backup->replica->config.epoch + 1, true);
     fuzz_world_turn(&world);
-    const bool is_whole = !backup->replica->is_broken && !backup->replica->is_loading;
+    const bool is_whole = !backup->replica->backup.is_broken && !backup->replica->backup.is_loading;
     sl_assert(must_end == !is_whole);
     if (is_whole) {
         sl_assert(backup->role.serves);

@@ -4,7 +4,8 @@
 #include "core/clock.h"
 #include "core/hash.h"
 #include "ps/coordinator/state.h"
-#include "ps/replication/internal.h"
+#include "ps/replication/state.h"
+#include "ps/server/request.h"
 #include "ps/shard/internal.h"
 #include "tests/sim/cluster.h"
 

@@ -204,7 +204,7 @@ DISK_MUTATIONS = [
      "    session->failure_count = 0 * snapshot->failure_count;"),
     ("disks: sessions are not in the image", "ps/server/session_snapshot.c",
      "    if (!is_lasting(session)) {", "    if (!is_lasting(session) || session->client_id != 0) {"),
-    ("disks: sessions that change during a cut are in it as they are later", "ps/server/session_snapshot.h",
+    ("disks: sessions that change during a cut are in it as they are later", "ps/server/session.c",
      "    if (session->snapshot_number != session->server->sessions.snapshot.number) {",
      "    if (session->snapshot_number != session->server->sessions.snapshot.number &&\n"
      "        !session->server->sessions.snapshot.walks) {"),
@@ -305,7 +305,7 @@ REPLICA_MUTATIONS = [
      "        sl_replication_report(server, false);",
      "        sl_replication_log_abort(server);\n        sl_replication_report(server, false);"),
     ("replicas: a backup in step is one that gets its image", "ps/replication/log.c",
-     "        replica->ended < replica->answered) {", "        replica->ended > replica->answered) {"),
+     "        replica->log.ended < replica->log.answered) {", "        replica->log.ended > replica->log.answered) {"),
     ("replicas: what is not in step takes over", "ps/coordinator/replica_group.c",
      "group->backup != SL_MESSAGE_NO_BACKUP &&\n"
      "                   group->in_sync &&",
@@ -314,13 +314,13 @@ REPLICA_MUTATIONS = [
      "logs = link >= SL_REPLICATION_SNAPSHOT;", "logs = link >= SL_REPLICATION_FOLLOWS;"),
     ("replicas: the backup does not know which writes are done", "ps/replication/receiver.c",
      "        sl_server_session_wrote(session, head->request_id);\n", "        (void)session;\n"),
-    ("replicas: an image has no sessions", "ps/replication/catch_up.c",
-     "        sl_server_session_snapshot_begin(server, true);",
-     "        sl_server_session_snapshot_end(server);"),
+    ("replicas: an image has no sessions", "ps/server/snapshot.c",
+     "        sl_server_session_snapshot_begin(server, for_backup);",
+     "        if (!for_backup) {\n            sl_server_session_snapshot_begin(server, false);\n        }"),
     ("replicas: entries that came are carried out again", "ps/replication/receiver.c",
-     "    replica->received = replica->acked = replica->position;",
-     "    replica->position -= resumed && replica->position > 0;\n"
-     "    replica->received = replica->acked = replica->position;"),
+     "    backup->received = backup->acked = backup->position;",
+     "    backup->position -= resumed && backup->position > 0;\n"
+     "    backup->received = backup->acked = backup->position;"),
     ("replicas: writes that have failed are not logged", "ps/replication/log.c",
      "    if (request->payload == NULL ||",
      "    if (request->list == NULL ||"),
@@ -344,7 +344,7 @@ REPLICA_MUTATIONS = [
     ("replicas: the backup keeps what it had in another epoch", "ps/replication/replication.c",
      "    } else {\n        sl_replication_forget(server);\n    }\n", "    }\n"),
     ("replicas: a backup not in sync is promoted", "ps/replication/replication.c",
-     "    if (replica->is_broken || replica->is_loading) {", "    if (replica->is_loading) {"),
+     "    if (replica->backup.is_broken || replica->backup.is_loading) {", "    if (replica->backup.is_loading) {"),
     ("replicas: an epoch during a promotion is that of a primary", "ps/replication/replication.c",
      "    if (replica->stage == SL_REPLICATION_PROMOTING) {\n"
      "        return;",
@@ -367,9 +367,9 @@ REPLICA_MUTATIONS = [
      "        sl_session_reconnect(conn->session, why);\n",
      ""),
     ("replicas: nobody connects again to a backup in step", "ps/replication/sender.c",
-     "        replica->unsent = replica->first;\n", ""),
+     "        sl_replication_log_resend(server);\n", "        sl_replication_log_pump(server);\n"),
     ("replicas: credit of another connection is given back", "ps/replication/receiver.c",
-     "    replica->credit_bytes = replica->credit_requests = 0; /* from an earlier connection */\n", ""),
+     "    backup->credit_bytes = backup->credit_requests = 0; /* from an earlier connection */\n", ""),
 ]
 
 # Where seeds do not get there, or seldom: the unit test that fails.

@@ -45,7 +45,7 @@ SL_CASE_WITH(replica__a_backup_without_memory_is_none_for_an_epoch, pair_setup, 
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     tell(pair, pair->backup, 2, false, false);
     sl_shard_destroy(&pair->backup->shard);
-    pair->backup->replica->is_broken = true;
+    pair->backup->replica->backup.is_broken = true;
     tell(pair, pair->stepped.server, 2, true, true);
     stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->failed_count, 1);
@@ -64,7 +64,7 @@ static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
     const struct sl_replication *replica = pair->stepped.server->replica;
     uint64_t id = 10;
     while (pair->stepped.server->role.log_room == SL_SERVER_LOG_HAS_ROOM) {
-        assert_true(replica->block_count > 0);
+        assert_true(replica->catch_up.block_count > 0);
         for (uint32_t i = 0; i < 16; i++) { /* together they take little time */
             stepped_push(&pair->peer, id++, ASP, 1);
         }
@@ -88,7 +88,7 @@ SL_CASE_WITH(replica__an_snapshot_that_takes_too_long_is_given_up, pair_setup, p
     stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     begin_later(pair);
-    while (pair->stepped.server->replica->block_count < 2) {
+    while (pair->stepped.server->replica->catch_up.block_count < 2) {
         turns(pair, 1);
     }
     pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* as if it had long to do */
@@ -139,7 +139,7 @@ SL_CASE_WITH(replica__a_backup_that_takes_an_entry_slowly_is_kept, pair_setup, p
     pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* as if it did not have it all */
     stepped_push(&pair->peer, 1, ASP, 10);
     for (uint32_t i = 0; i < 8; i++) {
-        sl_session_conn(primary->session)->taken_bytes += 100000;
+        sl_session_conn(primary->sender.session)->taken_bytes += 100000;
         stepped_pass(&pair->stepped, STEPPED_LEASE / 2);
     }
     assert_int_equal(pair->failed_count, 0);
@@ -168,11 +168,11 @@ SL_CASE_WITH(replica__a_flood_of_messages_is_ended, pair_setup, pair_teardown)
         turns(pair, 1);
     }
     assert_null(pair->peer.link);
-    assert_true(replica->entry_count > 4096);
-    assert_true(replica->entry_count < 16384);
+    assert_true(replica->log.entry_count > 4096);
+    assert_true(replica->log.entry_count < 16384);
     pair->backup->role.switchover = SL_SERVER_NO_SWITCHOVER;
     turns(pair, 20000);
-    assert_int_equal(replica->entry_count, 0);
+    assert_int_equal(replica->log.entry_count, 0);
     assert_int_equal(pair->failed_count, 0);
 }
 
@@ -199,7 +199,7 @@ SL_CASE_WITH(replica__loading_keeps_to_the_budget_of_a_turn, pair_setup, pair_te
     }
     const uint64_t all = rows_of(pair->stepped.server);
     begin_later(pair);
-    while (pair->stepped.server->replica->block_count == 0) {
+    while (pair->stepped.server->replica->catch_up.block_count == 0) {
         turns(pair, 1);
     }
     pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* it executes what this test runs */

@@ -7,7 +7,8 @@ static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sy
     struct pair *pair = ctx;
     const struct sl_server *server = pair->stepped.servers[local_index];
     const struct sl_replication *replica = server->replica;
-    assert_true(!in_sync || replica->ended >= replica->answered); /* the backup has all of that */
+    assert_true(!in_sync ||
+                replica->log.ended >= replica->log.answered); /* the backup has all of that */
     pair->in_sync_count += in_sync;
     pair->failed_count += !in_sync;
     pair->epoch = epoch;

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "ps/replication/internal.h"
+#include "ps/replication/state.h"
+#include "ps/server/request.h"
 #include "tests/unit/ps/server/stepped.h"
 
 #define ASP 1 /* the table that tests open */

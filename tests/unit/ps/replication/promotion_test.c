@@ -79,7 +79,7 @@ SL_CASE_WITH(replica__a_backup_that_fails_while_it_takes_over_never_serves, pair
     tell(pair, pair->backup, 2, true, false);
     assert_int_equal(pair->backup->replica->stage, SL_REPLICATION_PROMOTING);
     turns(pair, 300);
-    assert_true(pair->backup->replica->is_broken);
+    assert_true(pair->backup->replica->backup.is_broken);
     assert_int_equal(pair->err, SL_ERR_CORRUPT); /* the process ends */
     shard->options.memory_bytes_max = 0;
     pair->peer.hello.shard = 1;
@@ -96,7 +96,7 @@ SL_CASE_WITH(replica__a_backup_with_half_an_snapshot_never_serves, pair_setup, p
     stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     begin_later(pair);
-    for (uint32_t i = 0; !pair->backup->replica->is_loading; i++) {
+    for (uint32_t i = 0; !pair->backup->replica->backup.is_loading; i++) {
         assert_true(i < 5000);
         turns(pair, 1);
     }

@@ -143,8 +143,8 @@ SL_CASE_WITH(replica__the_log_goes_on_after_a_broken_connection, pair_setup, pai
     for (uint64_t id = 1; id <= 20; id++) {
         stepped_push(&pair->peer, id, ASP, 10);
         turns(pair, (uint32_t)(id % 4));
-        if (id % 3 == 0 && pair->backup->replica->feed != NULL) {
-            sl_transport_disconnect(pair->backup->replica->feed->conn);
+        if (id % 3 == 0 && pair->backup->replica->backup.feed != NULL) {
+            sl_transport_disconnect(pair->backup->replica->backup.feed->conn);
         }
     }
     for (uint64_t id = 1; id <= 20; id++) {

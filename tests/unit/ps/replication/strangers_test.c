@@ -27,15 +27,15 @@ SL_CASE_WITH(replica__who_comes_from_an_older_epoch_is_refused, pair_setup, pair
     begin_later(pair);
     turns(pair, 200);
     assert_int_equal(pair->in_sync_count, 2);
-    const struct sl_server_conn *feed = pair->backup->replica->feed;
+    const struct sl_server_conn *feed = pair->backup->replica->backup.feed;
     const struct sl_message *answer = come_as_primary(pair, 1, 1);
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
     assert_int_equal(answer->error.err, SL_ERR_REFUSED);
-    assert_ptr_equal(pair->backup->replica->feed, feed);
+    assert_ptr_equal(pair->backup->replica->backup.feed, feed);
     answer = come_as_primary(pair, 0, 2); /* the primary is nobody's backup */
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
     assert_int_equal(answer->error.err, SL_ERR_EXISTS);
-    assert_null(pair->stepped.server->replica->feed);
+    assert_null(pair->stepped.server->replica->backup.feed);
     stepped_push(&pair->peer, 1, ASP, 10);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     assert_int_equal(pair->failed_count, 0);

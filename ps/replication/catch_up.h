@@ -1,0 +1,35 @@
+/* Catch-up: sends a snapshot to a backup when the shard is not empty. The shard takes it while
+ * serving; its blocks are the first entries of the log. Later entries follow them, and their
+ * replies do not wait. When the backup has the last block, replies start to wait. When it has
+ * everything answered before, it is in sync. */
+#ifndef SL_PS_REPLICATION_CATCH_UP_H
+#define SL_PS_REPLICATION_CATCH_UP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reactor/timer.h"
+
+struct sl_server;
+
+struct sl_replication_catch_up {
+    uint32_t block_count; /* of the snapshot, in flight */
+    bool is_asked;        /* for a snapshot that is pending */
+    bool waits;           /* until the timer */
+    uint32_t late_count;  /* aborted snapshots since the backup was last in sync */
+    struct sl_timer timer;
+};
+
+/* The backup is empty and the shard is not: requests a snapshot. */
+void sl_replication_catch_up_want(struct sl_server *server);
+
+/* Ends a requested or running snapshot. */
+void sl_replication_catch_up_end(struct sl_server *server);
+
+/* Starts or continues; returns the cost. */
+uint32_t sl_replication_catch_up_run(struct sl_server *server);
+
+/* Returns true when it can continue now. */
+bool sl_replication_catch_up_is_busy(const struct sl_server *server);
+
+#endif

@@ -1,0 +1,79 @@
+/* Primary and backup of a shard. In each epoch the coordinator makes one of two servers the
+ * primary, which logs everything that has an effect beyond a reply, in the order of completion:
+ * writes, tables, and clients that join, leave or expire. It sends the log to the backup over a
+ * connection of its own. The reply to a logged request waits until the backup has executed the
+ * entry. The backup applies only writes and never waits for clocks.
+ *
+ * Before the backup is in sync, and after the coordinator has declared it out of sync, replies do
+ * not wait. The primary first lets replies wait, then reports "in sync" through
+ * replica_state_changed. From then on replies wait until the coordinator starts another epoch,
+ * whatever happens. Owner reactor. */
+#ifndef SL_PS_REPLICATION_STATE_H
+#define SL_PS_REPLICATION_STATE_H
+
+#include "ps/replication/catch_up.h"
+#include "ps/replication/log.h"
+#include "ps/replication/receiver.h"
+#include "ps/replication/replication.h"
+#include "ps/replication/sender.h"
+#include "ps/server/state.h"
+
+/* The server's part in its replica group. */
+enum sl_replication_stage {
+    SL_REPLICATION_BACKUP,    /* or it has no part yet */
+    SL_REPLICATION_PROMOTING, /* becomes the primary when its entries are executed */
+    /* Primary in the first epoch that this server learns of: clients are welcomed only when a
+     * backup is in sync, or when there is none. */
+    SL_REPLICATION_WAITS_FOR_BACKUP,
+    SL_REPLICATION_SERVES, /* primary */
+};
+
+/* How far a primary's backup is. */
+enum sl_replication_link {
+    SL_REPLICATION_NONE,   /* no backup, or no connection: nothing is logged */
+    SL_REPLICATION_WANTED, /* the snapshot should start: nothing is logged */
+    /* Being made and sent: everything is logged behind it, replies do not wait. */
+    SL_REPLICATION_SNAPSHOT,
+    SL_REPLICATION_FOLLOWS, /* sent completely: likewise */
+    SL_REPLICATION_IN_SYNC, /* the backup has it: everything is logged, replies wait */
+};
+
+struct sl_replication {
+    struct sl_server *server;
+    struct sl_replica_config config; /* the last one received; epoch 0: none */
+    enum sl_replication_stage stage;
+    struct sl_list expirations; /* of workers, in order: applied when the server serves */
+
+    /* Primary: */
+    enum sl_replication_link link;
+    bool is_in_sync;      /* reported: the backup has all acknowledged writes */
+    bool has_given_up;    /* reported: no backup will be in sync in this epoch */
+    bool may_switch_over; /* when this ps ends, the backups of all its shards will be promoted */
+    struct sl_replication_log log;
+    struct sl_replication_sender sender;
+    struct sl_replication_catch_up catch_up;
+
+    struct sl_replication_backup backup;
+};
+
+/* Change the link or the stage, and what the server knows of them. */
+void sl_replication_set_link(struct sl_replication *replica, enum sl_replication_link link);
+void sl_replication_set_stage(struct sl_replication *replica, enum sl_replication_stage stage);
+
+/* Welcomes waiting clients. */
+void sl_replication_open(struct sl_server *server);
+
+/* Resets a backup to an empty shard. */
+void sl_replication_forget(struct sl_server *server);
+
+/* Another server is the primary: stops executing and answering; the process ends. */
+void sl_replication_fenced(struct sl_server *server);
+
+/* The backup has executed all entries before its promotion: it serves, or if it is not in sync its
+ * process ends. */
+void sl_replication_promoted(struct sl_server *server);
+
+/* Reports that the backup is in sync, or will not be in this epoch. */
+void sl_replication_report(struct sl_server *server, bool in_sync);
+
+#endif
