@@ -1,27 +1,34 @@
+#include "net/shm/conn.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
-#include "core/list.h"
-#include "core/log.h"
-#include "net/shm/internal.h"
+#include "net/shm/handshake.h"
+#include "net/shm/imported.h"
+#include "net/shm/receive.h"
+#include "net/shm/region.h"
+#include "net/shm/reply_buffer.h"
+#include "net/shm/send.h"
+#include "net/shm/socket.h"
 
-#define DRAIN_NS     SL_CLOCK_NS_PER_S
-#define CLOSE_NS     (100 * SL_CLOCK_NS_PER_MS) /* for a peer that may write into our memory */
-#define NOTES_A_TURN 32
+#define DRAIN_NS SL_CLOCK_NS_PER_S
+#define CLOSE_NS (100 * SL_CLOCK_NS_PER_MS) /* for a peer that may write into our memory */
+#define RETRY_NS (2 * SL_CLOCK_NS_PER_MS)   /* while the listener's queue is full */
 
 /* Creation and end */
 
-int sl_shm_watch(struct sl_shm *shm, int fd, void *what, bool is_listener)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uintptr_t)what | is_listener};
-    return epoll_ctl(shm->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : SL_ERR_NO_MEMORY;
-}
+static void end(struct sl_shm_conn *conn, int err);
 
-static void stop_watching(struct sl_shm_conn *conn)
+static void try_connect(struct sl_shm_conn *conn)
 {
-    (void)epoll_ctl(conn->shm->epoll_fd, EPOLL_CTL_DEL, conn->link.fd, NULL);
+    int err = sl_shm_handshake_connect(conn);
+    conn->phase = err == SL_ERR_AGAIN ? SL_SHM_RETRYING : SL_SHM_HANDSHAKE;
+    if (err == SL_ERR_AGAIN) {
+        sl_reactor_arm(conn->shm->base.reactor, &conn->timer, RETRY_NS);
+    } else if (err != 0) {
+        end(conn, err);
+    }
 }
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
@@ -29,16 +36,9 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     (void)now_ns;
     struct sl_shm_conn *conn = SL_CONTAINER_OF(timer, struct sl_shm_conn, timer);
     if (conn->phase == SL_SHM_RETRYING) {
-        sl_shm_handshake_connect(conn);
+        try_connect(conn);
     } else {
-        sl_shm_conn_end(conn, SL_ERR_CLOSED);
-    }
-}
-
-static void stop_timer(struct sl_shm_conn *conn)
-{
-    if (sl_timer_armed(&conn->timer)) {
-        sl_timer_disarm(sl_reactor_timers(conn->shm->base.reactor), &conn->timer);
+        end(conn, SL_ERR_CLOSED);
     }
 }
 
@@ -74,40 +74,21 @@ static void put_spare(struct sl_shm *shm, struct sl_shm_conn *conn)
     shm->spare = conn;
 }
 
-static int link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
+static void link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
 {
-    if (shm->conn_count == shm->conn_capacity) {
-        uint32_t capacity = shm->conn_capacity > 0 ? 2 * shm->conn_capacity : 16;
-        struct sl_shm_conn **conns = realloc(shm->conns, capacity * sizeof *conns);
-        if (conns == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
-        shm->conns = conns;
-        shm->conn_capacity = capacity;
-    }
     conn->shm = shm;
-    conn->index = shm->conn_count;
-    shm->conns[shm->conn_count++] = conn;
+    sl_silence_restart(&conn->silence, sl_reactor_now_ns(shm->base.reactor));
+    sl_liveness_add(&shm->liveness, &conn->alive);
     shm->stats.connections++;
-    sl_shm_liveness_add(shm, conn);
-    return 0;
 }
 
 static void unlink_from(struct sl_shm_conn *conn)
 {
     struct sl_shm *shm = conn->shm;
-    struct sl_shm_conn *last = shm->conns[--shm->conn_count];
-    shm->conns[conn->index] = last;
-    last->index = conn->index;
+    shm->next = shm->next == &conn->alive ? conn->alive.next : shm->next;
+    sl_liveness_remove(&shm->liveness, &conn->alive);
+    sl_list_remove(&conn->dirty);
     shm->stats.connections--;
-    if (conn->dirty) {
-        struct sl_shm_conn **at = &shm->dirty;
-        while (*at != conn) {
-            at = &(*at)->dirty_next;
-        }
-        *at = conn->dirty_next;
-        conn->dirty = false;
-    }
 }
 
 struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side,
@@ -120,11 +101,8 @@ struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side
     sl_conn_init(&conn->base, &shm->base, events, ctx);
     conn->phase = SL_SHM_HANDSHAKE;
     conn->link = (struct sl_shm_link){.fd = fd, .side = side, .memory.fd = -1};
-    if (link_to(shm, conn) != 0) {
-        put_spare(shm, conn);
-        return NULL;
-    }
-    if (side == 1 && sl_shm_watch(shm, fd, conn, false) != 0) {
+    link_to(shm, conn);
+    if (side == 1 && sl_shm_socket_watch(shm, fd, conn, false) != 0) {
         unlink_from(conn);
         put_spare(shm, conn);
         return NULL;
@@ -156,36 +134,14 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     }
     sl_shm_socket_address(endpoint, &conn->address, &conn->address_bytes);
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
-    sl_shm_handshake_connect(conn);
+    try_connect(conn);
     *out = &conn->base;
     return 0;
 }
 
-/* After a migration some sent frames may still be unread: until they are consumed, the whole arena
- * counts as used. */
-void sl_shm_conn_attach(struct sl_shm_conn *conn)
-{
-    struct sl_shm_link *link = &conn->link;
-    struct sl_shm_receive *receive = &conn->receive;
-    struct sl_shm_send *send = &conn->send;
-    receive->slots = link->segment->rings[1 - link->side];
-    receive->head = receive->consumed = receive->published = link->received;
-    send->slots = link->segment->rings[link->side];
-    send->arena = link->segment->arenas[link->side];
-    send->number = conn->notified = link->sent;
-    send->consumed = send->refs_due = link->acknowledged;
-    memset(send->arena_ends, 0, sizeof send->arena_ends);
-    if (send->consumed != send->number) {
-        send->arena_top = SL_SHM_ARENA_BYTES;
-        send->arena_ends[(send->number - 1) % SL_SHM_SLOTS] = send->arena_top;
-    }
-    conn->phase = SL_SHM_LIVE;
-    conn->busy = conn->ready = true;
-}
-
 static void unmap(struct sl_shm_link *link)
 {
-    sl_shm_region_drop_imported(&link->imported);
+    sl_shm_imported_drop(&link->imported);
     if (link->side == 0) {
         sl_shared_destroy(&link->memory);
     } else {
@@ -194,27 +150,30 @@ static void unmap(struct sl_shm_link *link)
     link->segment = NULL;
 }
 
-void sl_shm_conn_end(struct sl_shm_conn *conn, int err)
+/* `closed` follows from a poll. The first error counts; after disconnect it is OK. */
+static void end(struct sl_shm_conn *conn, int err)
 {
     if (conn->phase == SL_SHM_ENDED) {
         return;
     }
-    stop_timer(conn);
+    sl_reactor_disarm(conn->shm->base.reactor, &conn->timer);
     conn->end_err = conn->phase == SL_SHM_DRAINING ? SL_OK : err;
     conn->base.state = SL_CONN_CLOSING;
     conn->phase = SL_SHM_ENDED;
     conn->busy = conn->ready = true;
 }
 
-void sl_shm_conn_refuse(struct sl_shm_conn *conn, const char *what, int err)
+/* Ends the connection if lower code has stored a failure. */
+static void check(struct sl_shm_conn *conn)
 {
-    if (sl_shm_may_log(conn->shm)) {
-        sl_log_warn("%s: closed, since %s: %s", conn->base.peer, what, sl_err_name(err));
+    if (conn->base.failure != 0 && conn->phase != SL_SHM_LEAVING) {
+        sl_conn_log_failure(&conn->base);
+        end(conn, conn->base.failure);
     }
-    sl_shm_conn_end(conn, err);
 }
 
-void sl_shm_conn_finish(struct sl_shm_conn *conn)
+/* Makes the `closed` upcall and frees the connection's resources. */
+static void finish(struct sl_shm_conn *conn)
 {
     struct sl_shm *shm = conn->shm;
     sl_assert(conn->phase == SL_SHM_ENDED);
@@ -228,38 +187,47 @@ void sl_shm_conn_finish(struct sl_shm_conn *conn)
     }
     close(conn->link.fd); /* the upper layer no longer uses the peer's memory */
     if (conn->receive.claims_open > 0) {
-        conn->spare_next = shm->kept;
-        shm->kept = conn;
+        sl_list_append(&shm->kept, &conn->alive);
     } else {
         unmap(&conn->link);
         put_spare(shm, conn);
     }
 }
 
-void sl_shm_conn_free_kept(struct sl_shm_conn *conn)
+void sl_shm_conn_cancel(struct sl_shm_conn *conn)
 {
-    struct sl_shm_conn **at = &conn->shm->kept;
-    while (*at != NULL && *at != conn) {
-        at = &(*at)->spare_next;
-    }
-    if (*at != NULL) { /* else it is not closed yet */
-        *at = conn->spare_next;
-        unmap(&conn->link);
-        put_spare(conn->shm, conn);
+    end(conn, SL_ERR_CANCELLED);
+    conn->end_err = SL_ERR_CANCELLED;
+    finish(conn);
+}
+
+/* After `closed`: the last message in the peer's memory was released. */
+static void free_kept(struct sl_shm_conn *conn)
+{
+    sl_list_remove(&conn->alive);
+    unmap(&conn->link);
+    put_spare(conn->shm, conn);
+}
+
+void sl_shm_conn_release(struct sl_conn *base, const struct sl_transport_message *message)
+{
+    struct sl_shm_conn *conn =
+        sl_shm_receive_release((struct sl_shm *)base->transport, message->token);
+    if (conn != NULL && sl_list_linked(&conn->alive)) { /* else this is its `closed` */
+        free_kept(conn);
     }
 }
 
 void sl_shm_conn_free_all(struct sl_shm *shm)
 {
-    while (shm->kept != NULL) {
-        sl_shm_conn_free_kept(shm->kept);
+    SL_LIST_FOREACH (link, &shm->kept) {
+        free_kept(SL_CONTAINER_OF(link, struct sl_shm_conn, alive));
     }
     while (shm->spare != NULL) {
         struct sl_shm_conn *conn = shm->spare;
         shm->spare = conn->spare_next;
         free(conn);
     }
-    free(shm->conns);
 }
 
 /* Disconnect */
@@ -271,105 +239,36 @@ void sl_shm_conn_disconnect(struct sl_conn *base)
         return;
     }
     if (base->state == SL_CONN_CONNECTING) {
-        sl_shm_conn_end(conn, SL_OK);
+        end(conn, SL_OK);
         return;
     }
-    struct sl_reactor *reactor = conn->shm->base.reactor;
     base->state = SL_CONN_CLOSING;
     conn->phase = SL_SHM_DRAINING;
     conn->busy = conn->ready = true;
-    sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + DRAIN_NS);
+    sl_reactor_arm(conn->shm->base.reactor, &conn->timer, DRAIN_NS);
 }
 
 /* A peer that closes its end writes no more. A stopped process does not close it: then its access
  * to our memory is revoked. */
 static void await_close(struct sl_shm_conn *conn)
 {
-    struct sl_reactor *reactor = conn->shm->base.reactor;
     conn->has_shut = true;
     (void)shutdown(conn->link.fd, SHUT_WR);
-    stop_timer(conn);
-    sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + CLOSE_NS);
+    sl_reactor_arm(conn->shm->base.reactor, &conn->timer, CLOSE_NS);
 }
 
 static void drain(struct sl_shm_conn *conn)
 {
     const struct sl_shm_send *send = &conn->send;
     sl_shm_receive_drop(conn);
-    if (conn->phase != SL_SHM_DRAINING) {
+    if (conn->base.failure != 0) {
         return;
     }
     const bool is_sent = send->head == send->tail && send->consumed == send->number;
     if (conn->eof || (is_sent && !sl_shm_reply_buffer_is_exported(conn))) {
-        sl_shm_conn_end(conn, SL_OK);
+        end(conn, SL_OK);
     } else if (is_sent && !conn->has_shut) {
         await_close(conn);
-    }
-}
-
-/* Control messages */
-
-static void see_end(struct sl_shm_conn *conn)
-{
-    if (conn->phase == SL_SHM_HANDSHAKE) {
-        sl_shm_conn_end(conn, SL_ERR_REFUSED);
-        return;
-    }
-    conn->eof = conn->busy = conn->ready = true;
-    conn->eof_head = conn->receive.head;
-    stop_watching(conn); /* else it would stay readable */
-}
-
-static void take_msg(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
-{
-    int err = 0;
-    switch (msg->kind) {
-    case SL_SHM_CTRL_MSG_REGION:
-        err = sl_shm_region_imported(conn, msg, fd);
-        break;
-    case SL_SHM_CTRL_MSG_WITHDRAW:
-        err = sl_shm_region_withdrawn(conn, msg);
-        break;
-    case SL_SHM_CTRL_MSG_PING:
-        (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PONG},
-                                   -1);
-        break;
-    case SL_SHM_CTRL_MSG_WAKE:
-    case SL_SHM_CTRL_MSG_PONG:
-        break;
-    default:
-        if (fd >= 0) {
-            close(fd);
-        }
-        err = SL_ERR_PROTOCOL;
-    }
-    if (err != 0) {
-        sl_shm_conn_refuse(conn, "what it said on its socket cannot be", err);
-    }
-}
-
-void sl_shm_conn_read(struct sl_shm_conn *conn)
-{
-    for (uint32_t i = 0; i < NOTES_A_TURN && !conn->eof && conn->phase >= SL_SHM_HANDSHAKE &&
-                         conn->phase <= SL_SHM_DRAINING;
-         i++) {
-        struct sl_shm_ctrl_msg msg;
-        int fd;
-        int err = sl_shm_ctrl_msg_receive(conn->link.fd, &msg, &fd);
-        if (err == SL_ERR_AGAIN) {
-            return;
-        }
-        conn->heard = true;
-        conn->shm->stats.receive_calls++;
-        if (err == SL_ERR_CLOSED) {
-            see_end(conn);
-        } else if (err != 0) {
-            sl_shm_conn_refuse(conn, "what came on its socket is not ours", err);
-        } else if (conn->phase == SL_SHM_HANDSHAKE) {
-            sl_shm_handshake_note(conn, &msg, fd);
-        } else {
-            take_msg(conn, &msg, fd);
-        }
     }
 }
 
@@ -384,7 +283,7 @@ int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     sl_assert(conn->receive.claims_open == 0);
     struct sl_shm_conn *moved = allocate(NULL);
     if (moved == NULL) {
-        sl_shm_conn_end(conn, SL_ERR_NO_MEMORY);
+        end(conn, SL_ERR_NO_MEMORY);
         return SL_ERR_NO_MEMORY;
     }
     sl_conn_init(&moved->base, to, events, ctx);
@@ -426,29 +325,12 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     struct sl_shm_conn *moved = ctx;
     struct sl_shm *shm = (struct sl_shm *)moved->base.transport;
     struct sl_shm_conn *conn = settle(shm, moved);
-    if (link_to(shm, conn) != 0) {
-        conn->spare_next = shm->lost;
-        shm->lost = conn;
-        return;
-    }
-    sl_shm_conn_attach(conn);
-    if (sl_shm_watch(shm, conn->link.fd, conn, false) != 0) {
+    link_to(shm, conn);
+    sl_shm_handshake_attach(conn);
+    if (sl_shm_socket_watch(shm, conn->link.fd, conn, false) != 0) {
         conn->eof = true;
         conn->eof_head = conn->receive.head;
     }
-}
-
-uint32_t sl_shm_conn_close_lost(struct sl_shm *shm, int err)
-{
-    uint32_t count = 0;
-    while (shm->lost != NULL) {
-        struct sl_shm_conn *conn = shm->lost;
-        shm->lost = conn->spare_next;
-        sl_conn_report_closed(&conn->base, err);
-        drop(conn);
-        count++;
-    }
-    return count;
 }
 
 static void depart(struct sl_shm_conn *conn)
@@ -463,7 +345,7 @@ static void depart(struct sl_shm_conn *conn)
     sl_shm_segment_fence();
     sl_shm_conn_wake(conn);
     if (!conn->eof) {
-        stop_watching(conn);
+        sl_shm_socket_unwatch(shm, conn->link.fd);
     }
     conn->link.sent = conn->send.number;
     conn->link.acknowledged = conn->send.consumed;
@@ -501,7 +383,7 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
         sl_conn_report_accepted(&conn->base); /* it migrated here */
     }
     uint32_t work = conn->phase == SL_SHM_LIVE ? sl_shm_receive_run(conn, budget) : 0;
-    if (conn->phase == SL_SHM_LEAVING) {
+    if (conn->phase == SL_SHM_LEAVING || conn->base.failure != 0) {
         return work;
     }
     work += sl_shm_send_run(conn);
@@ -509,7 +391,7 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
     bool over = conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn) ||
                 conn->receive.head - conn->eof_head >= SL_SHM_SLOTS;
     if (conn->eof && conn->phase == SL_SHM_LIVE && over) {
-        sl_shm_conn_end(conn, SL_ERR_CLOSED);
+        end(conn, SL_ERR_CLOSED);
     }
     return work;
 }
@@ -518,6 +400,7 @@ uint32_t sl_shm_conn_visit(struct sl_shm_conn *conn, uint32_t budget)
 {
     uint32_t work = 0;
     conn->ready = false;
+    check(conn);
     if (conn->phase == SL_SHM_LIVE) {
         work = visit_live(conn, budget);
     }
@@ -529,8 +412,9 @@ uint32_t sl_shm_conn_visit(struct sl_shm_conn *conn, uint32_t budget)
         work += sl_shm_send_run(conn);
         drain(conn);
     }
+    check(conn);
     if (conn->phase == SL_SHM_ENDED) {
-        sl_shm_conn_finish(conn);
+        finish(conn);
         return work + 1;
     }
     conn->busy = conn->ready || conn->eof || conn->receive.phase != SL_SHM_PHASE_NEXT ||

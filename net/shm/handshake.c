@@ -1,12 +1,8 @@
-/* Handshake: the connecting side creates the segment and sends it in HELLO; the other side attaches
- * it and answers ACCEPT. */
+#include "net/shm/handshake.h"
+
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "core/log.h"
-#include "net/shm/internal.h"
-
-#define RETRY_NS (2 * SL_CLOCK_NS_PER_MS)
 
 static int send_segment(struct sl_shm_conn *conn)
 {
@@ -21,40 +17,48 @@ static int send_segment(struct sl_shm_conn *conn)
     return sl_shm_ctrl_msg_send(conn, hello, link->memory.fd);
 }
 
-static void go_on(struct sl_shm_conn *conn)
+int sl_shm_handshake_connect(struct sl_shm_conn *conn)
 {
+    if (connect(conn->link.fd, (struct sockaddr *)&conn->address, conn->address_bytes) != 0) {
+        const bool is_full = errno == EAGAIN || errno == EINTR;
+        const bool is_refused = errno == ECONNREFUSED || errno == ENOENT;
+        return is_full ? SL_ERR_AGAIN : is_refused ? SL_ERR_REFUSED : SL_ERR_IO;
+    }
     int pid;
     if (!sl_shm_socket_is_ours(conn->link.fd, &pid)) {
-        if (sl_shm_may_log(conn->shm)) {
-            sl_log_warn("%s: not connected, since process %d, who listens there, is another user's",
-                        conn->base.peer, pid);
-        }
-        sl_shm_conn_end(conn, SL_ERR_REFUSED);
-        return;
+        sl_transport_warn(&conn->shm->base,
+                          "%s: not connected, since process %d, which listens there, is of another "
+                          "user",
+                          conn->base.peer, pid);
+        return SL_ERR_REFUSED;
     }
-    conn->phase = SL_SHM_HANDSHAKE;
     int err = send_segment(conn);
     if (err == 0) {
-        err = sl_shm_watch(conn->shm, conn->link.fd, conn, false);
+        err = sl_shm_socket_watch(conn->shm, conn->link.fd, conn, false);
     }
-    if (err != 0) {
-        sl_shm_conn_end(conn, err == SL_ERR_CLOSED ? SL_ERR_REFUSED : err);
-    }
+    return err == SL_ERR_CLOSED ? SL_ERR_REFUSED : err;
 }
 
-void sl_shm_handshake_connect(struct sl_shm_conn *conn)
+/* After a migration some sent frames may still be unread: until they are consumed, the whole arena
+ * counts as used. */
+void sl_shm_handshake_attach(struct sl_shm_conn *conn)
 {
-    if (connect(conn->link.fd, (struct sockaddr *)&conn->address, conn->address_bytes) == 0) {
-        go_on(conn);
-    } else if (errno == EAGAIN || errno == EINTR) {
-        struct sl_reactor *reactor = conn->shm->base.reactor;
-        conn->phase = SL_SHM_RETRYING;
-        sl_timer_arm(sl_reactor_timers(reactor), &conn->timer,
-                     sl_reactor_now_ns(reactor) + RETRY_NS);
-    } else {
-        bool nobody = errno == ECONNREFUSED || errno == ENOENT;
-        sl_shm_conn_end(conn, nobody ? SL_ERR_REFUSED : SL_ERR_IO);
+    struct sl_shm_link *link = &conn->link;
+    struct sl_shm_receive *receive = &conn->receive;
+    struct sl_shm_send *send = &conn->send;
+    receive->slots = link->segment->rings[1 - link->side];
+    receive->head = receive->consumed = receive->published = link->received;
+    send->slots = link->segment->rings[link->side];
+    send->arena = link->segment->arenas[link->side];
+    send->number = conn->notified = link->sent;
+    send->consumed = send->refs_due = link->acknowledged;
+    memset(send->arena_ends, 0, sizeof send->arena_ends);
+    if (send->consumed != send->number) {
+        send->arena_top = SL_SHM_ARENA_BYTES;
+        send->arena_ends[(send->number - 1) % SL_SHM_SLOTS] = send->arena_top;
     }
+    conn->phase = SL_SHM_LIVE;
+    conn->busy = conn->ready = true;
 }
 
 static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
@@ -64,36 +68,36 @@ static void accept_hello(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg 
                                &link->memory);
     if (err == 0 && link->memory.bytes != sizeof(struct sl_shm_segment)) {
         sl_shared_detach(&link->memory);
-        sl_shm_conn_refuse(conn, "the memory that it sent has another size", SL_ERR_PROTOCOL);
+        sl_shm_fail(conn, SL_ERR_PROTOCOL, "the memory that it sent has another size");
         return;
     }
     if (err != 0) {
         close(fd);
-        sl_shm_conn_refuse(conn, "the memory that it sent cannot be used", err);
+        sl_shm_fail(conn, err, "the memory that it sent cannot be used");
         return;
     }
     link->segment = (struct sl_shm_segment *)link->memory.base;
     err = sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_ACCEPT}, -1);
     if (err != 0) {
-        sl_shm_conn_end(conn, SL_ERR_CLOSED);
+        sl_shm_fail(conn, SL_ERR_CLOSED, NULL);
         return;
     }
-    sl_shm_conn_attach(conn);
+    sl_shm_handshake_attach(conn);
     conn->accept_pending = false;
     sl_conn_report_accepted(&conn->base);
 }
 
-void sl_shm_handshake_note(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
+void sl_shm_handshake_take(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
 {
     if (conn->accept_pending && msg->kind == SL_SHM_CTRL_MSG_HELLO) {
         accept_hello(conn, msg, fd);
     } else if (!conn->accept_pending && msg->kind == SL_SHM_CTRL_MSG_ACCEPT) {
-        sl_shm_conn_attach(conn);
+        sl_shm_handshake_attach(conn);
         sl_conn_report_connected(&conn->base);
     } else {
         if (fd >= 0) {
             close(fd);
         }
-        sl_shm_conn_refuse(conn, "it said something else than hello", SL_ERR_PROTOCOL);
+        sl_shm_fail(conn, SL_ERR_PROTOCOL, "its first message is no handshake");
     }
 }

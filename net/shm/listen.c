@@ -1,13 +1,14 @@
+#include "net/shm/listen.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
-#include "core/list.h"
-#include "core/log.h"
-#include "net/shm/internal.h"
+#include "net/base/fd.h"
+#include "net/shm/conn.h"
+#include "net/shm/socket.h"
 
 #define BACKLOG        1024
 #define ACCEPTS_A_TURN 64
@@ -28,8 +29,8 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
     struct sl_shm_listener *listener = SL_CONTAINER_OF(timer, struct sl_shm_listener, timer);
-    if (sl_shm_watch(listener->shm, listener->fd, listener, true) != 0) {
-        sl_timer_arm(sl_reactor_timers(listener->shm->base.reactor), timer, now_ns + RETRY_NS);
+    if (sl_shm_socket_watch(listener->shm, listener->fd, listener, true) != 0) {
+        sl_reactor_arm(listener->shm->base.reactor, timer, RETRY_NS);
     }
 }
 
@@ -40,19 +41,14 @@ static void handle_error(struct sl_shm_listener *listener, int error)
     if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) {
         return;
     }
-    if (sl_shm_may_log(shm)) {
-        sl_log_warn("shm: cannot accept a connection: %s; retrying", strerror(error));
-    }
-    (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, listener->fd, NULL);
-    uint64_t due_ns = sl_reactor_now_ns(shm->base.reactor) + RETRY_NS;
-    sl_timer_arm(sl_reactor_timers(shm->base.reactor), &listener->timer, due_ns);
+    sl_transport_warn(&shm->base, "shm: cannot accept a connection: %s; retrying", strerror(error));
+    sl_shm_socket_unwatch(shm, listener->fd);
+    sl_reactor_arm(shm->base.reactor, &listener->timer, RETRY_NS);
 }
 
 static void turn_away(struct sl_shm *shm, int fd, int pid, const char *why)
 {
-    if (sl_shm_may_log(shm)) {
-        sl_log_warn("shm: process %d refused: %s", pid, why);
-    }
+    sl_transport_warn(&shm->base, "shm: process %d refused: %s", pid, why);
     close(fd);
 }
 
@@ -60,7 +56,7 @@ static void take(struct sl_shm_listener *listener, int fd)
 {
     struct sl_shm *shm = listener->shm;
     int pid;
-    fd = sl_shm_socket_lift(fd);
+    fd = sl_fd_lift(fd);
     if (fd < 0) {
         return;
     }
@@ -164,7 +160,7 @@ int sl_shm_listen_open(struct sl_transport *transport, const struct sl_endpoint 
                                          .ctx = ctx,
                                          .timer.run = on_timer,
                                          .fd = fd};
-    if (sl_shm_watch(shm, fd, listener, true) != 0) {
+    if (sl_shm_socket_watch(shm, fd, listener, true) != 0) {
         close(fd);
         free(listener);
         return SL_ERR_NO_MEMORY;
@@ -179,9 +175,7 @@ void sl_shm_listen_close(struct sl_shm *shm)
     while (shm->listeners != NULL) {
         struct sl_shm_listener *listener = shm->listeners;
         shm->listeners = listener->next;
-        if (sl_timer_armed(&listener->timer)) {
-            sl_timer_disarm(sl_reactor_timers(shm->base.reactor), &listener->timer);
-        }
+        sl_reactor_disarm(shm->base.reactor, &listener->timer);
         close(listener->fd);
         free(listener);
     }

@@ -1,7 +1,9 @@
+#include "net/shm/receive.h"
+
 #include <string.h>
 
-#include "core/log.h"
-#include "net/shm/internal.h"
+#include "net/shm/imported.h"
+#include "net/shm/reply_buffer.h"
 
 /* Consumed frames */
 
@@ -44,12 +46,11 @@ static struct sl_shm_token *loan_slot(struct sl_shm_conn *conn)
     return &loan->token;
 }
 
-void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_message *message)
+struct sl_shm_conn *sl_shm_receive_release(struct sl_shm *shm, struct sl_shm_token *token)
 {
-    struct sl_shm_token *token = message->token;
     if (token->kind != SL_SHM_TOKEN_LOAN) {
-        sl_shm_staging_put(&((struct sl_shm *)base->transport)->staging, token);
-        return;
+        sl_shm_staging_put(&shm->staging, token);
+        return NULL;
     }
     struct sl_shm_loan *loan = (struct sl_shm_loan *)token;
     struct sl_shm_conn *conn = loan->conn;
@@ -58,16 +59,16 @@ void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_mess
     conn->receive.claims_open--;
     if (conn->base.state != SL_CONN_CLOSED) {
         consume(conn);
-    } else if (conn->receive.claims_open == 0) {
-        sl_shm_conn_free_kept(conn);
+        return NULL;
     }
+    return conn->receive.claims_open == 0 ? conn : NULL;
 }
 
 /* Delivery. Functions return whether another frame may follow. */
 
 static bool readable(const struct sl_shm_conn *conn)
 {
-    return conn->phase == SL_SHM_LIVE;
+    return conn->phase == SL_SHM_LIVE && conn->base.failure == 0;
 }
 
 static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *token)
@@ -98,11 +99,8 @@ static bool lies_in_one(const struct sl_shm_receive *receive)
  * then on no frame that names such memory is delivered. */
 static bool still_imported(struct sl_shm_conn *conn)
 {
-    bool stays = !conn->receive.is_imported || sl_shm_side_stays(sl_shm_peer_side(conn));
-    if (!stays) {
-        sl_shm_conn_end(conn, SL_ERR_CLOSED);
-    }
-    return stays;
+    return !conn->receive.is_imported || sl_shm_side_stays(sl_shm_peer_side(conn)) ||
+           sl_shm_fail(conn, SL_ERR_CLOSED, NULL);
 }
 
 /* Copies bytes [from, from + bytes) of the payload. */
@@ -263,7 +261,7 @@ static bool find_parts(struct sl_shm_conn *conn)
         if (piece->bytes == 0 || piece->bytes > bytes) {
             return false;
         }
-        receive->parts[i] = sl_shm_region_resolve(conn, piece);
+        receive->parts[i] = sl_shm_imported_resolve(conn, piece);
         receive->part_bytes[i] = piece->bytes;
         receive->is_imported = receive->is_imported || piece->region < SL_SHM_REGION_NAMES;
         bytes -= piece->bytes;
@@ -283,7 +281,7 @@ static bool find_reply_buffer(struct sl_shm_conn *conn)
     if (slot->has_reply_buffer == 0) {
         return true;
     }
-    receive->reply_buffer = sl_shm_region_reply_buffer(conn, &slot->reply_buffer);
+    receive->reply_buffer = sl_shm_imported_reply_buffer(conn, &slot->reply_buffer);
     receive->reply_buffer_bytes = slot->reply_buffer.bytes;
     receive->is_imported = true;
     return receive->reply_buffer != NULL && (uintptr_t)receive->reply_buffer % 8 == 0;
@@ -293,18 +291,15 @@ static bool read_slot(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
     if (receive->head - receive->consumed >= SL_SHM_SLOTS) {
-        sl_shm_conn_refuse(conn, "it sent more than there is room for", SL_ERR_PROTOCOL);
-        return false;
+        return sl_shm_fail(conn, SL_ERR_PROTOCOL, "it sent more than there is room for");
     }
     sl_shm_slot_read(&receive->slots[receive->head % SL_SHM_SLOTS], &receive->slot);
     int err = decode(receive->slot.header, &receive->frame);
     if (err != 0) {
-        sl_shm_conn_refuse(conn, "it sent a frame header that is not ours", err);
-        return false;
+        return sl_shm_fail(conn, err, "it sent a frame header that is not ours");
     }
     if (!find_parts(conn) || !find_reply_buffer(conn)) {
-        sl_shm_conn_refuse(conn, "it sent a frame that lies where nothing is", SL_ERR_PROTOCOL);
-        return false;
+        return sl_shm_fail(conn, SL_ERR_PROTOCOL, "it sent a frame that lies where nothing is");
     }
     receive->phase = SL_SHM_PHASE_HELD;
     return readable(conn);
@@ -322,10 +317,9 @@ static bool is_still_there(struct sl_shm_conn *conn)
         const struct sl_shm_piece *piece = &receive->slot.pieces[i];
         const bool is_ours =
             piece->region != SL_SHM_REGION_ARENA && (piece->region & SL_SHM_REGION_YOURS) != 0;
-        receive->parts[i] = is_ours ? sl_shm_region_resolve(conn, piece) : receive->parts[i];
+        receive->parts[i] = is_ours ? sl_shm_imported_resolve(conn, piece) : receive->parts[i];
         if (receive->parts[i] == NULL) {
-            sl_shm_conn_refuse(conn, "it answered in memory that was taken back", SL_ERR_PROTOCOL);
-            return false;
+            return sl_shm_fail(conn, SL_ERR_PROTOCOL, "it answered in memory that was taken back");
         }
     }
     return true;
@@ -352,7 +346,7 @@ void sl_shm_receive_drop(struct sl_shm_conn *conn)
 {
     for (uint32_t i = 0; i < SL_SHM_SLOTS && sl_shm_receive_pending(conn); i++) {
         if (conn->receive.head - conn->receive.consumed >= SL_SHM_SLOTS) {
-            sl_shm_conn_refuse(conn, "it sent more than there is room for", SL_ERR_PROTOCOL);
+            sl_shm_fail(conn, SL_ERR_PROTOCOL, "it sent more than there is room for");
             return;
         }
         finish_slot(conn);

@@ -1,7 +1,8 @@
+#include "net/shm/reply_buffer.h"
+
 #include <stdlib.h>
 
-#include "core/log.h"
-#include "net/shm/internal.h"
+#include "net/shm/region.h"
 
 /* Reply buffers that a connection remembers, in slot request_id % LANDINGS; a power of two. */
 #define LANDINGS 512U
@@ -47,17 +48,13 @@ bool sl_shm_reply_buffer_export(struct sl_shm_conn *conn, const struct sl_transp
         return false; /* another request uses the slot: the reply is sent through the ring */
     }
     const struct sl_shm_region *region =
-        sl_shm_region_find(conn, frame->reply_buffer, frame->reply_buffer_bytes);
+        sl_shm_region_piece(conn, frame->reply_buffer, frame->reply_buffer_bytes, out);
     if (region == NULL || !sl_shared_may_land(&region->shared)) {
         return false;
     }
     conn->reply_buffers->count += reply_buffer->bytes == 0;
     *reply_buffer = (struct reply_buffer){
         .request_id = request_id, .at = frame->reply_buffer, .bytes = frame->reply_buffer_bytes};
-    *out = (struct sl_shm_piece){.offset = (uintptr_t)frame->reply_buffer -
-                                           (uintptr_t)region->shared.base,
-                                 .region = region->name,
-                                 .bytes = frame->reply_buffer_bytes};
     return true;
 }
 
@@ -82,9 +79,8 @@ static void take_from_peer(struct sl_shm_conn *conn, const struct reply_buffer *
 {
     for (uint32_t index = 0; index < conn->shm->region_end; index++) {
         const struct sl_shm_region *region = &conn->shm->regions[index];
-        const uintptr_t offset = (uintptr_t)reply_buffer->at - (uintptr_t)region->base;
-        if (region->base == NULL || offset >= region->bytes ||
-            reply_buffer->bytes > region->bytes - offset) {
+        if (!sl_shm_region_holds(region->base, region->bytes, reply_buffer->at,
+                                 reply_buffer->bytes)) {
             continue;
         }
         const bool is_first = !sl_shared_is_revoked(&region->shared);

@@ -1,10 +1,6 @@
-/* Retired address ranges: of memory that a peer exported and withdrew. The upper layer may still
- * have pointers there. So a range stays mapped to zeros until the connection ends, or until newly
- * imported memory takes it (best fit). Adjacent ranges are joined, so buffers of many sizes reuse
- * the same addresses. */
-#include <stdlib.h>
+#include "net/shm/retired.h"
 
-#include "net/shm/internal.h"
+#include <stdlib.h>
 
 #define RANGES_FIRST 16U
 #define RANGES_MAX   4096U

@@ -1,6 +1,10 @@
+#include "net/shm/send.h"
+
 #include <string.h>
 
-#include "net/shm/internal.h"
+#include "net/shm/imported.h"
+#include "net/shm/region.h"
+#include "net/shm/reply_buffer.h"
 
 #define LEFT_IN_PLACE_BYTES 4096U /* of a payload part, if the part before it must be copied */
 
@@ -14,7 +18,7 @@ void sl_shm_send_refresh(struct sl_shm_conn *conn)
     struct sl_shm_send *send = &conn->send;
     uint32_t consumed = sl_shm_side_consumed(sl_shm_peer_side(conn));
     if (consumed - send->consumed > send->number - send->consumed) {
-        sl_shm_conn_refuse(conn, "it says that it read what was not sent", SL_ERR_PROTOCOL);
+        sl_shm_fail(conn, SL_ERR_PROTOCOL, "it consumed frames that were not sent");
         return;
     }
     if (consumed != send->consumed) {
@@ -88,13 +92,22 @@ static void copy(uint8_t *to, const struct payload *payload)
     }
 }
 
+/* Describes memory that the peer can read in place as a piece. False: there is none, or it is so
+ * short that a copy is better. */
+static bool piece_in_place(struct sl_shm_conn *conn, const void *at, uint32_t bytes,
+                           struct sl_shm_piece *out)
+{
+    return sl_shm_imported_piece(conn, at, bytes, out) ||
+           (bytes >= SL_SHM_BY_REF_BYTES && sl_shm_region_piece(conn, at, bytes, out) != NULL);
+}
+
 /* Describes the payload as one piece, if it is contiguous, aligned and readable by the peer. */
 static bool piece_of_one(struct sl_shm_conn *conn, const struct payload *payload,
                          struct sl_shm_piece *out)
 {
     const uint8_t *at = payload->first_bytes > 0 ? payload->first : payload->second;
     return (payload->first_bytes == 0 || payload->second_bytes == 0) && (uintptr_t)at % 8 == 0 &&
-           sl_shm_region_piece(conn, at, payload->first_bytes + payload->second_bytes, out);
+           piece_in_place(conn, at, payload->first_bytes + payload->second_bytes, out);
 }
 
 /* Finds the pieces of a payload that does not fit in the slot. Returns their number; 0: no room
@@ -108,7 +121,7 @@ static uint8_t find_pieces(struct sl_shm_conn *conn, const struct payload *paylo
         return 1;
     }
     if (payload->first_bytes > 0 && payload->second_bytes >= LEFT_IN_PLACE_BYTES &&
-        sl_shm_region_piece(conn, payload->second, payload->second_bytes, &pieces[1])) {
+        piece_in_place(conn, payload->second, payload->second_bytes, &pieces[1])) {
         if (!take_arena(conn, payload->first_bytes, &pieces[0])) {
             return 0;
         }
@@ -141,7 +154,7 @@ static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame 
     } else {
         slot->kind = SL_SHM_PIECES;
         slot->piece_count = find_pieces(conn, &payload, pieces, by_ref);
-        if (slot->piece_count == 0 || conn->phase == SL_SHM_ENDED) {
+        if (slot->piece_count == 0 || conn->base.failure != 0) {
             return false;
         }
         memcpy(slot->pieces, pieces, slot->piece_count * sizeof pieces[0]);
@@ -160,7 +173,7 @@ static bool has_slot(struct sl_shm_conn *conn)
     if (send->number - send->consumed == SL_SHM_SLOTS) {
         sl_shm_send_refresh(conn);
     }
-    return send->number - send->consumed < SL_SHM_SLOTS && conn->phase != SL_SHM_ENDED;
+    return send->number - send->consumed < SL_SHM_SLOTS && conn->base.failure == 0;
 }
 
 static bool publish(struct sl_shm_conn *conn, struct sl_shm_entry *entry)

@@ -1,7 +1,6 @@
 #include "net/shm/shm.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/list.h"
-#include "core/log.h"
-#include "net/shm/internal.h"
+#include "net/shm/conn.h"
+#include "net/shm/imported.h"
+#include "net/shm/listen.h"
+#include "net/shm/liveness.h"
+#include "net/shm/receive.h"
+#include "net/shm/region.h"
+#include "net/shm/send.h"
 
 #define BUFFER_BYTES_DEFAULT (32U << 10)
 #define BUFFER_COUNT_DEFAULT 256
-#define LOG_INTERVAL_NS      SL_CLOCK_NS_PER_S
-#define CLOSE_WAIT_NS        (100 * SL_CLOCK_NS_PER_MS)
 #define SOCKETS_A_TURN       64
-
-bool sl_shm_may_log(struct sl_shm *shm)
-{
-    uint64_t now_ns = sl_reactor_now_ns(shm->base.reactor);
-    if (now_ns < shm->log_next_ns) {
-        shm->log_dropped++;
-        return false;
-    }
-    shm->log_next_ns = now_ns + LOG_INTERVAL_NS;
-    if (shm->log_dropped > 0) {
-        sl_log_warn("shm: %u more lines about peers were not logged", shm->log_dropped);
-        shm->log_dropped = 0;
-    }
-    return true;
-}
 
 /* Includes the user id: processes of other users cannot connect. */
 void sl_shm_host(char host[SL_SHM_HOST_BYTES])
@@ -52,40 +38,26 @@ void sl_shm_host(char host[SL_SHM_HOST_BYTES])
     }
 }
 
-/* Sockets: one submission polls the epoll descriptor; it is renewed after each event. */
-
-static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
-
-static void watch(struct sl_shm *shm)
-{
-    shm->op.complete = on_readable;
-    shm->watching = true;
-    struct io_uring_sqe *sqe = sl_ring_sqe(shm->ring, &shm->op);
-    io_uring_prep_poll_add(sqe, shm->epoll_fd, POLLIN);
-}
-
 /* Memory of connections is not freed while the transport is open: an event for an ended one does no
  * harm. */
-static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+static void on_readable(struct sl_ring_watch *watch)
 {
-    (void)result;
-    (void)cqe_flags;
-    struct sl_shm *shm = SL_CONTAINER_OF(op, struct sl_shm, op);
+    struct sl_shm *shm = SL_CONTAINER_OF(watch, struct sl_shm, watch);
     struct epoll_event events[SOCKETS_A_TURN];
-    shm->watching = false;
-    if (shm->closing) {
-        return;
-    }
     int count = epoll_wait(shm->epoll_fd, events, SOCKETS_A_TURN, 0);
     for (int i = 0; i < count; i++) {
         uintptr_t what = events[i].data.u64;
         if ((what & 1) != 0) {
             sl_shm_listen_accept((struct sl_shm_listener *)(what - 1));
         } else {
-            sl_shm_conn_read((struct sl_shm_conn *)what);
+            sl_shm_imported_read((struct sl_shm_conn *)what);
         }
     }
-    watch(shm);
+}
+
+static struct sl_shm_conn *conn_of(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_shm_conn, alive);
 }
 
 /* Open and close */
@@ -102,7 +74,6 @@ static int shm_open_transport(struct sl_reactor *reactor,
     if (shm == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    shm->base.ops = &sl_shm_ops;
     shm->base.reactor = reactor;
     shm->ring = ring;
     shm->connections_max =
@@ -123,21 +94,13 @@ static int shm_open_transport(struct sl_reactor *reactor,
         free(shm);
         return SL_ERR_IO;
     }
-    sl_shm_liveness_open(shm);
-    watch(shm);
+    sl_list_init(&shm->dirty);
+    sl_list_init(&shm->kept);
+    sl_shm_liveness_init(shm);
+    shm->next = &shm->liveness.conns.head;
+    sl_ring_watch_level(ring, &shm->watch, shm->epoll_fd, on_readable);
     *out = &shm->base;
     return 0;
-}
-
-static void cancel_connections(struct sl_shm *shm)
-{
-    (void)sl_shm_conn_close_lost(shm, SL_ERR_CANCELLED);
-    while (shm->conn_count > 0) {
-        struct sl_shm_conn *conn = shm->conns[shm->conn_count - 1];
-        sl_shm_conn_end(conn, SL_ERR_CANCELLED);
-        conn->end_err = SL_ERR_CANCELLED;
-        sl_shm_conn_finish(conn);
-    }
 }
 
 static void shm_close_transport(struct sl_transport **transport)
@@ -145,16 +108,11 @@ static void shm_close_transport(struct sl_transport **transport)
     struct sl_shm *shm = (struct sl_shm *)*transport;
     shm->closing = true;
     sl_shm_listen_close(shm);
-    cancel_connections(shm);
-    sl_shm_liveness_close(shm);
-    if (shm->watching) {
-        io_uring_prep_cancel(sl_ring_sqe(shm->ring, NULL), &shm->op, 0);
+    while (!sl_list_empty(&shm->liveness.conns)) {
+        sl_shm_conn_cancel(conn_of(sl_list_first(&shm->liveness.conns)));
     }
-    while (shm->watching) {
-        if (sl_ring_reap(shm->ring, SL_LIMIT_TURN_EVENTS) == 0) {
-            sl_ring_wait(shm->ring, CLOSE_WAIT_NS);
-        }
-    }
+    sl_liveness_fini(&shm->liveness);
+    sl_ring_watch_end(&shm->watch);
     sl_shm_conn_free_all(shm);
     close(shm->epoll_fd);
     sl_shm_staging_fini(&shm->staging);
@@ -171,8 +129,8 @@ static bool has_segment(const struct sl_shm_conn *conn)
 
 static void say_sleeping(struct sl_shm *shm, bool sleeping)
 {
-    for (uint32_t i = 0; i < shm->conn_count; i++) {
-        struct sl_shm_conn *conn = shm->conns[i];
+    SL_LIST_FOREACH (link, &shm->liveness.conns) {
+        struct sl_shm_conn *conn = conn_of(link);
         if (!has_segment(conn)) {
             continue;
         }
@@ -188,25 +146,22 @@ static bool is_idle(const struct sl_shm_conn *conn)
     return !conn->busy && !sl_shm_receive_pending(conn);
 }
 
-/* An ended connection is replaced by the last one in conns. */
 static uint32_t shm_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
+    struct sl_list_link *head = &shm->liveness.conns.head;
     if (shm->armed) {
         say_sleeping(shm, false);
     }
-    uint32_t work = sl_shm_conn_close_lost(shm, SL_ERR_NO_MEMORY);
-    for (uint32_t left = shm->conn_count; left > 0 && work < budget; left--) {
-        shm->next = shm->next < shm->conn_count ? shm->next : 0;
-        if (shm->conn_count == 0) {
-            break;
+    uint32_t work = 0;
+    for (uint32_t left = shm->liveness.conn_count; left > 0 && work < budget; left--) {
+        struct sl_list_link *link = shm->next != head ? shm->next : head->next;
+        if (link == head) {
+            break; /* the last connection is gone */
         }
-        struct sl_shm_conn *conn = shm->conns[shm->next];
-        if (!is_idle(conn)) {
-            work += sl_shm_conn_visit(conn, budget - work);
-        }
-        if (shm->next < shm->conn_count && shm->conns[shm->next] == conn) {
-            shm->next++;
+        shm->next = link->next; /* the connection may be gone after the visit */
+        if (!is_idle(conn_of(link))) {
+            work += sl_shm_conn_visit(conn_of(link), budget - work);
         }
     }
     return work;
@@ -216,21 +171,20 @@ static uint32_t shm_poll(struct sl_transport *transport, uint32_t budget)
 static void shm_flush(struct sl_transport *transport)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
-    if (shm->dirty == NULL) {
+    if (sl_list_empty(&shm->dirty)) {
         return;
     }
-    for (struct sl_shm_conn *conn = shm->dirty; conn != NULL; conn = conn->dirty_next) {
+    SL_LIST_FOREACH (link, &shm->dirty) {
+        struct sl_shm_conn *conn = SL_CONTAINER_OF(link, struct sl_shm_conn, dirty);
         if (conn->receive.published != conn->receive.consumed) {
             conn->receive.published = conn->receive.consumed;
             sl_shm_side_consume(sl_shm_our_side(conn), conn->receive.consumed);
         }
     }
     sl_shm_segment_fence();
-    while (shm->dirty != NULL) {
-        struct sl_shm_conn *conn = shm->dirty;
-        shm->dirty = conn->dirty_next;
-        conn->dirty = false;
-        sl_shm_conn_wake(conn);
+    struct sl_list_link *dirty;
+    while ((dirty = sl_list_pop(&shm->dirty)) != NULL) {
+        sl_shm_conn_wake(SL_CONTAINER_OF(dirty, struct sl_shm_conn, dirty));
     }
 }
 
@@ -255,8 +209,8 @@ static bool has_work(const struct sl_shm_conn *conn)
 
 static bool any_has_work(const struct sl_shm *shm)
 {
-    for (uint32_t i = 0; i < shm->conn_count; i++) {
-        if (has_work(shm->conns[i])) {
+    SL_LIST_FOREACH (link, &shm->liveness.conns) {
+        if (has_work(conn_of(link))) {
             return true;
         }
     }
@@ -266,7 +220,7 @@ static bool any_has_work(const struct sl_shm *shm)
 static bool shm_arm(struct sl_transport *transport)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
-    if (shm->dirty != NULL || shm->lost != NULL || any_has_work(shm)) {
+    if (!sl_list_empty(&shm->dirty) || any_has_work(shm)) {
         return false;
     }
     say_sleeping(shm, true);
@@ -292,7 +246,7 @@ const struct sl_transport_ops sl_shm_ops = {
     .disconnect = sl_shm_conn_disconnect,
     .migrate = sl_shm_conn_migrate,
     .send_burst = sl_shm_send_burst,
-    .release = sl_shm_receive_release,
+    .release = sl_shm_conn_release,
     .flush = shm_flush,
     .poll = shm_poll,
     .arm = shm_arm,

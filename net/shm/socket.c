@@ -1,11 +1,13 @@
+#include "net/shm/socket.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "core/hash.h"
-#include "net/shm/internal.h"
+#include "net/base/fd.h"
 
 #define FDS_MAX 4 /* descriptors in one packet; the kernel closes the others */
 
@@ -27,25 +29,26 @@ void sl_shm_socket_address(const struct sl_endpoint *endpoint, struct sockaddr_u
     *out_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
-int sl_shm_socket_lift(int fd)
-{
-    if (fd > STDERR_FILENO) {
-        return fd;
-    }
-    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    close(fd);
-    return lifted;
-}
-
 int sl_shm_socket_open(int *out_fd)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    fd = fd < 0 ? fd : sl_shm_socket_lift(fd);
+    fd = sl_fd_lift(fd);
     if (fd < 0) {
         return errno == ENOMEM || errno == ENOBUFS ? SL_ERR_NO_MEMORY : SL_ERR_IO;
     }
     *out_fd = fd;
     return 0;
+}
+
+int sl_shm_socket_watch(struct sl_shm *shm, int fd, void *what, bool is_listener)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uintptr_t)what | is_listener};
+    return epoll_ctl(shm->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : SL_ERR_NO_MEMORY;
+}
+
+void sl_shm_socket_unwatch(struct sl_shm *shm, int fd)
+{
+    (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 bool sl_shm_socket_is_ours(int fd, int *pid)

@@ -3,7 +3,7 @@
 #define TESTS_CONFORMANCE_SHM_RAW_H
 
 #include "conformance.h"
-#include "net/shm/internal.h"
+#include "net/shm/socket.h"
 
 struct shm_raw {
     int fd;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "net/shm/internal.h"
+#include "net/shm/socket.h"
 #include "tests/unit/worker/client_fixture.h"
 #include "worker/client_internal.h"
 
