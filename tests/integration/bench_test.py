@@ -28,6 +28,12 @@ def children_of(pid):
         return [int(child) for child in file.read().split()]
 
 
+def name_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as file:
+        return file.read().strip()
+    return ""
+
+
 class BenchTest(harness.StarlingTest):
     def report(self, *args):
         path = os.path.join(self.folder, "report.json")
@@ -45,9 +51,9 @@ class BenchTest(harness.StarlingTest):
     def wait_child(self, bench):
         end = time.monotonic() + harness.DEADLINE_S
         while time.monotonic() < end and bench.running():
-            children = children_of(bench.pid)
-            if children:
-                return children[0]
+            for child in children_of(bench.pid):
+                if name_of(child) == "starling-ps":
+                    return child
             time.sleep(0.01)
         raise AssertionError(f"starling-bench has not started a ps:\n{bench.output}")
 
