@@ -59,7 +59,7 @@ CONFINED = [
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
     (r"#include <curl/", r"ps/metastore/etcd\.c", "libcurl"),
-    (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*", "OpenSSL"),
+    (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|ps/metastore/etcd_json\.c", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/metastore/base64.h"
 
 /* gRPC status codes. */
 #define CODE_DEADLINE        4
@@ -18,15 +18,21 @@
 #define CODE_UNAVAILABLE     14
 #define CODE_UNAUTHENTICATED 16
 
+/* Length of the Base64 text of `bytes` bytes, without a NUL. */
+static size_t base64_length(size_t bytes)
+{
+    return (bytes + 2) / 3 * 4;
+}
+
 /* Requests */
 
 static json_t *bytes_json(const uint8_t *bytes, size_t count)
 {
-    char *text = malloc(sl_base64_length(count) + 1);
+    char *text = malloc(base64_length(count) + 1);
     if (text == NULL) {
         return NULL;
     }
-    sl_base64_encode(bytes, count, text);
+    (void)EVP_EncodeBlock((unsigned char *)text, bytes, (int)count);
     json_t *out = json_string(text);
     free(text);
     return out;
@@ -182,14 +188,25 @@ static bool read_number(const json_t *object, const char *name, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
+/* Writes length / 4 * 3 bytes, of which *bytes count. OpenSSL alone also accepts spaces around the
+ * text and padding inside it. */
+static bool decode(const char *text, size_t length, uint8_t *to, size_t *bytes)
+{
+    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t padding = length - strspn(text, DIGITS);
+    *bytes = length / 4 * 3 - padding;
+    return length % 4 == 0 && padding <= 2 && strspn(text + length - padding, "=") == padding &&
+           EVP_DecodeBlock(to, (const unsigned char *)text, (int)length) >= 0;
+}
+
 static bool read_key(const json_t *item, char key[SL_METASTORE_KEY_BYTES])
 {
     const json_t *text = json_object_get(item, "key");
     size_t length = text == NULL ? 0 : json_string_length(text);
     size_t bytes;
     uint8_t decoded[SL_METASTORE_KEY_BYTES + 4];
-    if (length == 0 || length > sl_base64_length(SL_METASTORE_KEY_BYTES - 1) ||
-        sl_base64_decode(json_string_value(text), length, decoded, &bytes) != 0 ||
+    if (length == 0 || length > base64_length(SL_METASTORE_KEY_BYTES - 1) ||
+        !decode(json_string_value(text), length, decoded, &bytes) ||
         bytes >= SL_METASTORE_KEY_BYTES || memchr(decoded, '\0', bytes) != NULL) {
         return false;
     }
@@ -218,7 +235,7 @@ static int read_item(const struct sl_metastore_request *ask, const json_t *from,
         return malformed(answer, "a pair");
     }
     size_t length = value == NULL ? 0 : json_string_length(value);
-    if (length > sl_base64_length(SL_METASTORE_VALUE_BYTES_MAX)) {
+    if (length > base64_length(SL_METASTORE_VALUE_BYTES_MAX)) {
         sl_metastore_answer_fail(answer, SL_ERR_TOO_LARGE, "the value of %s is too long", key);
         return SL_ERR_TOO_LARGE;
     }
@@ -230,8 +247,8 @@ static int read_item(const struct sl_metastore_request *ask, const json_t *from,
     memcpy(item->key, key, sizeof key);
     item->created = created;
     item->lease = lease;
-    if (sl_base64_decode(length == 0 ? "" : json_string_value(value), length, item->value,
-                         &item->value_bytes) != 0) {
+    if (!decode(length == 0 ? "" : json_string_value(value), length, item->value,
+                &item->value_bytes)) {
         return malformed(answer, "a value");
     }
     item->value[item->value_bytes] = '\0';

@@ -239,6 +239,13 @@ SL_CASE(answer__malformed)
         "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"lease\":\"x\"}]}",
         "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":7}]}",
         "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\"!!!!\"}]}",
+        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\"djE\"}]}",
+        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\"djE=djE=\"}]}",
+        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\"dj==vj==\"}]}",
+        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\"d===\"}]}",
+        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\" djE=\"}]}",
+        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\"djE=\\n\"}]}",
+        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\",\"value\":\"=djE\"}]}",
         "{\"kvs\":[{\"key\":\"azE=\",\"key\":\"azE=\",\"create_revision\":\"1\"}]}",
         "{\"kvs\":[],\"more\":true}",
     };
