@@ -21,15 +21,6 @@
 #include "core/limits.h"
 #include "ps/snapshot/block.h"
 
-struct sl_clocks_worker {
-    uint32_t clock;  /* finished iterations; kept when no longer active */
-    uint8_t state;   /* sl_clocks_state */
-    bool seen : 1;   /* its hello, tick or join has arrived */
-    bool joined : 1; /* belongs to every group */
-    bool began : 1;  /* has ticked or pushed since it became active */
-    bool pushed : 1; /* in the current iteration */
-};
-
 struct sl_clocks_group {
     uint32_t worker_count;
     uint32_t min_clock;

@@ -68,6 +68,15 @@ struct sl_shard_iteration_state {
     struct sl_optimizer_state state;
 };
 
+struct sl_shard_snapshots {
+    uint64_t order_last;               /* of the last buffered push */
+    uint32_t number_last;              /* of the last snapshot */
+    uint32_t pushes_in_part;           /* partly applied */
+    bool wanted;                       /* no push starts that would be partly applied */
+    struct sl_shard_snapshot *current; /* running, done or failed; NULL: none */
+    struct sl_snapshot_builder blocks; /* of the present and of earlier snapshots */
+};
+
 struct sl_shard {
     struct sl_shard_options options;
     struct sl_shard_table *tables[SL_LIMIT_TABLES];
@@ -77,13 +86,7 @@ struct sl_shard {
     struct sl_shard_push_buffer push_buffer; /* mapped with the first BSP table */
     struct sl_shard_iteration_state commit;
     size_t memory_bytes; /* counted for the limit */
-    /* Snapshots: */
-    uint64_t buffered_last;                     /* order of the last queued push */
-    uint32_t snapshot_last;                     /* number of the last snapshot */
-    uint32_t in_part;                           /* pushes that are partly applied */
-    bool snapshot_wanted;                       /* no push starts that would be partly applied */
-    struct sl_shard_snapshot *snapshot;         /* running, done or failed; NULL: none */
-    struct sl_snapshot_builder snapshot_blocks; /* blocks of the present and of earlier snapshots */
+    struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */
     uint64_t handled;    /* calls that did not return AGAIN */
     uint32_t asks_again; /* requests waiting for such a call */
@@ -144,7 +147,7 @@ static inline void sl_shard_part_begin(struct sl_shard *shard, struct sl_shard_e
 {
     if (!work->in_part) {
         work->in_part = true;
-        shard->in_part++;
+        shard->snapshots.pushes_in_part++;
     }
 }
 
@@ -152,18 +155,18 @@ static inline void sl_shard_part_end(struct sl_shard *shard, struct sl_shard_exe
 {
     if (work->in_part) {
         work->in_part = false;
-        shard->in_part--;
+        shard->snapshots.pushes_in_part--;
     }
 }
 
 /* Returns and clears the cost of the snapshot copies that this slice's pushes caused. */
 static inline uint32_t sl_shard_snapshot_copy_debt(struct sl_shard *shard)
 {
-    if (shard->snapshot == NULL) {
+    if (shard->snapshots.current == NULL) {
         return 0;
     }
-    const uint32_t owed = shard->snapshot_blocks.copy_debt;
-    shard->snapshot_blocks.copy_debt = 0;
+    const uint32_t owed = shard->snapshots.blocks.copy_debt;
+    shard->snapshots.blocks.copy_debt = 0;
     return owed;
 }
 
@@ -236,12 +239,10 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
 /* Returns true when this shard owns all keys. */
 bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count);
 
-/* Lets the sparse table grow up to the shard's limit. Returns true when the limit is reached. */
-bool sl_shard_limit_store(const struct sl_shard *shard, struct sl_shard_table *table);
-
-/* Looks up the keys and creates missing rows. records[count]: row indexes. Errors: NO_MEMORY. */
+/* Looks up the keys and creates missing rows, up to the shard's limit. initialize: with their first
+ * values; else the caller writes all of them. records[count]: row indexes. Errors: NO_MEMORY. */
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
-                  uint32_t count, uint32_t *records);
+                  uint32_t count, bool initialize, uint32_t *records);
 
 /* As above, for up to SL_SHARD_BATCH_KEYS keys, and checks that this shard owns them. Errors:
  * WRONG_SHARD, NO_MEMORY. */

@@ -33,7 +33,7 @@ void sl_shard_iteration_later(struct sl_shard *shard, struct sl_shard_table *tab
         queue->last->next = entry;
     }
     queue->last = entry;
-    entry->order = ++shard->buffered_last;
+    entry->order = ++shard->snapshots.order_last;
     table->buffered_count++;
 }
 
@@ -167,7 +167,7 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
  * iteration. */
 static bool is_held(const struct sl_shard *shard)
 {
-    return shard->snapshot_wanted && shard->in_part == 0 && !shard->commit.begun;
+    return shard->snapshots.wanted && shard->snapshots.pushes_in_part == 0 && !shard->commit.begun;
 }
 
 uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget)

@@ -368,7 +368,7 @@ static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_exec *work, struct sl_shard_slice *slice)
 {
     int result = work->scratch != NULL ? collect_many(shard, table, work, slice) : SL_SHARD_DONE;
-    if (result == SL_SHARD_DONE && shard->snapshot_wanted && is_held(table, work, slice)) {
+    if (result == SL_SHARD_DONE && shard->snapshots.wanted && is_held(table, work, slice)) {
         result = SL_SHARD_AGAIN;
     }
     if (result == SL_SHARD_DONE && work->scratch == NULL) {

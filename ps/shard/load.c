@@ -65,7 +65,7 @@ int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint
                        stream_shard_count, SL_LIMIT_SHARDS);
         return SL_ERR_CORRUPT;
     }
-    sl_assert(shard->snapshot == NULL);
+    sl_assert(shard->snapshots.current == NULL);
     *load = (struct sl_shard_load){
         .shard = shard,
         .stream_shard = stream_shard,
@@ -122,25 +122,6 @@ static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
 
 /* Sparse rows */
 
-int sl_shard_load_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
-                       uint32_t count, uint32_t *records)
-{
-    if (sl_shard_limit_store(shard, table)) {
-        sl_sparse_table_find(table->sparse, keys, count, records);
-        for (uint32_t i = 0; i < count; i++) {
-            if (records[i] == SL_ROW_NONE) {
-                return SL_ERR_NO_MEMORY;
-            }
-        }
-        return 0;
-    }
-    const int err = sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
-    const size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
-    shard->memory_bytes += bytes - table->counted_memory;
-    table->counted_memory = bytes;
-    return err;
-}
-
 struct batch {
     uint64_t keys[SL_SHARD_BATCH_KEYS];
     struct sl_snapshot_record rows[SL_SHARD_BATCH_KEYS]; /* rows that this shard owns */
@@ -183,7 +164,7 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
     if (err != 0) {
         return err;
     }
-    if (sl_shard_load_find(load->shard, table, batch.keys, batch.count, records) != 0) {
+    if (sl_shard_find(load->shard, table, batch.keys, batch.count, false, records) != 0) {
         return sl_shard_load_fail_memory(load, slice);
     }
     for (uint32_t i = 0; i < batch.count; i++) {

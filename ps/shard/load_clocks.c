@@ -31,22 +31,15 @@ void sl_shard_load_clocks_begin(struct sl_shard *shard)
 
 int sl_shard_load_clock(struct sl_shard_load *load, struct sl_shard_slice *slice)
 {
-    struct sl_snapshot_clock clock;
-    if (!sl_snapshot_take_clock(&load->cursor, &clock)) {
+    struct sl_clocks_worker clock;
+    uint32_t worker;
+    if (!sl_snapshot_take_clock(&load->cursor, &worker, &clock)) {
         return sl_shard_load_fail_record(load, slice);
     }
     load->left--;
     slice->spent++;
     if (load->same) {
-        const struct sl_clocks_worker worker = {
-            .clock = clock.clock,
-            .state = clock.state,
-            .seen = clock.seen,
-            .joined = clock.joined,
-            .began = clock.began,
-            .pushed = clock.pushed,
-        };
-        sl_clocks_load(&load->shard->clocks, clock.worker, &worker);
+        sl_clocks_load(&load->shard->clocks, worker, &clock);
     }
     return SL_SHARD_DONE;
 }
@@ -133,7 +126,7 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
         }
         /* Rows of these keys may come later. sl_shard_find also initialises missing rows, so a row
          * that the snapshot wrongly lacks is valid. */
-        if (sl_shard_find(load->shard, table, keys, count,
+        if (sl_shard_find(load->shard, table, keys, count, true,
                           load->buffered->records + load->buffered_done + load->piece_done) != 0) {
             return sl_shard_load_fail_memory(load, slice);
         }

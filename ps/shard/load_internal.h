@@ -16,10 +16,6 @@ int sl_shard_load_fail_record(const struct sl_shard_load *load, struct sl_shard_
 /* Fails with NO_MEMORY and names the limit. */
 int sl_shard_load_fail_memory(const struct sl_shard_load *load, struct sl_shard_slice *slice);
 
-/* Looks up the keys and creates missing rows without values. Errors: NO_MEMORY. */
-int sl_shard_load_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
-                       uint32_t count, uint32_t *records);
-
 /* Clears clocks and buffered pushes. */
 void sl_shard_load_clocks_begin(struct sl_shard *shard);
 

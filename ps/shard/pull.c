@@ -39,7 +39,7 @@ bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64
     sl_assert(key_count <= SL_SHARD_PULLS_KEYS);
     struct sl_shard_table *table = shard->tables[table_id];
     if (shard->commit.due || !sl_shard_owns(shard, keys, key_count) ||
-        sl_shard_find(shard, table, keys, key_count, records) != 0) {
+        sl_shard_find(shard, table, keys, key_count, true, records) != 0) {
         return false;
     }
     for (uint32_t i = 0; i < key_count; i++) {

@@ -281,7 +281,7 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
             scratch_put(work);
             return SL_SHARD_DONE;
         }
-        if (shard->snapshot_wanted && is_held(shard, table, work, slice)) {
+        if (shard->snapshots.wanted && is_held(shard, table, work, slice)) {
             return SL_SHARD_AGAIN;
         }
         work->phase = SL_SHARD_PHASE_APPLY;

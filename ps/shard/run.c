@@ -44,7 +44,8 @@ static bool any_missing(const uint32_t *records, uint32_t count)
     return missing;
 }
 
-bool sl_shard_limit_store(const struct sl_shard *shard, struct sl_shard_table *table)
+/* Lets the sparse table grow up to the shard's limit. Returns true when the limit is reached. */
+static bool limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
 {
     const size_t bytes_max = shard->options.memory_bytes_max;
     if (bytes_max == 0) {
@@ -60,13 +61,15 @@ bool sl_shard_limit_store(const struct sl_shard *shard, struct sl_shard_table *t
 }
 
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
-                  uint32_t count, uint32_t *records)
+                  uint32_t count, bool initialize, uint32_t *records)
 {
-    if (sl_shard_limit_store(shard, table)) {
+    if (limit_memory(shard, table)) {
         sl_sparse_table_find(table->sparse, keys, count, records);
         return any_missing(records, count) ? SL_ERR_NO_MEMORY : 0;
     }
-    int err = sl_sparse_table_find_or_create(table->sparse, keys, count, records);
+    int err = initialize
+                  ? sl_sparse_table_find_or_create(table->sparse, keys, count, records)
+                  : sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
     size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
     shard->memory_bytes += bytes - table->counted_memory;
     table->counted_memory = bytes;
@@ -81,7 +84,7 @@ int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
     if (err != 0) {
         return err;
     }
-    err = sl_shard_find(shard, table, keys, count, records);
+    err = sl_shard_find(shard, table, keys, count, true, records);
     if (err == SL_ERR_NO_MEMORY) {
         return sl_shard_fail(shard, work, slice, err,
                              "no memory for more rows: the tables have %zu bytes, %s",

@@ -38,7 +38,7 @@ static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *pa
                        uint32_t table_id, const struct sl_snapshot_base *base)
 {
     struct sl_shard_table *table = shard->tables[table_id];
-    struct sl_snapshot_builder *blocks = &shard->snapshot_blocks;
+    struct sl_snapshot_builder *blocks = &shard->snapshots.blocks;
     part->table = table;
     part->table_id = table_id;
     part->queue_count = table->buffered_count > 0 ? table->queue_count : 0;
@@ -67,24 +67,15 @@ static bool is_known(const struct sl_clocks_worker *worker)
 static void put_clocks(struct sl_shard *shard)
 {
     struct sl_snapshot_appender stream;
-    sl_snapshot_appender_init(&stream, &shard->snapshot_blocks, SL_SNAPSHOT_CLOCKS, 0, 0);
+    sl_snapshot_appender_init(&stream, &shard->snapshots.blocks, SL_SNAPSHOT_CLOCKS, 0, 0);
     for (uint32_t i = 0; i < SL_LIMIT_WORKERS; i++) {
         const struct sl_clocks_worker *worker = &shard->clocks.workers[i];
         if (!is_known(worker)) {
             continue;
         }
-        const struct sl_snapshot_clock clock = {
-            .worker = i,
-            .clock = worker->clock,
-            .state = worker->state,
-            .seen = worker->seen,
-            .joined = worker->joined,
-            .began = worker->began,
-            .pushed = worker->pushed,
-        };
         struct sl_snapshot_block *block;
         while ((block = sl_snapshot_appender_block(&stream)) != NULL &&
-               !sl_snapshot_put_clock(block, &clock)) {
+               !sl_snapshot_put_clock(block, i, worker)) {
             sl_snapshot_appender_close(&stream);
         }
     }
@@ -103,22 +94,22 @@ static int create(struct sl_shard *shard, struct sl_shard_snapshot **out)
         return SL_ERR_NO_MEMORY;
     }
     snapshot->part_count = count;
-    snapshot->number = ++shard->snapshot_last;
-    snapshot->order = shard->buffered_last;
+    snapshot->number = ++shard->snapshots.number_last;
+    snapshot->order = shard->snapshots.order_last;
     *out = snapshot;
     return 0;
 }
 
 int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapshot_options *options)
 {
-    if (shard->snapshot != NULL) {
+    if (shard->snapshots.current != NULL) {
         return SL_ERR_EXISTS;
     }
-    shard->snapshot_wanted = true;
-    if (shard->in_part > 0 || shard->commit.begun) {
+    shard->snapshots.wanted = true;
+    if (shard->snapshots.pushes_in_part > 0 || shard->commit.begun) {
         return SL_ERR_AGAIN;
     }
-    shard->snapshot_wanted = false;
+    shard->snapshots.wanted = false;
     struct sl_shard_snapshot *snapshot;
     if (create(shard, &snapshot) != 0) {
         return SL_ERR_NO_MEMORY;
@@ -127,14 +118,14 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
         free(snapshot);
         return SL_ERR_NO_MEMORY;
     }
-    shard->snapshot = snapshot;
+    shard->snapshots.current = snapshot;
     const size_t bytes_max = bytes_max_for(
         options->bytes_max == 0 ? shard->options.snapshot_bytes_max : options->bytes_max,
         snapshot->part_count);
-    sl_snapshot_builder_begin(&shard->snapshot_blocks, bytes_max,
+    sl_snapshot_builder_begin(&shard->snapshots.blocks, bytes_max,
                               block_bytes_for(bytes_max, snapshot->part_count));
-    shard->snapshot_blocks.end.shard = shard->options.index;
-    shard->snapshot_blocks.end.shard_count = shard->options.count;
+    shard->snapshots.blocks.end.shard = shard->options.index;
+    shard->snapshots.blocks.end.shard_count = shard->options.count;
     uint32_t part = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
         if (shard->tables[i] != NULL) {
@@ -166,31 +157,31 @@ static void part_end(struct sl_shard_snapshot_part *part)
 /* Releases all memory of the snapshot. */
 static void release(struct sl_shard *shard)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     for (uint32_t i = 0; i < snapshot->part_count; i++) {
         part_end(&snapshot->parts[i]);
     }
     sl_shard_snapshot_buffered_drop(shard);
-    sl_snapshot_builder_drop(&shard->snapshot_blocks);
-    shard->snapshot_blocks.copy_debt = 0;
+    sl_snapshot_builder_drop(&shard->snapshots.blocks);
+    shard->snapshots.blocks.copy_debt = 0;
 }
 
 static void fail(struct sl_shard *shard, const char *why)
 {
-    shard->snapshot_blocks.err = SL_ERR_NO_MEMORY;
+    shard->snapshots.blocks.err = SL_ERR_NO_MEMORY;
     release(shard);
-    shard->snapshot->failed = true;
-    shard->snapshot->why = why;
+    shard->snapshots.current->failed = true;
+    shard->snapshots.current->why = why;
 }
 
 /* Returns true when there is a snapshot that has not failed. A push without memory for its copy
  * sets err. */
 static bool is_whole(struct sl_shard *shard)
 {
-    if (shard->snapshot == NULL || shard->snapshot->failed) {
+    if (shard->snapshots.current == NULL || shard->snapshots.current->failed) {
         return false;
     }
-    if (shard->snapshot_blocks.err != 0) {
+    if (shard->snapshots.blocks.err != 0) {
         fail(shard, FULL);
         return false;
     }
@@ -199,7 +190,7 @@ static bool is_whole(struct sl_shard *shard)
 
 bool sl_shard_snapshot_yield(struct sl_shard *shard)
 {
-    if (shard->snapshot == NULL || shard->snapshot->kept == 0) {
+    if (shard->snapshots.current == NULL || shard->snapshots.current->kept == 0) {
         return false;
     }
     fail(shard, "new pushes that wait for other workers need the room of those that it holds");
@@ -208,9 +199,9 @@ bool sl_shard_snapshot_yield(struct sl_shard *shard)
 
 void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base **base)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     const bool is_done = sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_DONE;
-    shard->snapshot_wanted = false;
+    shard->snapshots.wanted = false;
     if (base != NULL) {
         *base = NULL;
     }
@@ -226,7 +217,7 @@ void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base
         sl_shard_snapshot_base_destroy(&snapshot->base);
     }
     free(snapshot);
-    shard->snapshot = NULL;
+    shard->snapshots.current = NULL;
 }
 
 /* Walk */
@@ -234,7 +225,7 @@ void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base
 static void put_head(struct sl_shard *shard, const struct sl_shard_snapshot_part *part)
 {
     struct sl_snapshot_block *block =
-        sl_snapshot_builder_open(&shard->snapshot_blocks, SL_SNAPSHOT_TABLE_BYTES);
+        sl_snapshot_builder_open(&shard->snapshots.blocks, SL_SNAPSHOT_TABLE_BYTES);
     if (block == NULL) {
         return;
     }
@@ -247,18 +238,18 @@ static void put_head(struct sl_shard *shard, const struct sl_shard_snapshot_part
         .pushed_rows = part->pushed_rows,
     };
     sl_snapshot_put_table(block, part->table_id, &table);
-    sl_snapshot_builder_close(&shard->snapshot_blocks, block);
+    sl_snapshot_builder_close(&shard->snapshots.blocks, block);
 }
 
 static bool run_heads(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     for (; snapshot->part < snapshot->part_count && *spent < budget; snapshot->part++) {
         put_head(shard, &snapshot->parts[snapshot->part]);
         *spent += HEAD_COST;
     }
-    shard->snapshot_blocks.heads_done = snapshot->part == snapshot->part_count;
-    return shard->snapshot_blocks.heads_done;
+    shard->snapshots.blocks.heads_done = snapshot->part == snapshot->part_count;
+    return shard->snapshots.blocks.heads_done;
 }
 
 /* Continues one table; returns true when it is done. */
@@ -279,7 +270,7 @@ static bool run_part(struct sl_shard_snapshot_part *part, uint32_t budget, uint3
 
 static bool run_tables(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     for (; snapshot->part < snapshot->part_count && *spent < budget; snapshot->part++) {
         struct sl_shard_snapshot_part *part = &snapshot->parts[snapshot->part];
         if (!run_part(part, budget - *spent, spent)) {
@@ -294,19 +285,19 @@ static bool run_tables(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 static bool put_the_end(struct sl_shard *shard)
 {
     struct sl_snapshot_block *block =
-        sl_snapshot_builder_open(&shard->snapshot_blocks, SL_SNAPSHOT_END_BYTES);
+        sl_snapshot_builder_open(&shard->snapshots.blocks, SL_SNAPSHOT_END_BYTES);
     if (block == NULL) {
         return false;
     }
-    sl_snapshot_put_end(block, &shard->snapshot_blocks.end);
-    sl_snapshot_builder_close(&shard->snapshot_blocks, block);
+    sl_snapshot_put_end(block, &shard->snapshots.blocks.end);
+    sl_snapshot_builder_close(&shard->snapshots.blocks, block);
     return true;
 }
 
 /* Continues the phase; returns true when it is done. */
 static bool run_phase(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    switch (shard->snapshot->phase) {
+    switch (shard->snapshots.current->phase) {
     case SL_SHARD_SNAPSHOT_PHASE_HEADS:
         return run_heads(shard, budget, spent);
     case SL_SHARD_SNAPSHOT_PHASE_BUFFERED:
@@ -327,7 +318,7 @@ uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t key_budget)
     if (!is_whole(shard)) {
         return 0;
     }
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     while (spent < key_budget && run_phase(shard, key_budget, &spent)) {
         snapshot->phase++;
         snapshot->part = 0;
@@ -338,10 +329,10 @@ uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t key_budget)
 
 enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shard)
 {
-    const struct sl_shard_snapshot *snapshot = shard->snapshot;
-    const struct sl_snapshot_builder *blocks = &shard->snapshot_blocks;
+    const struct sl_shard_snapshot *snapshot = shard->snapshots.current;
+    const struct sl_snapshot_builder *blocks = &shard->snapshots.blocks;
     if (snapshot == NULL) {
-        return shard->snapshot_wanted ? SL_SHARD_SNAPSHOT_PENDING : SL_SHARD_SNAPSHOT_NONE;
+        return shard->snapshots.wanted ? SL_SHARD_SNAPSHOT_PENDING : SL_SHARD_SNAPSHOT_NONE;
     }
     if (snapshot->failed || blocks->err != 0) {
         return SL_SHARD_SNAPSHOT_FAILED;
@@ -354,45 +345,45 @@ enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shar
 bool sl_shard_snapshot_waits(const struct sl_shard *shard)
 {
     return sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_RUNNING &&
-           (shard->snapshot->phase == SL_SHARD_SNAPSHOT_PHASE_OVER ||
-            (shard->snapshot->phase != SL_SHARD_SNAPSHOT_PHASE_HEADS &&
-             shard->snapshot->phase != SL_SHARD_SNAPSHOT_PHASE_END &&
-             !sl_snapshot_builder_have_room(&shard->snapshot_blocks)));
+           (shard->snapshots.current->phase == SL_SHARD_SNAPSHOT_PHASE_OVER ||
+            (shard->snapshots.current->phase != SL_SHARD_SNAPSHOT_PHASE_HEADS &&
+             shard->snapshots.current->phase != SL_SHARD_SNAPSHOT_PHASE_END &&
+             !sl_snapshot_builder_have_room(&shard->snapshots.blocks)));
 }
 
 struct sl_snapshot_block *sl_shard_snapshot_take(struct sl_shard *shard)
 {
-    return is_whole(shard) ? sl_snapshot_builder_take(&shard->snapshot_blocks) : NULL;
+    return is_whole(shard) ? sl_snapshot_builder_take(&shard->snapshots.blocks) : NULL;
 }
 
 void sl_shard_snapshot_put(struct sl_shard *shard, struct sl_snapshot_block *block)
 {
-    sl_snapshot_builder_put(&shard->snapshot_blocks, block);
+    sl_snapshot_builder_put(&shard->snapshots.blocks, block);
 }
 
 bool sl_shard_snapshot_has_spare(const struct sl_shard *shard)
 {
-    return shard->snapshot_blocks.spare != NULL &&
+    return shard->snapshots.blocks.spare != NULL &&
            (sl_shard_snapshot_state(shard) != SL_SHARD_SNAPSHOT_RUNNING ||
-            shard->snapshot->phase == SL_SHARD_SNAPSHOT_PHASE_OVER);
+            shard->snapshots.current->phase == SL_SHARD_SNAPSHOT_PHASE_OVER);
 }
 
 void sl_shard_snapshot_clean(struct sl_shard *shard)
 {
     sl_assert(sl_shard_snapshot_has_spare(shard));
-    sl_snapshot_builder_clean(&shard->snapshot_blocks);
+    sl_snapshot_builder_clean(&shard->snapshots.blocks);
 }
 
 const char *sl_shard_snapshot_why(const struct sl_shard *shard)
 {
     sl_assert(sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_FAILED);
-    return shard->snapshot->failed ? shard->snapshot->why : FULL;
+    return shard->snapshots.current->failed ? shard->snapshots.current->why : FULL;
 }
 
 size_t sl_shard_snapshot_memory_bytes(const struct sl_shard *shard)
 {
-    const struct sl_shard_snapshot *snapshot = shard->snapshot;
-    size_t bytes = shard->snapshot_blocks.bytes;
+    const struct sl_shard_snapshot *snapshot = shard->snapshots.current;
+    size_t bytes = shard->snapshots.blocks.bytes;
     for (uint32_t i = 0; snapshot != NULL && i < snapshot->part_count; i++) {
         const struct sl_shard_snapshot_part *part = &snapshot->parts[i];
         if (!part->walks) {

@@ -24,7 +24,7 @@ static struct sl_snapshot_base base_of(const struct sl_shard_table *table)
 
 int sl_shard_snapshot_base_create(struct sl_shard *shard, struct sl_shard_snapshot_base **out)
 {
-    sl_assert(shard->in_part == 0);
+    sl_assert(shard->snapshots.pushes_in_part == 0);
     struct sl_shard_snapshot_base *base =
         calloc(1, sizeof *base + shard->table_count * sizeof base->tables[0]);
     if (base == NULL) {

@@ -12,7 +12,7 @@
 
 static bool is_kept(const struct sl_shard *shard, const struct sl_shard_buffered_push *entry)
 {
-    const struct sl_shard_snapshot *snapshot = shard->snapshot;
+    const struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     return snapshot != NULL && !snapshot->failed && entry->order <= snapshot->order &&
            entry->put_by != snapshot->number;
 }
@@ -32,7 +32,7 @@ void sl_shard_snapshot_iteration_applied(struct sl_shard *shard,
         sl_shard_push_buffer_put(&shard->push_buffer, entry);
         return;
     }
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     snapshot->kept++;
     if (snapshot->cursor == entry) {
         snapshot->cursor = in_snapshot(snapshot, entry->next);
@@ -58,9 +58,9 @@ void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buff
             sl_shard_push_buffer_put(&shard->push_buffer, entry);
             continue;
         }
-        shard->snapshot->kept++;
-        if (shard->snapshot->cursor == entry) {
-            shard->snapshot->cursor = NULL; /* all later entries are dropped too */
+        shard->snapshots.current->kept++;
+        if (shard->snapshots.current->cursor == entry) {
+            shard->snapshots.current->cursor = NULL; /* all later entries are dropped too */
         }
         *end = entry;
         end = &entry->next;
@@ -119,7 +119,7 @@ static void put_piece(struct sl_shard_snapshot *snapshot, const struct sl_shard_
 static void put_end(struct sl_shard *shard, struct sl_shard_push_buffer_queue *queue,
                     struct sl_shard_buffered_push *entry)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     entry->put_by = snapshot->number;
     snapshot->done = 0;
     if (entry == snapshot->cursor) {
@@ -147,7 +147,7 @@ static struct sl_shard_buffered_push *next_of(const struct sl_shard_snapshot *sn
 static bool run_queue(struct sl_shard *shard, const struct sl_shard_table *table, uint32_t budget,
                       uint32_t *spent)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     struct sl_shard_push_buffer_queue *queue = &table->buffered[snapshot->worker];
     if (!snapshot->in_queue) {
         snapshot->in_queue = true;
@@ -155,7 +155,7 @@ static bool run_queue(struct sl_shard *shard, const struct sl_shard_table *table
     }
     struct sl_shard_buffered_push *entry;
     while ((entry = next_of(snapshot, queue)) != NULL) {
-        if (*spent >= budget || !sl_snapshot_builder_have_room(&shard->snapshot_blocks)) {
+        if (*spent >= budget || !sl_snapshot_builder_have_room(&shard->snapshots.blocks)) {
             return false;
         }
         put_piece(snapshot, table, entry, spent);
@@ -172,11 +172,11 @@ static bool run_queue(struct sl_shard *shard, const struct sl_shard_table *table
 
 bool sl_shard_snapshot_buffered_run(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     for (; snapshot->part < snapshot->part_count; snapshot->part++) {
         const struct sl_shard_snapshot_part *part = &snapshot->parts[snapshot->part];
         if (snapshot->worker == 0 && !snapshot->in_queue) {
-            sl_snapshot_appender_init(&snapshot->buffered, &shard->snapshot_blocks,
+            sl_snapshot_appender_init(&snapshot->buffered, &shard->snapshots.blocks,
                                       SL_SNAPSHOT_BUFFERED_PUSH, part->table_id, 0);
             snapshot->buffered.least_bytes = BLOCK_BYTES;
         }
@@ -198,13 +198,13 @@ static void drop_all(struct sl_shard *shard, struct sl_shard_buffered_push **fir
         struct sl_shard_buffered_push *entry = *first;
         *first = entry->next;
         sl_shard_push_buffer_put(&shard->push_buffer, entry);
-        shard->snapshot->kept--;
+        shard->snapshots.current->kept--;
     }
 }
 
 void sl_shard_snapshot_buffered_drop(struct sl_shard *shard)
 {
-    struct sl_shard_snapshot *snapshot = shard->snapshot;
+    struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     for (uint32_t i = 0; i < snapshot->part_count && snapshot->kept > 0; i++) {
         const struct sl_shard_snapshot_part *part = &snapshot->parts[i];
         for (uint32_t worker = 0; worker < part->queue_count; worker++) {

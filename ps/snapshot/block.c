@@ -309,13 +309,14 @@ bool sl_snapshot_take_kv(struct sl_bytes *cursor, uint32_t value_bytes, struct s
 enum { HEARD = 1, JOINED = 2, BEGAN = 4, PUSHED = 8 };
 enum { RESTORED = 2 }; /* flag of a session, beside HEARD */
 
-bool sl_snapshot_put_clock(struct sl_snapshot_block *block, const struct sl_snapshot_clock *clock)
+bool sl_snapshot_put_clock(struct sl_snapshot_block *block, uint32_t worker,
+                           const struct sl_clocks_worker *clock)
 {
     if (CLOCK_BYTES > room(block)) {
         return false;
     }
     struct sl_bytes_writer writer = append(block, CLOCK_BYTES);
-    put_u32(&writer, clock->worker);
+    put_u32(&writer, worker);
     put_u32(&writer, clock->clock);
     put_u8(&writer, clock->state);
     put_u8(&writer, (uint8_t)((clock->seen ? HEARD : 0) | (clock->joined ? JOINED : 0) |
@@ -325,9 +326,9 @@ bool sl_snapshot_put_clock(struct sl_snapshot_block *block, const struct sl_snap
     return true;
 }
 
-bool sl_snapshot_take_clock(struct sl_bytes *cursor, struct sl_snapshot_clock *out)
+bool sl_snapshot_take_clock(struct sl_bytes *cursor, uint32_t *worker, struct sl_clocks_worker *out)
 {
-    *out = (struct sl_snapshot_clock){.worker = sl_bytes_u32(cursor)};
+    *worker = sl_bytes_u32(cursor);
     out->clock = sl_bytes_u32(cursor);
     out->state = sl_bytes_u8(cursor);
     const uint8_t flags = sl_bytes_u8(cursor);
@@ -338,7 +339,7 @@ bool sl_snapshot_take_clock(struct sl_bytes *cursor, struct sl_snapshot_clock *o
     out->began = (flags & BEGAN) != 0;
     out->pushed = (flags & PUSHED) != 0;
     return !cursor->bad && zero == 0 && zeros == 0 && flags <= (HEARD | JOINED | BEGAN | PUSHED) &&
-           out->worker < SL_LIMIT_WORKERS && out->state <= SL_CLOCKS_STATE_FINISHED &&
+           *worker < SL_LIMIT_WORKERS && out->state <= SL_CLOCKS_STATE_FINISHED &&
            (out->clock != SL_CLOCKS_FINISHED || out->state != SL_CLOCKS_STATE_ACTIVE);
 }
 

@@ -150,15 +150,20 @@ enum sl_clocks_state {
 /* Layout: u32 worker, u32 clock, u8 state, u8 flags (seen 1, joined 2, began 4, pushed 8), u16 0,
  * u32 0. A worker without a record is in the initial state, so each worker with a non-zero field
  * besides `worker` needs a record. */
-struct sl_snapshot_clock {
-    uint32_t worker; /* below SL_LIMIT_WORKERS */
-    uint32_t clock;
-    uint8_t state; /* sl_clocks_state */
-    bool seen, joined, began, pushed;
+struct sl_clocks_worker {
+    uint32_t clock;  /* finished iterations; kept when no longer active */
+    uint8_t state;   /* sl_clocks_state */
+    bool seen : 1;   /* its hello, tick or join has arrived */
+    bool joined : 1; /* belongs to every group */
+    bool began : 1;  /* has ticked or pushed since it became active */
+    bool pushed : 1; /* in the current iteration */
 };
 
-bool sl_snapshot_put_clock(struct sl_snapshot_block *block, const struct sl_snapshot_clock *clock);
-bool sl_snapshot_take_clock(struct sl_bytes *cursor, struct sl_snapshot_clock *out);
+/* worker: below SL_LIMIT_WORKERS. */
+bool sl_snapshot_put_clock(struct sl_snapshot_block *block, uint32_t worker,
+                           const struct sl_clocks_worker *clock);
+bool sl_snapshot_take_clock(struct sl_bytes *cursor, uint32_t *worker,
+                            struct sl_clocks_worker *out);
 
 /* BUFFERED_PUSH: a piece of a push that BSP buffers */
 

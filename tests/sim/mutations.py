@@ -285,7 +285,7 @@ DISK_MUTATIONS = [
      "        process->restore->table = 0;\n", ""),
     # It goes on.
     ("disks: long pushes wait for ever once there was a cut", "ps/shard/snapshot.c",
-     "    shard->snapshot_wanted = false;\n"
+     "    shard->snapshots.wanted = false;\n"
      "    struct sl_shard_snapshot *snapshot;",
      "    struct sl_shard_snapshot *snapshot;"),
     ("disks: checkpoints go on without values that were lost", "ps/coordinator/checkpoint.c",

@@ -210,19 +210,10 @@ static void put_clocks(struct maker *maker)
     maker->block = NULL;
     for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
         const struct sl_clocks_worker *who = &maker->shard->clocks.workers[worker];
-        const struct sl_snapshot_clock clock = {
-            .worker = worker,
-            .clock = who->clock,
-            .state = who->state,
-            .seen = who->seen,
-            .joined = who->joined,
-            .began = who->began,
-            .pushed = who->pushed,
-        };
         if (is_known(who) &&
-            (maker->block == NULL || !sl_snapshot_put_clock(maker->block, &clock))) {
+            (maker->block == NULL || !sl_snapshot_put_clock(maker->block, worker, who))) {
             another_block(maker, SL_SNAPSHOT_CLOCKS);
-            sl_assert(sl_snapshot_put_clock(maker->block, &clock));
+            sl_assert(sl_snapshot_put_clock(maker->block, worker, who));
         }
     }
 }

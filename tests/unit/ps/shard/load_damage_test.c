@@ -83,9 +83,9 @@ static void append_buffered(struct shard_stream *stream, uint32_t id, uint32_t w
 
 static void append_clock(struct shard_stream *stream, uint32_t worker, uint32_t clock)
 {
-    const struct sl_snapshot_clock record = {.worker = worker, .clock = clock, .seen = true};
-    assert_true(
-        sl_snapshot_put_clock(shard_stream_append(stream, SL_SNAPSHOT_CLOCKS, 0, 64), &record));
+    const struct sl_clocks_worker record = {.clock = clock, .seen = true};
+    assert_true(sl_snapshot_put_clock(shard_stream_append(stream, SL_SNAPSHOT_CLOCKS, 0, 64),
+                                      worker, &record));
 }
 
 static void append_end(struct shard_stream *stream, uint32_t shard, uint32_t shard_count)
@@ -258,10 +258,9 @@ SL_CASE(shard_load_let_ahead__workers_join_ahead)
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
     append_buffered(&stream, 0, 1, 4, 4, 0, 4);
-    const struct sl_snapshot_clock clock = {
-        .worker = 1, .clock = 4, .seen = true, .began = true, .pushed = true};
+    const struct sl_clocks_worker clock = {.clock = 4, .seen = true, .began = true, .pushed = true};
     assert_true(
-        sl_snapshot_put_clock(shard_stream_append(&stream, SL_SNAPSHOT_CLOCKS, 0, 64), &clock));
+        sl_snapshot_put_clock(shard_stream_append(&stream, SL_SNAPSHOT_CLOCKS, 0, 64), 1, &clock));
     append_clock(&stream, 0, 3);
     append_end(&stream, 0, 1);
     struct sl_shard *shard = shard_work_shard(0, 1, 0);

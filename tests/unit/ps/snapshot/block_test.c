@@ -216,22 +216,23 @@ SL_CASE(snapshot_take_kv__refuses_what_leaves_its_array)
 SL_CASE(snapshot__clocks)
 {
     struct sl_snapshot_block *block = block_of(64, SL_SNAPSHOT_CLOCKS, 0);
-    const struct sl_snapshot_clock clocks[] = {
-        {.worker = 0, .clock = 8, .seen = true, .began = true},
-        {.worker = SL_LIMIT_WORKERS - 1, .clock = 7, .joined = true, .pushed = true},
-        {.worker = 2, .clock = UINT32_MAX, .state = SL_CLOCKS_STATE_FINISHED},
-        {.worker = SL_LIMIT_WORKERS},
+    static const uint32_t workers[] = {0, SL_LIMIT_WORKERS - 1, 2, SL_LIMIT_WORKERS};
+    static const struct sl_clocks_worker clocks[4] = {
+        {.clock = 8, .seen = true, .began = true},
+        {.clock = 7, .joined = true, .pushed = true},
+        {.clock = UINT32_MAX, .state = SL_CLOCKS_STATE_FINISHED},
     };
     for (uint32_t i = 0; i < 4; i++) {
-        assert_true(sl_snapshot_put_clock(block, &clocks[i]));
+        assert_true(sl_snapshot_put_clock(block, workers[i], &clocks[i]));
     }
-    assert_false(sl_snapshot_put_clock(block, &clocks[0]));
+    assert_false(sl_snapshot_put_clock(block, 0, &clocks[0]));
     assert_fine(block);
     struct sl_bytes cursor = sl_snapshot_records(block);
+    uint32_t worker;
+    struct sl_clocks_worker out;
     for (uint32_t i = 0; i < 3; i++) {
-        struct sl_snapshot_clock out;
-        assert_true(sl_snapshot_take_clock(&cursor, &out));
-        assert_int_equal(out.worker, clocks[i].worker);
+        assert_true(sl_snapshot_take_clock(&cursor, &worker, &out));
+        assert_int_equal(worker, workers[i]);
         assert_int_equal(out.clock, clocks[i].clock);
         assert_int_equal(out.state, clocks[i].state);
         assert_int_equal(out.seen, clocks[i].seen);
@@ -239,8 +240,7 @@ SL_CASE(snapshot__clocks)
         assert_int_equal(out.began, clocks[i].began);
         assert_int_equal(out.pushed, clocks[i].pushed);
     }
-    struct sl_snapshot_clock out;
-    assert_false(sl_snapshot_take_clock(&cursor, &out)); /* no such worker */
+    assert_false(sl_snapshot_take_clock(&cursor, &worker, &out)); /* no such worker */
     sl_snapshot_block_destroy(&block);
 }
 
@@ -355,9 +355,9 @@ SL_CASE(snapshot__sessions)
 SL_CASE(snapshot__end_counts_what_came_before)
 {
     struct sl_snapshot_block *block = block_of(1024, SL_SNAPSHOT_CLOCKS, 0);
-    const struct sl_snapshot_clock clock = {.worker = 1};
-    assert_true(sl_snapshot_put_clock(block, &clock));
-    assert_true(sl_snapshot_put_clock(block, &clock));
+    const struct sl_clocks_worker clock = {0};
+    assert_true(sl_snapshot_put_clock(block, 1, &clock));
+    assert_true(sl_snapshot_put_clock(block, 1, &clock));
     struct sl_snapshot_end end = {.shard = 2, .shard_count = 3};
     sl_snapshot_end_add(&end, block);
     block->kind = SL_SNAPSHOT_SESSIONS;
