@@ -43,6 +43,15 @@ struct sl_unit_case {
 /* With functions that run before and after the case, as CMocka's; either may be NULL. */
 #define SL_CASE_WITH(name, setup, teardown) SL_UNIT_ADD(name, #name, name, setup, teardown, NULL)
 
+/* The state that setup makes is the case's parameter, as `struct fixture *f`. */
+#define SL_CASE_OF(name, parameter, setup, teardown)                                               \
+    static void name##_of(parameter);                                                              \
+    SL_CASE_WITH(name, setup, teardown)                                                            \
+    {                                                                                              \
+        name##_of(*state);                                                                         \
+    }                                                                                              \
+    static void name##_of(parameter)
+
 /* `type *fixture` is the case's, between set_up(fixture, ...) and tear_down(fixture). */
 #define SL_CASE_USING(name, type, set_up, tear_down, ...)                                          \
     static void name##_with(type *fixture);                                                        \

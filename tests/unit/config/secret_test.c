@@ -48,9 +48,10 @@ static int read_secret(struct fixture *f)
     return sl_secret_read(f->path, &f->secret, f->reason, sizeof f->reason);
 }
 
-SL_CASE_WITH(secret_read__cuts_line_ends_and_nothing_else, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *f, setup, teardown)
+
+CASE(secret_read__cuts_line_ends_and_nothing_else)
 {
-    struct fixture *f = *state;
     static const char text[] = "\n a secret\0with any byte \r\n\n";
     write_file(f, text, sizeof text - 1, 0600);
     assert_int_equal(read_secret(f), 0);
@@ -60,9 +61,8 @@ SL_CASE_WITH(secret_read__cuts_line_ends_and_nothing_else, setup, teardown)
     assert_int_equal(read_secret(f), 0);
 }
 
-SL_CASE_WITH(secret_read__takes_the_least_and_the_most, setup, teardown)
+CASE(secret_read__takes_the_least_and_the_most)
 {
-    struct fixture *f = *state;
     char bytes[SL_SECRET_BYTES_MAX + 200];
     memset(bytes, 'x', sizeof bytes);
     static const struct {
@@ -91,17 +91,15 @@ SL_CASE_WITH(secret_read__takes_the_least_and_the_most, setup, teardown)
     }
 }
 
-SL_CASE_WITH(secret_read__line_ends_do_not_make_it_long_enough, setup, teardown)
+CASE(secret_read__line_ends_do_not_make_it_long_enough)
 {
-    struct fixture *f = *state;
     write_file(f, "short\n\n\n\n\n\n\n\n\n\n\n\n", 17, 0600);
     assert_int_equal(read_secret(f), SL_ERR_INVALID);
     assert_non_null(strstr(f->reason, "with 5 bytes"));
 }
 
-SL_CASE_WITH(secret_read__refuses_a_file_open_to_others, setup, teardown)
+CASE(secret_read__refuses_a_file_open_to_others)
 {
-    struct fixture *f = *state;
     static const mode_t modes[] = {0640, 0604, 0620, 0602, 0644, 0610};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         write_file(f, "0123456789abcdef", 16, modes[i]);
@@ -112,17 +110,15 @@ SL_CASE_WITH(secret_read__refuses_a_file_open_to_others, setup, teardown)
     assert_int_equal(f->secret.byte_count, 0);
 }
 
-SL_CASE_WITH(secret_read__names_a_missing_file, setup, teardown)
+CASE(secret_read__names_a_missing_file)
 {
-    struct fixture *f = *state;
     assert_int_equal(read_secret(f), SL_ERR_NOT_FOUND);
     assert_non_null(strstr(f->reason, f->path));
     assert_non_null(strstr(f->reason, strerror(ENOENT)));
 }
 
-SL_CASE_WITH(secret_read__refuses_what_is_no_file, setup, teardown)
+CASE(secret_read__refuses_what_is_no_file)
 {
-    struct fixture *f = *state;
     assert_int_equal(sl_secret_read(f->folder, &f->secret, f->reason, sizeof f->reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(f->reason, "not a regular file"));

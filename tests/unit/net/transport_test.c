@@ -216,9 +216,10 @@ static struct sl_conn *connect_one(struct fixture *fixture)
     return conn;
 }
 
-SL_CASE_WITH(transport_open__makes_it_a_source, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *fixture, setup, teardown)
+
+CASE(transport_open__makes_it_a_source)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(fake.options.buffer_count, 0);
     assert_ptr_equal(fixture->transport->ops, &fixture->ops);
     assert_ptr_equal(fixture->transport->reactor, fixture->reactor);
@@ -233,9 +234,8 @@ SL_CASE_WITH(transport_open__makes_it_a_source, setup, teardown)
     assert_true(fake.arms >= 2);
 }
 
-SL_CASE_WITH(transport_open__passes_the_error_on, setup, teardown)
+CASE(transport_open__passes_the_error_on)
 {
-    struct fixture *fixture = *state;
     struct sl_transport_ops ops = fake_ops();
     ops.open = fake_open_fails;
     struct sl_transport *out = NULL;
@@ -243,9 +243,8 @@ SL_CASE_WITH(transport_open__passes_the_error_on, setup, teardown)
     assert_null(out);
 }
 
-SL_CASE_WITH(transport_close__is_no_source_any_more, setup, teardown)
+CASE(transport_close__is_no_source_any_more)
 {
-    struct fixture *fixture = *state;
     sl_transport_close(&fixture->transport);
     assert_null(fixture->transport);
     assert_int_equal(fake.closes, 1);
@@ -255,9 +254,8 @@ SL_CASE_WITH(transport_close__is_no_source_any_more, setup, teardown)
     assert_int_equal(fake.closes, 1);
 }
 
-SL_CASE_WITH(transport_connect__sets_the_user, setup, teardown)
+CASE(transport_connect__sets_the_user)
 {
-    struct fixture *fixture = *state;
     struct sl_conn *conn = connect_one(fixture);
     assert_ptr_equal(conn->user, &fake);
     assert_int_equal(fake.target, 3);
@@ -271,9 +269,8 @@ SL_CASE_WITH(transport_connect__sets_the_user, setup, teardown)
     assert_null(none);
 }
 
-SL_CASE_WITH(transport_listen__bound_is_optional, setup, teardown)
+CASE(transport_listen__bound_is_optional)
 {
-    struct fixture *fixture = *state;
     struct sl_endpoint endpoint = {.host = "here"}, bound;
     struct sl_transport *transport = fixture->transport;
     assert_int_equal(sl_transport_listen(transport, &endpoint, &events, NULL, NULL), 0);
@@ -304,9 +301,8 @@ SL_CASE_WITH(transport_release__needs_a_token, setup, teardown)
     assert_int_equal(fake.releases, 1);
 }
 
-SL_CASE_WITH(transport__passes_through, setup, teardown)
+CASE(transport__passes_through)
 {
-    struct fixture *fixture = *state;
     struct sl_conn *conn = connect_one(fixture);
     sl_transport_disconnect(conn);
     assert_int_equal(fake.disconnects, 1);

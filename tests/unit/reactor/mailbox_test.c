@@ -51,9 +51,10 @@ static bool readable(const struct sl_mailbox *mailbox)
     return poll(&fd, 1, 0) == 1;
 }
 
-SL_CASE_WITH(post__full_lane_says_again, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct receiver *receiver, setup, teardown)
+
+CASE(post__full_lane_says_again)
 {
-    struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
     assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
     for (uint64_t i = 0; i < SL_LIMIT_LANE_MAILS; i++) {
@@ -67,9 +68,8 @@ SL_CASE_WITH(post__full_lane_says_again, setup, teardown)
     assert_null(lane);
 }
 
-SL_CASE_WITH(drain__budget_goes_round_the_lanes, setup, teardown)
+CASE(drain__budget_goes_round_the_lanes)
 {
-    struct receiver *receiver = *state;
     struct sl_mailbox_lane *lanes[2];
     for (uint64_t lane = 0; lane < 2; lane++) {
         assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lanes[lane]), 0);
@@ -86,9 +86,8 @@ SL_CASE_WITH(drain__budget_goes_round_the_lanes, setup, teardown)
     sl_mailbox_lane_close(&lanes[1]);
 }
 
-SL_CASE_WITH(close__what_was_posted_is_delivered_and_the_slot_is_free, setup, teardown)
+CASE(close__what_was_posted_is_delivered_and_the_slot_is_free)
 {
-    struct receiver *receiver = *state;
     for (uint64_t i = 0; i < 3 * SL_LIMIT_LANES; i++) {
         struct sl_mailbox_lane *lane;
         assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
@@ -98,9 +97,8 @@ SL_CASE_WITH(close__what_was_posted_is_delivered_and_the_slot_is_free, setup, te
     }
 }
 
-SL_CASE_WITH(open__lanes_are_limited, setup, teardown)
+CASE(open__lanes_are_limited)
 {
-    struct receiver *receiver = *state;
     static struct sl_mailbox_lane *lanes[SL_LIMIT_LANES];
     for (uint32_t i = 0; i < SL_LIMIT_LANES; i++) {
         assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lanes[i]), 0);
@@ -115,9 +113,8 @@ SL_CASE_WITH(open__lanes_are_limited, setup, teardown)
     }
 }
 
-SL_CASE_WITH(destroy__before_the_senders_close, setup, teardown)
+CASE(destroy__before_the_senders_close)
 {
-    struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
     assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
     sl_mailbox_destroy(&receiver->mailbox);
@@ -132,9 +129,8 @@ static void count_drop(void *ctx)
 }
 
 /* What was drained is not dropped, and what never will be is dropped once. */
-SL_CASE_WITH(destroy__drops_what_was_not_drained, setup, teardown)
+CASE(destroy__drops_what_was_not_drained)
 {
-    struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
     uint32_t dropped = 0;
     struct sl_mail mail = {.run = receive, .ctx = &dropped, .drop = count_drop};
@@ -149,9 +145,8 @@ SL_CASE_WITH(destroy__drops_what_was_not_drained, setup, teardown)
     assert_int_equal(receiver->received, 1);
 }
 
-SL_CASE_WITH(arm__refuses_while_there_is_mail, setup, teardown)
+CASE(arm__refuses_while_there_is_mail)
 {
-    struct receiver *receiver = *state;
     struct sl_mailbox_lane *lane;
     assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
     assert_int_equal(post(receiver, lane, 0, 0), 0);
@@ -169,9 +164,8 @@ SL_CASE_WITH(arm__refuses_while_there_is_mail, setup, teardown)
     sl_mailbox_lane_close(&lane);
 }
 
-SL_CASE_WITH(wake__makes_the_eventfd_readable, setup, teardown)
+CASE(wake__makes_the_eventfd_readable)
 {
-    struct receiver *receiver = *state;
     sl_mailbox_wake(receiver->mailbox);
     assert_true(readable(receiver->mailbox));
 }
@@ -206,9 +200,8 @@ static void *sender_main(void *arg)
     return NULL;
 }
 
-SL_CASE_WITH(wait__nothing_is_lost_or_reordered, setup, teardown)
+CASE(wait__nothing_is_lost_or_reordered)
 {
-    struct receiver *receiver = *state;
     struct sender senders[SENDERS];
     pthread_t threads[SENDERS];
     for (uint64_t i = 0; i < SENDERS; i++) {
@@ -231,9 +224,8 @@ SL_CASE_WITH(wait__nothing_is_lost_or_reordered, setup, teardown)
     }
 }
 
-SL_CASE_WITH(wait__returns_after_the_timeout, setup, teardown)
+CASE(wait__returns_after_the_timeout)
 {
-    struct receiver *receiver = *state;
     uint64_t before_ns = sl_clock_now_ns(sl_clock_system());
     sl_mailbox_wait(receiver->mailbox, 2 * SL_CLOCK_NS_PER_MS);
     assert_true(sl_clock_now_ns(sl_clock_system()) - before_ns >= 2 * SL_CLOCK_NS_PER_MS);

@@ -80,9 +80,8 @@ static void start(struct peer_world *world, int32_t task_index)
 
 /* Pushes and pulls that were not answered are sent again under their ids, in their order; those
  * that were never sent, and new ones, come behind. */
-SL_CASE_WITH(link__sends_again_what_was_not_answered, peer_setup, peer_teardown)
+PEER_CASE(link__sends_again_what_was_not_answered)
 {
-    struct peer_world *world = *state;
     world->welcome.credit_requests = 8;
     start(world, -1);
     world->manner = PEER_SILENT;
@@ -109,9 +108,8 @@ SL_CASE_WITH(link__sends_again_what_was_not_answered, peer_setup, peer_teardown)
 }
 
 /* The connections break more often than requests are answered. */
-SL_CASE_WITH(link__sends_again_as_often_as_it_takes, peer_setup, peer_teardown)
+PEER_CASE(link__sends_again_as_often_as_it_takes)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->welcome.resumed = true;
     world->manner = PEER_HANGS_UP;
@@ -133,9 +131,8 @@ SL_CASE_WITH(link__sends_again_as_often_as_it_takes, peer_setup, peer_teardown)
 }
 
 /* Given up at its deadline: never sent again. */
-SL_CASE_WITH(link__does_not_send_again_what_was_given_up, peer_setup, peer_teardown)
+PEER_CASE(link__does_not_send_again_what_was_given_up)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->manner = PEER_SILENT;
     struct sl_step *first = push(world);
@@ -195,9 +192,8 @@ SL_CASE_WITH(link__fails_sent_writes_of_a_ps_that_was_restarted, peer_setup, pee
     assert_true(world->heard[4].id > world->heard[3].id);
 }
 
-SL_CASE_WITH(link__fails_sent_writes_of_a_shard_that_has_forgotten, peer_setup, peer_teardown)
+PEER_CASE(link__fails_sent_writes_of_a_shard_that_has_forgotten)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->manner = PEER_SILENT;
     struct sl_step *sent = push(world);
@@ -210,9 +206,8 @@ SL_CASE_WITH(link__fails_sent_writes_of_a_shard_that_has_forgotten, peer_setup, 
 
 /* It breaks again while it is being told what it forgot; the second time it says that it remembers,
  * which is of the connection in between. */
-SL_CASE_WITH(link__goes_on_restoring_after_one_more_break, peer_setup, peer_teardown)
+PEER_CASE(link__goes_on_restoring_after_one_more_break)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->open_err = SL_ERR_AGAIN;
     peer_hang_up(world);
@@ -228,9 +223,8 @@ SL_CASE_WITH(link__goes_on_restoring_after_one_more_break, peer_setup, peer_tear
     assert_int_equal(world->heard[world->heard_count - 1].op, SL_REQUEST_PUSH);
 }
 
-SL_CASE_WITH(link__ends_when_a_table_cannot_be_restored, peer_setup, peer_teardown)
+PEER_CASE(link__ends_when_a_table_cannot_be_restored)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->open_err = SL_ERR_EXISTS;
     peer_hang_up(world);
@@ -239,9 +233,8 @@ SL_CASE_WITH(link__ends_when_a_table_cannot_be_restored, peer_setup, peer_teardo
     assert_int_equal(link_of(world)->state, SL_SHARD_CONN_CLOSED);
 }
 
-SL_CASE_WITH(link__ends_when_the_shard_is_of_another_cluster_now, peer_setup, peer_teardown)
+PEER_CASE(link__ends_when_the_shard_is_of_another_cluster_now)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->welcome.shard_count = 2;
     peer_hang_up(world);
@@ -272,9 +265,8 @@ SL_CASE_WITH(link__fails_what_is_too_long_for_a_later_welcome, peer_setup, peer_
 }
 
 /* A deadline in the middle of a transfer from the caller's memory costs the connection, no more. */
-SL_CASE_WITH(step__gives_memory_back_at_the_price_of_a_connection, peer_setup, peer_teardown)
+PEER_CASE(step__gives_memory_back_at_the_price_of_a_connection)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     enum { LENGTH = 1 << 20 };
     static float gradients[LENGTH];
@@ -298,9 +290,8 @@ SL_CASE_WITH(step__gives_memory_back_at_the_price_of_a_connection, peer_setup, p
 
 /* ---- Clocks */
 
-SL_CASE_WITH(start__joins_where_the_shard_stands, peer_setup, peer_teardown)
+PEER_CASE(start__joins_where_the_shard_stands)
 {
-    struct peer_world *world = *state;
     world->welcome.counts = false;
     world->welcome.clock = 4;
     world->joined = 6; /* the others went on meanwhile */
@@ -312,10 +303,8 @@ SL_CASE_WITH(start__joins_where_the_shard_stands, peer_setup, peer_teardown)
 }
 
 /* A shard without tables lets everybody count, and knows no better when the tables come. */
-SL_CASE_WITH(start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says, peer_setup,
-             peer_teardown)
+PEER_CASE(start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says)
 {
-    struct peer_world *world = *state;
     world->client_joins = true;
     assert_int_equal(peer_start_client(world, 5), 0);
     assert_int_equal(sl_client_clock(world->client), 0);
@@ -328,9 +317,8 @@ SL_CASE_WITH(start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says, pee
     assert_int_equal(world->heard[1].kind, SL_MESSAGE_JOIN);
 }
 
-SL_CASE_WITH(start__joins_nothing_in_the_place_of_one_that_had_finished, peer_setup, peer_teardown)
+PEER_CASE(start__joins_nothing_in_the_place_of_one_that_had_finished)
 {
-    struct peer_world *world = *state;
     world->welcome.counts = false;
     world->welcome.clock = UINT32_MAX;
     assert_int_equal(peer_start_client(world, 0), 0);
@@ -343,18 +331,16 @@ SL_CASE_WITH(start__joins_nothing_in_the_place_of_one_that_had_finished, peer_se
     assert_int_equal(world->heard_count, 0);
 }
 
-SL_CASE_WITH(start__begins_at_zero_in_a_job_that_starts, peer_setup, peer_teardown)
+PEER_CASE(start__begins_at_zero_in_a_job_that_starts)
 {
-    struct peer_world *world = *state;
     assert_int_equal(peer_start_client(world, 0), 0);
     assert_int_equal(sl_client_clock(world->client), 0);
     assert_int_equal(world->heard_count, 0);
 }
 
 /* A shard that began anew is told the worker's own clock before it gets any request. */
-SL_CASE_WITH(link__joins_again_with_its_own_clock, peer_setup, peer_teardown)
+PEER_CASE(link__joins_again_with_its_own_clock)
 {
-    struct peer_world *world = *state;
     start(world, 0);
     for (uint32_t clock = 0; clock < 3; clock++) {
         peer_expect(world, tick(world, clock), 0, "");
@@ -371,9 +357,8 @@ SL_CASE_WITH(link__joins_again_with_its_own_clock, peer_setup, peer_teardown)
 }
 
 /* A tick that nobody waited for any more counts all the same. */
-SL_CASE_WITH(link__counts_ticks_that_were_given_up, peer_setup, peer_teardown)
+PEER_CASE(link__counts_ticks_that_were_given_up)
 {
-    struct peer_world *world = *state;
     start(world, 0);
     world->manner = PEER_SILENT;
     peer_expect(world, tick(world, 0), SL_ERR_DEADLINE, "");
@@ -385,9 +370,8 @@ SL_CASE_WITH(link__counts_ticks_that_were_given_up, peer_setup, peer_teardown)
     assert_int_equal(link_of(world)->clock, 1);
 }
 
-SL_CASE_WITH(link__ends_when_the_others_went_on, peer_setup, peer_teardown)
+PEER_CASE(link__ends_when_the_others_went_on)
 {
-    struct peer_world *world = *state;
     start(world, 0);
     world->welcome.counts = false;
     world->joined = 9;
@@ -397,9 +381,8 @@ SL_CASE_WITH(link__ends_when_the_others_went_on, peer_setup, peer_teardown)
 }
 
 /* A worker that has finished must not hold up those of a shard that began anew. */
-SL_CASE_WITH(link__tells_a_shard_that_began_anew_that_it_has_finished, peer_setup, peer_teardown)
+PEER_CASE(link__tells_a_shard_that_began_anew_that_it_has_finished)
 {
-    struct peer_world *world = *state;
     start(world, 0);
     struct sl_step *step = begin(world, 0);
     assert_int_equal(sl_step_finish(step), 0);
@@ -427,9 +410,8 @@ static void hang_up_control(struct peer_world *world)
     assert_int_equal(world->registered, registered + 1);
 }
 
-SL_CASE_WITH(control__registers_again, peer_setup, peer_teardown)
+PEER_CASE(control__registers_again)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     hang_up_control(world);
     assert_int_equal(world->kept_tables, 0);
@@ -440,9 +422,8 @@ SL_CASE_WITH(control__registers_again, peer_setup, peer_teardown)
     assert_int_equal(world->kept_tables, 1);
 }
 
-SL_CASE_WITH(control__beats_several_times_a_lease, peer_setup, peer_teardown)
+PEER_CASE(control__beats_several_times_a_lease)
 {
-    struct peer_world *world = *state;
     world->control_welcome.lease_ms = 400;
     start(world, -1);
     peer_turns(world, 200);
@@ -456,9 +437,8 @@ SL_CASE_WITH(control__beats_several_times_a_lease, peer_setup, peer_teardown)
 }
 
 /* The ps is somewhere else now; no process listens there, which the error names. */
-SL_CASE_WITH(control__moves_links, peer_setup, peer_teardown)
+PEER_CASE(control__moves_links)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     struct sl_message_ps ps = {.data_endpoint = "tcp://127.0.0.1:9", .shard_count = 1};
     struct sl_message message = {.kind = SL_MESSAGE_CLUSTER};
@@ -477,9 +457,8 @@ SL_CASE_WITH(control__moves_links, peer_setup, peer_teardown)
 }
 
 /* Nothing comes of it here but a line in the log. */
-SL_CASE_WITH(control__hears_who_is_lost, peer_setup, peer_teardown)
+PEER_CASE(control__hears_who_is_lost)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED};
     message.expired = (struct sl_message_expired){
@@ -510,9 +489,8 @@ static int barrier(struct peer_world *world, uint32_t count)
     return call.err;
 }
 
-SL_CASE_WITH(control__asks_for_barriers_of_all_workers, peer_setup, peer_teardown)
+PEER_CASE(control__asks_for_barriers_of_all_workers)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     assert_int_equal(barrier(world, 0), SL_ERR_DEADLINE);
     assert_in_range(world->barrier.timeout_ms, 450, 501);
@@ -522,9 +500,8 @@ SL_CASE_WITH(control__asks_for_barriers_of_all_workers, peer_setup, peer_teardow
     assert_int_equal(world->barrier.count, 3);
 }
 
-SL_CASE_WITH(control__asks_for_checkpoints, peer_setup, peer_teardown)
+PEER_CASE(control__asks_for_checkpoints)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     struct sl_control_op silent = {.run = sl_control_checkpoint};
     run_call(world, &silent);

@@ -22,9 +22,8 @@ static void start_dpdk(struct peer_world *world, const char *devices)
     peer_start_with_table(world, -1);
 }
 
-SL_CASE_WITH(start__takes_dpdk_to_a_ps_that_has_it, peer_setup, peer_teardown)
+PEER_CASE(start__takes_dpdk_to_a_ps_that_has_it)
 {
-    struct peer_world *world = *state;
     start_dpdk(world, DEVICES);
     path_expect_way(world, true);
     const struct sl_dpdk_options *options = world->path.options.dpdk;
@@ -40,18 +39,16 @@ SL_CASE_WITH(start__takes_dpdk_to_a_ps_that_has_it, peer_setup, peer_teardown)
     assert_int_equal(world->data_connections, 2);
 }
 
-SL_CASE_WITH(start__without_a_device_goes_over_tcp, peer_setup, peer_teardown)
+PEER_CASE(start__without_a_device_goes_over_tcp)
 {
-    struct peer_world *world = *state;
     start_dpdk(world, NULL);
     path_expect_way(world, false);
     assert_false(world->client->io_options.uses_devices);
     assert_null(world->path.options.dpdk);
 }
 
-SL_CASE_WITH(link__goes_over_tcp_when_dpdk_fails, peer_setup, peer_teardown)
+PEER_CASE(link__goes_over_tcp_when_dpdk_fails)
 {
-    struct peer_world *world = *state;
     start_dpdk(world, DEVICES);
     path_expect_way(world, true);
     peer_ignore_path(world); /* and all its connections */
@@ -84,9 +81,8 @@ static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme
     return scheme == SL_ENDPOINT_DPDK ? &ops : NULL;
 }
 
-SL_CASE_WITH(io_transport__of_devices_that_cannot_be_is_not_tried_again, peer_setup, peer_teardown)
+PEER_CASE(io_transport__of_devices_that_cannot_be_is_not_tried_again)
 {
-    struct peer_world *world = *state;
     const struct sl_client_io_options options = {.find_transport = find_broken};
     struct sl_client_io *io = calloc(1, sizeof *io);
     struct sl_transport *transport = NULL;

@@ -12,9 +12,8 @@ static void set_hosts(struct peer_world *world, const char *ps, const char *clie
     snprintf(world->path.client_host, sizeof world->path.client_host, "%s", client);
 }
 
-SL_CASE_WITH(start__takes_the_path_way_to_a_ps_on_its_host, peer_setup, peer_teardown)
+PEER_CASE(start__takes_the_path_way_to_a_ps_on_its_host)
 {
-    struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
     peer_listen_path(world);
     peer_start_with_table(world, -1);
@@ -55,9 +54,8 @@ SL_CASE_WITH(start__takes_no_path_way, peer_setup, peer_teardown)
     }
 }
 
-SL_CASE_WITH(start__goes_on_by_the_endpoint_where_nobody_is_preferred, peer_setup, peer_teardown)
+PEER_CASE(start__goes_on_by_the_endpoint_where_nobody_is_preferred)
 {
-    struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
     peer_start_with_table(world, -1);
     path_expect_way(world, false);
@@ -77,9 +75,8 @@ static void tell_cluster(struct peer_world *world, const char *endpoint)
 }
 
 /* A ps that comes back listens where it did not before. */
-SL_CASE_WITH(link_move__tries_the_path_way_again, peer_setup, peer_teardown)
+PEER_CASE(link_move__tries_the_path_way_again)
 {
-    struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
     peer_start_with_table(world, -1);
     path_expect_way(world, false);
@@ -89,10 +86,8 @@ SL_CASE_WITH(link_move__tries_the_path_way_again, peer_setup, peer_teardown)
     path_expect_way(world, true);
 }
 
-SL_CASE_WITH(link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host, peer_setup,
-             peer_teardown)
+PEER_CASE(link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host)
 {
-    struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
     peer_listen_path(world);
     peer_start_with_table(world, -1);
@@ -109,9 +104,8 @@ SL_CASE_WITH(link_move__leaves_the_path_way_of_a_ps_that_has_left_the_host, peer
 }
 
 /* Killed: both ways are refused, and nothing is wrong with the near one. */
-SL_CASE_WITH(link__comes_back_to_a_ps_that_is_started_again, peer_setup, peer_teardown)
+PEER_CASE(link__comes_back_to_a_ps_that_is_started_again)
 {
-    struct peer_world *world = *state;
     set_hosts(world, "boot-1/net-1", "boot-1/net-1");
     peer_listen_path(world);
     peer_start_with_table(world, -1);
@@ -139,9 +133,8 @@ static void start_path(struct peer_world *world)
     }
 }
 
-SL_CASE_WITH(io_lend__tells_the_transport_that_shares, peer_setup, peer_teardown)
+PEER_CASE(io_lend__tells_the_transport_that_shares)
 {
-    struct peer_world *world = *state;
     start_path(world);
     const struct sl_client_io *io = &world->client->ios[0];
     assert_int_equal(world->path.registered_count, 2); /* the outbox, and what steps send */
@@ -162,9 +155,8 @@ SL_CASE_WITH(io_lend__tells_the_transport_that_shares, peer_setup, peer_teardown
 }
 
 /* A ps that comes to this host later is lent what there is. */
-SL_CASE_WITH(io_lend__tells_a_transport_that_is_opened_later, peer_setup, peer_teardown)
+PEER_CASE(io_lend__tells_a_transport_that_is_opened_later)
 {
-    struct peer_world *world = *state;
     set_hosts(world, "boot-2/net-1", "boot-1/net-1");
     peer_start_with_table(world, -1);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
@@ -178,9 +170,8 @@ SL_CASE_WITH(io_lend__tells_a_transport_that_is_opened_later, peer_setup, peer_t
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-SL_CASE_WITH(link__asks_for_the_answer_in_a_buffer_that_is_lent, peer_setup, peer_teardown)
+PEER_CASE(link__asks_for_the_answer_in_a_buffer_that_is_lent)
 {
-    struct peer_world *world = *state;
     static float elsewhere[NEAR_KEYS];
     start_path(world);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
@@ -203,9 +194,8 @@ SL_CASE_WITH(link__asks_for_the_answer_in_a_buffer_that_is_lent, peer_setup, pee
 }
 
 /* The peer may write there as long as the connection stands: it ends before the step does. */
-SL_CASE_WITH(part__ends_the_connection_before_it_gives_up_a_buffer, peer_setup, peer_teardown)
+PEER_CASE(part__ends_the_connection_before_it_gives_up_a_buffer)
 {
-    struct peer_world *world = *state;
     start_path(world);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
@@ -230,9 +220,8 @@ SL_CASE_WITH(part__ends_the_connection_before_it_gives_up_a_buffer, peer_setup, 
 }
 
 /* A shard that keeps the deadline says so soon after: no connection need end for that. */
-SL_CASE_WITH(part__waits_a_little_for_the_shard_to_keep_the_deadline, peer_setup, peer_teardown)
+PEER_CASE(part__waits_a_little_for_the_shard_to_keep_the_deadline)
 {
-    struct peer_world *world = *state;
     start_path(world);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
@@ -252,9 +241,8 @@ SL_CASE_WITH(part__waits_a_little_for_the_shard_to_keep_the_deadline, peer_setup
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-SL_CASE_WITH(link__asks_again_for_a_buffer_on_the_next_connection, peer_setup, peer_teardown)
+PEER_CASE(link__asks_again_for_a_buffer_on_the_next_connection)
 {
-    struct peer_world *world = *state;
     start_path(world);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
@@ -269,9 +257,8 @@ SL_CASE_WITH(link__asks_again_for_a_buffer_on_the_next_connection, peer_setup, p
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 
-SL_CASE_WITH(io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped, peer_setup, peer_teardown)
+PEER_CASE(io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped)
 {
-    struct peer_world *world = *state;
     start_path(world);
     path_memory_is_plain = true;
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);

@@ -100,6 +100,7 @@ struct peer_world {
 
 int peer_setup(void **state);    /* *state: a struct peer_world, whose client has not begun */
 int peer_teardown(void **state); /* closes the client, which may have failed to start */
+#define PEER_CASE(name) SL_CASE_OF(name, struct peer_world *world, peer_setup, peer_teardown)
 
 void peer_turn(struct peer_world *world);
 void peer_turns(struct peer_world *world, uint32_t count);

@@ -27,34 +27,30 @@ static void run(struct peer_world *world, enum peer_manner manner, uint32_t key_
     peer_expect(world, submit(world, key_count), err, text);
 }
 
-SL_CASE_WITH(link__breaks_when_an_answer_has_no_request, peer_setup, peer_teardown)
+PEER_CASE(link__breaks_when_an_answer_has_no_request)
 {
-    struct peer_world *world = *state;
     peer_start_with_table(world, -1);
     run(world, PEER_CORRECT, 10, 0, "");
     run(world, PEER_UNKNOWN_ID, 10, SL_ERR_CLOSED, "it answered a request that is not in flight");
     run(world, PEER_CORRECT, 10, SL_ERR_CLOSED, "it answered a request that is not in flight");
 }
 
-SL_CASE_WITH(link__breaks_when_an_answer_comes_twice, peer_setup, peer_teardown)
+PEER_CASE(link__breaks_when_an_answer_comes_twice)
 {
-    struct peer_world *world = *state;
     peer_start_with_table(world, -1);
     run(world, PEER_TWICE, KEYS, 0, "");
     run(world, PEER_SILENT, 10, SL_ERR_CLOSED, "it answered a request that is not in flight");
 }
 
-SL_CASE_WITH(link__breaks_when_a_reply_has_the_wrong_length, peer_setup, peer_teardown)
+PEER_CASE(link__breaks_when_a_reply_has_the_wrong_length)
 {
-    struct peer_world *world = *state;
     peer_start_with_table(world, -1);
     run(world, PEER_WRONG_LENGTH, KEYS, SL_ERR_PROTOCOL, "its reply has the wrong length");
     run(world, PEER_CORRECT, 10, SL_ERR_CLOSED, "had the wrong length");
 }
 
-SL_CASE_WITH(link__passes_on_what_the_shard_says, peer_setup, peer_teardown)
+PEER_CASE(link__passes_on_what_the_shard_says)
 {
-    struct peer_world *world = *state;
     peer_start_with_table(world, -1);
     run(world, PEER_ERROR_WITHOUT_TEXT, KEYS, SL_ERR_NO_MEMORY, sl_err_name(SL_ERR_NO_MEMORY));
     run(world, PEER_ERROR_WITH_LONG_TEXT, KEYS, SL_ERR_NOT_FOUND, "): no?tablexxx");
@@ -62,9 +58,8 @@ SL_CASE_WITH(link__passes_on_what_the_shard_says, peer_setup, peer_teardown)
     run(world, PEER_CORRECT, KEYS, 0, "");
 }
 
-SL_CASE_WITH(link__drops_replies_that_nobody_waits_for, peer_setup, peer_teardown)
+PEER_CASE(link__drops_replies_that_nobody_waits_for)
 {
-    struct peer_world *world = *state;
     peer_start_with_table(world, -1);
     for (uint32_t i = 0; i < 3; i++) {
         run(world, PEER_SILENT, KEYS, SL_ERR_DEADLINE, "deadline of 500 ms passed");
@@ -95,23 +90,20 @@ SL_CASE_WITH(link__sends_as_credit_comes, peer_setup, peer_teardown)
     }
 }
 
-SL_CASE_WITH(start__refuses_a_shard_that_grants_too_little, peer_setup, peer_teardown)
+PEER_CASE(start__refuses_a_shard_that_grants_too_little)
 {
-    struct peer_world *world = *state;
     world->welcome.credit_bytes = 1000;
     assert_int_equal(peer_start_client(world, -1), SL_ERR_PROTOCOL);
 }
 
-SL_CASE_WITH(start__refuses_a_shard_of_another_cluster, peer_setup, peer_teardown)
+PEER_CASE(start__refuses_a_shard_of_another_cluster)
 {
-    struct peer_world *world = *state;
     world->welcome.shard_count = 2;
     assert_int_equal(peer_start_client(world, -1), SL_ERR_PROTOCOL);
 }
 
-SL_CASE_WITH(start__cuts_to_what_the_shard_takes, peer_setup, peer_teardown)
+PEER_CASE(start__cuts_to_what_the_shard_takes)
 {
-    struct peer_world *world = *state;
     world->welcome.payload_bytes_max = 64 << 10;
     peer_start_with_table(world, -1);
     enum { MANY = 100000 };

@@ -106,9 +106,8 @@ SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
         reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");
 }
 
-SL_CASE_WITH(start__takes_rdma_to_a_ps_that_has_it, peer_setup, peer_teardown)
+PEER_CASE(start__takes_rdma_to_a_ps_that_has_it)
 {
-    struct peer_world *world = *state;
     world->path.device = "mlx5_0,mlx5_1";
     world->path.gid_index = 3;
     start_rdma(world);
@@ -151,18 +150,16 @@ SL_CASE_WITH(start__takes_no_rdma, peer_setup, peer_teardown)
     }
 }
 
-SL_CASE_WITH(start__takes_rdma_where_there_is_nothing_else, peer_setup, peer_teardown)
+PEER_CASE(start__takes_rdma_where_there_is_nothing_else)
 {
-    struct peer_world *world = *state;
     world->path.is_only = true;
     world->path.client_wants_none = true; /* beside TCP */
     start_rdma(world);
     path_expect_way(world, true);
 }
 
-SL_CASE_WITH(start__says_why_there_is_no_rdma, peer_setup, peer_teardown)
+PEER_CASE(start__says_why_there_is_no_rdma)
 {
-    struct peer_world *world = *state;
     world->path.is_only = true;
     world->path.is_missing = true;
     set_rdma(world);
@@ -174,9 +171,8 @@ SL_CASE_WITH(start__says_why_there_is_no_rdma, peer_setup, peer_teardown)
     peer_assert_contains(world->client->ops[0].text, text);
 }
 
-SL_CASE_WITH(link__goes_over_tcp_when_rdma_fails_and_back, peer_setup, peer_teardown)
+PEER_CASE(link__goes_over_tcp_when_rdma_fails_and_back)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     path_expect_way(world, true);
     peer_ignore_path(world); /* and all its connections */
@@ -197,9 +193,8 @@ SL_CASE_WITH(link__goes_over_tcp_when_rdma_fails_and_back, peer_setup, peer_tear
     path_expect_way(world, true);
 }
 
-SL_CASE_WITH(io_share__registers_all_that_is_sent_and_received, peer_setup, peer_teardown)
+PEER_CASE(io_share__registers_all_that_is_sent_and_received)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     const struct sl_client_io *io = &world->client->ios[0];
     assert_true(path_is_registered(world, io->outbox.base));
@@ -223,9 +218,8 @@ static bool is_in_buffers(const struct sl_client_io *io, const void *at)
            (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
 }
 
-SL_CASE_WITH(link__asks_for_long_answers_in_memory_that_is_lent, peer_setup, peer_teardown)
+PEER_CASE(link__asks_for_long_answers_in_memory_that_is_lent)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
     assert_true(is_in_buffers(&world->client->ios[0], world->path.reply_buffer));
@@ -269,10 +263,8 @@ SL_CASE_WITH(link__copies_long_payloads_that_are_not_registered, peer_setup, pee
 }
 
 /* The device may write there as long as the connection stands. */
-SL_CASE_WITH(part__ends_the_connection_before_it_gives_up_memory_that_is_lent, peer_setup,
-             peer_teardown)
+PEER_CASE(part__ends_the_connection_before_it_gives_up_memory_that_is_lent)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
@@ -288,9 +280,8 @@ SL_CASE_WITH(part__ends_the_connection_before_it_gives_up_memory_that_is_lent, p
     assert_int_equal(world->data_connections, 2);
 }
 
-SL_CASE_WITH(part__keeps_the_connection_where_nothing_was_lent, peer_setup, peer_teardown)
+PEER_CASE(part__keeps_the_connection_where_nothing_was_lent)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     world->manner = PEER_SILENT;
     peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), SL_ERR_DEADLINE,
@@ -301,10 +292,8 @@ SL_CASE_WITH(part__keeps_the_connection_where_nothing_was_lent, peer_setup, peer
 }
 
 /* Who keeps the deadline says so, and writes no more. */
-SL_CASE_WITH(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline, peer_setup,
-             peer_teardown)
+PEER_CASE(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
@@ -408,9 +397,8 @@ SL_CASE_WITH(io_path_transport__says_once_what_is_missing, peer_setup, peer_tear
 /* What does not end where its place does is moved there: nothing is written behind it. */
 #define STAGED_KEYS (NEAR_KEYS + 1)
 
-SL_CASE_WITH(link__lets_long_answers_land_before_they_are_scattered, peer_setup, peer_teardown)
+PEER_CASE(link__lets_long_answers_land_before_they_are_scattered)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     const struct sl_client_io *io = &world->client->ios[0];
     assert_int_equal(io->buffers.free_count, 2);
@@ -439,9 +427,8 @@ SL_CASE_WITH(link__lets_long_answers_land_before_they_are_scattered, peer_setup,
 }
 
 /* Nobody waits for the answer any more, but the shard may still write it: to no caller's memory. */
-SL_CASE_WITH(link_forget__leaves_the_buffer_to_the_shard, peer_setup, peer_teardown)
+PEER_CASE(link_forget__leaves_the_buffer_to_the_shard)
 {
-    struct peer_world *world = *state;
     start_rdma(world);
     const struct sl_client_io *io = &world->client->ios[0];
     world->manner = PEER_SILENT;

@@ -57,9 +57,8 @@ static void start(struct peer_world *world, int32_t task_index)
 }
 
 /* It knows which of them it has done: they keep their ids. */
-SL_CASE_WITH(restored__is_sent_again_what_was_under_way, peer_setup, peer_teardown)
+PEER_CASE(restored__is_sent_again_what_was_under_way)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->manner = PEER_SILENT;
     struct sl_step *sent_push = push(world), *sent_pull = pull(world);
@@ -83,9 +82,8 @@ SL_CASE_WITH(restored__is_sent_again_what_was_under_way, peer_setup, peer_teardo
 }
 
 /* Restored from a time before this client came. */
-SL_CASE_WITH(restored__without_this_client_fails_its_writes, peer_setup, peer_teardown)
+PEER_CASE(restored__without_this_client_fails_its_writes)
 {
-    struct peer_world *world = *state;
     start(world, -1);
     world->manner = PEER_SILENT;
     struct sl_step *sent_push = push(world);
@@ -99,9 +97,8 @@ SL_CASE_WITH(restored__without_this_client_fails_its_writes, peer_setup, peer_te
 }
 
 /* Its clock is as old as the checkpoint: the worker joins ahead of it, before any request. */
-SL_CASE_WITH(restored__is_told_the_workers_own_clock, peer_setup, peer_teardown)
+PEER_CASE(restored__is_told_the_workers_own_clock)
 {
-    struct peer_world *world = *state;
     start(world, 0);
     for (uint32_t clock = 0; clock < 3; clock++) {
         peer_expect(world, tick(world, clock), 0, "");

@@ -248,9 +248,10 @@ static void check_batch(struct fixture *fixture)
     assert_memory_equal(fixture->pull, fixture->push, bytes);
 }
 
-SL_CASE_WITH(kv__goes_to_the_owners_of_its_ranges, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *fixture, setup, teardown)
+
+CASE(kv__goes_to_the_owners_of_its_ranges)
 {
-    struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= 64; shards *= 4) {
         fixture->plan.shard_count = shards;
         for (uint32_t keys = 1; keys <= 300; keys = keys * 3 + 1) {
@@ -263,9 +264,8 @@ SL_CASE_WITH(kv__goes_to_the_owners_of_its_ranges, setup, teardown)
     }
 }
 
-SL_CASE_WITH(kv__keys_at_the_ends_of_ranges, setup, teardown)
+CASE(kv__keys_at_the_ends_of_ranges)
 {
-    struct fixture *fixture = *state;
     fixture->plan.shard_count = 7;
     make_batch(fixture, 14, 3, true);
     for (uint32_t shard = 0; shard < 7; shard++) {
@@ -277,9 +277,8 @@ SL_CASE_WITH(kv__keys_at_the_ends_of_ranges, setup, teardown)
     assert_int_equal(fixture->model.requests, 7);
 }
 
-SL_CASE_WITH(kv__bytes_of_any_count_and_place, setup, teardown)
+CASE(kv__bytes_of_any_count_and_place)
 {
-    struct fixture *fixture = *state;
     fixture->table.spec.dim = 1;
     uint8_t *push = fixture->push;
     for (uint32_t len = 1; len < 20; len++) {
@@ -293,9 +292,8 @@ SL_CASE_WITH(kv__bytes_of_any_count_and_place, setup, teardown)
     fixture->push = push;
 }
 
-SL_CASE_WITH(kv__is_cut_between_keys, setup, teardown)
+CASE(kv__is_cut_between_keys)
 {
-    struct fixture *fixture = *state;
     fixture->plan.payload_bytes_max = SL_ENCODE_PAYLOAD_BYTES_MIN;
     for (uint32_t lens = 0; lens < 2; lens++) {
         make_batch(fixture, 1000, 301, lens == 1);
@@ -306,9 +304,8 @@ SL_CASE_WITH(kv__is_cut_between_keys, setup, teardown)
     }
 }
 
-SL_CASE_WITH(kv__an_array_that_fits_is_not_cut, setup, teardown)
+CASE(kv__an_array_that_fits_is_not_cut)
 {
-    struct fixture *fixture = *state;
     uint32_t room = SL_LIMIT_FRAME_PAYLOAD_BYTES - 8 - 32 - 8;
     make_batch(fixture, 1, room / 4, false);
     check_batch(fixture);
@@ -321,9 +318,8 @@ SL_CASE_WITH(kv__an_array_that_fits_is_not_cut, setup, teardown)
     assert_true(fixture->model.pieces > 1);
 }
 
-SL_CASE_WITH(kv__a_long_array_goes_in_pieces, setup, teardown)
+CASE(kv__a_long_array_goes_in_pieces)
 {
-    struct fixture *fixture = *state;
     make_batch(fixture, 2, (4U << 20) + 1, false);
     check_batch(fixture); /* 16 MiB and 4 bytes each */
     assert_int_equal(fixture->model.pieces, fixture->model.sections);
@@ -337,9 +333,8 @@ SL_CASE_WITH(kv__a_long_array_goes_in_pieces, setup, teardown)
     assert_true(fixture->model.pieces >= 6);
 }
 
-SL_CASE_WITH(kv__long_values_leave_from_their_place, setup, teardown)
+CASE(kv__long_values_leave_from_their_place)
 {
-    struct fixture *fixture = *state;
     fixture->plan.shard_count = 1;
     make_batch(fixture, 1, SL_ENCODE_TAIL_BYTES_MIN / 4 - 1, false);
     check_batch(fixture);
@@ -360,9 +355,8 @@ SL_CASE_WITH(kv__long_values_leave_from_their_place, setup, teardown)
     assert_int_equal(fixture->model.tails, 0);
 }
 
-SL_CASE_WITH(kv__lengths, setup, teardown)
+CASE(kv__lengths)
 {
-    struct fixture *fixture = *state;
     make_batch(fixture, 501, 9, true);
     uint32_t lens[501] = {0};
     struct sl_operation *operation = &fixture->operations[0];
@@ -375,9 +369,8 @@ SL_CASE_WITH(kv__lengths, setup, teardown)
     assert_int_equal(fixture->model.requests, 3);
 }
 
-SL_CASE_WITH(kv__no_keys_no_requests, setup, teardown)
+CASE(kv__no_keys_no_requests)
 {
-    struct fixture *fixture = *state;
     make_batch(fixture, 0, 1, false);
     fixture->operations[0].op = SL_REQUEST_KV_PULL;
     fixture->operations[0].values = fixture->pull;
@@ -385,9 +378,8 @@ SL_CASE_WITH(kv__no_keys_no_requests, setup, teardown)
     assert_int_equal(fixture->list.count, 0);
 }
 
-SL_CASE_WITH(kv__lite_shares_requests_while_they_are_short, setup, teardown)
+CASE(kv__lite_shares_requests_while_they_are_short)
 {
-    struct fixture *fixture = *state;
     fixture->plan.lite = true;
     fixture->plan.shard_count = 1;
     make_batch(fixture, 4, 8, false);
@@ -414,9 +406,8 @@ SL_CASE_WITH(kv__lite_shares_requests_while_they_are_short, setup, teardown)
     assert_memory_equal(fixture->pull, fixture->push, 4 << 20);
 }
 
-SL_CASE_WITH(priority__is_that_of_the_plan, setup, teardown)
+CASE(priority__is_that_of_the_plan)
 {
-    struct fixture *fixture = *state;
     fixture->plan.priority = -7;
     make_batch(fixture, 40, 8, false);
     check_batch(fixture);

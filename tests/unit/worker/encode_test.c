@@ -223,9 +223,10 @@ static void check_pull(struct fixture *fixture, uint32_t count)
     free(rows);
 }
 
-SL_CASE_WITH(encode_shard__pulls_every_row_whatever_the_cuts, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *fixture, setup, teardown)
+
+CASE(encode_shard__pulls_every_row_whatever_the_cuts)
 {
-    struct fixture *fixture = *state;
     const uint32_t counts[] = {0, 1, 2, 100, 40000};
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards++) {
         fixture->plan.shard_count = shards;
@@ -271,9 +272,8 @@ static void check_push(struct fixture *fixture, uint32_t count, bool pull_too)
     free(expected);
 }
 
-SL_CASE_WITH(encode_shard__pushes_every_gradient_once, setup, teardown)
+CASE(encode_shard__pushes_every_gradient_once)
 {
-    struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
         for (int pull_too = 0; pull_too < 2; pull_too++) {
@@ -326,9 +326,8 @@ static void check_pooled(struct fixture *fixture, uint32_t count, uint32_t bag_k
     free(pooled);
 }
 
-SL_CASE_WITH(encode_shard__pools_bags_over_shards_and_cuts, setup, teardown)
+CASE(encode_shard__pools_bags_over_shards_and_cuts)
 {
-    struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
         check_pooled(fixture, 0, 1, SL_POOLING_SUM);
@@ -379,9 +378,8 @@ static void check_dense(struct fixture *fixture, uint64_t start, uint64_t count)
     free(after);
 }
 
-SL_CASE_WITH(encode_shard__covers_dense_ranges_of_any_size, setup, teardown)
+CASE(encode_shard__covers_dense_ranges_of_any_size)
 {
-    struct fixture *fixture = *state;
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
         fixture->plan.lite = shards == 3;
@@ -396,9 +394,8 @@ SL_CASE_WITH(encode_shard__covers_dense_ranges_of_any_size, setup, teardown)
     }
 }
 
-SL_CASE_WITH(encode_shard__lite_puts_a_step_into_one_request_per_shard, setup, teardown)
+CASE(encode_shard__lite_puts_a_step_into_one_request_per_shard)
 {
-    struct fixture *fixture = *state;
     uint64_t *keys = random_keys(300);
     float rows[900], more[900];
     const struct sl_operation pull = {
@@ -458,9 +455,8 @@ static bool are_inline(const struct fixture *fixture)
     return are;
 }
 
-SL_CASE_WITH(encode_shard__lite_makes_no_long_request_of_short_ones, setup, teardown)
+CASE(encode_shard__lite_makes_no_long_request_of_short_ones)
 {
-    struct fixture *fixture = *state;
     uint64_t *keys = random_keys(4000);
     float *rows = calloc(4000 * 3, sizeof *rows);
     struct sl_operation operation = {
@@ -490,9 +486,8 @@ SL_CASE_WITH(encode_shard__lite_makes_no_long_request_of_short_ones, setup, tear
     free(rows);
 }
 
-SL_CASE_WITH(encode_shard__lands_whole_replies_only_where_they_fit, setup, teardown)
+CASE(encode_shard__lands_whole_replies_only_where_they_fit)
 {
-    struct fixture *fixture = *state;
     _Alignas(8) float values[1001];
     fixture->plan.shard_count = 1;
     struct sl_operation *pull =

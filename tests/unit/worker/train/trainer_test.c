@@ -115,12 +115,13 @@ static void check_barriers(const char *names)
     assert_string_equal(text, names);
 }
 
+#define CASE(name)   SL_CASE_OF(name, struct sl_train_report *report, reset, release)
+
 #define FOUR_BATCHES "0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n"
 
 /* Each push is one message with the pull for two batches later. */
-SL_CASE_WITH(trainer_run__in_asp_fuses_push_tick_and_pull, reset, release)
+CASE(trainer_run__in_asp_fuses_push_tick_and_pull)
 {
-    struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
     assert_int_equal(fake.step_count, 6);
     check_step(0, 0, "pull ");
@@ -144,9 +145,8 @@ SL_CASE_WITH(trainer_run__in_asp_fuses_push_tick_and_pull, reset, release)
 }
 
 /* The pull for the next iteration is behind the tick, in the same step. */
-SL_CASE_WITH(trainer_run__in_bsp_fuses_push_tick_and_pull, reset, release)
+CASE(trainer_run__in_bsp_fuses_push_tick_and_pull)
 {
-    struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
     assert_int_equal(fake.step_count, 5);
     check_step(0, 0, "pull ");
@@ -160,9 +160,8 @@ SL_CASE_WITH(trainer_run__in_bsp_fuses_push_tick_and_pull, reset, release)
 }
 
 /* One iteration further ahead than the tick: a step of its own. */
-SL_CASE_WITH(trainer_run__in_ssp_pulls_one_iteration_ahead, reset, release)
+CASE(trainer_run__in_ssp_pulls_one_iteration_ahead)
 {
-    struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_SSP, 2, report), 0);
     assert_int_equal(fake.step_count, 8);
     check_step(0, 0, "pull ");
@@ -176,17 +175,15 @@ SL_CASE_WITH(trainer_run__in_ssp_pulls_one_iteration_ahead, reset, release)
     assert_int_equal(fake.specs[0].consistency.staleness, 2);
 }
 
-SL_CASE_WITH(trainer_run__in_ssp_0_waits_as_in_bsp, reset, release)
+CASE(trainer_run__in_ssp_0_waits_as_in_bsp)
 {
-    struct sl_train_report *report = *state;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_SSP, 0, report), 0);
     check_step(1, 0, "push tick pull ");
     check_step(2, 1, "push tick pull ");
 }
 
-SL_CASE_WITH(trainer_run__without_rows_only_finishes, reset, release)
+CASE(trainer_run__without_rows_only_finishes)
 {
-    struct sl_train_report *report = *state;
     assert_int_equal(train_text("\n", NULL, SL_CONSISTENCY_BSP, 0, report), 0);
     assert_int_equal(fake.step_count, 1);
     check_step(0, 0, "finish ");
@@ -213,9 +210,8 @@ SL_CASE_WITH(trainer_run__ends_with_the_step_that_failed, reset, release)
 }
 
 /* Gradients that are no numbers would spread to every parameter: they are not pushed. */
-SL_CASE_WITH(trainer_run__fails_without_a_push_when_the_model_has_diverged, reset, release)
+CASE(trainer_run__fails_without_a_push_when_the_model_has_diverged)
 {
-    struct sl_train_report *report = *state;
     fake.pulled = NAN;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), SL_ERR_CORRUPT);
     assert_int_equal(fake.step_count, 1);
@@ -223,9 +219,8 @@ SL_CASE_WITH(trainer_run__fails_without_a_push_when_the_model_has_diverged, rese
     assert_false(report->complete);
 }
 
-SL_CASE_WITH(trainer_run__ends_at_a_bad_line, reset, release)
+CASE(trainer_run__ends_at_a_bad_line)
 {
-    struct sl_train_report *report = *state;
     int err = train_text("0 1:1\n1 2:1\n0 1:1\nbad\n", NULL, SL_CONSISTENCY_ASP, 0, report);
     assert_int_equal(err, SL_ERR_INVALID);
     assert_false(report->complete);
@@ -233,9 +228,8 @@ SL_CASE_WITH(trainer_run__ends_at_a_bad_line, reset, release)
 
 /* The batch in hand is pushed, and nothing is pulled any more. The clock is not finished: who takes
  * its place goes on behind that batch. */
-SL_CASE_WITH(trainer_run__stops_after_the_step_in_hand, reset, release)
+CASE(trainer_run__stops_after_the_step_in_hand)
 {
-    struct sl_train_report *report = *state;
     fake.stop_at = 1;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
                      SL_ERR_CANCELLED);
@@ -245,9 +239,8 @@ SL_CASE_WITH(trainer_run__stops_after_the_step_in_hand, reset, release)
     assert_false(report->complete);
 }
 
-SL_CASE_WITH(trainer_run__evaluates_after_training, reset, release)
+CASE(trainer_run__evaluates_after_training)
 {
-    struct sl_train_report *report = *state;
     assert_int_equal(
         train_text(FOUR_BATCHES, "0 1:1\n1 2:1\n1 3:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
     check_step(fake.step_count - 1, 0, "pull ");
@@ -259,9 +252,8 @@ SL_CASE_WITH(trainer_run__evaluates_after_training, reset, release)
     check_barriers("start end end");
 }
 
-SL_CASE_WITH(trainer_run__refuses_test_data_of_one_label, reset, release)
+CASE(trainer_run__refuses_test_data_of_one_label)
 {
-    struct sl_train_report *report = *state;
     int err = train_text(FOUR_BATCHES, "1 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report);
     assert_int_equal(err, SL_ERR_INVALID);
     assert_true(report->complete);
@@ -271,9 +263,8 @@ SL_CASE_WITH(trainer_run__refuses_test_data_of_one_label, reset, release)
 }
 
 /* In the place of a worker whose evaluation failed: the job has no result, and says so. */
-SL_CASE_WITH(trainer_run__a_failed_evaluation_stays_failed, reset, release)
+CASE(trainer_run__a_failed_evaluation_stays_failed)
 {
-    struct sl_train_report *report = *state;
     fake.begin = UINT32_MAX;
     fake.milestones[SL_JOB_PROGRESS_FAILED] = 1;
     fake.milestones[SL_JOB_PROGRESS_EVALUATED] = 1;
@@ -283,9 +274,8 @@ SL_CASE_WITH(trainer_run__a_failed_evaluation_stays_failed, reset, release)
 }
 
 /* In a job that runs: the two batches before are read over, and the clocks are the job's. */
-SL_CASE_WITH(trainer_run__goes_on_where_its_clock_is, reset, release)
+CASE(trainer_run__goes_on_where_its_clock_is)
 {
-    struct sl_train_report *report = *state;
     fake.begin = 2;
     fake.milestones[SL_JOB_PROGRESS_STARTED] = 3;
     assert_int_equal(train_text("0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 7:1\n1 8:1\n0 9:1\n", NULL,
@@ -301,9 +291,8 @@ SL_CASE_WITH(trainer_run__goes_on_where_its_clock_is, reset, release)
     check_barriers("end"); /* at the start nobody would come to meet it */
 }
 
-SL_CASE_WITH(trainer_run__goes_on_in_bsp, reset, release)
+CASE(trainer_run__goes_on_in_bsp)
 {
-    struct sl_train_report *report = *state;
     fake.begin = 2;
     fake.milestones[SL_JOB_PROGRESS_STARTED] = 1;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
@@ -314,9 +303,8 @@ SL_CASE_WITH(trainer_run__goes_on_in_bsp, reset, release)
 }
 
 /* The others are further than its share of the data goes: it holds nobody up. */
-SL_CASE_WITH(trainer_run__behind_its_data_only_finishes, reset, release)
+CASE(trainer_run__behind_its_data_only_finishes)
 {
-    struct sl_train_report *report = *state;
     fake.begin = 4;
     fake.milestones[SL_JOB_PROGRESS_STARTED] = 1;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
@@ -327,9 +315,8 @@ SL_CASE_WITH(trainer_run__behind_its_data_only_finishes, reset, release)
 }
 
 /* In the place of a worker that had finished it is there for the end of the job only. */
-SL_CASE_WITH(trainer_run__without_a_clock_trains_nothing, reset, release)
+CASE(trainer_run__without_a_clock_trains_nothing)
 {
-    struct sl_train_report *report = *state;
     fake.begin = UINT32_MAX;
     assert_int_equal(train_text(FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
     check_barriers("end end");
@@ -337,18 +324,16 @@ SL_CASE_WITH(trainer_run__without_a_clock_trains_nothing, reset, release)
     assert_false(fake.steps[0].pushes || fake.steps[0].ticks || fake.steps[0].finishes);
 }
 
-SL_CASE_WITH(trainer_run__goes_on_when_the_others_began_while_it_came, reset, release)
+CASE(trainer_run__goes_on_when_the_others_began_while_it_came)
 {
-    struct sl_train_report *report = *state;
     fake.late_at = 0;
     fake.reached_at[SL_JOB_PROGRESS_STARTED] = 1;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
     check_barriers("start end");
 }
 
-SL_CASE_WITH(trainer_run__ends_when_not_all_come_to_the_start, reset, release)
+CASE(trainer_run__ends_when_not_all_come_to_the_start)
 {
-    struct sl_train_report *report = *state;
     fake.late_at = 0;
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
                      SL_ERR_DEADLINE);
@@ -357,9 +342,8 @@ SL_CASE_WITH(trainer_run__ends_when_not_all_come_to_the_start, reset, release)
 }
 
 /* Worker 0 evaluates, and is seen to have done so at the meeting after its turn. */
-SL_CASE_WITH(trainer_run__leaves_the_evaluation_to_the_first, reset, release)
+CASE(trainer_run__leaves_the_evaluation_to_the_first)
 {
-    struct sl_train_report *report = *state;
     fake.reached_at[SL_JOB_PROGRESS_EVALUATED] = 3;
     assert_int_equal(train_as(2, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
     check_barriers("start end end");
@@ -368,26 +352,23 @@ SL_CASE_WITH(trainer_run__leaves_the_evaluation_to_the_first, reset, release)
 }
 
 /* The turns of workers 0 and 1, who are lost, end by themselves. */
-SL_CASE_WITH(trainer_run__evaluates_when_those_before_it_are_lost, reset, release)
+CASE(trainer_run__evaluates_when_those_before_it_are_lost)
 {
-    struct sl_train_report *report = *state;
     assert_int_equal(train_as(2, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
     check_barriers("start end end end end");
     assert_true(report->evaluated);
 }
 
-SL_CASE_WITH(trainer_run__ends_when_the_evaluation_does_not_come, reset, release)
+CASE(trainer_run__ends_when_the_evaluation_does_not_come)
 {
-    struct sl_train_report *report = *state;
     fake.late_at = 2;
     assert_int_equal(train_as(1, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report),
                      SL_ERR_DEADLINE);
     assert_true(report->complete);
 }
 
-SL_CASE_WITH(trainer_run__fails_when_a_ps_has_lost_values, reset, release)
+CASE(trainer_run__fails_when_a_ps_has_lost_values)
 {
-    struct sl_train_report *report = *state;
     fake.values_lost = 1;
     assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
                      SL_ERR_CORRUPT);
