@@ -122,11 +122,6 @@ SL_CASE(disconnect__inside_accepted)
     world_close(world);
 }
 
-struct connect_and_leave {
-    const struct sl_endpoint *endpoint;
-    struct peer *peer;
-};
-
 SL_CASE(disconnect__while_connecting)
 {
     struct world *world = world_open(2, NULL);

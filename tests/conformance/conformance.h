@@ -44,9 +44,6 @@ struct conformance_target {
 /* Runs all cases against a target; returns the number that failed. */
 int conformance_run(const struct conformance_target *target);
 
-/* ---- The world --------------------------------------------------------------------------------
- */
-
 /* What the upper layer of a node does with its connections; changed by its reactor only. */
 struct policy {
     bool echo;        /* answers every frame with one of the same content */
@@ -136,9 +133,6 @@ bool wait_expired(uint64_t *deadline_ns);
         }                                                                                          \
     } while (0)
 
-/* ---- A peer: the upper layer of one connection ------------------------------------------------
- */
-
 struct outgoing;
 
 struct peer {
@@ -182,9 +176,6 @@ struct peer *node_peer(struct node *node, uint32_t n);
 /* The payload of a connection's frame of this number, in either direction. */
 const uint8_t *content_of(uint32_t number, uint32_t payload_bytes);
 
-/* ---- A peer that is no transport of ours ------------------------------------------------------
- */
-
 /* A raw connection to node 0 of a world, which echoes, and the peer that accepted it; `bystander`
  * is a connection between nodes 1 and 0. Skips the case where there is no such thing. */
 struct raw {
@@ -204,9 +195,6 @@ void raw_read(int fd, void *to, size_t bytes);
 /* A frame as the peers make it; FRAME_BYTES(payload_bytes) of memory. */
 void raw_make_frame(uint8_t *to, uint32_t number, uint32_t payload_bytes);
 #define FRAME_BYTES(payload_bytes) (SL_FRAME_HEADER_BYTES + (payload_bytes))
-
-/* ---- Cases, by file ---------------------------------------------------------------------------
- */
 
 /* conformance_run refers to them, so that a program that calls it has these files. */
 extern const char conformance_transfer_cases, conformance_close_cases, conformance_raw_cases,

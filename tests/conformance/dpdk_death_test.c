@@ -19,9 +19,6 @@
 
 static struct conformance_target target;
 
-/* ---- Who is killed, or stopped ----------------------------------------------------------------
- */
-
 struct order {
     struct sl_endpoint endpoint;
     uint64_t seed;
@@ -45,9 +42,6 @@ static void live(const void *given)
     struct peer *peer = nursery_connect(&world->nodes[0], &order->endpoint);
     nursery_send(peer, order->seed, 50000);
 }
-
-/* ---- Who survives -----------------------------------------------------------------------------
- */
 
 static const struct sl_transport_options impatient = {.peer_timeout_ms = TIMEOUT_MS};
 
@@ -118,9 +112,6 @@ SL_CASE(stopped__is_given_up)
     serve(bystander);
     world_close(world);
 }
-
-/* ---- The cable --------------------------------------------------------------------------------
- */
 
 SL_CASE(link__back_in_time)
 {

@@ -18,9 +18,6 @@ struct outgoing {
     uint8_t memory[];
 };
 
-/* ---- Making frames ----------------------------------------------------------------------------
- */
-
 /* Three of five in memory that the transport knows, if that matters to it, and long ones always
  * over RDMA; that memory begins anew when it is empty. */
 static struct outgoing *get_outgoing(struct node *node, uint32_t number, size_t memory_bytes)
@@ -144,9 +141,6 @@ void peer_send(struct peer *peer, const uint32_t *sizes, uint32_t count)
     pump(peer);
 }
 
-/* ---- Life -------------------------------------------------------------------------------------
- */
-
 static struct peer *peer_create(struct node *node)
 {
     sl_assert(node->peer_count < PEERS_MAX);
@@ -216,9 +210,6 @@ struct peer *node_peer(struct node *node, uint32_t n)
     WAIT_UNTIL(node->peer_count > n);
     return node->peers[n];
 }
-
-/* ---- Upcalls ----------------------------------------------------------------------------------
- */
 
 static struct peer *peer_of(void *ctx, struct sl_conn *conn)
 {
@@ -397,9 +388,6 @@ const struct sl_transport_events peer_events = {
     .writable = on_writable,
     .closed = on_closed,
 };
-
-/* ---- From the test's thread -------------------------------------------------------------------
- */
 
 struct connect_call {
     const struct sl_endpoint *endpoint;

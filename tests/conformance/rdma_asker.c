@@ -14,9 +14,6 @@ static void ignore(void *ctx, struct sl_conn *conn)
 {
 }
 
-/* ---- Who answers ------------------------------------------------------------------------------
- */
-
 struct answer {
     struct answer *next;
     struct sl_transport_frame frame;
@@ -251,9 +248,6 @@ void answerer_disconnect(struct node *node)
 {
     node_run(node, run_disconnect_all, NULL);
 }
-
-/* ---- Who asks ---------------------------------------------------------------------------------
- */
 
 static void pump_questions(struct asker *asker)
 {

@@ -23,9 +23,6 @@ struct question {
     uint8_t *elsewhere; /* what `sink` says instead of the landing; or NULL */
 };
 
-/* ---- Who answers: one in the program ---------------------------------------------------------
- */
-
 /* Listens on the node, beside the suite's peers; *bound is where. */
 void answerer_open(struct node *node, struct sl_endpoint *bound);
 
@@ -40,9 +37,6 @@ void answerer_answer_kept(struct node *node, uint64_t seed);
 void answerer_disconnect(struct node *node);
 
 extern atomic_uint answerer_open_count, answerer_kept_count;
-
-/* ---- Who asks: a connection ------------------------------------------------------------------
- */
 
 struct asker {
     struct node *node;

@@ -16,9 +16,6 @@
 
 static struct conformance_target target;
 
-/* ---- Who is killed, or stopped ----------------------------------------------------------------
- */
-
 struct order {
     struct sl_endpoint endpoint;
     uint64_t seed;
@@ -37,9 +34,6 @@ static void live(const void *given)
     }
     nursery_send(peer, order->seed, 150000);
 }
-
-/* ---- Who survives -----------------------------------------------------------------------------
- */
 
 static const char *const kinds[] = {"pd", "cq", "qp", "cm_id", "mr", "srq"};
 #define KINDS (sizeof kinds / sizeof kinds[0])
@@ -117,9 +111,6 @@ SL_CASE(survivor__keeps_everything)
     world_close(world);
     expect_objects(before);
 }
-
-/* ---- Stopped ----------------------------------------------------------------------------------
- */
 
 static pid_t bear_and_stop(struct world *world, bool only_answers, struct peer **accepted)
 {

@@ -97,9 +97,6 @@ static void expect_all_is_well(void)
     WAIT_UNTIL(pair.client->closed == 1 && pair.server->closed == 1);
 }
 
-/* ---- Queue pairs ------------------------------------------------------------------------------
- */
-
 SL_CASE_WITH(queue_pair__breaks_under_traffic, open_world, close_world)
 {
     uint64_t seed = 11;
@@ -174,9 +171,6 @@ SL_CASE_WITH(post__of_receives_fails, open_world, close_world)
     (void)connect_pair(); /* posts what is free */
     expect_all_is_well();
 }
-
-/* ---- Memory -----------------------------------------------------------------------------------
- */
 
 static const uint32_t shorts[] = {10, 3000, 0}, longs[] = {300000, 20000, 5, 4000000};
 
@@ -340,9 +334,6 @@ SL_CASE_WITH(listen__with_a_low_limit_of_locked_memory, open_world, close_world)
     assert_int_equal(WEXITSTATUS(status), -SL_ERR_NO_MEMORY);
     expect_all_is_well();
 }
-
-/* ---- A device that has room for few -----------------------------------------------------------
- */
 
 #define ROOM  2047U /* completions, some 140 for each connection */
 #define ASKED 20U

@@ -241,9 +241,6 @@ SL_CASE_WITH(reply_buffer__of_a_connection_that_moves, open_world, close_world)
     free(heap);
 }
 
-/* ---- Ends -------------------------------------------------------------------------------------
- */
-
 enum who { ASKER, ANSWERER, BOTH, WHO_COUNT };
 
 static void end_in_the_middle(enum who who, uint64_t seed, uint8_t *heap)

@@ -45,9 +45,6 @@ static const struct sl_endpoint *server_endpoint(void)
     return &world->nodes[0].bound;
 }
 
-/* ---- Handshakes -------------------------------------------------------------------------------
- */
-
 /* Whoever says this is turned away, and nobody above hears of him. */
 static void expect_hello_refused(const void *data, size_t bytes)
 {
@@ -99,9 +96,6 @@ SL_CASE_WITH(hello__and_the_peer_is_gone, open_world, close_world)
     struct node *server = &world->nodes[0];
     WAIT_UNTIL(server->closed_count == server->open_count - 1);
 }
-
-/* ---- Packets ----------------------------------------------------------------------------------
- */
 
 struct session {
     struct rdma_raw raw;
@@ -379,9 +373,6 @@ SL_CASE_WITH(bye__and_then_more, open_world, close_world)
     rdma_raw_close(&session.raw);
 }
 
-/* ---- Answers that cannot land -----------------------------------------------------------------
- */
-
 SL_CASE_WITH(reply_buffer__that_is_nowhere, open_world, close_world)
 {
     struct sl_endpoint at;
@@ -402,9 +393,6 @@ SL_CASE_WITH(reply_buffer__that_is_nowhere, open_world, close_world)
         WAIT_UNTIL(answerer_open_count == 0);
     }
 }
-
-/* ---- At random --------------------------------------------------------------------------------
- */
 
 static void *believe_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {

@@ -16,9 +16,6 @@
 #define RESOLVE_MS    5000
 #define LOOK_EVERY_MS 1
 
-/* ---- The connection ---------------------------------------------------------------------------
- */
-
 /* The next event of rdma_cm's within the time; false: there was none. */
 static bool next_event(struct rdma_raw *raw, int timeout_ms, enum rdma_cm_event_type *out)
 {
@@ -150,9 +147,6 @@ void rdma_raw_close(struct rdma_raw *raw)
     free(raw->memory);
 }
 
-/* ---- What goes over it ------------------------------------------------------------------------
- */
-
 static void take_completions(struct rdma_raw *raw)
 {
     struct ibv_wc done[16];
@@ -273,9 +267,6 @@ void rdma_raw_await_end(struct rdma_raw *raw)
         look(raw);
     }
 }
-
-/* ---- Packets ----------------------------------------------------------------------------------
- */
 
 struct rdma_raw_packet rdma_raw_begin(struct sl_rdma_packet head)
 {

@@ -52,9 +52,6 @@ static int query_device(struct ibv_context *context, struct ibv_device_attr *att
     return error;
 }
 
-/* ---- Posts: not in the table, since the headers have them inline ------------------------------
- */
-
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     if (qp->qp_num == rdma_table_faults.failing_queue_pair) {
@@ -86,9 +83,6 @@ static void hook_posts(struct ibv_context *verbs)
         verbs->ops.post_srq_recv = post_srq_recv;
     }
 }
-
-/* ---- Queue pairs ------------------------------------------------------------------------------
- */
 
 static int create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {

@@ -22,9 +22,6 @@
 static struct conformance_target target = {
     .name = "shm death", .endpoint = "shm://conformance-death:0", .shakes_hands = true};
 
-/* ---- Who is killed ----------------------------------------------------------------------------
- */
-
 struct order {
     struct sl_endpoint endpoint;
     uint64_t seed;
@@ -38,9 +35,6 @@ static void live(const void *given)
     struct peer *peer = peer_connect(&world->nodes[1], &order->endpoint);
     nursery_send(peer, order->seed, 150000);
 }
-
-/* ---- Who survives -----------------------------------------------------------------------------
- */
 
 static uint32_t count_fds(void)
 {
@@ -104,9 +98,6 @@ SL_CASE(survivor__keeps_everything)
     assert_int_equal(count_shared_mappings(), mappings);
     world_close(world);
 }
-
-/* ---- Stopped ----------------------------------------------------------------------------------
- */
 
 static bool thread_is_stopped(pid_t pid, const char *task)
 {

@@ -83,9 +83,6 @@ static int close_world(void **state)
     return 0;
 }
 
-/* ---- What it is told --------------------------------------------------------------------------
- */
-
 static int make_memory(size_t bytes, int seals)
 {
     int fd = memfd_create("mad", MFD_CLOEXEC | MFD_ALLOW_SEALING);

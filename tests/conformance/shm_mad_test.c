@@ -49,9 +49,6 @@ static const struct sl_endpoint *server_endpoint(void)
     return &world->nodes[0].bound;
 }
 
-/* ---- Handshakes -------------------------------------------------------------------------------
- */
-
 /* Whoever said this is turned away, and nobody above hears of him. */
 static void expect_turned_away(struct shm_raw *raw)
 {
@@ -177,9 +174,6 @@ SL_CASE(hello__that_never_comes)
     world_close(amber);
 }
 
-/* ---- Other users ------------------------------------------------------------------------------
- */
-
 /* Runs in another process, as another user, `play` on the address; its result is the status. */
 static int as_other_user(int (*play)(int fd, const struct sockaddr_un *address, socklen_t bytes))
 {
@@ -252,9 +246,6 @@ SL_CASE(another_user__is_not_connected_to)
     close(ready[0]);
     close(ready[1]);
 }
-
-/* ---- Slots ------------------------------------------------------------------------------------
- */
 
 static struct peer *last_accepted(uint32_t before)
 {
@@ -407,9 +398,6 @@ SL_CASE(note__that_cannot_be)
         }
     }
 }
-
-/* ---- At random --------------------------------------------------------------------------------
- */
 
 static void scribble(uint64_t *seed, void *memory, size_t bytes)
 {

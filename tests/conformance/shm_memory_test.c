@@ -150,9 +150,6 @@ static int close_both(void **state)
     return 0;
 }
 
-/* ---- Calls into the sides' reactors -----------------------------------------------------------
- */
-
 struct call {
     struct side *side;
     struct sl_transport_frame frame;
@@ -229,9 +226,6 @@ static void release_last(struct side *side)
     struct call call = {.side = side, .releases = true};
     run(&call);
 }
-
-/* ---- Cases ------------------------------------------------------------------------------------
- */
 
 /* What the sender changes shows: nothing was copied. It has the memory back with the release. */
 SL_CASE_WITH(in_place__in_one, open_both, close_both)

@@ -6,8 +6,6 @@
 #include "core/log.h"
 #include "net/tcp/state.h"
 
-/* ---- Closed connections ---------------------------------------------------------------------- */
-
 struct spares {
     uint32_t count;
 };
@@ -75,8 +73,6 @@ SL_CASE(close__keeps_connections_of_messages)
     node_run(server, release_all, NULL);
     world_close(world);
 }
-
-/* ---- Parts of frames that wait for memory ---------------------------------------------------- */
 
 /* Sets the counter of used bytes so that *ctx bytes remain. */
 static void leave_room(struct node *node, void *ctx)

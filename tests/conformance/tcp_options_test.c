@@ -372,9 +372,6 @@ SL_CASE(long_frames__slices_are_received_after_short_ones_are_sent)
     assert_int_equal(order.sends_behind, 0);
 }
 
-/* ---- A reactor that ends while a connection is on its way to it -------------------------------
- */
-
 static uint32_t count_descriptors(void)
 {
     uint32_t count = 0;

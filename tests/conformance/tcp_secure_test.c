@@ -291,9 +291,6 @@ SL_CASE(keys__renewed_by_the_peer)
     world_close(world);
 }
 
-/* ---- Files ------------------------------------------------------------------------------------
- */
-
 static void expect_invalid(struct world *world, struct sl_transport_tls files)
 {
     const struct sl_transport_options options = {.tls = &files};

@@ -21,9 +21,6 @@ const struct conformance_target *conformance_target;
 
 static uint8_t *content;
 
-/* ---- Time that stands still -------------------------------------------------------------------
- */
-
 static atomic_ullong amber_ns = SL_CLOCK_NS_PER_S;
 
 /* What a medium has lost is sent again in time: there it passes by itself too, as it does. */
@@ -116,9 +113,6 @@ bool wait_expired(uint64_t *deadline_ns)
     return now_ns > *deadline_ns;
 }
 
-/* ---- Calls into reactors ----------------------------------------------------------------------
- */
-
 struct call {
     struct node *node;
     void (*run)(struct node *node, void *ctx);
@@ -177,9 +171,6 @@ void node_set_policy(struct node *node, struct policy policy)
 {
     node_run(node, set_policy, &policy);
 }
-
-/* ---- Nodes ------------------------------------------------------------------------------------
- */
 
 static int make_memory(struct node *node, size_t bytes, struct sl_shared *out)
 {
@@ -328,9 +319,6 @@ void world_close(struct world *world)
     }
     free(world);
 }
-
-/* ---- The run ----------------------------------------------------------------------------------
- */
 
 int conformance_run(const struct conformance_target *target)
 {

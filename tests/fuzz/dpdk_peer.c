@@ -33,9 +33,6 @@ static void turns(uint32_t count, uint64_t step_ns)
     }
 }
 
-/* ---- Packets ----------------------------------------------------------------------------------
- */
-
 static struct sl_dpdk_address victim(const struct dpdk_world_peer *peer)
 {
     static const uint8_t ip[16] = {[10] = 0xff, [11] = 0xff, 10, 1, 0, 1};
@@ -115,9 +112,6 @@ static void spoil(struct sl_dpdk_header *header, struct sl_bytes *input, uint8_t
         header->granted = sl_bytes_u32(input);
     }
 }
-
-/* ---- Set-up -----------------------------------------------------------------------------------
- */
 
 static struct sl_dpdk_hello hello_of(const struct dpdk_world_peer *peer)
 {
@@ -211,9 +205,6 @@ static void answer(struct sl_bytes *input, struct dpdk_world_peer *peer)
     turns(2, TURN_NS);
 }
 
-/* ---- Frames -----------------------------------------------------------------------------------
- */
-
 static struct sl_frame frame_of(struct sl_bytes *input)
 {
     static const uint32_t lengths[] = {0,     1,     100,   1376,  1408,  1409,  2848,  5000,
@@ -299,9 +290,6 @@ static void say_train(struct sl_bytes *input, struct dpdk_world_peer *peer)
     peer->message += (how & 64) == 0;
     turns(how / 128U, TURN_NS);
 }
-
-/* ---- What has no frames -----------------------------------------------------------------------
- */
 
 static uint32_t write_body(struct sl_bytes *input, struct dpdk_world_peer *peer, uint8_t kind,
                            uint8_t *body)
@@ -449,9 +437,6 @@ static void be_a_neighbour(struct sl_bytes *input, struct dpdk_world_peer *peer)
     packet[sl_bytes_u8(input) % length] ^= (how & 2) != 0 ? sl_bytes_u8(input) : 0;
     send_bytes(peer, packet, length, false, how / 4 % 2);
 }
-
-/* ---- The victim -------------------------------------------------------------------------------
- */
 
 static void set_policy(uint8_t how)
 {

@@ -20,9 +20,6 @@ struct dpdk_world_frame {
     uint8_t payload[];
 };
 
-/* ---- The layer above --------------------------------------------------------------------------
- */
-
 static struct dpdk_world_link *add_link(struct dpdk_world_node *node, uint32_t peer)
 {
     struct dpdk_world *world = node->world;
@@ -220,9 +217,6 @@ static const struct sl_transport_events events = {
     .closed = on_closed,
 };
 
-/* ---- What is heard ----------------------------------------------------------------------------
- */
-
 static bool is_numbered(uint8_t kind)
 {
     return kind >= SL_DPDK_DATA && kind <= SL_DPDK_FIN;
@@ -285,9 +279,6 @@ static bool tap(void *ctx, const uint8_t *bytes, uint32_t length)
     }
     return true;
 }
-
-/* ---- The world --------------------------------------------------------------------------------
- */
 
 static uint64_t now_ns(void *ctx)
 {

@@ -23,8 +23,6 @@
 
 #define KEY         "/j/state/"
 
-/* ---- A server that says it ------------------------------------------------------------------- */
-
 static struct server {
     int listener;
     uint16_t port;
@@ -109,8 +107,6 @@ static void stop_serving(pthread_t thread)
     sl_assert(pthread_join(thread, NULL) == 0);
     (void)close(fd);
 }
-
-/* ---- What is asked, and what must hold ------------------------------------------------------- */
 
 static struct sl_metastore_change changes[1] = {{.key = KEY "job", .removes = true}};
 

@@ -12,8 +12,6 @@ static uint64_t clock_now(void *ctx)
     return ((const struct fuzz_world *)ctx)->now_ns;
 }
 
-/* ---- The peers' side ------------------------------------------------------------------------- */
-
 /* The last place is everybody's for whom there is none. */
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
@@ -92,8 +90,6 @@ static const struct sl_transport_events peer_events = {
     .writable = on_writable,
     .closed = on_closed,
 };
-
-/* ---- The world ------------------------------------------------------------------------------- */
 
 void fuzz_world_turn(struct fuzz_world *world)
 {
@@ -202,8 +198,6 @@ void fuzz_world_end(struct fuzz_world *world)
     sl_reactor_destroy(&world->peer_reactor);
     sl_loop_network_fini(&world->network);
 }
-
-/* ---- Sending --------------------------------------------------------------------------------- */
 
 bool fuzz_peer_connect(struct fuzz_world *world, struct fuzz_peer *peer)
 {

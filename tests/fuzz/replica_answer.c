@@ -66,8 +66,6 @@ static void start(void)
     backup_endpoint = fuzz_world_accept(&world, 1);
 }
 
-/* ---- What the input makes -------------------------------------------------------------------- */
-
 /* The connection that the primary made last; NULL: none. */
 static struct fuzz_peer *backup(void)
 {

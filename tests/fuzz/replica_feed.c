@@ -76,8 +76,6 @@ static void start(void)
     primary->is_primary = true;
 }
 
-/* ---- What the input makes -------------------------------------------------------------------- */
-
 static void make_hello(struct sl_bytes *input)
 {
     const uint8_t how = sl_bytes_u8(input);
@@ -257,8 +255,6 @@ static void step(struct sl_bytes *input)
         break;
     }
 }
-
-/* ---- What must hold then --------------------------------------------------------------------- */
 
 static void check_snapshot(struct sl_shard *shard)
 {

@@ -39,8 +39,6 @@ static struct sl_coordinator *start(struct fuzz_world *world)
     return coordinator;
 }
 
-/* ---- What the input makes -------------------------------------------------------------------- */
-
 /* A new connection in the peer's place, with a hello that is well formed. */
 static void make_hello(struct fuzz_world *world, struct fuzz_peer *peer, struct sl_bytes *input)
 {

@@ -7,8 +7,6 @@
 #include "net/wire/request.h"
 #include "tests/fuzz/request_kv.h"
 
-/* ---- Tables ---------------------------------------------------------------------------------- */
-
 struct sl_table_spec fuzz_request_spec(uint32_t table_id)
 {
     static const enum sl_consistency_mode MODES[FUZZ_REQUEST_TABLES] = {
@@ -42,8 +40,6 @@ void fuzz_request_open_tables(struct sl_shard *shard)
         sl_assert(sl_shard_table_open(shard, id, &spec, reason, sizeof reason) == 0);
     }
 }
-
-/* ---- Requests -------------------------------------------------------------------------------- */
 
 /* The first key at or after `key` that is the shard's. */
 static uint64_t key_of(uint32_t shard, uint32_t shard_count, uint64_t key)

@@ -70,8 +70,6 @@ static void on_changed(void *ctx, enum sl_coordinator_record kind, uint32_t inde
     (void)index;
 }
 
-/* ---- What is in the store -------------------------------------------------------------------- */
-
 static void put_table(struct world *world, const char *key, uint32_t table_id)
 {
     const struct sl_message message = {
@@ -152,9 +150,6 @@ static void start(struct world *world, struct sl_bytes *input)
     sl_assert(world->is_ready != world->has_failed);
 }
 
-/* ---- What was read is written again, and read -------------------------------------------------
- */
-
 /* Another coordinator takes the record, and would write it likewise. */
 static void copy_record(const struct sl_coordinator *from, struct sl_coordinator *to,
                         enum sl_coordinator_record kind, uint32_t index)
@@ -200,8 +195,6 @@ static void check_round_trip(const struct world *world)
     }
     sl_coordinator_destroy(&to);
 }
-
-/* ---- The job goes on ------------------------------------------------------------------------- */
 
 static void step(struct world *world, struct sl_bytes *input)
 {

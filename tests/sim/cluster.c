@@ -20,9 +20,6 @@
 #define FLOODS_MAX      2
 #define FLOOD_PULLS     8      /* of one step, of as many as there may be */
 #define SPREAD_US       200000 /* within which processes are started */
-#define TURNS_OF_MOMENT 100000 /* without any time passing */
-
-/* ---- The trace ------------------------------------------------------------------------------- */
 
 static void mix(struct sl_sim_cluster *cluster, uint64_t value)
 {
@@ -140,8 +137,6 @@ static void watch_cut_off(void *ctx, const char *peer)
                        "gets on",
                        peer);
 }
-
-/* ---- Processes ------------------------------------------------------------------------------- */
 
 static struct sl_sim_place *place_of(const struct sl_sim_cluster *cluster, uint32_t host)
 {
@@ -279,8 +274,6 @@ void sl_sim_cluster_kill_worker(struct sl_sim_cluster *cluster, struct sl_sim_pl
     vacate(cluster, place);
 }
 
-/* ---- What is due ----------------------------------------------------------------------------- */
-
 static void poll_place(struct sl_sim_cluster *cluster, struct sl_sim_place *place)
 {
     struct sl_sim_worker *worker = place->worker;
@@ -402,8 +395,6 @@ static void moment(struct sl_sim_cluster *cluster)
     cluster->now_ns = next_ns > cluster->now_ns ? next_ns : cluster->now_ns + 1;
     sl_sim_network_advance(cluster->network, cluster->now_ns);
 }
-
-/* ---- A run ----------------------------------------------------------------------------------- */
 
 static void create(struct sl_sim_cluster *cluster)
 {

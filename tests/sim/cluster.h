@@ -71,8 +71,6 @@ void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_p
                            bool verbose);
 bool sl_sim_cluster_start(struct sl_sim_cluster *cluster);
 
-/* ---- Between its files ----------------------------------------------------------------------- */
-
 /* Prints a line of the trace, when asked to, and adds it to the hash. */
 void sl_sim_cluster_trace(struct sl_sim_cluster *cluster, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

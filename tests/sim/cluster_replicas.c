@@ -64,8 +64,6 @@ void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, 
     }
 }
 
-/* ---- Who has what ---------------------------------------------------------------------------- */
-
 /* Every look at the coordinator sees one decision at most of each pair that matters: one turn of
  * its process lies between two. */
 struct sl_coordinator *sl_sim_cluster_coordinator(const struct sl_sim_cluster *cluster)
@@ -184,8 +182,6 @@ void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster)
         look_at_doubles(cluster, owner);
     }
 }
-
-/* ---- What they have -------------------------------------------------------------------------- */
 
 /* Column 0 of the row, or the element; 0 where there is none. */
 static float value_of(const struct sl_server *server, uint32_t table_id, uint64_t key)

@@ -57,8 +57,6 @@ void sl_sim_disk_crashed(struct sl_sim_disk *disk, bool machine)
     }
 }
 
-/* ---- Damage ---------------------------------------------------------------------------------- */
-
 /* One bit of some file; a second one in it might undo the first. */
 static void flip(struct sl_sim_disk *disk)
 {

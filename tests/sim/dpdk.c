@@ -78,8 +78,6 @@ static struct sl_sim_network *network_of(const struct sl_transport *transport, u
     return sl_sim_ether_network(port);
 }
 
-/* ---- Breaches -------------------------------------------------------------------------------- */
-
 static void complain(const struct end *end, const char *what, uint32_t number)
 {
     char text[160];
@@ -89,8 +87,6 @@ static void complain(const struct end *end, const char *what, uint32_t number)
                    what);
     watch->breach(watch->ctx, text);
 }
-
-/* ---- Ends ------------------------------------------------------------------------------------ */
 
 static struct end *end_make(struct sl_sim_network *network, uint32_t host,
                             const struct sl_transport_events *events, void *ctx)
@@ -134,8 +130,6 @@ static struct pair *pair_find(const struct sl_sim_dpdk *dpdk, uint64_t id)
     }
     return pair;
 }
-
-/* ---- Frames ---------------------------------------------------------------------------------- */
 
 static uint32_t sum_of(const struct sl_transport_frame *frame)
 {
@@ -193,8 +187,6 @@ static void note_taken(struct end *end, const struct sl_transport_frame *taken)
     end->queue = grown(end->queue, end->first + end->count, &end->capacity, sizeof *end->queue);
     end->queue[end->first + end->count++] = (struct taken){.frame = *taken, .sum = sum_of(taken)};
 }
-
-/* ---- Upcalls --------------------------------------------------------------------------------- */
 
 /* The listener's ctx until now: from here on it has its own. */
 static struct end *arrive(struct sl_conn *conn)
@@ -323,8 +315,6 @@ static const struct sl_transport_events watched = {
     .closed = on_closed,
 };
 
-/* ---- The ops --------------------------------------------------------------------------------- */
-
 static int open_one(struct sl_reactor *reactor, const struct sl_transport_options *options,
                     struct sl_transport **out)
 {
@@ -436,8 +426,6 @@ static uint32_t send_burst(struct sl_conn *conn, const struct sl_transport_frame
     return taken;
 }
 
-/* ---- Breaks ---------------------------------------------------------------------------------- */
-
 /* Returns whether the peer is told, and hears it for sure. */
 static bool break_one(struct sl_sim_dpdk *dpdk, struct sl_dpdk_conn *conn)
 {
@@ -495,8 +483,6 @@ bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
     watch->wake(watch->ctx, host, dpdk->network->now_ns);
     return all_hear;
 }
-
-/* ---- All of it ------------------------------------------------------------------------------- */
 
 struct sl_sim_dpdk *sl_sim_dpdk_create(struct sl_sim_network *network)
 {

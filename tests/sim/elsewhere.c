@@ -42,8 +42,6 @@ static void shards_of(const struct sl_sim_cluster *cluster, struct shards *out)
     }
 }
 
-/* ---- What is there --------------------------------------------------------------------------- */
-
 /* The newest complete one began when nothing was to come any more. */
 static bool has_checkpoint_since(const struct sl_sim_cluster *cluster, uint64_t at_ns)
 {
@@ -75,8 +73,6 @@ static bool keeps_aside(const struct shards *shards)
     }
     return count > 0;
 }
-
-/* ---- The other cluster ----------------------------------------------------------------------- */
 
 static void draw_plan(const struct sl_sim_plan *from, struct sl_sim_plan *to)
 {
@@ -136,8 +132,6 @@ static void bring(struct sl_sim_cluster *to, const struct sl_sim_cluster *from)
         }
     }
 }
-
-/* ---- Both ------------------------------------------------------------------------------------ */
 
 static uint64_t greatest_step(const struct shards *shards, uint32_t table_id)
 {

@@ -11,8 +11,6 @@
 #define BUFFER_MIN     32768U /* bytes that the switch keeps for a device, at least */
 #define TRUNCATED      100U   /* of 1000 that are corrupted */
 
-/* ---- Devices --------------------------------------------------------------------------------- */
-
 static void set_mac(struct sl_sim_device *device, uint8_t life)
 {
     const uint32_t number = device->host * SL_SIM_ETHER_PLACES + device->place;
@@ -84,8 +82,6 @@ void sl_sim_ether_address(const struct sl_sim_ether *ether, uint32_t host, char 
 {
     format_address(ether->options.is_v6, host, 0, text, text_bytes);
 }
-
-/* ---- Queues ---------------------------------------------------------------------------------- */
 
 void sl_sim_queue_remove(struct sl_sim_queue *queue, struct sl_sim_packet *packet)
 {
@@ -177,8 +173,6 @@ uint64_t sl_sim_ether_next(const struct sl_sim_ether *ether, uint32_t host,
     }
     return next_ns;
 }
-
-/* ---- One packet ------------------------------------------------------------------------------ */
 
 struct parcel {
     struct sl_sim_device *from, *to;

@@ -77,8 +77,6 @@ struct sl_sim_ether {
     struct sl_sim_strangers strangers;
 };
 
-/* ---- ether.c ---- */
-
 /* A packet leaves now, by this queue, and is on the cable until the time that is returned. */
 uint64_t sl_sim_ether_carry(struct sl_sim_device *from, const uint8_t *bytes, uint32_t length,
                             uint16_t queue);
@@ -101,8 +99,6 @@ static inline uint16_t sl_sim_queue_owner(const struct sl_sim_device *device, ui
     const uint16_t each = (uint16_t)(sl_sim_queue_count(device) / device->reactors);
     return (uint16_t)(device->ether->options.blocks ? queue / each : queue % device->reactors);
 }
-
-/* ---- ether_port.c ---- */
 
 extern const struct sl_dpdk_port_ops sl_sim_port_ops;
 

@@ -27,8 +27,6 @@ static struct sl_sim_ether *ether_of(const struct sl_sim_port *port)
     return port->device->ether;
 }
 
-/* ---- Buffers --------------------------------------------------------------------------------- */
-
 static struct sl_sim_buffer *get_buffer(struct sl_sim_port *port, enum buffer_state state)
 {
     struct sl_sim_buffer *buffer = port->free;
@@ -53,8 +51,6 @@ static void put_buffer(struct sl_sim_port *port, struct sl_sim_buffer *buffer)
     buffer->next = port->free;
     port->free = buffer;
 }
-
-/* ---- What the device reads ------------------------------------------------------------------- */
 
 /* Packets leave in order: what is read to its end is the first of the list. */
 static void end_readings(struct sl_sim_port *port, uint64_t now_ns)
@@ -90,8 +86,6 @@ static bool is_registered(const struct sl_sim_port *port, const uint8_t *base, s
     }
     return false;
 }
-
-/* ---- Life ------------------------------------------------------------------------------------ */
 
 static int port_open(void *medium, struct sl_reactor *reactor, struct sl_dpdk_port **ports,
                      uint32_t max)
@@ -157,8 +151,6 @@ static bool port_link_is_up(struct sl_dpdk_port *base)
     const struct sl_sim_port *port = port_of(base);
     return !ether_of(port)->network->hosts[port->device->host].dead;
 }
-
-/* ---- Receiving ------------------------------------------------------------------------------- */
 
 /* What came when so many were waiting that there was no place. */
 static void drop_excess(struct sl_sim_port *port, struct sl_sim_queue *queue, uint64_t now_ns)
@@ -233,8 +225,6 @@ static void port_release(struct sl_dpdk_port *base, struct sl_dpdk_packet *packe
         packets[i].token = NULL;
     }
 }
-
-/* ---- Sending --------------------------------------------------------------------------------- */
 
 /* Of so many, how many go now; sometimes it is a part. */
 static uint32_t share(struct sl_sim_port *port, uint32_t count)
@@ -340,8 +330,6 @@ static bool port_arm(struct sl_dpdk_port *base)
     const struct sl_sim_network *network = ether_of(port)->network;
     return sl_sim_ether_next(ether_of(port), port->device->host, base->reactor) > network->now_ns;
 }
-
-/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static int port_memory_register(struct sl_dpdk_port *base, void *memory, size_t bytes)
 {

@@ -64,8 +64,6 @@ void sl_sim_faults_restored(struct sl_sim_cluster *cluster)
     taint_if_lost(cluster);
 }
 
-/* ---- One by one ------------------------------------------------------------------------------ */
-
 static void block_pair(struct sl_sim_cluster *cluster, uint32_t a, uint32_t b, bool one_way,
                        bool begins)
 {

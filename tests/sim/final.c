@@ -17,8 +17,6 @@ static bool goes_on(const struct sl_sim_cluster *cluster)
     return cluster->oracle.breach[0] == '\0';
 }
 
-/* ---- The last pulls -------------------------------------------------------------------------- */
-
 static void judge_table(struct sl_sim_oracle *oracle, const struct sl_sim_operation *operation)
 {
     const struct sl_sim_table *table = &oracle->tables[operation->table];
@@ -49,8 +47,6 @@ void sl_sim_final_ended(void *ctx, struct sl_sim_work *work, int err)
     }
     judge_table(&cluster->oracle, &work->operations[0]);
 }
-
-/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *server,
                          const char *name)
@@ -126,8 +122,6 @@ static void check_checkpoints(struct sl_sim_cluster *cluster, uint32_t before)
                            "all is healed, and no checkpoint becomes complete");
     }
 }
-
-/* ---- In order -------------------------------------------------------------------------------- */
 
 static void pull_tables(struct sl_sim_cluster *cluster,
                         void (*moment)(struct sl_sim_cluster *cluster))

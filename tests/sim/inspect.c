@@ -23,8 +23,6 @@ struct part {
     char reason[SL_DISK_WHY_BYTES];
 };
 
-/* ---- Which ones ------------------------------------------------------------------------------ */
-
 static bool was_pushed_to(const struct sl_sim_oracle *oracle,
                           const struct sl_sim_checkpoint *checkpoint)
 {
@@ -54,8 +52,6 @@ static bool is_wanted(const struct sl_sim_cluster *cluster, uint64_t number)
     }
     return parts == cluster->plan->ps_count && pushed > 0;
 }
-
-/* ---- One ------------------------------------------------------------------------------------- */
 
 static int load_block(struct part *part, struct sl_shard_load *load,
                       const struct sl_snapshot_block *block)

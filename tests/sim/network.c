@@ -131,8 +131,6 @@ uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host
     return next_ns;
 }
 
-/* ---- For the connections --------------------------------------------------------------------- */
-
 uint64_t sl_sim_delay_ns(struct sl_sim_network *network)
 {
     const struct sl_sim_network_options *options = &network->options;
@@ -225,8 +223,6 @@ void sl_sim_part(struct sl_sim_conn *conn)
     uint64_t at_ns = network->now_ns + sl_sim_delay_ns(network);
     end_at(peer, at_ns > peer->last_arrival_ns ? at_ns : peer->last_arrival_ns + 1, SL_ERR_CLOSED);
 }
-
-/* ---- Faults ---------------------------------------------------------------------------------- */
 
 /* Calls visit(conn, ctx) for every connection of the host that is not gone. */
 static void each_conn(struct sl_sim_host *host, void (*visit)(struct sl_sim_conn *conn, void *ctx),

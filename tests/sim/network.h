@@ -97,8 +97,6 @@ uint64_t sl_sim_network_messages(const struct sl_sim_network *network);
 /* Is the host's end of a connection open there? Counts connections of all its transports. */
 uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32_t host);
 
-/* ---- Faults ---------------------------------------------------------------------------------- */
-
 /* From now on nothing goes from one host to the other, until as many heals were called; both ends
  * of a connection on which nothing is acknowledged for their peer_timeout end with DEADLINE. */
 void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_t to);

@@ -52,8 +52,6 @@ void sl_sim_conn_fail(struct sl_sim_conn *conn, int err)
     sl_conn_report_closed(&conn->base, err);
 }
 
-/* ---- Connecting ------------------------------------------------------------------------------ */
-
 static struct sl_sim_listener *find_listener(const struct sl_sim_host *host, uint16_t port)
 {
     struct sl_sim_listener *listener = host->listeners;
@@ -132,8 +130,6 @@ static uint32_t settle(struct sl_sim_conn *conn)
     }
     return 1;
 }
-
-/* ---- Sending --------------------------------------------------------------------------------- */
 
 static void tell_watch(struct sl_sim_conn *conn, const uint8_t *data, bool delivered)
 {
@@ -287,8 +283,6 @@ static bool has_room(const struct sl_sim_conn *conn)
     return conn->taken - conn->sent < SL_SIM_QUEUE_FRAMES;
 }
 
-/* ---- Receiving ------------------------------------------------------------------------------- */
-
 static struct sl_sim_message *inbox_pop(struct sl_sim_conn *conn)
 {
     struct sl_sim_message *message = conn->inbox_first;
@@ -428,8 +422,6 @@ static uint32_t deliver_some(struct sl_sim_conn *conn)
     }
     return done;
 }
-
-/* ---- The end --------------------------------------------------------------------------------- */
 
 static bool close_if_due(struct sl_sim_conn *conn)
 {

@@ -140,8 +140,6 @@ static inline bool sl_sim_is_gone(const struct sl_sim_conn *conn)
     return conn->base.state == SL_CONN_CLOSED || conn->handed_over;
 }
 
-/* ---- network.c ---- */
-
 /* One way's delay, as the seed has it. */
 uint64_t sl_sim_delay_ns(struct sl_sim_network *network);
 
@@ -160,8 +158,6 @@ void sl_sim_inbox_empty(struct sl_sim_conn *conn);
 
 /* Frames of the inbox that would arrive after that time are lost. */
 void sl_sim_inbox_cut(struct sl_sim_conn *conn, uint64_t last_ns);
-
-/* ---- network_conn.c ---- */
 
 struct sl_sim_conn *sl_sim_conn_create(struct sl_sim_transport *transport,
                                        const struct sl_transport_events *events, void *ctx);

@@ -14,8 +14,6 @@
 #define SHARED_OF_RANGE 64 /* elements at the head of each dense range */
 #define KEY_TRIES       (1U << 20)
 
-/* ---- Arrays that grow ------------------------------------------------------------------------ */
-
 static void *grown(void *items, uint32_t count, uint32_t *capacity, size_t item_bytes)
 {
     if (count < *capacity) {
@@ -30,8 +28,6 @@ static void *grown(void *items, uint32_t count, uint32_t *capacity, size_t item_
 #define GROW(oracle, what)                                                                         \
     ((oracle)->what##s = grown((oracle)->what##s, (oracle)->what##_count,                          \
                                &(oracle)->what##_capacity, sizeof *(oracle)->what##s))
-
-/* ---- Life ------------------------------------------------------------------------------------ */
 
 uint32_t sl_sim_oracle_ps_of(const struct sl_sim_plan *plan, uint32_t shard)
 {
@@ -143,8 +139,6 @@ void sl_sim_oracle_note(struct sl_sim_oracle *oracle, const char *format, ...)
     va_end(args);
     oracle->note(oracle->note_ctx, text);
 }
-
-/* ---- What happens ---------------------------------------------------------------------------- */
 
 uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock)
 {
@@ -279,8 +273,6 @@ struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *ora
     return &oracle->checkpoints[oracle->checkpoint_count++];
 }
 
-/* ---- Staleness ------------------------------------------------------------------------------- */
-
 /* The ticks of a task that certainly counts, else UINT32_MAX. */
 static uint32_t certain_ticks(const struct sl_sim_oracle *oracle, uint32_t task)
 {
@@ -311,8 +303,6 @@ void sl_sim_oracle_pulled(struct sl_sim_oracle *oracle, uint32_t instance, uint3
         }
     }
 }
-
-/* ---- What pulls see -------------------------------------------------------------------------- */
 
 uint32_t sl_sim_oracle_look(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t table,
                             uint32_t clock, bool undisturbed, uint64_t begun_ns)

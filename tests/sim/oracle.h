@@ -143,8 +143,6 @@ void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char
 void sl_sim_oracle_note(struct sl_sim_oracle *oracle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- What happens ---------------------------------------------------------------------------- */
-
 uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock);
 void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock);
 void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance);
@@ -178,8 +176,6 @@ void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t uni
 /* The iteration's tick was acknowledged. */
 void sl_sim_oracle_ticked(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock);
 
-/* ---- oracle_restore.c: checkpoints ----------------------------------------------------------- */
-
 /* A reply leaves the ps for that host. */
 void sl_sim_oracle_replies(struct sl_sim_oracle *oracle, uint32_t ps, uint32_t host);
 
@@ -203,8 +199,6 @@ void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t 
 /* A new one, zero. */
 struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle);
 
-/* ---- oracle_rows.c --------------------------------------------------------------------------- */
-
 /* Somebody's shards, as they were restored: with what they have of one push they have all of it,
  * and rows, slots and visits are those pushes' sums. What was acknowledged before that time is
  * there, and nothing that a crash has taken. Of each push the windows, which are of the same
@@ -213,15 +207,11 @@ void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
                         struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns,
                         const struct sl_sim_windows *windows);
 
-/* ---- oracle_replicas.c ---- */
-
 /* The shards of the ps are gone: those who had them are. They begin with nothing but this. */
 void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
 
 /* The coordinator began anew, and does not know which workers are gone for good. */
 bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle);
-
-/* ---- The end --------------------------------------------------------------------------------- */
 
 /* Everything has ended and was healed; the unit's witnesses are these. */
 void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t unit, float first, float second);

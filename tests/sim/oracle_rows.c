@@ -117,8 +117,6 @@ static bool is_as(const struct rows *rows, const struct view *view, const struct
            view->visits == (is_sparse(rows) ? sum->visits : 0);
 }
 
-/* ---- Pushes ---------------------------------------------------------------------------------- */
-
 /* A push visits a key once, with the sum of what it has for it. */
 static void add_parts(const struct rows *rows, const struct sl_sim_unit *unit, struct sum *sums)
 {
@@ -234,8 +232,6 @@ static void check_shared(struct rows *rows, uint32_t shared, const struct sum *s
                            view.visits, sum->value, sum->slot, sum->visits);
     }
 }
-
-/* ---- Rows ------------------------------------------------------------------------------------ */
 
 struct walk {
     struct rows *rows;

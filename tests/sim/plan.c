@@ -12,8 +12,6 @@
 #define MS           SL_CLOCK_NS_PER_MS
 #define S            SL_CLOCK_NS_PER_S
 
-/* ---- The cluster ----------------------------------------------------------------------------- */
-
 static void draw_size(struct sl_sim_plan *plan, uint64_t *random)
 {
     uint32_t size = sl_sim_below(random, 1000);
@@ -181,8 +179,6 @@ static void draw_table(struct sl_sim_plan *plan, uint32_t index, uint64_t *rando
     }
 }
 
-/* ---- Faults ---------------------------------------------------------------------------------- */
-
 static uint64_t draw_duration(const struct sl_sim_plan *plan, uint64_t *random)
 {
     switch (sl_sim_below(random, 4)) {
@@ -276,8 +272,6 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     sl_sim_plan_draw_losses(plan, choice);
     sl_sim_plan_draw_link(plan, choice);
 }
-
-/* ---- Words ----------------------------------------------------------------------------------- */
 
 static void print_fault(const struct sl_sim_fault *fault)
 {

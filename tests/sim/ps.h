@@ -60,8 +60,6 @@ struct sl_sim_ps {
     bool was_checked; /* what it has restored */
 };
 
-/* ---- ps_checkpoint.c: of a ps with a disk ---- */
-
 /* Its servers are there. */
 void sl_sim_ps_wire(struct sl_sim_ps *ps);
 
@@ -74,8 +72,6 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
 /* The member is gone. */
 void sl_sim_ps_unwire(struct sl_sim_ps *ps);
 
-/* ---- ps_replica.c: of a ps with backups; without, nothing is done ---- */
-
 /* Before its servers are made. */
 void sl_sim_ps_pair(struct sl_sim_ps *ps);
 
@@ -87,8 +83,6 @@ void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_agent_options *
 
 /* The servers have been told their shards. */
 void sl_sim_ps_pair_joined(struct sl_sim_ps *ps);
-
-/* ---- ps.c ---- */
 
 /* Its own, and those with the backups of others. */
 uint32_t sl_sim_ps_server_count(const struct sl_sim_ps *ps);

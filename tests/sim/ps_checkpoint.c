@@ -14,8 +14,6 @@ static const struct sl_sim_disk *disk_of(const struct sl_sim_ps *ps)
     return ps->options.disk;
 }
 
-/* ---- In place of the main thread ------------------------------------------------------------- */
-
 static int join(void *ctx)
 {
     struct sl_sim_ps *ps = ctx;
@@ -108,8 +106,6 @@ static int64_t time_s(void *ctx)
     return (int64_t)(sl_sim_network_now(ps->options.network) / SL_CLOCK_NS_PER_S);
 }
 
-/* ---- Of the member --------------------------------------------------------------------------- */
-
 static uint32_t owner_of(const struct sl_sim_ps *ps, uint32_t which)
 {
     const uint32_t ps_count = ps->options.ps_count;
@@ -177,8 +173,6 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
     }
     return number;
 }
-
-/* ---- Life ------------------------------------------------------------------------------------ */
 
 void sl_sim_ps_wire(struct sl_sim_ps *ps)
 {

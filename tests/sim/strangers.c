@@ -17,9 +17,6 @@
 #define LONG_BYTES   (SL_LIMIT_INLINE_PAYLOAD_BYTES + 4000U)
 #define BIG_BYTES    (1U << 20)
 
-/* ---- Packets ----------------------------------------------------------------------------------
- */
-
 void sl_sim_strangers_init(struct sl_sim_strangers *strangers, struct sl_sim_ether *ether)
 {
     *strangers = (struct sl_sim_strangers){
@@ -100,9 +97,6 @@ static struct sl_dpdk_header numbered(struct sl_sim_stranger *stranger, uint8_t 
                                    .granted = BIG_BYTES,
                                    .kind = kind};
 }
-
-/* ---- Once there is a connection ---------------------------------------------------------------
- */
 
 static void write_head(uint8_t *body, uint32_t payload_bytes)
 {
@@ -197,9 +191,6 @@ static void misbehave(struct sl_sim_strangers *strangers, struct sl_sim_stranger
         break;
     }
 }
-
-/* ---- Without one ------------------------------------------------------------------------------
- */
 
 /* From an address of the other family, which no answer can be built for. */
 static void mix_families(struct sl_sim_strangers *strangers, struct sl_sim_stranger *stranger,

@@ -13,8 +13,6 @@ void sl_sim_windows_fini(struct sl_sim_windows *windows)
     *windows = (struct sl_sim_windows){0};
 }
 
-/* ---- Collected ------------------------------------------------------------------------------- */
-
 static void add(struct sl_sim_windows *windows, const struct sl_sim_window *window)
 {
     if (windows->count == windows->capacity) {
@@ -79,8 +77,6 @@ void sl_sim_windows_of_server(struct sl_sim_windows *windows, const struct sl_se
         }
     }
 }
-
-/* ---- Checked --------------------------------------------------------------------------------- */
 
 static const struct sl_sim_window *find(const struct sl_sim_windows *windows, uint32_t shard,
                                         uint64_t client_id)

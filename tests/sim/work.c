@@ -16,7 +16,6 @@
 
 #define LOOK_UNITS  12  /* that one pull looks at */
 #define LOOK_BACK   200 /* how far it goes back for them */
-#define SHARED_HEAD 64  /* elements of a dense range that are shared; oracle.c */
 
 int sl_sim_work_begin(struct sl_sim_work *work, struct sl_client *client,
                       struct sl_sim_oracle *oracle, struct sl_sim_process *process,
@@ -84,8 +83,6 @@ static void watch(struct sl_sim_operation *operation, uint32_t unit, uint32_t fi
     operation->watched_at[2 * at] = first_at;
     operation->watched_at[2 * at + 1] = second_at;
 }
-
-/* ---- Pushes ---------------------------------------------------------------------------------- */
 
 static int32_t draw_gradient(struct sl_sim_work *work)
 {
@@ -205,8 +202,6 @@ void sl_sim_work_push(struct sl_sim_work *work, uint32_t table, bool pull_too)
     work->unit_end = work->oracle->unit_count;
 }
 
-/* ---- Pulls ----------------------------------------------------------------------------------- */
-
 static void look_at(struct sl_sim_work *work, struct sl_sim_operation *operation, uint32_t unit)
 {
     const uint64_t *witness = work->oracle->units[unit].witness;
@@ -289,8 +284,6 @@ void sl_sim_work_pull_all(struct sl_sim_work *work, uint32_t table)
     }
     submit_pull(work, operation);
 }
-
-/* ---- The step -------------------------------------------------------------------------------- */
 
 void sl_sim_work_tick(struct sl_sim_work *work)
 {

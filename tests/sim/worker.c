@@ -45,8 +45,6 @@ static void enter(struct sl_sim_worker *worker, enum sl_sim_stage stage, uint64_
     worker->stage_paused_ns = worker->process.paused_ns;
 }
 
-/* ---- Starting -------------------------------------------------------------------------------- */
-
 static void start_client(struct sl_sim_worker *worker)
 {
     const struct sl_sim_worker_options *from = &worker->options;
@@ -192,8 +190,6 @@ static void poll_barrier(struct sl_sim_worker *worker)
         begin_training(worker);
     }
 }
-
-/* ---- Training -------------------------------------------------------------------------------- */
 
 struct sl_sim_work *sl_sim_worker_begin(struct sl_sim_worker *worker, uint32_t clock)
 {
@@ -411,8 +407,6 @@ static void poll_training(struct sl_sim_worker *worker)
     }
 }
 
-/* ---- The end --------------------------------------------------------------------------------- */
-
 static bool is_busy(const struct sl_sim_worker *worker)
 {
     bool starts = worker->stage == SL_SIM_STAGE_STARTING && !worker->failed &&
@@ -493,8 +487,6 @@ void sl_sim_worker_poll(struct sl_sim_worker *worker)
     sl_sim_process_look(&worker->process);
     sl_sim_process_wake(&worker->process, asked_ns);
 }
-
-/* ---- A crash --------------------------------------------------------------------------------- */
 
 static bool is_quiet(void *ctx)
 {

@@ -54,8 +54,6 @@ struct sl_cluster {
     pthread_cond_t changed; /* some ps's `numbered` */
 };
 
-/* ---- Mail from the test's thread, delivered before the function returns */
-
 struct errand {
     void (*run)(struct seat *seat);
     struct seat *seat;
@@ -90,8 +88,6 @@ static void run_on(struct seat *seat, void (*run)(struct seat *seat))
     }
     sem_destroy(&errand.done);
 }
-
-/* ---- A ps process */
 
 /* What a killed process has yet to say stays unsaid. */
 static _Thread_local bool is_mute;
@@ -322,8 +318,6 @@ static void start_ps(struct sl_cluster *cluster, uint32_t task_index)
     }
     run_on(&ps->seats[0], join_cluster);
 }
-
-/* ---- The cluster */
 
 static void wait_numbered(struct sl_cluster *cluster, const struct ps *ps)
 {

@@ -47,9 +47,6 @@ static uint64_t now_ns(const struct fault_port *port)
     return ((const struct sl_reactor_head *)port->base.reactor)->now_ns;
 }
 
-/* ---- Chance -----------------------------------------------------------------------------------
- */
-
 enum fate { PASS, LOSE, DELAY, DOUBLE, CORRUPT, CUT };
 
 static uint32_t random_below(struct lane *lane, uint32_t bound)
@@ -105,9 +102,6 @@ static uint32_t shorten(struct fault_port *port, struct lane *lane, uint32_t cou
     port->counts.shortened++;
     return random_below(lane, count);
 }
-
-/* ---- Packets that are late --------------------------------------------------------------------
- */
 
 static bool has_room(const struct fault_port *port, const struct lane *lane)
 {
@@ -217,9 +211,6 @@ static void double_packet(struct fault_port *port, struct lane *lane,
     }
 }
 
-/* ---- Damage -----------------------------------------------------------------------------------
- */
-
 /* Nothing protects what is no IP packet but the frame check, which would find this. */
 static bool is_ip(const struct sl_dpdk_packet *packet)
 {
@@ -254,9 +245,6 @@ static void cut(struct fault_port *port, struct lane *lane, struct sl_dpdk_packe
         port->counts.truncated++;
     }
 }
-
-/* ---- What is received -------------------------------------------------------------------------
- */
 
 /* Whether it goes on now. */
 static bool befall_received(struct fault_port *port, struct sl_dpdk_packet *packet)
@@ -307,9 +295,6 @@ static uint32_t fault_receive(struct sl_dpdk_port *base, struct sl_dpdk_packet *
     set_timer(port);
     return done;
 }
-
-/* ---- What is sent -----------------------------------------------------------------------------
- */
 
 /* It is ours from now on, in one piece. */
 static struct sl_dpdk_packet take_whole(const struct sl_dpdk_packet *packet)
@@ -405,9 +390,6 @@ static bool fault_arm(struct sl_dpdk_port *base)
     return first_due_ns(port) > now_ns(port) && port->inner->ops->arm(port->inner);
 }
 
-/* ---- Open and close ---------------------------------------------------------------------------
- */
-
 static void say(const struct fault_port *port, const struct sl_dpdk_port_info *info)
 {
     const struct sl_dpdk_faults *faults = &port->faults;
@@ -490,9 +472,6 @@ static void fault_close(struct sl_dpdk_port **closing)
     free(port);
     *closing = NULL;
 }
-
-/* ---- What passes ------------------------------------------------------------------------------
- */
 
 static void fault_info(const struct sl_dpdk_port *base, struct sl_dpdk_port_info *out)
 {

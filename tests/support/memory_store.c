@@ -93,9 +93,6 @@ struct sl_metastore *memory_store_handle(struct memory_store *memory)
     return &handle->base;
 }
 
-/* ---- Pairs and leases -------------------------------------------------------------------------
- */
-
 static bool begins(const char *key, const char *prefix)
 {
     return strncmp(key, prefix, strlen(prefix)) == 0;
@@ -194,9 +191,6 @@ static void apply(struct memory_store *memory, const struct sl_metastore_change 
         put(memory, change);
     }
 }
-
-/* ---- Asks -------------------------------------------------------------------------------------
- */
 
 static void add_pair(const struct sl_metastore_item *pair, struct sl_metastore_answer *answer)
 {

@@ -10,8 +10,6 @@
 #include "ps/shard/load.h"
 #include "ps/shard/snapshot.h"
 
-/* ---- Making ---------------------------------------------------------------------------------- */
-
 struct sl_snapshot_block *shard_stream_append(struct shard_stream *snapshot,
                                               enum sl_snapshot_kind kind, uint32_t table_id,
                                               uint32_t capacity)
@@ -275,8 +273,6 @@ bool shard_stream_snapshot(struct sl_shard *shard, uint32_t key_budget, struct s
     return state == SL_SHARD_SNAPSHOT_RUNNING;
 }
 
-/* ---- Loading --------------------------------------------------------------------------------- */
-
 static int load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
                       uint32_t key_budget, char *reason, size_t reason_bytes)
 {
@@ -299,8 +295,6 @@ int shard_stream_load(const struct shard_stream *snapshot, struct sl_shard *shar
     }
     return err != 0 ? err : sl_shard_load_end(&load, reason, reason_bytes);
 }
-
-/* ---- Bytes ----------------------------------------------------------------------------------- */
 
 #define PACK_HEADER_BYTES 16
 
@@ -357,8 +351,6 @@ int shard_stream_load_packed(const uint8_t *from, size_t bytes, uint32_t stream_
     }
     return err != 0 ? err : sl_shard_load_end(&load, reason, reason_bytes);
 }
-
-/* ---- Comparing ------------------------------------------------------------------------------- */
 
 static char difference[512];
 

@@ -8,7 +8,6 @@
 #include "core/partition.h"
 #include "tests/support/shard_request.h"
 
-#define SPARSE  0                       /* and up: a table of each optimizer */
 #define DENSE   SL_OPTIMIZER_KIND_COUNT /* likewise */
 #define FLOATS  (2 * SL_OPTIMIZER_KIND_COUNT)
 #define BYTES   (FLOATS + 1)

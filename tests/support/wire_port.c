@@ -16,9 +16,6 @@ struct sl_wire_buffer {
     _Alignas(64) uint8_t bytes[];
 };
 
-/* ---- Buffers of a port ------------------------------------------------------------------------
- */
-
 static struct sl_wire_buffer *get_buffer(struct sl_wire_port *port, enum buffer_state state)
 {
     struct sl_wire_buffer *buffer = port->free;
@@ -44,9 +41,6 @@ static void put_buffer(struct sl_wire_port *port, struct sl_wire_buffer *buffer)
     buffer->next = port->free;
     port->free = buffer;
 }
-
-/* ---- The ops ----------------------------------------------------------------------------------
- */
 
 static int wire_open(void *medium, struct sl_reactor *reactor, struct sl_dpdk_port **ports,
                      uint32_t max)

@@ -16,9 +16,6 @@ void *sl_wire_allocate(size_t count, size_t bytes)
     return memory;
 }
 
-/* ---- Queues: with the lock --------------------------------------------------------------------
- */
-
 uint16_t sl_wire_owner_of(const struct sl_wire_device *device, uint16_t queue)
 {
     const struct sl_wire_device_options *options = &device->options;
@@ -104,9 +101,6 @@ static void inject(struct sl_wire *wire, const uint8_t *bytes, uint32_t length, 
     sl_assert(length >= SL_WIRE_ETHERNET_BYTES);
     (void)sl_wire_carry(wire, NULL, bytes, length, queue);
 }
-
-/* ---- What tests set up ------------------------------------------------------------------------
- */
 
 struct sl_wire *sl_wire_create(const struct sl_wire_options *options)
 {

@@ -54,13 +54,6 @@ static void refuse(struct sl_checkpoint_settings_flags flags, const char *const 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define FLAGS(...) ((struct sl_checkpoint_settings_flags){__VA_ARGS__})
 
-SL_CASE_WITH(read__says_nothing_where_nothing_is_set, unset_all, NULL)
-{
-    struct sl_checkpoint_settings settings = read_all(FLAGS(0), false);
-    assert_null(settings.dir);
-    assert_int_equal(settings.restore, SL_CHECKPOINT_RESTORE_NONE);
-}
-
 SL_CASE_WITH(read__has_defaults, unset_all, NULL)
 {
     struct sl_checkpoint_settings settings = read_all(FLAGS(.dir = "/c"), false);

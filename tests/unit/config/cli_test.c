@@ -83,16 +83,6 @@ static void accept(const char *const *arguments)
     }
 }
 
-SL_CASE_WITH(cli_parse__nothing_leaves_the_defaults, reset, reset)
-{
-    char *argv[] = {(char *)"starling-test"};
-    char reason[64];
-    assert_int_equal(sl_cli_parse(&cli, 1, argv, reason, sizeof reason), SL_CLI_RUN);
-    assert_true(targets.pin);
-    assert_int_equal(targets.count, 10);
-    assert_null(targets.files.items);
-}
-
 SL_CASE_WITH(cli_parse__every_kind_in_both_spellings, reset, reset)
 {
     accept(ARGUMENTS("--quiet", "--pin=false", "--worker-hosts", "a,b", "--data", "one", "two",
@@ -254,11 +244,4 @@ SL_CASE_WITH(cli_parse__help_shows_defaults_in_two_columns, reset, reset)
         assert_true(length == 0 || line[length - 1] != ' ');
         line += length + 1;
     }
-}
-
-SL_CASE_WITH(cli_parse__version_is_printed, reset, reset)
-{
-    char text[128];
-    capture(ARGUMENTS("--version"), text, sizeof text);
-    assert_string_equal(text, "starling-test " STARLING_VERSION "\n");
 }

@@ -64,16 +64,6 @@ static void put_user(const char *text, mode_t mode)
     set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, path);
 }
 
-/* ---- Which store ----------------------------------------------------------------------------- */
-
-SL_CASE_WITH(read__says_nothing_where_nothing_is_set, setup, teardown)
-{
-    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "/nonsense"); /* of what is not asked for */
-    assert_false(read_flag(NULL).is_given);
-    set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "");
-    refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=: "));
-}
-
 SL_CASE_WITH(read__one_server, setup, teardown)
 {
     const struct sl_cluster_store_settings settings = read_flag("etcd://localhost:2379/jobs/a");
@@ -157,8 +147,6 @@ SL_CASE_WITH(read__a_server_that_is_too_long, setup, teardown)
     (void)snprintf(text, sizeof text, "etcd://%s:1/v", host);
     refuse(text, SL_ERR_INVALID, WORDS("a server is missing, too long"));
 }
-
-/* ---- Who asks -------------------------------------------------------------------------------- */
 
 SL_CASE_WITH(user__is_the_first_line_of_the_file, setup, teardown)
 {

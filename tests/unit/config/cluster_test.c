@@ -70,23 +70,6 @@ static void refuse(int err, enum sl_cluster_role role, struct sl_cluster_flags f
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-SL_CASE_WITH(cluster_resolve__by_flags, enter_folder, leave_folder)
-{
-    struct sl_cluster cluster = resolve(
-        SL_CLUSTER_PS,
-        (struct sl_cluster_flags){
-            .ps_hosts = "a:1,b:2", .worker_hosts = "x,y,z", .job_name = "ps", .task_index = 1},
-        NULL);
-    assert_int_equal(cluster.ps_count, 2);
-    assert_int_equal(cluster.worker_count, 3);
-    assert_string_equal(cluster.worker_count_source, "--worker-hosts");
-    assert_int_equal(cluster.task_index, 1);
-    assert_string_equal(cluster.ps[1].control.host, "b");
-    assert_memory_equal(&cluster.ps[1].control, &cluster.ps[1].data, sizeof cluster.ps[1].data);
-    sl_cluster_fini(&cluster);
-    assert_null(cluster.ps);
-}
-
 SL_CASE_WITH(cluster_resolve__one_that_joins_is_beyond_the_others, enter_folder, leave_folder)
 {
     struct sl_cluster_flags flags = {

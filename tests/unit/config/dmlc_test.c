@@ -75,19 +75,6 @@ static void refuse_with(const char *const *words)
     assert_words(reason, words);
 }
 
-SL_CASE_WITH(dmlc_read__says_nothing_where_nothing_is_set, unset_all, unset_all)
-{
-    struct sl_dmlc dmlc = read_all();
-    assert_false(dmlc.in_use);
-    assert_int_equal(dmlc.role, SL_DMLC_ROLE_UNSET);
-    assert_int_equal(dmlc.rank, -1);
-    assert_null(dmlc.rank_variable);
-    for (size_t i = 0; i < sizeof VARIABLES / sizeof VARIABLES[0]; i++) {
-        set(VARIABLES[i], "");
-    }
-    assert_false(read_all().in_use);
-}
-
 SL_CASE_WITH(dmlc_read__takes_what_is_said, unset_all, unset_all)
 {
     set_job("server");
@@ -207,8 +194,6 @@ SL_CASE_WITH(dmlc_read__heartbeats_come_more_than_once_a_timeout, unset_all, uns
     assert_int_equal(read_all().heartbeat_interval_s, 5);
 }
 
-/* ---- With the other sources ------------------------------------------------------------------ */
-
 static struct sl_cluster resolve(enum sl_cluster_role role, struct sl_cluster_flags flags)
 {
     struct sl_dmlc dmlc = read_all();
@@ -306,8 +291,6 @@ SL_CASE_WITH(cluster_resolve__dmlc_contradictions_name_both, unset_all, unset_al
                    (struct sl_cluster_flags){.task_index = -1, .job_name = "scheduler"}, NULL,
                    WORDS("--job-name=scheduler", "DMLC_PS_ROOT_URI"));
 }
-
-/* ---- Where this machine is ------------------------------------------------------------------- */
 
 static void find(struct sl_dmlc dmlc, const char *expected)
 {

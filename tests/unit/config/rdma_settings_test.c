@@ -59,16 +59,6 @@ static void refuse(struct sl_rdma_settings_flags flags, const char *const *words
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-SL_CASE_WITH(rdma_settings_read__says_nothing_where_nothing_is_set, unset_all, unset_all)
-{
-    set("STARLING_RDMA_DEVICE", "");
-    set("MC_GID_INDEX", "");
-    set("NCCL_IB_GID_INDEX", "-1");
-    struct sl_rdma_settings settings = read_all(nothing);
-    assert_string_equal(settings.device, "");
-    assert_false(settings.has_gid_index);
-}
-
 SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
 {
     static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",

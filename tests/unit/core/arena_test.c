@@ -49,14 +49,6 @@ SL_CASE(arena_map__ordinary_chunks_are_of_whole_pages)
     sl_arena_fini(&arena);
 }
 
-SL_CASE(arena_init__huge_rounds_up_to_huge_pages)
-{
-    struct sl_arena arena;
-    sl_arena_init(&arena, 2 * MIB + 1, 0, true);
-    assert_int_equal(arena.chunk_bytes, 4 * MIB);
-    sl_arena_fini(&arena);
-}
-
 SL_CASE(arena_map__stops_at_the_limit)
 {
     struct sl_arena arena;
@@ -70,14 +62,6 @@ SL_CASE(arena_map__stops_at_the_limit)
     sl_arena_fini(&arena);
 }
 
-SL_CASE(arena_map__limit_below_one_chunk_gives_nothing)
-{
-    struct sl_arena arena;
-    sl_arena_init(&arena, 2 * MIB, 1, true);
-    assert_null(sl_arena_map(&arena));
-    sl_arena_fini(&arena);
-}
-
 SL_CASE(arena_map__what_the_system_lacks_is_null)
 {
     struct sl_arena arena;
@@ -86,8 +70,6 @@ SL_CASE(arena_map__what_the_system_lacks_is_null)
     assert_int_equal(arena.mapped_bytes, 0);
     sl_arena_fini(&arena);
 }
-
-/* ---- Looking ahead --------------------------------------------------------------------------- */
 
 static void wait_until_ready(const struct sl_arena *arena)
 {
@@ -137,20 +119,6 @@ SL_CASE(arena_prepare__keeps_the_limit)
     assert_non_null(sl_arena_map(&arena));
     assert_null(sl_arena_map(&arena));
     assert_int_equal(arena.mapped_bytes, 4 * MIB);
-    sl_arena_fini(&arena);
-}
-
-SL_CASE(arena_prepare__no_more_than_there_are_slots)
-{
-    struct sl_arena arena;
-    sl_arena_init(&arena, 1, 0, false);
-    for (uint32_t i = 0; i < SL_ARENA_AHEAD_MAX; i++) {
-        assert_true(sl_arena_prepare(&arena));
-    }
-    assert_false(sl_arena_prepare(&arena));
-    assert_int_equal(arena.prepared_count, SL_ARENA_AHEAD_MAX);
-    assert_non_null(sl_arena_map(&arena));
-    assert_true(sl_arena_prepare(&arena));
     sl_arena_fini(&arena);
 }
 

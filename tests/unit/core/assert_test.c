@@ -39,12 +39,6 @@ static void assert_two_and_two_is_five(void)
     sl_assert(two + two == 5);
 }
 
-static void assert_two_and_two_is_four(void)
-{
-    volatile int two = 2;
-    sl_assert(two + two == 4);
-}
-
 SL_CASE(assert__false_names_the_condition_and_aborts)
 {
     char said[512];
@@ -53,13 +47,4 @@ SL_CASE(assert__false_names_the_condition_and_aborts)
     assert_int_equal(WTERMSIG(status), SIGABRT);
     assert_non_null(strstr(said, "two + two == 5"));
     assert_non_null(strstr(said, "assert_test.c:"));
-}
-
-SL_CASE(assert__true_goes_on_silently)
-{
-    char said[512];
-    const int status = run_apart(assert_two_and_two_is_four, said, sizeof said);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    assert_string_equal(said, "");
 }

@@ -36,16 +36,6 @@ SL_CASE(bytes_copy__past_the_end_yields_zeros)
     assert_int_equal(to[0] | to[1] | to[2], 0);
 }
 
-SL_CASE(bytes_take__stays_in_place)
-{
-    const uint8_t raw[8] = {0};
-    struct sl_bytes cursor = sl_bytes_over(raw, sizeof raw);
-    assert_ptr_equal(sl_bytes_take(&cursor, 3), raw);
-    assert_ptr_equal(sl_bytes_take(&cursor, 5), raw + 3);
-    assert_ptr_equal(sl_bytes_take(&cursor, 0), raw + 8);
-    assert_null(sl_bytes_take(&cursor, 1));
-}
-
 SL_CASE(bytes_take_array__a_product_that_overflows_is_bad)
 {
     const uint8_t raw[16] = {0};
@@ -76,12 +66,4 @@ SL_CASE(bytes_reserve__bad_writer_gives_nothing)
     assert_ptr_equal(sl_bytes_reserve(&writer, 8), buffer);
     assert_null(sl_bytes_reserve(&writer, 1));
     assert_null(sl_bytes_reserve(&writer, 0));
-}
-
-SL_CASE(bytes_pad8__rounds_up)
-{
-    assert_int_equal(sl_bytes_pad8(0), 0);
-    assert_int_equal(sl_bytes_pad8(1), 8);
-    assert_int_equal(sl_bytes_pad8(8), 8);
-    assert_int_equal(sl_bytes_pad8(9), 16);
 }

@@ -109,14 +109,6 @@ SL_CASE(endpoint_parse__longest_host_is_written_whole_again)
     assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL, 0), SL_ERR_INVALID);
 }
 
-SL_CASE(endpoint_format__is_cut_to_the_buffer)
-{
-    struct sl_endpoint endpoint = {.host = "host", .port = 80};
-    char text[8];
-    sl_endpoint_format(&endpoint, text, sizeof text);
-    assert_string_equal(text, "tcp://h");
-}
-
 SL_CASE(endpoint_same__compares_scheme_host_and_port)
 {
     static const struct {
@@ -165,11 +157,4 @@ SL_CASE(endpoint_resolve__unknown_host_is_not_found)
     assert_int_equal(sl_endpoint_resolve(&endpoint, false, &address, &bytes, reason, sizeof reason),
                      SL_ERR_NOT_FOUND);
     assert_non_null(strstr(reason, endpoint.host));
-}
-
-SL_CASE(endpoint_from_sockaddr__other_families_are_invalid)
-{
-    const struct sockaddr_storage address = {.ss_family = AF_UNIX};
-    struct sl_endpoint endpoint;
-    assert_int_equal(sl_endpoint_from_sockaddr(&address, &endpoint), SL_ERR_INVALID);
 }

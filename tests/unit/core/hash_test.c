@@ -5,22 +5,6 @@
 #include "core/hash.h"
 #include "tests/support/unit.h"
 
-SL_CASE(hash_key__is_invertible)
-{
-    /* The steps of the mix, undone in reverse order by the multipliers' inverses modulo 2^64. */
-    uint64_t seed = 7;
-    for (int i = 0; i < 1000; i++) {
-        const uint64_t key = i == 0 ? 0 : i == 1 ? UINT64_MAX : sl_hash_random(&seed);
-        uint64_t back = sl_hash_key(key);
-        back ^= back >> 31 ^ back >> 62;
-        back *= 0x319642b2d24d8ec3ULL;
-        back ^= back >> 27 ^ back >> 54;
-        back *= 0x96de1b173f119089ULL;
-        back ^= back >> 30 ^ back >> 60;
-        assert_true(back == key);
-    }
-}
-
 SL_CASE(hash_bytes__depends_on_every_byte_and_on_the_seed)
 {
     char name[300];

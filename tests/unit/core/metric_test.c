@@ -6,26 +6,6 @@
 
 static struct sl_metric_histogram histogram, other, merged;
 
-SL_CASE(metric_quantile__empty_is_zero)
-{
-    sl_metric_init(&histogram);
-    assert_true(sl_metric_quantile(&histogram, 0.5) == 0);
-    assert_true(sl_metric_quantile(&histogram, 1) == 0);
-}
-
-SL_CASE(metric_quantile__small_values_are_exact)
-{
-    sl_metric_init(&histogram);
-    for (uint64_t value = 1; value <= 20; value++) {
-        sl_metric_record(&histogram, value);
-    }
-    assert_true(sl_metric_quantile(&histogram, 0) == 1);
-    assert_true(sl_metric_quantile(&histogram, 0.05) == 1);
-    assert_true(sl_metric_quantile(&histogram, 0.5) == 10);
-    assert_true(sl_metric_quantile(&histogram, 0.95) == 19);
-    assert_true(sl_metric_quantile(&histogram, 1) == 20);
-}
-
 SL_CASE(metric_quantile__error_is_within_one_step)
 {
     /* One value alone is every quantile; a greatest value beyond it keeps max from hiding the
@@ -71,18 +51,6 @@ SL_CASE(metric_merge__equals_recording_both)
     }
     sl_metric_merge(&histogram, &other);
     assert_memory_equal(&histogram, &merged, sizeof merged);
-}
-
-SL_CASE(metric_merge__empty_changes_nothing)
-{
-    sl_metric_init(&histogram);
-    sl_metric_init(&other);
-    sl_metric_record(&histogram, 77);
-    sl_metric_merge(&histogram, &other);
-    assert_true(histogram.count == 1);
-    assert_true(histogram.min == 77);
-    assert_true(histogram.max == 77);
-    assert_true(histogram.sum == 77);
 }
 
 SL_CASE(metric_record_many__equals_recording_often)

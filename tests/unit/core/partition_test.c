@@ -19,21 +19,6 @@ SL_CASE(partition_owner__covers_all_shards_evenly)
     }
 }
 
-SL_CASE(partition_hash_owner__buckets_are_contiguous_as_documented)
-{
-    const uint32_t counts[] = {1, 2, 3, 7, 16, 100, 1000, SL_LIMIT_SHARDS};
-    const uint64_t buckets = 1ULL << SL_PARTITION_BUCKET_BITS;
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        for (uint64_t bucket = 0; bucket < buckets; bucket++) {
-            const uint64_t hash = bucket << (64 - SL_PARTITION_BUCKET_BITS) | (bucket * 977);
-            const uint64_t shard = sl_partition_hash_owner(hash, counts[i]);
-            const uint64_t first = (shard * buckets + counts[i] - 1) / counts[i];
-            const uint64_t end = ((shard + 1) * buckets + counts[i] - 1) / counts[i];
-            assert_true(bucket >= first && bucket < end);
-        }
-    }
-}
-
 /* The ranges partition [0, length), are cut at blocks only, and differ by a block at most. */
 static void check_ranges(uint64_t length, uint32_t shards)
 {
@@ -74,17 +59,4 @@ SL_CASE(partition_range_start__does_not_overflow)
         start = end;
     }
     assert_true(start == UINT64_MAX);
-}
-
-SL_CASE(partition_shard_of_range__is_undone_by_range_of_shard)
-{
-    for (uint32_t shards = 1; shards < 20; shards++) {
-        for (uint32_t table = 0; table < SL_LIMIT_TABLES; table += 37) {
-            for (uint32_t range = 0; range < shards; range++) {
-                const uint32_t shard = sl_partition_shard_of_range(table, range, shards);
-                assert_true(shard < shards);
-                assert_int_equal(sl_partition_range_of_shard(table, shard, shards), range);
-            }
-        }
-    }
 }

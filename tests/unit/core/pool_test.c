@@ -43,19 +43,6 @@ SL_CASE(pool_get__blocks_are_aligned_and_do_not_overlap)
     sl_pool_fini(&pool);
 }
 
-SL_CASE(pool_put__last_given_back_is_next_taken)
-{
-    struct sl_pool pool;
-    assert_int_equal(sl_pool_init(&pool, 64, 4), 0);
-    void *first = sl_pool_get(&pool);
-    void *second = sl_pool_get(&pool);
-    sl_pool_put(&pool, first);
-    sl_pool_put(&pool, second);
-    assert_ptr_equal(sl_pool_get(&pool), second);
-    assert_ptr_equal(sl_pool_get(&pool), first);
-    sl_pool_fini(&pool);
-}
-
 SL_CASE(pool_init__sizes_that_overflow_are_too_large)
 {
     struct sl_pool pool;

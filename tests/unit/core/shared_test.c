@@ -20,19 +20,6 @@ static struct sl_shared create(size_t bytes, enum sl_shared_access access)
     return shared;
 }
 
-SL_CASE(shared_create__is_zero_and_whole_pages)
-{
-    struct sl_shared shared = create(PAGE + 1, SL_SHARED_READ);
-    assert_int_equal(shared.bytes, 2 * PAGE);
-    assert_int_equal((uintptr_t)shared.base % PAGE, 0);
-    for (size_t i = 0; i < shared.bytes; i++) {
-        assert_int_equal(shared.base[i], 0);
-    }
-    sl_shared_destroy(&shared);
-    assert_null(shared.base);
-    sl_shared_destroy(&shared); /* of nothing: does nothing */
-}
-
 SL_CASE(shared_create__cannot_change_its_size)
 {
     struct sl_shared shared = create(4 * PAGE, SL_SHARED_WRITE);
@@ -182,9 +169,6 @@ SL_CASE(shared_hollow__is_there_and_holds_nothing)
     sl_shared_detach(&seen); /* of nothing: does nothing */
     sl_shared_destroy(&made);
 }
-
-/* ---- Revoking ---------------------------------------------------------------------------------
- */
 
 /* As another process has it. */
 static struct sl_shared attach_again(const struct sl_shared *shared)

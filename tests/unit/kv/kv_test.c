@@ -119,8 +119,6 @@ static void open__another_width_exists(void **state)
     sl_kv_destroy(&first);
 }
 
-/* ---- Calls */
-
 struct calls {
     struct sl_kv *kv;
     uint64_t key;
@@ -300,8 +298,6 @@ static void destroy__waits_for_what_is_outstanding(void **state)
     assert_int_equal(calls.failed, 0);
 }
 
-/* ---- Errors */
-
 static void begin__refuses_bad_batches(void **state)
 {
     struct fixture *fixture = *state;
@@ -410,8 +406,6 @@ static void wait__ends_by_the_deadline(void **state)
     sl_kv_destroy(&calls.kv);
 }
 
-/* ---- Order */
-
 struct order {
     uint32_t *next;
     uint32_t place;
@@ -447,8 +441,6 @@ static void begin__the_greater_priority_goes_first(void **state)
     assert_true(orders[599].place < orders[598].place);
     sl_kv_destroy(&calls.kv);
 }
-
-/* ---- Around them */
 
 static void server_range__covers_all_keys(void **state)
 {

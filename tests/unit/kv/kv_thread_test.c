@@ -107,8 +107,6 @@ static void wait__for_the_same_call(void **state)
     sl_kv_destroy(&kv);
 }
 
-/* ---- Barriers */
-
 static void *come_to_barrier(void *ctx)
 {
     struct user *user = ctx;
@@ -148,8 +146,6 @@ static void barrier__calls_go_on_meanwhile(void **state)
     sl_kv_destroy(&mine);
     sl_kv_destroy(&other);
 }
-
-/* ---- Connections that break */
 
 static void push__once_whatever_breaks(void **state)
 {

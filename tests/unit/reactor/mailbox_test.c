@@ -170,8 +170,6 @@ CASE(wake__makes_the_eventfd_readable)
     assert_true(readable(receiver->mailbox));
 }
 
-/* ---- Threads --------------------------------------------------------------------------------- */
-
 #define SENDERS     3
 #define MAILS       20000
 #define PAUSE_EVERY 500 /* mails: lets the receiver fall asleep */

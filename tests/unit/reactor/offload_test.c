@@ -75,8 +75,6 @@ static void jobs_init(struct job *jobs, struct record *record, uint32_t count)
     }
 }
 
-/* ---- With a thread: the test's own thread drives the reactor --------------------------------- */
-
 static struct sl_reactor *attached(void)
 {
     struct sl_reactor_options options = {.core = -1, .name = "test"};
@@ -423,8 +421,6 @@ SL_CASE(destroy__leaves_a_job_that_does_not_end)
     sem_wait(&hanging_left);
     assert_int_equal(hanging_record.done_count, 2);
 }
-
-/* ---- Stepped --------------------------------------------------------------------------------- */
 
 static uint64_t zero_clock(void *ctx)
 {

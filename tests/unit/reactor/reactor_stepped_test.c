@@ -202,8 +202,6 @@ SL_CASE(running__is_the_one_whose_turn_it_is)
     sl_reactor_destroy(&reactors[0]);
 }
 
-/* ---- Sources --------------------------------------------------------------------------------- */
-
 struct probe_source {
     struct sl_reactor_source source;
     struct sl_reactor *reactor;

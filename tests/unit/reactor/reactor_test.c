@@ -75,8 +75,6 @@ static void set_flag(void *ctx, uint64_t a, uint64_t b)
     atomic_store((_Atomic bool *)ctx, true);
 }
 
-/* ---- Creation -------------------------------------------------------------------------------- */
-
 SL_CASE(create__bad_options)
 {
     struct sl_reactor *reactor;
@@ -96,8 +94,6 @@ SL_CASE(create__bad_options)
     assert_null(sl_reactor_ring(reactor));
     sl_reactor_destroy(&reactor);
 }
-
-/* ---- Threads --------------------------------------------------------------------------------- */
 
 struct lifecycle {
     struct sl_reactor *reactor;
@@ -215,8 +211,6 @@ SL_CASE(turn__polling_never_sleeps)
     sl_reactor_destroy(&reactor);
 }
 
-/* ---- What wakes a sleeping reactor ----------------------------------------------------------- */
-
 SL_CASE(sleep__post_wakes)
 {
     struct sl_reactor *reactor = create(0, false, false);
@@ -299,8 +293,6 @@ SL_CASE(sleep__completion_wakes)
     stop(&waker.reactor);
 }
 
-/* ---- Stalls ---------------------------------------------------------------------------------- */
-
 struct slow_source {
     struct sl_reactor_source source;
     _Atomic bool done;
@@ -368,8 +360,6 @@ SL_CASE(excuse_turn__long_on_purpose_is_no_stall)
         assert_true(stats.stall_phase == NULL || strcmp(stats.stall_phase, "slow") != 0);
     }
 }
-
-/* ---- Mail among three ------------------------------------------------------------------------ */
 
 #define GROUP 3
 #define MAILS 30000 /* from each to each, itself included: far more than a lane holds */

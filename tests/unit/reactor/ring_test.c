@@ -200,8 +200,6 @@ static void init__multishot_recv_is_what_it_says(void **state)
     assert_int_equal(io_uring_unregister_buf_ring(&ring->uring, GROUP), 0);
 }
 
-/* ---- Watches --------------------------------------------------------------------------------- */
-
 static uint32_t readable_count;
 
 static void readable(struct sl_ring_watch *watch)

@@ -129,8 +129,6 @@ SL_CASE(next_ns__stays_a_bound_among_many_later_timers)
     assert_int_equal(soon.ran_at_ns, 200 * MS);
 }
 
-/* ---- Against a model that looks at every timer at every step --------------------------------- */
-
 #define MODEL_TIMERS 300
 #define MODEL_STEPS  20000
 

@@ -107,29 +107,6 @@ PEER_CASE(link__sends_again_what_was_not_answered)
     }
 }
 
-/* The connections break more often than requests are answered. */
-PEER_CASE(link__sends_again_as_often_as_it_takes)
-{
-    start(world, -1);
-    world->welcome.resumed = true;
-    world->manner = PEER_HANGS_UP;
-    struct sl_step *step = begin(world, 0);
-    assert_int_equal(sl_step_push(step, world->table, keys, KEYS, ones), 0);
-    assert_int_equal(sl_step_submit(step, 60000), 0);
-    hear(world, 1);
-    for (uint32_t count = 2; count < 6; count++) {
-        while (world->heard_count < count) {
-            peer_turn(world);
-        }
-        assert_int_equal(world->heard[count - 1].id, 1);
-        assert_int_equal(world->heard[count - 1].connection, count);
-    }
-    world->manner = PEER_CORRECT;
-    peer_expect(world, step, 0, "");
-    peer_expect(world, push(world), 0, "");
-    assert_int_equal(world->heard[world->heard_count - 1].id, 2);
-}
-
 /* Given up at its deadline: never sent again. */
 PEER_CASE(link__does_not_send_again_what_was_given_up)
 {
@@ -152,75 +129,6 @@ PEER_CASE(link__does_not_send_again_what_was_given_up)
     peer_expect(world, push(world), 0, "");
     assert_int_equal(world->heard_count, 3);
     assert_int_equal(world->heard[2].id, 3);
-}
-
-/* The step's own memory and the caller's are free again although nothing answers. */
-SL_CASE_WITH(step__ends_while_the_link_is_away, peer_setup, peer_teardown)
-{
-    struct peer_world *world = *state;
-    start(world, -1);
-    world->is_deaf = true;
-    peer_hang_up(world);
-    struct sl_step *steps[STEPS];
-    for (uint32_t i = 0; i < STEPS; i++) {
-        steps[i] = i % 2 == 0 ? push(world) : pull(world, i);
-    }
-    for (uint32_t i = STEPS; i > 0; i--) {
-        peer_expect(world, steps[i - 1], SL_ERR_DEADLINE, "not connected");
-    }
-} /* and the client is closed while the link is away */
-
-SL_CASE_WITH(link__fails_sent_writes_of_a_ps_that_was_restarted, peer_setup, peer_teardown)
-{
-    struct peer_world *world = *state;
-    start(world, -1);
-    world->manner = PEER_SILENT;
-    struct sl_step *sent_push = push(world), *sent_pull = pull(world, 0);
-    hear(world, 2);
-    world->welcome.incarnation++;
-    world->welcome.resumed = true; /* whatever it says */
-    world->manner = PEER_CORRECT;
-    peer_hang_up(world);
-    struct sl_step *new_push = push(world);
-    peer_expect(world, sent_push, SL_ERR_CLOSED, "the ps was restarted: its tables began anew");
-    peer_expect(world, sent_pull, 0, "");
-    peer_expect(world, new_push, 0, "");
-    assert_int_equal(world->heard_count, 5);
-    assert_int_equal(world->heard[2].kind, SL_MESSAGE_TABLE_OPEN);
-    assert_int_equal(world->heard[3].op, SL_REQUEST_PULL);
-    assert_int_equal(world->heard[4].op, SL_REQUEST_PUSH);
-    assert_true(world->heard[4].id > world->heard[3].id);
-}
-
-PEER_CASE(link__fails_sent_writes_of_a_shard_that_has_forgotten)
-{
-    start(world, -1);
-    world->manner = PEER_SILENT;
-    struct sl_step *sent = push(world);
-    hear(world, 1);
-    peer_hang_up(world);
-    peer_expect(world, sent, SL_ERR_CLOSED, "may or may not have been carried out");
-    world->manner = PEER_CORRECT;
-    peer_expect(world, push(world), 0, "");
-}
-
-/* It breaks again while it is being told what it forgot; the second time it says that it remembers,
- * which is of the connection in between. */
-PEER_CASE(link__goes_on_restoring_after_one_more_break)
-{
-    start(world, -1);
-    world->open_err = SL_ERR_AGAIN;
-    peer_hang_up(world);
-    hear(world, 1);
-    struct sl_step *step = push(world);
-    world->welcome.resumed = true;
-    hear(world, 2);
-    world->open_err = 0;
-    peer_expect(world, step, 0, "");
-    assert_int_equal(world->heard[0].kind, SL_MESSAGE_TABLE_OPEN);
-    assert_int_equal(world->heard[1].kind, SL_MESSAGE_TABLE_OPEN);
-    assert_int_equal(world->heard[1].connection, 3);
-    assert_int_equal(world->heard[world->heard_count - 1].op, SL_REQUEST_PUSH);
 }
 
 PEER_CASE(link__ends_when_a_table_cannot_be_restored)
@@ -288,8 +196,6 @@ PEER_CASE(step__gives_memory_back_at_the_price_of_a_connection)
     peer_expect(world, push(world), 0, "");
 }
 
-/* ---- Clocks */
-
 PEER_CASE(start__joins_where_the_shard_stands)
 {
     world->welcome.counts = false;
@@ -328,13 +234,6 @@ PEER_CASE(start__joins_nothing_in_the_place_of_one_that_had_finished)
     world->welcome.incarnation++;
     peer_hang_up(world);
     wait_for(world, SL_SHARD_CONN_OPEN);
-    assert_int_equal(world->heard_count, 0);
-}
-
-PEER_CASE(start__begins_at_zero_in_a_job_that_starts)
-{
-    assert_int_equal(peer_start_client(world, 0), 0);
-    assert_int_equal(sl_client_clock(world->client), 0);
     assert_int_equal(world->heard_count, 0);
 }
 
@@ -396,8 +295,6 @@ PEER_CASE(link__tells_a_shard_that_began_anew_that_it_has_finished)
     assert_int_equal(world->heard[1].clock, SL_REQUEST_CLOCK_FINISHED);
     peer_expect(world, pull(world, 0), 0, "");
 }
-
-/* ---- The coordinator */
 
 static void hang_up_control(struct peer_world *world)
 {
@@ -480,24 +377,6 @@ static void run_call(struct peer_world *world, struct sl_control_op *call)
         sl_thread_ctx_drain(port);
     }
     assert_true(call->done);
-}
-
-static int barrier(struct peer_world *world, uint32_t count)
-{
-    struct sl_control_op call = {.run = sl_control_barrier, .name = "b", .count = count};
-    run_call(world, &call);
-    return call.err;
-}
-
-PEER_CASE(control__asks_for_barriers_of_all_workers)
-{
-    start(world, -1);
-    assert_int_equal(barrier(world, 0), SL_ERR_DEADLINE);
-    assert_in_range(world->barrier.timeout_ms, 450, 501);
-    assert_int_equal(world->barrier.count, 0);
-    world->answers_barrier = true;
-    assert_int_equal(barrier(world, 3), 0);
-    assert_int_equal(world->barrier.count, 3);
 }
 
 PEER_CASE(control__asks_for_checkpoints)

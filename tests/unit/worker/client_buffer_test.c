@@ -77,37 +77,6 @@ CLIENT_CASE(dense_push_pull__works_within_buffers)
     free_buffer(gradients);
 }
 
-#define KEYS 20000U
-#define DIM  8U
-
-CLIENT_CASE(sparse_push_pull__works_within_buffers)
-{
-    const struct sl_table_spec spec = fixture_sparse("sparse", DIM);
-    struct sl_table *table = fixture_table(fixture.client, &spec);
-    const size_t bytes = KEYS * (sizeof(uint64_t) + 2 * DIM * sizeof(float));
-    uint64_t *keys = make_buffer(bytes);
-    float *gradients = (float *)(void *)(keys + KEYS), *rows = gradients + KEYS * DIM;
-    for (uint32_t i = 0; i < KEYS; i++) {
-        keys[i] = sl_hash_key(i);
-        for (uint32_t column = 0; column < DIM; column++) {
-            gradients[i * DIM + column] = (float)(i % 100 + column);
-        }
-    }
-    for (uint32_t round = 1; round < 4; round++) {
-        assert_int_equal(
-            sl_client_push_pull(fixture.client, table, keys, KEYS, gradients, rows, TIMEOUT_MS), 0);
-        for (uint32_t i = 0; i < KEYS * DIM; i++) {
-            assert_true(rows[i] == (float)round * gradients[i]);
-        }
-        memset(rows, 0, KEYS * DIM * sizeof *rows);
-        assert_int_equal(sl_client_pull(fixture.client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
-        for (uint32_t i = 0; i < KEYS * DIM; i++) {
-            assert_true(rows[i] == (float)round * gradients[i]);
-        }
-    }
-    free_buffer(keys);
-}
-
 /* Values are pushed and pulled in the same place. */
 CLIENT_CASE(kv__works_within_one_buffer)
 {
@@ -268,14 +237,6 @@ CLIENT_CASE(client_destroy__leaves_registered_memory_alone)
     assert_int_equal(register_memory(memory, 5000), 0);
     sl_client_buffer_unregister(fixture.client, memory);
     free(memory);
-}
-
-/* What is not freed is the client's: the sanitizers see that it goes with it. */
-CLIENT_CASE(client_destroy__frees_the_buffers)
-{
-    (void)make_buffer(12345);
-    fixture_stop(&fixture);
-    fixture = fixture_start(&fixture_shape);
 }
 
 SL_UNIT_SETUP()

@@ -120,8 +120,6 @@ PEER_CASE(link__comes_back_to_a_ps_that_is_started_again)
     path_expect_way(world, true);
 }
 
-/* ---- What is shared */
-
 static void start_path(struct peer_world *world)
 {
     path_memory_is_plain = false;

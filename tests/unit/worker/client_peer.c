@@ -52,8 +52,6 @@ static struct peer_heard *note(struct peer_world *world, const struct sl_conn *c
     return heard;
 }
 
-/* ---- Control messages */
-
 static void greet(struct peer_world *world, struct sl_conn *conn, const struct sl_message *hello,
                   struct sl_message *answer)
 {
@@ -158,8 +156,6 @@ void peer_tell(struct peer_world *world, const struct sl_message *message)
     send_message(world, world->control, message);
 }
 
-/* ---- Requests */
-
 static uint64_t reply_bytes(const uint8_t *payload, size_t bytes, struct peer_heard *heard)
 {
     struct sl_bytes cursor = sl_bytes_over(payload, bytes);
@@ -243,8 +239,6 @@ void peer_refuse(struct peer_world *world, int err)
     send_frame(world, world->data, frame, "");
 }
 
-/* ---- The transport's upcalls */
-
 static void *sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     struct peer *peer = conn->user;
@@ -302,8 +296,6 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
                                                      .sent = sent,
                                                      .writable = writable,
                                                      .closed = closed};
-
-/* ---- The world */
 
 /* The near way leads over a network of its own. It is neither shared memory nor RDMA nor
  * DPDK, but is treated as such. */

@@ -305,8 +305,6 @@ PEER_CASE(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline)
     assert_int_equal(world->data_connections, 1);
 }
 
-/* ---- What is missing */
-
 static int open_err;
 static uint32_t open_count;
 

@@ -163,8 +163,6 @@ SL_CASE(client_create__goes_over_tcp_when_told_to)
     stop(client);
 }
 
-/* ---- What is moved */
-
 static struct sl_transport_stats stats_of(struct sl_client *client)
 {
     struct sl_transport_stats stats;
@@ -228,8 +226,6 @@ SL_CASE(push__of_rows_is_not_copied_by_the_transport)
     free(gradients);
     stop(client);
 }
-
-/* ---- Deadlines */
 
 /* A pull into a buffer that waits for a slower worker: its shard keeps the deadline too. */
 SL_CASE(step_wait__of_a_pull_into_a_buffer_ends_by_its_deadline)

@@ -202,8 +202,6 @@ CLIENT_CASE(client_barrier__opens_when_all_have_come)
     }
 }
 
-/* ---- Threads */
-
 #define THREADS 4
 #define ROUNDS  60
 

@@ -275,25 +275,6 @@ static void decode_and_forget(const uint8_t *from, size_t bytes)
     }
 }
 
-SL_CASE(message_decode__survives_every_truncation)
-{
-    uint64_t seed = 2;
-    for (int i = 0; i < 2 * KIND_COUNT; i++) {
-        struct sl_message message;
-        random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_HELLO + i % KIND_COUNT), &message);
-        size_t bytes;
-        uint8_t *encoded = encode(&message, &bytes);
-        for (size_t length = 0; length < bytes; length++) {
-            uint8_t *cut = malloc(length == 0 ? 1 : length);
-            memcpy(cut, encoded, length);
-            decode_and_forget(cut, length);
-            free(cut);
-        }
-        sl_message_fini(&message);
-        free(encoded);
-    }
-}
-
 SL_CASE(message_decode__survives_every_changed_byte)
 {
     uint64_t seed = 3;
@@ -313,29 +294,6 @@ SL_CASE(message_decode__survives_every_changed_byte)
         sl_message_fini(&message);
         free(encoded);
     }
-}
-
-SL_CASE(message_decode__survives_random_bytes)
-{
-    uint64_t seed = 4;
-    for (int i = 0; i < 20000; i++) {
-        uint8_t bytes[64];
-        size_t length = sl_hash_random(&seed) % sizeof bytes;
-        for (size_t at = 0; at < length; at++) {
-            bytes[at] = (uint8_t)sl_hash_random(&seed);
-        }
-        decode_and_forget(bytes, length);
-    }
-}
-
-SL_CASE(message_decode__refuses_what_is_not_there)
-{
-    struct sl_message decoded;
-    assert_int_equal(sl_message_decode(NULL, 0, &decoded), SL_ERR_PROTOCOL);
-    /* An id alone; a body of a kind that a later version may have. */
-    assert_int_equal(sl_message_decode((const uint8_t *)"\x08\x05", 2, &decoded), SL_ERR_PROTOCOL);
-    assert_int_equal(sl_message_decode((const uint8_t *)"\xfa\x01\x00", 3, &decoded),
-                     SL_ERR_PROTOCOL);
 }
 
 SL_CASE(message_decode__ignores_fields_that_are_not_known)

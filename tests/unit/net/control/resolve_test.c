@@ -75,8 +75,6 @@ static void turn_until_done(struct fixture *fixture)
     assert_int_equal(fixture->done_count, 1);
 }
 
-/* ---- A resolver that answers when the case says so ------------------------------------------- */
-
 static sem_t let_go, ended;
 
 static void wait_for(sem_t *semaphore)
@@ -104,8 +102,6 @@ static int teardown_slow(void **state)
     sem_destroy(&ended);
     return 0;
 }
-
-/* ---- Cases ----------------------------------------------------------------------------------- */
 
 SL_CASE(resolve_is_numeric__tells_addresses_from_names)
 {

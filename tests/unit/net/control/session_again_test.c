@@ -33,20 +33,6 @@ static bool has_received_3(void *ctx)
     return ((struct session_fixture *)ctx)->received_count >= 3;
 }
 
-AGAIN_CASE(session_lost__connects_again_without_end)
-{
-    session_fixture_greet(fixture);
-    for (uint32_t i = 2; i < 6; i++) {
-        session_fixture_lose(fixture);
-        assert_int_equal(fixture->lost_err, SL_ERR_CLOSED);
-        assert_non_null(strstr(fixture->lost_reason, "ps/1 shard 1 (tcp://127.0.0.1:4000): "));
-        assert_string_not_equal(sl_session_last_error(fixture->session), "");
-        session_fixture_greet_again(fixture);
-        assert_int_equal(fixture->welcomed_count, i);
-    }
-    assert_int_equal(fixture->closed_count, 0);
-}
-
 static bool has_received_or_is_closed(void *ctx)
 {
     return session_fixture_has_received(ctx) || session_fixture_is_closed(ctx);
@@ -162,16 +148,6 @@ AGAIN_CASE(session_lost__ends_when_refused_for_a_lease_behind_a_redirect)
     }
     assert_in_range(fixture->pair.now_ns - before_ns, 2 * SL_CLOCK_NS_PER_S, 6 * SL_CLOCK_NS_PER_S);
     assert_int_equal(fixture->closed_err, SL_ERR_EXISTS);
-}
-
-SESSION_CASE(session_open__tries_again_after_errors_that_pass, SL_MESSAGE_PURPOSE_CONTROL)
-{
-    session_fixture_listen_now(fixture);
-    session_fixture_until(fixture, session_fixture_has_received);
-    session_fixture_send_error(fixture, 0, SL_ERR_AGAIN, "worker/7 may be lost soon");
-    session_fixture_until(fixture, session_fixture_is_acceptor_closed);
-    session_fixture_greet_again(fixture);
-    assert_int_equal(fixture->accepted_count, 2);
 }
 
 AGAIN_CASE(session_lost__has_a_deadline_for_greetings)
@@ -346,16 +322,6 @@ AGAIN_CASE(session_request__is_sent_again_when_there_is_room)
     assert_int_equal(fixture->lost_count, 1);
 }
 
-AGAIN_CASE(session_request__waits_for_the_first_welcome)
-{
-    session_fixture_ask(fixture);
-    session_fixture_greet(fixture);
-    session_fixture_until(fixture, session_fixture_has_received);
-    answer_table_open(fixture, fixture->last.id);
-    session_fixture_until(fixture, session_fixture_is_answered);
-    assert_int_equal(fixture->answer_err, SL_OK);
-}
-
 AGAIN_CASE(session_request__deadline_goes_on_without_a_connection)
 {
     session_fixture_greet(fixture);
@@ -434,42 +400,6 @@ AGAIN_CASE(session_set_endpoint__leads_the_next_attempts)
     sl_session_set_endpoint(fixture->session, &elsewhere);
     session_fixture_pass(fixture, 120); /* the pause does not have to pass */
     assert_int_equal(fixture->received_count, 1);
-}
-
-AGAIN_CASE(session_tell__sends_heartbeats)
-{
-    struct sl_message heartbeat = {.kind = SL_MESSAGE_HEARTBEAT};
-    assert_int_equal(sl_session_notify(fixture->session, &heartbeat), SL_ERR_CLOSED);
-    session_fixture_greet(fixture);
-    assert_int_equal(sl_session_notify(fixture->session, &heartbeat), SL_OK);
-    session_fixture_until(fixture, session_fixture_has_received);
-    assert_int_equal(fixture->last.kind, SL_MESSAGE_HEARTBEAT);
-    assert_int_equal(fixture->last.id, 0);
-    session_fixture_lose(fixture);
-    assert_int_equal(sl_session_notify(fixture->session, &heartbeat), SL_ERR_CLOSED);
-}
-
-AGAIN_CASE(session_told__passes_on_what_was_not_asked_for)
-{
-    session_fixture_greet(fixture);
-    session_fixture_send_message(fixture,
-                                 &(struct sl_message){.kind = SL_MESSAGE_EXPIRED,
-                                                      .expired = {.role = SL_MESSAGE_ROLE_WORKER,
-                                                                  .task_index = 3,
-                                                                  .client_id = 77,
-                                                                  .why = "not heard for 10 s"}});
-    session_fixture_until(fixture, session_fixture_is_told);
-    assert_int_equal(fixture->told.kind, SL_MESSAGE_EXPIRED);
-    assert_int_equal(fixture->told.expired.client_id, 77);
-    fixture->told_count = 0;
-    struct sl_message_ps ps = {.shard_count = 2, .data_endpoint = "tcp://127.0.0.1:5000"};
-    struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER,
-                                 .cluster = {.ps = &ps, .ps_count = 1, .worker_count = 4}};
-    session_fixture_send_message(fixture, &cluster);
-    session_fixture_until(fixture, session_fixture_is_told);
-    assert_int_equal(fixture->told.kind, SL_MESSAGE_CLUSTER);
-    assert_int_equal(fixture->told.cluster.worker_count, 4);
-    assert_int_equal(fixture->lost_count, 0);
 }
 
 SL_CASE(session_close__may_be_called_when_lost_or_told)

@@ -109,12 +109,6 @@ static void assert_is_a_last_error(struct session_fixture *fixture, const char *
     session_fixture_teardown(fixture);
 }
 
-AUTH_CASE(session_auth__proves_the_secret_to_a_peer_that_has_it, &secret)
-{
-    authenticate(fixture);
-    assert_int_equal(fixture->closed_count, 0);
-}
-
 SL_CASE(session_auth__has_a_nonce_of_its_own_on_each_connection)
 {
     struct session_fixture fixture;
@@ -195,14 +189,6 @@ SL_CASE(session_auth__refuses_a_welcome_without_a_proof)
     assert_is_a_last_error(&fixture, "did not prove that it has the secret");
 }
 
-SL_CASE(session_auth__refuses_a_welcome_without_a_challenge)
-{
-    struct session_fixture fixture;
-    setup(&fixture, &secret);
-    session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
-    assert_is_a_last_error(&fixture, "did not prove that it has the secret");
-}
-
 /* Also when an earlier connection of the session was proved. */
 AUTH_CASE(session_auth__asks_for_a_proof_on_each_connection, &secret)
 {
@@ -236,15 +222,6 @@ SL_CASE(session_auth__an_empty_secret_is_none)
     session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
     session_fixture_until(&fixture, session_fixture_is_welcomed);
     session_fixture_teardown(&fixture);
-}
-
-SL_CASE(session_auth__passes_the_peers_refusal_on)
-{
-    struct session_fixture fixture;
-    setup(&fixture, NULL);
-    session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED,
-                               "this cluster needs a secret: the hello has no nonce");
-    assert_ends(&fixture, "this cluster needs a secret: the hello has no nonce");
 }
 
 /* One hello is proved once: before the peer's proof another challenge is an obstacle. */

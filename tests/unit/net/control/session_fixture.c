@@ -10,8 +10,6 @@
 
 #define PORT 4000
 
-/* ---- The acceptor ---------------------------------------------------------------------------- */
-
 static void acceptor_accepted(void *ctx, struct sl_conn *conn)
 {
     struct session_fixture *fixture = ctx;
@@ -137,8 +135,6 @@ void session_fixture_send_welcome(struct session_fixture *fixture, uint32_t vers
                                              .software = "test 1"}};
     session_fixture_send_message(fixture, &message);
 }
-
-/* ---- The session's owner --------------------------------------------------------------------- */
 
 static void on_welcomed(void *ctx, struct sl_session *session,
                         const struct sl_message_welcome *welcome)
@@ -308,11 +304,6 @@ bool session_fixture_is_closed(void *ctx)
 bool session_fixture_is_answered(void *ctx)
 {
     return ((struct session_fixture *)ctx)->answer_count > 0;
-}
-
-bool session_fixture_is_data_received(void *ctx)
-{
-    return ((struct session_fixture *)ctx)->data_count > 0;
 }
 
 bool session_fixture_is_acceptor_closed(void *ctx)

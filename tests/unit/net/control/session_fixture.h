@@ -85,7 +85,6 @@ bool session_fixture_is_lost(void *ctx);
 bool session_fixture_is_told(void *ctx);
 bool session_fixture_is_closed(void *ctx);
 bool session_fixture_is_answered(void *ctx);
-bool session_fixture_is_data_received(void *ctx);
 bool session_fixture_is_acceptor_closed(void *ctx);
 void session_fixture_until(struct session_fixture *fixture, bool (*done)(void *ctx));
 void session_fixture_greet(struct session_fixture *fixture);

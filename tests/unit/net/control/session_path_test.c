@@ -20,18 +20,6 @@ static void welcomed(struct path_fixture *fixture, bool path)
     path_expect_way(fixture, path);
 }
 
-PATH_CASE(session_path__is_the_way_that_is_taken)
-{
-    path_listen(fixture);
-    path_listen_far(fixture);
-    path_greeted(fixture, true);
-    session_fixture_lose(&fixture->base);
-    assert_non_null(
-        strstr(fixture->base.lost_reason, "ps/1 shard 1 (shm://a.name.that.nobody.looks.up:7): "));
-    path_greeted(fixture, true);
-    assert_int_equal(fixture->base.accepted_count, 2);
-}
-
 PATH_CASE(session_path__names_the_shard_when_connecting)
 {
     path_listen(fixture);
@@ -192,15 +180,6 @@ PATH_CASE(session_path__refused_after_a_welcome_goes_on_by_the_endpoint)
     path_greeted(fixture, false);
     assert_int_equal(fixture->base.closed_count, 0);
 }
-
-PATH_CASE(session_path__with_nobody_anywhere_ends_by_the_start_deadline)
-{
-    session_fixture_until(&fixture->base, session_fixture_is_closed);
-    assert_int_equal(fixture->base.closed_err, SL_ERR_DEADLINE);
-    assert_non_null(strstr(fixture->base.closed_reason, "could not reach ps/1 shard 1 at tcp://"));
-}
-
-/* ---- Over RDMA */
 
 /* As the near way is from now on. */
 static void go_over_rdma(struct path_fixture *fixture, const char *host)

@@ -42,8 +42,6 @@ struct fixture {
     char reason[2048];
 };
 
-/* ---- The acceptor ---------------------------------------------------------------------------- */
-
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
 }
@@ -120,8 +118,6 @@ static const struct sl_transport_events acceptor_events = {
     .closed = on_gone,
 };
 
-/* ---- The session's owner --------------------------------------------------------------------- */
-
 static void on_answer(void *ctx, const struct sl_message *message, int err, const char *reason)
 {
     struct fixture *fixture = ctx;
@@ -149,8 +145,6 @@ static const struct sl_session_events session_events = {
     .welcomed = on_welcomed,
     .closed = on_closed,
 };
-
-/* ---- The reactor ----------------------------------------------------------------------------- */
 
 static void listen_now(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -242,8 +236,6 @@ static struct fixture fixture_at(uint16_t port, bool listens)
     snprintf(fixture.target.host, sizeof fixture.target.host, "127.0.0.1");
     return fixture;
 }
-
-/* ---- Cases ----------------------------------------------------------------------------------- */
 
 SL_CASE(session_open__over_tcp_waits_for_the_listener)
 {

@@ -18,15 +18,6 @@ SESSION_CASE(session_open__greets_and_is_welcomed, SL_MESSAGE_PURPOSE_DATA)
     assert_string_equal(sl_session_peer_name(fixture->session), "ps/1 shard 1");
 }
 
-SESSION_CASE(session_open__tries_again_until_somebody_listens, SL_MESSAGE_PURPOSE_CONTROL)
-{
-    for (int i = 0; i < 5000; i++) {
-        sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
-    }
-    assert_int_equal(fixture->closed_count, 0);
-    session_fixture_greet(fixture);
-}
-
 SESSION_CASE(session_open__tries_again_when_closed_before_the_welcome, SL_MESSAGE_PURPOSE_CONTROL)
 {
     session_fixture_listen_now(fixture);
@@ -150,19 +141,6 @@ SL_CASE(session_request__is_answered)
     assert_int_equal(fixture.answer_count, 1);
 }
 
-SESSION_CASE(session_request__passes_the_peers_error_on, SL_MESSAGE_PURPOSE_CONTROL)
-{
-    session_fixture_greet(fixture);
-    session_fixture_ask(fixture);
-    session_fixture_until(fixture, session_fixture_has_received);
-    session_fixture_send_error(fixture, fixture->last.id, SL_ERR_EXISTS,
-                               "table t exists with dim 2");
-    session_fixture_until(fixture, session_fixture_is_answered);
-    assert_int_equal(fixture->answer_err, SL_ERR_EXISTS);
-    assert_string_equal(fixture->answer_reason, "table t exists with dim 2");
-    assert_int_equal(fixture->closed_count, 0);
-}
-
 SESSION_CASE(session_request__refuses_an_answer_of_another_kind, SL_MESSAGE_PURPOSE_CONTROL)
 {
     session_fixture_greet(fixture);
@@ -278,26 +256,6 @@ SL_CASE(session_close__works_at_any_moment)
         }
         session_fixture_teardown(&fixture);
         assert_int_equal(fixture.closed_count, 0);
-    }
-}
-
-SESSION_CASE(session_received__passes_data_frames_on, SL_MESSAGE_PURPOSE_DATA)
-{
-    session_fixture_greet(fixture);
-    static char payload[40000];
-    memset(payload, 'x', sizeof payload);
-    const struct sl_frame frames[] = {
-        {.type = SL_FRAME_CREDIT, .credit_requests = 3},
-        {.type = SL_FRAME_REPLY, .request_id = 5, .payload_bytes = 24},
-        {.type = SL_FRAME_REPLY, .request_id = 6, .payload_bytes = sizeof payload},
-    };
-    for (size_t i = 0; i < sizeof frames / sizeof frames[0]; i++) {
-        fixture->data_count = 0;
-        session_fixture_send_frame(fixture, frames[i], payload);
-        session_fixture_until(fixture, session_fixture_is_data_received);
-        assert_int_equal(fixture->data.type, frames[i].type);
-        assert_int_equal(fixture->data.request_id, frames[i].request_id);
-        assert_int_equal(fixture->data.credit_requests, frames[i].credit_requests);
     }
 }
 

@@ -254,21 +254,6 @@ SL_CASE(request_read_pull__knows_what_the_others_know)
     assert_true(pull_count > 0);
 }
 
-SL_CASE(request_read_body__refuses_every_truncation)
-{
-    uint64_t seed = 4;
-    for (int round = 0; round < 30; round++) {
-        struct request request = random_request(&seed);
-        for (size_t length = 0; length < request.length; length++) {
-            uint8_t *cut = malloc(length == 0 ? 1 : length);
-            memcpy(cut, request.bytes, length);
-            assert_int_equal(walk(cut, length, &request), SL_ERR_PROTOCOL);
-            free(cut);
-        }
-        free(request.bytes);
-    }
-}
-
 SL_CASE(request_read_body__survives_every_changed_byte)
 {
     uint64_t seed = 5;

@@ -130,18 +130,6 @@ SL_CASE(loader_create__begins_with_any_batch)
     }
 }
 
-/* The last batch of an epoch that is full is the last all the same. */
-SL_CASE(loader_create__begins_behind_a_full_batch)
-{
-    struct train_files files;
-    struct sl_loader *loader = load_text(&files, "0 1:1\n1 2:1\n0 3:1\n1 4:1\n", 2, 2, 2);
-    struct sl_batch *batch;
-    assert_int_equal(sl_loader_take(loader, &batch), 1);
-    assert_true(batch->epoch == 1 && batch->index == 0 && batch->keys[0] == 1);
-    sl_loader_destroy(&loader);
-    train_files_end(&files);
-}
-
 SL_CASE(loader_create__begins_where_there_are_no_rows)
 {
     struct train_files files;

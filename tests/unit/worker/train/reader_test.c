@@ -242,26 +242,6 @@ SL_CASE(reader_next__divides_files_among_shares)
     train_files_end(&files);
 }
 
-SL_CASE(reader_rewind__gives_the_same_rows_again)
-{
-    struct train_files files;
-    train_files_begin(&files);
-    train_files_add(&files, "0 1:1\n1 2:1\n", 12);
-    train_files_add(&files, "0 3:1\n1 4:1\n", 12);
-    struct sl_reader *reader = open_share(&files, &sl_reader_libsvm, 1, 2);
-    for (uint32_t pass = 0; pass < 3; pass++) {
-        const struct sl_reader_row *row;
-        assert_int_equal(sl_reader_next(reader, &row), 1);
-        assert_int_equal(row->keys[0], 3);
-        assert_int_equal(sl_reader_next(reader, &row), 1);
-        assert_int_equal(row->keys[0], 4);
-        assert_int_equal(sl_reader_next(reader, &row), 0);
-        sl_reader_rewind(reader);
-        assert_true(sl_reader_done_bytes(reader) == 0);
-    }
-    close_text(&files, reader);
-}
-
 /* Lines up to the limit are whole wherever the buffer is refilled; one byte more is refused. */
 SL_CASE(reader_next__bounds_lines)
 {

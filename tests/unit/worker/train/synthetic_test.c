@@ -36,38 +36,6 @@ SL_CASE(synthetic_draw__is_the_same_for_a_seed)
     assert_null(one);
 }
 
-/* About one click in four, told apart by the logit well but not perfectly; popular categories. */
-SL_CASE(synthetic_draw__gives_a_click_log)
-{
-    struct sl_synthetic *model;
-    struct sl_synthetic_row row;
-    struct sl_auc auc;
-    double value;
-    uint32_t clicks = 0;
-    uint32_t missing = 0;
-    uint32_t same_as_before = 0;
-    uint32_t last = 0;
-    assert_int_equal(sl_synthetic_create(&OPTIONS, &model), 0);
-    sl_auc_init(&auc);
-    for (uint32_t i = 0; i < ROWS; i++) {
-        sl_synthetic_draw(model, &row);
-        clicks += row.label;
-        missing += row.integer_missing[0] || row.integer_missing[1];
-        same_as_before += row.categories[25] == last;
-        last = row.categories[25];
-        assert_int_equal(sl_auc_add(&auc, row.logit, row.label ? 1 : 0), 0);
-    }
-    assert_int_equal(sl_auc_compute(&auc, &value), 0);
-    assert_in_range(clicks, ROWS * 22 / 100, ROWS * 28 / 100);
-    assert_in_range(missing, 1, ROWS / 2);
-    assert_true(value > 0.75 && value < 0.9);
-    /* By Zipf's law two of one field are the same far more often than one in 500 times. */
-    assert_true(same_as_before > ROWS / 20);
-    assert_in_range(sl_synthetic_category_count(model), 2000, 5000);
-    sl_auc_fini(&auc);
-    sl_synthetic_destroy(&model);
-}
-
 /* The same fields, another logit. */
 SL_CASE(synthetic_draw__adds_interactions)
 {

@@ -215,26 +215,6 @@ SL_CASE(progress_update__says_a_line_now_and_then)
     assert_non_null(strstr(text, "epoch 2/4  13%  10000 rows/s  loss 0.5000  ETA 0:35"));
 }
 
-/* A worker that begins at half of the data and has done half of the rest in 10 s needs 10 s more.
- */
-SL_CASE(progress_update__estimates_from_where_it_began)
-{
-    char text[4096] = "";
-    FILE *to = tmpfile();
-    assert_non_null(to);
-    struct sl_progress progress;
-    sl_progress_begin(&progress, to, false, 1, 0);
-    struct sl_progress_state now = {.share = 0.5, .rows = 64, .loss = 0.5};
-    sl_progress_update(&progress, &now, SL_CLOCK_NS_PER_MS);
-    now.share = 0.75;
-    sl_progress_update(&progress, &now, 10 * SL_CLOCK_NS_PER_S + SL_CLOCK_NS_PER_MS);
-    rewind(to);
-    assert_true(fread(text, 1, sizeof text - 1, to) > 0);
-    assert_int_equal(fclose(to), 0);
-    assert_non_null(strstr(text, " 75% "));
-    assert_non_null(strstr(text, "ETA 0:10\n"));
-}
-
 SL_CASE(progress_update__is_silent_when_quiet)
 {
     struct sl_progress progress;

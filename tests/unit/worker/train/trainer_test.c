@@ -10,8 +10,6 @@
 #include "worker/train/job_progress.h"
 #include "worker/train/trainer.h"
 
-/* ---- Jobs ------------------------------------------------------------------------------------ */
-
 static struct sl_reader *open_text(struct train_files *files, const char *text)
 {
     train_files_begin(files);
@@ -175,13 +173,6 @@ CASE(trainer_run__in_ssp_pulls_one_iteration_ahead)
     assert_int_equal(fake.specs[0].consistency.staleness, 2);
 }
 
-CASE(trainer_run__in_ssp_0_waits_as_in_bsp)
-{
-    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_SSP, 0, report), 0);
-    check_step(1, 0, "push tick pull ");
-    check_step(2, 1, "push tick pull ");
-}
-
 CASE(trainer_run__without_rows_only_finishes)
 {
     assert_int_equal(train_text("\n", NULL, SL_CONSISTENCY_BSP, 0, report), 0);
@@ -289,17 +280,6 @@ CASE(trainer_run__goes_on_where_its_clock_is)
     assert_true(report->rows == 3 && report->batches == 2);
     assert_true(report->complete);
     check_barriers("end"); /* at the start nobody would come to meet it */
-}
-
-CASE(trainer_run__goes_on_in_bsp)
-{
-    fake.begin = 2;
-    fake.milestones[SL_JOB_PROGRESS_STARTED] = 1;
-    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
-    assert_int_equal(fake.step_count, 3);
-    check_step(0, 2, "pull ");
-    check_step(1, 2, "push tick pull ");
-    check_step(2, 3, "push finish ");
 }
 
 /* The others are further than its share of the data goes: it holds nobody up. */
