@@ -43,8 +43,8 @@ static void wait(struct sl_server *server, uint64_t wait_ns)
 {
     struct sl_replication *replica = server->replica;
     replica->catch_up.timer.run = again;
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &replica->catch_up.timer,
-                 sl_reactor_now_ns(server->options.reactor) + wait_ns);
+    sl_timer_arm(sl_server_timers(server), &replica->catch_up.timer,
+                 sl_server_now_ns(server) + wait_ns);
 }
 
 void sl_replication_catch_up_want(struct sl_server *server)
@@ -60,7 +60,7 @@ void sl_replication_catch_up_want(struct sl_server *server)
 void sl_replication_catch_up_end(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &replica->catch_up.timer);
+    sl_timer_disarm(sl_server_timers(server), &replica->catch_up.timer);
     const bool is_ours = replica->link == SL_REPLICATION_SNAPSHOT ||
                          (replica->link == SL_REPLICATION_WANTED &&
                           sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_PENDING &&

@@ -24,11 +24,6 @@
 #define MESSAGES_MAX     (2 * ENTRIES_MAX)
 #define MEMORY_PART      4
 
-static struct sl_timer_wheel *timers_of(const struct sl_server *server)
-{
-    return sl_reactor_timers(server->options.reactor);
-}
-
 /* Entries */
 
 static void look_at_room(struct sl_server *server)
@@ -434,7 +429,7 @@ static void take_request(struct sl_server_request *request, uint32_t section_end
             sl_server_buffers_size(sl_server_shm_owner(server, request->reply), request->reply);
     }
     request->session = NULL;
-    sl_timer_disarm(timers_of(server), &request->deadline);
+    sl_timer_disarm(sl_server_timers(server), &request->deadline);
     append(server, entry);
 }
 

@@ -223,7 +223,7 @@ static void note_degraded(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     if (!replica->is_in_sync && server->role.degraded_since_ns == 0) {
-        server->role.degraded_since_ns = sl_reactor_now_ns(server->options.reactor);
+        server->role.degraded_since_ns = sl_server_now_ns(server);
     }
 }
 
@@ -292,10 +292,8 @@ void sl_replication_fenced(struct sl_server *server)
 
 static bool refuse(struct sl_server_conn *conn, int err, const char *what)
 {
-    char text[SL_MESSAGE_TEXT_BYTES];
-    (void)snprintf(text, sizeof text, "shard %u of ps/%u: %s", conn->hello.shard,
-                   conn->server->options.task_index, what);
-    sl_server_handshake_refuse(conn, err, text);
+    sl_server_handshake_refuse(conn, err, "shard %u of ps/%u: %s", conn->hello.shard,
+                               conn->server->options.task_index, what);
     return false;
 }
 

@@ -12,11 +12,6 @@
 /* TCP checks its peer's progress at a quarter of its timeout (net/tcp/liveness.c). */
 #define TAKEN_LOOK_NS (3 * SL_CLOCK_NS_PER_S)
 
-static struct sl_timer_wheel *timers_of(const struct sl_server *server)
-{
-    return sl_reactor_timers(server->options.reactor);
-}
-
 void sl_replication_sender_give_up(struct sl_server *server, const char *why)
 {
     if (!server->replica->has_given_up) {
@@ -43,17 +38,18 @@ static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
 static void look_at_answers(struct sl_server *server, uint64_t now_ns)
 {
     struct sl_replication *replica = server->replica;
+    struct sl_replication_sender *sender = &replica->sender;
     if (sl_replication_log_is_empty(&replica->log)) {
         return; /* checked again with the next entry */
     }
-    if (now_ns - replica->sender.last_seen_ns < server->lease_ns) {
-        await(server, replica->sender.last_seen_ns, 0);
+    if (now_ns - sender->last_seen_ns < server->lease_ns) {
+        await(server, sender->last_seen_ns, 0);
     } else if (gets_on(replica, now_ns)) {
         await(server, now_ns, TAKEN_LOOK_NS);
     } else if (replica->link == SL_REPLICATION_IN_SYNC) {
         sl_replication_sender_give_up(server, SILENT);
     } else {
-        sl_session_reconnect(replica->sender.session, SILENT);
+        sl_session_reconnect(sender->session, SILENT);
     }
 }
 
@@ -76,12 +72,7 @@ static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
     struct sl_replication *replica = server->replica;
     const uint64_t wait_ns = server->lease_ns > least_ns ? server->lease_ns : least_ns;
     replica->sender.silence.run = on_silence;
-    sl_timer_arm(timers_of(server), &replica->sender.silence, from_ns + wait_ns);
-}
-
-static uint64_t now_of(const struct sl_server *server)
-{
-    return sl_reactor_now_ns(server->options.reactor);
+    sl_timer_arm(sl_server_timers(server), &replica->sender.silence, from_ns + wait_ns);
 }
 
 bool sl_replication_sender_is_up(const struct sl_server *server)
@@ -93,10 +84,11 @@ bool sl_replication_sender_is_up(const struct sl_server *server)
 void sl_replication_sender_listen(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
+    struct sl_replication_sender *sender = &replica->sender;
     if (sl_replication_sender_is_up(server) && !replica->has_given_up &&
-        !sl_timer_armed(&replica->sender.silence)) {
-        replica->sender.last_seen_ns = now_of(server);
-        await(server, replica->sender.last_seen_ns, 0);
+        !sl_timer_armed(&sender->silence)) {
+        sender->last_seen_ns = sl_server_now_ns(server);
+        await(server, sender->last_seen_ns, 0);
     }
 }
 
@@ -105,12 +97,13 @@ static void on_welcomed(void *ctx, struct sl_session *session,
 {
     struct sl_server *server = ctx;
     struct sl_replication *replica = server->replica;
+    struct sl_replication_sender *sender = &replica->sender;
     const bool is_it = welcome->shard == server->options.shard.index &&
                        welcome->shard_count == server->options.shard.count;
     (void)session;
-    sl_timer_disarm(timers_of(server), &replica->sender.silence);
-    replica->sender.last_seen_ns = now_of(server);
-    replica->sender.credit =
+    sl_timer_disarm(sl_server_timers(server), &sender->silence);
+    sender->last_seen_ns = sl_server_now_ns(server);
+    sender->credit =
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     if (!is_it) {
         sl_replication_sender_give_up(server, "it reports another shard");
@@ -139,7 +132,7 @@ static void on_received(void *ctx, struct sl_session *session,
     struct sl_replication *replica = server->replica;
     const struct sl_frame header = message->header;
     sl_transport_release(sl_session_conn(session), message);
-    replica->sender.last_seen_ns = now_of(server);
+    replica->sender.last_seen_ns = sl_server_now_ns(server);
     sl_credit_grant(&replica->sender.credit, header.credit_bytes, header.credit_requests);
     if (header.type == SL_FRAME_REPLY && header.request_id <= replica->log.number) {
         sl_replication_log_acknowledged(server, header.request_id);
@@ -173,7 +166,7 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
         sl_replication_log_abort(server);
     }
     if (!server->replica->has_given_up) {
-        await(server, now_of(server), 0);
+        await(server, sl_server_now_ns(server), 0);
     }
 }
 
@@ -182,7 +175,7 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
     (void)session;
     struct sl_server *server = ctx;
     sl_session_close(&server->replica->sender.session);
-    sl_timer_disarm(timers_of(server), &server->replica->sender.silence);
+    sl_timer_disarm(sl_server_timers(server), &server->replica->sender.silence);
     if (err == SL_ERR_EXISTS) {
         sl_log_error("shard %u: %s: this ps expired, and ends: restart it",
                      server->options.shard.index, reason);
@@ -235,7 +228,7 @@ void sl_replication_sender_open(struct sl_server *server)
         .secret = server->options.secret,
     };
     replica->has_given_up = replica->is_in_sync = false;
-    await(server, now_of(server), 0);
+    await(server, sl_server_now_ns(server), 0);
     int err = sl_session_open(&options, &replica->sender.session);
     if (err != 0) {
         sl_replication_sender_give_up(server, sl_err_name(err));
@@ -245,7 +238,7 @@ void sl_replication_sender_open(struct sl_server *server)
 void sl_replication_sender_close(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    sl_timer_disarm(timers_of(server), &replica->sender.silence);
+    sl_timer_disarm(sl_server_timers(server), &replica->sender.silence);
     sl_session_close(&replica->sender.session);
     sl_replication_log_abort(server);
 }

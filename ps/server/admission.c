@@ -96,7 +96,7 @@ static void look_again(struct sl_timer *timer, uint64_t now_ns)
     if (!sl_list_empty(&server->conns) || has_more) {
         /* An unfinished round continues in the next turn. */
         uint64_t wait_ns = server->admission.next == NULL ? LOOK_NS : 0;
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + wait_ns);
+        sl_timer_arm(sl_server_timers(server), timer, now_ns + wait_ns);
     }
 }
 
@@ -104,8 +104,8 @@ void sl_server_admission_begin(struct sl_server *server)
 {
     if (!sl_timer_armed(&server->admission.timer)) {
         server->admission.timer.run = look_again;
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->admission.timer,
-                     sl_reactor_now_ns(server->options.reactor) + LOOK_NS);
+        sl_timer_arm(sl_server_timers(server), &server->admission.timer,
+                     sl_server_now_ns(server) + LOOK_NS);
     }
 }
 

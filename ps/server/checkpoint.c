@@ -155,7 +155,7 @@ static void end_own_snapshot(struct sl_server_checkpoint *checkpoint)
 /* Ends the checkpoint in progress. The thread may still have jobs for its file. */
 static void reset(struct sl_server_checkpoint *checkpoint)
 {
-    sl_timer_disarm(sl_reactor_timers(checkpoint->server->options.reactor), &checkpoint->watch);
+    sl_timer_disarm(sl_server_timers(checkpoint->server), &checkpoint->watch);
     end_own_snapshot(checkpoint);
     if (checkpoint->file != NULL && checkpoint->file->jobs == 0) {
         file_free(checkpoint->file);
@@ -213,7 +213,7 @@ static void job_done(struct sl_offload_job *work)
         }
         return;
     }
-    checkpoint->moved_ns = sl_reactor_now_ns(checkpoint->server->options.reactor);
+    checkpoint->moved_ns = sl_server_now_ns(checkpoint->server);
     if (err != 0) {
         give_up(checkpoint, err, has_run ? file->reason : "there is no thread to write the file");
     } else if (step == STEP_FINISH) {
@@ -309,7 +309,7 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
     }
     checkpoint->writes = server->write_count;
     checkpoint->goes_on = sl_server_job_continues(server);
-    checkpoint->moved_ns = sl_reactor_now_ns(server->options.reactor);
+    checkpoint->moved_ns = sl_server_now_ns(server);
     sl_server_unblock(server);
 }
 
@@ -406,8 +406,7 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     struct sl_server_checkpoint *checkpoint =
         SL_CONTAINER_OF(timer, struct sl_server_checkpoint, watch);
     if (now_ns - checkpoint->moved_ns < checkpoint->options.patience_ns) {
-        sl_timer_arm(sl_reactor_timers(checkpoint->server->options.reactor), timer,
-                     now_ns + LOOK_NS);
+        sl_timer_arm(sl_server_timers(checkpoint->server), timer, now_ns + LOOK_NS);
         return;
     }
     const uint64_t waited_s = (now_ns - checkpoint->moved_ns) / SL_CLOCK_NS_PER_S;

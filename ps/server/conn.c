@@ -61,8 +61,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
         /* Migrated by the listening reactor, with its hello read. */
         conn->conn = transport_conn;
         add(server, conn);
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &conn->handshake.timer,
-                     conn->handshake.until_ns);
+        sl_timer_arm(sl_server_timers(server), &conn->handshake.timer, conn->handshake.until_ns);
         sl_server_handshake_continue(conn);
         return;
     }
@@ -80,9 +79,8 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     (void)snprintf(conn->name, sizeof conn->name, "a new connection");
     transport_conn->user = conn;
     add(server, conn);
-    conn->handshake.until_ns = sl_reactor_now_ns(server->options.reactor) + SL_SERVER_HELLO_NS;
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &conn->handshake.timer,
-                 conn->handshake.until_ns);
+    conn->handshake.until_ns = sl_server_now_ns(server) + SL_SERVER_HELLO_NS;
+    sl_timer_arm(sl_server_timers(server), &conn->handshake.timer, conn->handshake.until_ns);
 }
 
 /* The server opens no connections. */
@@ -101,7 +99,7 @@ int sl_server_conn_migrate(struct sl_server_conn *conn, struct sl_server *to)
         sl_transport_disconnect(conn->conn);
         return SL_ERR_UNSUPPORTED;
     }
-    sl_timer_disarm(sl_reactor_timers(from->options.reactor), &conn->handshake.timer);
+    sl_timer_disarm(sl_server_timers(from), &conn->handshake.timer);
     remove_conn(conn);
     /* Unless the call fails, the connection now belongs to the other reactor. */
     struct sl_conn *transport_conn = conn->conn;
@@ -226,7 +224,7 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     }
     sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));
     transport_conn->user = NULL;
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->handshake.timer);
+    sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
     sl_server_pull_batch_drop(conn);
     sl_server_control_out_drop(conn);
     sl_outbox_closed(conn->outbox, transport_conn, &conn->out);
@@ -243,8 +241,7 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     }
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
         server->options.coordinator_ops->gone(server->options.coordinator, (uintptr_t)conn,
-                                              sl_server_drains(server),
-                                              sl_reactor_now_ns(server->options.reactor));
+                                              sl_server_drains(server), sl_server_now_ns(server));
     }
     remove_conn(conn);
     free(conn);

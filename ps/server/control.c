@@ -140,8 +140,7 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
         break;
     case SL_SERVER_CONN_CONTROL:
         server->options.coordinator_ops->message(server->options.coordinator, (uintptr_t)conn,
-                                                 message,
-                                                 sl_reactor_now_ns(server->options.reactor));
+                                                 message, sl_server_now_ns(server));
         break;
     case SL_SERVER_CONN_DATA:
         if (message->kind != SL_MESSAGE_GOODBYE) {

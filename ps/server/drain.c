@@ -63,7 +63,7 @@ void sl_server_drain_update(struct sl_server *server)
     }
     if (server->conn_count == 0) {
         server->drain.timer.run = finish_later;
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain.timer, 0);
+        sl_timer_arm(sl_server_timers(server), &server->drain.timer, 0);
     } else if (server->drain.stage == SL_SERVER_DRAINS && sl_server_scheduler_is_empty(server)) {
         say_goodbye(server);
     }
@@ -105,8 +105,8 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     server->drain.drained = drained;
     server->drain.ctx = ctx;
     server->drain.timer.run = gave_up;
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain.timer,
-                 sl_reactor_now_ns(server->options.reactor) + timeout_ns);
+    sl_timer_arm(sl_server_timers(server), &server->drain.timer,
+                 sl_server_now_ns(server) + timeout_ns);
     if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
         hand_over(server);
     } else {

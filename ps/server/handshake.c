@@ -1,5 +1,6 @@
 #include "ps/server/handshake.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,20 +10,24 @@
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
 
-void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *text)
+void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *format, ...)
 {
+    char text[SL_MESSAGE_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     sl_server_send_error(conn, conn->handshake.hello_id, err, text);
     sl_server_conn_drop(conn, err, "%s", text);
 }
 
 void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t version)
 {
-    char text[SL_MESSAGE_TEXT_BYTES];
-    (void)snprintf(text, sizeof text,
-                   "ps/%u (starling %s) speaks protocol version %d, its peer (%s) version %u",
-                   conn->server->options.task_index, STARLING_VERSION, SL_FRAME_PROTOCOL_VERSION,
-                   conn->hello.software[0] == '\0' ? conn->name : conn->hello.software, version);
-    sl_server_handshake_refuse(conn, SL_ERR_VERSION, text);
+    sl_server_handshake_refuse(
+        conn, SL_ERR_VERSION,
+        "ps/%u (starling %s) speaks protocol version %d, its peer (%s) version %u",
+        conn->server->options.task_index, STARLING_VERSION, SL_FRAME_PROTOCOL_VERSION,
+        conn->hello.software[0] == '\0' ? conn->name : conn->hello.software, version);
 }
 
 /* Admission */
@@ -100,10 +105,9 @@ static void admit_data(struct sl_server_conn *conn)
         return;
     }
     if (conn->hello.shard != server->options.local_index) {
-        (void)snprintf(text, sizeof text, "ps/%u has shards 0 to %u, not %u",
-                       server->options.task_index, server->options.server_count - 1,
-                       conn->hello.shard);
-        sl_server_handshake_refuse(conn, SL_ERR_INVALID, text);
+        sl_server_handshake_refuse(conn, SL_ERR_INVALID, "ps/%u has shards 0 to %u, not %u",
+                                   server->options.task_index, server->options.server_count - 1,
+                                   conn->hello.shard);
         return;
     }
     if (!server->is_open) {
@@ -112,7 +116,7 @@ static void admit_data(struct sl_server_conn *conn)
     }
     int err = sl_server_session_attach(conn, text, sizeof text);
     if (err != 0) {
-        sl_server_handshake_refuse(conn, err, text);
+        sl_server_handshake_refuse(conn, err, "%s", text);
         return;
     }
     conn->kind = SL_SERVER_CONN_DATA;
@@ -152,15 +156,15 @@ static void admit_control(struct sl_server_conn *conn)
         return;
     }
     if (coordinator == NULL) {
-        (void)snprintf(text, sizeof text, "ps/%u does not host the coordinator, ps/0 does",
-                       conn->server->options.task_index);
-        sl_server_handshake_refuse(conn, SL_ERR_REFUSED, text);
+        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
+                                   "ps/%u does not host the coordinator, ps/0 does",
+                                   conn->server->options.task_index);
         return;
     }
-    int err = ops->hello(coordinator, (uintptr_t)conn, &conn->hello,
-                         sl_reactor_now_ns(conn->server->options.reactor), text, sizeof text);
+    int err = ops->hello(coordinator, (uintptr_t)conn, &conn->hello, sl_server_now_ns(conn->server),
+                         text, sizeof text);
     if (err != 0) {
-        sl_server_handshake_refuse(conn, err, text);
+        sl_server_handshake_refuse(conn, err, "%s", text);
         return;
     }
     conn->kind = SL_SERVER_CONN_CONTROL;
@@ -173,13 +177,12 @@ static void admit_control(struct sl_server_conn *conn)
 static void admit_primary(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
-    char text[SL_MESSAGE_TEXT_BYTES];
     if (server->shard == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "this ps does not know its shards yet");
     } else if (server->options.hooks == NULL) {
-        (void)snprintf(text, sizeof text, "shard %u of ps/%u: it was started without --replicas",
-                       conn->hello.shard, server->options.task_index);
-        sl_server_handshake_refuse(conn, SL_ERR_REFUSED, text);
+        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
+                                   "shard %u of ps/%u: it was started without --replicas",
+                                   conn->hello.shard, server->options.task_index);
     } else {
         (void)server->options.hooks->admit(conn);
     }
@@ -188,14 +191,11 @@ static void admit_primary(struct sl_server_conn *conn)
 void sl_server_handshake_admit(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->handshake.timer);
+    sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
     if (sl_server_drains(server)) {
-        char text[SL_MESSAGE_TEXT_BYTES];
-        (void)snprintf(text, sizeof text, "ps/%u is shutting down", server->options.task_index);
-        sl_server_handshake_refuse(conn, SL_ERR_CANCELLED, text);
-        return;
-    }
-    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
+        sl_server_handshake_refuse(conn, SL_ERR_CANCELLED, "ps/%u is shutting down",
+                                   server->options.task_index);
+    } else if (conn->hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
         admit_control(conn);
     } else if (conn->hello.purpose == SL_MESSAGE_PURPOSE_REPLICA) {
         admit_primary(conn);

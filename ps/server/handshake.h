@@ -28,7 +28,8 @@ void sl_server_handshake_admit(struct sl_server_conn *conn);
 void sl_server_handshake_welcome(struct sl_server_conn *conn);
 
 /* Sends the reason to the peer, and closes. */
-void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *text);
+void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Sends both sides' protocol versions to the peer, and closes. */
 void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t version);

@@ -46,12 +46,6 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, 
 /* A handler's answer up to this size is copied behind its header. */
 #define ANSWER_COPIED_BYTES (4U << 10)
 
-enum run {
-    RUN_NO_ROOM,  /* for the reply now: nothing was done */
-    RUN_ANSWERED, /* also with an error */
-    RUN_PARKED,   /* by its handler: nothing was done */
-};
-
 /* Returns the part of the reply that does not follow its header in the frame; NULL: none. A
  * handler's ready answer is sent from its place, unless the client has a direct reply buffer, one
  * short piece is better than two, or the transport sends from registered memory only. */
@@ -71,15 +65,17 @@ static const void *tail_of_reply(const struct sl_conn *conn, const struct sl_sha
 }
 
 /* Runs a request that sl_shard_ready allows. The reply goes straight into the outgoing block, or
- * into the client's direct reply buffer. */
-static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *work, uint64_t id,
-                             uint64_t credit_bytes, uint8_t *reply_buffer, uint32_t *spent)
+ * into the client's direct reply buffer. CONTINUES: no room for the reply now, nothing was done.
+ * WAITS: its handler parked it, likewise. */
+static enum sl_server_outcome run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *work,
+                                           uint64_t id, uint64_t credit_bytes,
+                                           uint8_t *reply_buffer, uint32_t *spent)
 {
     struct sl_server *server = conn->server;
     uint32_t bytes = (uint32_t)work->reply_bytes;
     uint8_t *frame = sl_server_admission_reserve(conn, reply_buffer == NULL ? bytes : 0);
     if (frame == NULL) {
-        return RUN_NO_ROOM;
+        return SL_SERVER_CONTINUES;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];
     server->write_count += sl_server_request_writes(work);
@@ -88,13 +84,13 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
                               UINT32_MAX, spent, reason, sizeof reason);
     if (result == SL_SHARD_PARKED) {
         sl_outbox_abandon(conn->outbox);
-        return RUN_PARKED;
+        return SL_SERVER_WAITS;
     }
     server->request_count++;
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
         fail(conn, work, id, credit_bytes, result, reason);
-        return RUN_ANSWERED;
+        return SL_SERVER_ANSWERED;
     }
     sl_assert(result == SL_SHARD_DONE);
     if (sl_server_request_writes(work)) {
@@ -105,7 +101,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, tail, tail == NULL ? 0 : bytes,
                      NULL, NULL);
-    return RUN_ANSWERED;
+    return SL_SERVER_ANSWERED;
 }
 
 /* Returns the memory of a multi-turn reply. */
@@ -276,16 +272,6 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
     return true;
 }
 
-/* Repeats the error of a write that failed before. */
-static void fail_again(struct sl_server_conn *conn, const struct sl_shard_exec *work, uint64_t id,
-                       uint64_t credit_bytes, int err)
-{
-    char text[SL_MESSAGE_TEXT_BYTES];
-    (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
-                   conn->server->options.shard.index, sl_err_name(err));
-    fail(conn, work, id, credit_bytes, err, text);
-}
-
 /* Handles a request that was received on an earlier connection. True: answered. False: run the part
  * that was not applied. */
 static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
@@ -293,13 +279,16 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
 {
     struct sl_server_session *session = conn->session;
     uint64_t id = header->request_id;
+    char text[SL_MESSAGE_TEXT_BYTES];
     int err = 0;
     if (!work->writes) {
         return false;
     }
     switch (sl_server_session_write_outcome(session, id, &err)) {
     case SL_SERVER_WRITE_FAILED:
-        fail_again(conn, work, id, credit_bytes, err);
+        (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
+                       conn->server->options.shard.index, sl_err_name(err));
+        fail(conn, work, id, credit_bytes, err, text);
         return true;
     case SL_SERVER_WRITE_ORPHAN:
         sl_server_request_adopt(session->orphan, conn, header->budget_us, credit_bytes);
@@ -328,35 +317,36 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
 {
     struct sl_server *server = conn->server;
     uint64_t id = incoming->message->header.request_id;
-    if (sl_server_drains(server) || (server->writes_fenced && sl_server_request_writes(work))) {
+    const bool writes = sl_server_request_writes(work);
+    if (sl_server_drains(server) || (server->writes_fenced && writes)) {
         /* Else: no answer, the client retries at the backup. */
         if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
             fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         }
         return;
     }
-    const bool is_logged = is_to_be_logged(server, work);
-    bool is_held = sl_server_request_writes(work) && conn->session->overtaken_writes > 0;
-    bool is_free = sl_server_conn_is_free(conn) && !is_held;
-    bool at_once =
-        !sl_server_reply_chunks_fits(conn, work) && may_run_at_once(conn, work, SL_LIMIT_TURN_COST);
-    bool is_ready = is_free && at_once && !is_logged;
-    uint64_t cost = conn->uses_shm ? sl_server_shm_cost(work) : work->cost;
-    bool has_turn = server->scheduler.crowded_count == 0 && !sl_server_turn_is_over(server, cost);
-    if (is_ready && has_turn) {
+    const bool is_held = writes && conn->session->overtaken_writes > 0;
+    const bool is_free = sl_server_conn_is_free(conn) && !is_held;
+    const bool is_short = !is_to_be_logged(server, work) &&
+                          !sl_server_reply_chunks_fits(conn, work) &&
+                          may_run_at_once(conn, work, SL_LIMIT_TURN_COST);
+    const uint64_t cost = conn->uses_shm ? sl_server_shm_cost(work) : work->cost;
+    const bool has_turn =
+        server->scheduler.crowded_count == 0 && !sl_server_turn_is_over(server, cost);
+    if (is_free && is_short && has_turn) {
         uint32_t spent = 0;
-        enum run run = run_in_place(conn, work, id, credit_bytes, incoming->reply_buffer, &spent);
+        enum sl_server_outcome outcome =
+            run_in_place(conn, work, id, credit_bytes, incoming->reply_buffer, &spent);
         sl_server_spend(server, spent);
-        if (run == RUN_ANSWERED) {
+        if (outcome == SL_SERVER_ANSWERED) {
             return;
         }
-        if (run == RUN_PARKED) {
+        if (outcome == SL_SERVER_WAITS) {
             sl_shard_abandon(server->shard, work); /* restarts later, parked like others */
         }
     }
-    bool is_behind = !is_free && has_crowd(conn) && !is_held;
     enum waits_for what = WAITS_FOR_OTHERS;
-    if ((is_ready && !has_turn) || (is_behind && at_once && !is_logged)) {
+    if (is_short && (is_free ? !has_turn : !is_held && has_crowd(conn))) {
         what = WAITS_FOR_ITS_TURN;
     } else if (is_free && sl_shard_waits(server->shard, work)) {
         what = WAITS_FOR_CLOCKS;
@@ -433,17 +423,16 @@ static void put_payload(struct sl_server_request *request)
     request->is_long = false;
 }
 
-/* Sends a reply from its buffer; false: no room for its header now. */
-static bool reply_from_buffer(struct sl_server_request *request)
+/* Sends a reply from its buffer. CONTINUES: no room for its header now. */
+static enum sl_server_outcome reply_from_buffer(struct sl_server_request *request)
 {
     struct sl_server_conn *conn = request->conn;
     if (conn == NULL) {
-        sl_server_scheduler_remove(request);
-        sl_server_request_free(request);
-        return true;
+        sl_server_scheduler_discard(request);
+        return SL_SERVER_ANSWERED;
     }
     if (sl_outbox_reserve(conn->outbox, 0) == NULL) {
-        return false;
+        return SL_SERVER_CONTINUES;
     }
     sl_server_scheduler_remove(request);
     put_payload(request);
@@ -459,7 +448,7 @@ static bool reply_from_buffer(struct sl_server_request *request)
     if (reply != request->reply) {
         sl_server_admission_put_reply(request);
     }
-    sl_timer_disarm(sl_reactor_timers(request->server->options.reactor), &request->deadline);
+    sl_timer_disarm(sl_server_timers(request->server), &request->deadline);
     struct sl_frame header =
         sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply, bytes,
@@ -467,7 +456,7 @@ static bool reply_from_buffer(struct sl_server_request *request)
     if (bytes == 0) {
         sl_server_request_free(request);
     }
-    return true;
+    return SL_SERVER_ANSWERED;
 }
 
 /* True: the log has taken the request. */
@@ -516,7 +505,7 @@ void sl_server_request_free(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     sl_assert(request->list == NULL);
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &request->deadline);
+    sl_timer_disarm(sl_server_timers(server), &request->deadline);
     if (server->shard != NULL) {
         sl_shard_abandon(server->shard, &request->work);
     }
@@ -524,37 +513,6 @@ void sl_server_request_free(struct sl_server_request *request)
     sl_server_admission_put_reply(request);
     sl_pool_put(&server->memory.requests, request);
     sl_server_unblock(server);
-}
-
-/* Runs a request that has not started: in place if possible, else with a buffer for the reply. */
-static enum sl_server_outcome run_first(struct sl_server_request *request, uint32_t keys,
-                                        uint32_t *spent)
-{
-    struct sl_server *server = request->server;
-    if (sl_shard_waits(server->shard, &request->work)) {
-        return SL_SERVER_WAITS;
-    }
-    if (sl_server_reply_chunks_may_begin(request)) {
-        return sl_server_reply_chunks_run(request, keys, spent);
-    }
-    keys = keys < OVERDRAW_KEYS ? OVERDRAW_KEYS : keys;
-    if (!is_to_be_logged(server, &request->work) &&
-        may_run_at_once(request->conn, &request->work, keys)) {
-        enum run run = run_in_place(request->conn, &request->work, request->id,
-                                    request->credit_bytes, request->reply_buffer, spent);
-        if (run != RUN_ANSWERED) {
-            return run == RUN_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
-        }
-        sl_server_scheduler_remove(request);
-        sl_server_request_free(request);
-        return SL_SERVER_ANSWERED;
-    }
-    if (!sl_server_admission_reply(request)) {
-        return SL_SERVER_CONTINUES;
-    }
-    request->stage = SL_SERVER_REQUEST_STARTED;
-    server->request_count++;
-    return sl_server_request_run(request, keys, spent);
 }
 
 /* A logged write that could otherwise run at once is not sliced. */
@@ -567,62 +525,109 @@ static uint32_t slice_of(const struct sl_server_request *request)
                : SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
 }
 
+/* All sections have run: records the write, and answers now or when the backup has it. */
+static enum sl_server_outcome complete(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    const bool writes = sl_server_request_writes(&request->work);
+    request->stage = SL_SERVER_REQUEST_DONE;
+    if (writes) {
+        sl_server_session_wrote(request->session, request->id);
+    }
+    if (is_to_be_logged(server, &request->work)) {
+        if (server->options.hooks->write_done(request)) {
+            return SL_SERVER_ANSWERED;
+        }
+    } else {
+        server->role.degraded_writes += writes;
+    }
+    return reply_from_buffer(request);
+}
+
+/* Runs the next slice of a started request. */
+static enum sl_server_outcome run_slice(struct sl_server_request *request, uint32_t keys,
+                                        uint32_t *spent)
+{
+    struct sl_server *server = request->server;
+    struct sl_server_session *session = request->session;
+    const bool writes = sl_server_request_writes(&request->work);
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    if (!sl_server_admission_reply(request)) {
+        return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
+    }
+    if (writes && session != NULL) {
+        sl_server_session_touch(session);
+    }
+    server->write_count += writes;
+    const uint32_t slice = slice_of(request);
+    int result = sl_shard_run(server->shard, &request->work, reply_of(request),
+                              keys < slice ? keys : slice, spent, reason, sizeof reason);
+    if (writes && session != NULL) {
+        session->begun_id = request->id;
+        session->begun_sections = sl_shard_written(&request->work);
+    }
+    if (result < 0) {
+        sl_server_request_fail(request, result, reason);
+        return SL_SERVER_ANSWERED;
+    }
+    if (session == NULL && sl_shard_stop_writes(&request->work)) {
+        sl_server_scheduler_remove(request);
+        sl_server_request_end(request);
+        return SL_SERVER_ANSWERED;
+    }
+    if (result == SL_SHARD_DONE) {
+        return complete(request);
+    }
+    return result == SL_SHARD_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
+}
+
+/* Starts a request: in place if possible, in chunks, else with a buffer for the reply. */
+static enum sl_server_outcome start(struct sl_server_request *request, uint32_t keys,
+                                    uint32_t *spent)
+{
+    struct sl_server *server = request->server;
+    if (server->writes_fenced && sl_server_request_writes(&request->work)) {
+        sl_server_drain_refuse(request);
+        return SL_SERVER_ANSWERED;
+    }
+    if (sl_shard_waits(server->shard, &request->work)) {
+        return SL_SERVER_WAITS;
+    }
+    if (sl_server_reply_chunks_may_begin(request)) {
+        return sl_server_reply_chunks_run(request, keys, spent);
+    }
+    keys = keys < OVERDRAW_KEYS ? OVERDRAW_KEYS : keys;
+    if (!is_to_be_logged(server, &request->work) &&
+        may_run_at_once(request->conn, &request->work, keys)) {
+        enum sl_server_outcome outcome =
+            run_in_place(request->conn, &request->work, request->id, request->credit_bytes,
+                         request->reply_buffer, spent);
+        if (outcome == SL_SERVER_ANSWERED) {
+            sl_server_scheduler_discard(request);
+        }
+        return outcome;
+    }
+    if (!sl_server_admission_reply(request)) {
+        return SL_SERVER_CONTINUES;
+    }
+    request->stage = SL_SERVER_REQUEST_STARTED;
+    server->request_count++;
+    return run_slice(request, keys, spent);
+}
+
 enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
                                              uint32_t *spent)
 {
     *spent = 0;
-    if (!sl_server_request_started(request)) {
-        if (request->server->writes_fenced && sl_server_request_writes(&request->work)) {
-            sl_server_drain_refuse(request);
-            return SL_SERVER_ANSWERED;
-        }
-        return run_first(request, keys, spent);
-    }
-    if (request->stage == SL_SERVER_REQUEST_STREAMS) {
+    switch (request->stage) {
+    case SL_SERVER_REQUEST_WAITS:
+        return start(request, keys, spent);
+    case SL_SERVER_REQUEST_STARTED:
+        return run_slice(request, keys, spent);
+    case SL_SERVER_REQUEST_STREAMS:
         return sl_server_reply_chunks_run(request, keys, spent);
+    case SL_SERVER_REQUEST_DONE:
+        break;
     }
-    if (request->stage != SL_SERVER_REQUEST_DONE) {
-        if (!sl_server_admission_reply(request)) {
-            return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
-        }
-        char reason[SL_MESSAGE_TEXT_BYTES];
-        struct sl_server_session *session = request->session;
-        const bool writes = sl_server_request_writes(&request->work);
-        if (writes && session != NULL) {
-            sl_server_session_touch(session);
-        }
-        request->server->write_count += writes;
-        uint32_t slice = slice_of(request);
-        keys = keys < slice ? keys : slice;
-        int result = sl_shard_run(request->server->shard, &request->work, reply_of(request), keys,
-                                  spent, reason, sizeof reason);
-        if (writes && session != NULL) {
-            session->begun_id = request->id;
-            session->begun_sections = sl_shard_written(&request->work);
-        }
-        if (result < 0) {
-            sl_server_request_fail(request, result, reason);
-            return SL_SERVER_ANSWERED;
-        }
-        if (request->session == NULL && sl_shard_stop_writes(&request->work)) {
-            sl_server_scheduler_remove(request);
-            sl_server_request_end(request);
-            return SL_SERVER_ANSWERED;
-        }
-        if (result != SL_SHARD_DONE) {
-            return result == SL_SHARD_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
-        }
-        request->stage = SL_SERVER_REQUEST_DONE;
-        if (sl_server_request_writes(&request->work)) {
-            sl_server_session_wrote(request->session, request->id);
-        }
-        if (is_to_be_logged(request->server, &request->work)) {
-            if (request->server->options.hooks->write_done(request)) {
-                return SL_SERVER_ANSWERED;
-            }
-        } else if (sl_server_request_writes(&request->work)) {
-            request->server->role.degraded_writes++;
-        }
-    }
-    return reply_from_buffer(request) ? SL_SERVER_ANSWERED : SL_SERVER_CONTINUES;
+    return reply_from_buffer(request);
 }

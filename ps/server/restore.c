@@ -297,7 +297,7 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch, ch
 static void report(const struct sl_server_restore *restore, bool goes_on)
 {
     const struct sl_server *server = restore->server;
-    const uint64_t took_ns = sl_reactor_now_ns(server->options.reactor) - restore->begun_ns;
+    const uint64_t took_ns = sl_server_now_ns(server) - restore->begun_ns;
     sl_log_write(goes_on ? SL_LOG_INFO : SL_LOG_WARN,
                  "shard %u: checkpoint %" PRIu64 " is restored: %.1f MiB in %.1f s%s%s",
                  server->options.shard.index, restore->options.number,
@@ -402,7 +402,7 @@ int sl_server_restore_begin(struct sl_server *server,
     restore->server = server;
     restore->options = *options;
     restore->files = files;
-    restore->begun_ns = sl_reactor_now_ns(server->options.reactor);
+    restore->begun_ns = sl_server_now_ns(server);
     server->restore = restore;
     server->role.is_touched = true;
     for (uint32_t i = 0; i < BATCHES; i++) {

@@ -68,7 +68,7 @@ void sl_server_scheduler_abandon(struct sl_server_session *session);
 /* Answers all parked requests with the error. */
 void sl_server_scheduler_cancel_parked(struct sl_server *server, int err, const char *text);
 
-/* Drops the request without an answer: the client retries it at the backup. */
+/* Removes the request and frees it: it is answered, or needs no answer. */
 void sl_server_scheduler_discard(struct sl_server_request *request);
 
 /* For the log: leave detaches a completed request from its connection; answer queues it to be

@@ -31,7 +31,7 @@ static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
     ops->tick(server->options.coordinator, now_ns);
     uint64_t pause_ns = ops->lease_ns(server->options.coordinator) / TICKS_PER_LEASE;
     pause_ns = pause_ns < SL_CLOCK_NS_PER_S ? pause_ns : SL_CLOCK_NS_PER_S;
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + pause_ns);
+    sl_timer_arm(sl_server_timers(server), timer, now_ns + pause_ns);
 }
 
 /* Disconnects a member of the former coordinator; later frames from it are dropped. */
@@ -49,10 +49,10 @@ void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *
     sl_assert(server->options.elects);
     server->options.coordinator = coordinator;
     if (coordinator != NULL) {
-        tick_coordinator(&server->coordinator_timer, sl_reactor_now_ns(server->options.reactor));
+        tick_coordinator(&server->coordinator_timer, sl_server_now_ns(server));
         return;
     }
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &server->coordinator_timer);
+    sl_timer_disarm(sl_server_timers(server), &server->coordinator_timer);
     SL_LIST_FOREACH (link, &server->conns) {
         dismiss(sl_server_conn_of(link));
     }
@@ -163,7 +163,7 @@ void sl_server_destroy(struct sl_server **server)
 {
     struct sl_server *self = *server;
     sl_reactor_assert_owner(self->options.reactor);
-    struct sl_timer_wheel *timers = sl_reactor_timers(self->options.reactor);
+    struct sl_timer_wheel *timers = sl_server_timers(self);
     sl_timer_disarm(timers, &self->coordinator_timer);
     sl_timer_disarm(timers, &self->drain.timer);
     self->drain.drained = NULL;
@@ -253,8 +253,7 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
         stats.degraded_writes = server->role.degraded_writes;
     }
     if (server->role.degraded_since_ns != 0) {
-        const uint64_t degraded_ns =
-            sl_reactor_now_ns(server->options.reactor) - server->role.degraded_since_ns;
+        const uint64_t degraded_ns = sl_server_now_ns(server) - server->role.degraded_since_ns;
         stats.degraded_ms = 1 + degraded_ns / SL_CLOCK_NS_PER_MS;
     }
     *out = stats;
@@ -263,7 +262,7 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
 
 void sl_server_log(struct sl_server *server, const char *format, ...)
 {
-    if (!sl_log_limit_allows(&server->log_limit, sl_reactor_now_ns(server->options.reactor))) {
+    if (!sl_log_limit_allows(&server->log_limit, sl_server_now_ns(server))) {
         return;
     }
     char text[SL_MESSAGE_TEXT_BYTES];

@@ -70,7 +70,7 @@ static void away_remove(struct sl_server_session *session)
 {
     sl_list_remove(&session->away_link);
     session->server->sessions.away_count--;
-    sl_timer_disarm(sl_reactor_timers(session->server->options.reactor), &session->lease);
+    sl_timer_disarm(sl_server_timers(session->server), &session->lease);
 }
 
 /* Separates the connection from the session. A write in progress may continue. Earlier pulls are
@@ -251,13 +251,12 @@ int sl_server_session_restore(struct sl_server *server, const struct sl_message_
 
 void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
 {
-    const uint64_t now_ns = sl_reactor_now_ns(server->options.reactor);
+    const uint64_t now_ns = sl_server_now_ns(server);
     const uint64_t left_ns = SL_CLOCK_NEVER - now_ns;
     const uint64_t wait_ns =
         server->lease_ns < left_ns / lease_count ? server->lease_ns * lease_count : left_ns;
     SL_LIST_FOREACH (link, &server->sessions.away) {
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &away_of(link)->lease,
-                     now_ns + wait_ns);
+        sl_timer_arm(sl_server_timers(server), &away_of(link)->lease, now_ns + wait_ns);
     }
 }
 
@@ -317,8 +316,8 @@ static void wait_for(struct sl_server_session *session)
 {
     struct sl_server *server = session->server;
     away_append(session);
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
-                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+    sl_timer_arm(sl_server_timers(server), &session->lease,
+                 sl_server_now_ns(server) + server->lease_ns);
 }
 
 void sl_server_session_detach(struct sl_server_conn *conn)

@@ -54,6 +54,16 @@ struct sl_server {
     struct sl_log_limit log_limit;
 };
 
+static inline struct sl_timer_wheel *sl_server_timers(const struct sl_server *server)
+{
+    return sl_reactor_timers(server->options.reactor);
+}
+
+static inline uint64_t sl_server_now_ns(const struct sl_server *server)
+{
+    return sl_reactor_now_ns(server->options.reactor);
+}
+
 /* Memory was freed: requests that wait for it may try again. */
 static inline void sl_server_unblock(struct sl_server *server)
 {

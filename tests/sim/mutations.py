@@ -126,7 +126,7 @@ MUTATIONS = [
      "        sl_server_buffers_put(&request->server->memory.buffers, request->payload);\n        request->payload = NULL;",
      "        request->payload = NULL;"),
     ("sessions stay for ever", "ps/server/session.c",
-     "    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,\n                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);\n",
+     "    sl_timer_arm(sl_server_timers(server), &session->lease,\n                 sl_server_now_ns(server) + server->lease_ns);\n",
      ""),
     # Continuity.
     ("sessions end with their connection", "ps/server/session.c",
